@@ -1,0 +1,43 @@
+# Target helpers: every target of the project is made by one of these, so that warnings, sanitizers and include
+# paths are the same everywhere. Includes are written from the source root: #include "base/status.h".
+
+add_library(hdt_flags INTERFACE)
+target_include_directories(hdt_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(hdt_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+if(HDT_WARNINGS_AS_ERRORS)
+  target_compile_options(hdt_flags INTERFACE -Werror)
+endif()
+if(HDT_SANITIZE)
+  target_compile_options(hdt_flags INTERFACE -fsanitize=${HDT_SANITIZE} -fno-omit-frame-pointer
+                                             -fno-sanitize-recover=all)
+  target_link_options(hdt_flags INTERFACE -fsanitize=${HDT_SANITIZE})
+endif()
+
+# hdt_library(NAME SOURCES a.cc ... DEPS x ...): a static library inside the project.
+function(hdt_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC hdt_flags ${ARG_DEPS})
+endfunction()
+
+# hdt_program(NAME SOURCES a.cc ... DEPS x ...): a program in build/<preset>/bin, installed.
+function(hdt_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE hdt_flags ${ARG_DEPS})
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()
+
+# hdt_test(NAME TIER unit|protocol|integration|faults|training SOURCES a.cc ... DEPS x ... [TIMEOUT s]):
+# a GoogleTest program, run as one ctest entry labelled with its tier.
+function(hdt_test name)
+  cmake_parse_arguments(ARG "" "TIER;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_link_libraries(${name} PRIVATE hdt_flags ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS ${ARG_TIER} TIMEOUT ${ARG_TIMEOUT})
+endfunction()

@@ -1,0 +1,52 @@
+// executor.h: runs one schedule of one piece on real memory, driven by events. It never blocks and never waits: the
+// owner (the daemon's engine, or a test) calls it when something happened.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "collectives/schedule.h"
+
+namespace hdt::collectives {
+
+// Moves the bytes that the executor wants moved; the engine implements it over links, tests with plain copies.
+class Port {
+ public:
+  virtual ~Port() = default;
+  // Delivers [data, data + bytes) into area `to` of `peer`'s slot at byte `offset`, then tells the peer's
+  // executor on_arrived(me, tag). on_sent(step) is to be called when `data` may change again; never from inside
+  // this call.
+  virtual void write(int peer, uint32_t tag, const void* data, size_t bytes, Area to, uint64_t offset,
+                     size_t step) = 0;
+};
+
+struct SlotMemory {
+  std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::byte* scratch = nullptr;
+};
+
+class Executor {
+ public:
+  // Memory and port must outlive the executor. Nothing happens before the first advance().
+  Executor(std::unique_ptr<Schedule> schedule, DataType type, ReduceOp op, SlotMemory memory, Port& port);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // The payload `tag` (counted from 0 per peer) of `peer` has landed. May come before the step is reached, in
+  // any order; a tag that the schedule does not have is ignored.
+  void on_arrived(int peer, uint32_t tag);
+  // The write of step `step` has left the memory.
+  void on_sent(size_t step);
+  // Starts and completes every step that can be.
+  void advance();
+  bool done() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace hdt::collectives

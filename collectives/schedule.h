@@ -1,0 +1,81 @@
+// schedule.h: an algorithm is data. A schedule is, per node, a lazily generated list of steps over element ranges.
+// Three interpreters share it: the executor (executor.h) runs it on links, the checker (checker.h) proves it on
+// symbolic values, and a cost model can time it. What is proven is what is executed.
+//
+// The unit here is the *node* (ranks of a node have combined their data in shared memory before), and one *piece* of
+// an operation: a part small enough for a slot of the node's shared memory. A slot has three areas:
+//   kInput    the node's own contribution (reducing collectives); nobody else writes it
+//   kOutput   the result. allgather: the node's own block is there at the start; broadcast: the root's data is
+//   kScratch  where contributions land before they are combined; `scratch_length` elements
+//
+// Hazards: a step may start when every earlier step of the list that conflicts with it (overlapping range of
+// the same area, at least one writes) is complete; otherwise steps run in any order. The k-th send from a to b
+// matches the k-th recv or recv-reduce at b from a, counted over the whole schedule ("tag" k). Payload is
+// pushed: it lands in the receiver's memory before the receiver's step is reached, so a schedule must not let a
+// payload land on a range that the receiver still needs. The checker verifies that, too.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "collectives/types.h"
+
+namespace hdt::collectives {
+
+enum class Area : uint8_t { kInput = 0, kOutput = 1, kScratch = 2 };
+
+enum class StepKind : uint8_t {
+  kSend,        // from[offset, +length) to `peer`, which places it at to[target, +length)
+  kRecv,        // payload of `peer` lands in to[offset, +length); to is kOutput (or kInput)
+  kRecvReduce,  // payload of `peer` lands in kScratch[target, +length); then
+                //   to[offset..] = from[offset..] op kScratch[target..]; to != from: a step can be run again
+  kCopy,        // to[offset, +length) = from[offset, +length), local
+};
+
+struct Step {
+  StepKind kind;
+  int peer = -1;           // a node; -1 for kCopy
+  Area from = Area::kInput;
+  Area to = Area::kOutput;
+  uint64_t offset = 0;     // elements
+  uint64_t length = 0;     // elements; 0 only where a collective moves none (barrier: steps that only signal)
+  uint64_t target = 0;     // kSend: offset at the receiver; kRecvReduce: offset in kScratch
+  bool operator==(const Step&) const = default;
+};
+
+// What is to be done by a piece. Blocks: node i owns elements [block_offsets[i], block_offsets[i + 1]) of the
+// piece: for reduce-scatter what ends there, for allgather what starts there (blocks may be unequal or
+// empty: nodes hold different numbers of ranks); for the others any split of the piece, used to share the work.
+struct Problem {
+  Collective what;
+  int nodes = 1;
+  int me = 0;
+  int root = 0;                          // a node; broadcast and reduce only
+  std::vector<uint64_t> block_offsets;   // nodes + 1 values, ascending, [0] == 0
+  uint64_t elements() const { return block_offsets.back(); }
+};
+
+class Schedule {
+ public:
+  virtual ~Schedule() = default;
+  // Step number `index` of this node, or nothing after the last. Pure: any order, any number of times.
+  virtual std::optional<Step> step(size_t index) const = 0;
+  // Elements of kScratch that steps of this node use (0 if none).
+  virtual uint64_t scratch_length() const = 0;
+};
+
+enum class Algorithm : uint8_t { kRing, kHalvingDoubling };
+inline constexpr int kAlgorithmCount = 2;
+const char* name_of(Algorithm algorithm);   // "ring", "halving_doubling"
+
+// The schedule of node problem.me. Every algorithm covers every collective, any number of nodes and any blocks.
+std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& problem);
+
+// Which algorithm to run: fewest steps for small pieces, fewest bytes per link for large ones, among those whose
+// scratch fits `scratch_limit` elements (one always does: kRing needs at most elements()). Every node
+// must get the same answer, so it depends on nothing but these arguments (scratch of all nodes is considered).
+Algorithm select_algorithm(const Problem& problem, DataType type, uint64_t scratch_limit);
+
+}  // namespace hdt::collectives

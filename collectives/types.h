@@ -1,0 +1,34 @@
+// types.h: element types, reductions and collectives, as the layers below the public header name them. The values are
+// those of hdt.h (libclient checks it), and they travel in descriptors and frames.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hdt::collectives {
+
+enum class DataType : uint8_t { kInt32 = 0, kInt64 = 1, kFloat16 = 2, kBFloat16 = 3, kFloat32 = 4, kFloat64 = 5 };
+inline constexpr int kDataTypeCount = 6;
+
+enum class ReduceOp : uint8_t { kSum = 0, kProd = 1, kMin = 2, kMax = 3, kAvg = 4 };
+inline constexpr int kReduceOpCount = 5;
+
+enum class Collective : uint8_t { kAllReduce = 0, kReduce = 1, kReduceScatter = 2, kAllGather = 3, kBroadcast = 4,
+                                  kBarrier = 5 };
+inline constexpr int kCollectiveCount = 6;
+
+constexpr size_t type_size(DataType type) {
+  constexpr size_t kSizes[kDataTypeCount] = {4, 8, 2, 2, 4, 8};
+  return kSizes[static_cast<int>(type)];
+}
+
+// True if the collective combines contributions (and so has a ReduceOp and reads kInput; see schedule.h).
+constexpr bool reduces(Collective c) {
+  return c == Collective::kAllReduce || c == Collective::kReduce || c == Collective::kReduceScatter;
+}
+
+const char* name_of(DataType type);       // "float32": the names hdt-commbench prints and accepts
+const char* name_of(ReduceOp op);         // "sum"
+const char* name_of(Collective what);     // "allreduce"
+
+}  // namespace hdt::collectives

@@ -1,0 +1,218 @@
+/* hdt.h: the C interface of HDT, a communicator for clusters of unequal devices and NICs.
+ *
+ * A process joins a *group* of ranks (hdtCommInit...), gets a communicator, and calls operations on it. All ranks
+ * of a group must call the same collectives in the same order; sends and receives between two ranks match in call
+ * order. Ranks of one node work through shared memory; nodes are connected by their hdtcommd daemons, or, where none
+ * runs, by an equal one inside the first process of the node that needs it.
+ *
+ * Conventions
+ * - Every call returns an hdtResult_t. HDT_SUCCESS is 0. hdtGetLastError() tells more, in words.
+ * - Counts are in elements, not bytes. Buffers hold at least the count documented at each call; they need no
+ *   alignment. A count of 0 is allowed everywhere (the call still takes part in the order of calls).
+ * - Operations take an hdtRequest_t*. NULL: the call returns when the operation is complete. Otherwise it returns at
+ *   once, buffers must stay valid and untouched, and hdtWait or hdtTest completes the request. Operations progress
+ *   without the caller.
+ * - In place: sendbuf == recvbuf (allreduce, reduce, broadcast), recvbuf == sendbuf + rank * count (reduce-scatter),
+ *   sendbuf == recvbuf + rank * count (allgather), pointer arithmetic in elements. Other overlaps are not allowed.
+ * - fp16 and bf16 sums within a node accumulate in fp32; across nodes every hop rounds once.
+ *   The result is the same bits on every rank.
+ * - Failure of one operation fails its communicator: every pending and later call on it returns the same code on every
+ *   rank, with a message that names the rank, operation and group. Other communicators go on. Destroy it and
+ *   make a new one.
+ *
+ * Thread safety: every call may be made from any thread. Collectives of one communicator are ordered by the order in
+ * which calls enter the library, so two threads that issue collectives on the same communicator must agree
+ * on an order themselves. hdtCommDestroy must not run beside other calls on the same communicator.
+ */
+#ifndef HDT_HDT_H
+#define HDT_HDT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define HDT_API __attribute__((visibility("default")))
+#else
+#define HDT_API
+#endif
+
+/* Version of this header, 10000 * major + 100 * minor + patch; hdtGetVersion tells that of the library. */
+#define HDT_VERSION 100
+
+/* Every failure has one of these codes. Values never change meaning between versions. */
+typedef enum {
+  HDT_SUCCESS = 0,
+  HDT_IN_PROGRESS = 1,           /* hdtTest, hdtCommGetAsyncError: not finished yet */
+  HDT_ERR_INVALID_ARGUMENT = 2,  /* a null pointer, a rank out of range, an unknown type: nothing was started */
+  HDT_ERR_INVALID_USAGE = 3,     /* a call that is not allowed now, e.g. on an aborted communicator */
+  HDT_ERR_SYSTEM = 4,            /* the operating system refused something; the message holds errno's text */
+  HDT_ERR_INTERNAL = 5,          /* a bug in HDT: please report the message */
+  HDT_ERR_NO_DAEMON = 6,         /* the daemon that was asked for does not answer at its socket */
+  HDT_ERR_DAEMON_LOST = 7,       /* the daemon went away while in use */
+  HDT_ERR_VERSION = 8,           /* library and daemon, or two daemons, do not speak the same protocol */
+  HDT_ERR_TIMEOUT = 9,           /* a deadline passed; the message names who had not come */
+  HDT_ERR_MISMATCH = 10,         /* ranks called different things; the message names both calls */
+  HDT_ERR_RANK_LOST = 11,        /* a member of the group died or left; the message names it */
+  HDT_ERR_LINK = 12,             /* no connection between two nodes works any more; the message names them */
+  HDT_ERR_ABORTED = 13,          /* hdtCommAbort was called on some member */
+  HDT_ERR_CONFIG = 14,           /* a configuration value is wrong; the message names file, line and key */
+  HDT_ERR_NO_BACKEND = 15        /* the group's class has no backend that both nodes can use */
+} hdtResult_t;
+
+/* Element types. */
+typedef enum {
+  HDT_INT32 = 0,
+  HDT_INT64 = 1,
+  HDT_FLOAT16 = 2,  /* IEEE 754 binary16 */
+  HDT_BFLOAT16 = 3, /* the upper 16 bits of a binary32 */
+  HDT_FLOAT32 = 4,
+  HDT_FLOAT64 = 5
+} hdtDataType_t;
+
+/* Reductions. Average is sum / ranks; integers round toward zero. Integer sums and products wrap around. NaN in min
+ * and max: a NaN contribution may or may not reach the result. */
+typedef enum { HDT_SUM = 0, HDT_PROD = 1, HDT_MIN = 2, HDT_MAX = 3, HDT_AVG = 4 } hdtRedOp_t;
+
+typedef struct hdtComm* hdtComm_t;       /* a rank's handle on a group */
+typedef struct hdtRequest* hdtRequest_t; /* an operation under way */
+
+/* Names a group that is being made. Plain bytes: made by one process, sent to the others by any means. */
+#define HDT_UNIQUE_ID_BYTES 128
+typedef struct {
+  char internal[HDT_UNIQUE_ID_BYTES];
+} hdtUniqueId_t;
+
+/* How to make a communicator. Start from HDT_COMM_CONFIG_INIT; fields not set keep their defaults. */
+typedef struct {
+  size_t size;            /* sizeof(hdtCommConfig_t), for compatibility */
+  const char* group_class;/* [class.NAME] of the daemon's configuration; NULL: "default". At most 31 bytes. */
+  const char* socket;     /* daemon's socket; NULL: $HDT_SOCKET, then the system's, then embedded (see hdt guide) */
+  int64_t timeout_ms;     /* deadline of making the group and of every operation on it; 0: $HDT_TIMEOUT_MS, or 600,000 */
+} hdtCommConfig_t;
+#define HDT_COMM_CONFIG_INIT {sizeof(hdtCommConfig_t), NULL, NULL, 0}
+
+/* --- about the library ---------------------------------------------------------------------------------------- */
+
+/* The library's version, encoded as HDT_VERSION. */
+HDT_API hdtResult_t hdtGetVersion(int* version);
+
+/* A short constant text for a code, e.g. "a rank of the group was lost". Never NULL. */
+HDT_API const char* hdtGetErrorString(hdtResult_t result);
+
+/* The message of this thread's last failed call; "" if none failed. Valid until the thread's next HDT call. */
+HDT_API const char* hdtGetLastError(void);
+
+/* --- groups --------------------------------------------------------------------------------------------------- */
+
+/* Makes an id for a new group. Its rendezvous is the calling process's daemon, which must live until the group is
+ * made (all ranks returned from hdtCommInitRank), no longer. */
+HDT_API hdtResult_t hdtGetUniqueId(hdtUniqueId_t* id);
+
+/* Joins the group `id` of `nranks` ranks as `rank` (0 <= rank < nranks). Returns when all ranks have joined, or with
+ * HDT_ERR_TIMEOUT naming the ranks that have not. Config may be NULL. */
+HDT_API hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int rank,
+                                    const hdtCommConfig_t* config);
+
+/* Joins the group of the job this process was started in. Ranks come from the first of these that is set:
+ *   HDT_RANK, HDT_SIZE; OMPI_COMM_WORLD_RANK, _SIZE (mpirun); PMIX_RANK with PMIx's job size; SLURM_PROCID,
+ *   SLURM_NTASKS (srun); RANK, WORLD_SIZE (torchrun).
+ * Where ranks meet: HDT_RENDEZVOUS=host:port (rank 0's daemon listens there); else PMIx, where its server
+ * is (mpirun, srun --mpi=pmix); else MASTER_ADDR and MASTER_PORT + 1; else srun's first node.
+ * With none of these: a group of this one process. */
+HDT_API hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config);
+
+/* Splits a group: ranks that pass the same color form a new group, ordered by key, then by old rank. Collective over
+ * `comm`. HDT_SPLIT_NO_COLOR: this rank takes part in no new group and gets NULL. A config of NULL keeps the
+ * parent's class and timeout. */
+#define HDT_SPLIT_NO_COLOR (-1)
+HDT_API hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
+                                 const hdtCommConfig_t* config);
+
+/* Leaves the group and frees the handle. Waits until this rank's operations are complete; other members may still be
+ * inside operations that need nothing more from this rank. NULL is allowed. */
+HDT_API hdtResult_t hdtCommDestroy(hdtComm_t comm);
+
+/* Ends all operations of the group on every member with HDT_ERR_ABORTED. The handle still needs hdtCommDestroy. */
+HDT_API hdtResult_t hdtCommAbort(hdtComm_t comm);
+
+/* HDT_SUCCESS in *async_error while the group works, else what failed it. hdtCommErrorMessage has the words. */
+HDT_API hdtResult_t hdtCommGetAsyncError(hdtComm_t comm, hdtResult_t* async_error);
+
+/* Why the communicator failed; "" while it works. Valid until hdtCommDestroy. */
+HDT_API const char* hdtCommErrorMessage(hdtComm_t comm);
+
+HDT_API hdtResult_t hdtCommCount(hdtComm_t comm, int* nranks);
+HDT_API hdtResult_t hdtCommUserRank(hdtComm_t comm, int* rank);
+/* Nodes of the group, and the node (0 <= node < nodes) on which `rank` runs. */
+HDT_API hdtResult_t hdtCommNodes(hdtComm_t comm, int* nodes);
+HDT_API hdtResult_t hdtCommNodeOf(hdtComm_t comm, int rank, int* node);
+
+/* --- memory --------------------------------------------------------------------------------------------------- */
+
+/* Memory that the ranks of a node and the daemon share: operations on it copy less. Any other memory works too.
+ * Aligned to 4,096 bytes, zeroed. */
+HDT_API hdtResult_t hdtMemAlloc(void** pointer, size_t bytes);
+HDT_API hdtResult_t hdtMemFree(void* pointer);
+
+/* --- collectives ---------------------------------------------------------------------------------------------- */
+
+/* Size of an element in bytes; 0 for an unknown type. */
+HDT_API size_t hdtTypeSize(hdtDataType_t type);
+
+/* recvbuf[i] = op over ranks of sendbuf[i], i < count, on every rank. */
+HDT_API hdtResult_t hdtAllReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtRedOp_t op,
+                                 hdtComm_t comm, hdtRequest_t* request);
+
+/* As hdtAllReduce, on `root` only; recvbuf is not touched elsewhere and may be NULL there. */
+HDT_API hdtResult_t hdtReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtRedOp_t op,
+                              int root, hdtComm_t comm, hdtRequest_t* request);
+
+/* recvbuf[i] = op over ranks of sendbuf[rank * recvcount + i], i < recvcount. sendbuf: nranks * recvcount. */
+HDT_API hdtResult_t hdtReduceScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdtDataType_t type,
+                                     hdtRedOp_t op, hdtComm_t comm, hdtRequest_t* request);
+
+/* recvbuf[r * sendcount + i] = rank r's sendbuf[i]. recvbuf: nranks * sendcount. */
+HDT_API hdtResult_t hdtAllGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtDataType_t type,
+                                 hdtComm_t comm, hdtRequest_t* request);
+
+/* recvbuf = root's sendbuf, on every rank. sendbuf is read on root only and may be NULL elsewhere. */
+HDT_API hdtResult_t hdtBroadcast(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, int root,
+                                 hdtComm_t comm, hdtRequest_t* request);
+
+/* Complete when every rank of the group has entered it. */
+HDT_API hdtResult_t hdtBarrier(hdtComm_t comm, hdtRequest_t* request);
+
+/* --- point to point ------------------------------------------------------------------------------------------- */
+
+/* Sends to / receives from `peer`. The n-th send from a to b matches the n-th receive at b from a; sizes in bytes must
+ * be equal (else HDT_ERR_MISMATCH). A send may complete before it is received. peer == own rank is allowed when
+ * both are asynchronous or inside one group. */
+HDT_API hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
+                            hdtRequest_t* request);
+HDT_API hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
+                            hdtRequest_t* request);
+
+/* Calls of this thread between start and end are issued together, so that sends and receives in them cannot wait for
+ * one another. Inside, calls with request NULL return at once and are completed by hdtGroupEnd; requests given are
+ * completed by hdtWait as usual. Groups nest; the outermost end counts. */
+HDT_API hdtResult_t hdtGroupStart(void);
+HDT_API hdtResult_t hdtGroupEnd(void);
+
+/* --- requests ------------------------------------------------------------------------------------------------- */
+
+/* HDT_SUCCESS: complete (the request is freed and set to NULL). HDT_IN_PROGRESS: not yet. Else it failed (freed). */
+HDT_API hdtResult_t hdtTest(hdtRequest_t* request);
+
+/* Waits until complete, at most timeout_ms (< 0: until the communicator's deadline). HDT_ERR_TIMEOUT after timeout_ms
+ * leaves the request pending and the communicator working; every other result frees it. A NULL *request succeeds. */
+HDT_API hdtResult_t hdtWait(hdtRequest_t* request, int64_t timeout_ms);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* HDT_HDT_H */

@@ -1,0 +1,128 @@
+// transport.h: the backend contract. A backend (tcp, rdma, ofi, ucx, fake) moves bytes between two nodes over one NIC
+// pair; everything above it (link, executor) is the same for all of them.
+//
+// Shape: a Backend discovers Devices (NICs); a Device listens, connects, registers memory and is polled; a
+// Connection sends. Two ways to move bytes:
+//   send(): a small message, copied, delivered as bytes in the receiver's completion;
+//   write(): payload placed by the receiver at (region, offset), RDMA-write style, followed by an immediate of
+//            kImmediateBytes that tells the receiver's upper layer what has arrived.
+//
+// Rules every backend keeps, checked by the conformance suite (tests/protocol/transport_conformance.h):
+// - No call blocks, no thread is started, no policy is made: what to send where and when is the link's decision.
+// - Everything is reported by poll(), errors too. A call that returns a failure has started nothing.
+// - A connection delivers sends and writes of one direction in order, each exactly once, until it is closed.
+// - After kClosed for a connection nothing more is reported for it; every send and write that was under way has been
+//   reported before, successful or not (so the owner of its memory may reuse it). The Connection stays valid
+//   until Device::release(connection).
+// - A write outside a registered region, an oversized message, anything malformed: the connection is closed with
+//   a reason; no byte is placed. Foreign bytes harm no one else.
+// - A Device and its Connections are used by one thread at a time (the engine thread that owns them).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hdt::transport {
+
+inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr size_t kMaxMessageBytes = 8192;
+inline constexpr size_t kImmediateBytes = 64;
+inline constexpr size_t kMaxWriteBytes = size_t{1} << 30;
+
+using Immediate = std::array<std::byte, kImmediateBytes>;
+
+// Names a registered region to the other side: opaque bytes, made by register_memory, sent to the peer by the layer
+// above. Unguessable where the hardware allows (tcp: a random 64-bit number).
+struct RegionKey {
+  std::array<std::byte, 32> bytes{};
+  bool operator==(const RegionKey&) const = default;
+};
+
+struct DeviceInfo {
+  std::string name;               // interface name: "eth0", "lo", "mlx5_0"
+  std::string address;            // numeric address it is reached at, without a port
+  uint64_t bits_per_second = 0;   // 0: unknown
+  int numa_node = -1;             // -1: unknown
+  uint32_t mtu = 0;               // 0: unknown
+  bool up = false;
+};
+
+class Connection;
+
+struct Completion {
+  enum class Kind : uint8_t {
+    kConnected,   // connect() succeeded; sends may be posted now (and not before)
+    kAccepted,    // a new incoming connection; kConnected is not reported for it
+    kSent,        // send() or write() `token`: its memory may be reused
+    kMessage,     // the peer's send(): `message`, valid until the next poll()
+    kWritten,     // the peer's write() has been placed; `immediate` says what it was, `bytes` how long
+    kClosed,      // the connection is finished; `error` says why (kSuccess: the peer closed it in order)
+  };
+  Kind kind;
+  Connection* connection = nullptr;
+  uint64_t token = 0;
+  std::span<const std::byte> message;
+  Immediate immediate{};
+  size_t bytes = 0;
+  Status error;                   // kSent: why it failed; kClosed: the reason
+};
+
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  // Copies `message` (1..kMaxMessageBytes). kSent is reported later with `token`, unless token is 0.
+  virtual Status send(std::span<const std::byte> message, uint64_t token) = 0;
+  // Places [data, data + bytes) at `offset` of the peer's `region`, then delivers `immediate`. `data` must stay
+  // unchanged until kSent. bytes may be 0 (only the immediate is delivered).
+  virtual Status write(const void* data, size_t bytes, const RegionKey& region, uint64_t offset,
+                       const Immediate& immediate, uint64_t token) = 0;
+  // Writes that may be posted now without exceeding what the backend can keep moving; the link pulls by it.
+  // send() is not counted: small messages are always accepted while the connection lives.
+  virtual size_t write_window() const = 0;
+  // Starts closing; what is still queued is given up (reported as failed). kClosed follows.
+  virtual void close() = 0;
+  virtual std::string local_address() const = 0;   // "127.0.1.1:45678"
+  virtual std::string remote_address() const = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+  // Accepts connections from now on; returns the address that peers connect() to ("127.0.1.1:45678"; backends
+  // choose the form). port 0: any.
+  virtual Result<std::string> listen(uint16_t port) = 0;
+  // Starts connecting from this device; kConnected or kClosed follows within `timeout_ms`.
+  virtual Result<Connection*> connect(const std::string& address, int64_t timeout_ms) = 0;
+  // Makes [base, base + bytes) writable by peers that know the key. `fd` (or -1) is the shared memory
+  // file it is mapped from.
+  virtual Result<RegionKey> register_memory(void* base, size_t bytes, int fd) = 0;
+  // After it returns nothing is placed in the region any more: a connection in the middle of a write is closed.
+  virtual void deregister_memory(const RegionKey& key) = 0;
+  // Moves what can be moved and appends what has happened. Returns true if anything was done.
+  virtual bool poll(std::vector<Completion>& completions) = 0;
+  // Readable (as by epoll) when poll() has something to do. Fixed for the device's life.
+  virtual int event_fd() const = 0;
+  // Frees a connection after its kClosed.
+  virtual void release(Connection* connection) = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const char* name() const = 0;
+  virtual Result<std::vector<DeviceInfo>> discover() = 0;
+  virtual Result<std::unique_ptr<Device>> open(const DeviceInfo& info) = 0;
+};
+
+// Built-in backends; modules bring theirs through an extern "C" factory of the same shape.
+std::unique_ptr<Backend> make_tcp_backend();
+
+}  // namespace hdt::transport
