@@ -1,0 +1,47 @@
+// indexed_writer.h: writes a Megatron indexed dataset (PREFIX.bin, PREFIX.idx), all or nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "training/data/atomic_file.h"
+#include "training/data/indexed_format.h"
+
+namespace hdt::training {
+
+// Both files are written under temporary names beside their place. finish() syncs them and puts .bin, then
+// .idx in place; a writer that is destroyed before leaves nothing behind and an older dataset as it was.
+class IndexedDatasetWriter {
+ public:
+  static Result<std::unique_ptr<IndexedDatasetWriter>> create(const std::string& prefix, ElementType type);
+
+  // Adds one sequence to the open document; a token that the element type cannot hold is refused.
+  Status add_sequence(std::span<const int64_t> tokens);
+  // Ends the open document; the next sequence begins another.
+  Status end_document();
+  // Puts the files in place. Nothing can be added afterwards.
+  Status finish();
+
+  uint64_t sequence_count() const { return sizes_.size(); }
+  uint64_t document_count() const { return document_starts_.size() - 1; }
+  uint64_t token_count() const { return token_count_; }
+
+ private:
+  IndexedDatasetWriter() = default;
+
+  std::string prefix_;
+  ElementType type_ = ElementType::kUint16;
+  std::unique_ptr<AtomicFile> data_;
+  std::unique_ptr<AtomicFile> index_;
+  std::vector<int32_t> sizes_;
+  std::vector<int64_t> pointers_;
+  std::vector<int64_t> document_starts_ = {0};
+  uint64_t token_count_ = 0;
+  bool finished_ = false;
+};
+
+}  // namespace hdt::training

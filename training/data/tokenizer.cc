@@ -1,0 +1,21 @@
+#include "training/data/tokenizer.h"
+
+namespace hdt::training {
+
+std::vector<int64_t> ByteTokenizer::encode(std::string_view text) {
+  std::vector<int64_t> tokens;
+  tokens.reserve(text.size());
+  for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
+  return tokens;
+}
+
+std::string ByteTokenizer::decode(std::span<const int64_t> tokens) {
+  std::string text;
+  text.reserve(tokens.size());
+  for (const int64_t token : tokens) {
+    if (token >= 0 && token < kEndOfDocument) text.push_back(static_cast<char>(token));
+  }
+  return text;
+}
+
+}  // namespace hdt::training
