@@ -7,7 +7,7 @@
 //   write(): payload placed by the receiver at (region, offset), RDMA-write style, followed by an immediate of
 //            kImmediateBytes that tells the receiver's upper layer what has arrived.
 //
-// Rules every backend keeps, checked by the conformance suite (tests/protocol/transport_conformance.h):
+// Rules every backend keeps, checked by the conformance suite (tests/protocol/transports/transport_conformance.h):
 // - No call blocks, no thread is started, no policy is made: what to send where and when is the link's decision.
 // - Everything is reported by poll(), errors too. A call that returns a failure has started nothing.
 // - A connection delivers sends and writes of one direction in order, each exactly once, until it is closed.
