@@ -1,0 +1,176 @@
+// config.cc: putting the sources together: file, then environment, then flags.
+#include "base/config.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <set>
+
+#include "base/config_keys.h"
+
+extern char** environ;
+
+namespace hdt {
+namespace {
+
+// "node.socket" or "class.NAME.key"; a class name may hold dots itself.
+config::Entry split_name(const std::string& name) {
+  config::Entry entry;
+  const size_t first = name.find('.');
+  const size_t last = name.rfind('.');
+  entry.section = name.substr(0, first);
+  if (last != std::string::npos) entry.key = name.substr(last + 1);
+  if (first != last) entry.class_name = name.substr(first + 1, last - first - 1);
+  return entry;
+}
+
+// Names of the classes a variable HDT_CLASS_<NAME>_<KEY> speaks of: those in the file that are spelled so in
+// capitals, else a new one in small letters.
+std::set<std::string> classes_of(const std::string& middle, const Config& config) {
+  std::set<std::string> names;
+  for (const auto& [name, unused] : config.classes) {
+    if (config::variable_name(name) == "HDT_" + middle) names.insert(name);
+  }
+  if (names.empty()) {
+    std::string lower = middle;
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+    names.insert(lower);
+  }
+  return names;
+}
+
+Status apply_variable(const std::string& variable, const std::string& value, Config& config) {
+  for (const config::Key& key : config::keys()) {
+    const std::string section = key.section;
+    config::Entry entry{section, "", key.name, config::Untyped{value}, "environment " + variable};
+    if (section != config::kClassSection) {
+      if (variable == config::variable_name(config::full_name(section, "", key.name)))
+        return apply(entry, config);
+      continue;
+    }
+    const std::string prefix = config::variable_name(section + ".");
+    const std::string suffix = config::variable_name(key.name).substr(3);  // "_BACKENDS"
+    if (variable.size() <= prefix.size() + suffix.size() || !variable.starts_with(prefix) ||
+        !variable.ends_with(suffix)) {
+      continue;
+    }
+    const std::string middle =
+        variable.substr(prefix.size(), variable.size() - prefix.size() - suffix.size());
+    for (const std::string& name : classes_of(middle, config)) {
+      entry.class_name = name;
+      HDT_RETURN_IF_ERROR(apply(entry, config));
+    }
+    return Status::ok();
+  }
+  // A variable of a section that exists is meant for us; others, such as HDT_RANK, are read elsewhere.
+  for (const config::Key& key : config::keys()) {
+    const std::string prefix = config::variable_name(std::string(key.section) + ".");
+    if (!variable.starts_with(prefix)) continue;
+    std::string rest = variable.substr(prefix.size());
+    std::transform(rest.begin(), rest.end(), rest.begin(), [](unsigned char c) { return std::tolower(c); });
+    return {Code::kConfig, fmt::format("environment {}: unknown key{}", variable,
+                                       config::suggestion(key.section, "", rest))};
+  }
+  return Status::ok();
+}
+
+std::string chosen_file(const ConfigSources& sources) {
+  if (!sources.file.empty()) return sources.file;
+  for (const auto& [name, value] : sources.environment) {
+    if (name == "HDT_CONFIG" && !value.empty()) return value;
+  }
+  return access(sources.system_file.c_str(), F_OK) == 0 ? sources.system_file : "";
+}
+
+std::string host_name() {
+  std::array<char, 65> name{};  // Linux allows 64 bytes
+  return gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "localhost";
+}
+
+}  // namespace
+
+ClassConfig Config::class_named(const std::string& name) const {
+  for (const std::string& candidate : {name, std::string("default")}) {
+    const auto found = classes.find(candidate);
+    if (found != classes.end()) return found->second;
+  }
+  return {};
+}
+
+LogLevel Config::log_level() const { return parse_log_level(log.level).value_or(LogLevel::kInfo); }
+
+ConfigPairs config_environment() {
+  ConfigPairs pairs;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const size_t equals = text.find('=');
+    if (text.starts_with("HDT_") && equals != std::string::npos) {
+      pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  return pairs;
+}
+
+Result<ConfigPairs> take_config_flags(std::vector<std::string>& arguments) {
+  ConfigPairs pairs;
+  std::vector<std::string> others;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const size_t equals = argument.find('=');
+    const std::string flag = argument.substr(0, equals);
+    if (!flag.starts_with("--") || flag.find('.') == std::string::npos) {
+      others.push_back(argument);
+    } else if (equals != std::string::npos) {
+      pairs.emplace_back(flag.substr(2), argument.substr(equals + 1));
+    } else if (i + 1 < arguments.size()) {
+      pairs.emplace_back(flag.substr(2), arguments[++i]);
+    } else {
+      return Status(Code::kConfig, fmt::format("flag {}: expected a value after it", flag));
+    }
+  }
+  arguments = std::move(others);
+  return pairs;
+}
+
+Result<Config> load_config(const ConfigSources& sources) {
+  Config config;
+  const std::string file = chosen_file(sources);
+  if (!file.empty()) {
+    Result<std::vector<config::Entry>> entries = config::read_config_file(file);
+    if (!entries.is_ok()) return entries.status();
+    for (const config::Entry& entry : entries.value()) HDT_RETURN_IF_ERROR(apply(entry, config));
+  }
+  for (const auto& [variable, value] : sources.environment) {
+    HDT_RETURN_IF_ERROR(apply_variable(variable, value, config));
+  }
+  for (const auto& [name, value] : sources.flags) {
+    config::Entry entry = split_name(name);
+    entry.value = config::Untyped{value};
+    entry.origin = "flag --" + name;
+    HDT_RETURN_IF_ERROR(apply(entry, config));
+  }
+  if (config.node.name.empty()) config.node.name = host_name();
+  return config;
+}
+
+bool nic_selected(const Config::Nics& nics, const std::string& name) {
+  const auto matches = [&name](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  };
+  if (std::find(nics.use.begin(), nics.use.end(), name) != nics.use.end()) return true;
+  return std::any_of(nics.use.begin(), nics.use.end(), matches) &&
+         std::none_of(nics.exclude.begin(), nics.exclude.end(), matches);
+}
+
+int engine_threads(const Config& config, int nics, int usable_cores) {
+  if (config.node.threads != kThreadsAuto) return static_cast<int>(config.node.threads);
+  constexpr int kNicsPerThread = 8;
+  return std::max(1, std::min((nics + kNicsPerThread - 1) / kNicsPerThread, usable_cores / 2));
+}
+
+}  // namespace hdt

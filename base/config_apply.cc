@@ -1,0 +1,153 @@
+// config_apply.cc: one assignment, checked against the table of keys and stored.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/config_keys.h"
+
+namespace hdt::config {
+namespace {
+
+// Plain UTF-8 without control characters, so that it can be printed, logged and written back as TOML.
+bool is_plain_text(const std::string& text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const size_t length = lead < 0x80                   ? 1
+                          : lead >= 0xc2 && lead < 0xe0 ? 2
+                          : (lead & 0xf0) == 0xe0       ? 3
+                          : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                        : 0;
+    if (lead < 0x20 || lead == 0x7f || length == 0 || i + length > text.size()) return false;
+    for (size_t k = 1; k < length; ++k) {
+      if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return false;
+    }
+    const auto second = length > 1 ? static_cast<unsigned char>(text[i + 1]) : 0;
+    // Overlong forms, UTF-16 surrogates, and what lies beyond U+10FFFF.
+    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
+        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90)) {
+      return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
+std::string found(const RawValue& value) {
+  struct Visitor {
+    std::string operator()(const Untyped& v) const { return (*this)(v.text); }
+    std::string operator()(const std::string& v) const {
+      if (!is_plain_text(v)) return "text with control characters or broken UTF-8";
+      if (v.size() > 128) return fmt::format("a text of {} bytes", v.size());
+      return toml_quoted(v);
+    }
+    std::string operator()(int64_t v) const { return std::to_string(v); }
+    std::string operator()(const std::vector<std::string>& v) const {
+      if (v.size() > 8) return fmt::format("a list of {} entries", v.size());
+      std::string text;
+      for (const std::string& entry : v) text += (text.empty() ? "" : ", ") + (*this)(entry);
+      return "[" + text + "]";
+    }
+    std::string operator()(const Foreign& v) const { return v.type; }
+  };
+  return std::visit(Visitor{}, value);
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> entries;
+  if (text.find_first_not_of(" \t") == std::string::npos) return entries;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string entry = text.substr(begin, end - begin);
+    const size_t first = entry.find_first_not_of(" \t");
+    entries.push_back(
+        first == std::string::npos ? "" : entry.substr(first, entry.find_last_not_of(" \t") - first + 1));
+    begin = end + 1;
+  }
+  return entries;
+}
+
+bool within(const Key& key, int64_t value) { return value >= key.lowest && value <= key.highest; }
+
+bool is_valid_text(const Key& key, const std::string& text) {
+  return is_plain_text(text) && (key.valid == nullptr || key.valid(text));
+}
+
+// Each returns whether the value fits the key; `field` is only written if it does.
+bool store(const Key& key, const RawValue& raw, std::string& field) {
+  const auto* untyped = std::get_if<Untyped>(&raw);
+  const auto* text = untyped != nullptr ? &untyped->text : std::get_if<std::string>(&raw);
+  if (text == nullptr || !within(key, static_cast<int64_t>(text->size())) || !is_valid_text(key, *text))
+    return false;
+  field = *text;
+  return true;
+}
+
+bool store(const Key& key, const RawValue& raw, int64_t& field) {
+  int64_t value = 0;
+  const auto* untyped = std::get_if<Untyped>(&raw);
+  const auto* text = untyped != nullptr ? &untyped->text : std::get_if<std::string>(&raw);
+  if (key.automatic && text != nullptr && *text == "auto") {
+    field = kThreadsAuto;
+    return true;
+  }
+  if (untyped != nullptr) {
+    const char* end = text->data() + text->size();
+    const auto [stop, error] = std::from_chars(text->data(), end, value);
+    if (error != std::errc() || stop != end) return false;
+  } else if (const auto* integer = std::get_if<int64_t>(&raw)) {
+    value = *integer;
+  } else {
+    return false;
+  }
+  if (!within(key, value)) return false;
+  field = value;
+  return true;
+}
+
+bool store(const Key& key, const RawValue& raw, std::vector<std::string>& field) {
+  std::vector<std::string> value;
+  if (const auto* untyped = std::get_if<Untyped>(&raw)) {
+    value = split_list(untyped->text);
+  } else if (const auto* list = std::get_if<std::vector<std::string>>(&raw)) {
+    value = *list;
+  } else {
+    return false;
+  }
+  const auto fits = [&key](const std::string& entry) { return is_valid_text(key, entry); };
+  if (!within(key, static_cast<int64_t>(value.size())) || !std::all_of(value.begin(), value.end(), fits))
+    return false;
+  field = std::move(value);
+  return true;
+}
+
+Status fail(const Entry& entry, const std::string& what) {
+  const std::string name = full_name(entry.section, entry.class_name, entry.key);
+  return {Code::kConfig, fmt::format("{}: {}: {}", entry.origin, is_plain_text(name) ? name : "a key", what)};
+}
+
+}  // namespace
+
+Status apply(const Entry& entry, Config& config) {
+  const bool of_class = entry.section == kClassSection;
+  if (of_class && (entry.class_name.empty() || entry.class_name.size() > kMaxClassNameBytes ||
+                   !is_plain_text(entry.class_name))) {
+    return fail(entry, fmt::format("expected [class.NAME] with a NAME of 1 to {} bytes", kMaxClassNameBytes));
+  }
+  if (of_class && entry.key.empty()) {
+    config.classes[entry.class_name];
+    return Status::ok();
+  }
+  const Key* key = find_key(entry.section, entry.key);
+  if (key == nullptr) {
+    const char* kind = is_section(entry.section) ? "unknown key" : "unknown section";
+    return fail(entry, kind + suggestion(entry.section, entry.class_name, entry.key));
+  }
+  const bool stored = std::visit(
+      [&](auto field) { return store(*key, entry.value, field(config, entry.class_name)); }, key->field);
+  if (!stored) return fail(entry, fmt::format("expected {}, found {}", key->expected, found(entry.value)));
+  config.origins[full_name(entry.section, entry.class_name, entry.key)] = entry.origin;
+  return Status::ok();
+}
+
+}  // namespace hdt::config

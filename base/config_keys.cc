@@ -1,0 +1,161 @@
+// config_keys.cc: the table of keys, and look-ups in it.
+#include "base/config_keys.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <numeric>
+
+namespace hdt::config {
+namespace {
+
+constexpr int64_t kMaxTextBytes = 1024;
+constexpr int64_t kMaxListEntries = 64;
+constexpr int64_t kMaxTimeoutMs = 3'600'000;
+constexpr int64_t kMaxSocketPathBytes = 107;  // sockaddr_un's limit, without the closing zero
+
+bool is_address(const std::string& text) {
+  unsigned char address[sizeof(in6_addr)];
+  return inet_pton(AF_INET, text.c_str(), address) == 1 || inet_pton(AF_INET6, text.c_str(), address) == 1;
+}
+bool is_absolute(const std::string& text) { return text.starts_with('/'); }
+bool is_absolute_or_empty(const std::string& text) { return text.empty() || is_absolute(text); }
+bool is_name(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+  });
+}
+bool is_not_empty(const std::string& text) { return !text.empty(); }
+bool is_backend(const std::string& text) { return text == "tcp" || text == "shm"; }
+bool is_level(const std::string& text) { return parse_log_level(text).has_value(); }
+
+template <typename T>
+using List = std::vector<T>;
+
+// Shorthand for the accessors below: a field of a fixed section.
+#define HDT_FIELD(type, member) Field<type>([](Config& c, const std::string&) -> type& { return c.member; })
+
+const Key kKeys[] = {
+    {"node", "name", HDT_FIELD(std::string, node.name), 1, 64, is_name, false,
+     "1 to 64 letters, digits, '.', '-' or '_'",
+     "Name of this node in logs and at its peers. Default: the host name."},
+    {"node", "socket", HDT_FIELD(std::string, node.socket), 1, kMaxSocketPathBytes, is_absolute, false,
+     "an absolute path of at most 107 bytes", "Socket on which the processes of this node reach the daemon."},
+    {"node", "threads", HDT_FIELD(int64_t, node.threads), 1, 64, nullptr, true,
+     "\"auto\" or an integer 1..64",
+     "Engine threads. \"auto\": one for every 8 NICs, at most half of the usable cores, at least 1."},
+
+    {"nics", "use", HDT_FIELD(List<std::string>, nics.use), 1, kMaxListEntries, is_not_empty, false,
+     "a list of 1 to 64 NIC names or patterns, e.g. [\"eth*\"]",
+     "NICs to use, by name; * ? [...] are patterns."},
+    {"nics", "exclude", HDT_FIELD(List<std::string>, nics.exclude), 0, kMaxListEntries, is_not_empty, false,
+     "a list of at most 64 NIC names or patterns, e.g. [\"docker*\"]",
+     "NICs to leave out of those that a pattern in `use` selects. A name written out in `use` is used all "
+     "the same."},
+    {"nics", "addresses", HDT_FIELD(List<std::string>, nics.addresses), 0, kMaxListEntries, is_address, false,
+     "a list of at most 64 IPv4 or IPv6 addresses, e.g. [\"10.0.0.1\"]",
+     "Addresses to listen on and connect from, in place of those of the NICs that `use` and `exclude` "
+     "select."},
+    {"nics", "port", HDT_FIELD(int64_t, nics.port), 0, 65'535, nullptr, false, "an integer 0..65535",
+     "Port on which other daemons reach this one. 0: any free one."},
+
+    {"security", "cluster_key_file", HDT_FIELD(std::string, security.cluster_key_file), 0, kMaxTextBytes,
+     is_absolute_or_empty, false, "an absolute path, or \"\"",
+     "File with the key that all daemons of the cluster share and prove to each other. \"\": no proof is "
+     "asked for."},
+    {"security", "allow_groups", HDT_FIELD(List<std::string>, security.allow_groups), 0, kMaxListEntries,
+     is_name, false, "a list of at most 64 names of user groups, e.g. [\"hdt\"]",
+     "User groups that may use the socket, besides root and the daemon's own user. []: every local user."},
+
+    {"timeouts", "connect_ms", HDT_FIELD(int64_t, timeouts.connect_ms), 1, kMaxTimeoutMs, nullptr, false,
+     "an integer 1..3600000", "How long a connection to another daemon may take, handshake included, in ms."},
+    {"timeouts", "peer_ms", HDT_FIELD(int64_t, timeouts.peer_ms), 1, kMaxTimeoutMs, nullptr, false,
+     "an integer 1..3600000", "Silence after which another daemon counts as lost, in ms."},
+    {"timeouts", "drain_ms", HDT_FIELD(int64_t, timeouts.drain_ms), 0, kMaxTimeoutMs, nullptr, false,
+     "an integer 0..3600000", "How long operations under way may still take after SIGTERM, in ms."},
+
+    {"log", "level", HDT_FIELD(std::string, log.level), 1, kMaxTextBytes, is_level, false,
+     "\"trace\", \"debug\", \"info\", \"warn\" or \"error\"", "Least important messages to log."},
+    {"log", "file", HDT_FIELD(std::string, log.file), 0, kMaxTextBytes, is_absolute_or_empty, false,
+     "an absolute path, or \"\"", "File to append the log to. \"\": standard error."},
+
+    {kClassSection, "backends",
+     Field<List<std::string>>(
+         [](Config& c, const std::string& name) -> List<std::string>& { return c.classes[name].backends; }),
+     1, kMaxListEntries, is_backend, false, "a list of \"tcp\" and \"shm\", at least one",
+     "Backends for groups of this class, best first. \"shm\" alone: all ranks must be on one node."},
+};
+#undef HDT_FIELD
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::span<const Key> keys() { return kKeys; }
+
+const Key* find_key(const std::string& section, const std::string& name) {
+  for (const Key& key : kKeys) {
+    if (section == key.section && name == key.name) return &key;
+  }
+  return nullptr;
+}
+
+bool is_section(const std::string& section) {
+  return std::any_of(std::begin(kKeys), std::end(kKeys),
+                     [&](const Key& key) { return section == key.section; });
+}
+
+std::string full_name(const std::string& section, const std::string& class_name, const std::string& key) {
+  std::string name = section;
+  for (const std::string& part : {class_name, key}) {
+    if (!part.empty()) name += "." + part;
+  }
+  return name;
+}
+
+std::string variable_name(const std::string& full_name) {
+  std::string variable = "HDT_" + full_name;
+  for (char& c : variable) {
+    c = std::isalnum(static_cast<unsigned char>(c)) != 0
+            ? static_cast<char>(std::toupper(static_cast<unsigned char>(c)))
+            : '_';
+  }
+  return variable;
+}
+
+std::string suggestion(const std::string& section, const std::string& class_name, const std::string& key) {
+  const std::string written = full_name(section, class_name, key).substr(0, kMaxTextBytes);
+  std::string best;
+  size_t best_distance = std::numeric_limits<size_t>::max();
+  for (const Key& candidate : kKeys) {
+    const bool of_class = std::string(candidate.section) == kClassSection;
+    const std::string name = full_name(
+        candidate.section, of_class ? (class_name.empty() ? "NAME" : class_name) : "", candidate.name);
+    // The right key in the wrong section is as good a guess as a small slip.
+    const size_t distance = key == candidate.name ? 1 : edit_distance(written, name);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = name;
+    }
+  }
+  const size_t near_enough = std::max<size_t>(2, written.size() / 3);
+  return best_distance <= near_enough ? "; did you mean " + best + "?" : "";
+}
+
+}  // namespace hdt::config

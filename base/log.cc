@@ -1,0 +1,158 @@
+// log.cc: the logger, on spdlog. The spdlog objects are our own, not those of its global registry, because
+// the program that links libhdt may use spdlog too.
+#include "base/log.h"
+
+#include <pthread.h>
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/dist_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+namespace hdt {
+namespace {
+
+constexpr const char* kLevelNames[] = {"trace", "debug", "info", "warn", "error"};
+constexpr size_t kThreadNameBytes = 16;  // the system's limit, with the closing zero
+
+thread_local std::array<char, kThreadNameBytes> this_thread_name{};
+
+class ThreadNameFlag : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg&, const std::tm&, spdlog::memory_buf_t& out) override {
+    const std::string_view name = thread_name();
+    out.append(name.data(), name.data() + name.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<ThreadNameFlag>(); }
+};
+
+std::unique_ptr<spdlog::formatter> make_formatter() {
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<ThreadNameFlag>('*').set_pattern("%Y-%m-%d %H:%M:%S.%f %-5l [%*] %v");
+  return formatter;
+}
+
+// The outer sink holds the lock, so that the inner one can be replaced while other threads log.
+struct Logger {
+  Logger() : outer(std::make_shared<spdlog::sinks::dist_sink_mt>()), logger("hdt", outer) {
+    replace(std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    logger.set_level(spdlog::level::trace);  // lowest_level decides
+    logger.flush_on(spdlog::level::trace);
+  }
+  void replace(std::shared_ptr<spdlog::sinks::sink> sink) {
+    sink->set_formatter(make_formatter());
+    outer->set_sinks({std::move(sink)});
+  }
+  std::shared_ptr<spdlog::sinks::dist_sink_mt> outer;
+  spdlog::logger logger;
+};
+
+// Never destroyed: threads may still log while the process exits.
+Logger& the_logger() {
+  static auto* logger = new Logger;
+  return *logger;
+}
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::kTrace:
+      return spdlog::level::trace;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      break;
+  }
+  return spdlog::level::err;
+}
+
+}  // namespace
+
+namespace log_internal {
+
+std::atomic<int> lowest_level{static_cast<int>(LogLevel::kWarn)};
+
+void write(LogLevel level, fmt::string_view format, fmt::format_args arguments) {
+  std::string line = fmt::vformat(format, arguments);
+  // Names and texts from other processes may hold line breaks or terminal codes; an entry stays one plain
+  // line.
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  the_logger().logger.log(spdlog_level(level), spdlog::string_view_t(line));
+}
+
+}  // namespace log_internal
+
+std::optional<LogLevel> parse_log_level(std::string_view text) {
+  for (size_t i = 0; i < std::size(kLevelNames); ++i) {
+    if (text == kLevelNames[i]) return static_cast<LogLevel>(i);
+  }
+  return std::nullopt;
+}
+
+const char* log_level_name(LogLevel level) { return kLevelNames[static_cast<size_t>(level)]; }
+
+Status init_log(LogLevel level, const std::string& file) {
+  if (file.empty()) {
+    the_logger().replace(std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  } else {
+    try {
+      the_logger().replace(std::make_shared<spdlog::sinks::basic_file_sink_mt>(file));
+    } catch (const spdlog::spdlog_ex& error) {
+      return {Code::kConfig, fmt::format("log.file: cannot be opened for appending: {}", error.what())};
+    }
+  }
+  log_internal::lowest_level.store(static_cast<int>(level), std::memory_order_relaxed);
+  return Status::ok();
+}
+
+Status init_client_log(const char* level_text) {
+  LogLevel level = LogLevel::kWarn;
+  if (level_text != nullptr && *level_text != '\0') {
+    const auto parsed = parse_log_level(level_text);
+    if (!parsed) {
+      return {Code::kConfig,
+              fmt::format("environment HDT_LOG_LEVEL: expected trace, debug, info, warn or error, "
+                          "found \"{}\"",
+                          level_text)};
+    }
+    level = *parsed;
+  }
+  return init_log(level, "");
+}
+
+void set_thread_name(const std::string& name) {
+  this_thread_name.fill('\0');
+  std::memcpy(this_thread_name.data(), name.data(), std::min(name.size(), kThreadNameBytes - 1));
+  pthread_setname_np(pthread_self(), this_thread_name.data());
+}
+
+const char* thread_name() {
+  if (this_thread_name[0] == '\0') {
+    pthread_getname_np(pthread_self(), this_thread_name.data(), this_thread_name.size());
+  }
+  return this_thread_name.data();
+}
+
+std::string LogTag::to_string() const {
+  std::string text;
+  const auto add = [&text](const char* key, const auto& value) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+  };
+  if (!group.empty()) add("group", group);
+  if (rank >= 0) add("rank", rank);
+  if (op >= 0) add("op", op);
+  if (!node.empty()) add("node", node);
+  return text;
+}
+
+}  // namespace hdt

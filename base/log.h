@@ -1,0 +1,79 @@
+// log.h: one logger for the process: HDT_LOG_INFO("joined {}", LogTag{.group = "dp", .rank = 3}).
+// A disabled line costs one relaxed load; its arguments are not evaluated. Every entry is one line of text.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace hdt {
+
+enum class LogLevel : int { kTrace = 0, kDebug, kInfo, kWarn, kError };
+
+// "trace" "debug" "info" "warn" "error"; nothing for any other text.
+std::optional<LogLevel> parse_log_level(std::string_view text);
+const char* log_level_name(LogLevel level);
+
+// Sends the log to `file` (appended to), or to standard error if it is empty. May be called again. Until the
+// first call: warnings and errors, to standard error.
+Status init_log(LogLevel level, const std::string& file);
+
+// The client library's log: standard error, level from `level_text` (the value of HDT_LOG_LEVEL, null if
+// unset), by default warn.
+Status init_client_log(const char* level_text);
+
+// Names the calling thread, for the log and for tools like top. At most 15 bytes are kept.
+void set_thread_name(const std::string& name);
+// The name given to set_thread_name, else the one the system knows.
+const char* thread_name();
+
+// What a line is about. Fields left at their defaults are not printed: "group=dp rank=3 op=17 node=n1".
+struct LogTag {
+  std::string_view group = {};
+  int rank = -1;
+  int64_t op = -1;
+  std::string_view node = {};
+  std::string to_string() const;
+};
+
+namespace log_internal {
+extern std::atomic<int> lowest_level;
+void write(LogLevel level, fmt::string_view format, fmt::format_args arguments);
+template <typename... Arguments>
+void write_checked(LogLevel level, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  write(level, format, fmt::make_format_args(arguments...));
+}
+}  // namespace log_internal
+
+inline bool log_enabled(LogLevel level) {
+  return static_cast<int>(level) >= log_internal::lowest_level.load(std::memory_order_relaxed);
+}
+
+}  // namespace hdt
+
+#define HDT_LOG_AT(level, ...)                                                             \
+  do {                                                                                     \
+    if (::hdt::log_enabled(level)) ::hdt::log_internal::write_checked(level, __VA_ARGS__); \
+  } while (0)
+#define HDT_LOG_TRACE(...) HDT_LOG_AT(::hdt::LogLevel::kTrace, __VA_ARGS__)
+#define HDT_LOG_DEBUG(...) HDT_LOG_AT(::hdt::LogLevel::kDebug, __VA_ARGS__)
+#define HDT_LOG_INFO(...) HDT_LOG_AT(::hdt::LogLevel::kInfo, __VA_ARGS__)
+#define HDT_LOG_WARN(...) HDT_LOG_AT(::hdt::LogLevel::kWarn, __VA_ARGS__)
+#define HDT_LOG_ERROR(...) HDT_LOG_AT(::hdt::LogLevel::kError, __VA_ARGS__)
+
+template <>
+struct fmt::formatter<hdt::LogTag> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  template <typename Context>
+  auto format(const hdt::LogTag& tag, Context& context) const {
+    const std::string text = tag.to_string();
+    return std::copy(text.begin(), text.end(), context.out());
+  }
+};

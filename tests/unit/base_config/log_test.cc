@@ -1,0 +1,106 @@
+// log_test.cc: levels, destination, the form of a line.
+#include "base/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "temporary_file.h"
+
+namespace hdt {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LogTest : public ::testing::Test {
+ protected:
+  void TearDown() override { ASSERT_TRUE(init_log(LogLevel::kWarn, "").is_ok()); }
+  std::vector<std::string> lines() const {
+    std::ifstream file(file_);
+    std::vector<std::string> all;
+    for (std::string line; std::getline(file, line);) all.push_back(line);
+    return all;
+  }
+  test::TemporaryFolder folder_;
+  std::string file_ = folder_.path("log");
+};
+
+TEST_F(LogTest, ALineHasTimeLevelThreadAndMessage) {
+  ASSERT_TRUE(init_log(LogLevel::kInfo, file_).is_ok());
+  std::thread([] {
+    set_thread_name("engine-0");
+    HDT_LOG_INFO("link to {} is up", "n2");
+  }).join();
+  ASSERT_EQ(lines().size(), 1U);
+  EXPECT_TRUE(std::regex_match(
+      lines()[0], std::regex(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6} info  \[engine-0\] link to n2 is up)")))
+      << lines()[0];
+}
+
+TEST_F(LogTest, DisabledLinesAreNeitherWrittenNorEvaluated) {
+  ASSERT_TRUE(init_log(LogLevel::kWarn, file_).is_ok());
+  int evaluated = 0;
+  HDT_LOG_INFO("{}", ++evaluated);
+  HDT_LOG_WARN("{}", ++evaluated);
+  EXPECT_EQ(evaluated, 1);
+  EXPECT_EQ(lines().size(), 1U);
+}
+
+TEST_F(LogTest, TagsNameOnlyWhatIsKnown) {
+  EXPECT_EQ((LogTag{.group = "dp", .rank = 3, .op = 17}).to_string(), "group=dp rank=3 op=17");
+  EXPECT_EQ((LogTag{.rank = 0}).to_string(), "rank=0");
+  EXPECT_EQ(LogTag{}.to_string(), "");
+  ASSERT_TRUE(init_log(LogLevel::kError, file_).is_ok());
+  HDT_LOG_ERROR("late: {}", LogTag{.group = "pp", .node = "n1"});
+  ASSERT_EQ(lines().size(), 1U);
+  EXPECT_THAT(lines()[0], HasSubstr("error"));
+  EXPECT_THAT(lines()[0], HasSubstr("late: group=pp node=n1"));
+}
+
+TEST_F(LogTest, AnEntryStaysOneLine) {
+  ASSERT_TRUE(init_log(LogLevel::kInfo, file_).is_ok());
+  HDT_LOG_INFO("{}", "a\nforged line\x1b[2J");
+  ASSERT_EQ(lines().size(), 1U);
+  EXPECT_THAT(lines()[0], HasSubstr("a forged line [2J"));
+}
+
+TEST_F(LogTest, TheDestinationCanChangeWhileOthersLog) {
+  ASSERT_TRUE(init_log(LogLevel::kInfo, file_).is_ok());
+  constexpr int kLines = 200;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([] {
+      for (int i = 0; i < kLines; ++i) HDT_LOG_INFO("line {}", i);
+    });
+  }
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(init_log(LogLevel::kInfo, file_).is_ok());
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(lines().size(), 4U * kLines);
+}
+
+TEST_F(LogTest, AFileThatCannotBeOpenedIsAnError) {
+  folder_.write("plain", "");
+  const Status below_file = init_log(LogLevel::kInfo, folder_.path("plain") + "/log");
+  EXPECT_EQ(below_file.code(), Code::kConfig);
+  EXPECT_THAT(below_file.message(), HasSubstr("log.file"));
+  EXPECT_THAT(below_file.message(), HasSubstr("plain/log"));
+}
+
+TEST_F(LogTest, ClientLevelComesFromTheVariable) {
+  ASSERT_TRUE(init_client_log(nullptr).is_ok());
+  EXPECT_TRUE(log_enabled(LogLevel::kWarn));
+  EXPECT_FALSE(log_enabled(LogLevel::kInfo));
+  ASSERT_TRUE(init_client_log("debug").is_ok());
+  EXPECT_TRUE(log_enabled(LogLevel::kDebug));
+  const Status bad = init_client_log("loud");
+  EXPECT_EQ(bad.code(), Code::kConfig);
+  EXPECT_THAT(bad.message(), HasSubstr("HDT_LOG_LEVEL"));
+  EXPECT_THAT(bad.message(), HasSubstr("loud"));
+}
+
+}  // namespace
+}  // namespace hdt

@@ -1,0 +1,107 @@
+// topology_test.cc: cores, quotas and NIC places, on described machines and on this one.
+#include "base/topology.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <thread>
+
+#include "temporary_file.h"
+
+namespace hdt {
+namespace {
+
+// Two NUMA nodes of two cores; eth0 and mlx5_0 sit on the second, eth1 on none in particular, sda is a disk.
+constexpr char kTwoNodes[] = R"(<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0">
+ <object type="Machine" os_index="0" cpuset="0xf" complete_cpuset="0xf" allowed_cpuset="0xf" nodeset="0x3" complete_nodeset="0x3" allowed_nodeset="0x3" gp_index="1">
+  <object type="Package" os_index="0" cpuset="0x3" complete_cpuset="0x3" nodeset="0x1" complete_nodeset="0x1" gp_index="2">
+   <object type="NUMANode" os_index="0" cpuset="0x3" complete_cpuset="0x3" nodeset="0x1" complete_nodeset="0x1" gp_index="3" local_memory="1048576"/>
+   <object type="Core" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1" gp_index="4">
+    <object type="PU" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1" gp_index="5"/></object>
+   <object type="Core" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x1" complete_nodeset="0x1" gp_index="6">
+    <object type="PU" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x1" complete_nodeset="0x1" gp_index="7"/></object>
+  </object>
+  <object type="Package" os_index="1" cpuset="0xc" complete_cpuset="0xc" nodeset="0x2" complete_nodeset="0x2" gp_index="8">
+   <object type="NUMANode" os_index="1" cpuset="0xc" complete_cpuset="0xc" nodeset="0x2" complete_nodeset="0x2" gp_index="9" local_memory="1048576"/>
+   <object type="Core" os_index="2" cpuset="0x4" complete_cpuset="0x4" nodeset="0x2" complete_nodeset="0x2" gp_index="10">
+    <object type="PU" os_index="2" cpuset="0x4" complete_cpuset="0x4" nodeset="0x2" complete_nodeset="0x2" gp_index="11"/></object>
+   <object type="Core" os_index="3" cpuset="0x8" complete_cpuset="0x8" nodeset="0x2" complete_nodeset="0x2" gp_index="12">
+    <object type="PU" os_index="3" cpuset="0x8" complete_cpuset="0x8" nodeset="0x2" complete_nodeset="0x2" gp_index="13"/></object>
+   <object type="Bridge" gp_index="14" bridge_type="0-1" depth="0" bridge_pci="0000:[80-81]">
+    <object type="PCIDev" gp_index="15" pci_busid="0000:81:00.0" pci_type="0200 [15b3:1017] [15b3:0007] 00" pci_link_speed="15.753846">
+     <object type="OSDev" gp_index="16" name="eth0" osdev_type="2"/>
+     <object type="OSDev" gp_index="17" name="mlx5_0" osdev_type="3"/></object></object>
+  </object>
+  <object type="OSDev" gp_index="18" name="eth1" osdev_type="2"/>
+  <object type="OSDev" gp_index="19" name="sda" osdev_type="0"/>
+ </object>
+</topology>
+)";
+
+TEST(Topology, DescribedMachine) {
+  Result<Topology> topology = Topology::from_xml(kTwoNodes);
+  ASSERT_TRUE(topology.is_ok()) << topology.status().to_string();
+  EXPECT_EQ(topology.value().numa_nodes(), 2);
+  EXPECT_EQ(topology.value().usable_cores(), 4);
+  EXPECT_EQ(topology.value().numa_node_of("eth0"), 1);
+  EXPECT_EQ(topology.value().numa_node_of("mlx5_0"), 1);
+  EXPECT_EQ(topology.value().numa_node_of("eth1"), std::nullopt);
+  EXPECT_EQ(topology.value().numa_node_of("sda"), std::nullopt);
+  EXPECT_EQ(topology.value().numa_node_of("eth9"), std::nullopt);
+  EXPECT_TRUE(topology.value().pin_thread_near(1).is_ok());
+  EXPECT_EQ(topology.value().pin_thread_near(2).code(), Code::kInvalidArgument);
+}
+
+TEST(Topology, ForeignTextIsRefused) { EXPECT_FALSE(Topology::from_xml("<html></html>").is_ok()); }
+
+TEST(Topology, CoresFollowTheAffinityMask) {
+  Result<Topology> topology = Topology::load();
+  ASSERT_TRUE(topology.is_ok()) << topology.status().to_string();
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  EXPECT_GE(topology.value().usable_cores(), 1);
+  EXPECT_LE(topology.value().usable_cores(), CPU_COUNT(&before));
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(topology.value().usable_cores(), 1);
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+TEST(Topology, PinningKeepsWithinTheMask) {
+  Result<Topology> topology = Topology::load();
+  ASSERT_TRUE(topology.is_ok());
+  std::thread([&] {
+    cpu_set_t before;
+    cpu_set_t after;
+    ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+    ASSERT_TRUE(topology.value().pin_thread_near(0).is_ok());
+    ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+    cpu_set_t both;
+    CPU_AND(&both, &before, &after);
+    EXPECT_TRUE(CPU_EQUAL(&both, &after));
+    if (topology.value().numa_nodes() == 1) {
+      EXPECT_TRUE(CPU_EQUAL(&before, &after));
+    }
+  }).join();
+}
+
+TEST(CgroupQuota, TheTightestAncestorCounts) {
+  test::TemporaryFolder mount;
+  mount.write("jobs/cpu.max", "150000 100000\n");
+  mount.write("jobs/a/cpu.max", "max 100000\n");
+  mount.write("jobs/b/cpu.max", "50000 100000\n");
+  EXPECT_EQ(cgroup_cpu_quota("0::/jobs/a\n", mount.path()), 1.5);
+  EXPECT_EQ(cgroup_cpu_quota("1:name=x:/\n0::/jobs/b\n", mount.path()), 0.5);
+  EXPECT_EQ(cgroup_cpu_quota("0::/other\n", mount.path()), std::nullopt);
+  EXPECT_EQ(cgroup_cpu_quota("0::/\n", mount.path()), std::nullopt);
+  EXPECT_EQ(cgroup_cpu_quota("", mount.path()), std::nullopt);
+}
+
+}  // namespace
+}  // namespace hdt
