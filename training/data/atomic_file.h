@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,7 +13,7 @@ namespace hdt::training {
 
 class AtomicFile {
  public:
-  // Creates PATH.tmp.<random> beside `path`.
+  // Creates PATH.tmp.<pid>.<n>. Refuses a `path` that exists and is no regular file.
   static Result<std::unique_ptr<AtomicFile>> create(const std::string& path);
   // Removes the temporary file unless commit() succeeded.
   ~AtomicFile();

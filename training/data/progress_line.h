@@ -3,11 +3,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <ostream>
 #include <string>
+
+#include "training/data/rate_estimate.h"
 
 namespace hdt::training {
 
@@ -19,26 +22,10 @@ struct StepReport {
   double gradient_norm = 0;
 };
 
-// "1,234,567", "59s", "1m 12s", "2h 03m".
+// "1,234,567"
 std::string format_grouped(int64_t number);
+// "59s", "1m 12s", "2h 03m"
 std::string format_duration(std::chrono::duration<double> duration);
-
-// Tokens and steps a second, averaged with a weight that halves every `half_life`. The first step (warm-up of
-// allocators and links) counts only until others have been seen.
-class RateEstimate {
- public:
-  explicit RateEstimate(std::chrono::duration<double> half_life = std::chrono::seconds(10));
-  void add(std::chrono::duration<double> elapsed, int64_t tokens);
-  std::optional<double> tokens_per_second() const;
-  std::optional<double> steps_per_second() const;
-
- private:
-  double half_life_;
-  double seconds_ = 0;
-  double tokens_ = 0;
-  double steps_ = 0;
-  int64_t added_ = 0;
-};
 
 class ProgressLine {
  public:
@@ -46,20 +33,22 @@ class ProgressLine {
 
   struct Options {
     int64_t total_steps = 0;
-    int64_t log_interval = 10;  // lines between steps when not on a terminal
-    bool in_place = false;      // stdout is a terminal: rewrite one line instead
+    int64_t log_interval = 10;  // steps from line to line when not in place
+    bool in_place = false;      // for a terminal: one line, written over
+    size_t columns = 0;         // of the terminal; a longer line would wrap and is cut. 0: not known
     Clock clock;                // steady_clock when empty
   };
 
   // The time of the first step counts from here.
   ProgressLine(std::ostream& out, Options options);
 
-  // After every step. In place: always shown. Otherwise: the first, the last and every log_interval-th step.
+  // After every step. In place: always shown. Otherwise: the first seen, the last of all and each
+  // log_interval-th.
   void step_done(const StepReport& report);
-  // Ends the line, so that other text can follow. Called again or without a line: does nothing.
+  // Ends a line that was shown in place, so that other text can follow.
   void finish();
 
-  // Of the steps so far.
+  // Over the recent steps; none before the first.
   std::optional<double> tokens_per_second() const { return rate_.tokens_per_second(); }
 
  private:
@@ -68,12 +57,15 @@ class ProgressLine {
   std::ostream& out_;
   Options options_;
   RateEstimate rate_;
+  std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point last_;
-  size_t width_ = 0;  // of the line shown in place
+  size_t shown_ = 0;  // characters of the line in place
   bool first_ = true;
 };
 
-// Whether a file descriptor is a terminal that can rewrite a line.
+// Whether a line can be written over on this file descriptor: it is a terminal, and TERM is not "dumb".
 bool is_terminal(int descriptor);
+// The width of the terminal, 0 when there is none.
+size_t terminal_columns(int descriptor);
 
 }  // namespace hdt::training

@@ -24,7 +24,8 @@ struct BibleOptions {
   std::chrono::milliseconds time_limit{30000};  // the command is killed after that
 };
 
-// One document a book: one paragraph a chapter, headed "Genesis 1", one line a verse.
+// One document a book, named as `bible` abbreviates it ("Ge"): one line a verse, an empty line between
+// chapters.
 Result<std::vector<Document>> read_bible(const BibleOptions& options = {});
 
 // The documents in what `bible` prints with one verse a line ("Ge1:1 In the beginning ...").

@@ -1,0 +1,76 @@
+// hdt-data: makes Megatron indexed datasets (PREFIX.bin, PREFIX.idx) from text and shows what is in one.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "tools/hdt-data/commands.h"
+
+namespace {
+
+constexpr int kExitRefused = 1;
+constexpr int kExitUsage = 2;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  hdt-data make --bible --output data/kjv            the King James text of Debian's bible-kjv\n"
+    "  hdt-data make --text a.txt b.txt --output data/ab  one document a file\n"
+    "  hdt-data info data/kjv                             what is in data/kjv.bin and data/kjv.idx\n"
+    "  hdt-data info data/kjv --json                      the same for programs\n"
+    "\n"
+    "Exit status: 0 done, 1 a file or the text source was refused, 2 wrong usage.";
+
+int fail(int exit_code, std::string message) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  fmt::print(stderr, "hdt-data: {}\n", message);
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Makes Megatron indexed datasets (PREFIX.bin, PREFIX.idx) from text, with one token a byte (256 ends a "
+      "document), and shows what is in one.");
+  app.footer(kExamples);
+  app.require_subcommand(1);
+
+  hdt::tools::MakeOptions make;
+  CLI::App* make_app = app.add_subcommand("make", "make a dataset from text");
+  make_app->footer("Example:\n  hdt-data make --text a.txt b.txt --output data/ab");
+  auto* source = make_app->add_option_group("source", "where the text comes from (one of them)");
+  source->add_option("--text", make.texts, "text files; each becomes one document")->type_name("FILE");
+  source->add_flag("--bible", make.bible,
+                   "the King James text of the command `bible`; each book becomes one document");
+  source->require_option(1);
+  make_app
+      ->add_option("--output", make.output, "writes PREFIX.bin and PREFIX.idx; existing ones are replaced")
+      ->type_name("PREFIX")
+      ->required();
+
+  hdt::tools::InfoOptions info;
+  CLI::App* info_app = app.add_subcommand("info", "show what is in a dataset");
+  info_app->footer("Example:\n  hdt-data info data/kjv --json");
+  info_app->add_option("prefix", info.prefix, "reads PREFIX.bin and PREFIX.idx")
+      ->type_name("PREFIX")
+      ->required();
+  info_app->add_flag("--json", info.json, "print JSON");
+
+  // CLI11 would only say that a subcommand is missing.
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+    return fail(kExitUsage,
+                fmt::format("'{}' is no subcommand, expected make or info (see hdt-data --help)", argv[1]));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return fail(kExitUsage, std::string(error.what()) + " (see hdt-data --help)");
+  }
+  const hdt::Status status =
+      make_app->parsed() ? hdt::tools::make_command(make) : hdt::tools::info_command(info);
+  if (!status.is_ok()) return fail(kExitRefused, status.message());
+  if (std::fflush(stdout) != 0) return fail(kExitRefused, "cannot write to stdout");
+  return 0;
+}

@@ -1,0 +1,30 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "tools/hdt-data/commands.h"
+#include "training/data/dataset_maker.h"
+#include "training/data/progress_line.h"
+
+namespace hdt::tools {
+
+Status make_command(const MakeOptions& options) {
+  std::vector<training::Document> documents;
+  if (options.bible) {
+    auto books = training::read_bible();
+    if (!books.is_ok()) return books.status();
+    documents = books.take();
+  }
+  for (const std::string& path : options.texts) {
+    auto document = training::read_text_file(path);
+    if (!document.is_ok()) return document.status();
+    documents.push_back(document.take());
+  }
+  const auto made = training::make_dataset(documents, options.output);
+  if (!made.is_ok()) return made.status();
+  fmt::print("made {0}.bin and {0}.idx: {1} documents, {2} tokens\n", options.output, made.value().documents,
+             training::format_grouped(static_cast<int64_t>(made.value().tokens)));
+  return Status::ok();
+}
+
+}  // namespace hdt::tools

@@ -1,0 +1,96 @@
+#include "training/data/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+
+namespace hdt::training {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr int kNameAttempts = 100;
+
+// Makes the rename itself durable.
+Status sync_folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return Status::from_errno("cannot open the folder " + folder, errno);
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  // Some file systems cannot sync a folder and say EINVAL: there the rename is as durable as it gets.
+  if (error != 0 && error != EINVAL) return Status::from_errno("cannot sync the folder " + folder, error);
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<AtomicFile>> AtomicFile::create(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return Status(Code::kInvalidArgument, "cannot write " + path + ": it exists and is not a regular file");
+  }
+  static std::atomic<uint64_t> counter{0};
+  auto file = std::unique_ptr<AtomicFile>(new AtomicFile);
+  file->path_ = path;
+  for (int attempt = 0; attempt < kNameAttempts; ++attempt) {
+    std::string name = path + ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter++);
+    file->descriptor_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file->descriptor_ >= 0) {
+      file->temporary_ = std::move(name);
+      return file;
+    }
+    if (errno != EEXIST) break;  // EEXIST: left by a process with our pid that was killed
+  }
+  return Status::from_errno("cannot create " + path, errno);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Status AtomicFile::write(const void* bytes, size_t count) {
+  buffer_.append(static_cast<const char*>(bytes), count);
+  return buffer_.size() >= kBufferBytes ? write_out() : Status::ok();
+}
+
+Status AtomicFile::write_out() {
+  size_t written = 0;
+  while (written < buffer_.size()) {
+    const ssize_t count = ::write(descriptor_, buffer_.data() + written, buffer_.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return Status::from_errno("cannot write " + temporary_, errno);
+    written += static_cast<size_t>(count);
+  }
+  buffer_.clear();
+  return Status::ok();
+}
+
+Status AtomicFile::sync() {
+  HDT_RETURN_IF_ERROR(write_out());
+  if (::fsync(descriptor_) != 0) return Status::from_errno("cannot sync " + temporary_, errno);
+  return Status::ok();
+}
+
+Status AtomicFile::commit() {
+  HDT_RETURN_IF_ERROR(sync());
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return Status::from_errno("cannot rename " + temporary_ + " to " + path_, errno);
+  }
+  temporary_.clear();
+  return sync_folder_of(path_);
+}
+
+Status write_file_atomically(const std::string& path, std::string_view contents) {
+  auto file = AtomicFile::create(path);
+  if (!file.is_ok()) return file.status();
+  HDT_RETURN_IF_ERROR(file.value()->write(contents.data(), contents.size()));
+  return file.value()->commit();
+}
+
+}  // namespace hdt::training

@@ -1,0 +1,143 @@
+// An event file is a sequence of TFRecords: uint64 length, masked CRC of it, the bytes, masked CRC of them.
+// The bytes are a protocol buffer of TensorFlow's event.proto and summary.proto:
+//   Event   { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
+//   Summary { repeated Value value = 1; }   Value { string tag = 1; float simple_value = 2; }
+#include "training/data/event_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+
+#include "training/data/crc32c.h"
+
+namespace hdt::training {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 16;
+constexpr int kNameAttempts = 100;
+
+enum WireType : uint64_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
+
+template <typename T>
+void append_raw(std::string& out, T value) {
+  char bytes[sizeof(T)];
+  std::memcpy(bytes, &value, sizeof(T));
+  out.append(bytes, sizeof(T));
+}
+
+void append_varint(std::string& out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
+  out.push_back(static_cast<char>(value));
+}
+
+void append_key(std::string& out, uint64_t field, WireType type) { append_varint(out, field << 3 | type); }
+
+void append_bytes(std::string& out, uint64_t field, std::string_view bytes) {
+  append_key(out, field, kLengthDelimited);
+  append_varint(out, bytes.size());
+  out.append(bytes);
+}
+
+std::string event_start(double wall_time) {
+  std::string event;
+  append_key(event, 1, kFixed64);
+  append_raw(event, wall_time);
+  return event;
+}
+
+std::string version_event(double wall_time) {
+  std::string event = event_start(wall_time);
+  append_bytes(event, 3, "brain.Event:2");
+  return event;
+}
+
+std::string scalar_event(double wall_time, int64_t step, std::string_view tag, float value) {
+  std::string entry;
+  append_bytes(entry, 1, tag);
+  append_key(entry, 2, kFixed32);
+  append_raw(entry, value);
+  std::string summary;
+  append_bytes(summary, 1, entry);
+  std::string event = event_start(wall_time);
+  append_key(event, 2, kVarint);
+  append_varint(event, static_cast<uint64_t>(step));
+  append_bytes(event, 5, summary);
+  return event;
+}
+
+void append_record(std::string& out, const std::string& event) {
+  std::string length;
+  append_raw(length, static_cast<uint64_t>(event.size()));
+  out += length;
+  append_raw(out, masked_crc32c(length));
+  out += event;
+  append_raw(out, masked_crc32c(event));
+}
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
+  return name;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EventWriter>> EventWriter::open(const std::string& directory, WallClock clock) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return Status::from_errno("cannot create the folder " + directory, error.value());
+  auto writer = std::unique_ptr<EventWriter>(new EventWriter);
+  writer->clock_ = clock ? std::move(clock) : wall_seconds;
+  const double now = writer->clock_();
+  const std::string name = directory + "/events.out.tfevents." + std::to_string(static_cast<int64_t>(now)) +
+                           "." + host_name() + "." + std::to_string(::getpid());
+  for (int attempt = 0; attempt < kNameAttempts; ++attempt) {
+    // A second writer of this process in the same second gets a name of its own.
+    writer->path_ = attempt == 0 ? name : name + "." + std::to_string(attempt);
+    writer->descriptor_ =
+        ::open(writer->path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    if (writer->descriptor_ >= 0 || errno != EEXIST) break;
+  }
+  if (writer->descriptor_ < 0) return Status::from_errno("cannot create " + writer->path_, errno);
+  append_record(writer->buffer_, version_event(now));
+  HDT_RETURN_IF_ERROR(writer->flush());
+  return writer;
+}
+
+EventWriter::~EventWriter() {
+  if (descriptor_ < 0) return;
+  (void)flush();  // who needs to know calls flush()
+  ::close(descriptor_);
+}
+
+Status EventWriter::add_scalar(std::string_view tag, int64_t step, double value) {
+  append_record(buffer_, scalar_event(clock_(), step, tag, static_cast<float>(value)));
+  return buffer_.size() >= kBufferBytes ? flush() : Status::ok();
+}
+
+Status EventWriter::flush() {
+  size_t written = 0;
+  Status status;
+  while (written < buffer_.size()) {
+    const ssize_t count = ::write(descriptor_, buffer_.data() + written, buffer_.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      status = Status::from_errno("cannot write " + path_, errno);
+      break;
+    }
+    written += static_cast<size_t>(count);
+  }
+  buffer_.erase(0,
+                written);  // what is left is written by the next flush, from the byte where this one stopped
+  return status;
+}
+
+}  // namespace hdt::training

@@ -1,0 +1,72 @@
+#include "training/data/indexed_dataset.h"
+
+#include <cstring>
+
+namespace hdt::training {
+namespace {
+
+template <typename T>
+void widen(const std::byte* from, std::span<int64_t> out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    T value;
+    std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+    out[i] = static_cast<int64_t>(value);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<IndexedDataset>> IndexedDataset::open(const std::string& prefix) {
+  auto index_file = MappedFile::open(index_path(prefix));
+  if (!index_file.is_ok()) return index_file.status();
+  auto data_file = MappedFile::open(data_path(prefix));
+  if (!data_file.is_ok()) return data_file.status();
+  auto index = parse_dataset_index(index_file.value().bytes(), data_file.value().size(), prefix);
+  if (!index.is_ok()) return index.status();
+  auto dataset = std::unique_ptr<IndexedDataset>(new IndexedDataset);
+  dataset->data_ = data_file.take();
+  dataset->index_ = index.take();
+  return dataset;
+}
+
+uint64_t IndexedDataset::sequence_size(uint64_t sequence) const {
+  return index_.token_starts[sequence + 1] - index_.token_starts[sequence];
+}
+
+std::vector<int64_t> IndexedDataset::sequence_tokens(uint64_t sequence) const {
+  std::vector<int64_t> tokens(sequence_size(sequence));
+  read_tokens(index_.token_starts[sequence], tokens);
+  return tokens;
+}
+
+std::vector<int64_t> IndexedDataset::document_tokens(uint64_t document) const {
+  const uint64_t first = index_.token_starts[index_.document_starts[document]];
+  std::vector<int64_t> tokens(index_.token_starts[index_.document_starts[document + 1]] - first);
+  read_tokens(first, tokens);
+  return tokens;
+}
+
+void IndexedDataset::read_tokens(uint64_t first, std::span<int64_t> out) const {
+  // Sequences follow each other without gaps (parse_dataset_index), so the stream is the data file.
+  if (out.empty()) return;
+  const std::byte* from = data_.data() + first * element_bytes(index_.type);
+  switch (index_.type) {
+    case ElementType::kUint8:
+      return widen<uint8_t>(from, out);
+    case ElementType::kInt8:
+      return widen<int8_t>(from, out);
+    case ElementType::kInt16:
+      return widen<int16_t>(from, out);
+    case ElementType::kUint16:
+      return widen<uint16_t>(from, out);
+    case ElementType::kInt32:
+      return widen<int32_t>(from, out);
+    case ElementType::kInt64:
+      return widen<int64_t>(from, out);
+    case ElementType::kFloat32:
+    case ElementType::kFloat64:
+      break;  // refused by parse_dataset_index
+  }
+}
+
+}  // namespace hdt::training

@@ -1,0 +1,147 @@
+#include "training/data/indexed_index.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace hdt::training {
+namespace {
+
+// Fields are packed, hence unaligned. The caller has checked that they are inside.
+template <typename T>
+T load(std::span<const std::byte> bytes, size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+std::string shown(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) {
+    const auto code = std::to_integer<unsigned char>(byte);
+    const bool plain = code >= 0x20 && code < 0x7f && code != '\\' && code != '"';
+    text += plain ? std::string(1, static_cast<char>(code)) : fmt::format("\\x{:02x}", code);
+  }
+  return text;
+}
+
+struct Header {
+  ElementType type;
+  uint64_t sequences;
+  uint64_t document_entries;
+};
+
+Result<Header> parse_header(std::span<const std::byte> bytes, const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    return Status(Code::kInvalidArgument, path + ": " + why);
+  };
+  const size_t compared = std::min(bytes.size(), kIndexMagic.size());
+  if (compared > 0 && std::memcmp(bytes.data(), kIndexMagic.data(), compared) != 0) {
+    return refuse(fmt::format("not a Megatron index: starts with \"{}\", expected \"MMIDIDX\\x00\\x00\"",
+                              shown(bytes.first(compared))));
+  }
+  if (bytes.size() < kIndexHeaderBytes) {
+    return refuse(fmt::format("truncated: {} bytes, expected at least the {} of the header", bytes.size(),
+                              kIndexHeaderBytes));
+  }
+  const auto version = load<uint64_t>(bytes, 9);
+  if (version != kIndexVersion) {
+    return refuse(fmt::format("version {}, expected {}", version, kIndexVersion));
+  }
+  const auto code = load<uint8_t>(bytes, 17);
+  const auto type = element_type_from_code(code);
+  if (!type) return refuse(fmt::format("element type code {}, expected 1 to 8", code));
+  if (!holds_tokens(*type)) {
+    return refuse(
+        fmt::format("elements are {}, expected integers: floats are no tokens", element_type_name(*type)));
+  }
+  const Header header{*type, load<uint64_t>(bytes, 18), load<uint64_t>(bytes, 26)};
+
+  // Each count is compared with what the remaining bytes can hold, so that no product can overflow.
+  constexpr uint64_t kSequenceBytes = sizeof(int32_t) + sizeof(int64_t);
+  const uint64_t room = bytes.size() - kIndexHeaderBytes;
+  if (header.sequences > room / kSequenceBytes) {
+    return refuse(
+        fmt::format("{} sequences need {} bytes each, but only {} follow the header: truncated or damaged",
+                    header.sequences, kSequenceBytes, room));
+  }
+  const uint64_t document_room = room - header.sequences * kSequenceBytes;
+  if (header.document_entries > document_room / sizeof(int64_t)) {
+    return refuse(
+        fmt::format("{} document entries need 8 bytes each, but only {} are left for them: truncated or "
+                    "damaged",
+                    header.document_entries, document_room));
+  }
+  const uint64_t rest = document_room - header.document_entries * sizeof(int64_t);
+  if (rest != 0 && rest == header.sequences) {
+    return refuse("has a mode for each sequence (a multimodal dataset), expected text only");
+  }
+  if (rest != 0) return refuse(fmt::format("{} bytes follow the document entries, expected none", rest));
+  if (header.document_entries == 0) {
+    return refuse("0 document entries, expected one more than there are documents");
+  }
+  return header;
+}
+
+}  // namespace
+
+Result<DatasetIndex> parse_dataset_index(std::span<const std::byte> bytes, uint64_t data_bytes,
+                                         const std::string& prefix) {
+  const std::string path = index_path(prefix);
+  const auto refuse = [&](const std::string& why) {
+    return Status(Code::kInvalidArgument, path + ": " + why);
+  };
+  const auto parsed = parse_header(bytes, path);
+  if (!parsed.is_ok()) return parsed.status();
+  const Header header = parsed.value();
+  const uint64_t element = element_bytes(header.type);
+  const size_t pointers_at = kIndexHeaderBytes + header.sequences * sizeof(int32_t);
+  const size_t documents_at = pointers_at + header.sequences * sizeof(int64_t);
+
+  DatasetIndex index;
+  index.type = header.type;
+  index.token_starts.reserve(header.sequences + 1);
+  uint64_t tokens = 0;  // at most data_bytes / element plus one sequence: no overflow
+  for (uint64_t i = 0; i < header.sequences; ++i) {
+    const auto size = load<int32_t>(bytes, kIndexHeaderBytes + i * sizeof(int32_t));
+    const auto pointer = load<int64_t>(bytes, pointers_at + i * sizeof(int64_t));
+    if (size < 0) return refuse(fmt::format("sequence {} has size {}, expected 0 or more", i, size));
+    if (pointer < 0 || static_cast<uint64_t>(pointer) != tokens * element) {
+      return refuse(fmt::format("sequence {} is at byte {}, expected {}, the end of the one before", i,
+                                pointer, tokens * element));
+    }
+    index.token_starts.push_back(tokens);
+    tokens += static_cast<uint64_t>(size);
+    if (tokens > data_bytes / element) {
+      return refuse(
+          fmt::format("sequence {} ends at byte {}, but {} has only {}: one of the two is truncated or not "
+                      "of this dataset",
+                      i, tokens * element, data_path(prefix), data_bytes));
+    }
+  }
+  index.token_starts.push_back(tokens);
+  if (tokens * element != data_bytes) {
+    return refuse(fmt::format("the sequences fill {} bytes, but {} has {}: the two are not of one dataset",
+                              tokens * element, data_path(prefix), data_bytes));
+  }
+
+  index.document_starts.reserve(header.document_entries);
+  int64_t least = 0;
+  for (uint64_t i = 0; i < header.document_entries; ++i) {
+    const auto start = load<int64_t>(bytes, documents_at + i * sizeof(int64_t));
+    if (start < least || static_cast<uint64_t>(start) > header.sequences || (i == 0 && start != 0)) {
+      return refuse(fmt::format("document entry {} is {}, expected {} to {}", i, start, least,
+                                i == 0 ? 0 : header.sequences));
+    }
+    index.document_starts.push_back(static_cast<uint64_t>(start));
+    least = start;
+  }
+  if (index.document_starts.back() != header.sequences) {
+    return refuse(fmt::format("the last document entry is {}, expected {}, the number of sequences",
+                              index.document_starts.back(), header.sequences));
+  }
+  return index;
+}
+
+}  // namespace hdt::training

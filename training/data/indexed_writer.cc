@@ -1,0 +1,116 @@
+#include "training/data/indexed_writer.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace hdt::training {
+namespace {
+
+template <typename T>
+Status write_narrow(AtomicFile& file, std::span<const int64_t> tokens) {
+  std::vector<T> narrow(tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) narrow[i] = static_cast<T>(tokens[i]);
+  return file.write(narrow.data(), narrow.size() * sizeof(T));
+}
+
+template <typename T>
+Status write_array(AtomicFile& file, const std::vector<T>& values) {
+  return file.write(values.data(), values.size() * sizeof(T));
+}
+
+template <typename T>
+Status write_number(AtomicFile& file, T value) {
+  return file.write(&value, sizeof(T));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<IndexedDatasetWriter>> IndexedDatasetWriter::create(const std::string& prefix,
+                                                                           ElementType type) {
+  if (!holds_tokens(type)) {
+    return Status(Code::kInvalidArgument, fmt::format("{}: element type {}, expected an integer type", prefix,
+                                                      element_type_name(type)));
+  }
+  auto data = AtomicFile::create(data_path(prefix));
+  if (!data.is_ok()) return data.status();
+  auto index = AtomicFile::create(index_path(prefix));
+  if (!index.is_ok()) return index.status();
+  auto writer = std::unique_ptr<IndexedDatasetWriter>(new IndexedDatasetWriter);
+  writer->prefix_ = prefix;
+  writer->type_ = type;
+  writer->data_ = data.take();
+  writer->index_ = index.take();
+  return writer;
+}
+
+Status IndexedDatasetWriter::add_sequence(std::span<const int64_t> tokens) {
+  if (finished_) return {Code::kInvalidUsage, prefix_ + ": add_sequence after finish"};
+  if (tokens.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return {Code::kInvalidArgument, fmt::format("{}: a sequence of {} tokens, the format allows {}", prefix_,
+                                                tokens.size(), std::numeric_limits<int32_t>::max())};
+  }
+  for (const int64_t token : tokens) {
+    if (token < element_minimum(type_) || token > element_maximum(type_)) {
+      return {Code::kInvalidArgument,
+              fmt::format("{}: token {}, expected {} to {} for {}", prefix_, token, element_minimum(type_),
+                          element_maximum(type_), element_type_name(type_))};
+    }
+  }
+  switch (type_) {
+    case ElementType::kUint8:
+      HDT_RETURN_IF_ERROR(write_narrow<uint8_t>(*data_, tokens));
+      break;
+    case ElementType::kInt8:
+      HDT_RETURN_IF_ERROR(write_narrow<int8_t>(*data_, tokens));
+      break;
+    case ElementType::kInt16:
+      HDT_RETURN_IF_ERROR(write_narrow<int16_t>(*data_, tokens));
+      break;
+    case ElementType::kUint16:
+      HDT_RETURN_IF_ERROR(write_narrow<uint16_t>(*data_, tokens));
+      break;
+    case ElementType::kInt32:
+      HDT_RETURN_IF_ERROR(write_narrow<int32_t>(*data_, tokens));
+      break;
+    case ElementType::kInt64:
+      HDT_RETURN_IF_ERROR(write_narrow<int64_t>(*data_, tokens));
+      break;
+    case ElementType::kFloat32:
+    case ElementType::kFloat64:
+      return {Code::kInternal, prefix_ + ": floats are refused by create"};
+  }
+  sizes_.push_back(static_cast<int32_t>(tokens.size()));
+  pointers_.push_back(static_cast<int64_t>(token_count_ * element_bytes(type_)));
+  token_count_ += tokens.size();
+  return Status::ok();
+}
+
+Status IndexedDatasetWriter::end_document() {
+  if (finished_) return {Code::kInvalidUsage, prefix_ + ": end_document after finish"};
+  document_starts_.push_back(static_cast<int64_t>(sizes_.size()));
+  return Status::ok();
+}
+
+Status IndexedDatasetWriter::finish() {
+  if (finished_) return {Code::kInvalidUsage, prefix_ + ": finish was called before"};
+  if (document_starts_.back() != static_cast<int64_t>(sizes_.size())) {
+    return {Code::kInvalidUsage, prefix_ + ": finish with an open document, expected end_document first"};
+  }
+  HDT_RETURN_IF_ERROR(index_->write(kIndexMagic.data(), kIndexMagic.size()));
+  HDT_RETURN_IF_ERROR(write_number(*index_, kIndexVersion));
+  HDT_RETURN_IF_ERROR(write_number(*index_, static_cast<uint8_t>(type_)));
+  HDT_RETURN_IF_ERROR(write_number(*index_, static_cast<uint64_t>(sizes_.size())));
+  HDT_RETURN_IF_ERROR(write_number(*index_, static_cast<uint64_t>(document_starts_.size())));
+  HDT_RETURN_IF_ERROR(write_array(*index_, sizes_));
+  HDT_RETURN_IF_ERROR(write_array(*index_, pointers_));
+  HDT_RETURN_IF_ERROR(write_array(*index_, document_starts_));
+  // Both are on disk before either is in place: only the renames can still fail.
+  HDT_RETURN_IF_ERROR(data_->sync());
+  HDT_RETURN_IF_ERROR(index_->sync());
+  finished_ = true;
+  HDT_RETURN_IF_ERROR(data_->commit());
+  return index_->commit();
+}
+
+}  // namespace hdt::training

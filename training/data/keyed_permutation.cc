@@ -1,0 +1,44 @@
+#include "training/data/keyed_permutation.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace hdt::training {
+namespace {
+
+constexpr int kRounds = 8;  // small halves mix little a round
+constexpr uint64_t kGoldenGamma = 0x9e3779b97f4a7c15;
+
+}  // namespace
+
+uint64_t mix_bits(uint64_t value) {
+  value += kGoldenGamma;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+  return value ^ (value >> 31);
+}
+
+KeyedPermutation::KeyedPermutation(uint64_t key, uint64_t size)
+    : key_(key), size_(size), half_bits_(std::max(1, (static_cast<int>(std::bit_width(size - 1)) + 1) / 2)) {}
+
+uint64_t KeyedPermutation::encrypt(uint64_t value) const {
+  const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
+  uint64_t left = value >> half_bits_;
+  uint64_t right = value & mask;
+  for (int round = 0; round < kRounds; ++round) {
+    const uint64_t round_key = mix_bits(key_ + static_cast<uint64_t>(round) * kGoldenGamma);
+    const uint64_t next = left ^ (mix_bits(round_key ^ right) & mask);
+    left = right;
+    right = next;
+  }
+  return (left << half_bits_) | right;
+}
+
+uint64_t KeyedPermutation::operator()(uint64_t position) const {
+  // Ends: `position` is inside, and the cycle that it lies on comes back to it.
+  uint64_t value = encrypt(position);
+  while (value >= size_) value = encrypt(value);
+  return value;
+}
+
+}  // namespace hdt::training

@@ -1,0 +1,28 @@
+// rate_estimate.h: how fast training goes now: steps and tokens a second over the recent past.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace hdt::training {
+
+// Sums of time, steps and tokens in which what lies `half_life` back counts half. The first step (first touch
+// of memory, connections being made) is slower than the others and is forgotten when there is a second.
+class RateEstimate {
+ public:
+  explicit RateEstimate(std::chrono::duration<double> half_life = std::chrono::seconds(10));
+  void add(std::chrono::duration<double> elapsed, int64_t tokens);
+  // None before a step took a measurable time.
+  std::optional<double> tokens_per_second() const;
+  std::optional<double> steps_per_second() const;
+
+ private:
+  double half_life_;
+  double seconds_ = 0;
+  double steps_ = 0;
+  double tokens_ = 0;
+  int64_t added_ = 0;
+};
+
+}  // namespace hdt::training

@@ -1,0 +1,46 @@
+#include "training/data/token_statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+#include <vector>
+
+namespace hdt::training {
+
+TokenStatistics token_statistics(const TokenSource& source) {
+  constexpr uint64_t kBlockTokens = 1 << 16;
+  constexpr int64_t kDirect = 1 << 18;  // tokens below are counted in an array, the others in a map
+  TokenStatistics statistics;
+  statistics.tokens = source.token_count();
+  if (statistics.tokens == 0) return statistics;
+  statistics.least = std::numeric_limits<int64_t>::max();
+  statistics.greatest = std::numeric_limits<int64_t>::min();
+
+  std::vector<uint64_t> direct(kDirect);
+  std::unordered_map<int64_t, uint64_t> others;
+  std::vector<int64_t> block;
+  for (uint64_t first = 0; first < statistics.tokens; first += block.size()) {
+    block.resize(std::min(kBlockTokens, statistics.tokens - first));
+    source.read_tokens(first, block);
+    for (const int64_t token : block) {
+      statistics.least = std::min(statistics.least, token);
+      statistics.greatest = std::max(statistics.greatest, token);
+      ++(token >= 0 && token < kDirect ? direct[static_cast<size_t>(token)] : others[token]);
+    }
+  }
+
+  const auto total = static_cast<double>(statistics.tokens);
+  const auto add = [&](uint64_t count) {
+    if (count == 0) return;
+    ++statistics.distinct;
+    const double share = static_cast<double>(count) / total;
+    statistics.unigram_entropy -= share * std::log(share);
+  };
+  for (const uint64_t count : direct) add(count);
+  for (const auto& [token, count] : others) add(count);
+  if (statistics.distinct == 1) statistics.unigram_entropy = 0;  // and not -0
+  return statistics;
+}
+
+}  // namespace hdt::training
