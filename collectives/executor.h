@@ -17,6 +17,7 @@ class Port {
   // Delivers [data, data + bytes) into area `to` of `peer`'s slot at byte `offset`, then tells the peer's
   // executor on_arrived(me, tag). on_sent(step) is to be called when `data` may change again; never from inside
   // this call.
+  // bytes == 0 (barrier): nothing is placed, but on_arrived and on_sent follow all the same.
   virtual void write(int peer, uint32_t tag, const void* data, size_t bytes, Area to, uint64_t offset,
                      size_t step) = 0;
 };
@@ -42,6 +43,7 @@ class Executor {
   void on_sent(size_t step);
   // Starts and completes every step that can be.
   void advance();
+  // Every step is complete: the result is in place, and every write has been reported sent.
   bool done() const;
 
  private:

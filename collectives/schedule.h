@@ -4,15 +4,22 @@
 //
 // The unit here is the *node* (ranks of a node have combined their data in shared memory before), and one *piece* of
 // an operation: a part small enough for a slot of the node's shared memory. A slot has three areas:
-//   kInput    the node's own contribution (reducing collectives); nobody else writes it
+//   kInput    the node's own contribution (reducing collectives); later also partial results: no peer writes it, but
+//             this node's own steps may, so it is not intact after the piece
 //   kOutput   the result. allgather: the node's own block is there at the start; broadcast: the root's data is
 //   kScratch  where contributions land before they are combined; `scratch_length` elements
 //
-// Hazards: a step may start when every earlier step of the list that conflicts with it (overlapping range of
-// the same area, at least one writes) is complete; otherwise steps run in any order. The k-th send from a to b
-// matches the k-th recv or recv-reduce at b from a, counted over the whole schedule ("tag" k). Payload is
-// pushed: it lands in the receiver's memory before the receiver's step is reached, so a schedule must not let a
-// payload land on a range that the receiver still needs. The checker verifies that, too.
+// Hazards: a step may start when every earlier step of the list that conflicts with it (hazards.h: overlapping ranges
+// of the same area, at least one writes) is complete; otherwise steps run in any order. A send of length 0
+// (barrier) moves nothing that could conflict: it waits for every earlier recv. Steps run strictly in list
+// order must come to the end, too (sends never wait for their receiver), so an interpreter may look at any
+// window of the list, however small.
+//
+// The k-th send from a to b matches the k-th recv or recv-reduce at b from a, counted over the whole schedule ("tag"
+// k). Payload is pushed: it lands in the receiver's memory before the receiver's step is reached, even before the
+// receiver has started. So whatever the receiver still has to read or write at that place must be complete before
+// the sender can send: by data dependency, where a send of the receiver counts as complete once its payload has
+// landed at its peer (not only once on_sent was reported to the receiver). The checker verifies that.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace hdt::collectives {
 
@@ -30,5 +32,10 @@ constexpr bool reduces(Collective c) {
 const char* name_of(DataType type);       // "float32": the names hdt-commbench prints and accepts
 const char* name_of(ReduceOp op);         // "sum"
 const char* name_of(Collective what);     // "allreduce"
+
+// The inverse of name_of; types also by the names nccl-tests uses ("half", "float", "double"). Nothing if unknown.
+std::optional<DataType> parse_data_type(std::string_view name);
+std::optional<ReduceOp> parse_reduce_op(std::string_view name);
+std::optional<Collective> parse_collective(std::string_view name);
 
 }  // namespace hdt::collectives

@@ -1,0 +1,49 @@
+// algorithms.h: the makers of schedules, one per algorithm; schedule.cc chooses among them.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "collectives/schedule.h"
+
+namespace hdt::collectives {
+
+// A schedule whose steps are few enough (a logarithm of the nodes) to be listed once.
+class ListedSchedule : public Schedule {
+ public:
+  std::optional<Step> step(size_t index) const override {
+    return index < steps_.size() ? std::optional<Step>(steps_[index]) : std::nullopt;
+  }
+  uint64_t scratch_length() const override { return scratch_length_; }
+
+  // Adds a step that moves something; one of length 0 is left out, here and (of the same range) at its peer.
+  void add(const Step& step) {
+    if (step.length > 0) add_signal(step);
+  }
+  // Adds a step of any length: barriers signal by steps of length 0.
+  void add_signal(const Step& step) {
+    steps_.push_back(step);
+    if (step.kind == StepKind::kRecvReduce) {
+      scratch_length_ = std::max(scratch_length_, step.target + step.length);
+    }
+  }
+
+ private:
+  std::vector<Step> steps_;
+  uint64_t scratch_length_ = 0;
+};
+
+// All of these expect problem.nodes >= 2.
+std::unique_ptr<Schedule> make_ring(const Problem& problem);
+std::unique_ptr<Schedule> make_halving_doubling(const Problem& problem);
+std::unique_ptr<ListedSchedule> make_chain(const Problem& problem);          // broadcast, reduce
+std::unique_ptr<ListedSchedule> make_binomial_tree(const Problem& problem);  // broadcast, reduce
+std::unique_ptr<ListedSchedule> make_ring_barrier(const Problem& problem);
+std::unique_ptr<ListedSchedule> make_dissemination_barrier(const Problem& problem);
+
+// The most kScratch elements that kHalvingDoubling uses on any node.
+uint64_t halving_doubling_scratch(const Problem& problem);
+
+}  // namespace hdt::collectives

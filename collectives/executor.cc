@@ -1,0 +1,170 @@
+// executor.cc: a window slides over the schedule's list; within it every step starts as soon as no earlier
+// incomplete step conflicts with it. A schedule comes to its end even in strict list order (schedule.h), so
+// the window can be small: it bounds how much runs ahead, not what is possible. Nothing is allocated after
+// construction.
+#include "collectives/executor.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "collectives/hazards.h"
+#include "collectives/kernels.h"
+
+namespace hdt::collectives {
+namespace {
+
+constexpr size_t kWindow = 32;
+
+enum class Phase : uint8_t { kWaiting, kInFlight, kComplete };
+
+struct Entry {
+  Step step;
+  uint32_t tag = 0;
+  Phase phase = Phase::kWaiting;
+};
+
+// What passes between this node and one peer. Arrivals are kept as one bit per tag, from first_bit on.
+struct Exchange {
+  int peer;
+  uint32_t receives = 0;
+  size_t first_bit = 0;
+  uint32_t next_send_tag = 0;
+  uint32_t next_receive_tag = 0;
+};
+
+}  // namespace
+
+struct Executor::State {
+  std::unique_ptr<Schedule> schedule;
+  DataType type;
+  ReduceOp op;
+  SlotMemory memory;
+  Port& port;
+  std::vector<Exchange> exchanges;  // by peer, ascending
+  std::vector<bool> arrived;
+  std::array<Entry, kWindow> window{};
+  size_t first = 0;     // steps before it are complete
+  size_t loaded = 0;    // steps [first, loaded) are in the window, step s at s % kWindow
+  bool at_end = false;  // the schedule has no step `loaded`
+
+  Entry& entry(size_t index) { return window[index % kWindow]; }
+
+  Exchange* find(int peer) {
+    const auto at = std::lower_bound(exchanges.begin(), exchanges.end(), peer,
+                                     [](const Exchange& e, int p) { return e.peer < p; });
+    return at != exchanges.end() && at->peer == peer ? &*at : nullptr;
+  }
+
+  std::byte* address(Area area, uint64_t offset) const {
+    std::byte* const bases[] = {memory.input, memory.output, memory.scratch};
+    std::byte* const base = bases[static_cast<size_t>(area)];
+    return base == nullptr ? nullptr : base + offset * type_size(type);
+  }
+
+  // Counts what will come from each peer, so that an arrival of any tag has its bit, and no other has.
+  void count_arrivals() {
+    size_t receives = 0;
+    for (size_t i = 0; const auto step = schedule->step(i); ++i) {
+      if (step->peer < 0) continue;
+      auto at = std::lower_bound(exchanges.begin(), exchanges.end(), step->peer,
+                                 [](const Exchange& e, int p) { return e.peer < p; });
+      if (at == exchanges.end() || at->peer != step->peer) at = exchanges.insert(at, Exchange{step->peer});
+      if (!is_receive(*step)) continue;
+      ++at->receives;
+      ++receives;
+    }
+    arrived.resize(receives);
+    size_t bit = 0;
+    for (Exchange& exchange : exchanges) {
+      exchange.first_bit = bit;
+      bit += exchange.receives;
+    }
+  }
+
+  void load() {
+    while (!at_end && loaded - first < kWindow) {
+      const std::optional<Step> step = schedule->step(loaded);
+      if (!step) {
+        at_end = true;
+        return;
+      }
+      Entry& e = entry(loaded++);
+      e = Entry{*step};
+      if (step->peer < 0) continue;
+      Exchange& exchange = *find(step->peer);
+      e.tag = is_receive(*step) ? exchange.next_receive_tag++ : exchange.next_send_tag++;
+    }
+  }
+
+  bool blocked(size_t index) {
+    for (size_t i = first; i < index; ++i) {
+      if (entry(i).phase != Phase::kComplete && conflicts(entry(i).step, entry(index).step)) return true;
+    }
+    return false;
+  }
+
+  bool has_arrived(const Entry& e) { return arrived[find(e.step.peer)->first_bit + e.tag]; }
+
+  void run(size_t index) {
+    Entry& e = entry(index);
+    const Step& step = e.step;
+    if (is_receive(step) && !has_arrived(e)) return;
+    if (blocked(index)) return;
+    const size_t bytes = step.length * type_size(type);
+    if (step.kind == StepKind::kSend) {
+      e.phase = Phase::kInFlight;
+      port.write(step.peer, e.tag, address(step.from, step.offset), bytes, step.to,
+                 step.target * type_size(type), index);
+      return;
+    }
+    if (step.kind == StepKind::kRecvReduce) {
+      const void* const sources[] = {address(step.from, step.offset), address(Area::kScratch, step.target)};
+      reduce(type, op, sources, address(step.to, step.offset), step.length);
+    } else if (step.kind == StepKind::kCopy) {
+      std::memcpy(address(step.to, step.offset), address(step.from, step.offset), bytes);
+    }
+    e.phase = Phase::kComplete;
+  }
+
+  // Later steps depend on earlier ones only, so one pass in list order starts everything that can start,
+  // until completed steps at the front make room for more.
+  void advance() {
+    size_t before;
+    do {
+      load();
+      for (size_t i = first; i < loaded; ++i) {
+        if (entry(i).phase == Phase::kWaiting) run(i);
+      }
+      before = first;
+      while (first < loaded && entry(first).phase == Phase::kComplete) ++first;
+    } while (first != before && !at_end);
+  }
+};
+
+Executor::Executor(std::unique_ptr<Schedule> schedule, DataType type, ReduceOp op, SlotMemory memory,
+                   Port& port)
+    : state_(new State{std::move(schedule), type, op, memory, port, {}, {}}) {
+  state_->count_arrivals();
+}
+
+Executor::~Executor() = default;
+
+void Executor::on_arrived(int peer, uint32_t tag) {
+  Exchange* const exchange = state_->find(peer);
+  if (exchange != nullptr && tag < exchange->receives) state_->arrived[exchange->first_bit + tag] = true;
+}
+
+void Executor::on_sent(size_t step) {
+  if (step < state_->first || step >= state_->loaded) return;
+  Entry& entry = state_->entry(step);
+  if (entry.phase == Phase::kInFlight) entry.phase = Phase::kComplete;
+}
+
+void Executor::advance() { state_->advance(); }
+
+bool Executor::done() const { return state_->at_end && state_->first == state_->loaded; }
+
+}  // namespace hdt::collectives

@@ -1,0 +1,40 @@
+// hazards.h: which steps of one node must keep their order. The one definition, used by executor and checker.
+#pragma once
+
+#include "collectives/schedule.h"
+
+namespace hdt::collectives {
+
+// A range of an area that a step reads or writes.
+struct Access {
+  Area area = Area::kInput;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  bool overlaps(const Access& other) const {
+    return area == other.area && offset < other.offset + other.length && other.offset < offset + length;
+  }
+};
+
+constexpr bool is_receive(const Step& step) {
+  return step.kind == StepKind::kRecv || step.kind == StepKind::kRecvReduce;
+}
+
+// What a step reads and writes of the slot's areas; length 0 where it does not. The scratch range of a
+// recv-reduce is left out: no two steps of a schedule share one.
+inline Access read_by(const Step& step) {
+  return step.kind == StepKind::kRecv ? Access{} : Access{step.from, step.offset, step.length};
+}
+inline Access written_by(const Step& step) {
+  return step.kind == StepKind::kSend ? Access{} : Access{step.to, step.offset, step.length};
+}
+
+// True if `later` may not start before `earlier`, which comes before it in the list, is complete.
+inline bool conflicts(const Step& earlier, const Step& later) {
+  if (later.length == 0) return later.kind == StepKind::kSend && is_receive(earlier);
+  const Access write = written_by(later);
+  const Access earlier_write = written_by(earlier);
+  return write.overlaps(earlier_write) || write.overlaps(read_by(earlier)) ||
+         read_by(later).overlaps(earlier_write);
+}
+
+}  // namespace hdt::collectives

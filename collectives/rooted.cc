@@ -1,0 +1,73 @@
+// rooted.cc: broadcast and reduce. A chain keeps every link busy when pieces follow one another (each piece
+// is a schedule of its own; the caller runs several at a time); a binomial tree is done after log2(nodes)
+// steps.
+#include <bit>
+
+#include "collectives/algorithms.h"
+
+namespace hdt::collectives {
+namespace {
+
+Step send_all(const Problem& problem, int peer, Area from, Area to, uint64_t target) {
+  return {StepKind::kSend, peer, from, to, 0, problem.elements(), target};
+}
+Step receive_all(const Problem& problem, int peer) {
+  return {StepKind::kRecv, peer, Area::kInput, Area::kOutput, 0, problem.elements(), 0};
+}
+Step reduce_all(const Problem& problem, int peer, Area from, Area to, uint64_t target) {
+  return {StepKind::kRecvReduce, peer, from, to, 0, problem.elements(), target};
+}
+
+}  // namespace
+
+// Broadcast: root -> root + 1 -> ... -> root - 1. Reduce: root + 1 -> root + 2 -> ... -> root.
+std::unique_ptr<ListedSchedule> make_chain(const Problem& problem) {
+  auto schedule = std::make_unique<ListedSchedule>();
+  const int next = (problem.me + 1) % problem.nodes;
+  const int previous = (problem.me + problem.nodes - 1) % problem.nodes;
+  if (problem.what == Collective::kBroadcast) {
+    if (problem.me != problem.root) schedule->add(receive_all(problem, previous));
+    if (next != problem.root) schedule->add(send_all(problem, next, Area::kOutput, Area::kOutput, 0));
+    return schedule;
+  }
+  const bool first = previous == problem.root;
+  if (!first) schedule->add(reduce_all(problem, previous, Area::kInput, Area::kOutput, 0));
+  if (problem.me != problem.root) {
+    schedule->add(send_all(problem, next, first ? Area::kInput : Area::kOutput, Area::kScratch, 0));
+  }
+  return schedule;
+}
+
+// With q = (node - root) mod nodes: the parent of q is q less its lowest bit, its children are q + 2^k for
+// 2^k below its lowest bit. Child k's contribution lands in the k-th stretch of the parent's scratch.
+std::unique_ptr<ListedSchedule> make_binomial_tree(const Problem& problem) {
+  auto schedule = std::make_unique<ListedSchedule>();
+  const unsigned nodes = problem.nodes;
+  const unsigned q = (problem.me + problem.nodes - problem.root) % problem.nodes;
+  const auto node_of = [&](unsigned place) { return static_cast<int>((place + problem.root) % nodes); };
+  const unsigned lowest = q == 0 ? std::bit_ceil(nodes) : q & (~q + 1);
+  if (problem.what == Collective::kBroadcast) {
+    if (q != 0) schedule->add(receive_all(problem, node_of(q - lowest)));
+    for (unsigned bit = lowest / 2; bit > 0; bit /= 2) {  // the largest subtree first: it takes longest
+      if (q + bit >= nodes) continue;
+      schedule->add(send_all(problem, node_of(q + bit), Area::kOutput, Area::kOutput, 0));
+    }
+    return schedule;
+  }
+  Area held = Area::kInput;
+  for (unsigned bit = 1; bit < lowest && q + bit < nodes; bit *= 2) {
+    const Area into = held == Area::kInput ? Area::kOutput : Area::kInput;
+    schedule->add(
+        reduce_all(problem, node_of(q + bit), held, into, std::countr_zero(bit) * problem.elements()));
+    held = into;
+  }
+  if (q != 0) {
+    const uint64_t target = std::countr_zero(lowest) * problem.elements();
+    schedule->add(send_all(problem, node_of(q - lowest), held, Area::kScratch, target));
+  } else if (held == Area::kInput) {
+    schedule->add({StepKind::kCopy, -1, Area::kInput, Area::kOutput, 0, problem.elements(), 0});
+  }
+  return schedule;
+}
+
+}  // namespace hdt::collectives

@@ -1,0 +1,42 @@
+// types.cc: the names of types, reductions and collectives, both ways.
+#include "collectives/types.h"
+
+#include <array>
+
+namespace hdt::collectives {
+namespace {
+
+constexpr std::array<const char*, kDataTypeCount> kTypeNames = {"int32",    "int64",   "float16",
+                                                                "bfloat16", "float32", "float64"};
+constexpr std::array<const char*, kReduceOpCount> kOpNames = {"sum", "prod", "min", "max", "avg"};
+constexpr std::array<const char*, kCollectiveCount> kCollectiveNames = {
+    "allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "barrier"};
+
+template <typename Enum, size_t kCount>
+std::optional<Enum> find(const std::array<const char*, kCount>& names, std::string_view name) {
+  for (size_t i = 0; i < kCount; ++i) {
+    if (name == names[i]) return static_cast<Enum>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const char* name_of(DataType type) { return kTypeNames[static_cast<size_t>(type)]; }
+const char* name_of(ReduceOp op) { return kOpNames[static_cast<size_t>(op)]; }
+const char* name_of(Collective what) { return kCollectiveNames[static_cast<size_t>(what)]; }
+
+std::optional<DataType> parse_data_type(std::string_view name) {
+  if (name == "half") return DataType::kFloat16;
+  if (name == "float") return DataType::kFloat32;
+  if (name == "double") return DataType::kFloat64;
+  return find<DataType>(kTypeNames, name);
+}
+
+std::optional<ReduceOp> parse_reduce_op(std::string_view name) { return find<ReduceOp>(kOpNames, name); }
+
+std::optional<Collective> parse_collective(std::string_view name) {
+  return find<Collective>(kCollectiveNames, name);
+}
+
+}  // namespace hdt::collectives
