@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
   info_app->add_flag("--json", info.json, "print JSON");
 
   // CLI11 would only say that a subcommand is missing.
-  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+  if (argc > 1 && argv[1][0] != '-' && !make_app->check_name(argv[1]) && !info_app->check_name(argv[1])) {
     return fail(kExitUsage,
                 fmt::format("'{}' is no subcommand, expected make or info (see hdt-data --help)", argv[1]));
   }
