@@ -1,0 +1,194 @@
+// connection.cc: one end of a connection of a FakeNetwork; see device.h. Payload goes from the sender's
+// memory straight to the receiver's when the receiver polls, so a sender that changes or frees it before
+// kSent is found out.
+#include <algorithm>
+#include <cstring>
+
+#include "transports/fake/device.h"
+
+namespace hdt::transport::fake {
+
+namespace {
+constexpr size_t kMaxQueuedWrites = 64;
+constexpr size_t kMaxQueuedWriteBytes = size_t{1} << 20;
+}  // namespace
+
+FakeConnection::FakeConnection(FakeDevice& device, std::string local, std::string remote,
+                               std::shared_ptr<Pipe> in, std::shared_ptr<Pipe> out)
+    : device_(device),
+      local_(std::move(local)),
+      remote_(std::move(remote)),
+      in_(std::move(in)),
+      out_(std::move(out)) {
+  in_->receiver = this;
+  out_->sender = this;
+}
+
+// Only of a finished connection, or with the mutex held.
+FakeConnection::~FakeConnection() {
+  if (!finished_) leave_pipes();
+}
+
+void FakeConnection::leave_pipes() {
+  in_->receiver = nullptr;
+  out_->sender = nullptr;
+}
+
+Status FakeConnection::check_open() const {
+  if (open_ && !finished_) return Status::ok();
+  return {Code::kInvalidUsage, "the connection is not open"};
+}
+
+Status FakeConnection::send(std::span<const std::byte> message, uint64_t token) {
+  if (message.empty() || message.size() > kMaxMessageBytes) {
+    return {Code::kInvalidArgument, "a message has 1 to " + std::to_string(kMaxMessageBytes) +
+                                        " bytes, not " + std::to_string(message.size())};
+  }
+  const std::lock_guard lock(device_.network().mutex);
+  HDT_RETURN_IF_ERROR(check_open());
+  Frame frame;
+  frame.copy.assign(message.begin(), message.end());
+  frame.bytes = message.size();
+  frame.token = token;
+  post(std::move(frame));
+  return Status::ok();
+}
+
+Status FakeConnection::write(const void* data, size_t bytes, const RegionKey& region, uint64_t offset,
+                             const Immediate& immediate, uint64_t token) {
+  if (bytes > kMaxWriteBytes || (bytes > 0 && data == nullptr)) {
+    return {Code::kInvalidArgument, "a write has at most " + std::to_string(kMaxWriteBytes) + " bytes, not " +
+                                        std::to_string(bytes) + ", and a pointer to them"};
+  }
+  const std::lock_guard lock(device_.network().mutex);
+  HDT_RETURN_IF_ERROR(check_open());
+  Frame frame;
+  frame.is_write = true;
+  frame.data = static_cast<const std::byte*>(data);
+  frame.bytes = bytes;
+  frame.region = from_region_key(region);
+  frame.offset = offset;
+  frame.immediate = immediate;
+  frame.token = token;
+  ++out_->writes;
+  out_->write_bytes += bytes;
+  post(std::move(frame));
+  return Status::ok();
+}
+
+void FakeConnection::post(Frame frame) {
+  NetworkState& network = device_.network();
+  const uint32_t max_delay = network.faults_of(out_->from).max_delay_polls;
+  if (max_delay > 0) frame.delay = static_cast<uint32_t>(network.random() % (uint64_t{max_delay} + 1));
+  out_->frames.push_back(std::move(frame));
+  signal_peer();
+}
+
+size_t FakeConnection::write_window() const {
+  const std::lock_guard lock(device_.network().mutex);
+  if (!check_open().is_ok() || out_->write_bytes >= kMaxQueuedWriteBytes) return 0;
+  return kMaxQueuedWrites - std::min(kMaxQueuedWrites, out_->writes);
+}
+
+void FakeConnection::close() {
+  const std::lock_guard lock(device_.network().mutex);
+  if (finished_) return;
+  finish(Status::ok(), Status(Code::kAborted, "the connection was closed on this side"), Status::ok());
+}
+
+bool FakeConnection::deliver() {
+  if (finished_) return false;
+  const Faults& faults = device_.network().faults_of(in_->from);
+  uint64_t budget = faults.bytes_per_poll > 0 ? faults.bytes_per_poll : UINT64_MAX;
+  bool any = false;
+  while (!in_->frames.empty()) {
+    Frame& frame = in_->frames.front();
+    any = true;
+    if (frame.delay > 0) {
+      --frame.delay;
+      return true;
+    }
+    if (faults.fail_after_frames > 0 && in_->delivered >= faults.fail_after_frames) {
+      break_wire("broken after " + std::to_string(in_->delivered) + " frames");
+      return true;
+    }
+    if (frame.is_write && !place(frame, budget)) return true;
+    hand_over(frame);
+    in_->frames.pop_front();
+  }
+  if (!in_->closed) return any;
+  finish(in_->close_reason, Status(Code::kLink, "the peer closed the connection"), Status::ok());
+  return true;
+}
+
+bool FakeConnection::place(Frame& frame, uint64_t& budget) {
+  if (frame.bytes == 0) return true;
+  std::byte* target = device_.locate(frame.region, frame.offset, frame.bytes);
+  if (target == nullptr) {
+    fail("the peer wrote outside of registered memory (" + std::to_string(frame.bytes) + " bytes at offset " +
+         std::to_string(frame.offset) + ")");
+    return false;
+  }
+  const size_t now = std::min<uint64_t>(budget, frame.bytes - frame.placed);
+  std::memcpy(target + frame.placed, frame.data + frame.placed, now);
+  frame.placed += now;
+  budget -= now;
+  return frame.placed == frame.bytes;
+}
+
+void FakeConnection::hand_over(const Frame& frame) {
+  ++in_->delivered;
+  if (frame.is_write) {
+    Completion& completion = device_.report(Completion::Kind::kWritten, this);
+    completion.immediate = frame.immediate;
+    completion.bytes = frame.bytes;
+    --in_->writes;
+    in_->write_bytes -= frame.bytes;
+  } else {
+    device_.report(Completion::Kind::kMessage, this).message = device_.keep(frame.copy);
+  }
+  if (in_->sender != nullptr) in_->sender->report_sent(frame, Status::ok());
+}
+
+bool FakeConnection::inside_write_to(uint64_t region) const {
+  return !finished_ && !in_->frames.empty() && in_->frames.front().placed > 0 &&
+         in_->frames.front().region == region;
+}
+
+void FakeConnection::fail(const std::string& reason) {
+  finish(Status(Code::kLink, reason), Status(Code::kLink, reason),
+         Status(Code::kLink, "the peer failed: " + reason));
+}
+
+void FakeConnection::break_wire(const std::string& reason) {
+  FakeConnection* peer = in_->sender;
+  fail(reason);
+  if (peer != nullptr) peer->fail(reason);
+}
+
+void FakeConnection::signal_peer() const {
+  if (out_->receiver != nullptr) out_->receiver->device_.signal();
+}
+
+void FakeConnection::finish(const Status& reason, const Status& given_up, const Status& told_to_peer) {
+  // What was delivered is reported as sent by the peer's deliver(), so all frames here are given up.
+  for (const Frame& frame : out_->frames) report_sent(frame, given_up);
+  out_->frames.clear();
+  out_->writes = out_->write_bytes = 0;
+  out_->closed = true;
+  out_->close_reason = told_to_peer;
+  signal_peer();
+  leave_pipes();
+  finished_ = true;
+  device_.report(Completion::Kind::kClosed, this).error = reason;
+}
+
+void FakeConnection::report_sent(const Frame& frame, const Status& status) {
+  if (!frame.is_write && frame.token == 0) return;
+  Completion& completion = device_.report(Completion::Kind::kSent, this);
+  completion.token = frame.token;
+  completion.bytes = frame.bytes;
+  completion.error = status;
+}
+
+}  // namespace hdt::transport::fake

@@ -1,0 +1,154 @@
+// device.cc: a device of a FakeNetwork; see device.h.
+#include "transports/fake/device.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <iterator>
+
+namespace hdt::transport::fake {
+
+Result<std::unique_ptr<Device>> FakeDevice::open(std::shared_ptr<NetworkState> network,
+                                                 const DeviceInfo& info) {
+  if (info.address.empty()) return Status(Code::kInvalidArgument, "a device needs an address");
+  const int event_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (event_fd < 0) return Status::from_errno("cannot make an eventfd", errno);
+  return std::unique_ptr<Device>(new FakeDevice(std::move(network), info, event_fd));
+}
+
+FakeDevice::FakeDevice(std::shared_ptr<NetworkState> network, DeviceInfo info, int event_fd)
+    : network_(std::move(network)), info_(std::move(info)), event_fd_(event_fd) {
+  const std::lock_guard lock(network_->mutex);
+  network_->devices.insert(this);
+}
+
+FakeDevice::~FakeDevice() {
+  {
+    const std::lock_guard lock(network_->mutex);
+    network_->devices.erase(this);
+    network_->listeners.erase(listening_);
+    const Status gone(Code::kLink, "the peer closed without a goodbye");
+    for (const auto& connection : connections_) {
+      if (!connection->finished()) connection->finish(gone, gone, gone);
+    }
+    connections_.clear();
+  }
+  ::close(event_fd_);
+}
+
+Result<std::string> FakeDevice::listen(uint16_t port) {
+  const std::lock_guard lock(network_->mutex);
+  if (!listening_.empty()) return Status(Code::kInvalidUsage, info_.name + " listens already");
+  if (port == 0) port = network_->next_port++;
+  const std::string address = info_.address + ":" + std::to_string(port);
+  if (!network_->listeners.emplace(address, this).second) {
+    return Status(Code::kSystem, "cannot listen on " + address + ": in use");
+  }
+  listening_ = address;
+  return address;
+}
+
+Result<Connection*> FakeDevice::connect(const std::string& address, int64_t timeout_ms) {
+  const std::lock_guard lock(network_->mutex);
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) {
+    return Status(Code::kInvalidArgument, "address '" + address + "': expected host:port");
+  }
+  auto there = std::make_shared<Pipe>();
+  auto back = std::make_shared<Pipe>();
+  there->from = info_.address;
+  back->from = address.substr(0, colon);
+  FakeConnection* connection = add_connection(address, back, there);
+  const auto listener = network_->listeners.find(address);
+  if (network_->unreachable.count(back->from) > 0) {
+    connection->fail("cannot connect: no answer within " + std::to_string(timeout_ms) + " ms");
+  } else if (listener == network_->listeners.end() || network_->faults_of(info_.address).refuse_connects) {
+    connection->fail("cannot connect: refused");
+  } else {
+    connection->open();
+    report(Completion::Kind::kConnected, connection);
+    FakeConnection* other = listener->second->add_connection(connection->local_address(), there, back);
+    other->open();
+    listener->second->report(Completion::Kind::kAccepted, other);
+  }
+  return connection;
+}
+
+FakeConnection* FakeDevice::add_connection(const std::string& remote, std::shared_ptr<Pipe> in,
+                                           std::shared_ptr<Pipe> out) {
+  const std::string local = info_.address + ":" + std::to_string(network_->next_port++);
+  connections_.push_back(
+      std::make_unique<FakeConnection>(*this, local, remote, std::move(in), std::move(out)));
+  return connections_.back().get();
+}
+
+Result<RegionKey> FakeDevice::register_memory(void* base, size_t bytes, int /*fd*/) {
+  if (base == nullptr || bytes == 0) return Status(Code::kInvalidArgument, "cannot register no memory");
+  const std::lock_guard lock(network_->mutex);
+  uint64_t key = 0;
+  do {
+    key = network_->random();
+  } while (key == 0 || !regions_.add(key, base, bytes));
+  return to_region_key(key);
+}
+
+void FakeDevice::deregister_memory(const RegionKey& key) {
+  const std::lock_guard lock(network_->mutex);
+  regions_.remove(from_region_key(key));
+  for (const auto& connection : connections_) {
+    if (connection->inside_write_to(from_region_key(key))) {
+      connection->fail("the memory that the peer was writing to was deregistered");
+    }
+  }
+}
+
+bool FakeDevice::poll(std::vector<Completion>& completions) {
+  const std::lock_guard lock(network_->mutex);
+  eventfd_t ignored = 0;
+  if (signalled_) ::eventfd_read(event_fd_, &ignored);
+  signalled_ = false;
+  arena_.reset();
+  bool any = false;
+  bool more = false;
+  for (const auto& connection : connections_) any = connection->deliver() || any;
+  for (const auto& connection : connections_) more = more || connection->has_input();
+  any = any || !pending_.empty();
+  completions.insert(completions.end(), std::make_move_iterator(pending_.begin()),
+                     std::make_move_iterator(pending_.end()));
+  pending_.clear();
+  // Reporting above has signalled for what is now handed out; what counts is whether anything is left.
+  if (signalled_ && !more) {
+    ::eventfd_read(event_fd_, &ignored);
+    signalled_ = false;
+  }
+  if (more) signal();
+  return any;
+}
+
+void FakeDevice::release(Connection* connection) {
+  const std::lock_guard lock(network_->mutex);
+  std::erase_if(connections_, [connection](const auto& held) { return held.get() == connection; });
+}
+
+Completion& FakeDevice::report(Completion::Kind kind, FakeConnection* connection) {
+  Completion& completion = pending_.emplace_back();
+  completion.kind = kind;
+  completion.connection = connection;
+  signal();
+  return completion;
+}
+
+void FakeDevice::signal() {
+  if (signalled_) return;
+  signalled_ = true;
+  ::eventfd_write(event_fd_, 1);
+}
+
+void FakeDevice::cut() {
+  for (const auto& connection : connections_) {
+    if (!connection->finished()) connection->break_wire("the cable was cut");
+  }
+}
+
+}  // namespace hdt::transport::fake

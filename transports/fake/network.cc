@@ -1,0 +1,56 @@
+// network.cc: see network.h.
+#include "transports/fake/network.h"
+
+#include "transports/fake/device.h"
+#include "transports/fake/state.h"
+
+namespace hdt::transport::fake {
+
+namespace {
+
+class FakeBackend final : public Backend {
+ public:
+  FakeBackend(std::shared_ptr<NetworkState> network, std::vector<DeviceInfo> devices)
+      : network_(std::move(network)), devices_(std::move(devices)) {}
+  const char* name() const override { return "fake"; }
+  Result<std::vector<DeviceInfo>> discover() override { return devices_; }
+  Result<std::unique_ptr<Device>> open(const DeviceInfo& info) override {
+    return FakeDevice::open(network_, info);
+  }
+
+ private:
+  std::shared_ptr<NetworkState> network_;
+  std::vector<DeviceInfo> devices_;
+};
+
+}  // namespace
+
+FakeNetwork::FakeNetwork(uint64_t seed) : state_(std::make_shared<NetworkState>(seed)) {}
+
+std::unique_ptr<Backend> FakeNetwork::make_backend(std::vector<DeviceInfo> devices) {
+  return std::make_unique<FakeBackend>(state_, std::move(devices));
+}
+
+void FakeNetwork::set_faults(const std::string& address, const Faults& faults) {
+  const std::lock_guard lock(state_->mutex);
+  state_->faults[address] = faults;
+}
+
+void FakeNetwork::set_faults(const Faults& faults) {
+  const std::lock_guard lock(state_->mutex);
+  state_->default_faults = faults;
+}
+
+void FakeNetwork::set_unreachable(const std::string& address) {
+  const std::lock_guard lock(state_->mutex);
+  state_->unreachable.insert(address);
+}
+
+void FakeNetwork::cut(const std::string& address) {
+  const std::lock_guard lock(state_->mutex);
+  for (FakeDevice* device : state_->devices) {
+    if (device->info().address == address) device->cut();
+  }
+}
+
+}  // namespace hdt::transport::fake

@@ -1,0 +1,215 @@
+// connection.cc: see connection.h.
+#include "transports/tcp/connection.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace hdt::transport::tcp {
+
+namespace {
+// Enough to keep the kernel busy between two polls, little enough that a slow rail does not hold much back.
+constexpr size_t kMaxQueuedWrites = 64;
+constexpr size_t kMaxQueuedWriteBytes = size_t{1} << 20;
+// After so much input the other connections of the device have their turn.
+constexpr size_t kReadBudget = size_t{4} << 20;
+}  // namespace
+
+TcpConnection::~TcpConnection() {
+  if (fd_.valid()) device_.loop.remove(fd_.get(), this);
+  if (unflushed_) std::erase(device_.unflushed, this);
+}
+
+Status TcpConnection::connect(const SocketAddress& local, const SocketAddress& remote, int64_t timeout_ms) {
+  Result<Fd> opened = open_connector(local);
+  if (!opened.is_ok()) return opened.status();
+  fd_ = opened.take();
+  local_address_ = local.host();
+  remote_address_ = remote.to_string();
+  connect_timeout_ms_ = timeout_ms;
+  const int error = ::connect(fd_.get(), remote.get(), remote.bytes()) == 0 ? 0 : errno;
+  HDT_RETURN_IF_ERROR(device_.loop.add(fd_.get(), this, watched_ = EPOLLOUT));
+  if (error == EINPROGRESS) {
+    device_.loop.set_deadline(this, timeout_ms);
+  } else {
+    on_connect_result(error);
+  }
+  return Status::ok();
+}
+
+Status TcpConnection::accept(Fd fd) {
+  HDT_RETURN_IF_ERROR(set_connection_options(fd.get()));
+  HDT_RETURN_IF_ERROR(device_.loop.add(fd.get(), this, watched_ = EPOLLIN));
+  fd_ = std::move(fd);
+  local_address_ = local_address_of(fd_.get());
+  remote_address_ = remote_address_of(fd_.get());
+  phase_ = Phase::kOpen;
+  report(Completion::Kind::kAccepted);
+  return Status::ok();
+}
+
+Status TcpConnection::send(std::span<const std::byte> message, uint64_t token) {
+  if (message.empty() || message.size() > kMaxMessageBytes) {
+    return {Code::kInvalidArgument, "a message has 1 to " + std::to_string(kMaxMessageBytes) +
+                                        " bytes, not " + std::to_string(message.size())};
+  }
+  if (phase_ != Phase::kOpen) return {Code::kInvalidUsage, "the connection is not open"};
+  writer_.push_message(message, token);
+  queued_something();
+  return Status::ok();
+}
+
+Status TcpConnection::write(const void* data, size_t bytes, const RegionKey& region, uint64_t offset,
+                            const Immediate& immediate, uint64_t token) {
+  if (bytes > kMaxWriteBytes || (bytes > 0 && data == nullptr)) {
+    return {Code::kInvalidArgument, "a write has at most " + std::to_string(kMaxWriteBytes) + " bytes, not " +
+                                        std::to_string(bytes) + ", and a pointer to them"};
+  }
+  if (phase_ != Phase::kOpen) return {Code::kInvalidUsage, "the connection is not open"};
+  writer_.push_write(data, bytes, from_region_key(region), offset, immediate, token);
+  queued_something();
+  return Status::ok();
+}
+
+size_t TcpConnection::write_window() const {
+  if (phase_ != Phase::kOpen || writer_.queued_write_bytes() >= kMaxQueuedWriteBytes) return 0;
+  return kMaxQueuedWrites - std::min(kMaxQueuedWrites, writer_.queued_writes());
+}
+
+// Frames are handed over by the next poll(), so that those posted together leave in one system call.
+void TcpConnection::queued_something() {
+  if (unflushed_ || (watched_ & EPOLLOUT) != 0) return;
+  unflushed_ = true;
+  device_.unflushed.push_back(this);
+  device_.loop.wake();
+}
+
+void TcpConnection::flush() {
+  unflushed_ = false;
+  if (phase_ != Phase::kOpen) return;
+  const FrameWriter::Flush result = writer_.flush(fd_.get(), sent_);
+  const int error = errno;
+  report_sent(Status::ok());
+  if (result == FrameWriter::Flush::kFailed) {
+    // The peer may have said why before it closed: read that first.
+    for (FrameReader::State state = FrameReader::State::kBudget; state == FrameReader::State::kBudget;) {
+      const FrameReader::Outcome outcome = reader_.read(fd_.get(), kReadBudget, *this);
+      state = outcome.state;
+      if (state == FrameReader::State::kEnded && outcome.reason.is_ok()) {
+        return finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
+      }
+    }
+    return fail(std::strerror(error));
+  }
+  watch(result == FrameWriter::Flush::kBlocked ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+void TcpConnection::on_event(uint32_t epoll_events) {
+  if (phase_ == Phase::kConnecting) {
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    if (::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+    return on_connect_result(error);
+  }
+  if ((epoll_events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) receive();
+  if (phase_ == Phase::kOpen && (epoll_events & EPOLLOUT) != 0) flush();
+}
+
+void TcpConnection::on_connect_result(int error) {
+  device_.loop.clear_deadline(this);
+  if (error == 0 && local_address_of(fd_.get()) == remote_address_of(fd_.get())) {
+    // TCP allows a socket to connect to itself when the system picks the port that nobody listens on.
+    error = ECONNREFUSED;
+  }
+  if (error != 0) return fail("cannot connect: " + std::string(std::strerror(error)));
+  local_address_ = local_address_of(fd_.get());
+  phase_ = Phase::kOpen;
+  watch(EPOLLIN);
+  report(Completion::Kind::kConnected);
+}
+
+void TcpConnection::on_deadline() {
+  fail("cannot connect: no answer within " + std::to_string(connect_timeout_ms_) + " ms");
+}
+
+void TcpConnection::receive() {
+  const FrameReader::Outcome outcome = reader_.read(fd_.get(), kReadBudget, *this);
+  if (outcome.state != FrameReader::State::kEnded) return;
+  if (!outcome.reason.is_ok()) return finish(outcome.reason, outcome.reason, false);
+  finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
+}
+
+void TcpConnection::on_deregistered(uint64_t region) {
+  if (phase_ == Phase::kOpen && reader_.inside_write_to(region)) {
+    fail("the memory that the peer was writing to was deregistered");
+  }
+}
+
+void TcpConnection::close() {
+  if (phase_ == Phase::kFinished) return;
+  bool in_order = false;
+  if (phase_ == Phase::kOpen && !writer_.inside_frame()) {
+    FrameHeader goodbye;
+    goodbye.type = FrameType::kGoodbye;
+    in_order = ::send(fd_.get(), &goodbye, sizeof goodbye, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof goodbye;
+  }
+  finish(Status::ok(), Status(Code::kAborted, "the connection was closed on this side"), in_order);
+}
+
+void TcpConnection::fail(const std::string& reason) {
+  const Status status(Code::kLink, reason);
+  finish(status, status, false);
+}
+
+void TcpConnection::finish(const Status& reason, const Status& given_up, bool in_order) {
+  writer_.give_up(sent_);
+  report_sent(given_up);
+  device_.loop.remove(fd_.get(), this);
+  if (in_order) {
+    device_.lingering.add(std::move(fd_));
+  } else {
+    fd_.reset();
+  }
+  phase_ = Phase::kFinished;
+  report(Completion::Kind::kClosed);
+  device_.pending.back().error = reason;
+}
+
+void TcpConnection::watch(uint32_t epoll_events) {
+  if (watched_ == epoll_events) return;
+  watched_ = epoll_events;
+  device_.loop.modify(fd_.get(), this, epoll_events);
+}
+
+std::byte* TcpConnection::locate(uint64_t region, uint64_t offset, size_t bytes) {
+  return device_.regions.locate(region, offset, bytes);
+}
+
+void TcpConnection::on_message(std::span<const std::byte> message) {
+  report(Completion::Kind::kMessage);
+  device_.pending.back().message = device_.arena.copy(message);
+}
+
+void TcpConnection::on_written(const Immediate& immediate, size_t bytes) {
+  report(Completion::Kind::kWritten);
+  device_.pending.back().immediate = immediate;
+  device_.pending.back().bytes = bytes;
+}
+
+void TcpConnection::report(Completion::Kind kind) {
+  Completion& completion = device_.pending.emplace_back();
+  completion.kind = kind;
+  completion.connection = this;
+  device_.loop.wake();
+}
+
+void TcpConnection::report_sent(const Status& status) {
+  for (const FrameWriter::Sent& frame : sent_) {
+    report(Completion::Kind::kSent);
+    device_.pending.back().token = frame.token;
+    device_.pending.back().bytes = frame.bytes;
+    device_.pending.back().error = status;
+  }
+  sent_.clear();
+}
+
+}  // namespace hdt::transport::tcp

@@ -1,0 +1,39 @@
+// device.h: a NIC's address as a Device: listens, connects, and polls its connections.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "transports/tcp/connection.h"
+#include "transports/tcp/listener.h"
+#include "transports/transport.h"
+
+namespace hdt::transport::tcp {
+
+class TcpDevice final : public Device {
+ public:
+  static Result<std::unique_ptr<Device>> open(const DeviceInfo& info);
+
+  const DeviceInfo& info() const override { return info_; }
+  Result<std::string> listen(uint16_t port) override;
+  Result<Connection*> connect(const std::string& address, int64_t timeout_ms) override;
+  Result<RegionKey> register_memory(void* base, size_t bytes, int fd) override;
+  void deregister_memory(const RegionKey& key) override;
+  bool poll(std::vector<Completion>& completions) override;
+  int event_fd() const override { return state_.loop.fd(); }
+  void release(Connection* connection) override;
+
+ private:
+  TcpDevice(DeviceInfo info, SocketAddress local) : info_(std::move(info)), local_(local) {}
+  void on_accept(Fd fd);
+  void flush_unflushed();
+
+  DeviceInfo info_;
+  SocketAddress local_;
+  DeviceState state_;
+  std::unique_ptr<Listener> listener_;
+  std::unordered_map<Connection*, std::unique_ptr<TcpConnection>> connections_;
+  std::vector<TcpConnection*> flushing_;
+};
+
+}  // namespace hdt::transport::tcp

@@ -1,0 +1,50 @@
+// event_loop.h: one epoll instance: sockets, deadlines and a wake-up, all behind the one descriptor that a
+// device's owner sleeps on. It starts no thread and never blocks.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "base/status.h"
+#include "transports/tcp/socket.h"
+
+namespace hdt::transport::tcp {
+
+class EventSource {
+ public:
+  virtual ~EventSource() = default;
+  virtual void on_event(uint32_t epoll_events) = 0;
+  virtual void on_deadline() = 0;
+};
+
+class EventLoop {
+ public:
+  Status open();
+  int fd() const { return epoll_.get(); }
+
+  Status add(int fd, EventSource* source, uint32_t epoll_events);
+  void modify(int fd, EventSource* source, uint32_t epoll_events);
+  // Also forgets the source's deadline.
+  void remove(int fd, EventSource* source);
+  void set_deadline(EventSource* source, int64_t milliseconds_from_now);
+  void clear_deadline(EventSource* source);
+  // Makes fd() readable until the next dispatch().
+  void wake();
+  // Calls what has events or is due. A source may remove itself, and no other, from inside its call. True if
+  // any was called.
+  bool dispatch();
+
+ private:
+  void arm_timer();
+  bool run_due();
+
+  Fd epoll_;
+  Fd wake_;
+  Fd timer_;
+  bool woken_ = false;
+  int64_t armed_ns_ = 0;
+  std::set<std::pair<int64_t, EventSource*>> deadlines_;
+};
+
+}  // namespace hdt::transport::tcp

@@ -1,0 +1,76 @@
+// frame.h: what travels on a TCP connection: frames of a fixed header, an immediate (writes only) and a
+// payload. Little endian, no padding.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "base/status.h"
+#include "transports/transport.h"
+
+namespace hdt::transport::tcp {
+
+inline constexpr uint32_t kFrameMagic = 0x46544448;  // "HDTF"
+inline constexpr uint8_t kFrameVersion = 1;
+
+enum class FrameType : uint8_t {
+  kMessage = 1,  // payload: the message
+  kWrite = 2,    // immediate, then payload for region + offset
+  kGoodbye = 3,  // the sender closes in order; nothing follows
+};
+
+struct FrameHeader {
+  uint32_t magic = kFrameMagic;
+  uint8_t version = kFrameVersion;
+  FrameType type = FrameType::kMessage;
+  uint16_t reserved = 0;
+  uint32_t payload_bytes = 0;
+  uint32_t reserved2 = 0;
+  uint64_t region = 0;
+  uint64_t offset = 0;
+};
+static_assert(sizeof(FrameHeader) == 32 && offsetof(FrameHeader, payload_bytes) == 8 &&
+              offsetof(FrameHeader, region) == 16 && offsetof(FrameHeader, offset) == 24);
+static_assert(std::endian::native == std::endian::little, "frames are copied as they lie in memory");
+static_assert(kMaxWriteBytes <= UINT32_MAX && kMaxMessageBytes <= UINT32_MAX);
+
+// A header as it goes out; messages use only its first sizeof(FrameHeader) bytes.
+struct WriteHead {
+  FrameHeader header;
+  Immediate immediate;
+};
+static_assert(sizeof(WriteHead) == sizeof(FrameHeader) + kImmediateBytes);
+
+// Checks everything about a foreign header that can be known without the region table.
+inline Status check_frame(const FrameHeader& header) {
+  const auto bad = [](const std::string& what) { return Status(Code::kLink, "malformed frame: " + what); };
+  if (header.magic != kFrameMagic) return bad("the peer does not speak this protocol");
+  if (header.version != kFrameVersion) {
+    return {Code::kVersion, "the peer sends frames of version " + std::to_string(header.version) +
+                                ", this side speaks " + std::to_string(kFrameVersion)};
+  }
+  if (header.reserved != 0 || header.reserved2 != 0) return bad("reserved bits are set");
+  switch (header.type) {
+    case FrameType::kMessage:
+      if (header.payload_bytes == 0 || header.payload_bytes > kMaxMessageBytes) {
+        return bad("message of " + std::to_string(header.payload_bytes) + " bytes");
+      }
+      if (header.region != 0 || header.offset != 0) return bad("message with a region");
+      return Status::ok();
+    case FrameType::kWrite:
+      if (header.payload_bytes > kMaxWriteBytes) {
+        return bad("write of " + std::to_string(header.payload_bytes) + " bytes");
+      }
+      return Status::ok();
+    case FrameType::kGoodbye:
+      if (header.payload_bytes != 0 || header.region != 0 || header.offset != 0) {
+        return bad("goodbye with content");
+      }
+      return Status::ok();
+  }
+  return bad("unknown type " + std::to_string(static_cast<int>(header.type)));
+}
+
+}  // namespace hdt::transport::tcp

@@ -1,0 +1,111 @@
+// frame_reader.cc: see frame_reader.h.
+#include "transports/tcp/frame_reader.h"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace hdt::transport::tcp {
+
+namespace {
+// Behind a large payload only so much is read into the buffer as holds the next header: what follows that
+// header is payload again, and should go to its place without a copy.
+constexpr size_t kLargePayload = 32 << 10;
+constexpr size_t kLookAhead = 2 << 10;
+static_assert(kLookAhead >= sizeof(WriteHead));
+}  // namespace
+
+FrameReader::Outcome FrameReader::read(int fd, size_t budget, FrameSink& sink) {
+  size_t taken = 0;
+  while (taken < budget) {
+    if (begin_ > 0) {  // at most one incomplete frame is left
+      std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
+      end_ -= begin_;
+      begin_ = 0;
+    }
+    std::array<iovec, 2> vectors;
+    int count = 0;
+    size_t room = kBufferBytes - end_;
+    if (remaining_ > 0) {
+      vectors[count++] = {place_, remaining_};
+      if (remaining_ >= kLargePayload) room = std::min(room, kLookAhead);
+    }
+    vectors[count++] = {buffer_.get() + end_, room};
+    const size_t wanted = remaining_ + room;
+
+    const ssize_t got = ::readv(fd, vectors.data(), count);
+    if (got == 0) return end_of_stream();
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return {State::kDrained, {}};
+      return {State::kEnded, Status(Code::kLink, std::strerror(errno))};
+    }
+    const auto bytes = static_cast<size_t>(got);
+    const size_t payload = std::min(bytes, remaining_);
+    if (payload > 0) took_payload(payload, sink);
+    end_ += bytes - payload;
+    if (Outcome outcome = parse(sink); outcome.state == State::kEnded) return outcome;
+    if (bytes < wanted) return {State::kDrained, {}};
+    taken += bytes;
+  }
+  return {State::kBudget, {}};
+}
+
+FrameReader::Outcome FrameReader::parse(FrameSink& sink) {
+  while (remaining_ == 0 && end_ - begin_ >= sizeof(FrameHeader)) {
+    FrameHeader header;
+    std::memcpy(&header, buffer_.get() + begin_, sizeof header);
+    if (Status status = check_frame(header); !status.is_ok()) return {State::kEnded, status};
+    if (header.type == FrameType::kGoodbye) return {State::kEnded, Status::ok()};
+    if (header.type == FrameType::kMessage) {
+      const size_t frame_bytes = sizeof header + header.payload_bytes;
+      if (end_ - begin_ < frame_bytes) break;
+      sink.on_message({buffer_.get() + begin_ + sizeof header, header.payload_bytes});
+      begin_ += frame_bytes;
+    } else {
+      if (end_ - begin_ < sizeof(WriteHead)) break;
+      if (Status status = begin_write(header, sink); !status.is_ok()) return {State::kEnded, status};
+    }
+  }
+  if (begin_ == end_) begin_ = end_ = 0;
+  return {State::kDrained, {}};
+}
+
+Status FrameReader::begin_write(const FrameHeader& header, FrameSink& sink) {
+  place_ = nullptr;
+  if (header.payload_bytes > 0) {
+    place_ = sink.locate(header.region, header.offset, header.payload_bytes);
+    if (place_ == nullptr) {
+      return {Code::kLink, "the peer wrote outside of registered memory (" +
+                               std::to_string(header.payload_bytes) + " bytes at offset " +
+                               std::to_string(header.offset) + ")"};
+    }
+  }
+  std::memcpy(immediate_.data(), buffer_.get() + begin_ + sizeof header, immediate_.size());
+  begin_ += sizeof(WriteHead);
+  region_ = header.region;
+  write_bytes_ = header.payload_bytes;
+  remaining_ = header.payload_bytes;
+  const size_t present = std::min(remaining_, end_ - begin_);
+  if (present > 0) std::memcpy(place_, buffer_.get() + begin_, present);
+  begin_ += present;
+  took_payload(present, sink);
+  return Status::ok();
+}
+
+void FrameReader::took_payload(size_t bytes, FrameSink& sink) {
+  remaining_ -= bytes;
+  if (place_ != nullptr) place_ += bytes;
+  if (remaining_ == 0) sink.on_written(immediate_, write_bytes_);
+}
+
+FrameReader::Outcome FrameReader::end_of_stream() const {
+  const bool inside = remaining_ > 0 || end_ > begin_;
+  return {State::kEnded, Status(Code::kLink, inside ? "the peer closed in the middle of a frame"
+                                                    : "the peer closed without a goodbye (did it crash?)")};
+}
+
+}  // namespace hdt::transport::tcp

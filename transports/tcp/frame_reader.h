@@ -1,0 +1,61 @@
+// frame_reader.h: the incoming half of a connection: bytes of the socket to validated frames. Payload of
+// large writes is read straight into its place; headers and small frames go through a buffer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "transports/tcp/frame.h"
+#include "transports/transport.h"
+
+namespace hdt::transport::tcp {
+
+// What a reader hands frames to.
+class FrameSink {
+ public:
+  virtual ~FrameSink() = default;
+  // Where a write's payload goes, or nullptr if the peer may not write there.
+  virtual std::byte* locate(uint64_t region, uint64_t offset, size_t bytes) = 0;
+  virtual void on_message(std::span<const std::byte> message) = 0;
+  virtual void on_written(const Immediate& immediate, size_t bytes) = 0;
+};
+
+class FrameReader {
+ public:
+  enum class State {
+    kDrained,  // the socket has no more
+    kBudget,   // there may be more: others first
+    kEnded,    // the stream is over, or unusable
+  };
+  struct Outcome {
+    State state;
+    Status reason;  // kEnded: why; success after a goodbye
+  };
+
+  // Reads about `budget` bytes at most.
+  Outcome read(int fd, size_t budget, FrameSink& sink);
+  // Is the payload of a write into `region` under way?
+  bool inside_write_to(uint64_t region) const { return remaining_ > 0 && region_ == region; }
+
+ private:
+  Outcome parse(FrameSink& sink);
+  Status begin_write(const FrameHeader& header, FrameSink& sink);
+  void took_payload(size_t bytes, FrameSink& sink);
+  Outcome end_of_stream() const;
+
+  static constexpr size_t kBufferBytes = 64 << 10;
+  std::unique_ptr<std::byte[]> buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
+  size_t begin_ = 0;  // unparsed bytes are [begin_, end_)
+  size_t end_ = 0;
+  // The write under way, if remaining_ > 0.
+  std::byte* place_ = nullptr;
+  size_t remaining_ = 0;
+  size_t write_bytes_ = 0;
+  uint64_t region_ = 0;
+  Immediate immediate_{};
+};
+
+}  // namespace hdt::transport::tcp

@@ -1,0 +1,59 @@
+// frame_writer.h: the outgoing half of a connection: a queue of frames, handed to the kernel many at a time,
+// payload straight from the caller's memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "transports/tcp/frame.h"
+#include "transports/transport.h"
+
+namespace hdt::transport::tcp {
+
+class FrameWriter {
+ public:
+  // A frame that left the queue and is to be reported.
+  struct Sent {
+    uint64_t token;
+    size_t bytes;
+  };
+  enum class Flush { kEmpty, kBlocked, kFailed };
+
+  void push_message(std::span<const std::byte> message, uint64_t token);
+  void push_write(const void* data, size_t bytes, uint64_t region, uint64_t offset,
+                  const Immediate& immediate, uint64_t token);
+  // Hands over what the socket takes; frames whose last byte went are appended to `sent`. kFailed: errno is
+  // set.
+  Flush flush(int fd, std::vector<Sent>& sent);
+  // Empties the queue without sending; the frames to report as failed are appended to `given_up`.
+  void give_up(std::vector<Sent>& given_up);
+
+  bool empty() const { return queue_.empty(); }
+  bool inside_frame() const { return front_done_ > 0; }
+  size_t queued_writes() const { return queued_writes_; }
+  size_t queued_write_bytes() const { return queued_write_bytes_; }
+
+ private:
+  struct Frame {
+    WriteHead head;
+    size_t head_bytes;
+    std::vector<std::byte> copy;  // of a message; a write's payload stays where it is
+    const void* payload;
+    size_t payload_bytes;
+    uint64_t token;
+    size_t total() const { return head_bytes + payload_bytes; }
+    bool is_write() const { return head.header.type == FrameType::kWrite; }
+  };
+  void advance(size_t bytes, std::vector<Sent>& sent);
+  void pop_front(std::vector<Sent>& reports);
+
+  std::deque<Frame> queue_;
+  size_t front_done_ = 0;  // bytes of the front frame that are sent
+  size_t queued_writes_ = 0;
+  size_t queued_write_bytes_ = 0;
+};
+
+}  // namespace hdt::transport::tcp

@@ -1,0 +1,68 @@
+// interfaces.cc: see interfaces.h. Addresses come from getifaddrs, the rest from /sys/class/net.
+#include "transports/tcp/interfaces.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <cerrno>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "transports/tcp/socket_address.h"
+
+namespace hdt::transport::tcp {
+
+namespace {
+
+std::optional<int64_t> read_number(const std::string& path) {
+  std::ifstream file(path);
+  int64_t value = 0;
+  if (file >> value) return value;
+  return std::nullopt;
+}
+
+DeviceInfo describe(const ifaddrs& entry, const SocketAddress& address) {
+  DeviceInfo info;
+  info.name = entry.ifa_name;
+  info.address = address.host();
+  info.up = (entry.ifa_flags & IFF_UP) != 0 && (entry.ifa_flags & IFF_RUNNING) != 0;
+  const std::string folder = "/sys/class/net/" + info.name;
+  // Virtual interfaces report -1, or fail to be read.
+  const int64_t megabits = read_number(folder + "/speed").value_or(0);
+  if (megabits > 0) info.bits_per_second = static_cast<uint64_t>(megabits) * 1'000'000;
+  info.mtu = static_cast<uint32_t>(read_number(folder + "/mtu").value_or(0));
+  info.numa_node = static_cast<int>(read_number(folder + "/device/numa_node").value_or(-1));
+  return info;
+}
+
+bool is_global(const sockaddr* address) {
+  const in6_addr& bits = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  return !IN6_IS_ADDR_LINKLOCAL(&bits);
+}
+
+}  // namespace
+
+Result<std::vector<DeviceInfo>> list_interfaces() {
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return Status::from_errno("cannot list network interfaces", errno);
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, &::freeifaddrs);
+
+  std::vector<DeviceInfo> devices;
+  std::set<std::string> with_ipv4;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
+    with_ipv4.insert(entry->ifa_name);
+    devices.push_back(describe(*entry, SocketAddress(entry->ifa_addr, sizeof(sockaddr_in))));
+  }
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET6) continue;
+    if (with_ipv4.count(entry->ifa_name) > 0 || !is_global(entry->ifa_addr)) continue;
+    devices.push_back(describe(*entry, SocketAddress(entry->ifa_addr, sizeof(sockaddr_in6))));
+  }
+  return devices;
+}
+
+}  // namespace hdt::transport::tcp

@@ -1,0 +1,60 @@
+// linger.cc: see linger.h.
+#include "transports/tcp/linger.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+
+namespace hdt::transport::tcp {
+
+namespace {
+constexpr int64_t kLingerMs = 1000;
+constexpr int kReadsPerEvent = 64;
+}  // namespace
+
+class LingerSet::Socket : public EventSource {
+ public:
+  Socket(LingerSet& owner, Fd fd) : owner_(owner), fd_(std::move(fd)) {}
+  int fd() const { return fd_.get(); }
+
+  void on_event(uint32_t) override {
+    std::array<std::byte, 16 << 10> dropped;
+    for (int i = 0; i < kReadsPerEvent; ++i) {
+      const ssize_t n = ::recv(fd_.get(), dropped.data(), dropped.size(), MSG_DONTWAIT);
+      if (n > 0 || (n < 0 && errno == EINTR)) continue;
+      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      owner_.drop(this);  // destroys this
+      return;
+    }
+  }
+
+  void on_deadline() override { owner_.drop(this); }
+
+ private:
+  LingerSet& owner_;
+  Fd fd_;
+};
+
+LingerSet::LingerSet(EventLoop& loop) : loop_(loop) {}
+
+LingerSet::~LingerSet() {
+  while (!sockets_.empty()) drop(sockets_.back().get());
+}
+
+void LingerSet::add(Fd fd) {
+  if (::shutdown(fd.get(), SHUT_WR) != 0) return;
+  auto socket = std::make_unique<Socket>(*this, std::move(fd));
+  if (!loop_.add(socket->fd(), socket.get(), EPOLLIN).is_ok()) return;
+  loop_.set_deadline(socket.get(), kLingerMs);
+  sockets_.push_back(std::move(socket));
+}
+
+void LingerSet::drop(Socket* socket) {
+  loop_.remove(socket->fd(), socket);
+  std::erase_if(sockets_, [socket](const auto& held) { return held.get() == socket; });
+}
+
+}  // namespace hdt::transport::tcp

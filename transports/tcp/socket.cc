@@ -1,0 +1,66 @@
+// socket.cc: see socket.h.
+#include "transports/tcp/socket.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+namespace hdt::transport::tcp {
+
+namespace {
+
+constexpr int kBacklog = 1024;
+constexpr int kKeepIdleSeconds = 4;
+constexpr int kKeepIntervalSeconds = 2;
+constexpr int kKeepProbes = 3;  // 4 + 3 * 2 s: together about kPeerTimeoutMs
+
+Status set_option(int fd, int level, int option, int value, const char* name) {
+  if (::setsockopt(fd, level, option, &value, sizeof value) == 0) return Status::ok();
+  return Status::from_errno(std::string("cannot set socket option ") + name, errno);
+}
+
+Result<Fd> open_stream(int family) {
+  Fd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+  if (!fd.valid()) return Status::from_errno("cannot open a TCP socket", errno);
+  return fd;
+}
+
+}  // namespace
+
+Result<Fd> open_listener(const SocketAddress& local) {
+  Result<Fd> opened = open_stream(local.family());
+  if (!opened.is_ok()) return opened;
+  Fd fd = opened.take();
+  HDT_RETURN_IF_ERROR(set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR"));
+  if (::bind(fd.get(), local.get(), local.bytes()) != 0 || ::listen(fd.get(), kBacklog) != 0) {
+    return Status::from_errno("cannot listen on " + local.to_string(), errno);
+  }
+  return fd;
+}
+
+Result<Fd> open_connector(const SocketAddress& local) {
+  Result<Fd> opened = open_stream(local.family());
+  if (!opened.is_ok()) return opened;
+  Fd fd = opened.take();
+  // The port is then chosen for the pair of addresses, so that many connections do not run out of ports.
+  HDT_RETURN_IF_ERROR(
+      set_option(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT"));
+  HDT_RETURN_IF_ERROR(set_connection_options(fd.get()));
+  if (::bind(fd.get(), local.get(), local.bytes()) != 0) {
+    return Status::from_errno("cannot use local address " + local.host(), errno);
+  }
+  return fd;
+}
+
+Status set_connection_options(int fd) {
+  HDT_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
+  HDT_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kPeerTimeoutMs, "TCP_USER_TIMEOUT"));
+  HDT_RETURN_IF_ERROR(set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE"));
+  HDT_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds, "TCP_KEEPIDLE"));
+  HDT_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds, "TCP_KEEPINTVL"));
+  return set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes, "TCP_KEEPCNT");
+}
+
+}  // namespace hdt::transport::tcp

@@ -1,0 +1,41 @@
+// socket.h: an owned file descriptor, and the sockets of this backend with their options.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/status.h"
+#include "transports/tcp/socket_address.h"
+
+namespace hdt::transport::tcp {
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd() { reset(); }
+  void reset() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// Non-blocking, bound to `local`, listening.
+Result<Fd> open_listener(const SocketAddress& local);
+// Non-blocking, with local host `local` (its port is chosen by the system when it connects).
+Result<Fd> open_connector(const SocketAddress& local);
+// No delay; a peer that takes nothing or answers nothing for kPeerTimeoutMs ends the connection.
+Status set_connection_options(int fd);
+inline constexpr int kPeerTimeoutMs = 10'000;
+
+}  // namespace hdt::transport::tcp

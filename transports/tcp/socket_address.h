@@ -1,0 +1,36 @@
+// socket_address.h: numeric addresses: text "127.0.1.1:4000" or "[fe80::1]:4000" <-> sockaddr.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace hdt::transport::tcp {
+
+class SocketAddress {
+ public:
+  SocketAddress() = default;
+  SocketAddress(const sockaddr* address, socklen_t bytes);
+  // A numeric host without a port, e.g. DeviceInfo::address.
+  static Result<SocketAddress> from_host(const std::string& host, uint16_t port);
+  static Result<SocketAddress> parse(const std::string& text);
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  socklen_t bytes() const { return bytes_; }
+  int family() const { return storage_.ss_family; }
+  std::string host() const;
+  std::string to_string() const;
+
+ private:
+  sockaddr_storage storage_{};
+  socklen_t bytes_ = 0;
+};
+
+// The addresses of a socket, "" where it has none.
+std::string local_address_of(int fd);
+std::string remote_address_of(int fd);
+
+}  // namespace hdt::transport::tcp
