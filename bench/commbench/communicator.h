@@ -1,0 +1,40 @@
+// communicator.h: the group a benchmark runs on, as the core sees it: libhdt in the program, a test double in
+// tests.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "base/status.h"
+#include "bench/commbench/names.h"
+
+namespace hdt::bench {
+
+struct Call {
+  Collective what;
+  const void* send;
+  void* recv;
+  size_t count;
+  hdtDataType_t type;
+  hdtRedOp_t op;
+  int root;
+};
+
+using Memory = std::shared_ptr<std::byte>;
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+  virtual int node_of(int rank) const = 0;
+  // Returns when this rank's part is complete. A sendrecv goes to the next rank and comes from the one
+  // before.
+  virtual Status run(const Call& call) = 0;
+  virtual Status barrier() = 0;
+  // recv[r * bytes ...] = rank r's send. For the benchmark's own bookkeeping.
+  virtual Status gather_all(const void* send, size_t bytes, void* recv) = 0;
+  virtual Result<Memory> allocate(size_t bytes) = 0;
+};
+
+}  // namespace hdt::bench

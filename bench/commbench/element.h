@@ -1,0 +1,25 @@
+// element.h: elements of every type as doubles and back, for the reference result. Its own code, not the
+// library's kernels: a benchmark that verified with what it measures would find nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hdt/hdt.h"
+
+namespace hdt::bench {
+
+// Floating types only. store_float rounds to nearest even.
+void store_float(hdtDataType_t type, double value, void* element);
+double load_float(hdtDataType_t type, const void* element);
+
+// Integer types only; an int32 is stored modulo 2^32 and loaded with its sign.
+void store_integer(hdtDataType_t type, uint64_t value, void* element);
+int64_t load_integer(hdtDataType_t type, const void* element);
+
+bool is_integer(hdtDataType_t type);
+
+// Bits of the significand with the hidden one: every whole number up to 2^bits is exact.
+int significand_bits(hdtDataType_t type);
+
+}  // namespace hdt::bench

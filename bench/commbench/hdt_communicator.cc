@@ -1,0 +1,90 @@
+// hdt_communicator.cc: calls of the benchmark as calls of hdt.h.
+#include "bench/commbench/hdt_communicator.h"
+
+#include <cstdlib>
+
+namespace hdt::bench {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+Status check(hdtResult_t result, const char* what) {
+  if (result == HDT_SUCCESS) return Status::ok();
+  return {static_cast<Code>(result), std::string(what) + ": " + hdtGetLastError()};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HdtCommunicator>> HdtCommunicator::join(int64_t timeout_s, bool hdt_memory) {
+  hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+  config.timeout_ms = timeout_s * 1000;
+  hdtComm_t comm = nullptr;
+  HDT_RETURN_IF_ERROR(check(hdtCommInit(&comm, &config), "joining the group"));
+  int rank = 0;
+  int ranks = 0;
+  Status known = check(hdtCommUserRank(comm, &rank), "hdtCommUserRank");
+  if (known.is_ok()) known = check(hdtCommCount(comm, &ranks), "hdtCommCount");
+  if (!known.is_ok()) {
+    hdtCommDestroy(comm);
+    return known;
+  }
+  return std::unique_ptr<HdtCommunicator>(new HdtCommunicator(comm, rank, ranks, hdt_memory));
+}
+
+HdtCommunicator::~HdtCommunicator() { hdtCommDestroy(comm_); }
+
+int HdtCommunicator::node_of(int rank) const {
+  int node = -1;
+  return hdtCommNodeOf(comm_, rank, &node) == HDT_SUCCESS ? node : -1;
+}
+
+Status HdtCommunicator::run(const Call& call) {
+  switch (call.what) {
+    case Collective::kAllReduce:
+      return check(hdtAllReduce(call.send, call.recv, call.count, call.type, call.op, comm_, nullptr),
+                   "hdtAllReduce");
+    case Collective::kReduceScatter:
+      return check(hdtReduceScatter(call.send, call.recv, call.count, call.type, call.op, comm_, nullptr),
+                   "hdtReduceScatter");
+    case Collective::kAllGather:
+      return check(hdtAllGather(call.send, call.recv, call.count, call.type, comm_, nullptr), "hdtAllGather");
+    case Collective::kBroadcast:
+      return check(hdtBroadcast(call.send, call.recv, call.count, call.type, call.root, comm_, nullptr),
+                   "hdtBroadcast");
+    case Collective::kReduce:
+      return check(hdtReduce(call.send, call.recv, call.count, call.type, call.op, call.root, comm_, nullptr),
+                   "hdtReduce");
+    case Collective::kSendRecv: {
+      HDT_RETURN_IF_ERROR(check(hdtGroupStart(), "hdtGroupStart"));
+      const int next = (rank_ + 1) % ranks_;
+      const int previous = (rank_ + ranks_ - 1) % ranks_;
+      Status started = check(hdtSend(call.send, call.count, call.type, next, comm_, nullptr), "hdtSend");
+      if (started.is_ok()) {
+        started = check(hdtRecv(call.recv, call.count, call.type, previous, comm_, nullptr), "hdtRecv");
+      }
+      const Status ended = check(hdtGroupEnd(), "hdtGroupEnd");
+      return started.is_ok() ? ended : started;
+    }
+  }
+  return {Code::kInternal, "a collective without a call"};
+}
+
+Status HdtCommunicator::barrier() { return check(hdtBarrier(comm_, nullptr), "hdtBarrier"); }
+
+Status HdtCommunicator::gather_all(const void* send, size_t bytes, void* recv) {
+  return check(hdtAllGather(send, recv, bytes / sizeof(int32_t), HDT_INT32, comm_, nullptr), "hdtAllGather");
+}
+
+Result<Memory> HdtCommunicator::allocate(size_t bytes) {
+  void* pointer = nullptr;
+  if (hdt_memory_) {
+    HDT_RETURN_IF_ERROR(check(hdtMemAlloc(&pointer, bytes), "hdtMemAlloc"));
+    return Memory(static_cast<std::byte*>(pointer), [](std::byte* memory) { hdtMemFree(memory); });
+  }
+  pointer = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
+  if (pointer == nullptr)
+    return Status(Code::kSystem, "no memory for a buffer of " + std::to_string(bytes) + " bytes");
+  return Memory(static_cast<std::byte*>(pointer), [](std::byte* memory) { std::free(memory); });
+}
+
+}  // namespace hdt::bench

@@ -1,0 +1,35 @@
+// hdt_communicator.h: a Communicator on libhdt.
+#pragma once
+
+#include "bench/commbench/communicator.h"
+#include "hdt/hdt.h"
+
+namespace hdt::bench {
+
+class HdtCommunicator : public Communicator {
+ public:
+  // Joins the group this process was started for (hdtCommInit).
+  static Result<std::unique_ptr<HdtCommunicator>> join(int64_t timeout_s, bool hdt_memory);
+  ~HdtCommunicator() override;
+  HdtCommunicator(const HdtCommunicator&) = delete;
+  HdtCommunicator& operator=(const HdtCommunicator&) = delete;
+
+  int rank() const override { return rank_; }
+  int ranks() const override { return ranks_; }
+  int node_of(int rank) const override;
+  Status run(const Call& call) override;
+  Status barrier() override;
+  Status gather_all(const void* send, size_t bytes, void* recv) override;
+  Result<Memory> allocate(size_t bytes) override;
+
+ private:
+  HdtCommunicator(hdtComm_t comm, int rank, int ranks, bool hdt_memory)
+      : comm_(comm), rank_(rank), ranks_(ranks), hdt_memory_(hdt_memory) {}
+
+  hdtComm_t comm_;
+  int rank_;
+  int ranks_;
+  bool hdt_memory_;
+};
+
+}  // namespace hdt::bench

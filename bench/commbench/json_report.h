@@ -1,0 +1,17 @@
+// json_report.h: the results of a run as one JSON document (--json).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/commbench/table.h"
+
+namespace hdt::bench {
+
+// {"program", "format", "ranks": [{node, pid, host}], "iterations", "warm_up", "memory", "rows": [...],
+// "wrong", "average_bus_gbps"}; times in microseconds, bandwidths in 10^9 bytes/s; null where not measured or
+// not checked.
+std::string json_report(const Options& options, const std::vector<RankInformation>& ranks,
+                        const std::vector<RowResult>& rows, const Totals& totals);
+
+}  // namespace hdt::bench

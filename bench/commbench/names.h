@@ -1,0 +1,35 @@
+// names.h: the collectives, types and reductions hdt-commbench knows, by name. The values are those of hdt.h.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hdt/hdt.h"
+
+namespace hdt::bench {
+
+enum class Collective { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kSendRecv };
+
+const char* name_of(Collective what);
+const char* name_of(hdtDataType_t type);
+const char* name_of(hdtRedOp_t op);
+
+// By HDT's name or nccl-tests' ("float32" or "float"; "allreduce" or "all_reduce").
+std::optional<Collective> find_collective(std::string_view name);
+std::optional<hdtDataType_t> find_type(std::string_view name);
+std::optional<hdtRedOp_t> find_op(std::string_view name);
+
+const std::vector<Collective>& all_collectives();
+const std::vector<hdtDataType_t>& all_types();
+const std::vector<hdtRedOp_t>& all_ops();
+
+// True if the collective combines contributions, and so has a reduction.
+bool reduces(Collective what);
+// True if one rank plays a part of its own.
+bool rooted(Collective what);
+
+size_t element_bytes(hdtDataType_t type);
+
+}  // namespace hdt::bench

@@ -1,0 +1,169 @@
+// pattern.cc: making the data, reducing it for reference, comparing.
+#include "bench/commbench/pattern.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "bench/commbench/element.h"
+#include "bench/commbench/names.h"
+
+namespace hdt::bench {
+namespace {
+
+// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// Whether `rank` contributes anything but the neutral value at an index whose hash is `where`, if at most
+// `limit` of `ranks` may. The turn goes round, so every rank contributes at some index.
+bool takes_part(int rank, uint64_t where, int ranks, int64_t limit) {
+  const auto stride = static_cast<uint64_t>((ranks + limit - 1) / limit);
+  return (static_cast<uint64_t>(rank) + where) % stride == 0;
+}
+
+// A whole number from -limit to limit.
+double signed_whole(uint64_t random, int64_t limit) {
+  return static_cast<double>(static_cast<int64_t>(random % static_cast<uint64_t>(2 * limit + 1)) - limit);
+}
+
+// Partial products of fp16 stay within 2^-14 .. 2^14: normal, finite.
+constexpr int kMaxFactors = 14;
+
+}  // namespace
+
+Sequence::Sequence(hdtDataType_t type, std::vector<std::byte> period, double relative_tolerance)
+    : type_(type),
+      element_bytes_(element_bytes(type)),
+      length_(period.size() / element_bytes_),
+      period_(std::move(period)),
+      relative_tolerance_(relative_tolerance) {}
+
+void Sequence::fill(void* elements, uint64_t first, size_t count) const {
+  auto* out = static_cast<std::byte*>(elements);
+  for (size_t done = 0; done < count;) {
+    const size_t position = (first + done) % kPeriod;
+    const size_t part = std::min(count - done, length_ - position);
+    std::memcpy(out + done * element_bytes_, period_.data() + position * element_bytes_,
+                part * element_bytes_);
+    done += part;
+  }
+}
+
+size_t Sequence::count_wrong(const void* elements, uint64_t first, size_t count) const {
+  const auto* in = static_cast<const std::byte*>(elements);
+  size_t wrong = 0;
+  for (size_t done = 0; done < count;) {
+    const size_t position = (first + done) % kPeriod;
+    const size_t part = std::min(count - done, length_ - position);
+    const std::byte* got = in + done * element_bytes_;
+    if (std::memcmp(got, period_.data() + position * element_bytes_, part * element_bytes_) != 0) {
+      for (size_t i = 0; i < part; ++i) wrong += equal(got + i * element_bytes_, position + i) ? 0 : 1;
+    }
+    done += part;
+  }
+  return wrong;
+}
+
+bool Sequence::equal(const std::byte* element, size_t position) const {
+  const std::byte* right = period_.data() + position * element_bytes_;
+  if (std::memcmp(element, right, element_bytes_) == 0) return true;
+  if (is_integer(type_)) return false;
+  // Also +0 and -0 are equal.
+  const double expected = load_float(type_, right);
+  return std::fabs(load_float(type_, element) - expected) <= relative_tolerance_ * std::fabs(expected);
+}
+
+Pattern::Pattern(hdtDataType_t type, std::optional<hdtRedOp_t> op, int ranks, uint64_t seed, size_t elements)
+    : type_(type), op_(op), ranks_(ranks), seed_(seed), length_(std::min(elements, kPeriod)) {}
+
+void Pattern::element(int rank, size_t index, void* out) const {
+  const uint64_t where = mix(seed_ + index);
+  const uint64_t random = mix(where + static_cast<uint64_t>(rank) * 0x632be59bd9b4e019);
+  const bool sums = op_ == HDT_SUM || op_ == HDT_AVG;
+  if (is_integer(type_)) {
+    const int64_t limit = (int64_t{1} << 30) / ranks_;
+    store_integer(type_,
+                  op_ == HDT_AVG ? static_cast<uint64_t>(std::llround(signed_whole(random, limit))) : random,
+                  out);
+    return;
+  }
+  const int64_t exact = int64_t{1} << significand_bits(type_);
+  double value;
+  if (sums) {
+    value = takes_part(rank, where, ranks_, exact)
+                ? signed_whole(random, std::max<int64_t>(exact / ranks_, 1))
+                : 0;
+  } else if (op_ == HDT_PROD) {
+    const int power = takes_part(rank, where, ranks_, kMaxFactors) ? static_cast<int>(random % 3) - 1 : 0;
+    value = std::ldexp((random >> 32) % 2 == 0 ? 1 : -1, power);
+  } else {
+    value = signed_whole(random, exact);
+  }
+  store_float(type_, value, out);
+}
+
+void Pattern::reduce_element(size_t index, void* out) const {
+  std::byte one[8];
+  if (is_integer(type_)) {
+    uint64_t result = 0;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      element(rank, index, one);
+      const int64_t value = load_integer(type_, one);
+      if (rank == 0) {
+        result = static_cast<uint64_t>(value);
+      } else if (op_ == HDT_PROD) {
+        result *= static_cast<uint64_t>(value);
+      } else if (op_ == HDT_MIN) {
+        result = static_cast<uint64_t>(std::min(static_cast<int64_t>(result), value));
+      } else if (op_ == HDT_MAX) {
+        result = static_cast<uint64_t>(std::max(static_cast<int64_t>(result), value));
+      } else {
+        result += static_cast<uint64_t>(value);
+      }
+    }
+    if (op_ == HDT_AVG) result = static_cast<uint64_t>(static_cast<int64_t>(result) / ranks_);
+    store_integer(type_, result, out);
+    return;
+  }
+  double result = 0;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    element(rank, index, one);
+    const double value = load_float(type_, one);
+    if (rank == 0) {
+      result = value;
+    } else if (op_ == HDT_PROD) {
+      result *= value;
+    } else if (op_ == HDT_MIN) {
+      result = std::min(result, value);
+    } else if (op_ == HDT_MAX) {
+      result = std::max(result, value);
+    } else {
+      result += value;
+    }
+  }
+  if (op_ == HDT_AVG) result /= ranks_;
+  store_float(type_, result, out);
+}
+
+const Sequence& Pattern::contribution(int rank) {
+  const auto known = contributions_.find(rank);
+  if (known != contributions_.end()) return known->second;
+  std::vector<std::byte> period(length_ * element_bytes(type_));
+  for (size_t i = 0; i < length_; ++i) element(rank, i, period.data() + i * element_bytes(type_));
+  return contributions_.emplace(rank, Sequence(type_, std::move(period))).first->second;
+}
+
+const Sequence& Pattern::reduced() {
+  if (reduced_) return *reduced_;
+  std::vector<std::byte> period(length_ * element_bytes(type_));
+  for (size_t i = 0; i < length_; ++i) reduce_element(i, period.data() + i * element_bytes(type_));
+  const bool exact = op_ != HDT_AVG || (ranks_ & (ranks_ - 1)) == 0 || is_integer(type_);
+  return reduced_.emplace(type_, std::move(period), exact ? 0 : std::ldexp(2.0, 1 - significand_bits(type_)));
+}
+
+}  // namespace hdt::bench

@@ -1,0 +1,54 @@
+// plan.cc: counts and bandwidth factors of each collective.
+#include "bench/commbench/plan.h"
+
+namespace hdt::bench {
+
+Shape shape_of(const Row& row, int ranks) {
+  const size_t n = static_cast<size_t>(ranks);
+  const size_t element = element_bytes(row.type);
+  const size_t whole = row.asked_bytes / element;
+  Shape shape;
+  switch (row.what) {
+    case Collective::kReduceScatter:
+      shape.count = whole / n;
+      shape.send_elements = shape.count * n;
+      shape.recv_elements = shape.count;
+      break;
+    case Collective::kAllGather:
+      shape.count = whole / n;
+      shape.send_elements = shape.count;
+      shape.recv_elements = shape.count * n;
+      break;
+    case Collective::kAllReduce:
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kSendRecv:
+      shape.count = whole;
+      shape.send_elements = whole;
+      shape.recv_elements = whole;
+      break;
+  }
+  const size_t full = shape.send_elements > shape.recv_elements ? shape.send_elements : shape.recv_elements;
+  shape.bytes = full * element;
+  return shape;
+}
+
+bool has_in_place(Collective what) { return what != Collective::kSendRecv; }
+
+double bus_factor(Collective what, int ranks) {
+  const double n = ranks;
+  switch (what) {
+    case Collective::kAllReduce:
+      return 2 * (n - 1) / n;
+    case Collective::kReduceScatter:
+    case Collective::kAllGather:
+      return (n - 1) / n;
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kSendRecv:
+      return 1;
+  }
+  return 0;
+}
+
+}  // namespace hdt::bench

@@ -1,0 +1,91 @@
+// table.cc: formatting of the text table.
+#include "bench/commbench/table.h"
+
+#include <fmt/format.h>
+
+#include "bench/commbench/sizes.h"
+
+namespace hdt::bench {
+namespace {
+
+// Times as nccl-tests prints them: fewer decimals the longer they are.
+std::string time_text(double us) {
+  if (us >= 10000) return fmt::format("{:>8.0f}", us);
+  return us >= 100 ? fmt::format("{:>8.1f}", us) : fmt::format("{:>8.2f}", us);
+}
+
+std::string placement_text(const std::optional<Measurement>& measurement) {
+  if (!measurement) return fmt::format("  {:>8} {:>7} {:>7} {:>6}", "N/A", "N/A", "N/A", "N/A");
+  return fmt::format("  {} {:>7.2f} {:>7.2f} {:>6}", time_text(measurement->timing.mean_us),
+                     measurement->timing.algorithm_gbps, measurement->timing.bus_gbps,
+                     measurement->wrong ? std::to_string(*measurement->wrong) : "N/A");
+}
+
+std::string percentiles_text(const std::optional<Measurement>& measurement) {
+  if (!measurement) return fmt::format("  {:>8} {:>8}", "N/A", "N/A");
+  return fmt::format("  {} {}", time_text(measurement->timing.p50_us), time_text(measurement->timing.p99_us));
+}
+
+}  // namespace
+
+std::string header_text(const Options& options, const std::vector<RankInformation>& ranks) {
+  const std::string step = options.factor > 1 ? fmt::format("{}(factor)", options.factor)
+                                              : fmt::format("{}(bytes)", size_text(options.step_bytes));
+  std::string text = fmt::format(
+      "# hdt-commbench minBytes {} maxBytes {} step: {} warmup iters: {} iters: {} validate: {} memory: "
+      "{}\n#\n"
+      "# Using ranks\n",
+      size_text(options.min_bytes), size_text(options.max_bytes), step, options.warm_up, options.iterations,
+      options.check ? 1 : 0, options.hdt_memory ? "hdt" : "host");
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    text += fmt::format("#  Rank {:>3} Node {:>3} Pid {:>6} on {}\n", rank, ranks[rank].node, ranks[rank].pid,
+                        ranks[rank].host);
+  }
+  return text;
+}
+
+std::string columns_text(Collective what) {
+  return fmt::format("#\n# {}\n", name_of(what)) +
+         fmt::format("# {:>10} {:>12} {:>8} {:>6} {:>6}  {:^31}  {:^31}  {:^17}  {:^17}\n", "", "", "", "",
+                     "", "out-of-place", "in-place", "out-of-place", "in-place") +
+         fmt::format(
+             "# {:>10} {:>12} {:>8} {:>6} {:>6}  {:>8} {:>7} {:>7} {:>6}  {:>8} {:>7} {:>7} {:>6}"
+             "  {:>8} {:>8}  {:>8} {:>8}\n",
+             "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw",
+             "busbw", "#wrong", "p50", "p99", "p50", "p99") +
+         fmt::format(
+             "# {:>10} {:>12} {:>8} {:>6} {:>6}  {:>8} {:>7} {:>7} {:>6}  {:>8} {:>7} {:>7} {:>6}"
+             "  {:>8} {:>8}  {:>8} {:>8}\n",
+             "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "",
+             "(us)", "(us)", "(us)", "(us)");
+}
+
+std::string row_text(const RowResult& result) {
+  const Row& row = result.row;
+  return fmt::format("  {:>10} {:>12} {:>8} {:>6} {:>6}{}{}{}{}\n", result.shape.bytes, result.shape.count,
+                     name_of(row.type), reduces(row.what) ? name_of(row.op) : "none",
+                     rooted(row.what) ? row.root : -1, placement_text(result.out_of_place),
+                     placement_text(result.in_place), percentiles_text(result.out_of_place),
+                     percentiles_text(result.in_place));
+}
+
+void Totals::add(const RowResult& result) {
+  for (const Measurement* measurement :
+       {&result.out_of_place, result.in_place ? &*result.in_place : nullptr}) {
+    if (measurement == nullptr) continue;
+    bus_gbps_sum += measurement->timing.bus_gbps;
+    ++measurements;
+    wrong += measurement->wrong.value_or(0);
+    checked = checked && measurement->wrong.has_value();
+  }
+}
+
+std::string footer_text(const Totals& totals) {
+  const std::string bounds = totals.checked
+                                 ? fmt::format("{} {}", totals.wrong, totals.wrong == 0 ? "OK" : "FAILED")
+                                 : "N/A (not checked)";
+  return fmt::format("# Out of bounds values : {}\n# Avg bus bandwidth    : {:g}\n#\n", bounds,
+                     totals.average_bus_gbps());
+}
+
+}  // namespace hdt::bench

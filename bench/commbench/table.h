@@ -1,0 +1,35 @@
+// table.h: the text table, in the columns of nccl-tests; p50 and p99 stand to the right of them, so that what
+// reads nccl-tests' output by column reads this.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/commbench/measure.h"
+#include "bench/commbench/options.h"
+
+namespace hdt::bench {
+
+struct RankInformation {
+  int node = 0;
+  int pid = 0;
+  std::string host;
+};
+
+std::string header_text(const Options& options, const std::vector<RankInformation>& ranks);
+// Above the rows of one collective.
+std::string columns_text(Collective what);
+std::string row_text(const RowResult& result);
+
+struct Totals {
+  int64_t wrong = 0;
+  bool checked = true;
+  double bus_gbps_sum = 0;
+  int measurements = 0;
+
+  void add(const RowResult& result);
+  double average_bus_gbps() const { return measurements == 0 ? 0 : bus_gbps_sum / measurements; }
+};
+std::string footer_text(const Totals& totals);
+
+}  // namespace hdt::bench
