@@ -1,0 +1,112 @@
+"""project_rules.py: the written rules of the source tree, as code.
+
+check(root) returns one line for every violation: who may include whom, how long a file may be, that it says what
+it is, and words that have no place in finished work.
+"""
+
+import os
+import re
+import sys
+
+# Layer (a folder) -> folders whose headers its files may include, besides its own.
+LAYERS = {
+    "base": [],
+    "transports": ["base"],
+    "collectives": ["base", "transports"],
+    "daemon": ["base", "transports", "collectives"],
+    "libclient": ["base", "transports", "collectives", "hdt"],
+    "training": ["base", "hdt"],
+    "bench": ["base", "hdt"],
+    "tools": ["base", "hdt"],
+}
+
+# Single headers and folders allowed beyond that: (who, what).
+EXCEPTIONS = [
+    # libhdt starts a daemon inside the process through this one header.
+    ("libclient/", "daemon/embedded.h"),
+    # The two programs of the training layer.
+    ("tools/hdt-train/", "training/"),
+    ("tools/hdt-data/", "training/data/"),
+]
+
+# Where torch's headers may be seen.
+TORCH_FOLDERS = ["training/torch", "tools/hdt-train/", "tests/training/"]
+TORCH_HEADER = re.compile(r"^(torch|ATen|c10)/")
+
+PUBLIC_HEADERS = {"hdt/hdt.h", "hdt/hdt.hpp"}
+MAX_LINES = 500
+SOURCE = re.compile(r"\.(h|hpp|cc|c|py)$")
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
+# Written so that this file does not hold the words it looks for.
+FORBIDDEN = re.compile(r"\b(%s)\b" % "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3]))
+TOP_FOLDERS = list(LAYERS) + ["tests", "cmake", ".ci", "docs"]
+
+
+def files_of(root):
+    """Every file of the project, as a path relative to its root."""
+    found = []
+    for top in TOP_FOLDERS:
+        for folder, folders, names in os.walk(os.path.join(root, top)):
+            folders[:] = [f for f in folders if f not in ("__pycache__", "build")]
+            found += [os.path.relpath(os.path.join(folder, name), root) for name in names]
+    return sorted(found)
+
+
+def is_script(path, text):
+    return text.startswith("#!")
+
+
+def include_violations(path, text):
+    layer = path.split("/")[0]
+    for header in INCLUDE.findall(text):
+        if TORCH_HEADER.match(header):
+            if not any(path.startswith(folder) for folder in TORCH_FOLDERS):
+                yield f"{path}: includes <{header}>; torch is only for {', '.join(TORCH_FOLDERS)}"
+            continue
+        target = header.split("/")[0]
+        if layer not in LAYERS or (target not in LAYERS and target != "hdt"):
+            continue
+        if any(path.startswith(who) and header.startswith(what) for who, what in EXCEPTIONS):
+            continue
+        allowed = [layer] + LAYERS[layer]
+        if target not in allowed:
+            yield f"{path}: includes {header}; {layer} may include only {', '.join(allowed)}"
+        elif target == "hdt" and header not in PUBLIC_HEADERS:
+            yield f"{path}: includes {header}; the public headers are {', '.join(sorted(PUBLIC_HEADERS))}"
+        elif layer == "tools" and target == "tools" and header.split("/")[1] not in (path.split("/")[1], "common"):
+            yield f"{path}: includes {header}; a tool sees its own folder only"
+
+
+def comment_violations(path, text):
+    """A header says what it is; a comment that names its file names the right one."""
+    body = text.split("\n", 1)[1] if is_script(path, text) and "\n" in text else text
+    starts = body.lstrip().startswith(("//", "/*", "#", '"""')) and not body.lstrip().startswith(("#include", "#pragma"))
+    if (path.endswith((".h", ".hpp", ".py")) or is_script(path, text)) and not starts:
+        yield f"{path}: does not start with a comment that says what it is"
+    named = re.match(r'(?://|/\*|#|""")\s*([\w.-]+\.(?:h|hpp|cc|c|py|sh)):', body.lstrip())
+    if named and named.group(1) != os.path.basename(path):
+        yield f"{path}: its first comment says it is {named.group(1)}"
+
+
+def check(root):
+    violations = []
+    for path in files_of(root):
+        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        if FORBIDDEN.search(text):
+            violations.append(f"{path}: holds '{FORBIDDEN.search(text).group(0)}'")
+        lines = text.count("\n")
+        source = bool(SOURCE.search(path)) or is_script(path, text)
+        if source and lines >= MAX_LINES:
+            violations.append(f"{path}: {lines} lines; expected fewer than {MAX_LINES}")
+        if source:
+            violations += comment_violations(path, text)
+        if re.search(r"\.(h|hpp|cc|c)$", path):
+            violations += include_violations(path, text)
+    return violations
+
+
+if __name__ == "__main__":
+    found = check(sys.argv[1])
+    print("\n".join(found))
+    sys.exit(1 if found else 0)

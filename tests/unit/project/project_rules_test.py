@@ -1,0 +1,80 @@
+"""project_rules_test.py: the tree keeps the rules, and every rule catches a violation of it."""
+
+import os
+import sys
+import tempfile
+import unittest
+
+import project_rules
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+
+
+class TheTree(unittest.TestCase):
+    def test_keeps_the_rules(self):
+        self.assertEqual(project_rules.check(ROOT), [])
+
+    def test_is_really_read(self):
+        files = project_rules.files_of(ROOT)
+        for expected in ("base/status.h", "bench/commbench/main.cc", "tools/check", "libclient/include/hdt/hdt.h"):
+            self.assertIn(expected, files)
+
+
+class Rules(unittest.TestCase):
+    def violations(self, path, text):
+        with tempfile.TemporaryDirectory() as root:
+            os.makedirs(os.path.join(root, os.path.dirname(path)))
+            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                file.write(text)
+            return project_rules.check(root)
+
+    def assert_allowed(self, path, text):
+        self.assertEqual(self.violations(path, text), [])
+
+    def assert_refused(self, path, text, reason):
+        found = self.violations(path, text)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(path, found[0])
+        self.assertIn(reason, found[0])
+
+    def test_layers(self):
+        self.assert_allowed("daemon/a.cc", '#include "base/status.h"\n#include "transports/transport.h"\n')
+        self.assert_refused("base/a.cc", '#include "transports/transport.h"\n', "base may include only base")
+        self.assert_refused("transports/tcp/a.cc", '#include "collectives/types.h"\n', "transports may include only")
+        self.assert_refused("collectives/a.cc", '#include "daemon/engine.h"\n', "collectives may include only")
+        self.assert_refused("daemon/a.cc", '#include "libclient/comm.h"\n', "daemon may include only")
+        self.assert_refused("bench/a.cc", '  #  include <collectives/types.h>\n', "bench may include only")
+        self.assert_refused("tools/hdtctl/a.cc", '#include "daemon/engine.h"\n', "tools may include only")
+
+    def test_exceptions(self):
+        self.assert_allowed("libclient/a.cc", '#include "daemon/embedded.h"\n')
+        self.assert_refused("libclient/a.cc", '#include "daemon/engine.h"\n', "libclient may include only")
+        self.assert_allowed("tools/hdt-train/main.cc", '#include "training/engine/engine.h"\n')
+        self.assert_refused("tools/hdtctl/main.cc", '#include "training/engine/engine.h"\n', "tools may include only")
+        self.assert_refused("tools/hdt-data/main.cc", '#include "tools/hdt-train/flags.h"\n', "its own folder")
+
+    def test_public_headers(self):
+        self.assert_allowed("bench/a.cc", '#include "hdt/hdt.h"\n#include <hdt/hdt.hpp>\n')
+        self.assert_refused("bench/a.cc", '#include "hdt/internal.h"\n', "the public headers are")
+
+    def test_torch(self):
+        self.assert_allowed("training/torch/model.cc", "#include <torch/torch.h>\n")
+        self.assert_refused("training/engine/a.cc", "#include <torch/torch.h>\n", "torch is only for")
+        self.assert_refused("libclient/a.cc", "#include <c10/util/Half.h>\n", "torch is only for")
+
+    def test_length(self):
+        self.assert_allowed("base/a.cc", "\n" * 499)
+        self.assert_refused("base/a.cc", "\n" * 500, "500 lines")
+
+    def test_first_comment(self):
+        self.assert_allowed("base/a.h", "// a.h: what it is.\n#pragma once\n")
+        self.assert_refused("base/a.h", "#pragma once\n", "does not start with a comment")
+        self.assert_refused("base/a.h", "// b.h: what it is.\n#pragma once\n", "says it is b.h")
+        self.assert_refused("tools/run", "#!/bin/sh\nset -e\n", "does not start with a comment")
+
+    def test_words(self):
+        self.assert_refused("base/a.cc", "// TO" + "DO: later\n", "TO" + "DO")
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -1,0 +1,46 @@
+# steps.sh: sourced by setup, quickstart and check: one line a step with the time it took, the reason when one fails.
+# Output of a step goes to a log file, of which the end is shown on failure.
+
+steps_logs=${HDT_STEP_LOGS:-}
+
+# A directory for logs, made on first use and kept: build/logs/<program>.
+steps_log_directory() {
+  if [ -z "$steps_logs" ]; then
+    steps_logs=$root/build/logs/$(basename "$0")
+    mkdir -p "$steps_logs"
+  fi
+}
+
+say() { printf '%s\n' "$*"; }
+fail() {
+  printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+  exit 1
+}
+
+# try_step "what is done" command...: runs it without input; prints one line; returns the command's exit code.
+try_step() {
+  local what=$1 log start code=0
+  shift
+  steps_log_directory
+  log=$steps_logs/$(printf '%s' "$what" | tr -cs 'A-Za-z0-9' '-' | sed 's/-*$//').log
+  start=$SECONDS
+  # Background and wait, so that a signal to this script is handled at once.
+  "$@" >"$log" 2>&1 </dev/null &
+  step_pid=$!
+  wait "$step_pid" || code=$?
+  step_pid=
+  if [ "$code" -eq 0 ]; then
+    printf '%-60s ok      %4d s\n' "$what" $((SECONDS - start))
+  else
+    printf '%-60s FAILED  %4d s\n' "$what" $((SECONDS - start))
+    printf -- '--- last lines of %s (exit code %d)\n' "$log" "$code" >&2
+    tail -n 40 "$log" >&2
+    printf -- '---\n' >&2
+  fi
+  return "$code"
+}
+
+# step "what is done" command...: as try_step, and ends the script on failure.
+step() {
+  try_step "$@" || fail "'$1' failed; the reason is above"
+}
