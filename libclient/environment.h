@@ -1,0 +1,51 @@
+// environment.h: which job this process was started in, from the variables its launcher set: the rank, the
+// number of ranks, and where the ranks meet. The order of look-up is documented at hdtCommInit.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+
+namespace hdt::client {
+
+// As std::getenv: null for a variable that is not set.
+using GetVariable = std::function<const char*(const char* name)>;
+
+struct Rendezvous {
+  enum class Kind {
+    kNone,       // a group of one process: nobody to meet
+    kAddress,    // rank 0's daemon listens at host:port
+    kPmix,       // rank 0 publishes the group's id through PMIx
+    kFirstNode,  // as kAddress; host is srun's first node, where rank 0 runs, and port comes from the step's
+                 // number
+  };
+  Kind kind = Kind::kNone;
+  std::string host;
+  int port = 0;
+  std::string source;  // the variable it came from, for messages
+};
+
+struct Job {
+  int rank = 0;
+  std::optional<int> size =
+      1;               // not known from variables if only PMIX_RANK is set: ask PMIx for the job's size
+  std::string source;  // "HDT_RANK", "OMPI_COMM_WORLD_RANK", ..., or "none of the launchers' variables"
+  Rendezvous rendezvous;
+};
+
+// kConfig, naming the variable, if one holds garbage or they contradict each other.
+Result<Job> detect_job(const GetVariable& variable);
+
+// "host:port", "1.2.3.4:port" or "[v6 address]:port"; `name` is the variable, for the message.
+Result<Rendezvous> parse_address(const std::string& name, const std::string& text);
+
+// First host of a Slurm node list: "rack[1-2]n[01-04,07],x" -> "rack1n01".
+Result<std::string> first_slurm_host(const std::string& list);
+
+// Port where the ranks of a Slurm step meet when nothing else is said: 20000 + (job + 997 * step) mod 12000,
+// below the range from which Linux picks ports of its own.
+int slurm_port(uint64_t job, uint64_t step);
+
+}  // namespace hdt::client

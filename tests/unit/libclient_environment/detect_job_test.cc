@@ -1,0 +1,183 @@
+// detect_job_test.cc: each launcher's variables, their order, and every way in which they can be wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "libclient/environment.h"
+
+namespace hdt::client {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using Kind = Rendezvous::Kind;
+using Variables = std::map<std::string, std::string>;
+
+Result<Job> detect(const Variables& variables) {
+  return detect_job([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+Job detected(const Variables& variables) {
+  Result<Job> job = detect(variables);
+  EXPECT_TRUE(job.is_ok()) << job.status().to_string();
+  return job.is_ok() ? job.take() : Job{};
+}
+
+std::string error_of(const Variables& variables) {
+  const Result<Job> job = detect(variables);
+  EXPECT_FALSE(job.is_ok());
+  EXPECT_EQ(job.status().code(), Code::kConfig);
+  return job.status().message();
+}
+
+Variables with(Variables base, const Variables& more) {
+  for (const auto& [name, value] : more) base[name] = value;
+  return base;
+}
+
+const Variables kMpirun = {{"OMPI_COMM_WORLD_RANK", "3"},
+                           {"OMPI_COMM_WORLD_SIZE", "4"},
+                           {"PMIX_RANK", "3"},
+                           {"PMIX_NAMESPACE", "1234"}};
+const Variables kSrun = {{"SLURM_PROCID", "2"},         {"SLURM_NTASKS", "8"},
+                         {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_JOB_ID", "4711"},
+                         {"SLURM_STEP_ID", "1"},        {"SLURM_STEP_NODELIST", "node[01-04,07]"}};
+const Variables kTorchrun = {
+    {"RANK", "5"}, {"WORLD_SIZE", "16"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}};
+
+TEST(DetectJob, NoLauncherIsAGroupOfOne) {
+  const Job job = detected({});
+  EXPECT_EQ(job.rank, 0);
+  EXPECT_EQ(job.size, 1);
+  EXPECT_EQ(job.rendezvous.kind, Kind::kNone);
+}
+
+TEST(DetectJob, OwnVariables) {
+  const Job job = detected({{"HDT_RANK", "1"}, {"HDT_SIZE", "2"}, {"HDT_RENDEZVOUS", "n1:7000"}});
+  EXPECT_EQ(job.rank, 1);
+  EXPECT_EQ(job.size, 2);
+  EXPECT_EQ(job.source, "HDT_RANK");
+  EXPECT_EQ(job.rendezvous.kind, Kind::kAddress);
+  EXPECT_EQ(job.rendezvous.host, "n1");
+  EXPECT_EQ(job.rendezvous.port, 7000);
+}
+
+TEST(DetectJob, Mpirun) {
+  const Job job = detected(kMpirun);
+  EXPECT_EQ(job.rank, 3);
+  EXPECT_EQ(job.size, 4);
+  EXPECT_EQ(job.source, "OMPI_COMM_WORLD_RANK");
+  EXPECT_EQ(job.rendezvous.kind, Kind::kPmix);
+}
+
+TEST(DetectJob, PmixAloneLeavesTheSizeToPmix) {
+  const Job job = detected({{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "x"}, {"SLURM_PROCID", "9"}});
+  EXPECT_EQ(job.rank, 2);
+  EXPECT_EQ(job.size, std::nullopt);
+  EXPECT_EQ(job.source, "PMIX_RANK");
+  EXPECT_EQ(job.rendezvous.kind, Kind::kPmix);
+}
+
+TEST(DetectJob, Srun) {
+  const Job job = detected(kSrun);
+  EXPECT_EQ(job.rank, 2);
+  EXPECT_EQ(job.size, 4);
+  EXPECT_EQ(job.source, "SLURM_PROCID");
+  EXPECT_EQ(job.rendezvous.kind, Kind::kFirstNode);
+  EXPECT_EQ(job.rendezvous.host, "node01");
+  EXPECT_EQ(job.rendezvous.port, 20'000 + (4711 + 997) % 12'000);
+}
+
+TEST(DetectJob, ABatchScriptIsNotATask) {
+  Variables script = kSrun;
+  script.erase("SLURM_STEP_ID");
+  EXPECT_EQ(detected(script).size, 1);
+}
+
+TEST(DetectJob, Torchrun) {
+  const Job job = detected(kTorchrun);
+  EXPECT_EQ(job.rank, 5);
+  EXPECT_EQ(job.size, 16);
+  EXPECT_EQ(job.rendezvous.kind, Kind::kAddress);
+  EXPECT_EQ(job.rendezvous.host, "10.0.0.1");
+  EXPECT_EQ(job.rendezvous.port, 29501);
+}
+
+TEST(DetectJob, TorchrunUnderAnotherLauncherIsWhatCounts) {
+  for (const Variables& outer : {kSrun, kMpirun}) {
+    const Job job = detected(with(with(outer, kTorchrun), {{"TORCHELASTIC_RUN_ID", "none"}}));
+    EXPECT_EQ(job.rank, 5);
+    EXPECT_EQ(job.size, 16);
+    EXPECT_EQ(job.rendezvous.kind, Kind::kAddress);
+    EXPECT_EQ(job.rendezvous.port, 29501);
+  }
+}
+
+TEST(DetectJob, TheFirstSourceSetCounts) {
+  const Variables all = with(with(kTorchrun, kSrun), kMpirun);
+  EXPECT_EQ(detected(all).source, "OMPI_COMM_WORLD_RANK");
+  EXPECT_EQ(detected(all).rendezvous.kind, Kind::kPmix);
+  EXPECT_EQ(detected(with(all, {{"HDT_RANK", "0"}, {"HDT_SIZE", "2"}})).source, "HDT_RANK");
+  EXPECT_EQ(detected(with(all, {{"HDT_RENDEZVOUS", "[::1]:80"}})).rendezvous.host, "::1");
+  EXPECT_EQ(detected(with(kTorchrun, kSrun)).source, "SLURM_PROCID");
+  EXPECT_EQ(detected(with(kTorchrun, kSrun)).rendezvous.source, "MASTER_ADDR");
+  EXPECT_EQ(detected(with(kMpirun, {{"HDT_RANK", ""}, {"HDT_SIZE", ""}})).source, "OMPI_COMM_WORLD_RANK");
+}
+
+TEST(DetectJob, OneRankNeedsNoMeeting) {
+  const Variables alone = {{"RANK", "0"}, {"WORLD_SIZE", "1"}};
+  EXPECT_EQ(detected(alone).rendezvous.kind, Kind::kNone);
+  EXPECT_EQ(detected(with(alone, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}})).rendezvous.kind, Kind::kNone);
+}
+
+TEST(DetectJob, ErrorsNameTheVariable) {
+  EXPECT_EQ(error_of({{"HDT_RANK", "one"}, {"HDT_SIZE", "2"}}),
+            "environment HDT_RANK: expected an integer 0..1048575, found \"one\"");
+  EXPECT_EQ(error_of({{"HDT_RANK", "2"}, {"HDT_SIZE", "2"}}),
+            "environment HDT_RANK: expected a rank below HDT_SIZE=2, found 2");
+  EXPECT_EQ(error_of({{"HDT_SIZE", "2"}}),
+            "environment HDT_RANK: expected an integer 0..1048575, but it is not set");
+  EXPECT_EQ(error_of({{"RANK", "1"}}),
+            "environment WORLD_SIZE: expected an integer 1..1048576, but it is not set");
+  EXPECT_EQ(error_of({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}),
+            "environment RANK: expected an integer 0..1048575, found \"-1\"");
+  EXPECT_EQ(error_of({{"RANK", "0"}, {"WORLD_SIZE", "99999999999999999999"}}),
+            "environment WORLD_SIZE: expected an integer 1..1048576, found \"99999999999999999999\"");
+  EXPECT_THAT(error_of({{"RANK", " 0"}, {"WORLD_SIZE", "1"}}), StartsWith("environment RANK:"));
+  EXPECT_THAT(error_of({{"OMPI_COMM_WORLD_SIZE", "0"}, {"OMPI_COMM_WORLD_RANK", "0"}}),
+              StartsWith("environment OMPI_COMM_WORLD_SIZE:"));
+  EXPECT_EQ(error_of({{"PMIX_RANK", "0"}}), "environment PMIX_RANK: set, but PMIX_NAMESPACE is not");
+}
+
+TEST(DetectJob, RanksWithoutAMeetingPlaceAreAnError) {
+  const std::string message = error_of({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
+  EXPECT_THAT(message, StartsWith("environment HDT_RENDEZVOUS: expected host:port"));
+  EXPECT_THAT(message, HasSubstr("RANK makes this one of 2 ranks"));
+}
+
+TEST(DetectJob, MeetingPlacesThatAreWrong) {
+  const Variables ranks = {{"RANK", "1"}, {"WORLD_SIZE", "2"}};
+  for (const char* address :
+       {"n1", "n1:", ":80", "n1:0", "n1:65536", "n1:80x", "::1:80", "[::1]", "[::1:80", "[n1]:80"}) {
+    EXPECT_THAT(error_of(with(ranks, {{"HDT_RENDEZVOUS", address}})),
+                StartsWith("environment HDT_RENDEZVOUS: expected"))
+        << address;
+  }
+  // Wrong is wrong, even where a group of one would not need it.
+  EXPECT_THAT(error_of({{"HDT_RENDEZVOUS", "n1"}}), HasSubstr("found \"n1\""));
+  EXPECT_THAT(error_of(with(ranks, {{"MASTER_ADDR", "a"}})), StartsWith("environment MASTER_PORT:"));
+  EXPECT_THAT(error_of(with(ranks, {{"MASTER_PORT", "1"}})), StartsWith("environment MASTER_ADDR:"));
+  EXPECT_THAT(error_of(with(ranks, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "65535"}})),
+              StartsWith("environment MASTER_PORT:"));
+  EXPECT_THAT(error_of(with(kSrun, {{"SLURM_STEP_NODELIST", "node[01"}})),
+              StartsWith("environment SLURM_STEP_NODELIST:"));
+  EXPECT_THAT(error_of(with(kSrun, {{"SLURM_JOB_ID", ""}})), StartsWith("environment SLURM_JOB_ID:"));
+  EXPECT_THAT(error_of(with(kSrun, {{"SLURM_STEP_ID", "x"}})), StartsWith("environment SLURM_STEP_ID:"));
+}
+
+}  // namespace
+}  // namespace hdt::client
