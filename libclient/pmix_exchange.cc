@@ -18,8 +18,10 @@ namespace hdt::client {
 namespace {
 
 constexpr size_t kMaxValueBytes = 64 << 10;
-// One request's share of the wait. A server that missed the arrival of a key answers the next request.
-constexpr int64_t kMaxRequestSeconds = 2;
+// A request that gets no answer is repeated, since a server may have missed the arrival of the key; less and
+// less often, because launchers keep unanswered requests and have room for few.
+constexpr int64_t kFirstRequestSeconds = 2;
+constexpr int64_t kLongestRequestSeconds = 64;
 constexpr int64_t kFirstPauseNs = 5 * kNsPerMs;
 constexpr int64_t kLongestPauseNs = 200 * kNsPerMs;
 
@@ -64,14 +66,12 @@ void on_value(pmix_status_t status, pmix_value_t* value, void* context) {
   request.done.notify_all();
 }
 
-// Waits for one answer of the server, at most until the deadline.
+// Waits for one answer of the server, at most about `limit_seconds` and until the deadline.
 std::shared_ptr<Request> get_once(const PmixLibrary& pmix, const pmix_proc_t& process, const char* key,
-                                  Deadline deadline) {
+                                  int64_t limit_seconds, Deadline deadline) {
   auto request = std::make_shared<Request>();
-  // PMIx counts whole seconds, and takes 0 for no limit.
-  const int64_t seconds = deadline.remaining_ns() / kNsPerSecond + 1;
   pmix_info_t limit;
-  set_info(limit, PMIX_TIMEOUT, static_cast<int>(std::min(seconds, kMaxRequestSeconds)));
+  set_info(limit, PMIX_TIMEOUT, static_cast<int>(limit_seconds));  // 0 would mean no limit
   auto* context = new std::shared_ptr<Request>(request);
   const pmix_status_t status = pmix.get_nb(&process, key, &limit, 1, on_value, context);
   std::unique_lock lock(request->mutex);
@@ -80,8 +80,8 @@ std::shared_ptr<Request> get_once(const PmixLibrary& pmix, const pmix_proc_t& pr
     request->status = status;
     return request;
   }
-  // The server should answer within its limit; if it does not, we end all the same.
-  const int64_t wait_ns = std::min(deadline.remaining_ns(), 2 * kMaxRequestSeconds * kNsPerSecond);
+  // The server should answer within its limit; Open MPI 4's does not for ranks of other nodes.
+  const int64_t wait_ns = std::min(deadline.remaining_ns(), (limit_seconds + 1) * kNsPerSecond);
   request->done.wait_for(lock, std::chrono::nanoseconds(wait_ns), [&] { return request->is_done; });
   return request;
 }
@@ -97,7 +97,8 @@ pmix_proc_t process_of(const std::string& name_space, pmix_rank_t rank) {
 }  // namespace
 
 Result<PmixExchange*> PmixExchange::instance() {
-  static const auto* connected = new Result<PmixExchange*>(connect());  // other threads may use it during exit
+  static const auto* connected =
+      new Result<PmixExchange*>(connect());  // other threads may use it during exit
   return *connected;
 }
 
@@ -133,8 +134,8 @@ Result<PmixExchange*> PmixExchange::connect() {
 
 Result<int> PmixExchange::job_size() {
   const PmixLibrary& pmix = *pmix_library().take();
-  const std::shared_ptr<Request> request =
-      get_once(pmix, process_of(name_space_, PMIX_RANK_WILDCARD), PMIX_JOB_SIZE, Deadline::after_ms(10'000));
+  const std::shared_ptr<Request> request = get_once(pmix, process_of(name_space_, PMIX_RANK_WILDCARD),
+                                                    PMIX_JOB_SIZE, 10, Deadline::after_ms(10'000));
   const std::lock_guard lock(request->mutex);
   if (request->status != PMIX_SUCCESS) return failed(pmix, "reading the job's size", request->status);
   if (!request->type_fits || request->number == 0 || request->number > 1U << 20) {
@@ -169,8 +170,10 @@ Result<std::vector<uint8_t>> PmixExchange::fetch(int rank, const std::string& ke
   }
   const PmixLibrary& pmix = *pmix_library().take();
   const pmix_proc_t process = process_of(name_space_, static_cast<pmix_rank_t>(rank));
-  for (int64_t pause_ns = kFirstPauseNs;; pause_ns = std::min(2 * pause_ns, kLongestPauseNs)) {
-    const std::shared_ptr<Request> request = get_once(pmix, process, key.c_str(), deadline);
+  int64_t pause_ns = kFirstPauseNs;
+  int64_t limit_seconds = kFirstRequestSeconds;
+  while (true) {
+    const std::shared_ptr<Request> request = get_once(pmix, process, key.c_str(), limit_seconds, deadline);
     {
       const std::lock_guard lock(request->mutex);
       if (request->status == PMIX_SUCCESS) {
@@ -180,15 +183,17 @@ Result<std::vector<uint8_t>> PmixExchange::fetch(int rank, const std::string& ke
         }
         return request->bytes;
       }
-      // A server that already has other data of the rank does not wait for more: "not found". Some ask again,
-      // some answer late; all of them are right once the rank has published.
+      // A server that already has other data of the rank does not wait for more but says "not found".
       const bool may_come = request->status == PMIX_ERR_NOT_FOUND || request->status == PMIX_ERR_TIMEOUT;
       if (!may_come) return failed(pmix, fmt::format("fetching {} of rank {}", key, rank), request->status);
+      if (request->status == PMIX_ERR_TIMEOUT)
+        limit_seconds = std::min(2 * limit_seconds, kLongestRequestSeconds);
     }
     if (deadline.expired()) {
       return Status(Code::kTimeout, fmt::format("PMIx: rank {} has not published {}", rank, key));
     }
     std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(pause_ns, deadline.remaining_ns())));
+    pause_ns = std::min(2 * pause_ns, kLongestPauseNs);
   }
 }
 

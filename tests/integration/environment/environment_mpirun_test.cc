@@ -51,8 +51,12 @@ TEST(Mpirun, AllRanksGetTheIdsOfRankZero) {
 
 // Two launcher daemons, each with a PMIx server of its own, so that the id has to travel between servers.
 TEST(Mpirun, AcrossNodes) {
-  const Outcome outcome = run(mpirun("--mca plm_rsh_agent " HDT_LOCAL_SHELL
-                                     " --host hdt-n1:2,hdt-n2:2 -np 4 " HDT_EXCHANGE_PROGRAM " rounds"));
+  const std::string two_nodes =
+      "--mca plm_rsh_agent " HDT_LOCAL_SHELL " --host hdt-n1:2,hdt-n2:2 -np 4 " HDT_EXCHANGE_PROGRAM;
+  const Outcome detected = run(mpirun(two_nodes + " detect"));
+  EXPECT_EQ(detected.exit_code, 0) << detected.output;
+  EXPECT_EQ(count(detected.output, "of 4, 2 on its node"), 4U) << detected.output;
+  const Outcome outcome = run(mpirun(two_nodes + " rounds"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_EQ(count(outcome.output, "4 ranks agree"), 4U) << outcome.output;
 }

@@ -33,7 +33,8 @@ void compare_detected() {
   }));
   check(pmix_only.source == "PMIX_RANK" && pmix_only.rank == pmix.rank(), "PMIX_RANK is the rank");
   check(!pmix_only.size.has_value(), "the size is left to PMIx");
-  std::printf("detected rank %d of %d\n", open_mpi.rank, *open_mpi.size);
+  std::printf("detected rank %d of %d, %s on its node\n", open_mpi.rank, *open_mpi.size,
+              std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE"));
 }
 
 }  // namespace
