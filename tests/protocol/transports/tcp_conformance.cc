@@ -1,0 +1,191 @@
+// tcp_conformance.cc: the conformance suite over TCP on loopback addresses, and what only TCP has: foreign
+// bytes at its port.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+
+#include "tests/protocol/transports/transport_conformance.h"
+#include "transports/tcp/frame.h"
+
+namespace hdt::transport {
+
+namespace {
+
+using Kind = Completion::Kind;
+
+sockaddr_in loopback(const char* host, uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  inet_pton(AF_INET, host, &address.sin_addr);
+  return address;
+}
+
+uint16_t port_of(int fd) {
+  sockaddr_in address{};
+  socklen_t bytes = sizeof address;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes);
+  return ntohs(address.sin_port);
+}
+
+class TcpWorld : public World {
+ public:
+  ~TcpWorld() override {
+    for (const int fd : fds_) ::close(fd);
+  }
+  Backend& backend() override { return *backend_; }
+  DeviceInfo device(int index) override {
+    DeviceInfo info;
+    info.name = "lo";
+    info.address = "127.0.1." + std::to_string(index + 1);
+    return info;
+  }
+  // Bound, so that nobody else gets the port, but not listening.
+  std::string refusing_address() override {
+    return "127.0.1.9:" + std::to_string(port_of(bound("127.0.1.9")));
+  }
+  // A full accept queue: the kernel drops further connection requests.
+  std::string silent_address() override {
+    const int listener = bound("127.0.1.8");
+    ::listen(listener, 0);
+    const sockaddr_in address = loopback("127.0.1.8", port_of(listener));
+    for (int i = 0; i < 4; ++i) {
+      fds_.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+      ::connect(fds_.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    }
+    return "127.0.1.8:" + std::to_string(port_of(listener));
+  }
+
+ private:
+  int bound(const char* host) {
+    fds_.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+    const sockaddr_in address = loopback(host, 0);
+    EXPECT_EQ(::bind(fds_.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    return fds_.back();
+  }
+  std::unique_ptr<Backend> backend_ = make_tcp_backend();
+  std::vector<int> fds_;
+};
+
+std::unique_ptr<World> make_tcp() { return std::make_unique<TcpWorld>(); }
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Tcp, TransportConformance, testing::Values(&make_tcp));
+
+class TcpForeignBytes : public TransportConformance {
+ protected:
+  // Sends `bytes` to b_'s port from a plain socket and closes it; returns the reason of the connection's end.
+  Status throw_at_listener(const std::vector<std::byte>& bytes) {
+    const size_t closed = b_.count(Kind::kClosed);
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    const sockaddr_in address =
+        loopback("127.0.1.2", static_cast<uint16_t>(std::stoi(b_.address.substr(b_.address.rfind(':') + 1))));
+    EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    // The other side may close before it has taken everything.
+    for (size_t done = 0; done < bytes.size();) {
+      const ssize_t n = ::send(fd, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
+      if (n < 0) break;
+      done += static_cast<size_t>(n);
+    }
+    ::shutdown(fd, SHUT_WR);
+    EXPECT_TRUE(run_until([&] { return b_.count(Kind::kClosed) == closed + 1; }));
+    ::close(fd);
+    return b_.all(Kind::kClosed).back()->completion.error;
+  }
+  std::vector<std::byte> bytes_of(const tcp::FrameHeader& header) {
+    std::vector<std::byte> bytes(sizeof header);
+    std::memcpy(bytes.data(), &header, sizeof header);
+    return bytes;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Tcp, TcpForeignBytes, testing::Values(&make_tcp));
+
+TEST_P(TcpForeignBytes, MalformedHeadersEndOnlyTheirConnection) {
+  const Pair bystander = connect();
+  using tcp::FrameHeader;
+  using tcp::FrameType;
+  const auto broken = [](auto change) {
+    FrameHeader header;
+    header.payload_bytes = 10;
+    change(header);
+    return header;
+  };
+  const FrameHeader headers[] = {
+      broken([](FrameHeader& h) { h.magic ^= 1; }),
+      broken([](FrameHeader& h) { h.version = 2; }),
+      broken([](FrameHeader& h) { h.type = static_cast<FrameType>(77); }),
+      broken([](FrameHeader& h) { h.reserved = 1; }),
+      broken([](FrameHeader& h) { h.reserved2 = 1; }),
+      broken([](FrameHeader& h) { h.payload_bytes = 0; }),
+      broken([](FrameHeader& h) { h.payload_bytes = kMaxMessageBytes + 1; }),
+      broken([](FrameHeader& h) { h.region = 5; }),
+      broken([](FrameHeader& h) { h.type = FrameType::kGoodbye; }),
+      broken([](FrameHeader& h) { h.type = FrameType::kWrite, h.payload_bytes = UINT32_MAX; }),
+  };
+  for (const FrameHeader& header : headers) {
+    std::vector<std::byte> bytes = bytes_of(header);
+    bytes.resize(bytes.size() + kImmediateBytes);
+    const Status reason = throw_at_listener(bytes);
+    EXPECT_FALSE(reason.is_ok());
+    EXPECT_THAT(reason.message(),
+                testing::AnyOf(testing::HasSubstr("malformed"), testing::HasSubstr("version")));
+  }
+  // A write to a region that was never registered, by its plain number.
+  FrameHeader write = broken([](FrameHeader& h) { h.type = FrameType::kWrite, h.region = 1; });
+  std::vector<std::byte> bytes = bytes_of(write);
+  bytes.resize(bytes.size() + kImmediateBytes + 10);
+  EXPECT_THAT(throw_at_listener(bytes).message(), testing::HasSubstr("outside of registered memory"));
+  // Cut short in the middle of a frame.
+  EXPECT_THAT(throw_at_listener(bytes_of(broken([](FrameHeader&) {}))).message(),
+              testing::HasSubstr("middle of a frame"));
+  EXPECT_EQ(b_.count(Kind::kMessage), 0u);
+  EXPECT_EQ(b_.count(Kind::kWritten), 0u);
+
+  ASSERT_TRUE(bystander.client->send(random_bytes(100, 1), 0).is_ok());
+  ASSERT_TRUE(run_until([&] { return b_.count(Kind::kMessage, bystander.server) == 1; }));
+}
+
+TEST_P(TcpForeignBytes, RandomBytesEndOnlyTheirConnection) {
+  const Pair bystander = connect();
+  std::vector<std::byte> memory(1 << 16, std::byte{7});
+  ASSERT_TRUE(b_.device->register_memory(memory.data(), memory.size(), -1).is_ok());
+  std::mt19937_64 random(test_seed());
+  for (int i = 0; i < 50; ++i) {
+    std::vector<std::byte> bytes = random_bytes(32 + random() % 100'000, random());
+    if (i % 2 == 0) {  // a good beginning, then noise
+      const uint32_t magic = tcp::kFrameMagic;
+      std::memcpy(bytes.data(), &magic, sizeof magic);
+      bytes[4] = std::byte{tcp::kFrameVersion};
+      bytes[5] = std::byte(1 + random() % 3);
+    }
+    EXPECT_FALSE(throw_at_listener(bytes).is_ok());
+  }
+  EXPECT_EQ(memory, std::vector<std::byte>(1 << 16, std::byte{7}));
+  ASSERT_TRUE(bystander.client->send(random_bytes(100, 1), 0).is_ok());
+  ASSERT_TRUE(run_until([&] { return b_.count(Kind::kMessage, bystander.server) == 1; }));
+}
+
+TEST(TcpBackend, DiscoversLoopbackAndRefusesForeignAddresses) {
+  const std::unique_ptr<Backend> backend = make_tcp_backend();
+  const auto devices = backend->discover();
+  ASSERT_TRUE(devices.is_ok()) << devices.status().to_string();
+  const auto lo = std::find_if(devices.value().begin(), devices.value().end(),
+                               [](const DeviceInfo& info) { return info.name == "lo"; });
+  ASSERT_NE(lo, devices.value().end());
+  EXPECT_EQ(lo->address, "127.0.0.1");
+  EXPECT_TRUE(lo->up);
+  EXPECT_GT(lo->mtu, 0u);
+  DeviceInfo wrong;
+  wrong.address = "192.0.2.1";  // documentation range: nobody's
+  EXPECT_EQ(backend->open(wrong).status().code(), Code::kSystem);
+  wrong.address = "localhost";
+  EXPECT_EQ(backend->open(wrong).status().code(), Code::kInvalidArgument);
+}
+
+}  // namespace hdt::transport

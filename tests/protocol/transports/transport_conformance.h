@@ -1,0 +1,75 @@
+// transport_conformance.h: what transports/transport.h promises, as tests that run unchanged over every
+// backend. A backend joins with one file: INSTANTIATE_TEST_SUITE_P(Name, TransportConformance,
+// Values(&make_my_world)).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transports/transport.h"
+
+namespace hdt::transport {
+
+// The place a backend is tested in.
+class World {
+ public:
+  virtual ~World() = default;
+  virtual Backend& backend() = 0;
+  // A local device; different indices are different addresses.
+  virtual DeviceInfo device(int index) = 0;
+  // A well-formed address at which nobody listens.
+  virtual std::string refusing_address() = 0;
+  // One that never answers; called once.
+  virtual std::string silent_address() = 0;
+};
+
+// A completion as the tests look at it: message bytes copied.
+struct Event {
+  Completion completion;
+  std::vector<std::byte> message;
+};
+
+// A device with everything it has reported.
+struct Endpoint {
+  std::unique_ptr<Device> device;
+  std::string address;
+  std::vector<Event> events;
+
+  void poll();
+  size_t count(Completion::Kind kind, const Connection* connection = nullptr) const;
+  // Events of that kind, in order of arrival.
+  std::vector<const Event*> all(Completion::Kind kind, const Connection* connection = nullptr) const;
+  const Event* closed(const Connection* connection) const;
+};
+
+struct Pair {
+  Connection* client = nullptr;
+  Connection* server = nullptr;
+};
+
+class TransportConformance : public testing::TestWithParam<std::function<std::unique_ptr<World>()>> {
+ protected:
+  void SetUp() override;
+  // Polls both ends until `done`. False when the time limit passed first.
+  bool run_until(const std::function<bool()>& done);
+  bool run_until(std::vector<Endpoint*> polled, const std::function<bool()>& done);
+  // A connection from a_ to b_.
+  Pair connect();
+
+  std::unique_ptr<World> world_;
+  Endpoint a_;
+  Endpoint b_;  // listens
+};
+
+// Seed of this run: HDT_TEST_SEED or a fixed one; printed.
+uint64_t test_seed();
+std::vector<std::byte> random_bytes(size_t bytes, uint64_t seed);
+Immediate immediate_of(uint64_t value);
+uint64_t value_of(const Immediate& immediate);
+
+}  // namespace hdt::transport
