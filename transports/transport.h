@@ -1,22 +1,28 @@
-// transport.h: the backend contract. A backend (tcp, rdma, ofi, ucx, fake) moves bytes between two nodes over one NIC
-// pair; everything above it (link, executor) is the same for all of them.
+// transport.h: the backend contract. A backend (tcp, rdma, ofi, ucx, fake) moves bytes between two nodes over
+// one NIC pair; everything above it (link, executor) is the same for all of them.
 //
 // Shape: a Backend discovers Devices (NICs); a Device listens, connects, registers memory and is polled; a
 // Connection sends. Two ways to move bytes:
 //   send(): a small message, copied, delivered as bytes in the receiver's completion;
-//   write(): payload placed by the receiver at (region, offset), RDMA-write style, followed by an immediate of
+//   write(): payload placed by the receiver at (region, offset), RDMA-write style, followed by an immediate
+//   of
 //            kImmediateBytes that tells the receiver's upper layer what has arrived.
 //
-// Rules every backend keeps, checked by the conformance suite (tests/protocol/transports/transport_conformance.h):
-// - No call blocks, no thread is started, no policy is made: what to send where and when is the link's decision.
+// Rules every backend keeps, checked by the conformance suite
+// (tests/protocol/transports/transport_conformance.h):
+// - No call blocks, no thread is started, no policy is made: what to send where and when is the link's
+// decision.
 // - Everything is reported by poll(), errors too. A call that returns a failure has started nothing.
 // - A connection delivers sends and writes of one direction in order, each exactly once, until it is closed.
-// - After kClosed for a connection nothing more is reported for it; every send and write that was under way has been
+// - After kClosed for a connection nothing more is reported for it; every send and write that was under way
+// has been
 //   reported before, successful or not (so the owner of its memory may reuse it). The Connection stays valid
 //   until Device::release(connection).
-// - A write outside a registered region, an oversized message, anything malformed: the connection is closed with
+// - A write outside a registered region, an oversized message, anything malformed: the connection is closed
+// with
 //   a reason; no byte is placed. Foreign bytes harm no one else.
-// - A Device and its Connections are used by one thread at a time (the engine thread that owns them).
+// - A Backend, its Devices and their Connections are used by one thread at a time (the engine thread that
+// owns them).
 #pragma once
 
 #include <array>
@@ -38,19 +44,21 @@ inline constexpr size_t kMaxWriteBytes = size_t{1} << 30;
 
 using Immediate = std::array<std::byte, kImmediateBytes>;
 
-// Names a registered region to the other side: opaque bytes, made by register_memory, sent to the peer by the layer
-// above. Unguessable where the hardware allows (tcp: a random 64-bit number).
+// Names a registered region to the other side: opaque bytes, made by register_memory, sent to the peer by the
+// layer above. Valid on every device opened from the same Backend object, so that any rail of a link can
+// carry a chunk (hardware with a key per NIC packs them into the 32 bytes). Unguessable where the hardware
+// allows (tcp: a random 64-bit number).
 struct RegionKey {
   std::array<std::byte, 32> bytes{};
   bool operator==(const RegionKey&) const = default;
 };
 
 struct DeviceInfo {
-  std::string name;               // interface name: "eth0", "lo", "mlx5_0"
-  std::string address;            // numeric address it is reached at, without a port
-  uint64_t bits_per_second = 0;   // 0: unknown
-  int numa_node = -1;             // -1: unknown
-  uint32_t mtu = 0;               // 0: unknown
+  std::string name;              // interface name: "eth0", "lo", "mlx5_0"
+  std::string address;           // numeric address it is reached at, without a port
+  uint64_t bits_per_second = 0;  // 0: unknown
+  int numa_node = -1;            // -1: unknown
+  uint32_t mtu = 0;              // 0: unknown
   bool up = false;
 };
 
@@ -58,12 +66,12 @@ class Connection;
 
 struct Completion {
   enum class Kind : uint8_t {
-    kConnected,   // connect() succeeded; sends may be posted now (and not before)
-    kAccepted,    // a new incoming connection; kConnected is not reported for it
-    kSent,        // send() or write() `token`: its memory may be reused
-    kMessage,     // the peer's send(): `message`, valid until the next poll()
-    kWritten,     // the peer's write() has been placed; `immediate` says what it was, `bytes` how long
-    kClosed,      // the connection is finished; `error` says why (kSuccess: the peer closed it in order)
+    kConnected,  // connect() succeeded; sends may be posted now (and not before)
+    kAccepted,   // a new incoming connection; kConnected is not reported for it
+    kSent,       // send() or write() `token`: its memory may be reused
+    kMessage,    // the peer's send(): `message`, valid until the next poll()
+    kWritten,    // the peer's write() has been placed; `immediate` says what it was, `bytes` how long
+    kClosed,     // the connection is finished; `error` says why (kSuccess: the peer closed it in order)
   };
   Kind kind;
   Connection* connection = nullptr;
@@ -71,7 +79,7 @@ struct Completion {
   std::span<const std::byte> message;
   Immediate immediate{};
   size_t bytes = 0;
-  Status error;                   // kSent: why it failed; kClosed: the reason
+  Status error;  // kSent: why it failed; kClosed: the reason
 };
 
 class Connection {
@@ -79,8 +87,8 @@ class Connection {
   virtual ~Connection() = default;
   // Copies `message` (1..kMaxMessageBytes). kSent is reported later with `token`, unless token is 0.
   virtual Status send(std::span<const std::byte> message, uint64_t token) = 0;
-  // Places [data, data + bytes) at `offset` of the peer's `region`, then delivers `immediate`. `data` must stay
-  // unchanged until kSent. bytes may be 0 (only the immediate is delivered).
+  // Places [data, data + bytes) at `offset` of the peer's `region`, then delivers `immediate`. `data` must
+  // stay unchanged until kSent. bytes may be 0 (only the immediate is delivered).
   virtual Status write(const void* data, size_t bytes, const RegionKey& region, uint64_t offset,
                        const Immediate& immediate, uint64_t token) = 0;
   // Writes that may be posted now without exceeding what the backend can keep moving; the link pulls by it.
@@ -88,7 +96,7 @@ class Connection {
   virtual size_t write_window() const = 0;
   // Starts closing; what is still queued is given up (reported as failed). kClosed follows.
   virtual void close() = 0;
-  virtual std::string local_address() const = 0;   // "127.0.1.1:45678"
+  virtual std::string local_address() const = 0;  // "127.0.1.1:45678"
   virtual std::string remote_address() const = 0;
 };
 
@@ -101,10 +109,11 @@ class Device {
   virtual Result<std::string> listen(uint16_t port) = 0;
   // Starts connecting from this device; kConnected or kClosed follows within `timeout_ms`.
   virtual Result<Connection*> connect(const std::string& address, int64_t timeout_ms) = 0;
-  // Makes [base, base + bytes) writable by peers that know the key. `fd` (or -1) is the shared memory
-  // file it is mapped from.
+  // Makes [base, base + bytes) writable by peers that know the key, through this device and all others of its
+  // Backend. `fd` (or -1) is the shared memory file it is mapped from.
   virtual Result<RegionKey> register_memory(void* base, size_t bytes, int fd) = 0;
-  // After it returns nothing is placed in the region any more: a connection in the middle of a write is closed.
+  // After it returns nothing is placed in the region any more: a connection in the middle of a write is
+  // closed. Any device of the Backend may be asked.
   virtual void deregister_memory(const RegionKey& key) = 0;
   // Moves what can be moved and appends what has happened. Returns true if anything was done.
   virtual bool poll(std::vector<Completion>& completions) = 0;

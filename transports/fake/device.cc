@@ -10,23 +10,26 @@
 namespace hdt::transport::fake {
 
 Result<std::unique_ptr<Device>> FakeDevice::open(std::shared_ptr<NetworkState> network,
-                                                 const DeviceInfo& info) {
+                                                 std::shared_ptr<Domain> domain, const DeviceInfo& info) {
   if (info.address.empty()) return Status(Code::kInvalidArgument, "a device needs an address");
   const int event_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (event_fd < 0) return Status::from_errno("cannot make an eventfd", errno);
-  return std::unique_ptr<Device>(new FakeDevice(std::move(network), info, event_fd));
+  return std::unique_ptr<Device>(new FakeDevice(std::move(network), std::move(domain), info, event_fd));
 }
 
-FakeDevice::FakeDevice(std::shared_ptr<NetworkState> network, DeviceInfo info, int event_fd)
-    : network_(std::move(network)), info_(std::move(info)), event_fd_(event_fd) {
+FakeDevice::FakeDevice(std::shared_ptr<NetworkState> network, std::shared_ptr<Domain> domain, DeviceInfo info,
+                       int event_fd)
+    : network_(std::move(network)), domain_(std::move(domain)), info_(std::move(info)), event_fd_(event_fd) {
   const std::lock_guard lock(network_->mutex);
   network_->devices.insert(this);
+  domain_->devices.insert(this);
 }
 
 FakeDevice::~FakeDevice() {
   {
     const std::lock_guard lock(network_->mutex);
     network_->devices.erase(this);
+    domain_->devices.erase(this);
     network_->listeners.erase(listening_);
     const Status gone(Code::kLink, "the peer closed without a goodbye");
     for (const auto& connection : connections_) {
@@ -89,15 +92,19 @@ Result<RegionKey> FakeDevice::register_memory(void* base, size_t bytes, int /*fd
   uint64_t key = 0;
   do {
     key = network_->random();
-  } while (key == 0 || !regions_.add(key, base, bytes));
+  } while (key == 0 || !domain_->regions.add(key, base, bytes));
   return to_region_key(key);
 }
 
 void FakeDevice::deregister_memory(const RegionKey& key) {
   const std::lock_guard lock(network_->mutex);
-  regions_.remove(from_region_key(key));
+  domain_->regions.remove(from_region_key(key));
+  for (FakeDevice* device : domain_->devices) device->on_deregistered(from_region_key(key));
+}
+
+void FakeDevice::on_deregistered(uint64_t region) {
   for (const auto& connection : connections_) {
-    if (connection->inside_write_to(from_region_key(key))) {
+    if (connection->inside_write_to(region)) {
       connection->fail("the memory that the peer was writing to was deregistered");
     }
   }

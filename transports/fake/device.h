@@ -61,7 +61,8 @@ class FakeConnection final : public Connection {
 
 class FakeDevice final : public Device {
  public:
-  static Result<std::unique_ptr<Device>> open(std::shared_ptr<NetworkState> network, const DeviceInfo& info);
+  static Result<std::unique_ptr<Device>> open(std::shared_ptr<NetworkState> network,
+                                              std::shared_ptr<Domain> domain, const DeviceInfo& info);
   ~FakeDevice() override;
 
   const DeviceInfo& info() const override { return info_; }
@@ -80,20 +81,22 @@ class FakeDevice final : public Device {
   Completion& report(Completion::Kind kind, FakeConnection* connection);
   std::span<const std::byte> keep(std::span<const std::byte> message) { return arena_.copy(message); }
   std::byte* locate(uint64_t key, uint64_t offset, uint64_t bytes) const {
-    return regions_.locate(key, offset, bytes);
+    return domain_->regions.locate(key, offset, bytes);
   }
   void signal();
   void cut();
+  void on_deregistered(uint64_t region);
 
  private:
-  FakeDevice(std::shared_ptr<NetworkState> network, DeviceInfo info, int event_fd);
+  FakeDevice(std::shared_ptr<NetworkState> network, std::shared_ptr<Domain> domain, DeviceInfo info,
+             int event_fd);
 
   std::shared_ptr<NetworkState> network_;
+  std::shared_ptr<Domain> domain_;
   DeviceInfo info_;
   int event_fd_;
   bool signalled_ = false;
   std::string listening_;
-  RegionTable regions_;
   MessageArena arena_;
   std::vector<Completion> pending_;
   std::vector<std::unique_ptr<FakeConnection>> connections_;

@@ -15,11 +15,12 @@ class FakeBackend final : public Backend {
   const char* name() const override { return "fake"; }
   Result<std::vector<DeviceInfo>> discover() override { return devices_; }
   Result<std::unique_ptr<Device>> open(const DeviceInfo& info) override {
-    return FakeDevice::open(network_, info);
+    return FakeDevice::open(network_, domain_, info);
   }
 
  private:
   std::shared_ptr<NetworkState> network_;
+  std::shared_ptr<Domain> domain_ = std::make_shared<Domain>();
   std::vector<DeviceInfo> devices_;
 };
 

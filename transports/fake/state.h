@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "transports/fake/network.h"
+#include "transports/region_table.h"
 
 namespace hdt::transport::fake {
 
@@ -44,6 +45,12 @@ struct Pipe {
   uint64_t delivered = 0;
   bool closed = false;  // the sending end is gone
   Status close_reason;
+};
+
+// What the devices of one backend share: a region may be written through any of them.
+struct Domain {
+  RegionTable regions;
+  std::set<FakeDevice*> devices;
 };
 
 struct NetworkState {

@@ -12,7 +12,12 @@ class TcpBackend final : public Backend {
   const char* name() const override { return "tcp"; }
   Result<std::vector<DeviceInfo>> discover() override { return tcp::list_interfaces(); }
   // info.address may be any local address, also one that discover() does not list (127.0.1.2).
-  Result<std::unique_ptr<Device>> open(const DeviceInfo& info) override { return tcp::TcpDevice::open(info); }
+  Result<std::unique_ptr<Device>> open(const DeviceInfo& info) override {
+    return tcp::TcpDevice::open(domain_, info);
+  }
+
+ private:
+  std::shared_ptr<tcp::Domain> domain_ = std::make_shared<tcp::Domain>();
 };
 
 }  // namespace

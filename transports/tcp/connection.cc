@@ -181,7 +181,7 @@ void TcpConnection::watch(uint32_t epoll_events) {
 }
 
 std::byte* TcpConnection::locate(uint64_t region, uint64_t offset, size_t bytes) {
-  return device_.regions.locate(region, offset, bytes);
+  return device_.domain->regions.locate(region, offset, bytes);
 }
 
 void TcpConnection::on_message(std::span<const std::byte> message) {

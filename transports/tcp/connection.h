@@ -3,11 +3,12 @@
 
 #include <sys/epoll.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "transports/message_arena.h"
-#include "transports/region_table.h"
+#include "transports/tcp/domain.h"
 #include "transports/tcp/event_loop.h"
 #include "transports/tcp/frame_reader.h"
 #include "transports/tcp/frame_writer.h"
@@ -21,9 +22,11 @@ class TcpConnection;
 
 // What a device's connections share.
 struct DeviceState {
+  explicit DeviceState(std::shared_ptr<Domain> shared) : domain(std::move(shared)) {}
+
   EventLoop loop;
   LingerSet lingering{loop};
-  RegionTable regions;
+  std::shared_ptr<Domain> domain;
   MessageArena arena;
   std::vector<Completion> pending;        // reported by the next poll()
   std::vector<TcpConnection*> unflushed;  // have new frames queued

@@ -8,15 +8,22 @@
 
 namespace hdt::transport::tcp {
 
-Result<std::unique_ptr<Device>> TcpDevice::open(const DeviceInfo& info) {
+Result<std::unique_ptr<Device>> TcpDevice::open(std::shared_ptr<Domain> domain, const DeviceInfo& info) {
   Result<SocketAddress> local = SocketAddress::from_host(info.address, 0);
   if (!local.is_ok()) return local.status();
   // Says now, and not at the first connect, that the address is not one of this node.
   if (Result<Fd> probe = open_connector(local.value()); !probe.is_ok()) return probe.status();
-  std::unique_ptr<TcpDevice> device(new TcpDevice(info, local.value()));
+  std::unique_ptr<TcpDevice> device(new TcpDevice(std::move(domain), info, local.value()));
   HDT_RETURN_IF_ERROR(device->state_.loop.open());
   return std::unique_ptr<Device>(std::move(device));
 }
+
+TcpDevice::TcpDevice(std::shared_ptr<Domain> domain, DeviceInfo info, SocketAddress local)
+    : info_(std::move(info)), local_(local), state_(std::move(domain)) {
+  state_.domain->devices.insert(this);
+}
+
+TcpDevice::~TcpDevice() { state_.domain->devices.erase(this); }
 
 Result<std::string> TcpDevice::listen(uint16_t port) {
   if (listener_) return Status(Code::kInvalidUsage, info_.name + " listens already");
@@ -55,13 +62,17 @@ Result<RegionKey> TcpDevice::register_memory(void* base, size_t bytes, int /*fd*
   uint64_t key = 0;
   do {
     if (::getrandom(&key, sizeof key, 0) != sizeof key) return Status::from_errno("cannot draw a key", errno);
-  } while (key == 0 || !state_.regions.add(key, base, bytes));
+  } while (key == 0 || !state_.domain->regions.add(key, base, bytes));
   return to_region_key(key);
 }
 
 void TcpDevice::deregister_memory(const RegionKey& key) {
-  state_.regions.remove(from_region_key(key));
-  for (auto& [unused, connection] : connections_) connection->on_deregistered(from_region_key(key));
+  state_.domain->regions.remove(from_region_key(key));
+  for (TcpDevice* device : state_.domain->devices) device->on_deregistered(from_region_key(key));
+}
+
+void TcpDevice::on_deregistered(uint64_t region) {
+  for (auto& [unused, connection] : connections_) connection->on_deregistered(region);
 }
 
 bool TcpDevice::poll(std::vector<Completion>& completions) {

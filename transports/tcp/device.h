@@ -12,7 +12,8 @@ namespace hdt::transport::tcp {
 
 class TcpDevice final : public Device {
  public:
-  static Result<std::unique_ptr<Device>> open(const DeviceInfo& info);
+  static Result<std::unique_ptr<Device>> open(std::shared_ptr<Domain> domain, const DeviceInfo& info);
+  ~TcpDevice() override;
 
   const DeviceInfo& info() const override { return info_; }
   Result<std::string> listen(uint16_t port) override;
@@ -24,7 +25,8 @@ class TcpDevice final : public Device {
   void release(Connection* connection) override;
 
  private:
-  TcpDevice(DeviceInfo info, SocketAddress local) : info_(std::move(info)), local_(local) {}
+  TcpDevice(std::shared_ptr<Domain> domain, DeviceInfo info, SocketAddress local);
+  void on_deregistered(uint64_t region);
   void on_accept(Fd fd);
   void flush_unflushed();
 

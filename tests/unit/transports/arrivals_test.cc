@@ -1,0 +1,69 @@
+// arrivals_test.cc: counting chunks of many messages in any order, and the limits.
+#include "transports/link/arrivals.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+namespace hdt::transport {
+
+namespace {
+ChunkHeader chunk_of(uint64_t id, uint64_t message_bytes, uint64_t index) {
+  ChunkHeader chunk;
+  chunk.message_id = id;
+  chunk.message_bytes = message_bytes;
+  chunk.chunk_bytes = kMinChunkBytes;
+  chunk.offset = index * kMinChunkBytes;
+  return chunk;
+}
+}  // namespace
+
+TEST(Arrivals, EveryMessageIsCompleteOnceInAnyOrder) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937_64 random(seed);
+    std::vector<ChunkHeader> chunks;
+    constexpr uint64_t kMessages = 50;
+    for (uint64_t id = 0; id < kMessages; ++id) {
+      const uint64_t bytes = random() % (20 * kMinChunkBytes);
+      for (uint64_t i = 0; i < chunk_of(id, bytes, 0).count(); ++i) chunks.push_back(chunk_of(id, bytes, i));
+    }
+    std::shuffle(chunks.begin(), chunks.end(), random);
+    Arrivals arrivals;
+    std::set<uint64_t> complete;
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      const Result<bool> last = arrivals.add(chunks[i]);
+      ASSERT_TRUE(last.is_ok()) << last.status().to_string();
+      const uint64_t id = chunks[i].message_id;
+      const bool more = std::any_of(chunks.begin() + static_cast<ptrdiff_t>(i) + 1, chunks.end(),
+                                    [id](const ChunkHeader& later) { return later.message_id == id; });
+      EXPECT_EQ(last.value(), !more);
+      if (last.value()) {
+        EXPECT_TRUE(complete.insert(id).second);
+      }
+    }
+    EXPECT_EQ(complete.size(), kMessages);
+    EXPECT_EQ(arrivals.open_messages(), 0u);
+  }
+}
+
+TEST(Arrivals, IncompleteMessagesAreLimitedInNumberAndSize) {
+  Arrivals many;
+  for (uint64_t id = 0; id < Arrivals::kMaxOpenMessages; ++id) {
+    ASSERT_TRUE(many.add(chunk_of(id, 2 * kMinChunkBytes, 0)).is_ok());
+  }
+  EXPECT_FALSE(many.add(chunk_of(1 << 20, 2 * kMinChunkBytes, 0)).is_ok());
+  EXPECT_TRUE(many.add(chunk_of(1 << 20, kMinChunkBytes, 0)).value()) << "one chunk needs no book-keeping";
+  EXPECT_TRUE(many.add(chunk_of(7, 2 * kMinChunkBytes, 1)).value());
+  EXPECT_TRUE(many.add(chunk_of(1 << 20, 2 * kMinChunkBytes, 0)).is_ok()) << "there is room again";
+
+  Arrivals large;
+  const uint64_t per_message = kMaxLinkWriteBytes / kMinChunkBytes;
+  uint64_t id = 0;
+  while (large.add(chunk_of(id, kMaxLinkWriteBytes, 0)).is_ok()) ASSERT_LT(++id, 100u);
+  EXPECT_EQ(id, Arrivals::kMaxOpenChunks / per_message);
+}
+
+}  // namespace hdt::transport

@@ -1,0 +1,129 @@
+// link_down_test.cc: how a link ends: once, with a reason, when no memory is touched any more.
+#include <gmock/gmock.h>
+
+#include "tests/unit/transports/link_world.h"
+#include "transports/link/chunk.h"
+
+namespace hdt::transport {
+
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A write of `bytes` zeros from a to b; the source is freed by the caller.
+std::unique_ptr<std::vector<std::byte>> start_write(LinkWorld& world, const RegionKey& key, size_t bytes,
+                                                    uint64_t token) {
+  auto source = std::make_unique<std::vector<std::byte>>(bytes);
+  EXPECT_TRUE(world.a.link.write({source->data(), bytes, key, 0, header_of(token), token}).is_ok());
+  return source;
+}
+
+}  // namespace
+
+TEST(LinkDown, OneRailEndsTheLinkOnBothSides) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    LinkWorld world(seed, 3);
+    fake::Faults faults;
+    faults.bytes_per_poll = 10'000;
+    faults.max_delay_polls = 3;
+    world.network.set_faults(faults);
+    world.connect();
+    std::vector<std::byte> region(4 << 20);
+    const RegionKey key = world.b.devices[0]->register_memory(region.data(), region.size(), -1).take();
+    auto source = start_write(world, key, region.size(), 5);
+    for (uint64_t i = 0; i < 3 + seed; ++i) world.poll();
+    const std::string name = world.clients[1]->local_address() + " -> " + world.clients[1]->remote_address();
+    world.network.cut("a1");
+    ASSERT_TRUE(world.run_until([&] { return world.a.down.has_value(); }));
+    // From here on the memory is the owner's: a read of it would be found by the address sanitizer.
+    source.reset();
+    ASSERT_TRUE(
+        world.run_until([&] { return world.b.down && world.a.released == 3 && world.b.released == 3; }));
+    EXPECT_THAT(world.a.down->message(), AllOf(HasSubstr(name), HasSubstr("the cable was cut")));
+    EXPECT_EQ(world.a.down->code(), Code::kLink);
+    EXPECT_TRUE(world.a.link.down());
+    EXPECT_FALSE(world.a.link.up());
+    EXPECT_TRUE(world.a.sent.empty()) << "pending writes are not reported one by one";
+    EXPECT_TRUE(world.b.arrived.empty());
+    for (int i = 0; i < 20; ++i) world.poll();  // the observers check that nothing more is called
+    EXPECT_EQ(world.a.link.write({&region, 1, key, 0, {}, 6}).code(), Code::kLink);
+    EXPECT_THAT(
+        world.a.link.send(region.size() > 0 ? std::span(region).first(1) : std::span(region)).message(),
+        HasSubstr("the cable was cut"));
+    for (const RailStatus& rail : world.a.link.rails()) EXPECT_FALSE(rail.open);
+  }
+}
+
+TEST(LinkDown, CloseIsReportedWithItsReason) {
+  LinkWorld world(1, 2);
+  world.connect();
+  world.a.link.close(Status(Code::kAborted, "shutting down"));
+  world.a.link.close(Status(Code::kAborted, "again"));
+  EXPECT_FALSE(world.a.down) << "rails are still closing";
+  ASSERT_TRUE(world.run_until([&] { return world.a.down && world.b.down; }));
+  EXPECT_EQ(world.a.down->code(), Code::kAborted);
+  EXPECT_EQ(world.a.down->message(), "shutting down");
+}
+
+TEST(LinkDown, CloseWithoutRailsIsReportedAtOnce) {
+  Side side(kDefaultChunkBytes);
+  side.link.close(Status(Code::kAborted, "never connected"));
+  ASSERT_TRUE(side.down);
+  EXPECT_EQ(side.down->message(), "never connected");
+}
+
+TEST(LinkDown, RailAddedTooLateIsClosed) {
+  LinkWorld world(1, 1);
+  world.a.link.close(Status(Code::kAborted, "too late"));
+  world.connect();
+  ASSERT_TRUE(world.run_until([&] { return world.a.released == 1 && world.b.down; }));
+  EXPECT_EQ(world.a.down->message(), "too late");
+}
+
+// What a peer could put into the immediate of a write, and why it is refused.
+TEST(LinkDown, MalformedChunksEndTheLink) {
+  struct Case {
+    const char* reason;
+    std::function<void(ChunkHeader&)> change;
+  };
+  const Case cases[] = {
+      {"unknown layout", [](ChunkHeader& c) { c.magic ^= 1; }},
+      {"chunk size", [](ChunkHeader& c) { c.chunk_bytes = 0; }},
+      {"chunk size", [](ChunkHeader& c) { c.chunk_bytes = kMaxChunkBytes + 1; }},
+      {"message size", [](ChunkHeader& c) { c.message_bytes = kMaxLinkWriteBytes + 1; }},
+      {"chunk boundary", [](ChunkHeader& c) { c.offset = 5; }},
+      {"behind the end", [](ChunkHeader& c) { c.offset = 2 * kMinChunkBytes; }},
+      {"behind the end", [](ChunkHeader& c) { c.offset = uint64_t{kMinChunkBytes} << 40; }},
+      {"length", [](ChunkHeader& c) { c.offset = kMinChunkBytes; }},
+      {"contradicts", [](ChunkHeader& c) { c.message_bytes -= 1; }},
+      {"contradicts", [](ChunkHeader& c) { c.header[0] ^= std::byte{1}; }},
+      {"came twice", [](ChunkHeader&) {}},
+      {"", [](ChunkHeader& c) { c.message_id = 1; }},  // a good one: another message
+  };
+  for (const Case& wrong : cases) {
+    SCOPED_TRACE(wrong.reason);
+    LinkWorld world(1, 1);
+    world.connect();
+    std::vector<std::byte> region(2 * kMinChunkBytes);
+    const RegionKey key = world.b.devices[0]->register_memory(region.data(), region.size(), -1).take();
+    // The first chunk of two, then the wrong one; written past a's link.
+    ChunkHeader chunk;
+    chunk.message_bytes = kMinChunkBytes + 100;
+    chunk.chunk_bytes = kMinChunkBytes;
+    const std::vector<std::byte> source(kMinChunkBytes);
+    Connection* wire = world.clients[0];
+    ASSERT_TRUE(wire->write(source.data(), source.size(), key, 0, to_immediate(chunk), 1).is_ok());
+    wrong.change(chunk);
+    ASSERT_TRUE(wire->write(source.data(), source.size(), key, 0, to_immediate(chunk), 2).is_ok());
+    for (int i = 0; i < 10; ++i) world.b.poll();
+    ASSERT_EQ(world.b.down.has_value(), *wrong.reason != 0);
+    if (world.b.down) {
+      EXPECT_THAT(world.b.down->message(), AllOf(HasSubstr(wrong.reason), HasSubstr("rail b0:")));
+    }
+    EXPECT_TRUE(world.b.arrived.empty());
+  }
+}
+
+}  // namespace hdt::transport

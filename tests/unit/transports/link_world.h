@@ -1,0 +1,142 @@
+// link_world.h: two engines on a FakeNetwork, with one link of several rails between them, driven by one
+// thread.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transports/fake/network.h"
+#include "transports/link/link.h"
+
+namespace hdt::transport {
+
+inline LinkHeader header_of(uint64_t value) {
+  LinkHeader header{};
+  std::memcpy(header.data(), &value, sizeof value);
+  return header;
+}
+
+inline uint64_t value_of(const LinkHeader& header) {
+  uint64_t value = 0;
+  std::memcpy(&value, header.data(), sizeof value);
+  return value;
+}
+
+struct Arrival {
+  uint64_t value;
+  uint64_t bytes;
+};
+
+// One engine: devices, connections, the link, and everything it was told.
+class Side : public LinkObserver {
+ public:
+  explicit Side(size_t chunk_bytes) : link(*this, chunk_bytes) {}
+
+  void on_sent(Link&, uint64_t token) override {
+    EXPECT_FALSE(down.has_value());
+    sent.push_back(token);
+  }
+  void on_arrived(Link& from, const LinkHeader& header, uint64_t bytes) override {
+    EXPECT_FALSE(down.has_value());
+    arrived.push_back({value_of(header), bytes});
+    if (when_arrived) when_arrived(from, value_of(header));
+  }
+  void on_message(Link&, std::span<const std::byte> message) override {
+    EXPECT_FALSE(down.has_value());
+    messages.emplace_back(message.begin(), message.end());
+  }
+  void on_down(Link&, const Status& reason) override {
+    EXPECT_FALSE(down.has_value()) << "on_down is the last call";
+    down = reason;
+  }
+
+  void open_devices(Backend& backend, char letter, int count) {
+    for (int i = 0; i < count; ++i) {
+      DeviceInfo info;
+      info.name = letter + std::to_string(i);
+      info.address = info.name;
+      devices.push_back(backend.open(info).take());
+    }
+  }
+
+  void poll() {
+    for (const auto& device : devices) {
+      std::vector<Completion> completions;
+      device->poll(completions);
+      for (const Completion& completion : completions) {
+        if (completion.kind == Completion::Kind::kAccepted) accepted.push_back(completion.connection);
+        link.on_completion(completion);
+        if (completion.kind != Completion::Kind::kClosed) continue;
+        device->release(completion.connection);
+        ++released;
+      }
+    }
+  }
+
+  Link link;
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<Connection*> accepted;
+  size_t released = 0;
+  std::vector<uint64_t> sent;
+  std::vector<Arrival> arrived;
+  std::vector<std::vector<std::byte>> messages;
+  std::optional<Status> down;
+  std::function<void(Link&, uint64_t)> when_arrived;
+};
+
+class LinkWorld {
+ public:
+  LinkWorld(uint64_t seed, int rail_count, size_t chunk_bytes = kMinChunkBytes)
+      : network(seed), a(chunk_bytes), b(chunk_bytes), rails_(rail_count) {
+    const std::unique_ptr<Backend> backend = network.make_backend();
+    a.open_devices(*backend, 'a', rail_count);
+    b.open_devices(*backend, 'b', rail_count);
+  }
+
+  // Connects a's device i to b's device i and makes the connections rails of both links.
+  void connect() {
+    for (int i = 0; i < rails_; ++i) {
+      const std::string address = b.devices[i]->listen(0).take();
+      clients.push_back(a.devices[i]->connect(address, 1000).take());
+      b.accepted.clear();
+      poll();
+      ASSERT_EQ(b.accepted.size(), 1u);
+      servers.push_back(b.accepted.front());
+      b.link.add_rail(servers.back());
+      a.link.add_rail(clients.back());
+    }
+  }
+
+  void poll() {
+    a.poll();
+    b.poll();
+  }
+
+  // Time is counted in polls here: a limit in polls is a deadline.
+  bool run_until(const std::function<bool()>& done) {
+    constexpr int kMostPolls = 200'000;
+    for (int i = 0; i < kMostPolls; ++i) {
+      if (done()) return true;
+      poll();
+    }
+    return done();
+  }
+
+  fake::FakeNetwork network;
+  Side a;
+  Side b;
+  std::vector<Connection*> clients;
+  std::vector<Connection*> servers;
+
+ private:
+  int rails_;
+};
+
+}  // namespace hdt::transport
