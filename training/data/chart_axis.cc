@@ -23,16 +23,22 @@ std::string tick_label(double value, double step) {
   if (size < step * 1e-6) return "0";
   if (size >= 1e12 || size < 1e-4) return fmt::format("{:.3g}", value);
   for (const auto& [unit, suffix] : {std::pair{1e9, "G"}, {1e6, "M"}, {1e3, "k"}}) {
-    if (size >= unit && (unit > 1e3 || size >= 1e4)) return fmt::format("{:.5g}{}", value / unit, suffix);
+    if (size >= unit && (unit > 1e3 || size >= 1e4 || step >= 1e3))
+      return fmt::format("{:.5g}{}", value / unit, suffix);
   }
   const int decimals = std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 6);
   return fmt::format("{:.{}f}", value, decimals);
 }
 
+// A range too narrow for ticks that differ in double precision.
+bool is_one_value(double low, double high, double relative) {
+  return high - low <= std::max({std::abs(low), std::abs(high), 1e-90}) * relative;
+}
+
 }  // namespace
 
 ChartAxis ChartAxis::linear(double low, double high, int wanted) {
-  if (!(high > low)) {  // one value: give it room
+  if (is_one_value(low, high, 1e-9)) {
     const double room = std::max(0.5, std::abs(low) * 0.1);
     low -= room;
     high += room;
@@ -66,9 +72,10 @@ ChartAxis ChartAxis::logarithmic(double low, double high) {
 
 ChartAxis ChartAxis::whole_numbers(double low, double high, int wanted) {
   ChartAxis axis;
-  if (!(high > low)) {
-    low -= 1;
-    high += 1;
+  if (is_one_value(low, high, 1e-12)) {
+    const double room = std::max(1.0, std::abs(low) * 1e-6);
+    low -= room;
+    high += room;
   }
   axis.low_ = low;
   axis.high_ = high;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "training/data/atomic_file.h"
@@ -65,6 +66,7 @@ Scales make_scales(const LossCurve& curve, const std::vector<LossPiece>& pieces)
     }
   }
   if (pieces.empty()) first = last = 0;
+  if (first > 0 && first <= 0.05 * last) first = 0;  // an axis from 0 rather than from 1
   if (curve.reference) {
     low = std::min(low, curve.reference->value);
     high = std::max(high, curve.reference->value);
@@ -75,10 +77,29 @@ Scales make_scales(const LossCurve& curve, const std::vector<LossPiece>& pieces)
           logarithmic ? ChartAxis::logarithmic(low, high) : ChartAxis::linear(low, high, kTicks)};
 }
 
+std::string loss_text(double loss) {
+  const double size = std::abs(loss);
+  return size < 1e5 && size >= 1e-3 ? fmt::format("{:.3f}", loss) : fmt::format("{:.4g}", loss);
+}
+
+// On a logarithmic axis the logarithms are smoothed: one spike would otherwise hide all its neighbours.
+std::vector<LossPiece> smoothed_as_drawn(std::vector<LossPiece> pieces, size_t window, bool logarithmic) {
+  if (!logarithmic) return smoothed_pieces(pieces, window);
+  const auto map = [&pieces](double (*function)(double)) {
+    for (LossPiece& piece : pieces) {
+      for (LossPoint& point : piece) point.loss = function(point.loss);
+    }
+  };
+  map([](double loss) { return std::log(loss); });
+  pieces = smoothed_pieces(pieces, window);
+  map([](double logarithm) { return std::exp(logarithm); });
+  return pieces;
+}
+
 void draw_frame(SvgWriter& svg, const LossCurve& curve, const Scales& scales) {
   svg.rectangle(0, 0, kWidth, kHeight, "page");
-  svg.text({.x = kLeft, .y = 36, .classes = "title", .text = curve.title});
-  svg.text({.x = kLeft, .y = 58, .classes = "note", .text = curve.subtitle});
+  svg.text({.x = kLeft, .y = curve.subtitle.empty() ? 50.0 : 36.0, .classes = "title", .text = curve.title});
+  if (!curve.subtitle.empty()) svg.text({.x = kLeft, .y = 58, .classes = "note", .text = curve.subtitle});
   for (const Tick& tick : scales.losses.ticks()) {
     const double y = scales.y(tick.value);
     svg.line(kLeft, y, kRight, y, "grid");
@@ -133,7 +154,9 @@ void draw_legend(SvgWriter& svg, const std::string& smooth_label) {
 
 }  // namespace
 
-LossDrawing draw_loss_curve(const LossCurve& curve) {
+LossDrawing draw_loss_curve(const LossCurve& requested) {
+  LossCurve curve = requested;
+  if (curve.reference && !std::isfinite(curve.reference->value)) curve.reference.reset();
   const LossPieces raw = drawable_pieces(curve.points);
   const size_t count = curve.points.size() - raw.skipped;
   const Scales scales = make_scales(curve, raw.pieces);
@@ -145,25 +168,22 @@ LossDrawing draw_loss_curve(const LossCurve& curve) {
   if (count >= kLeastSmoothed) {
     const size_t window = std::max<size_t>(3, count / kSmoothingWindows);
     draw_pieces(svg, raw.pieces, scales, "raw", 1.5);
-    main = smoothed_pieces(raw.pieces, window);
-    smooth_label = fmt::format("smoothed (moving average, {} points)", window);
+    main = smoothed_as_drawn(raw.pieces, window, scales.losses.is_logarithmic());
+    smooth_label = fmt::format("smoothed over {} points", window);
   }
   if (curve.reference) {
     const double y = scales.y(curve.reference->value);
     svg.line(kLeft, y, kRight, y, "reference");
-    const std::string label = fmt::format("{} {:.4g}", curve.reference->label, curve.reference->value);
+    const std::string label = curve.reference->label + " " + loss_text(curve.reference->value);
     svg.text({.x = kRight - 8, .y = y - 8, .classes = "reference-text", .anchor = "end", .text = label});
   }
   draw_pieces(svg, main, scales, "smooth", 4);
-  draw_legend(svg, smooth_label);
   if (!main.empty()) {
+    draw_legend(svg, smooth_label);
     const LossPoint end = main.back().back();
     const double x = scales.x(static_cast<double>(end.step));
     svg.circle(x, scales.y(end.loss), 4, "dot");
-    svg.text({.x = x + 10,
-              .y = scales.y(end.loss) + 5,
-              .classes = "value",
-              .text = fmt::format("{:.4g}", end.loss)});
+    svg.text({.x = x + 10, .y = scales.y(end.loss) + 5, .classes = "value", .text = loss_text(end.loss)});
   } else {
     svg.text({.x = (kLeft + kRight) / 2,
               .y = (kTop + kBottom) / 2,

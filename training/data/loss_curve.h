@@ -26,8 +26,8 @@ struct LossCurve {
   std::string subtitle;  // model, data, layout: whatever tells this run from another
   std::string x_label = "step";
   std::string y_label = "loss (nats per token)";
-  std::vector<LossPoint> points;  // by ascending step
-  std::optional<ReferenceLine> reference;
+  std::vector<LossPoint> points;           // by ascending step
+  std::optional<ReferenceLine> reference;  // not drawn when its value is not finite
 };
 
 struct LossDrawing {

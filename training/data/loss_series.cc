@@ -6,6 +6,38 @@
 
 namespace hdt::training {
 
+namespace {
+
+// Sums over the points on one side of a point, by their distance d to it, with weights w = kept^d.
+struct OneSide {
+  double w = 0, wd = 0, wdd = 0;  // of w, w d, w d d
+  double wy = 0, wdy = 0;         // of w y, w d y
+
+  // One step away from `y`, which is at distance 1 then.
+  void take_in(double y, double kept) {
+    w += 1;
+    wy += y;
+    wdd = kept * (wdd + 2 * wd + w);
+    wd = kept * (wd + w);
+    wdy = kept * (wdy + wy);
+    w *= kept;
+    wy *= kept;
+  }
+};
+
+// The value at 0 of the least-squares line through both sides and the point itself.
+double fitted(const OneSide& before, double own, const OneSide& after) {
+  const double s0 = before.w + 1 + after.w;
+  const double s1 = after.wd - before.wd;
+  const double s2 = after.wdd + before.wdd;
+  const double t0 = before.wy + own + after.wy;
+  const double t1 = after.wdy - before.wdy;
+  const double determinant = s0 * s2 - s1 * s1;  // 0 for a point alone
+  return determinant > 1e-12 ? (s2 * t0 - s1 * t1) / determinant : t0 / s0;
+}
+
+}  // namespace
+
 LossPieces drawable_pieces(const std::vector<LossPoint>& points) {
   constexpr double kGreatest = 1e100;
   LossPieces result;
@@ -24,15 +56,21 @@ LossPieces drawable_pieces(const std::vector<LossPoint>& points) {
 }
 
 std::vector<LossPiece> smoothed_pieces(const std::vector<LossPiece>& pieces, size_t window) {
-  const double kept = 1.0 - 2.0 / (static_cast<double>(window) + 1);
-  double sum = 0;
-  double weight = 0;
+  // The weights kept^|distance| sum to (1 + kept) / (1 - kept), which is to be `window`.
+  const auto width = static_cast<double>(std::max<size_t>(window, 1));
+  const double kept = (width - 1) / (width + 1);
   std::vector<LossPiece> result = pieces;
   for (LossPiece& piece : result) {
-    for (LossPoint& point : piece) {
-      sum = sum * kept + point.loss;
-      weight = weight * kept + 1;
-      point.loss = sum / weight;
+    std::vector<OneSide> before(piece.size());
+    for (size_t i = 1; i < piece.size(); ++i) {
+      before[i] = before[i - 1];
+      before[i].take_in(piece[i - 1].loss, kept);
+    }
+    OneSide after;
+    for (size_t i = piece.size(); i-- > 0;) {
+      const double own = piece[i].loss;
+      piece[i].loss = fitted(before[i], own, after);
+      after.take_in(own, kept);
     }
   }
   return result;

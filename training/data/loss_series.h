@@ -19,8 +19,9 @@ struct LossPieces {
 // Leaves out what cannot be drawn: NaN, infinity, and magnitudes beyond 1e100.
 LossPieces drawable_pieces(const std::vector<LossPoint>& points);
 
-// Exponential moving average over about `window` points, without the pull of a start value (as Adam's bias
-// correction); it goes on over gaps.
+// Each piece smoothed by itself: at each point a line is fitted to the neighbours on both sides, with weights
+// that fall off exponentially and are together as wide as `window` points. Unlike a running average it does
+// not lag behind a falling loss, and it does not flatten the ends.
 std::vector<LossPiece> smoothed_pieces(const std::vector<LossPiece>& pieces, size_t window);
 
 // At most four points of each of `columns` equal runs of points: the first, the least, the greatest and the
