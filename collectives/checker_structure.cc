@@ -1,0 +1,132 @@
+// checker_structure.cc: what can be said of each step by itself, and of each message: ranges, areas, scratch,
+// and that the k-th send to a node is what its k-th recv expects.
+#include <algorithm>
+#include <sstream>
+
+#include "collectives/checker_plan.h"
+#include "collectives/hazards.h"
+
+namespace hdt::collectives {
+namespace {
+
+const char* name_of(Area area) {
+  constexpr const char* kNames[] = {"input", "output", "scratch"};
+  return kNames[static_cast<size_t>(area)];
+}
+
+// Written so that offset + length cannot wrap.
+bool fits(uint64_t offset, uint64_t length, uint64_t size) {
+  return length <= size && offset <= size - length;
+}
+
+std::string wrong_in(const Step& step, int node, const Problem& problem, uint64_t scratch_length) {
+  const bool has_peer = step.kind != StepKind::kCopy;
+  if (has_peer && (step.peer < 0 || step.peer >= problem.nodes || step.peer == node))
+    return "has no such peer";
+  if (!has_peer && step.peer != -1) return "is local but names a peer";
+  if (step.length == 0 && problem.what != Collective::kBarrier) return "moves nothing";
+  if (!fits(step.offset, step.length, problem.elements())) return "leaves its area";
+  if (step.kind != StepKind::kRecv && step.from == Area::kScratch) return "reads scratch";
+  if (step.kind != StepKind::kSend && step.to == Area::kScratch) return "writes scratch";
+  if (step.kind == StepKind::kCopy && step.from == step.to) return "copies within one area";
+  if (step.kind == StepKind::kRecvReduce) {
+    if (step.from == step.to) return "overwrites its input";
+    if (!fits(step.target, step.length, scratch_length)) return "leaves the scratch its schedule asks for";
+  }
+  return "";
+}
+
+}  // namespace
+
+Plan::Plan(const Problem& the_problem, const std::vector<StepList>& the_lists)
+    : problem(the_problem), lists(the_lists) {
+  first_of_node.push_back(0);
+  for (size_t node = 0; node < lists.size(); ++node) {
+    node_of.insert(node_of.end(), lists[node].steps.size(), static_cast<int>(node));
+    first_of_node.push_back(static_cast<uint32_t>(node_of.size()));
+  }
+}
+
+std::string Plan::describe(uint32_t number) const {
+  constexpr const char* kKinds[] = {"send to", "recv from", "recv_reduce from", "copy"};
+  const Step& s = step(number);
+  std::ostringstream text;
+  text << "node " << node_of[number] << ", step " << number - first_of_node[node_of[number]] << " ("
+       << kKinds[static_cast<size_t>(s.kind)];
+  if (s.peer >= 0) text << " " << s.peer;
+  text << ": ";
+  if (s.kind != StepKind::kRecv) text << name_of(s.from) << " to ";
+  text << name_of(s.to) << " [" << s.offset << ", +" << s.length << ")";
+  if (s.kind == StepKind::kSend) text << ", target " << s.target;
+  if (s.kind == StepKind::kRecvReduce) text << ", scratch " << s.target;
+  text << ")";
+  return text.str();
+}
+
+std::string check_problem(const Problem& problem, size_t lists) {
+  const auto& offsets = problem.block_offsets;
+  if (problem.nodes < 1 || lists != static_cast<size_t>(problem.nodes))
+    return "problem: one step list per node";
+  if (offsets.size() != static_cast<size_t>(problem.nodes) + 1 || offsets[0] != 0 ||
+      !std::is_sorted(offsets.begin(), offsets.end())) {
+    return "problem: block_offsets must be nodes + 1 ascending values from 0";
+  }
+  if (problem.root < 0 || problem.root >= problem.nodes) return "problem: root is no node";
+  return "";
+}
+
+std::string check_ranges(const Plan& plan, uint64_t scratch_limit) {
+  for (size_t node = 0; node < plan.lists.size(); ++node) {
+    const uint64_t scratch_length = plan.lists[node].scratch_length;
+    if (scratch_length > scratch_limit) {
+      return "node " + std::to_string(node) + " needs " + std::to_string(scratch_length) +
+             " elements of scratch, " + std::to_string(scratch_limit) + " are allowed";
+    }
+    std::vector<uint32_t> landings;
+    for (uint32_t i = plan.first_of_node[node]; i < plan.first_of_node[node + 1]; ++i) {
+      const std::string wrong = wrong_in(plan.step(i), static_cast<int>(node), plan.problem, scratch_length);
+      if (!wrong.empty()) return plan.describe(i) + " " + wrong;
+      if (plan.step(i).kind == StepKind::kRecvReduce) landings.push_back(i);
+    }
+    std::sort(landings.begin(), landings.end(),
+              [&](uint32_t a, uint32_t b) { return plan.step(a).target < plan.step(b).target; });
+    for (size_t i = 1; i < landings.size(); ++i) {
+      const Step& low = plan.step(landings[i - 1]);
+      if (low.target + low.length <= plan.step(landings[i]).target) continue;
+      return plan.describe(landings[i]) + " uses scratch that " + plan.describe(landings[i - 1]) + " uses";
+    }
+  }
+  return "";
+}
+
+std::string match_messages(Plan& plan) {
+  const size_t nodes = plan.lists.size();
+  std::vector<std::vector<uint32_t>> sends(nodes * nodes);
+  for (uint32_t i = 0; i < plan.size(); ++i) {
+    if (plan.step(i).kind == StepKind::kSend) sends[plan.node_of[i] * nodes + plan.step(i).peer].push_back(i);
+  }
+  plan.match.assign(plan.size(), 0);
+  std::vector<size_t> matched(nodes * nodes);
+  for (uint32_t i = 0; i < plan.size(); ++i) {
+    const Step& recv = plan.step(i);
+    if (!is_receive(recv)) continue;
+    const size_t pair = recv.peer * nodes + plan.node_of[i];
+    if (matched[pair] == sends[pair].size()) return plan.describe(i) + " has no send";
+    const uint32_t number = sends[pair][matched[pair]++];
+    const Step& send = plan.step(number);
+    const bool reduces = recv.kind == StepKind::kRecvReduce;
+    const Area place = reduces ? Area::kScratch : recv.to;
+    if (send.length != recv.length || send.to != place ||
+        send.target != (reduces ? recv.target : recv.offset)) {
+      return plan.describe(number) + " does not send what " + plan.describe(i) + " expects";
+    }
+    plan.match[i] = number;
+    plan.match[number] = i;
+  }
+  for (size_t pair = 0; pair < sends.size(); ++pair) {
+    if (matched[pair] < sends[pair].size()) return plan.describe(sends[pair][matched[pair]]) + " has no recv";
+  }
+  return "";
+}
+
+}  // namespace hdt::collectives

@@ -1,0 +1,170 @@
+// brute_run.cc: see brute_run.h. Sums of random 64-bit numbers, memory that starts as garbage.
+#include "tests/unit/collectives/brute_run.h"
+
+#include <algorithm>
+#include <random>
+
+namespace hdt::collectives::testing {
+namespace {
+
+enum class Phase { kWaiting, kInFlight, kOver };
+
+struct Node {
+  std::vector<uint64_t> area[3];
+  std::vector<Phase> phase;
+  std::vector<std::vector<bool>> arrived;  // by peer and tag
+  bool started = false;
+};
+
+class BruteRun {
+ public:
+  BruteRun(const std::vector<StepList>& lists, const Problem& problem, uint64_t seed)
+      : lists_(lists), problem_(problem), random_(seed), nodes_(lists.size()) {
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      const uint64_t sizes[] = {problem.elements(), problem.elements(), lists[n].scratch_length};
+      for (int a = 0; a < 3; ++a) {
+        nodes_[n].area[a].resize(sizes[a]);
+        for (uint64_t& value : nodes_[n].area[a]) value = random_();
+      }
+      nodes_[n].phase.assign(lists[n].steps.size(), Phase::kWaiting);
+      nodes_[n].arrived.assign(lists.size(), std::vector<bool>(64));
+      for (const Step& step : lists[n].steps) broken_ |= step.length > problem.elements();
+      own_.push_back(nodes_[n].area[reduces(problem.what) ? 0 : 1]);
+    }
+  }
+
+  bool run() {
+    for (size_t idle = 0; !broken_ && idle < 2000;) {
+      idle = act() ? 0 : idle + 1;
+      if (over()) return !broken_ && right();
+    }
+    return false;
+  }
+
+ private:
+  bool act() {
+    const size_t n = random_() % nodes_.size();
+    Node& node = nodes_[n];
+    if (!node.started) return node.started = random_() % 4 == 0;
+    if (node.phase.empty()) return false;
+    const size_t i = random_() % node.phase.size();
+    if (node.phase[i] == Phase::kInFlight) return land(n, i);
+    if (node.phase[i] == Phase::kOver || blocked(n, i)) return false;
+    const Step& step = lists_[n].steps[i];
+    if (step.kind == StepKind::kSend) {
+      node.phase[i] = Phase::kInFlight;
+      return true;
+    }
+    const bool receives = step.kind != StepKind::kCopy;
+    if (receives && !(step.peer >= 0 && step.peer < problem_.nodes && node.arrived[step.peer][tag(n, i)]))
+      return false;
+    node.phase[i] = Phase::kOver;
+    for (uint64_t e = 0; e < step.length && step.kind != StepKind::kRecv; ++e) {
+      uint64_t value = get(n, step.from, step.offset + e);
+      if (receives) value += get(n, Area::kScratch, step.target + e);
+      if (uint64_t* to = place(n, step.to, step.offset + e)) *to = value;
+    }
+    return true;
+  }
+
+  bool land(size_t n, size_t i) {
+    const Step& step = lists_[n].steps[i];
+    if (step.peer < 0 || step.peer >= problem_.nodes) return !(broken_ = true);
+    for (uint64_t e = 0; e < step.length; ++e) {
+      const uint64_t value = get(n, step.from, step.offset + e);
+      if (uint64_t* to = place(step.peer, step.to, step.target + e)) *to = value;
+    }
+    nodes_[step.peer].arrived[n][tag(n, i)] = true;
+    nodes_[n].phase[i] = Phase::kOver;
+    return true;
+  }
+
+  uint64_t* place(size_t n, Area area, uint64_t at) {
+    auto& values = nodes_[n].area[static_cast<int>(area)];
+    if (at < values.size()) return &values[at];
+    broken_ = true;
+    return nullptr;
+  }
+  uint64_t get(size_t n, Area area, uint64_t at) {
+    const uint64_t* from = place(n, area, at);
+    return from == nullptr ? 0 : *from;
+  }
+
+  size_t tag(size_t n, size_t i) const {
+    const auto& steps = lists_[n].steps;
+    return std::count_if(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(i), [&](const Step& s) {
+      return s.peer == steps[i].peer && (s.kind == StepKind::kSend) == (steps[i].kind == StepKind::kSend);
+    });
+  }
+
+  // Element by element: does an earlier step that is not over touch what this one writes, or write what it
+  // touches?
+  bool blocked(size_t n, size_t i) const {
+    const Step& later = lists_[n].steps[i];
+    for (size_t j = 0; j < i; ++j) {
+      const Step& earlier = lists_[n].steps[j];
+      if (nodes_[n].phase[j] == Phase::kOver) continue;
+      if (later.length == 0 && later.kind == StepKind::kSend && earlier.kind == StepKind::kRecv) return true;
+      for (uint64_t e = later.offset; e < later.offset + later.length; ++e) {
+        if (e < earlier.offset || e >= earlier.offset + earlier.length) continue;
+        const bool earlier_reads = earlier.kind != StepKind::kRecv,
+                   earlier_writes = earlier.kind != StepKind::kSend;
+        const bool later_reads = later.kind != StepKind::kRecv, later_writes = later.kind != StepKind::kSend;
+        if (later_writes && earlier_writes && later.to == earlier.to) return true;
+        if (later_writes && earlier_reads && later.to == earlier.from) return true;
+        if (later_reads && earlier_writes && later.from == earlier.to) return true;
+      }
+    }
+    return false;
+  }
+
+  // Also looks whether a barrier lets a node end while another has not started.
+  bool over() {
+    bool all = true;
+    bool all_started = true;
+    bool any_passed = false;
+    for (const Node& node : nodes_) {
+      const bool passed = node.started && std::all_of(node.phase.begin(), node.phase.end(),
+                                                      [](Phase p) { return p == Phase::kOver; });
+      all &= passed;
+      any_passed |= passed;
+      all_started &= node.started;
+    }
+    if (problem_.what == Collective::kBarrier && any_passed && !all_started) broken_ = true;
+    return all;
+  }
+
+  bool right() const {
+    for (int n = 0; n < problem_.nodes; ++n) {
+      for (int owner = 0; owner < problem_.nodes; ++owner) {
+        if (problem_.what == Collective::kReduce && n != problem_.root) continue;
+        if (problem_.what == Collective::kReduceScatter && n != owner) continue;
+        for (uint64_t e = problem_.block_offsets[owner]; e < problem_.block_offsets[owner + 1]; ++e) {
+          uint64_t expected = 0;
+          if (problem_.what == Collective::kBroadcast) expected = own_[problem_.root][e];
+          if (problem_.what == Collective::kAllGather) expected = own_[owner][e];
+          if (reduces(problem_.what)) {
+            for (const auto& contribution : own_) expected += contribution[e];
+          }
+          if (nodes_[n].area[1][e] != expected) return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  const std::vector<StepList>& lists_;
+  const Problem& problem_;
+  std::mt19937_64 random_;
+  std::vector<Node> nodes_;
+  std::vector<std::vector<uint64_t>> own_;  // what each node brings
+  bool broken_ = false;
+};
+
+}  // namespace
+
+bool solves(const std::vector<StepList>& lists, const Problem& problem, uint64_t seed) {
+  return BruteRun(lists, problem, seed).run();
+}
+
+}  // namespace hdt::collectives::testing

@@ -1,0 +1,26 @@
+// problems.h: problems of every shape for the tests of schedules.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "collectives/checker.h"
+
+namespace hdt::collectives::testing {
+
+enum class Shape { kEqual, kThreeToOne, kSomeEmpty, kOneElement, kNothing };
+inline constexpr std::array kShapes = {Shape::kEqual, Shape::kThreeToOne, Shape::kSomeEmpty,
+                                       Shape::kOneElement, Shape::kNothing};
+
+// Blocks of a few elements each; none for a barrier.
+Problem make_problem(Collective what, int nodes, Shape shape, int root = 0);
+
+// Every root up to 16 nodes, else a few; {0} where the collective has no root.
+std::vector<int> roots_of(Collective what, int nodes);
+
+std::vector<StepList> all_steps(Algorithm algorithm, const Problem& problem);
+
+// The most scratch any node asks for.
+uint64_t scratch_of(const std::vector<StepList>& lists);
+
+}  // namespace hdt::collectives::testing
