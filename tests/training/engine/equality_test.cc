@@ -1,0 +1,96 @@
+// equality_test.cc: however the work is split, training is the same as in one process with the same global
+// batches.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/training/engine/training_run.h"
+
+namespace hdt::training::testing {
+namespace {
+
+constexpr int64_t kSteps = 50;
+
+TrainerOptions options() {
+  TrainerOptions result;
+  result.seed = 7;
+  result.learning_rate = {.peak = 0.02, .minimum = 0.002, .warmup_steps = 5, .total_steps = kSteps};
+  result.clip_gradient_norm = 0.5;  // low enough that clipping takes part
+  result.bucket_elements = 100;     // several buckets a rank
+  return result;
+}
+
+void expect_equal_runs(const Layout& split) {
+  const FakeShape shape;
+  const Layout whole(shape.num_layers, {{{shape.num_layers}, static_cast<int>(split.global_batch_size()), 1}},
+                     RankOrder::kTpDpPp);
+  const RunResult one = train(whole, shape, kSteps, options());
+  const RunResult many = train(split, shape, kSteps, options());
+  ASSERT_EQ(one.steps.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(many.steps.size(), static_cast<size_t>(kSteps));
+  for (int64_t step = 0; step < kSteps; ++step) {
+    EXPECT_NEAR(many.steps[step].loss, one.steps[step].loss, 1e-5 * one.steps[step].loss) << "step " << step;
+    EXPECT_NEAR(many.steps[step].gradient_norm, one.steps[step].gradient_norm,
+                1e-4 * one.steps[step].gradient_norm);
+    EXPECT_EQ(many.steps[step].tokens, one.steps[step].tokens);
+  }
+  EXPECT_LT(one.steps.back().loss,
+            0.8 * one.steps.front().loss);  // it did learn, so there was something to compare
+  EXPECT_GT(one.steps.front().gradient_norm, options().clip_gradient_norm);
+}
+
+TEST(EqualityTest, HeterogeneousBothWays) {
+  expect_equal_runs(Layout(4, {{{3, 1}, 2, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp));
+}
+
+TEST(EqualityTest, MicroBatchSizesDiffer) {
+  expect_equal_runs(Layout(4, {{{3, 1}, 3, 4}, {{2, 2}, 1, 2}}, RankOrder::kTpPpDp));
+}
+
+TEST(EqualityTest, DefaultRankOrder) {
+  expect_equal_runs(Layout(4, {{{3, 1}, 2, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpDpPp));
+}
+
+TEST(EqualityTest, NumbersOfStagesDiffer) {
+  expect_equal_runs(Layout(4, {{{1, 1, 1, 1}, 1, 7}, {{4}, 5, 1}, {{1, 3}, 2, 2}}, RankOrder::kTpDpPp));
+}
+
+TEST(EqualityTest, MorePipelineThanMicroBatches) {
+  expect_equal_runs(Layout(4, {{{1, 1, 1, 1}, 3, 2}}, RankOrder::kTpPpDp));
+}
+
+TEST(EqualityTest, StartValuesDoNotDependOnTheSplit) {
+  const FakeShape shape;
+  const RunResult one = train(Layout(4, {{{4}, 1, 1}}, RankOrder::kTpDpPp), shape, 0, options());
+  const RunResult many = train(Layout(4, {{{1, 2, 1}, 1, 1}}, RankOrder::kTpDpPp), shape, 0, options());
+  EXPECT_EQ(one.parameters, many.parameters);
+}
+
+TEST(EqualityTest, SameBitsEveryTime) {
+  const FakeShape shape;
+  const Layout layout(4, {{{3, 1}, 2, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp);
+  EXPECT_EQ(train(layout, shape, 10, options()).parameters, train(layout, shape, 10, options()).parameters);
+}
+
+TEST(EqualityTest, DivergenceIsAFailure) {
+  const FakeShape shape;
+  const Layout layout(4, {{{4}, 2, 1}}, RankOrder::kTpDpPp);
+  ThreadWorld world(layout);
+  FakeCompute compute(shape, layout.units_of({0, 0}));
+  const auto messenger = world.messenger(0);
+  auto trainer = Trainer::create(
+      layout, compute, *messenger,
+      [&](int64_t step, int64_t index, std::span<int64_t> tokens) {
+        synthetic_sample(shape.vocab, step, index, tokens);
+      },
+      options());
+  ASSERT_TRUE(trainer.is_ok());
+  trainer.value()->memory().parameters(2)[0] = std::nanf("");
+  const std::span<float> untouched = trainer.value()->memory().parameters(1);
+  const std::vector<float> before(untouched.begin(), untouched.end());
+  EXPECT_FALSE(trainer.value()->step(0).is_ok());
+  EXPECT_EQ(std::vector<float>(untouched.begin(), untouched.end()), before);
+}
+
+}  // namespace
+}  // namespace hdt::training::testing

@@ -1,0 +1,178 @@
+// fake_compute.cc: forward and backward of the small model.
+#include "tests/training/engine/fake_compute.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace hdt::training::testing {
+
+UnitSize FakeCompute::unit_size(int unit) const {
+  const size_t hidden = shape_.hidden;
+  const size_t vocab = shape_.vocab;
+  if (unit == 0 || is_head(unit)) return {vocab * hidden, vocab * hidden};
+  return {hidden * hidden + hidden, hidden * hidden};
+}
+
+void FakeCompute::bind(int unit, std::span<float> parameters, std::span<float> gradients) {
+  bound_[unit] = {parameters, gradients};
+}
+
+void FakeCompute::initialize(int unit, uint64_t seed) {
+  std::mt19937_64 random(seed * 1000 + unit);
+  std::normal_distribution<float> normal(0.0F, 0.3F);
+  for (float& parameter : bound_[unit].parameters) parameter = normal(random);
+}
+
+FakeCompute::Rows FakeCompute::embed(std::span<const int64_t> tokens) {
+  Rows out;
+  for (const int64_t token : tokens) {
+    const auto row = bound_[0].parameters.subspan(token * shape_.hidden, shape_.hidden);
+    out.insert(out.end(), row.begin(), row.end());
+  }
+  return out;
+}
+
+FakeCompute::Rows FakeCompute::layer(int unit, const Rows& in, Rows& hyperbolic) {
+  const int hidden = shape_.hidden;
+  const std::span<float> weights = bound_[unit].parameters;
+  hyperbolic.assign(in.size(), 0.0F);
+  Rows out = in;
+  for (size_t row = 0; row < in.size(); row += hidden) {
+    for (int j = 0; j < hidden; ++j) {
+      float sum = weights[hidden * hidden + j];
+      for (int i = 0; i < hidden; ++i) sum += in[row + i] * weights[i * hidden + j];
+      hyperbolic[row + j] = std::tanh(sum);
+      out[row + j] += hyperbolic[row + j];
+    }
+  }
+  return out;
+}
+
+FakeCompute::Rows FakeCompute::head(int unit, const Rows& in) {
+  const int hidden = shape_.hidden;
+  Rows logits;
+  for (size_t row = 0; row < in.size(); row += hidden) {
+    for (int v = 0; v < shape_.vocab; ++v) {
+      float sum = 0;
+      for (int i = 0; i < hidden; ++i) sum += in[row + i] * bound_[unit].parameters[v * hidden + i];
+      logits.push_back(sum);
+    }
+  }
+  return logits;
+}
+
+LossSum FakeCompute::forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
+                             std::span<float> output) {
+  Saved saved;
+  const size_t length = shape_.sequence_length;
+  for (size_t sample = 0; sample < samples.size(); sample += length + 1) {
+    for (size_t i = 0; i < length; ++i) {
+      saved.inputs.push_back(samples[sample + i]);
+      saved.targets.push_back(samples[sample + i + 1]);
+    }
+  }
+  LossSum loss;
+  Rows flow(input.begin(), input.end());
+  for (int unit = units_.first; unit < units_.end; ++unit) {
+    saved.flow.push_back(flow);
+    saved.hyperbolic.emplace_back();
+    if (unit == 0) {
+      flow = embed(saved.inputs);
+    } else if (!is_head(unit)) {
+      flow = layer(unit, flow, saved.hyperbolic.back());
+    } else {
+      saved.probabilities = head(unit, flow);
+      const size_t vocab = shape_.vocab;
+      for (size_t token = 0; token < saved.targets.size(); ++token) {
+        const std::span<float> row = std::span(saved.probabilities).subspan(token * vocab, vocab);
+        double total = 0;
+        for (float& value : row) total += value = std::exp(value);
+        for (float& value : row) value = static_cast<float>(value / total);
+        loss.loss -= std::log(double{row[saved.targets[token]]});
+        ++loss.tokens;
+      }
+    }
+  }
+  if (!output.empty()) std::ranges::copy(flow, output.begin());
+  slots_[slot] = std::move(saved);
+  greatest_in_flight_ = std::max(greatest_in_flight_, static_cast<int>(slots_.size()));
+  return loss;
+}
+
+FakeCompute::Rows FakeCompute::layer_backward(int unit, const Saved& saved, const Rows& gradient) {
+  const int hidden = shape_.hidden;
+  const Rows& in = saved.flow[unit - units_.first];
+  const Rows& hyperbolic = saved.hyperbolic[unit - units_.first];
+  const Unit& bound = bound_[unit];
+  Rows before = gradient;
+  for (size_t row = 0; row < in.size(); row += hidden) {
+    for (int j = 0; j < hidden; ++j) {
+      const float inner = gradient[row + j] * (1 - hyperbolic[row + j] * hyperbolic[row + j]);
+      bound.gradients[hidden * hidden + j] += inner;
+      for (int i = 0; i < hidden; ++i) {
+        bound.gradients[i * hidden + j] += in[row + i] * inner;
+        before[row + i] += bound.parameters[i * hidden + j] * inner;
+      }
+    }
+  }
+  return before;
+}
+
+FakeCompute::Rows FakeCompute::head_backward(int unit, const Saved& saved) {
+  const int hidden = shape_.hidden;
+  const Rows& in = saved.flow.back();
+  const Unit& bound = bound_[unit];
+  Rows before(in.size(), 0.0F);
+  for (size_t token = 0; token < saved.targets.size(); ++token) {
+    for (int v = 0; v < shape_.vocab; ++v) {
+      const float inner =
+          saved.probabilities[token * shape_.vocab + v] - (v == saved.targets[token] ? 1.0F : 0.0F);
+      for (int i = 0; i < hidden; ++i) {
+        bound.gradients[v * hidden + i] += in[token * hidden + i] * inner;
+        before[token * hidden + i] += bound.parameters[v * hidden + i] * inner;
+      }
+    }
+  }
+  return before;
+}
+
+void FakeCompute::backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
+                           const UnitDone& unit_done) {
+  const Saved& saved = slots_.at(slot);
+  Rows gradient(output_gradient.begin(), output_gradient.end());
+  for (int unit = units_.end - 1; unit >= units_.first; --unit) {
+    if (is_head(unit)) {
+      gradient = head_backward(unit, saved);
+    } else if (unit > 0) {
+      gradient = layer_backward(unit, saved, gradient);
+    } else {
+      for (size_t i = 0; i < gradient.size(); ++i) {
+        const size_t token = saved.inputs[i / shape_.hidden];
+        bound_[0].gradients[token * shape_.hidden + i % shape_.hidden] += gradient[i];
+      }
+    }
+    unit_done(unit);
+  }
+  if (!input_gradient.empty()) std::ranges::copy(gradient, input_gradient.begin());
+  slots_.erase(slot);
+}
+
+void FakeCompute::infer(std::span<const int64_t> tokens, std::span<const float> input,
+                        std::span<float> output, std::span<float> logits) {
+  Rows flow(input.begin(), input.end());
+  Rows unused;
+  for (int unit = units_.first; unit < units_.end; ++unit) {
+    if (unit == 0) {
+      flow = embed(tokens);
+    } else if (is_head(unit)) {
+      flow = head(unit, flow);
+    } else {
+      flow = layer(unit, flow, unused);
+    }
+  }
+  if (!output.empty()) std::ranges::copy(flow, output.begin());
+  if (!logits.empty()) std::ranges::copy(std::span(flow).last(logits.size()), logits.begin());
+}
+
+}  // namespace hdt::training::testing

@@ -1,0 +1,69 @@
+// fake_compute.h: a small model in plain C++, gradients written by hand: enough to test the engine without
+// torch.
+//
+// Embedding, then layers y = x + tanh(x W + b), then softmax cross entropy of x H; every token on its own.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "training/engine/compute.h"
+
+namespace hdt::training::testing {
+
+struct FakeShape {
+  int num_layers = 4;
+  int hidden = 8;
+  int vocab = 17;
+  int sequence_length = 6;
+};
+
+class FakeCompute final : public StageCompute {
+ public:
+  FakeCompute(const FakeShape& shape, UnitRange units) : shape_(shape), units_(units) {}
+
+  UnitRange units() const override { return units_; }
+  UnitSize unit_size(int unit) const override;
+  void bind(int unit, std::span<float> parameters, std::span<float> gradients) override;
+  void initialize(int unit, uint64_t seed) override;
+  int sequence_length() const override { return shape_.sequence_length; }
+  int64_t vocab_size() const override { return shape_.vocab; }
+  size_t activation_elements(size_t tokens) const override { return tokens * shape_.hidden; }
+  LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
+                  std::span<float> output) override;
+  void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
+                const UnitDone& unit_done) override;
+  void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
+             std::span<float> logits) override;
+
+  int greatest_in_flight() const { return greatest_in_flight_; }
+
+ private:
+  struct Unit {
+    std::span<float> parameters;
+    std::span<float> gradients;
+  };
+  using Rows = std::vector<float>;  // hidden floats a token
+  struct Saved {
+    std::vector<int64_t> inputs;   // tokens, first stage
+    std::vector<int64_t> targets;  // tokens, last stage
+    std::vector<Rows> flow;        // what enters each unit; for layers also
+    std::vector<Rows> hyperbolic;  // tanh(x W + b)
+    Rows probabilities;            // vocab floats a token
+  };
+
+  bool is_head(int unit) const { return unit == shape_.num_layers + 1; }
+  Rows embed(std::span<const int64_t> tokens);
+  Rows layer(int unit, const Rows& in, Rows& hyperbolic);
+  Rows head(int unit, const Rows& in);
+  Rows layer_backward(int unit, const Saved& saved, const Rows& gradient);
+  Rows head_backward(int unit, const Saved& saved);
+
+  FakeShape shape_;
+  UnitRange units_;
+  std::map<int, Unit> bound_;
+  std::map<int, Saved> slots_;
+  int greatest_in_flight_ = 0;
+};
+
+}  // namespace hdt::training::testing

@@ -1,0 +1,184 @@
+// thread_messenger.cc: queues and collectives under one mutex.
+#include "tests/training/engine/thread_messenger.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <thread>
+
+namespace hdt::training::testing {
+namespace {
+
+constexpr std::chrono::seconds kDeadline(60);
+
+class Finished final : public Operation {
+ public:
+  Status wait() override { return Status::ok(); }
+};
+
+}  // namespace
+
+bool ThreadWorld::wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready) {
+  return changed_.wait_for(lock, kDeadline, ready);
+}
+
+class ThreadReceive final : public Operation {
+ public:
+  ThreadReceive(ThreadWorld& world, std::pair<int, int> way, std::span<float> values)
+      : world_(world), way_(way), values_(values) {}
+
+  Status wait() override {
+    std::unique_lock lock(world_.mutex_);
+    auto& queue = world_.messages_[way_];
+    if (!world_.wait(lock, [&] { return !queue.empty(); }))
+      return {Code::kTimeout, "receive: no message came"};
+    const std::vector<float> message = std::move(queue.front());
+    queue.pop_front();
+    if (message.size() != values_.size()) return {Code::kMismatch, "receive: another size was sent"};
+    std::ranges::copy(message, values_.begin());
+    return Status::ok();
+  }
+
+ private:
+  ThreadWorld& world_;
+  std::pair<int, int> way_;
+  std::span<float> values_;
+};
+
+using Combine = double (*)(double, double);
+double add(double a, double b) { return a + b; }
+double greater(double a, double b) { return std::max(a, b); }
+
+// Contributes at once; wait() combines when all have contributed.
+class ThreadSum final : public Operation {
+ public:
+  ThreadSum(ThreadWorld& world, ThreadWorld::Group& group, int rank, std::vector<double> mine,
+            Combine combine)
+      : world_(world), group_(group), combine_(combine) {
+    const std::lock_guard lock(world_.mutex_);
+    call_ = group_.calls[rank]++;
+    group_.open[call_].contributions[rank] = std::move(mine);
+    world_.changed_.notify_all();
+  }
+
+  Status collect(std::vector<double>& result) {
+    std::unique_lock lock(world_.mutex_);
+    ThreadWorld::Collective& collective = group_.open[call_];
+    if (!world_.wait(lock, [&] { return collective.contributions.size() == group_.ranks.size(); })) {
+      return {Code::kTimeout, "collective: a member did not come"};
+    }
+    result.clear();
+    for (const auto& [rank, values] : collective.contributions) {
+      if (result.empty()) {
+        result = values;
+        continue;
+      }
+      if (values.size() != result.size()) return {Code::kMismatch, "collective: members differ in size"};
+      for (size_t i = 0; i < result.size(); ++i) result[i] = combine_(result[i], values[i]);
+    }
+    if (++collective.collected == group_.ranks.size()) group_.open.erase(call_);
+    return Status::ok();
+  }
+
+  Status wait() override {
+    std::vector<double> result;
+    HDT_RETURN_IF_ERROR(collect(result));
+    std::ranges::transform(result, values_.begin(), [](double value) { return static_cast<float>(value); });
+    return Status::ok();
+  }
+
+  void deliver_to(std::span<float> values) { values_ = values; }
+
+ private:
+  ThreadWorld& world_;
+  ThreadWorld::Group& group_;
+  Combine combine_;
+  int64_t call_ = 0;
+  std::span<float> values_;
+};
+
+class ThreadMessenger final : public Messenger {
+ public:
+  ThreadMessenger(ThreadWorld& world, int rank) : world_(world), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return world_.layout_.world_size(); }
+
+  Result<FloatMemory> allocate(size_t elements) override {
+    return FloatMemory(new float[elements](), [](float* memory) { delete[] memory; });
+  }
+
+  Result<Pending> send_to_stage(int stage, std::span<const float> values) override {
+    const std::lock_guard lock(world_.mutex_);
+    world_.messages_[{rank_, peer(stage)}].emplace_back(values.begin(), values.end());
+    world_.changed_.notify_all();
+    return Pending(std::make_unique<Finished>());
+  }
+
+  Result<Pending> receive_from_stage(int stage, std::span<float> values) override {
+    return Pending(std::make_unique<ThreadReceive>(world_, std::pair(peer(stage), rank_), values));
+  }
+
+  Status broadcast_in_replica(int stage, std::span<int64_t> values) override {
+    const Position position = world_.layout_.position_of(rank_);
+    std::vector<double> mine(values.size(), 0.0);
+    if (position.stage == stage) std::ranges::copy(values, mine.begin());
+    HDT_RETURN_IF_ERROR(combine(world_.replica_groups_[position.replica], mine, add));
+    std::ranges::transform(mine, values.begin(), [](double value) { return static_cast<int64_t>(value); });
+    return Status::ok();
+  }
+
+  Result<Pending> sum_over_owners(int owner_set, std::span<float> values) override {
+    auto operation = std::make_unique<ThreadSum>(world_, world_.owner_groups_[owner_set], rank_,
+                                                 std::vector<double>(values.begin(), values.end()), add);
+    operation->deliver_to(values);
+    const std::lock_guard lock(world_.mutex_);
+    ++world_.sums_started_;
+    return Pending(std::move(operation));
+  }
+
+  Status sum_over_world(std::span<double> values) override { return over_world(values, add); }
+  Status max_over_world(std::span<double> values) override { return over_world(values, greater); }
+
+ private:
+  int peer(int stage) const {
+    return world_.layout_.rank_of({world_.layout_.position_of(rank_).replica, stage});
+  }
+
+  Status combine(ThreadWorld::Group& group, std::vector<double>& values, Combine how) {
+    return ThreadSum(world_, group, rank_, values, how).collect(values);
+  }
+
+  Status over_world(std::span<double> values, Combine how) {
+    std::vector<double> mine(values.begin(), values.end());
+    HDT_RETURN_IF_ERROR(combine(world_.world_, mine, how));
+    std::ranges::copy(mine, values.begin());
+    return Status::ok();
+  }
+
+  ThreadWorld& world_;
+  int rank_;
+};
+
+ThreadWorld::ThreadWorld(const Layout& layout) : layout_(layout) {
+  for (const OwnerSet& set : owner_sets(layout)) owner_groups_.push_back({set.ranks, {}, {}});
+  for (int rank = 0; rank < layout.world_size(); ++rank) world_.ranks.push_back(rank);
+  replica_groups_.resize(layout.num_replicas());
+  for (const int rank : world_.ranks) replica_groups_[layout.position_of(rank).replica].ranks.push_back(rank);
+}
+
+std::unique_ptr<Messenger> ThreadWorld::messenger(int rank) {
+  return std::make_unique<ThreadMessenger>(*this, rank);
+}
+
+int ThreadWorld::sums_started() {
+  const std::lock_guard lock(mutex_);
+  return sums_started_;
+}
+
+void run_ranks(int ranks, const std::function<void(int rank)>& body) {
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&body, rank] { body(rank); });
+}
+
+}  // namespace hdt::training::testing

@@ -1,0 +1,60 @@
+// thread_messenger.h: the ranks of a run as threads of one process, talking through shared queues. For tests.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "training/engine/layout.h"
+#include "training/engine/messenger.h"
+#include "training/engine/ownership.h"
+
+namespace hdt::training::testing {
+
+// What all ranks share. Every wait has a deadline: a deadlock of the engine ends in a failed test.
+class ThreadWorld {
+ public:
+  explicit ThreadWorld(const Layout& layout);
+  // The messenger of one rank; used by one thread.
+  std::unique_ptr<Messenger> messenger(int rank);
+  // Operations on owner sets that were started so far, over all ranks.
+  int sums_started();
+
+ private:
+  friend class ThreadMessenger;
+  friend class ThreadReceive;
+  friend class ThreadSum;
+
+  // One collective: contributions in rank order, so that the sum is the same bits every time.
+  struct Collective {
+    std::map<int, std::vector<double>> contributions;  // by rank
+    size_t collected = 0;                              // members that have taken the result
+  };
+  // A group of ranks; members call it in the same order.
+  struct Group {
+    std::vector<int> ranks;
+    std::map<int, int64_t> calls;  // by rank
+    std::map<int64_t, Collective> open;
+  };
+
+  bool wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready);
+
+  const Layout layout_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::pair<int, int>, std::deque<std::vector<float>>> messages_;  // by (from, to)
+  std::vector<Group> owner_groups_;
+  Group world_;
+  std::vector<Group> replica_groups_;
+  int sums_started_ = 0;
+};
+
+// Runs `body(rank)` on a thread per rank and returns when all are done.
+void run_ranks(int ranks, const std::function<void(int rank)>& body);
+
+}  // namespace hdt::training::testing

@@ -1,0 +1,65 @@
+// training_run.h: a whole training run on threads with the plain C++ model, for the tests of the engine.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tests/training/engine/fake_compute.h"
+#include "tests/training/engine/thread_messenger.h"
+#include "training/engine/trainer.h"
+
+namespace hdt::training::testing {
+
+// Tokens that can be learned: each follows from the one before, with exceptions. A function of (step, index)
+// only.
+inline void synthetic_sample(int vocab, int64_t step, int64_t index, std::span<int64_t> tokens) {
+  uint64_t state = static_cast<uint64_t>(step) * 7919 + static_cast<uint64_t>(index) * 104729 + 1;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    const bool exception = i == 0 || (state >> 60) == 0;
+    tokens[i] = exception ? static_cast<int64_t>((state >> 33) % vocab) : (tokens[i - 1] * 3 + 1) % vocab;
+  }
+}
+
+struct RunResult {
+  std::vector<StepResult> steps;               // as rank 0 saw them
+  std::vector<std::vector<float>> parameters;  // by unit, as its first owner has them at the end
+  int sums_started = 0;
+};
+
+inline RunResult train(const Layout& layout, const FakeShape& shape, int64_t steps,
+                       const TrainerOptions& options) {
+  ThreadWorld world(layout);
+  RunResult result;
+  result.parameters.resize(layout.num_units());
+  run_ranks(layout.world_size(), [&](int rank) {
+    const Position position = layout.position_of(rank);
+    FakeCompute compute(shape, layout.units_of(position));
+    const auto messenger = world.messenger(rank);
+    auto trainer = Trainer::create(
+        layout, compute, *messenger,
+        [&](int64_t step, int64_t index, std::span<int64_t> tokens) {
+          synthetic_sample(shape.vocab, step, index, tokens);
+        },
+        options);
+    ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
+    for (int64_t step = 0; step < steps; ++step) {
+      const Result<StepResult> done = trainer.value()->step(step);
+      ASSERT_TRUE(done.is_ok()) << "rank " << rank << ", step " << step << ": " << done.status().message();
+      if (rank == 0) result.steps.push_back(done.value());
+    }
+    EXPECT_LE(compute.greatest_in_flight(), layout.replica(position.replica).stages() - position.stage);
+    if (position.replica != 0) return;
+    for (int unit = compute.units().first; unit < compute.units().end; ++unit) {
+      const std::span<float> final = trainer.value()->memory().parameters(unit);
+      result.parameters[unit].assign(final.begin(), final.end());
+    }
+  });
+  result.sums_started = world.sums_started();
+  return result;
+}
+
+}  // namespace hdt::training::testing

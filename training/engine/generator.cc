@@ -1,0 +1,65 @@
+// generator.cc: token after token: forward through the stages, the last one draws, all hear of it.
+#include "training/engine/generator.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+
+namespace hdt::training {
+
+int64_t sample_token(std::span<const float> logits, double temperature, double uniform) {
+  const auto likeliest = std::ranges::max_element(logits);
+  if (temperature <= 0) return likeliest - logits.begin();
+  double total = 0;
+  std::vector<double> weights;
+  for (const float logit : logits) {
+    weights.push_back(std::exp((double{logit} - *likeliest) / temperature));
+    total += weights.back();
+  }
+  double left = uniform * total;
+  for (size_t token = 0; token < weights.size(); ++token) {
+    left -= weights[token];
+    if (left < 0) return static_cast<int64_t>(token);
+  }
+  return likeliest - logits.begin();  // rounding ate the last of it
+}
+
+Result<std::vector<int64_t>> generate(const Layout& layout, StageCompute& compute, Messenger& messenger,
+                                      std::span<const int64_t> prompt, const GenerationOptions& options) {
+  const Position position = layout.position_of(messenger.rank());
+  const int last_stage = layout.replica(position.replica).stages() - 1;
+  const bool first = position.stage == 0;
+  const bool last = position.stage == last_stage;
+  const auto context = static_cast<size_t>(compute.sequence_length());
+  std::vector<float> input;
+  std::vector<float> output;
+  std::vector<float> logits(last ? compute.vocab_size() : 0);
+  std::mt19937_64 random(options.seed);
+  std::vector<int64_t> tokens(prompt.begin(), prompt.end());
+  for (int i = 0; i < options.tokens; ++i) {
+    const std::span<const int64_t> seen = std::span(tokens).last(std::min(tokens.size(), context));
+    const size_t elements = compute.activation_elements(seen.size());
+    if (!first) {
+      input.resize(elements);
+      Result<Pending> received = messenger.receive_from_stage(position.stage - 1, input);
+      if (!received.is_ok()) return received.status();
+      HDT_RETURN_IF_ERROR(received.value()->wait());
+    }
+    if (!last) output.resize(elements);
+    compute.infer(seen, input, output, logits);
+    if (!last) {
+      Result<Pending> sent = messenger.send_to_stage(position.stage + 1, output);
+      if (!sent.is_ok()) return sent.status();
+      HDT_RETURN_IF_ERROR(sent.value()->wait());
+    }
+    // 53 random bits make a double in [0, 1).
+    const double uniform = std::ldexp(static_cast<double>(random() >> 11), -53);
+    std::array<int64_t, 1> drawn = {last ? sample_token(logits, options.temperature, uniform) : 0};
+    HDT_RETURN_IF_ERROR(messenger.broadcast_in_replica(last_stage, drawn));
+    tokens.push_back(drawn[0]);
+  }
+  return std::vector<int64_t>(tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end());
+}
+
+}  // namespace hdt::training

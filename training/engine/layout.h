@@ -1,0 +1,75 @@
+// layout.h: who holds what: replicas (data parallel), each cut into its own pipeline stages, and where ranks
+// sit.
+//
+// The model is a row of *units* of parameters: the embedding (unit 0), each transformer layer (units 1 ..
+// num_layers), and the final norm with the output head (unit num_layers + 1). A stage holds a consecutive
+// range of units; a unit is owned by one rank of every replica.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace hdt::training {
+
+// One copy of the model.
+struct Replica {
+  std::vector<int> stage_layers;  // transformer layers of each stage, first stage first
+  int micro_batch_size = 1;       // samples
+  int num_micro_batches = 1;      // of one step
+
+  int stages() const { return static_cast<int>(stage_layers.size()); }
+  int64_t samples() const { return int64_t{micro_batch_size} * num_micro_batches; }
+};
+
+// How ranks are numbered, fastest first. kTpDpPp: stage 0 of every replica, then stage 1 of every replica
+// that has one, and so on. kTpPpDp: all stages of replica 0, then all of replica 1 (--use-tp-pp-dp-mapping).
+enum class RankOrder { kTpDpPp, kTpPpDp };
+
+struct Position {
+  int replica = 0;
+  int stage = 0;
+  bool operator==(const Position&) const = default;
+};
+
+// Units first .. end - 1.
+struct UnitRange {
+  int first = 0;
+  int end = 0;
+
+  int size() const { return end - first; }
+  bool contains(int unit) const { return first <= unit && unit < end; }
+  bool operator==(const UnitRange&) const = default;
+};
+
+class Layout {
+ public:
+  // `replicas` must be consistent: see make_layout (layout_flags.h), which checks and explains.
+  Layout(int num_layers, std::vector<Replica> replicas, RankOrder order);
+
+  int num_layers() const { return num_layers_; }
+  int num_units() const { return num_layers_ + 2; }
+  int embedding_unit() const { return 0; }
+  int head_unit() const { return num_layers_ + 1; }
+  int num_replicas() const { return static_cast<int>(replicas_.size()); }
+  const Replica& replica(int index) const { return replicas_[index]; }
+  int world_size() const { return static_cast<int>(positions_.size()); }
+  // Samples of one step over all replicas.
+  int64_t global_batch_size() const;
+  // Replica r takes samples first_sample(r) .. first_sample(r) + replica(r).samples() - 1 of every global
+  // batch.
+  int64_t first_sample(int replica) const;
+
+  int rank_of(Position position) const { return ranks_[position.replica][position.stage]; }
+  Position position_of(int rank) const { return positions_[rank]; }
+  UnitRange units_of(Position position) const;
+  // The rank of `replica` that holds `unit`.
+  int owner_of(int unit, int replica) const;
+
+ private:
+  int num_layers_;
+  std::vector<Replica> replicas_;
+  std::vector<Position> positions_;      // by rank
+  std::vector<std::vector<int>> ranks_;  // by replica, stage
+};
+
+}  // namespace hdt::training

@@ -1,0 +1,206 @@
+// layout_flags.cc: parses and checks the flags of the parallel layout.
+#include "training/engine/layout_flags.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+namespace hdt::training {
+namespace {
+
+// Keeps sums and products of flag values far from overflow.
+constexpr int kGreatestValue = 1'000'000;
+
+Status broken(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
+
+// "2 too many" or "2 short".
+std::string difference(int64_t found, int64_t expected) {
+  return found > expected ? fmt::format("{} too many", found - expected)
+                          : fmt::format("{} short", expected - found);
+}
+
+Status check_range(const std::string& flag, int64_t value) {
+  if (value >= 1 && value <= kGreatestValue) return Status::ok();
+  return broken(fmt::format("{}: {} is out of range, expected 1 to {}", flag, value, kGreatestValue));
+}
+
+// "n0 layers_0_0 layers_0_1 ... n1 ..." to the layers of each stage.
+Result<std::vector<int>> parse_stages(const std::vector<int>& values, const std::string& flag,
+                                      int num_layers) {
+  std::vector<int> layers;
+  size_t at = 0;
+  while (at < values.size()) {
+    HDT_RETURN_IF_ERROR(check_range(flag + ": a number of stages", values[at]));
+    const size_t count = static_cast<size_t>(values[at++]);
+    if (count > values.size() - at) {
+      return broken(fmt::format("{}: {} stages are announced at value {}, but {} layer counts follow: {}",
+                                flag, count, at, values.size() - at, difference(values.size() - at, count)));
+    }
+    for (size_t i = 0; i < count; ++i, ++at) {
+      HDT_RETURN_IF_ERROR(check_range(flag + ": the layers of a stage", values[at]));
+      layers.push_back(values[at]);
+    }
+  }
+  int64_t sum = 0;
+  for (int count : layers) sum += count;
+  if (sum != num_layers) {
+    return broken(fmt::format("{}: the layers of the stages sum to {}, --num-layers is {}: {}", flag, sum,
+                              num_layers, difference(sum, num_layers)));
+  }
+  return layers;
+}
+
+// The stages of each replica.
+Result<std::vector<std::vector<int>>> parse_splits(const LayoutFlags& flags) {
+  std::vector<std::vector<int>> splits;
+  if (flags.hetero_pipeline_stages.empty()) {
+    const int stages = flags.pipeline_model_parallel_size.value_or(1);
+    if (flags.num_layers % stages != 0) {
+      return broken(
+          fmt::format("--num-layers {} is not divisible by --pipeline-model-parallel-size {}: {} left over; "
+                      "name the split with "
+                      "--hetero-pipeline-stages",
+                      flags.num_layers, stages, flags.num_layers % stages));
+    }
+    splits.emplace_back(stages, flags.num_layers / stages);
+  }
+  const size_t given = flags.hetero_pipeline_stages.size();
+  for (size_t i = 0; i < given; ++i) {
+    const std::string flag =
+        given == 1 ? "--hetero-pipeline-stages" : fmt::format("--hetero-pipeline-stages of replica {}", i);
+    Result<std::vector<int>> layers = parse_stages(flags.hetero_pipeline_stages[i], flag, flags.num_layers);
+    if (!layers.is_ok()) return layers.status();
+    const int64_t stages = static_cast<int64_t>(layers.value().size());
+    if (flags.pipeline_model_parallel_size && stages != *flags.pipeline_model_parallel_size) {
+      return broken(fmt::format("{}: {} stages, --pipeline-model-parallel-size is {}: {}", flag, stages,
+                                *flags.pipeline_model_parallel_size,
+                                difference(stages, *flags.pipeline_model_parallel_size)));
+    }
+    splits.push_back(layers.take());
+  }
+  if (splits.size() == 1) {
+    const int stages = static_cast<int>(splits.front().size());
+    if (flags.world_size % stages != 0) {
+      return broken(fmt::format("{} ranks do not divide into replicas of {} stages: {} left over",
+                                flags.world_size, stages, flags.world_size % stages));
+    }
+    splits.assign(flags.world_size / stages, splits.front());
+    return splits;
+  }
+  int64_t ranks = 0;
+  for (const auto& split : splits) ranks += static_cast<int64_t>(split.size());
+  if (ranks != flags.world_size) {
+    return broken(
+        fmt::format("--hetero-pipeline-stages, given for {} replicas, makes {} stages in all, but the job "
+                    "has {} ranks: {}",
+                    splits.size(), ranks, flags.world_size, difference(ranks, flags.world_size)));
+  }
+  return splits;
+}
+
+// "n0 value0 n1 value1 ..." to one value a replica.
+Result<std::vector<int>> parse_per_replica(const std::vector<int>& values, const std::string& flag,
+                                           int replicas) {
+  if (values.size() % 2 != 0) {
+    return broken(
+        fmt::format("{}: expected pairs of a number of replicas and a value, found {} numbers: 1 short", flag,
+                    values.size()));
+  }
+  int64_t sum = 0;
+  for (size_t i = 0; i < values.size(); i += 2) {
+    HDT_RETURN_IF_ERROR(check_range(flag + ": a number of replicas", values[i]));
+    HDT_RETURN_IF_ERROR(check_range(flag + ": a value", values[i + 1]));
+    sum += values[i];
+  }
+  if (sum != replicas) {
+    return broken(fmt::format("{}: the numbers of replicas sum to {}, the layout has {}: {}", flag, sum,
+                              replicas, difference(sum, replicas)));
+  }
+  std::vector<int> result;
+  for (size_t i = 0; i < values.size(); i += 2) result.insert(result.end(), values[i], values[i + 1]);
+  return result;
+}
+
+Status set_micro_batch_sizes(const LayoutFlags& flags, std::vector<Replica>& replicas) {
+  if (flags.micro_batch_size_per_dp.empty()) {
+    if (!flags.micro_batch_size) {
+      return broken("--micro-batch-size (or --micro-batch-size-per-dp) is required");
+    }
+    for (Replica& replica : replicas) replica.micro_batch_size = *flags.micro_batch_size;
+    return Status::ok();
+  }
+  if (flags.micro_batch_size) {
+    return broken("--micro-batch-size and --micro-batch-size-per-dp exclude each other: give one of them");
+  }
+  Result<std::vector<int>> sizes = parse_per_replica(
+      flags.micro_batch_size_per_dp, "--micro-batch-size-per-dp", static_cast<int>(replicas.size()));
+  if (!sizes.is_ok()) return sizes.status();
+  for (size_t i = 0; i < replicas.size(); ++i) replicas[i].micro_batch_size = sizes.value()[i];
+  return Status::ok();
+}
+
+Status set_micro_batch_counts(const LayoutFlags& flags, std::vector<Replica>& replicas) {
+  if (!flags.num_micro_batches_per_dp.empty()) {
+    Result<std::vector<int>> counts = parse_per_replica(
+        flags.num_micro_batches_per_dp, "--num-micro-batches-per-dp", static_cast<int>(replicas.size()));
+    if (!counts.is_ok()) return counts.status();
+    int64_t samples = 0;
+    for (size_t i = 0; i < replicas.size(); ++i) {
+      replicas[i].num_micro_batches = counts.value()[i];
+      samples += replicas[i].samples();
+    }
+    if (flags.global_batch_size && samples != *flags.global_batch_size) {
+      return broken(
+          fmt::format("--global-batch-size is {}, but the micro-batches of all replicas make {} samples: {}",
+                      *flags.global_batch_size, samples, difference(samples, *flags.global_batch_size)));
+    }
+    return Status::ok();
+  }
+  int64_t together = 0;
+  for (const Replica& replica : replicas) together += replica.micro_batch_size;
+  const int64_t samples = flags.global_batch_size.value_or(static_cast<int>(together));
+  if (samples % together != 0) {
+    return broken(
+        fmt::format("--global-batch-size {} is not divisible by the sum of the micro-batch sizes of all "
+                    "replicas, {}: {} left over",
+                    samples, together, samples % together));
+  }
+  for (Replica& replica : replicas) replica.num_micro_batches = static_cast<int>(samples / together);
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<Layout> make_layout(const LayoutFlags& flags) {
+  HDT_RETURN_IF_ERROR(check_range("the number of ranks", flags.world_size));
+  HDT_RETURN_IF_ERROR(check_range("--num-layers", flags.num_layers));
+  if (flags.tensor_model_parallel_size != 1) {
+    return broken(
+        fmt::format("--tensor-model-parallel-size {}: tensor parallelism is not supported, expected 1",
+                    flags.tensor_model_parallel_size));
+  }
+  if (flags.pipeline_model_parallel_size) {
+    HDT_RETURN_IF_ERROR(check_range("--pipeline-model-parallel-size", *flags.pipeline_model_parallel_size));
+  }
+  if (flags.micro_batch_size) HDT_RETURN_IF_ERROR(check_range("--micro-batch-size", *flags.micro_batch_size));
+  if (flags.global_batch_size)
+    HDT_RETURN_IF_ERROR(check_range("--global-batch-size", *flags.global_batch_size));
+
+  Result<std::vector<std::vector<int>>> splits = parse_splits(flags);
+  if (!splits.is_ok()) return splits.status();
+  std::vector<Replica> replicas;
+  for (std::vector<int>& layers : splits.value()) {
+    Replica replica;
+    replica.stage_layers = std::move(layers);
+    replicas.push_back(std::move(replica));
+  }
+  HDT_RETURN_IF_ERROR(set_micro_batch_sizes(flags, replicas));
+  HDT_RETURN_IF_ERROR(set_micro_batch_counts(flags, replicas));
+  return Layout(flags.num_layers, std::move(replicas),
+                flags.use_tp_pp_dp_mapping ? RankOrder::kTpPpDp : RankOrder::kTpDpPp);
+}
+
+}  // namespace hdt::training

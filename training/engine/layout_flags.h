@@ -1,0 +1,32 @@
+// layout_flags.h: the layout from flags, in the formats that mixed-vendor Megatron forks use.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "training/engine/layout.h"
+
+namespace hdt::training {
+
+// The values of the flags of the same names; what was not given is empty.
+struct LayoutFlags {
+  int world_size = 1;
+  int num_layers = 0;
+  int tensor_model_parallel_size = 1;
+  std::optional<int> pipeline_model_parallel_size;
+  // --hetero-pipeline-stages n0 layers_0_0 layers_0_1 ... n1 layers_1_0 ...: for each kind of device the
+  // number of its stages, then their layers. One entry holds for every replica; else one entry per replica.
+  std::vector<std::vector<int>> hetero_pipeline_stages;
+  bool use_tp_pp_dp_mapping = false;
+  std::optional<int> micro_batch_size;
+  // n0 value0 n1 value1 ...: the first n0 replicas have value0, the next n1 value1, ...
+  std::vector<int> micro_batch_size_per_dp;
+  std::vector<int> num_micro_batches_per_dp;
+  std::optional<int> global_batch_size;
+};
+
+// Checks every constraint; the message names the one that is broken and by how much.
+Result<Layout> make_layout(const LayoutFlags& flags);
+
+}  // namespace hdt::training

@@ -1,0 +1,18 @@
+// learning_rate.h: linear warm-up, then a cosine from the peak down to the minimum.
+#pragma once
+
+#include <cstdint>
+
+namespace hdt::training {
+
+struct LearningRateOptions {
+  double peak = 1e-3;
+  double minimum = 0;
+  int64_t warmup_steps = 0;
+  int64_t total_steps = 1;  // the minimum is reached at the last of them
+};
+
+// For step 0, 1, ...
+double learning_rate(const LearningRateOptions& options, int64_t step);
+
+}  // namespace hdt::training

@@ -1,0 +1,59 @@
+// ownership.cc: owner sets and buckets.
+#include "training/engine/ownership.h"
+
+#include <algorithm>
+
+namespace hdt::training {
+
+std::vector<OwnerSet> owner_sets(const Layout& layout) {
+  std::vector<OwnerSet> sets;
+  for (int unit = 0; unit < layout.num_units(); ++unit) {
+    std::vector<int> owners;
+    for (int replica = 0; replica < layout.num_replicas(); ++replica)
+      owners.push_back(layout.owner_of(unit, replica));
+    if (sets.empty() || sets.back().ranks != owners) sets.push_back({std::move(owners), {unit, unit}});
+    sets.back().units.end = unit + 1;
+  }
+  return sets;
+}
+
+std::vector<std::vector<int>> disjoint_rounds(const std::vector<OwnerSet>& sets) {
+  std::vector<std::vector<int>> rounds;
+  std::vector<std::vector<int>> taken;  // ranks in each round
+  for (int set = 0; set < static_cast<int>(sets.size()); ++set) {
+    size_t round = 0;
+    const auto meets = [&](const std::vector<int>& ranks) {
+      return std::any_of(sets[set].ranks.begin(), sets[set].ranks.end(), [&](int rank) {
+        return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+      });
+    };
+    while (round < rounds.size() && meets(taken[round])) ++round;
+    if (round == rounds.size()) {
+      rounds.emplace_back();
+      taken.emplace_back();
+    }
+    rounds[round].push_back(set);
+    taken[round].insert(taken[round].end(), sets[set].ranks.begin(), sets[set].ranks.end());
+  }
+  return rounds;
+}
+
+std::vector<Bucket> plan_buckets(const std::vector<OwnerSet>& sets, UnitRange units,
+                                 const std::function<size_t(int unit)>& unit_elements, size_t most_elements) {
+  std::vector<Bucket> buckets;
+  size_t elements = 0;
+  for (int unit = units.end - 1; unit >= units.first; --unit) {
+    int set = 0;
+    while (!sets[set].units.contains(unit)) ++set;
+    const size_t more = unit_elements(unit);
+    if (buckets.empty() || buckets.back().owner_set != set || elements + more > most_elements) {
+      buckets.push_back({set, {unit, unit + 1}});
+      elements = 0;
+    }
+    buckets.back().units.first = unit;
+    elements += more;
+  }
+  return buckets;
+}
+
+}  // namespace hdt::training

@@ -1,0 +1,138 @@
+// pipeline_check.cc: plays pipeline schedules against each other.
+#include <fmt/format.h>
+
+#include <deque>
+
+#include "training/engine/pipeline_schedule.h"
+
+namespace hdt::training {
+namespace {
+
+class Player {
+ public:
+  Player(const std::vector<std::vector<PipelineStep>>& schedules, int micro_batches,
+         const std::vector<int>& in_flight)
+      : schedules_(schedules),
+        micro_batches_(micro_batches),
+        in_flight_(in_flight),
+        stages_(schedules.size()) {
+    for (Stage& stage : stages_) stage.progress.resize(micro_batches);
+  }
+
+  Status play() {
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (size_t stage = 0; stage < stages_.size(); ++stage) {
+        while (stages_[stage].next < schedules_[stage].size() && !blocked(stage)) {
+          HDT_RETURN_IF_ERROR(take(stage));
+          moved = true;
+        }
+      }
+    }
+    for (size_t stage = 0; stage < stages_.size(); ++stage) {
+      if (stages_[stage].next < schedules_[stage].size()) return failure(stage, "waits for ever");
+      for (int i = 0; i < micro_batches_; ++i) {
+        if (stages_[stage].progress[i].backward) continue;
+        return {Code::kInternal, fmt::format("stage {}: micro-batch {} was not run backward", stage, i)};
+      }
+      if (!stages_[stage].activations.empty() || !stages_[stage].gradients.empty()) {
+        return {Code::kInternal, fmt::format("stage {}: a message to it was not received", stage)};
+      }
+    }
+    return Status::ok();
+  }
+
+ private:
+  struct Progress {
+    bool activation = false, forward = false, activation_sent = false;
+    bool gradient = false, backward = false, gradient_sent = false;
+  };
+  struct Stage {
+    size_t next = 0;
+    int in_flight = 0;
+    std::vector<Progress> progress;  // by micro-batch
+    std::deque<int> activations;     // messages to this stage, in order
+    std::deque<int> gradients;
+  };
+
+  PipelineStep step(size_t stage) const { return schedules_[stage][stages_[stage].next]; }
+
+  Status failure(size_t stage, const std::string& what) const {
+    return {Code::kInternal, fmt::format("stage {}, step {}, micro-batch {}: {}", stage, stages_[stage].next,
+                                         step(stage).micro_batch, what)};
+  }
+
+  bool blocked(size_t stage) const {
+    const PipelineAction action = step(stage).action;
+    return (action == PipelineAction::kReceiveActivation && stages_[stage].activations.empty()) ||
+           (action == PipelineAction::kReceiveGradient && stages_[stage].gradients.empty());
+  }
+
+  Status take(size_t index) {
+    Stage& stage = stages_[index];
+    const PipelineStep now = step(index);
+    const bool first = index == 0;
+    const bool last = index + 1 == stages_.size();
+    if (now.micro_batch < 0 || now.micro_batch >= micro_batches_)
+      return failure(index, "no such micro-batch");
+    Progress& progress = stage.progress[now.micro_batch];
+    switch (now.action) {
+      case PipelineAction::kReceiveActivation:
+        if (first) return failure(index, "the first stage receives no activation");
+        if (stage.activations.front() != now.micro_batch)
+          return failure(index, "receives another's activation");
+        stage.activations.pop_front();
+        progress.activation = true;
+        break;
+      case PipelineAction::kForward:
+        if (progress.forward) return failure(index, "forward twice");
+        if (!first && !progress.activation) return failure(index, "forward without its activation");
+        if (++stage.in_flight > in_flight_[index]) return failure(index, "more in flight than announced");
+        progress.forward = true;
+        break;
+      case PipelineAction::kSendActivation:
+        if (last) return failure(index, "the last stage sends no activation");
+        if (!progress.forward || progress.activation_sent)
+          return failure(index, "sends an activation out of turn");
+        progress.activation_sent = true;
+        stages_[index + 1].activations.push_back(now.micro_batch);
+        break;
+      case PipelineAction::kReceiveGradient:
+        if (last) return failure(index, "the last stage receives no gradient");
+        if (stage.gradients.front() != now.micro_batch) return failure(index, "receives another's gradient");
+        stage.gradients.pop_front();
+        progress.gradient = true;
+        break;
+      case PipelineAction::kBackward:
+        if (!progress.forward || progress.backward) return failure(index, "backward out of turn");
+        if (!last && !progress.gradient) return failure(index, "backward without its gradient");
+        progress.backward = true;
+        --stage.in_flight;
+        break;
+      case PipelineAction::kSendGradient:
+        if (first) return failure(index, "the first stage sends no gradient");
+        if (!progress.backward || progress.gradient_sent)
+          return failure(index, "sends a gradient out of turn");
+        progress.gradient_sent = true;
+        stages_[index - 1].gradients.push_back(now.micro_batch);
+        break;
+    }
+    ++stage.next;
+    return Status::ok();
+  }
+
+  const std::vector<std::vector<PipelineStep>>& schedules_;
+  const int micro_batches_;
+  const std::vector<int>& in_flight_;
+  std::vector<Stage> stages_;
+};
+
+}  // namespace
+
+Status check_pipeline(const std::vector<std::vector<PipelineStep>>& schedules, int micro_batches,
+                      const std::vector<int>& in_flight) {
+  return Player(schedules, micro_batches, in_flight).play();
+}
+
+}  // namespace hdt::training

@@ -1,0 +1,140 @@
+// pipeline_runner.cc: interprets the pipeline schedule on a compute and a messenger.
+#include "training/engine/pipeline_runner.h"
+
+#include <utility>
+
+namespace hdt::training {
+namespace {
+
+bool is_receive(PipelineAction action) {
+  return action == PipelineAction::kReceiveActivation || action == PipelineAction::kReceiveGradient;
+}
+
+// Before a buffer is written again, what was sent from it must be gone.
+Status settle(Pending& operation) {
+  if (!operation) return Status::ok();
+  Pending finished = std::move(operation);
+  return finished->wait();
+}
+
+}  // namespace
+
+PipelineRunner::PipelineRunner(const Layout& layout, Position position, StageCompute& compute,
+                               Messenger& messenger)
+    : position_(position),
+      first_(position.stage == 0),
+      last_(position.stage == layout.replica(position.replica).stages() - 1),
+      first_sample_(layout.first_sample(position.replica)),
+      replica_(layout.replica(position.replica)),
+      compute_(&compute),
+      messenger_(&messenger),
+      schedule_(one_forward_one_backward(replica_.stages(), position.stage, replica_.num_micro_batches)) {}
+
+Result<PipelineRunner> PipelineRunner::create(const Layout& layout, Position position, StageCompute& compute,
+                                              Messenger& messenger) {
+  PipelineRunner runner(layout, position, compute, messenger);
+  HDT_RETURN_IF_ERROR(runner.allocate());
+  return runner;
+}
+
+Status PipelineRunner::allocate() {
+  const auto tokens = static_cast<size_t>(replica_.micro_batch_size) * compute_->sequence_length();
+  activation_elements_ = compute_->activation_elements(tokens);
+  slots_.resize(most_in_flight(replica_.stages(), position_.stage, replica_.num_micro_batches) + 1);
+  for (Slot& slot : slots_) {
+    std::vector<FloatMemory*> parts;
+    if (!first_) parts.insert(parts.end(), {&slot.input, &slot.input_gradient});
+    if (!last_) parts.insert(parts.end(), {&slot.output, &slot.output_gradient});
+    for (FloatMemory* part : parts) {
+      Result<FloatMemory> allocated = messenger_->allocate(activation_elements_);
+      if (!allocated.is_ok()) return allocated.status();
+      *part = allocated.take();
+    }
+  }
+  return Status::ok();
+}
+
+Result<LossSum> PipelineRunner::run(const SampleReader& samples, const StageCompute::UnitDone& unit_done) {
+  LossSum loss;
+  HDT_RETURN_IF_ERROR(post_next_receive(0));
+  for (size_t index = 0; index < schedule_.size(); ++index) {
+    HDT_RETURN_IF_ERROR(take(index, samples, unit_done, loss));
+  }
+  for (Slot& slot : slots_) {
+    HDT_RETURN_IF_ERROR(settle(slot.activation_sent));
+    HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
+  }
+  return loss;
+}
+
+// Posts the first receive at or after step `from`.
+Status PipelineRunner::post_next_receive(size_t from) {
+  receive_step_ = from;
+  while (receive_step_ < schedule_.size() && !is_receive(schedule_[receive_step_].action)) ++receive_step_;
+  if (receive_step_ == schedule_.size()) return Status::ok();
+  const PipelineStep step = schedule_[receive_step_];
+  const bool activation = step.action == PipelineAction::kReceiveActivation;
+  Slot& slot = slot_of(step.micro_batch);
+  Result<Pending> posted =
+      messenger_->receive_from_stage(activation ? position_.stage - 1 : position_.stage + 1,
+                                     view(activation ? slot.input : slot.output_gradient));
+  if (!posted.is_ok()) return posted.status();
+  receive_ = posted.take();
+  return Status::ok();
+}
+
+Status PipelineRunner::take(size_t index, const SampleReader& samples,
+                            const StageCompute::UnitDone& unit_done, LossSum& loss) {
+  const PipelineStep step = schedule_[index];
+  Slot& slot = slot_of(step.micro_batch);
+  switch (step.action) {
+    case PipelineAction::kReceiveActivation:
+    case PipelineAction::kReceiveGradient:
+      HDT_RETURN_IF_ERROR(settle(receive_));
+      return post_next_receive(index + 1);
+    case PipelineAction::kForward:
+      return forward(step.micro_batch, slot, samples, loss);
+    case PipelineAction::kBackward: {
+      HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
+      const bool complete = step.micro_batch == replica_.num_micro_batches - 1;
+      compute_->backward(
+          slot_index(step.micro_batch), view(slot.output_gradient), view(slot.input_gradient),
+          complete ? unit_done : [](int) {});
+      return Status::ok();
+    }
+    case PipelineAction::kSendActivation: {
+      Result<Pending> sent = messenger_->send_to_stage(position_.stage + 1, view(slot.output));
+      if (!sent.is_ok()) return sent.status();
+      slot.activation_sent = sent.take();
+      return Status::ok();
+    }
+    case PipelineAction::kSendGradient: {
+      Result<Pending> sent = messenger_->send_to_stage(position_.stage - 1, view(slot.input_gradient));
+      if (!sent.is_ok()) return sent.status();
+      slot.gradient_sent = sent.take();
+      return Status::ok();
+    }
+  }
+  return {Code::kInternal, "unknown pipeline action"};
+}
+
+Status PipelineRunner::forward(int micro_batch, Slot& slot, const SampleReader& samples, LossSum& loss) {
+  HDT_RETURN_IF_ERROR(settle(slot.activation_sent));
+  if (first_ || last_) read_samples(micro_batch, samples, slot);
+  const LossSum more =
+      compute_->forward(slot_index(micro_batch), slot.samples, view(slot.input), view(slot.output));
+  loss.loss += more.loss;
+  loss.tokens += more.tokens;
+  return Status::ok();
+}
+
+void PipelineRunner::read_samples(int micro_batch, const SampleReader& samples, Slot& slot) {
+  const size_t length = static_cast<size_t>(compute_->sequence_length()) + 1;
+  slot.samples.resize(length * replica_.micro_batch_size);
+  const int64_t first = first_sample_ + int64_t{micro_batch} * replica_.micro_batch_size;
+  for (int i = 0; i < replica_.micro_batch_size; ++i) {
+    samples(first + i, std::span(slot.samples).subspan(i * length, length));
+  }
+}
+
+}  // namespace hdt::training

@@ -1,0 +1,66 @@
+// pipeline_runner.h: runs a stage's schedule of one training step: computes, sends, receives.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "training/engine/compute.h"
+#include "training/engine/layout.h"
+#include "training/engine/messenger.h"
+#include "training/engine/pipeline_schedule.h"
+
+namespace hdt::training {
+
+// Fills `tokens` with sample `index` of the global batch of the step under way.
+using SampleReader = std::function<void(int64_t index, std::span<int64_t> tokens)>;
+
+// Messages overlap with computing: a send completes in the background, and the next receive of the schedule
+// is posted before its turn. Buffers are kept per slot (micro-batch modulo slots). There is one slot more
+// than micro-batches in flight, for the receive that is posted early.
+class PipelineRunner {
+ public:
+  static Result<PipelineRunner> create(const Layout& layout, Position position, StageCompute& compute,
+                                       Messenger& messenger);
+
+  // Runs one step and returns the loss of this replica on its last stage, zeros elsewhere. `unit_done` is
+  // called during the last backward, when the gradients of a unit are complete for the step.
+  Result<LossSum> run(const SampleReader& samples, const StageCompute::UnitDone& unit_done);
+
+ private:
+  struct Slot {
+    FloatMemory input, output, output_gradient, input_gradient;  // null where the stage has no such neighbour
+    std::vector<int64_t> samples;
+    Pending activation_sent, gradient_sent;
+  };
+
+  PipelineRunner(const Layout& layout, Position position, StageCompute& compute, Messenger& messenger);
+  Status allocate();
+  Status post_next_receive(size_t from);
+  Status take(size_t index, const SampleReader& samples, const StageCompute::UnitDone& unit_done,
+              LossSum& loss);
+  Status forward(int micro_batch, Slot& slot, const SampleReader& samples, LossSum& loss);
+  void read_samples(int micro_batch, const SampleReader& samples, Slot& slot);
+  Slot& slot_of(int micro_batch) { return slots_[static_cast<size_t>(micro_batch) % slots_.size()]; }
+  int slot_index(int micro_batch) const { return micro_batch % static_cast<int>(slots_.size()); }
+  std::span<float> view(const FloatMemory& memory) const {
+    return {memory.get(), memory ? activation_elements_ : 0};
+  }
+
+  Position position_;
+  bool first_ = false;
+  bool last_ = false;
+  int64_t first_sample_ = 0;
+  Replica replica_;
+  StageCompute* compute_;
+  Messenger* messenger_;
+  size_t activation_elements_ = 0;
+  std::vector<PipelineStep> schedule_;
+  std::vector<Slot> slots_;
+  Pending receive_;          // posted early
+  size_t receive_step_ = 0;  // the step that it is for
+};
+
+}  // namespace hdt::training

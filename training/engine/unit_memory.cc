@@ -1,0 +1,34 @@
+// unit_memory.cc: one allocation for all parameters of a stage, one for all gradients.
+#include "training/engine/unit_memory.h"
+
+namespace hdt::training {
+
+// Units start on a cache line, so that no two share one.
+constexpr size_t kUnitAlignment = 64 / sizeof(float);
+
+Result<UnitMemory> UnitMemory::create(StageCompute& compute, Messenger& messenger) {
+  UnitMemory memory;
+  memory.units_ = compute.units();
+  for (int unit = memory.units_.first; unit < memory.units_.end; ++unit) {
+    memory.sizes_.push_back(compute.unit_size(unit));
+    memory.starts_.push_back(memory.elements_);
+    memory.elements_ +=
+        (memory.sizes_.back().elements + kUnitAlignment - 1) / kUnitAlignment * kUnitAlignment;
+  }
+  for (FloatMemory* part : {&memory.parameters_, &memory.gradients_}) {
+    Result<FloatMemory> allocated = messenger.allocate(memory.elements_);
+    if (!allocated.is_ok()) return allocated.status();
+    *part = allocated.take();
+  }
+  for (int unit = memory.units_.first; unit < memory.units_.end; ++unit) {
+    compute.bind(unit, memory.parameters(unit), memory.gradients(unit));
+  }
+  return memory;
+}
+
+std::span<float> UnitMemory::gradients(UnitRange units) {
+  const size_t first = start(units.first);
+  return {gradients_.get() + first, start(units.end - 1) + size(units.end - 1).elements - first};
+}
+
+}  // namespace hdt::training

@@ -1,0 +1,175 @@
+// torch_stage.cc: StageCompute on torch's autograd.
+//
+// Every unit has a graph of its own: its input is a leaf. So backward goes unit by unit, and the gradient of
+// a unit is known to be complete as soon as its part has run.
+#include "training/torch/torch_stage.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "training/torch/llama_layers.h"
+
+namespace hdt::training {
+namespace {
+
+at::Tensor view_of(std::span<const float> memory, at::IntArrayRef sizes) {
+  // torch has no read-only tensors; inputs and received gradients are only read.
+  return at::from_blob(const_cast<float*>(memory.data()), sizes, at::kFloat);
+}
+
+void copy_out(const at::Tensor& from, std::span<float> to) {
+  const at::Tensor dense = from.contiguous();
+  std::memcpy(to.data(), dense.data_ptr<float>(), to.size_bytes());
+}
+
+class TorchStage final : public StageCompute {
+ public:
+  TorchStage(const ModelShape& shape, UnitRange units) : shape_(shape), units_(units), tables_(shape) {
+    parameters_.resize(units.size());
+  }
+
+  UnitRange units() const override { return units_; }
+  int sequence_length() const override { return static_cast<int>(shape_.sequence_length); }
+  int64_t vocab_size() const override { return shape_.vocab_size; }
+  size_t activation_elements(size_t tokens) const override {
+    return tokens * static_cast<size_t>(shape_.hidden_size);
+  }
+
+  UnitSize unit_size(int unit) const override {
+    UnitSize size;
+    for (const ParameterShape& parameter : unit_parameters(shape_, unit)) {
+      size_t elements = 1;
+      for (const int64_t extent : parameter.sizes) elements *= static_cast<size_t>(extent);
+      size.elements += elements;
+      if (parameter.decayed) size.decayed += elements;
+    }
+    return size;
+  }
+
+  // Autograd adds into a gradient tensor that is already there, so gradients arrive in the engine's memory.
+  void bind(int unit, std::span<float> parameters, std::span<float> gradients) override {
+    size_t at = 0;
+    for (const ParameterShape& parameter : unit_parameters(shape_, unit)) {
+      at::Tensor tensor = view_of(parameters.subspan(at), parameter.sizes);
+      tensor.set_requires_grad(true);
+      tensor.mutable_grad() = view_of(gradients.subspan(at), parameter.sizes);
+      at += static_cast<size_t>(tensor.numel());
+      unit_tensors(unit).push_back(std::move(tensor));
+    }
+  }
+
+  void initialize(int unit, uint64_t seed) override {
+    const c10::AutoGradMode no_gradients(false);
+    // Neighbouring seeds and units get unrelated streams (the mixing constant of splitmix64).
+    at::Generator random =
+        at::detail::createCPUGenerator(seed * 0x9E3779B97F4A7C15ULL + static_cast<uint64_t>(unit));
+    const std::vector<ParameterShape> shapes = unit_parameters(shape_, unit);
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      at::Tensor& tensor = unit_tensors(unit)[i];
+      if (shapes[i].deviation > 0) {
+        tensor.normal_(0, shapes[i].deviation, random);
+      } else {
+        tensor.fill_(1);
+      }
+    }
+  }
+
+  LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
+                  std::span<float> output) override {
+    if (static_cast<size_t>(slot) >= slots_.size()) slots_.resize(slot + 1);
+    std::vector<Saved>& saved = slots_[slot];
+    saved.clear();
+    const int64_t length = shape_.sequence_length;
+    at::Tensor tokens;
+    if (!samples.empty()) {
+      tokens = at::from_blob(const_cast<int64_t*>(samples.data()),
+                             {static_cast<int64_t>(samples.size()) / (length + 1), length + 1}, at::kLong);
+    }
+    at::Tensor flow = input.empty() ? tokens.narrow(1, 0, length) : received(input, length);
+    LossSum loss;
+    for (int unit = units_.first; unit < units_.end; ++unit) {
+      at::Tensor leaf = flow;
+      if (unit != 0) leaf = flow.detach().set_requires_grad(true);
+      flow = unit_forward(unit, leaf);
+      if (is_head(unit)) {
+        const at::Tensor targets = tokens.narrow(1, 1, length).reshape({-1});
+        flow = at::cross_entropy_loss(flow.view({-1, shape_.vocab_size}), targets, {}, at::Reduction::Sum);
+        loss = {flow.item<double>(), targets.numel()};
+      }
+      saved.push_back({leaf, flow});
+    }
+    if (!output.empty()) copy_out(flow, output);
+    return loss;
+  }
+
+  void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
+                const UnitDone& unit_done) override {
+    std::vector<Saved>& saved = slots_[slot];
+    at::Tensor gradient;
+    if (!output_gradient.empty()) gradient = view_of(output_gradient, saved.back().output.sizes());
+    for (int unit = units_.end - 1; unit >= units_.first; --unit) {
+      Saved part = std::move(saved.back());
+      saved.pop_back();
+      part.output.backward(gradient);
+      if (unit != 0) gradient = part.input.grad();
+      unit_done(unit);
+    }
+    if (!input_gradient.empty()) copy_out(gradient, input_gradient);
+  }
+
+  void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
+             std::span<float> logits) override {
+    const c10::AutoGradMode no_gradients(false);
+    const auto length = static_cast<int64_t>(tokens.size());
+    at::Tensor flow = input.empty()
+                          ? at::from_blob(const_cast<int64_t*>(tokens.data()), {1, length}, at::kLong)
+                          : received(input, length);
+    for (int unit = units_.first; unit < units_.end; ++unit) flow = unit_forward(unit, flow);
+    if (!output.empty()) copy_out(flow, output);
+    if (!logits.empty()) copy_out(flow.select(1, length - 1), logits);
+  }
+
+ private:
+  struct Saved {
+    at::Tensor input;
+    at::Tensor output;
+  };
+
+  bool is_head(int unit) const { return unit == shape_.num_layers + 1; }
+  std::vector<at::Tensor>& unit_tensors(int unit) { return parameters_[unit - units_.first]; }
+  at::Tensor received(std::span<const float> input, int64_t length) const {
+    return view_of(input, {static_cast<int64_t>(input.size()) / (length * shape_.hidden_size), length,
+                           shape_.hidden_size});
+  }
+
+  at::Tensor unit_forward(int unit, const at::Tensor& input) {
+    if (unit == 0) return embedding_forward(unit_tensors(unit), input);
+    if (is_head(unit)) return head_forward(shape_, unit_tensors(unit), input);
+    return layer_forward(shape_, tables_, unit_tensors(unit), input);
+  }
+
+  ModelShape shape_;
+  UnitRange units_;
+  PositionTables tables_;
+  std::vector<std::vector<at::Tensor>> parameters_;  // by unit
+  std::vector<std::vector<Saved>> slots_;            // by slot, unit
+};
+
+}  // namespace
+
+std::unique_ptr<StageCompute> make_torch_stage(const ModelShape& shape, UnitRange units) {
+  return std::make_unique<TorchStage>(shape, units);
+}
+
+void set_torch_threads(int threads) { at::set_num_threads(threads); }
+
+}  // namespace hdt::training
