@@ -1,0 +1,196 @@
+// torch_stage_test.cc: the torch model as the engine uses it.
+#include "training/torch/torch_stage.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "tests/training/engine/training_run.h"
+
+namespace hdt::training::testing {
+namespace {
+
+ModelShape small_shape() {
+  ModelShape shape;
+  shape.num_layers = 4;
+  shape.hidden_size = 32;
+  shape.num_attention_heads = 4;
+  shape.ffn_hidden_size = 64;
+  shape.sequence_length = 16;
+  shape.vocab_size = 29;
+  return shape;
+}
+
+// A stage on memory of its own.
+struct Stage {
+  Stage(const ModelShape& shape, UnitRange units, uint64_t seed) : compute(make_torch_stage(shape, units)) {
+    for (int unit = units.first; unit < units.end; ++unit) {
+      parameters.emplace_back(compute->unit_size(unit).elements);
+      gradients.emplace_back(compute->unit_size(unit).elements);
+    }
+    for (int unit = units.first; unit < units.end; ++unit) {
+      compute->bind(unit, parameters[unit - units.first], gradients[unit - units.first]);
+      compute->initialize(unit, seed);
+    }
+  }
+  std::unique_ptr<StageCompute> compute;
+  std::vector<std::vector<float>> parameters, gradients;
+};
+
+std::vector<int64_t> samples(const ModelShape& shape, int count) {
+  std::vector<int64_t> tokens(count * (shape.sequence_length + 1));
+  for (int i = 0; i < count; ++i) {
+    synthetic_sample(static_cast<int>(shape.vocab_size), 0, i,
+                     std::span(tokens).subspan(i * (shape.sequence_length + 1), shape.sequence_length + 1));
+  }
+  return tokens;
+}
+
+TEST(TorchStageTest, SizesAddUpToTheModel) {
+  const ModelShape shape = small_shape();
+  const auto whole = make_torch_stage(shape, {0, 6});
+  int64_t elements = 0;
+  for (int unit = 0; unit < 6; ++unit) elements += static_cast<int64_t>(whole->unit_size(unit).elements);
+  EXPECT_EQ(elements, shape.parameters());
+}
+
+TEST(TorchStageTest, StartsNearTheLogarithmOfTheVocabulary) {
+  const ModelShape shape = small_shape();
+  Stage stage(shape, {0, 6}, 1);
+  const LossSum loss = stage.compute->forward(0, samples(shape, 4), {}, {});
+  EXPECT_EQ(loss.tokens, 4 * shape.sequence_length);
+  EXPECT_NEAR(loss.loss / loss.tokens, std::log(29.0), 0.1);
+}
+
+TEST(TorchStageTest, GradientIsTheDerivativeOfTheLoss) {
+  const ModelShape shape = small_shape();
+  Stage stage(shape, {0, 6}, 1);
+  // Away from the flat start values, so that differences stand out from rounding.
+  for (auto& unit : stage.parameters) {
+    for (float& value : unit) value *= 3;
+  }
+  const std::vector<int64_t> tokens = samples(shape, 2);
+  stage.compute->forward(0, tokens, {}, {});
+  stage.compute->backward(0, {}, {}, [](int) {});
+  for (int unit = 0; unit < 6; ++unit) {
+    // Along the gradient itself the loss changes by the gradient's norm.
+    const std::vector<float> gradient = stage.gradients[unit];
+    const double norm =
+        std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0));
+    ASSERT_GT(norm, 0);
+    const double distance = 1e-3;
+    const std::vector<float> origin = stage.parameters[unit];
+    const auto loss_at = [&](double along) {
+      for (size_t i = 0; i < origin.size(); ++i) {
+        stage.parameters[unit][i] = static_cast<float>(origin[i] + along * gradient[i] / norm);
+      }
+      return stage.compute->forward(0, tokens, {}, {}).loss;
+    };
+    const double slope = (loss_at(distance) - loss_at(-distance)) / (2 * distance);
+    stage.parameters[unit] = origin;
+    EXPECT_NEAR(slope, norm, 0.02 * norm) << "unit " << unit;
+  }
+}
+
+TEST(TorchStageTest, GradientsAddUpAndUnitsFinishLastFirst) {
+  const ModelShape shape = small_shape();
+  Stage stage(shape, {0, 6}, 1);
+  const std::vector<int64_t> tokens = samples(shape, 2);
+  std::vector<int> order;
+  const auto pass = [&] {
+    order.clear();
+    stage.compute->forward(0, tokens, {}, {});
+    stage.compute->backward(0, {}, {}, [&](int unit) { order.push_back(unit); });
+  };
+  pass();
+  EXPECT_EQ(order, (std::vector<int>{5, 4, 3, 2, 1, 0}));
+  const auto once = stage.gradients;
+  pass();
+  for (size_t unit = 0; unit < once.size(); ++unit) {
+    for (size_t i = 0; i < once[unit].size(); ++i)
+      EXPECT_FLOAT_EQ(stage.gradients[unit][i], 2 * once[unit][i]);
+  }
+}
+
+TEST(TorchStageTest, TokensDoNotSeeTheFuture) {
+  const ModelShape shape = small_shape();
+  Stage stage(shape, {0, 5}, 1);  // without the head: what leaves the last layer
+  std::vector<int64_t> tokens = samples(shape, 1);
+  const auto hidden = static_cast<size_t>(shape.hidden_size);
+  std::vector<float> before(stage.compute->activation_elements(shape.sequence_length)), after(before.size());
+  stage.compute->forward(0, tokens, {}, before);
+  tokens[10] = (tokens[10] + 1) % shape.vocab_size;
+  stage.compute->forward(0, tokens, {}, after);
+  EXPECT_TRUE(std::equal(before.begin(), before.begin() + 10 * hidden, after.begin()));
+  EXPECT_FALSE(std::equal(before.begin() + 10 * hidden, before.end(), after.begin() + 10 * hidden));
+}
+
+TEST(TorchStageTest, InferenceAgreesWithTraining) {
+  const ModelShape shape = small_shape();
+  Stage stage(shape, {0, 6}, 1);
+  const std::vector<int64_t> tokens = samples(shape, 1);
+  double loss = 0;
+  std::vector<float> logits(shape.vocab_size);
+  for (int64_t seen = 1; seen <= shape.sequence_length; ++seen) {
+    stage.compute->infer(std::span(tokens).first(seen), {}, {}, logits);
+    double total = 0;
+    for (const float logit : logits) total += std::exp(double{logit});
+    loss += std::log(total) - logits[tokens[seen]];
+  }
+  EXPECT_NEAR(stage.compute->forward(0, tokens, {}, {}).loss, loss, 1e-4 * loss);
+}
+
+TEST(TorchStageTest, StartValuesDependOnSeedAndUnitOnly) {
+  const ModelShape shape = small_shape();
+  const Stage whole(shape, {0, 6}, 9);
+  const Stage part(shape, {2, 4}, 9);
+  EXPECT_EQ(part.parameters[0], whole.parameters[2]);
+  EXPECT_EQ(part.parameters[1], whole.parameters[3]);
+  EXPECT_NE(whole.parameters[2], whole.parameters[3]);
+  EXPECT_NE(Stage(shape, {2, 4}, 10).parameters[0], part.parameters[0]);
+}
+
+std::vector<StepResult> train_torch(const Layout& layout, int64_t steps) {
+  const ModelShape shape = small_shape();
+  ThreadWorld world(layout);
+  std::vector<StepResult> results;
+  TrainerOptions options;
+  options.seed = 11;
+  options.learning_rate = {.peak = 3e-3, .minimum = 3e-4, .warmup_steps = 5, .total_steps = steps};
+  options.bucket_elements = 10000;
+  run_ranks(layout.world_size(), [&](int rank) {
+    const auto compute = make_torch_stage(shape, layout.units_of(layout.position_of(rank)));
+    const auto messenger = world.messenger(rank);
+    auto trainer = Trainer::create(
+        layout, *compute, *messenger,
+        [&](int64_t step, int64_t index, std::span<int64_t> tokens) {
+          synthetic_sample(static_cast<int>(shape.vocab_size), step, index, tokens);
+        },
+        options);
+    ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
+    for (int64_t step = 0; step < steps; ++step) {
+      const Result<StepResult> done = trainer.value()->step(step);
+      ASSERT_TRUE(done.is_ok()) << done.status().message();
+      if (rank == 0) results.push_back(done.value());
+    }
+  });
+  return results;
+}
+
+TEST(TorchStageTest, HeterogeneousRunEqualsOneProcess) {
+  set_torch_threads(1);
+  const std::vector<StepResult> one = train_torch(Layout(4, {{{4}, 16, 1}}, RankOrder::kTpDpPp), 50);
+  const std::vector<StepResult> four =
+      train_torch(Layout(4, {{{3, 1}, 3, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp), 50);
+  ASSERT_EQ(one.size(), 50U);
+  ASSERT_EQ(four.size(), 50U);
+  for (size_t step = 0; step < one.size(); ++step) {
+    EXPECT_NEAR(four[step].loss, one[step].loss, 1e-5 * one[step].loss) << "step " << step;
+  }
+  EXPECT_LT(one.back().loss, 0.8 * one.front().loss);
+}
+
+}  // namespace
+}  // namespace hdt::training::testing
