@@ -1,0 +1,201 @@
+// flags.cc: named as in Megatron and its mixed-vendor forks where these have such a flag.
+#include "tools/hdt-train/flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+
+namespace hdt::tools {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  hdt-train --text book.txt --sample-tokens 200\n"
+    "      one process, nothing to set up\n"
+    "  mpirun -np 4 hdt-train --data-path data/kjv --use-tp-pp-dp-mapping --num-layers 4 \\\n"
+    "      --hetero-pipeline-stages 1 3 1 1 --hetero-pipeline-stages 2 2 2 \\\n"
+    "      --micro-batch-size 4 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 24\n"
+    "      two replicas of two stages; layers split 3 + 1 and 2 + 2; one takes twice the micro-batches\n"
+    "\n"
+    "Exit status: 0 done, 1 the run failed, 2 wrong usage.";
+
+constexpr int kMost = 1'000'000;
+
+void add_model(CLI::App& app, TrainFlags& flags) {
+  const CLI::Range positive(1, kMost);
+  auto& shape = flags.shape;
+  app.add_option("--num-layers", flags.layout.num_layers, "transformer layers")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--hidden-size", shape.hidden_size, "width of the model")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--num-attention-heads", shape.num_attention_heads, "heads; they share the hidden size")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--ffn-hidden-size", shape.ffn_hidden_size, "width inside the MLP")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--seq-length", shape.sequence_length, "tokens of a sample")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--vocab-size", shape.vocab_size, "tokens known; 257 are those of hdt-data")
+      ->check(positive)
+      ->capture_default_str();
+}
+
+void add_layout(CLI::App& app, TrainFlags& flags) {
+  auto& layout = flags.layout;
+  app.add_option("--tensor-model-parallel-size", layout.tensor_model_parallel_size, "only 1 is supported")
+      ->capture_default_str();
+  app.add_option("--pipeline-model-parallel-size", layout.pipeline_model_parallel_size,
+                 "stages of every replica");
+  app.add_option(
+         "--hetero-pipeline-stages", layout.hetero_pipeline_stages,
+         "n0 layers_0_0 layers_0_1 ... n1 layers_1_0 ...: for each kind of device the number of its stages, "
+         "then their layers; given once for every replica, or once per replica")
+      ->type_name("INT ...");
+  app.add_flag("--use-tp-pp-dp-mapping", layout.use_tp_pp_dp_mapping,
+               "number ranks replica by replica instead of stage by stage");
+  app.add_option("--micro-batch-size", layout.micro_batch_size, "samples of a micro-batch, on every replica");
+  app.add_option("--micro-batch-size-per-dp", layout.micro_batch_size_per_dp,
+                 "n0 mbs0 n1 mbs1 ...: the first n0 replicas use mbs0, the next n1 mbs1, ...")
+      ->type_name("INT ...");
+  app.add_option("--num-micro-batches-per-dp", layout.num_micro_batches_per_dp,
+                 "n0 nmb0 n1 nmb1 ...: micro-batches of a step, as above")
+      ->type_name("INT ...");
+  app.add_option("--global-batch-size", layout.global_batch_size,
+                 "samples of a step over all replicas (default: what the micro-batches make)");
+}
+
+void add_optimizer(CLI::App& app, TrainFlags& flags) {
+  auto& trainer = flags.trainer;
+  const CLI::Range not_negative(0.0, std::numeric_limits<double>::max());
+  const CLI::Range fraction(0.0, 0.999999);
+  app.add_option("--train-iters", flags.train_iters, "steps")
+      ->check(CLI::Range(1, 1'000'000'000))
+      ->capture_default_str();
+  app.add_option("--lr", trainer.learning_rate.peak, "learning rate after the warm-up")
+      ->check(not_negative)
+      ->capture_default_str();
+  app.add_option("--min-lr", trainer.learning_rate.minimum, "learning rate at the end of the cosine")
+      ->check(not_negative)
+      ->capture_default_str();
+  app.add_option("--lr-warmup-iters", trainer.learning_rate.warmup_steps, "steps of linear warm-up")
+      ->check(CLI::Range(0, 1'000'000'000))
+      ->capture_default_str();
+  app.add_option("--weight-decay", trainer.adamw.weight_decay)->check(not_negative)->capture_default_str();
+  app.add_option("--adam-beta1", trainer.adamw.beta1)->check(fraction)->capture_default_str();
+  app.add_option("--adam-beta2", trainer.adamw.beta2)->check(fraction)->capture_default_str();
+  app.add_option("--adam-eps", trainer.adamw.epsilon)->check(not_negative)->capture_default_str();
+  app.add_option("--clip-grad", trainer.clip_gradient_norm, "greatest gradient norm; 0: no clipping")
+      ->check(not_negative)
+      ->capture_default_str();
+  app.add_option("--seed", trainer.seed, "of start values, sample order and generated text")
+      ->capture_default_str();
+  app.add_option("--ddp-bucket-size", trainer.bucket_elements,
+                 "gradients reduced by one operation, in elements")
+      ->check(CLI::Range(size_t{1}, size_t{1} << 40))
+      ->capture_default_str();
+  app.add_option("--threads", flags.threads, "threads of a torch operation")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+}
+
+void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
+  auto* data = app.add_option_group("data", "what to train on (one of them)");
+  data->add_option("--data-path", flags.data_path, "a Megatron dataset, PREFIX.bin and PREFIX.idx")
+      ->type_name("PREFIX");
+  data->add_option("--text", flags.text, "a text file, taken byte by byte")->type_name("FILE");
+  data->require_option(1);
+  app.add_option("--log-interval", flags.log_interval, "steps between progress lines when not on a terminal")
+      ->check(CLI::Range(1, 1'000'000'000))
+      ->capture_default_str();
+  app.add_option("--tensorboard-dir", flags.tensorboard_dir, "write TensorBoard events there")
+      ->type_name("DIR");
+  app.add_option("--loss-curve", flags.loss_curve, "draw the loss there at the end (SVG)")->type_name("FILE");
+  app.add_option("--loss-log", flags.loss_log, "write a JSON line a step, in full precision")
+      ->type_name("FILE");
+  app.add_option("--sample-tokens", flags.sample_tokens, "tokens to generate from the trained model; 0: none")
+      ->check(CLI::Range(0, kMost))
+      ->capture_default_str();
+  app.add_option("--sample-prompt", flags.sample_prompt, "what the generated text continues")
+      ->capture_default_str();
+  app.add_option("--sample-temperature", flags.sample_temperature, "0: always the likeliest token")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+}
+
+std::string beyond_ranges(const TrainFlags& flags) {
+  const auto& shape = flags.shape;
+  if (shape.hidden_size % (2 * shape.num_attention_heads) != 0) {
+    return fmt::format(
+        "--hidden-size {}: expected a multiple of twice --num-attention-heads {} (heads have an even "
+        "size), {} left over",
+        shape.hidden_size, shape.num_attention_heads, shape.hidden_size % (2 * shape.num_attention_heads));
+  }
+  if (flags.trainer.learning_rate.minimum > flags.trainer.learning_rate.peak) {
+    return fmt::format("--min-lr {}: expected at most --lr {}", flags.trainer.learning_rate.minimum,
+                       flags.trainer.learning_rate.peak);
+  }
+  if (flags.trainer.learning_rate.warmup_steps > flags.train_iters) {
+    return fmt::format("--lr-warmup-iters {}: expected at most --train-iters {}",
+                       flags.trainer.learning_rate.warmup_steps, flags.train_iters);
+  }
+  if (flags.sample_tokens > 0 && flags.sample_prompt.empty())
+    return "--sample-prompt: expected some text, found none";
+  return "";
+}
+
+int usage_error(std::string message) {
+  std::ranges::replace(message, '\n', ' ');
+  fmt::print(stderr, "hdt-train: {} (see hdt-train --help)\n", message);
+  return 2;
+}
+
+}  // namespace
+
+ParsedFlags parse_flags(int argc, char** argv) {
+  ParsedFlags parsed;
+  TrainFlags& flags = parsed.flags;
+  // A model that learns a book in minutes on a few cores.
+  flags.layout.num_layers = 4;
+  flags.shape.hidden_size = 128;
+  flags.shape.num_attention_heads = 4;
+  flags.shape.ffn_hidden_size = 352;
+  flags.shape.sequence_length = 128;
+  flags.shape.vocab_size = 257;
+  flags.trainer.seed = 1234;
+  flags.trainer.learning_rate = {.peak = 3e-3, .minimum = 3e-4, .warmup_steps = 20, .total_steps = 0};
+
+  CLI::App app(
+      "Trains a LLaMA-style language model, in one process or split over the ranks of a job (mpirun, srun, "
+      "torchrun) "
+      "into replicas and pipeline stages of unequal sizes.");
+  app.footer(kExamples);
+  add_model(app, flags);
+  add_layout(app, flags);
+  add_optimizer(app, flags);
+  add_data_and_reports(app, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    parsed.exit_status = app.exit(help);
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    parsed.exit_status = usage_error(error.what());
+    return parsed;
+  }
+  if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
+    flags.layout.micro_batch_size = 8;
+  flags.shape.num_layers = flags.layout.num_layers;
+  flags.trainer.learning_rate.total_steps = flags.train_iters;
+  if (const std::string problem = beyond_ranges(flags); !problem.empty())
+    parsed.exit_status = usage_error(problem);
+  return parsed;
+}
+
+}  // namespace hdt::tools

@@ -1,0 +1,41 @@
+// flags.h: the command line of hdt-train.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "training/engine/layout_flags.h"
+#include "training/engine/trainer.h"
+#include "training/torch/model_shape.h"
+
+namespace hdt::tools {
+
+struct TrainFlags {
+  training::ModelShape shape;
+  training::LayoutFlags layout;
+  training::TrainerOptions trainer;
+  int64_t train_iters = 500;
+  int threads = 1;
+
+  std::string data_path;  // a dataset PREFIX, or
+  std::string text;       // a text file
+
+  int64_t log_interval = 10;
+  std::string tensorboard_dir;
+  std::string loss_curve;
+  std::string loss_log;
+  int sample_tokens = 0;
+  std::string sample_prompt = "And the ";
+  double sample_temperature = 0.8;
+};
+
+// The flags, or (second) the exit status of a process that has nothing more to do: 0 after --help, 2 after
+// wrong usage, which has been reported.
+struct ParsedFlags {
+  TrainFlags flags;
+  std::optional<int> exit_status;
+};
+ParsedFlags parse_flags(int argc, char** argv);
+
+}  // namespace hdt::tools

@@ -1,0 +1,126 @@
+// job.cc: puts data, model, engine and messenger together, and runs the steps.
+#include "tools/hdt-train/job.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "tools/hdt-train/reporter.h"
+#include "tools/hdt-train/run_identity.h"
+#include "tools/hdt-train/text_sample.h"
+#include "training/data/batch_sampler.h"
+#include "training/data/progress_line.h"
+#include "training/engine/hdt_messenger.h"
+#include "training/torch/blas_check.h"
+#include "training/torch/torch_stage.h"
+
+namespace hdt::tools {
+namespace {
+
+using training::format_grouped;
+
+std::string describe(const training::Layout& layout) {
+  std::string text;
+  for (int i = 0; i < layout.num_replicas(); ++i) {
+    const training::Replica& replica = layout.replica(i);
+    text += fmt::format("{}replica {}: {} layers, {} x {} samples", i == 0 ? "" : "; ", i,
+                        fmt::join(replica.stage_layers, " + "), replica.num_micro_batches,
+                        replica.micro_batch_size);
+  }
+  return text;
+}
+
+void introduce(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout) {
+  const auto& shape = flags.shape;
+  fmt::print("model: {} parameters, {} layers, hidden {}, sequence {}, vocabulary {}\n",
+             format_grouped(shape.parameters()), shape.num_layers, shape.hidden_size, shape.sequence_length,
+             shape.vocab_size);
+  fmt::print("data: {} tokens from {}, unigram entropy {:.4f} nats per token\n",
+             format_grouped(static_cast<int64_t>(input.statistics.tokens)),
+             flags.text.empty() ? flags.data_path : flags.text, input.statistics.unigram_entropy);
+  fmt::print("layout: {} ranks; {}; {} tokens a step\n", layout.world_size(), describe(layout),
+             format_grouped(layout.global_batch_size() * shape.sequence_length));
+  std::fflush(stdout);
+}
+
+// Once a node, loudly: the first rank of each node speaks.
+Status warn_of_slow_blas(hdtComm_t world, int rank) {
+  int node = 0;
+  if (hdtCommNodeOf(world, rank, &node) != HDT_SUCCESS) return {Code::kInternal, hdtGetLastError()};
+  for (int before = 0; before < rank; ++before) {
+    int other = 0;
+    if (hdtCommNodeOf(world, before, &other) != HDT_SUCCESS) return {Code::kInternal, hdtGetLastError()};
+    if (other == node) return Status::ok();
+  }
+  const std::string warning = training::blas_warning(training::blas_library());
+  if (!warning.empty()) fmt::print(stderr, "hdt-train: {}\n", warning);
+  return Status::ok();
+}
+
+Status train(const TrainFlags& flags, training::Trainer& trainer, Reporter* reporter,
+             training::StepResult& last) {
+  for (int64_t step = 0; step < flags.train_iters; ++step) {
+    const Result<training::StepResult> result = trainer.step(step);
+    if (!result.is_ok()) return result.status();
+    last = result.value();
+    if (reporter != nullptr) HDT_RETURN_IF_ERROR(reporter->step_done(step + 1, last));
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Status run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
+               hdtComm_t world) {
+  training::set_torch_threads(flags.threads);
+  Result<std::unique_ptr<training::Messenger>> messenger = training::make_hdt_messenger(world, layout);
+  if (!messenger.is_ok()) return messenger.status();
+  const int rank = messenger.value()->rank();
+  HDT_RETURN_IF_ERROR(check_same_run(flags, layout, input.statistics, *messenger.value()));
+  HDT_RETURN_IF_ERROR(warn_of_slow_blas(world, rank));
+  const Result<training::BatchSampler> sampler =
+      training::BatchSampler::create(input.tokens, {.seed = flags.trainer.seed,
+                                                    .sequence_length = flags.shape.sequence_length,
+                                                    .global_batch_size = layout.global_batch_size()});
+  if (!sampler.is_ok()) return sampler.status();
+  std::unique_ptr<Reporter> reporter;
+  if (rank == 0) {
+    introduce(flags, input, layout);
+    Result<std::unique_ptr<Reporter>> opened = Reporter::open(flags);
+    if (!opened.is_ok()) return opened.status();
+    reporter = opened.take();
+  }
+
+  const training::Position position = layout.position_of(rank);
+  const auto compute = training::make_torch_stage(flags.shape, layout.units_of(position));
+  Result<std::unique_ptr<training::Trainer>> trainer = training::Trainer::create(
+      layout, *compute, *messenger.value(),
+      [&](int64_t step, int64_t index, std::span<int64_t> tokens) {
+        sampler.value().sample(static_cast<uint64_t>(step), index, tokens);
+      },
+      flags.trainer);
+  if (!trainer.is_ok()) return trainer.status();
+  const auto begin = std::chrono::steady_clock::now();
+  training::StepResult last;
+  HDT_RETURN_IF_ERROR(train(flags, *trainer.value(), reporter.get(), last));
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+
+  if (reporter) {
+    HDT_RETURN_IF_ERROR(reporter->finish(describe(layout), input.statistics.unigram_entropy));
+    fmt::print("trained {} steps in {}: loss {:.4f}, unigram entropy of the text {:.4f}\n", flags.train_iters,
+               training::format_duration(elapsed), last.loss, input.statistics.unigram_entropy);
+  }
+  if (flags.sample_tokens > 0 && position.replica == 0) {
+    const Result<std::string> text = sample_text(flags, layout, *compute, *messenger.value());
+    if (!text.is_ok()) return text.status();
+    if (rank == 0) fmt::print("sample:\n{}\n", text.value());
+  }
+  return Status::ok();
+}
+
+}  // namespace hdt::tools

@@ -1,0 +1,61 @@
+// hdt-train: trains a small LLaMA-style model over HDT, split unequally where devices are unequal.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "hdt/hdt.h"
+#include "tools/hdt-train/flags.h"
+#include "tools/hdt-train/job.h"
+#include "tools/hdt-train/token_input.h"
+
+namespace hdt::tools {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+int fail(int exit_status, std::string message) {
+  std::ranges::replace(message, '\n', ' ');
+  fmt::print(stderr, "hdt-train: {}\n", message);
+  return exit_status;
+}
+
+// What depends on the flags alone is wrong on every rank: rank 0 says it.
+int refuse(int rank, const Status& status) {
+  return rank == 0 ? fail(kExitUsage, status.message()) : kExitUsage;
+}
+
+int run(TrainFlags& flags, hdtComm_t world) {
+  int rank = 0;
+  if (hdtCommUserRank(world, &rank) != HDT_SUCCESS ||
+      hdtCommCount(world, &flags.layout.world_size) != HDT_SUCCESS) {
+    return fail(kExitFailed, hdtGetLastError());
+  }
+  const Result<training::Layout> layout = training::make_layout(flags.layout);
+  if (!layout.is_ok()) return refuse(rank, layout.status());
+  const Result<TokenInput> input = open_tokens(flags);
+  if (!input.is_ok()) return fail(kExitUsage, fmt::format("rank {}: {}", rank, input.status().message()));
+  const Status status = run_job(flags, input.value(), layout.value(), world);
+  if (!status.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, status.to_string()));
+  return 0;
+}
+
+}  // namespace
+}  // namespace hdt::tools
+
+int main(int argc, char** argv) {
+  try {
+    hdt::tools::ParsedFlags parsed = hdt::tools::parse_flags(argc, argv);
+    if (parsed.exit_status) return *parsed.exit_status;
+    hdtComm_t world = nullptr;
+    if (hdtCommInit(&world, nullptr) != HDT_SUCCESS) return hdt::tools::fail(1, hdtGetLastError());
+    const int exit_status = hdt::tools::run(parsed.flags, world);
+    hdtCommDestroy(world);
+    return exit_status;
+  } catch (const std::exception& error) {
+    return hdt::tools::fail(1, error.what());
+  }
+}

@@ -1,0 +1,83 @@
+// reporter.cc: one place prints.
+#include "tools/hdt-train/reporter.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+namespace hdt::tools {
+
+Reporter::Reporter(const TrainFlags& flags)
+    : flags_(flags),
+      progress_(std::cout, {.total_steps = flags.train_iters,
+                            .log_interval = flags.log_interval,
+                            .in_place = training::is_terminal(STDOUT_FILENO),
+                            .clock = {}}) {}
+
+Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags) {
+  std::unique_ptr<Reporter> reporter(new Reporter(flags));
+  if (!flags.tensorboard_dir.empty()) {
+    Result<std::unique_ptr<training::EventWriter>> events =
+        training::EventWriter::open(flags.tensorboard_dir);
+    if (!events.is_ok()) return events.status();
+    reporter->events_ = events.take();
+  }
+  if (!flags.loss_log.empty()) {
+    reporter->log_.open(flags.loss_log, std::ios::trunc);
+    if (!reporter->log_) return Status::from_errno("--loss-log " + flags.loss_log, errno);
+  }
+  return reporter;
+}
+
+Status Reporter::step_done(int64_t done, const training::StepResult& result) {
+  progress_.step_done({.step = done,
+                       .loss = result.loss,
+                       .tokens = result.tokens,
+                       .learning_rate = result.learning_rate,
+                       .gradient_norm = result.gradient_norm});
+  curve_.points.push_back({done, result.loss});
+  if (events_) {
+    HDT_RETURN_IF_ERROR(events_->add_scalar("lm loss", done, result.loss));
+    HDT_RETURN_IF_ERROR(events_->add_scalar("learning-rate", done, result.learning_rate));
+    HDT_RETURN_IF_ERROR(events_->add_scalar("grad-norm", done, result.gradient_norm));
+    if (const auto rate = progress_.tokens_per_second()) {
+      HDT_RETURN_IF_ERROR(events_->add_scalar("tokens-per-second", done, *rate));
+    }
+    if (done % flags_.log_interval == 0) HDT_RETURN_IF_ERROR(events_->flush());
+  }
+  if (log_.is_open()) {
+    log_ << nlohmann::ordered_json{{"step", done},
+                                   {"loss", result.loss},
+                                   {"tokens", result.tokens},
+                                   {"grad_norm", result.gradient_norm},
+                                   {"learning_rate", result.learning_rate}}
+         << '\n';
+    if (!log_) return {Code::kSystem, "--loss-log " + flags_.loss_log + ": cannot write"};
+  }
+  return Status::ok();
+}
+
+Status Reporter::finish(const std::string& subtitle, double unigram_entropy) {
+  progress_.finish();
+  if (events_) {
+    HDT_RETURN_IF_ERROR(events_->flush());
+    fmt::print("TensorBoard events: {}\n", events_->path());
+  }
+  if (log_.is_open()) {
+    log_.close();
+    if (!log_) return {Code::kSystem, "--loss-log " + flags_.loss_log + ": cannot write"};
+  }
+  if (!flags_.loss_curve.empty()) {
+    curve_.subtitle = subtitle;
+    curve_.reference = {unigram_entropy, "unigram entropy"};
+    const Result<size_t> drawn = training::write_loss_curve(curve_, flags_.loss_curve);
+    if (!drawn.is_ok()) return drawn.status();
+    fmt::print("loss curve: {}\n", flags_.loss_curve);
+  }
+  return Status::ok();
+}
+
+}  // namespace hdt::tools

@@ -1,0 +1,62 @@
+// run_identity.cc: compares a hash of everything that must agree.
+#include "tools/hdt-train/run_identity.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <string>
+
+namespace hdt::tools {
+namespace {
+
+// FNV-1a, cut to the 52 bits that a double holds exactly.
+double hash(const std::string& text) {
+  uint64_t value = 0xCBF29CE484222325ULL;
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return static_cast<double>(value >> 12);
+}
+
+// The greatest of x and the greatest of -x over all ranks add up to zero only where all have the same x.
+Status check_same(const std::string& mine, const std::string& what, training::Messenger& messenger) {
+  std::array<double, 2> greatest = {hash(mine), -hash(mine)};
+  HDT_RETURN_IF_ERROR(messenger.max_over_world(greatest));
+  if (greatest[0] + greatest[1] == 0) return Status::ok();
+  return {Code::kMismatch,
+          fmt::format("ranks were started with different {}; this rank has: {}", what, mine)};
+}
+
+}  // namespace
+
+Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
+                      const training::TokenStatistics& statistics, training::Messenger& messenger) {
+  const auto& shape = flags.shape;
+  HDT_RETURN_IF_ERROR(
+      check_same(fmt::format("{} layers, hidden {}, heads {}, ffn {}, seq-length {}, vocab {}",
+                             shape.num_layers, shape.hidden_size, shape.num_attention_heads,
+                             shape.ffn_hidden_size, shape.sequence_length, shape.vocab_size),
+                 "models", messenger));
+  std::string replicas = flags.layout.use_tp_pp_dp_mapping ? "tp-pp-dp" : "tp-dp-pp";
+  for (int i = 0; i < layout.num_replicas(); ++i) {
+    const training::Replica& replica = layout.replica(i);
+    replicas += fmt::format(", [{}] {} x {}", fmt::join(replica.stage_layers, " "), replica.num_micro_batches,
+                            replica.micro_batch_size);
+  }
+  HDT_RETURN_IF_ERROR(check_same(replicas, "layouts", messenger));
+  const auto& trainer = flags.trainer;
+  HDT_RETURN_IF_ERROR(check_same(
+      fmt::format("seed {}, {} iters, lr {} {} {}, decay {}, beta {} {}, eps {}, clip {}, bucket {}",
+                  trainer.seed, flags.train_iters, trainer.learning_rate.peak, trainer.learning_rate.minimum,
+                  trainer.learning_rate.warmup_steps, trainer.adamw.weight_decay, trainer.adamw.beta1,
+                  trainer.adamw.beta2, trainer.adamw.epsilon, trainer.clip_gradient_norm,
+                  trainer.bucket_elements),
+      "optimizer settings", messenger));
+  HDT_RETURN_IF_ERROR(
+      check_same(fmt::format("sample {} tokens, temperature {}, prompt {}", flags.sample_tokens,
+                             flags.sample_temperature, flags.sample_prompt),
+                 "sampling", messenger));
+  return check_same(fmt::format("{} tokens, entropy {}", statistics.tokens, statistics.unigram_entropy),
+                    "data", messenger);
+}
+
+}  // namespace hdt::tools

@@ -1,0 +1,30 @@
+// text_sample.cc: bytes to tokens and back, around the generator.
+#include "tools/hdt-train/text_sample.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "training/data/tokenizer.h"
+#include "training/engine/generator.h"
+
+namespace hdt::tools {
+
+Result<std::string> sample_text(const TrainFlags& flags, const training::Layout& layout,
+                                training::StageCompute& compute, training::Messenger& messenger) {
+  const std::vector<int64_t> prompt = training::ByteTokenizer::encode(flags.sample_prompt);
+  for (const int64_t token : prompt) {
+    if (token >= flags.shape.vocab_size) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("--sample-prompt: byte {} is no token of --vocab-size {}", token,
+                                flags.shape.vocab_size));
+    }
+  }
+  const Result<std::vector<int64_t>> tokens = training::generate(
+      layout, compute, messenger, prompt,
+      {.tokens = flags.sample_tokens, .temperature = flags.sample_temperature, .seed = flags.trainer.seed});
+  if (!tokens.is_ok()) return tokens.status();
+  return flags.sample_prompt + training::ByteTokenizer::decode(tokens.value());
+}
+
+}  // namespace hdt::tools

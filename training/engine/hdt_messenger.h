@@ -1,0 +1,18 @@
+// hdt_messenger.h: the engine's messages over libhdt. Activations and their gradients travel on groups of
+// class "pp" (one a replica), gradient sums on groups of class "dp" (one an owner set).
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "hdt/hdt.h"
+#include "training/engine/layout.h"
+#include "training/engine/messenger.h"
+
+namespace hdt::training {
+
+// Makes the groups; collective over `world`, which must outlive the messenger and have layout.world_size()
+// ranks.
+Result<std::unique_ptr<Messenger>> make_hdt_messenger(hdtComm_t world, const Layout& layout);
+
+}  // namespace hdt::training
