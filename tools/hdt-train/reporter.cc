@@ -10,12 +10,21 @@
 
 namespace hdt::tools {
 
-Reporter::Reporter(const TrainFlags& flags)
-    : flags_(flags),
-      progress_(std::cout, {.total_steps = flags.train_iters,
-                            .log_interval = flags.log_interval,
-                            .in_place = training::is_terminal(STDOUT_FILENO),
-                            .clock = {}}) {}
+namespace {
+
+// mpirun hands its ranks a pseudo terminal without a size, whether or not its own output is a terminal.
+training::ProgressLine::Options progress_options(const TrainFlags& flags) {
+  training::ProgressLine::Options options;
+  options.total_steps = flags.train_iters;
+  options.log_interval = flags.log_interval;
+  options.columns = training::terminal_columns(STDOUT_FILENO);
+  options.in_place = training::is_terminal(STDOUT_FILENO) && options.columns > 0;
+  return options;
+}
+
+}  // namespace
+
+Reporter::Reporter(const TrainFlags& flags) : flags_(flags), progress_(std::cout, progress_options(flags)) {}
 
 Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags) {
   std::unique_ptr<Reporter> reporter(new Reporter(flags));

@@ -1,0 +1,115 @@
+// job_test.cc: hdt-train over libhdt: four heterogeneous ranks against one process, and wrong usage.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/training/torch/program.h"
+
+namespace hdt::training::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Any text will do: the licence is in every checkout.
+const std::string kText = std::string("--text ") + HDT_SOURCE_DIR + "/LICENSE";
+const std::string kModel =
+    " --num-layers 4 --hidden-size 32 --num-attention-heads 4 --ffn-hidden-size 64 --seq-length 32"
+    " --lr-warmup-iters 5 " +
+    kText;
+const std::string kFiftySteps = " --train-iters 50 --lr 3e-3";
+const std::string kProgram = HDT_TRAIN;
+const std::string kFourRanks = "mpirun --oversubscribe --bind-to none -np 4 ";
+const std::string kStages =
+    " --use-tp-pp-dp-mapping --hetero-pipeline-stages 1 3 1 1 --hetero-pipeline-stages 2 2 2";
+
+class JobTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    // A test machine may run everything as root; mpirun wants that confirmed.
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    setenv("OMP_NUM_THREADS", "1", 1);
+  }
+
+  void expect_equal_losses(const std::string& split, int global_batch) {
+    const ProgramResult four = run_program(kFourRanks + kProgram + kModel + kFiftySteps + kStages + split +
+                                               " --loss-log " + scratch_.path("four"),
+                                           120);
+    ASSERT_EQ(four.exit_status, 0) << four.output;
+    const ProgramResult one =
+        run_program(kProgram + kModel + kFiftySteps + " --micro-batch-size " + std::to_string(global_batch) +
+                        " --loss-log " + scratch_.path("one"),
+                    120);
+    ASSERT_EQ(one.exit_status, 0) << one.output;
+    const std::vector<double> of_four = read_losses(scratch_.path("four"));
+    const std::vector<double> of_one = read_losses(scratch_.path("one"));
+    ASSERT_EQ(of_four.size(), 50U);
+    ASSERT_EQ(of_one.size(), 50U);
+    for (size_t step = 0; step < of_one.size(); ++step) {
+      EXPECT_NEAR(of_four[step], of_one[step], 1e-5 * of_one[step]) << "step " << step + 1;
+    }
+    EXPECT_NEAR(of_one.front(), std::log(257.0), 0.2);
+    EXPECT_LT(of_one.back(), 0.7 * of_one.front());
+  }
+
+  ScratchDirectory scratch_;
+};
+
+TEST_F(JobTest, FourHeterogeneousRanksEqualOneProcess) {
+  expect_equal_losses(" --micro-batch-size 2 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 12", 12);
+}
+
+TEST_F(JobTest, MicroBatchSizesDiffer) {
+  expect_equal_losses(
+      " --micro-batch-size-per-dp 1 3 1 1 --num-micro-batches-per-dp 1 2 1 4 --global-batch-size 10", 10);
+}
+
+TEST_F(JobTest, ReportsEverythingThatWasAskedFor) {
+  const ProgramResult run =
+      run_program(kFourRanks + kProgram + kModel + kStages +
+                      " --micro-batch-size 2 --num-micro-batches-per-dp 1 2 1 1 --train-iters 5 "
+                      "--log-interval 1 --sample-tokens 40"
+                      " --loss-curve " +
+                      scratch_.path("curve.svg") + " --tensorboard-dir " + scratch_.path("events"),
+                  120);
+  ASSERT_EQ(run.exit_status, 0) << run.output;
+  EXPECT_THAT(run.output,
+              AllOf(HasSubstr("step 5/5 | loss"), HasSubstr("tokens/s"), HasSubstr("unigram entropy"),
+                    HasSubstr("loss curve: " + scratch_.path("curve.svg")), HasSubstr("sample:\nAnd the ")));
+  EXPECT_GT(std::filesystem::file_size(scratch_.path("curve.svg")), 500U);
+  EXPECT_FALSE(std::filesystem::is_empty(scratch_.path("events")));
+}
+
+TEST_F(JobTest, WrongUsageIsOneLineAndExitTwo) {
+  const auto expect_usage_error = [](const std::string& flags, const std::string& named) {
+    const ProgramResult run = run_program(kProgram + " " + flags, 60);
+    EXPECT_EQ(run.exit_status, 2) << run.output;
+    EXPECT_THAT(run.output, HasSubstr(named));
+    EXPECT_EQ(std::count(run.output.begin(), run.output.end(), '\n'), 1) << run.output;
+  };
+  expect_usage_error(kText + " --hidden-size 0", "--hidden-size");
+  expect_usage_error(kText + " --hidden-size 130", "2 left over");
+  expect_usage_error(kText + " --no-such-flag", "--no-such-flag");
+  expect_usage_error("", "--data-path");
+  expect_usage_error(kText + " --pipeline-model-parallel-size 2",
+                     "1 ranks do not divide into replicas of 2 stages");
+  expect_usage_error(kText + " --hetero-pipeline-stages 1 3", "1 short");
+  expect_usage_error(kText + " --vocab-size 64", "--vocab-size 64");
+  expect_usage_error("--text /no/such/file", "/no/such/file");
+  expect_usage_error("--data-path /no/such/prefix", "/no/such/prefix");
+}
+
+TEST_F(JobTest, DifferentFlagsOnDifferentRanksAreNoticed) {
+  const std::string rank = "-np 1 " + kProgram + kModel + " --train-iters 5 --micro-batch-size 1 --lr ";
+  const ProgramResult run =
+      run_program("mpirun --oversubscribe --bind-to none " + rank + "1e-3 : " + rank + "2e-3", 60);
+  EXPECT_NE(run.exit_status, 0);
+  EXPECT_THAT(run.output, HasSubstr("different optimizer settings"));
+}
+
+}  // namespace
+}  // namespace hdt::training::testing
