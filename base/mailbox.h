@@ -1,0 +1,31 @@
+// mailbox.h: work handed to a thread that sleeps in epoll. Any thread posts; the owner runs. For the control plane only:
+// it takes a lock and allocates.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "base/unique_fd.h"
+
+namespace hdt {
+
+class Mailbox {
+ public:
+  Mailbox();
+  // Runs `work` later on the owner's thread. After close() it is dropped (its destructor runs here).
+  void post(std::function<void()> work);
+  // Owner: runs everything that was posted; true if there was anything.
+  bool run();
+  void close();
+  // Readable when there is work.
+  int fd() const { return event_.get(); }
+
+ private:
+  UniqueFd event_;
+  std::mutex mutex_;
+  bool closed_ = false;
+  std::vector<std::function<void()>> posted_;
+};
+
+}  // namespace hdt

@@ -1,0 +1,137 @@
+#include "base/seqpacket.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace hdt {
+
+namespace {
+
+Result<sockaddr_un> address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path) {
+    return Status(Code::kInvalidArgument, "socket path '" + path + "' must have 1 to " +
+                                              std::to_string(sizeof address.sun_path - 1) + " bytes");
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+Result<UniqueFd> make_socket(int extra) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | extra, 0));
+  if (!fd.valid()) return Status::from_errno("socket(AF_UNIX)", errno);
+  return fd;
+}
+
+}  // namespace
+
+Result<UniqueFd> listen_seqpacket(const std::string& path) {
+  auto address = address_of(path);
+  if (!address.is_ok()) return address.status();
+  if (connect_seqpacket(path).is_ok()) {
+    return Status(Code::kSystem, "another daemon already answers at " + path);
+  }
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) ::unlink(path.c_str());
+  auto made = make_socket(SOCK_NONBLOCK);
+  if (!made.is_ok()) return made.status();
+  UniqueFd fd = made.take();
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0) {
+    return Status::from_errno("cannot make the socket " + path, errno);
+  }
+  if (::chmod(path.c_str(), 0666) != 0) return Status::from_errno("chmod of " + path, errno);
+  if (::listen(fd.get(), 128) != 0) return Status::from_errno("listen at " + path, errno);
+  return fd;
+}
+
+Result<UniqueFd> connect_seqpacket(const std::string& path) {
+  auto address = address_of(path);
+  if (!address.is_ok()) return address.status();
+  auto made = make_socket(0);
+  if (!made.is_ok()) return made.status();
+  UniqueFd fd = made.take();
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0) {
+    return Status(Code::kNoDaemon, "no daemon answers at " + path + ": " + std::strerror(errno));
+  }
+  return fd;
+}
+
+Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const int> fds) {
+  if (bytes.size() > kMaxPacketBytes || fds.size() > kMaxPacketFds) {
+    return {Code::kInternal, "a session message is over its limit"};
+  }
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxPacketFds)> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+  }
+  for (;;) {
+    if (::sendmsg(socket, &message, MSG_NOSIGNAL) >= 0) return Status::ok();
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return {Code::kInProgress, "the session's socket is full"};
+    if (errno == EPIPE || errno == ECONNRESET) return {Code::kDaemonLost, "the other side closed the session"};
+    return Status::from_errno("sending on a session", errno);
+  }
+}
+
+Result<Packet> receive_packet(int socket) {
+  Packet packet;
+  packet.bytes.resize(kMaxPacketBytes);
+  iovec part{packet.bytes.data(), packet.bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxPacketFds)> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ssize_t got = -1;
+  do {
+    got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) {
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return Status(Code::kInProgress, "nothing to read");
+    if (errno == ECONNRESET) return Status(Code::kDaemonLost, "the other side closed the session");
+    return Status::from_errno("receiving on a session", errno);
+  }
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
+      packet.fds.emplace_back(fd);
+    }
+  }
+  if (got == 0) return Status(Code::kDaemonLost, "the other side closed the session");
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    return Status(Code::kInvalidArgument, "a session message is over its limit");
+  }
+  packet.bytes.resize(static_cast<size_t>(got));
+  return packet;
+}
+
+Result<PeerCredentials> peer_credentials(int socket) {
+  ucred credentials{};
+  socklen_t length = sizeof credentials;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
+    return Status::from_errno("SO_PEERCRED", errno);
+  }
+  return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
+}
+
+}  // namespace hdt

@@ -1,0 +1,42 @@
+// seqpacket.h: AF_UNIX SOCK_SEQPACKET messages with file descriptors: how a process and its node's daemon talk.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hdt {
+
+// Limits of one message, both ways.
+inline constexpr size_t kMaxPacketBytes = 65536;
+inline constexpr size_t kMaxPacketFds = 64;
+
+struct Packet {
+  std::vector<std::byte> bytes;
+  std::vector<UniqueFd> fds;
+};
+
+// Listens at `path` (replacing a stale socket that nobody answers on); mode 0666: who may connect is decided
+// by the directory and by peer credentials.
+Result<UniqueFd> listen_seqpacket(const std::string& path);
+Result<UniqueFd> connect_seqpacket(const std::string& path);
+
+// Non-blocking sockets report kInProgress where they would block.
+Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const int> fds);
+// A closed peer gives kDaemonLost. Truncated messages are an error.
+Result<Packet> receive_packet(int socket);
+
+struct PeerCredentials {
+  pid_t pid;
+  uid_t uid;
+  gid_t gid;
+};
+Result<PeerCredentials> peer_credentials(int socket);
+
+}  // namespace hdt

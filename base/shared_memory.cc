@@ -1,0 +1,64 @@
+#include "base/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace hdt {
+
+namespace {
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+    : fd_(std::move(other.fd_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+Result<SharedMemory> SharedMemory::create(const std::string& name, size_t bytes) {
+  UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return Status::from_errno("memfd_create", errno);
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    return Status::from_errno("shared memory of " + std::to_string(bytes) + " bytes", errno);
+  }
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return Status::from_errno("sealing a memfd", errno);
+  return map_sealed(std::move(fd), bytes);
+}
+
+Result<SharedMemory> SharedMemory::map(UniqueFd fd) {
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return Status(Code::kInvalidArgument, "shared memory is not sealed against shrinking");
+  }
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno("fstat of shared memory", errno);
+  return map_sealed(std::move(fd), static_cast<size_t>(info.st_size));
+}
+
+Result<SharedMemory> SharedMemory::map_sealed(UniqueFd fd, size_t bytes) {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (data == MAP_FAILED) {
+    return Status::from_errno("mapping " + std::to_string(bytes) + " bytes of shared memory", errno);
+  }
+  SharedMemory memory;
+  memory.fd_ = std::move(fd);
+  memory.data_ = static_cast<std::byte*>(data);
+  memory.size_ = bytes;
+  return memory;
+}
+
+}  // namespace hdt

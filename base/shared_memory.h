@@ -1,0 +1,37 @@
+// shared_memory.h: a sealed memfd and its mapping. Sealed against shrinking and growing, so that a mapping never faults
+// because another process changed the file; the receiving side checks the seals before it maps.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hdt {
+
+class SharedMemory {
+ public:
+  SharedMemory() = default;
+  SharedMemory(SharedMemory&& other) noexcept;
+  SharedMemory& operator=(SharedMemory&& other) noexcept;
+  ~SharedMemory();
+
+  // Zeroed memory of `bytes`; pages are taken when first touched. `name` shows in /proc/*/maps.
+  static Result<SharedMemory> create(const std::string& name, size_t bytes);
+  // Maps a file that another process made: refused unless it is sealed and of exactly the size it says.
+  static Result<SharedMemory> map(UniqueFd fd);
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  int fd() const { return fd_.get(); }
+  bool valid() const { return data_ != nullptr; }
+
+ private:
+  static Result<SharedMemory> map_sealed(UniqueFd fd, size_t bytes);
+  UniqueFd fd_;
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace hdt

@@ -1,0 +1,185 @@
+#include "daemon/client_sessions.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.h"
+
+namespace hdt::daemon {
+
+using session::Kind;
+
+ClientSessions::ClientSessions(Options options, SessionHandler& handler)
+    : options_(std::move(options)), handler_(handler) {}
+
+Status ClientSessions::listen(const std::string& path, int epoll) {
+  epoll_ = epoll;
+  path_ = path;
+  auto made = listen_seqpacket(path);
+  if (!made.is_ok()) return made.status();
+  listener_ = made.take();
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = listener_.get();
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener_.get(), &event) != 0) return Status::from_errno("epoll_ctl", errno);
+  return Status::ok();
+}
+
+void ClientSessions::stop_listening() {
+  if (!listener_.valid()) return;
+  listener_.reset();
+  ::unlink(path_.c_str());
+}
+
+void ClientSessions::accept_all() {
+  for (;;) {
+    UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid()) return;
+    const auto credentials = peer_credentials(fd.get());
+    if (!credentials.is_ok()) continue;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd.get();
+    if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd.get(), &event) != 0) continue;
+    const uint64_t number = next_number_++;
+    by_fd_[fd.get()] = number;
+    ClientSession& session = sessions_[number];
+    session.socket = std::move(fd);
+    session.credentials = credentials.value();
+  }
+}
+
+void ClientSessions::on_readable(int fd) {
+  if (const auto found = by_fd_.find(fd); found != by_fd_.end()) receive(found->second);
+}
+
+void ClientSessions::receive(uint64_t number) {
+  for (;;) {
+    const auto found = sessions_.find(number);
+    if (found == sessions_.end()) return;
+    auto packet = receive_packet(found->second.socket.get());
+    if (!packet.is_ok()) {
+      if (packet.status().code() == Code::kInProgress) return;
+      return end(number, "(pid " + std::to_string(found->second.credentials.pid) + ") ended without leaving the group");
+    }
+    const Status status = handle(number, packet.value());
+    if (!status.is_ok()) return refuse(number, status.code(), status.message());
+  }
+}
+
+Status ClientSessions::handle(uint64_t number, const Packet& packet) {
+  const auto kind = session::kind_of(packet.bytes);
+  if (!kind.is_ok()) return kind.status();
+  if (!sessions_.at(number).greeted) {
+    if (kind.value() != Kind::kHello) return {Code::kInvalidArgument, "a session must begin with a hello"};
+    return greet(number, packet);
+  }
+  switch (kind.value()) {
+    case Kind::kRendezvous: handler_.on_rendezvous(number); return Status::ok();
+    case Kind::kStatus: handler_.on_status(number); return Status::ok();
+    case Kind::kJoin: {
+      const auto join = session::decode_join(packet.bytes);
+      if (!join.is_ok()) return join.status();
+      handler_.on_join(number, join.value());
+      return Status::ok();
+    }
+    case Kind::kLeave:
+    case Kind::kFail:
+    case Kind::kDeadline: {
+      const auto notice = session::decode_notice(packet.bytes);
+      if (!notice.is_ok()) return notice.status();
+      handler_.on_notice(number, kind.value(), notice.value());
+      return Status::ok();
+    }
+    default: return {Code::kInvalidArgument, "a message that only a daemon may send"};
+  }
+}
+
+Status ClientSessions::greet(uint64_t number, const Packet& packet) {
+  const auto hello = session::decode_hello(packet.bytes);
+  if (!hello.is_ok()) return hello.status();
+  ClientSession& client = sessions_.at(number);
+  if (!allowed(client.credentials)) {
+    return {Code::kInvalidUsage, "user " + std::to_string(client.credentials.uid) +
+                                     " is in none of the groups in security.allow_groups"};
+  }
+  auto memory = SharedMemory::create("hdt-session-" + std::to_string(number), sizeof(session::SessionPage));
+  if (!memory.is_ok()) return memory.status();
+  auto link = std::make_shared<SessionLink>();
+  link->number = number;
+  link->pid = static_cast<uint32_t>(client.credentials.pid);
+  link->memory = memory.take();
+  new (link->memory.data()) session::SessionPage{};
+  std::vector<int> fds = {link->memory.fd()};
+  for (uint32_t engine = 0; engine < options_.engines; ++engine) {
+    UniqueFd event(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!event.valid()) return Status::from_errno("eventfd", errno);
+    fds.push_back(event.get());
+    link->eventfds.push_back(std::move(event));
+  }
+  client.link = std::move(link);
+  client.greeted = true;
+  handler_.on_opened(number);
+  send(number, session::encode(session::Welcome{options_.software, options_.node_name, options_.host_pid,
+                                                options_.engines}),
+       fds);
+  return Status::ok();
+}
+
+bool ClientSessions::allowed(const PeerCredentials& who) const {
+  if (options_.allow_groups.empty() || who.uid == 0 || who.uid == ::geteuid()) return true;
+  std::vector<gid_t> gids(256);
+  int count = static_cast<int>(gids.size());
+  const passwd* user = ::getpwuid(who.uid);
+  if (user == nullptr || ::getgrouplist(user->pw_name, who.gid, gids.data(), &count) < 0) {
+    gids = {who.gid};
+    count = 1;
+  }
+  gids.resize(static_cast<size_t>(count));
+  return std::any_of(options_.allow_groups.begin(), options_.allow_groups.end(), [&](const std::string& name) {
+    const group* known = ::getgrnam(name.c_str());
+    return known != nullptr && std::find(gids.begin(), gids.end(), known->gr_gid) != gids.end();
+  });
+}
+
+ClientSession* ClientSessions::find(uint64_t number) {
+  const auto found = sessions_.find(number);
+  return found == sessions_.end() ? nullptr : &found->second;
+}
+
+bool ClientSessions::send(uint64_t number, std::span<const std::byte> bytes, std::span<const int> fds) {
+  ClientSession* client = find(number);
+  if (client == nullptr) return false;
+  const Status sent = send_packet(client->socket.get(), bytes, fds);
+  if (sent.is_ok()) return true;
+  // A process that does not read its answers is as good as gone. Its socket reports the end on the next read.
+  HDT_LOG_WARN("session {} (pid {}): {}", number, client->credentials.pid, sent.message());
+  ::shutdown(client->socket.get(), SHUT_RDWR);
+  return false;
+}
+
+void ClientSessions::refuse(uint64_t number, Code code, const std::string& why) {
+  ClientSession* client = find(number);
+  if (client == nullptr) return;
+  HDT_LOG_WARN("session {} (pid {}) closed: {}", number, client->credentials.pid, why);
+  (void)send_packet(client->socket.get(), session::encode_text(Kind::kRefused, code, why), {});
+  end(number, "was disconnected by the daemon: " + why);
+}
+
+void ClientSessions::end(uint64_t number, const std::string& how) {
+  ClientSession* client = find(number);
+  if (client == nullptr) return;
+  handler_.on_gone(number, how);
+  by_fd_.erase(client->socket.get());
+  sessions_.erase(number);  // closing the socket takes it out of epoll
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,96 @@
+// client_sessions.h: the daemon's side of sessions: who is connected, what they ask. A session that breaks a rule is closed
+// with a reason; nothing else notices.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/seqpacket.h"
+#include "daemon/session_link.h"
+#include "session/messages.h"
+
+namespace hdt::daemon {
+
+struct Seat {  // a rank of a process
+  uint32_t engine = 0;
+  uint64_t group = 0;
+};
+
+struct ClientSession {
+  UniqueFd socket;
+  PeerCredentials credentials{};
+  bool greeted = false;
+  std::shared_ptr<SessionLink> link;
+  std::map<uint32_t, Seat> seats;  // by handle
+
+  // The smallest handle that is not in use.
+  uint32_t free_handle() const {
+    uint32_t handle = 0;
+    for (const auto& [used, seat] : seats) {
+      if (used != handle) break;
+      ++handle;
+    }
+    return handle;
+  }
+};
+
+// What the control thread does with well-formed requests.
+class SessionHandler {
+ public:
+  virtual ~SessionHandler() = default;
+  virtual void on_opened(uint64_t session) = 0;
+  virtual void on_rendezvous(uint64_t session) = 0;
+  virtual void on_join(uint64_t session, const session::JoinRequest& request) = 0;
+  virtual void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) = 0;
+  virtual void on_status(uint64_t session) = 0;
+  // The session is gone; `how` completes "rank 3 ...". Its entry is erased afterwards.
+  virtual void on_gone(uint64_t session, const std::string& how) = 0;
+};
+
+class ClientSessions {
+ public:
+  struct Options {
+    std::string software;
+    std::string node_name;
+    uint32_t host_pid = 0;
+    uint32_t engines = 1;
+    std::vector<std::string> allow_groups;  // unix groups; empty: everyone
+  };
+  ClientSessions(Options options, SessionHandler& handler);
+
+  // `epoll` gets every socket; events carry the descriptor.
+  Status listen(const std::string& path, int epoll);
+  void stop_listening();
+  int listener() const { return listener_.get(); }
+  void accept_all();
+  // A session's socket is readable.
+  void on_readable(int fd);
+  ClientSession* find(uint64_t number);
+  const std::map<uint64_t, ClientSession>& all() const { return sessions_; }
+  bool send(uint64_t session, std::span<const std::byte> bytes, std::span<const int> fds = {});
+  // Tells the process why and ends the session.
+  void refuse(uint64_t session, Code code, const std::string& why);
+
+ private:
+  void receive(uint64_t number);
+  Status handle(uint64_t number, const Packet& packet);
+  Status greet(uint64_t number, const Packet& packet);
+  bool allowed(const PeerCredentials& credentials) const;
+  void end(uint64_t number, const std::string& how);
+
+  Options options_;
+  SessionHandler& handler_;
+  int epoll_ = -1;
+  std::string path_;
+  UniqueFd listener_;
+  uint64_t next_number_ = 1;
+  std::map<uint64_t, ClientSession> sessions_;
+  std::map<int, uint64_t> by_fd_;
+};
+
+}  // namespace hdt::daemon

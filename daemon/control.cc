@@ -1,0 +1,355 @@
+#include "daemon/control.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <future>
+
+#include "base/hmac.h"
+#include "base/log.h"
+#include "base/topology.h"
+#include "daemon/nics.h"
+#include "daemon/version.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+// Engines look at their work this long before they sleep, where a core is to spare for it.
+constexpr int64_t kSpinNs = 20 * kNsPerUs;
+constexpr int kCoresForSpinning = 4;
+constexpr int64_t kTellMs = 200;
+
+}  // namespace
+
+Control::Control(Config config, uint32_t host_pid)
+    : config_(std::move(config)), host_pid_(host_pid), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
+
+Control::~Control() { stop(0, "the daemon ends"); }
+
+Status Control::open_devices() {
+  auto key = load_cluster_key(config_.security.cluster_key_file);
+  if (!key.is_ok()) return key.status();
+  cluster_key_ = key.take();
+  HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(node_.id.bytes.data()), node_.id.bytes.size()}));
+  node_.name = config_.node.name;
+  const auto backend = transport::make_tcp_backend();
+  auto nics = select_nics(config_.nics, *backend);
+  if (!nics.is_ok()) return nics.status();
+  if (cluster_key_.empty() && !nics.value().front().address.starts_with("127.")) {
+    // An embedded daemon serves one job, whose groups have secret names: that is worth a line, not a warning.
+    HDT_LOG_AT(host_pid_ == 0 ? LogLevel::kWarn : LogLevel::kInfo,
+               "no security.cluster_key_file: any machine that reaches {} can join groups of this node",
+               nics.value().front().address);
+  }
+  auto topology = Topology::load();
+  if (!topology.is_ok()) return topology.status();
+  const int cores = topology.value().usable_cores();
+  const int engines = engine_threads(config_, static_cast<int>(nics.value().size()), cores);
+  for (int i = 0; i < std::min(engines, static_cast<int>(session::kMaxEngines)); ++i) {
+    EngineOptions options;
+    options.index = static_cast<uint32_t>(i);
+    options.node = node_.id;
+    options.node_name = node_.name;
+    options.cluster_key = cluster_key_;
+    options.devices = nics.value();
+    options.connect_ms = config_.timeouts.connect_ms;
+    options.spin_ns = cores >= kCoresForSpinning ? kSpinNs : 0;
+    engines_.push_back(std::make_unique<Engine>(options));
+    HDT_RETURN_IF_ERROR(engines_.back()->start());
+    node_.rails.push_back(engines_.back()->addresses());
+  }
+  ControlNetworkOptions options;
+  options.node = node_.id;
+  options.node_name = node_.name;
+  options.cluster_key = cluster_key_;
+  options.device = nics.value().front();
+  options.port = static_cast<uint16_t>(config_.nics.port);
+  options.connect_ms = config_.timeouts.connect_ms;
+  options.on_message = [this](ChannelId channel, std::span<const std::byte> message) { on_control(channel, message); };
+  options.on_closed = [this](ChannelId channel, const Status& why) {
+    maker_->on_closed(channel, why);
+    reply(rendezvous_.on_closed(channel));
+  };
+  network_ = std::make_unique<ControlNetwork>(std::move(options));
+  return network_->start();
+}
+
+Status Control::start() {
+  if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
+  HDT_RETURN_IF_ERROR(open_devices());
+  maker_ = std::make_unique<GroupMaker>(node_, config_, group_services());
+  sessions_ = std::make_unique<ClientSessions>(
+      ClientSessions::Options{kSoftware, node_.name, host_pid_, static_cast<uint32_t>(engines_.size()),
+                              config_.security.allow_groups},
+      *this);
+  HDT_RETURN_IF_ERROR(sessions_->listen(config_.node.socket, epoll_.get()));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = mailbox_.fd();
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, mailbox_.fd(), &event);
+  watch_network();
+  started_ns_ = now_ns();
+  HDT_LOG_INFO("{} serves {} and {}, {} engine thread(s) {}", kSoftware, config_.node.socket, network_->address(),
+               engines_.size(), LogTag{.node = node_.name});
+  thread_ = std::thread([this] { run(); });
+  return Status::ok();
+}
+
+void Control::watch_network() {
+  for (int fd : network_->fds()) {
+    if (std::find(watched_.begin(), watched_.end(), fd) != watched_.end()) continue;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+    watched_.push_back(fd);
+  }
+}
+
+void Control::run() {
+  set_thread_name("hdt-control");
+  std::array<epoll_event, 64> events{};
+  while (!stop_.load(std::memory_order_acquire)) {
+    const int ready = ::epoll_wait(epoll_.get(), events.data(), events.size(), sleep_ms());
+    for (int i = 0; i < ready; ++i) {
+      const int fd = events[static_cast<size_t>(i)].data.fd;
+      if (fd == sessions_->listener()) {
+        sessions_->accept_all();
+      } else {
+        sessions_->on_readable(fd);
+      }
+    }
+    work();
+  }
+}
+
+void Control::work() {
+  while (mailbox_.run() || network_->poll()) {
+  }
+  network_->on_time();
+  maker_->on_time();
+  reply(rendezvous_.on_time());
+  watch_network();
+  count_sessions();
+}
+
+int Control::sleep_ms() const {
+  Deadline next = Deadline::never();
+  for (const auto& time : {network_->next_time(), maker_->next_time(), rendezvous_.next_time()}) {
+    if (time) next = Deadline::earlier(next, *time);
+  }
+  return next.poll_timeout_ms();
+}
+
+void Control::count_sessions() {
+  size_t foreign = 0;
+  for (const auto& [number, session] : sessions_->all()) {
+    if (static_cast<uint32_t>(session.credentials.pid) != host_pid_) ++foreign;
+  }
+  foreign_sessions_.store(foreign, std::memory_order_release);
+}
+
+void Control::reply(const std::vector<Rendezvous::Reply>& replies) {
+  for (const auto& [to, message] : replies) network_->send(to, encode(message));
+}
+
+void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
+  const ControlMessage message = decode_control(bytes);
+  if (const auto* join = std::get_if<Join>(&message)) {
+    reply(rendezvous_.on_join(channel, *join));
+  } else if (const auto* cancel = std::get_if<Cancel>(&message)) {
+    reply(rendezvous_.on_cancel(*cancel));
+  } else if (const auto* membership = std::get_if<Membership>(&message)) {
+    maker_->on_membership(*membership);
+  } else if (const auto* outcome = std::get_if<Outcome>(&message)) {
+    // The coordinator's own node hears itself over a connection like any other, so both may be meant.
+    reply(rendezvous_.on_outcome(channel, *outcome));
+    maker_->on_outcome(*outcome);
+  } else {
+    HDT_LOG_WARN("a malformed control message was ignored {}", LogTag{.node = node_.name});
+  }
+}
+
+GroupMaker::Services Control::group_services() {
+  GroupMaker::Services services;
+  services.dial = [this](const std::string& address) { return network_->dial(address); };
+  services.send = [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); };
+  services.listen_at = [this](const std::string& address) { return network_->listen_at(address); };
+  services.create = [this](uint32_t engine, GroupSpec spec) {
+    Engine* owner = engines_[engine].get();
+    owner->post([owner, shared = std::make_shared<GroupSpec>(std::move(spec))] {
+      owner->create_group(std::move(*shared));
+    });
+  };
+  services.post = [this](std::function<void()> work) { mailbox_.post(std::move(work)); };
+  services.fail = [this](uint32_t engine, uint64_t group, const Outcome& outcome) {
+    Engine* owner = engines_[engine].get();
+    owner->post([owner, group, outcome] { owner->fail_group(group, outcome.code, outcome.rank, outcome.text); });
+  };
+  services.joined = [this](const LocalJoin& join, const MadeGroup& made, uint32_t local) {
+    on_joined(join, made, local);
+  };
+  services.refused = [this](const LocalJoin& join, const Status& why) {
+    session::Joined answer;
+    answer.request = join.request.request;
+    answer.code = why.code();
+    answer.text = why.message();
+    sessions_->send(join.session, session::encode(answer));
+  };
+  return services;
+}
+
+void Control::on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t local) {
+  Engine* engine = engines_[made.engine].get();
+  ClientSession* client = sessions_->find(join.session);
+  const uint32_t handle = client != nullptr ? client->free_handle() : 0;
+  engine->post([engine, session = join.session, handle, id = made.id, local] {
+    engine->attach(session, handle, id, local);
+  });
+  if (client == nullptr) return;
+  client->seats[handle] = {made.engine, made.id};
+  session::Joined answer;
+  answer.request = join.request.request;
+  answer.handle = handle;
+  answer.engine = made.engine;
+  answer.local_index = local;
+  const std::array<int, 1> fds = {made.memory->fd()};
+  sessions_->send(join.session, session::encode(answer), fds);
+  HDT_LOG_INFO("group {:08x} joined by pid {} {}", static_cast<uint32_t>(made.id), client->credentials.pid,
+               LogTag{.group = join.request.group_class, .rank = static_cast<int>(join.request.rank),
+                      .node = node_.name});
+}
+
+void Control::on_opened(uint64_t session) {
+  const ClientSession* client = sessions_->find(session);
+  for (auto& engine : engines_) {
+    engine->post([e = engine.get(), link = client->link] { e->add_session(link); });
+  }
+}
+
+void Control::on_rendezvous(uint64_t session) {
+  sessions_->send(session, session::encode_text(session::Kind::kRendezvousAt, Code::kSuccess, network_->address()));
+}
+
+void Control::on_join(uint64_t session, const session::JoinRequest& request) { maker_->on_join({session, request}); }
+
+void Control::on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) {
+  ClientSession* client = sessions_->find(session);
+  const auto seat = client->seats.find(notice.handle);
+  if (seat == client->seats.end()) return;
+  Engine* engine = engines_[seat->second.engine].get();
+  if (kind == session::Kind::kLeave) client->seats.erase(seat);
+  engine->post([engine, session, kind, notice] {
+    switch (kind) {
+      case session::Kind::kLeave: return engine->leave(session, notice.handle);
+      case session::Kind::kDeadline: return engine->deadline(session, notice.handle, notice.call, notice.text);
+      default: return engine->fail(session, notice.handle, notice.code, notice.rank, notice.text);
+    }
+  });
+}
+
+void Control::on_gone(uint64_t session, const std::string& how) {
+  maker_->on_session_gone(session, how);
+  for (auto& engine : engines_) {
+    engine->post([e = engine.get(), session, how] { e->session_lost(session, how); });
+  }
+}
+
+void Control::on_every_engine(const std::function<void(Engine&)>& work, std::function<void()> then) {
+  auto left = std::make_shared<size_t>(engines_.size());
+  for (auto& engine : engines_) {
+    engine->post([this, e = engine.get(), work, then, left] {
+      work(*e);
+      mailbox_.post([then, left] {
+        if (--*left == 0) then();
+      });
+    });
+  }
+}
+
+void Control::on_status(uint64_t session) {
+  auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
+  on_every_engine(
+      [parts](Engine& engine) { (*parts)[engine.index()] = engine.status(); },
+      [this, parts, session] {
+        nlohmann::json status;
+        status["node"] = node_.name;
+        status["software"] = kSoftware;
+        status["pid"] = ::getpid();
+        status["embedded"] = host_pid_ != 0;
+        status["socket"] = config_.node.socket;
+        status["address"] = network_->address();
+        status["uptime_s"] = static_cast<double>(now_ns() - started_ns_) / kNsPerSecond;
+        status["sessions"] = nlohmann::json::array();
+        for (const auto& [number, client] : sessions_->all()) {
+          status["sessions"].push_back({{"pid", client.credentials.pid},
+                                        {"uid", client.credentials.uid},
+                                        {"ranks", client.seats.size()}});
+        }
+        status["groups"] = nlohmann::json::array();
+        status["peers"] = nlohmann::json::array();
+        for (const auto& part : *parts) {
+          for (const auto& group : part["groups"]) status["groups"].push_back(group);
+          for (const auto& peer : part["peers"]) status["peers"].push_back(peer);
+        }
+        const std::string text = status.dump();
+        auto memory = SharedMemory::create("hdt-status", text.size() + 1);
+        if (!memory.is_ok()) return sessions_->refuse(session, memory.status().code(), memory.status().message());
+        std::copy(text.begin(), text.end(), reinterpret_cast<char*>(memory.value().data()));
+        const std::array<int, 1> fds = {memory.value().fd()};
+        sessions_->send(session, session::encode_empty(session::Kind::kStatusIs), fds);
+      });
+}
+
+// Called by another thread. Draining polls: it happens once in a daemon's life.
+void Control::stop(int64_t drain_ms, const std::string& why) {
+  if (thread_.joinable()) {
+    // The control thread reads its sockets before its mailbox: what processes said before now has been heard when
+    // this is answered, a last hdtCommDestroy too.
+    std::promise<void> heard;
+    mailbox_.post([this, &heard] {
+      sessions_->stop_listening();
+      heard.set_value();
+    });
+    heard.get_future().wait();
+    const Deadline drain = Deadline::after_ms(drain_ms);
+    const auto ask = [this](const std::function<bool(Engine&)>& question) {
+      bool all = true;
+      for (auto& engine : engines_) {
+        std::promise<bool> answer;
+        auto future = answer.get_future();
+        engine->post([&answer, &question, e = engine.get()] { answer.set_value(question(*e)); });
+        all &= future.get();
+      }
+      return all;
+    };
+    while (!ask([](Engine& engine) { return engine.quiet(); }) && !drain.expired()) ::usleep(10'000);
+    ask([&](Engine& engine) {
+      engine.fail_all(Code::kDaemonLost, why);
+      return true;
+    });
+    // Let what was said to other nodes leave before the connections close.
+    const Deadline told = Deadline::after_ms(kTellMs);
+    while (!ask([](Engine& engine) { return engine.links_idle(); }) && !told.expired()) ::usleep(1'000);
+    std::promise<void> closed;
+    mailbox_.post([&] {
+      std::vector<uint64_t> numbers;
+      for (const auto& [number, client] : sessions_->all()) numbers.push_back(number);
+      for (uint64_t number : numbers) sessions_->refuse(number, Code::kDaemonLost, why);
+      closed.set_value();
+    });
+    closed.get_future().wait();
+    stop_.store(true, std::memory_order_release);
+    mailbox_.post([] {});
+    thread_.join();
+  }
+  for (auto& engine : engines_) engine->stop();
+  mailbox_.close();
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,69 @@
+// control.h: the control thread: sessions, group making, peers' control connections, status. Everything rare happens
+// here; engines do the rest. One thread owns all of it; other threads reach it through the mailbox.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/config.h"
+#include "base/mailbox.h"
+#include "daemon/client_sessions.h"
+#include "daemon/control_network.h"
+#include "daemon/engine.h"
+#include "daemon/group_maker.h"
+#include "daemon/rendezvous.h"
+
+namespace hdt::daemon {
+
+class Control : public SessionHandler {
+ public:
+  Control(Config config, uint32_t host_pid);
+  ~Control() override;
+
+  Status start();
+  void stop(int64_t drain_ms, const std::string& why);
+  size_t foreign_sessions() const { return foreign_sessions_.load(std::memory_order_acquire); }
+
+ private:
+  Status open_devices();
+  void run();
+  void work();
+  int sleep_ms() const;
+  void watch_network();
+  void reply(const std::vector<Rendezvous::Reply>& replies);
+  void on_control(ChannelId channel, std::span<const std::byte> message);
+  void count_sessions();
+  // Runs work on every engine and then `then` on this thread, when all have done it.
+  void on_every_engine(const std::function<void(Engine&)>& work, std::function<void()> then);
+
+  void on_opened(uint64_t session) override;
+  void on_rendezvous(uint64_t session) override;
+  void on_join(uint64_t session, const session::JoinRequest& request) override;
+  void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) override;
+  void on_status(uint64_t session) override;
+  void on_gone(uint64_t session, const std::string& how) override;
+  void on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t local_index);
+  GroupMaker::Services group_services();
+
+  Config config_;
+  uint32_t host_pid_;
+  NodeInfo node_;
+  std::string cluster_key_;
+  Mailbox mailbox_;
+  UniqueFd epoll_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::unique_ptr<ControlNetwork> network_;
+  Rendezvous rendezvous_;
+  std::unique_ptr<GroupMaker> maker_;
+  std::unique_ptr<ClientSessions> sessions_;
+  std::vector<int> watched_;
+  int64_t started_ns_ = 0;
+  std::atomic<size_t> foreign_sessions_{0};
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace hdt::daemon

@@ -1,0 +1,110 @@
+#include "daemon/control_messages.h"
+
+#include "base/codec.h"
+#include "session/segment.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr size_t kMaxText = 4096;
+
+struct Put {
+  Writer& w;
+  void operator()(std::monostate) {}
+  void operator()(const Join& m) {
+    w.put_bytes(m.key).put(m.ranks).put(m.rank).put_string(m.group_class).put(m.timeout_ms);
+    put(w, m.node);
+  }
+  void operator()(const Cancel& m) { w.put_bytes(m.key).put(m.rank).put_string(m.text.substr(0, kMaxText)); }
+  void operator()(const Membership& m) {
+    w.put_bytes(m.key).put_string(m.group_class).put(static_cast<uint32_t>(m.nodes.size()));
+    for (const auto& node : m.nodes) put(w, node);
+    w.put(static_cast<uint32_t>(m.node_of_rank.size()));
+    for (uint32_t node : m.node_of_rank) w.put(node);
+  }
+  void operator()(const Outcome& m) {
+    w.put_bytes(m.key).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
+  }
+};
+
+Join get_join(Reader& r) {
+  Join m;
+  r.get_bytes(m.key);
+  m.ranks = r.get<uint32_t>();
+  m.rank = r.get<uint32_t>();
+  m.group_class = r.get_string(session::kMaxClassBytes);
+  m.timeout_ms = r.get<int64_t>();
+  m.node = get_node(r);
+  return m;
+}
+
+Membership get_membership(Reader& r) {
+  Membership m;
+  r.get_bytes(m.key);
+  m.group_class = r.get_string(session::kMaxClassBytes);
+  const uint32_t nodes = r.get_count(session::kMaxRanks);
+  for (uint32_t i = 0; i < nodes && !r.failed(); ++i) m.nodes.push_back(get_node(r));
+  const uint32_t ranks = r.get_count(session::kMaxRanks);
+  for (uint32_t i = 0; i < ranks && !r.failed(); ++i) m.node_of_rank.push_back(r.get<uint32_t>());
+  return m;
+}
+
+bool valid(const Membership& m) {
+  if (m.nodes.empty() || m.node_of_rank.size() < m.nodes.size()) return false;
+  for (uint32_t node : m.node_of_rank) {
+    if (node >= m.nodes.size()) return false;
+  }
+  for (const NodeInfo& node : m.nodes) {
+    if (node.rails.empty()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const ControlMessage& message) {
+  Writer writer;
+  writer.put(static_cast<uint8_t>(message.index()));
+  std::visit(Put{writer}, message);
+  return writer.take();
+}
+
+ControlMessage decode_control(std::span<const std::byte> bytes) {
+  Reader r(bytes);
+  switch (r.get<uint8_t>()) {
+    case 1: {
+      Join m = get_join(r);
+      const bool good = r.complete() && m.ranks > 0 && m.ranks <= session::kMaxRanks && m.rank < m.ranks &&
+                        m.timeout_ms > 0 && !m.node.rails.empty();
+      if (good) return m;
+      return {};
+    }
+    case 2: {
+      Cancel m;
+      r.get_bytes(m.key);
+      m.rank = r.get<uint32_t>();
+      m.text = r.get_string(kMaxText);
+      if (r.complete()) return m;
+      return {};
+    }
+    case 3: {
+      Membership m = get_membership(r);
+      if (r.complete() && valid(m)) return m;
+      return {};
+    }
+    case 4: {
+      Outcome m;
+      r.get_bytes(m.key);
+      m.code = r.get<Code>();
+      m.rank = r.get<int32_t>();
+      m.text = r.get_string(kMaxText);
+      const int code = static_cast<int>(m.code);
+      if (r.complete() && code >= 0 && code < kCodeCount) return m;
+      return {};
+    }
+    default: return {};
+  }
+}
+
+}  // namespace hdt::daemon

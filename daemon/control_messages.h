@@ -1,0 +1,51 @@
+// control_messages.h: how daemons agree on a group. Each rank's daemon sends a Join to the coordinator (the daemon that the
+// group's id names); when all ranks have joined, the coordinator sends the Membership to every node; each node reports
+// its Outcome, and a bad one is passed on to all. After that the coordinator is not needed any more.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "daemon/node.h"
+#include "session/messages.h"
+
+namespace hdt::daemon {
+
+using session::GroupKey;
+
+struct Join {
+  GroupKey key{};
+  uint32_t ranks = 0;
+  uint32_t rank = 0;
+  std::string group_class;
+  int64_t timeout_ms = 0;
+  NodeInfo node;
+};
+struct Cancel {  // a rank that had joined is gone
+  GroupKey key{};
+  uint32_t rank = 0;
+  std::string text;
+};
+struct Membership {
+  GroupKey key{};
+  std::string group_class;
+  std::vector<NodeInfo> nodes;          // ordered by their lowest rank
+  std::vector<uint32_t> node_of_rank;
+};
+struct Outcome {
+  GroupKey key{};
+  Code code = Code::kSuccess;
+  int32_t rank = -1;
+  std::string text;
+};
+using ControlMessage = std::variant<std::monostate, Join, Cancel, Membership, Outcome>;
+
+std::vector<std::byte> encode(const ControlMessage& message);
+// monostate: malformed.
+ControlMessage decode_control(std::span<const std::byte> bytes);
+
+}  // namespace hdt::daemon

@@ -1,0 +1,34 @@
+// daemon.h: a node's daemon as an object: hdtcommd runs one, and so does a process that found none (embedded.h).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/config.h"
+#include "base/status.h"
+
+namespace hdt::daemon {
+
+class Control;
+
+class Daemon {
+ public:
+  // host_pid: of the process it is embedded in; 0 for hdtcommd.
+  explicit Daemon(Config config, uint32_t host_pid = 0);
+  ~Daemon();
+
+  // Opens devices and sockets and starts all threads. Failure leaves nothing running.
+  Status start();
+  // Ends in order: takes no new sessions, gives calls under way `drain_ms` to finish, fails the rest with `why`,
+  // closes the sessions. Without sessions it is immediate.
+  void stop(int64_t drain_ms, const std::string& why);
+  // Waits until no process but the host uses the daemon; false at the deadline.
+  bool wait_until_unused(int64_t timeout_ms);
+  // Sessions of other processes than the host.
+  size_t foreign_sessions() const;
+
+ private:
+  std::unique_ptr<Control> control_;
+};
+
+}  // namespace hdt::daemon

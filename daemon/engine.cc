@@ -1,0 +1,272 @@
+#include "daemon/engine.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+
+#include "base/log.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+void watch(int epoll, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+}  // namespace
+
+Engine::Engine(EngineOptions options)
+    : options_(std::move(options)), epoll_(::epoll_create1(EPOLL_CLOEXEC)), backend_(transport::make_tcp_backend()) {}
+
+Engine::~Engine() { stop(); }
+
+Status Engine::start() {
+  if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
+  watch(epoll_.get(), mailbox_.fd());
+  for (const auto& info : options_.devices) {
+    auto device = backend_->open(info);
+    if (!device.is_ok()) return device.status();
+    auto address = device.value()->listen(0);
+    if (!address.is_ok()) return address.status();
+    addresses_.push_back(address.take());
+    watch(epoll_.get(), device.value()->event_fd());
+    devices_.push_back(device.take());
+  }
+  thread_ = std::thread([this] { run(); });
+  return Status::ok();
+}
+
+void Engine::stop() {
+  if (!thread_.joinable()) return;
+  stop_.store(true, std::memory_order_release);
+  mailbox_.post([] {});
+  thread_.join();
+  mailbox_.close();
+}
+
+void Engine::run() {
+  set_thread_name("hdt-engine-" + std::to_string(options_.index));
+  std::array<epoll_event, 64> events{};
+  int64_t idle_since = now_ns();
+  while (!stop_.load(std::memory_order_acquire)) {
+    if (work()) {
+      idle_since = now_ns();
+      continue;
+    }
+    if (options_.spin_ns > 0 && now_ns() - idle_since < options_.spin_ns) continue;
+    set_asleep(true);
+    if (!work()) {
+      const int ready = ::epoll_wait(epoll_.get(), events.data(), events.size(), sleep_ms());
+      for (int i = 0; i < ready; ++i) {
+        // Sessions' eventfds are emptied here; devices and the mailbox empty theirs when they work.
+        const bool is_session = std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+          return entry.second.link->eventfds[options_.index].get() == events[static_cast<size_t>(i)].data.fd;
+        });
+        eventfd_t count = 0;
+        if (is_session) ::eventfd_read(events[static_cast<size_t>(i)].data.fd, &count);
+      }
+    }
+    set_asleep(false);
+    idle_since = now_ns();
+  }
+}
+
+// One round over everything that can have happened.
+bool Engine::work() {
+  bool any = mailbox_.run();
+  for (auto& device : devices_) {
+    completions_.clear();
+    any |= device->poll(completions_);
+    for (const auto& completion : completions_) on_completion(*device, completion);
+  }
+  any |= hear_sessions();
+  for (EngineGroup* group : std::exchange(touched_, {})) any |= group->progress();
+  run_timers();
+  any |= reap_groups();
+  retired_.clear();
+  return any;
+}
+
+bool Engine::hear_sessions() {
+  bool any = false;
+  for (auto& [number, session] : sessions_) {
+    session::EngineBell& bell = session.link->page().engines[options_.index];
+    for (uint32_t word = 0; word < session::kAttentionWords; ++word) {
+      if (bell.attention[word].load(std::memory_order_relaxed) == 0) continue;
+      uint64_t bits = bell.attention[word].exchange(0, std::memory_order_acq_rel);
+      any = true;
+      for (; bits != 0; bits &= bits - 1) {
+        const uint32_t low = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+        // Handles that share the bit are all looked at.
+        const uint32_t period = session::kAttentionWords * 64;
+        if (const auto seat = session.seats.find(low); seat != session.seats.end()) touch(seat->second.group);
+        if (session.seats.size() <= period / 2) continue;
+        for (const auto& [handle, other] : session.seats) {
+          if (handle != low && handle % period == low) touch(other.group);
+        }
+      }
+    }
+  }
+  return any;
+}
+
+// Handles are given out from 0 and reused, so one beyond the period exists only with many seats.
+void Engine::touch(EngineGroup* group) {
+  if (std::find(touched_.begin(), touched_.end(), group) == touched_.end()) touched_.push_back(group);
+}
+
+void Engine::set_asleep(bool asleep) {
+  for (auto& [number, session] : sessions_) {
+    session.link->page().engines[options_.index].asleep.store(asleep ? 1 : 0, std::memory_order_seq_cst);
+  }
+}
+
+void Engine::run_timers() {
+  for (auto& group : groups_) {
+    if (group == nullptr) continue;
+    if (const auto next = group->next_time(); next && next->expired()) group->on_time();
+  }
+  for (auto& [connection, rail] : rails_) {
+    if (rail.greeting != nullptr && rail.greeting->until.expired()) connection->close();
+  }
+  std::erase_if(early_, [](const EarlyNote& note) { return note.until.expired(); });
+}
+
+int Engine::sleep_ms() const {
+  Deadline next = Deadline::never();
+  for (const auto& group : groups_) {
+    if (group == nullptr) continue;
+    if (const auto time = group->next_time()) next = Deadline::earlier(next, *time);
+  }
+  for (const auto& [connection, rail] : rails_) {
+    if (rail.greeting != nullptr) next = Deadline::earlier(next, rail.greeting->until);
+  }
+  return next.poll_timeout_ms();
+}
+
+void Engine::add_session(std::shared_ptr<SessionLink> session) {
+  watch(epoll_.get(), session->eventfds[options_.index].get());
+  const uint64_t number = session->number;
+  sessions_[number].link = std::move(session);
+}
+
+void Engine::remove_session(uint64_t session) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.link->eventfds[options_.index].get(), nullptr);
+  sessions_.erase(found);
+}
+
+void Engine::create_group(GroupSpec spec) {
+  const auto free = std::find(groups_.begin(), groups_.end(), nullptr);
+  const auto slot = static_cast<uint32_t>(free - groups_.begin());
+  if (free == groups_.end()) groups_.emplace_back();
+  const uint64_t id = spec.id;
+  GroupMemory& memory = group_memory_[id];
+  memory.memory = spec.memory;
+  auto group = std::make_unique<EngineGroup>(std::move(spec), slot);
+  group_by_id_[id] = group.get();
+  groups_[slot] = std::move(group);
+  connect_group(*groups_[slot]);
+}
+
+void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t local) {
+  const auto found = sessions_.find(session);
+  EngineGroup* made = group_of(group);
+  if (made == nullptr) return;
+  if (found == sessions_.end()) {  // the process died while the group was made
+    made->local_rank_lost(local, "ended while the group was made");
+    return;
+  }
+  found->second.seats[handle] = {made, local};
+}
+
+Engine::Seat* Engine::seat(uint64_t session, uint32_t handle) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return nullptr;
+  const auto seat = found->second.seats.find(handle);
+  return seat == found->second.seats.end() ? nullptr : &seat->second;
+}
+
+void Engine::leave(uint64_t session, uint32_t handle) {
+  Seat* left = seat(session, handle);
+  if (left == nullptr) return;
+  EngineGroup* group = left->group;
+  group->progress();  // what the rank did before it left
+  group->local_rank_left(left->local);
+  sessions_[session].seats.erase(handle);
+  touch(group);
+}
+
+void Engine::fail(uint64_t session, uint32_t handle, Code code, int32_t rank, const std::string& text) {
+  if (Seat* failed = seat(session, handle)) failed->group->fail(code, rank, text);
+}
+
+void Engine::deadline(uint64_t session, uint32_t handle, uint64_t sequence, const std::string& what) {
+  if (Seat* late = seat(session, handle)) late->group->on_deadline(sequence, what);
+}
+
+void Engine::session_lost(uint64_t session, const std::string& how) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  for (auto& [handle, lost] : found->second.seats) {
+    lost.group->progress();
+    lost.group->local_rank_lost(lost.local, how);
+    touch(lost.group);
+  }
+  remove_session(session);
+}
+
+void Engine::fail_all(Code code, const std::string& text) {
+  for (auto& group : groups_) {
+    if (group != nullptr) group->fail(code, -1, text);
+  }
+}
+
+void Engine::fail_group(uint64_t group, Code code, int32_t rank, const std::string& text) {
+  if (EngineGroup* failed = group_of(group)) failed->fail(code, rank, text);
+}
+
+bool Engine::links_idle() const {
+  return std::all_of(peers_.begin(), peers_.end(), [](const auto& p) { return p.second->link.pending_writes() == 0; });
+}
+
+bool Engine::quiet() const {
+  return std::all_of(groups_.begin(), groups_.end(), [](const auto& group) {
+    return group == nullptr || group->context().segment.failed() ||
+           (group->pieces().idle() && group->context().writes_in_flight() == 0);
+  });
+}
+
+bool Engine::reap_groups() {
+  bool any = false;
+  for (auto& group : groups_) {
+    if (group == nullptr || !group->finished()) continue;
+    const uint64_t id = group->id();
+    const GroupMemory& memory = group_memory_[id];
+    if (memory.key) devices_.front()->deregister_memory(*memory.key);
+    HDT_LOG_INFO("group {:08x} ended {}", static_cast<uint32_t>(id),
+                 LogTag{.group = group->context().group_class, .node = options_.node_name});
+    group_memory_.erase(id);
+    group_by_id_.erase(id);
+    std::erase(touched_, group.get());
+    group.reset();
+    any = true;
+  }
+  return any;
+}
+
+EngineGroup* Engine::group_of(uint64_t id) {
+  const auto found = group_by_id_.find(id);
+  return found == group_by_id_.end() ? nullptr : found->second;
+}
+
+}  // namespace hdt::daemon

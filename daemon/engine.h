@@ -1,0 +1,143 @@
+// engine.h: an engine thread. It owns devices, the links to the same-numbered engines of other nodes, and the groups that
+// were given to it; nothing of that is touched by another thread, so the data path has no locks. The control
+// thread talks to it by post().
+//
+// Sleeping: before it sleeps in epoll the engine sets `asleep` in every session's page and looks once more; a
+// process sets its attention bit first and then looks at `asleep`. One of the two sees the other. An engine with nothing
+// to do sleeps without a timeout.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mailbox.h"
+#include "daemon/engine_group.h"
+#include "daemon/peer_link.h"
+#include "daemon/session_link.h"
+#include "transports/transport.h"
+
+namespace hdt::daemon {
+
+struct EngineOptions {
+  uint32_t index = 0;
+  NodeId node;
+  std::string node_name;
+  std::string cluster_key;
+  std::vector<transport::DeviceInfo> devices;
+  int64_t connect_ms = 10'000;
+  int64_t spin_ns = 0;
+};
+
+class Engine : public transport::LinkObserver {
+ public:
+  explicit Engine(EngineOptions options);
+  ~Engine() override;
+
+  // Opens devices and starts the thread. Afterwards addresses() says where peers connect to.
+  Status start();
+  void stop();
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  // From any thread: runs on the engine's thread.
+  void post(std::function<void()> work) { mailbox_.post(std::move(work)); }
+
+  // --- on the engine's thread only ---
+  void add_session(std::shared_ptr<SessionLink> session);
+  void remove_session(uint64_t session);
+  void create_group(GroupSpec spec);
+  // `handle` of `session` is rank `local` of the group: its attention bits mean this group.
+  void attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t local);
+  void leave(uint64_t session, uint32_t handle);
+  void fail(uint64_t session, uint32_t handle, Code code, int32_t rank, const std::string& text);
+  void deadline(uint64_t session, uint32_t handle, uint64_t sequence, const std::string& what);
+  // The process of `session` is gone: every rank of it that has not left is lost.
+  void session_lost(uint64_t session, const std::string& how);
+  void fail_all(Code code, const std::string& text);
+  void fail_group(uint64_t group, Code code, int32_t rank, const std::string& text);
+  uint32_t index() const { return options_.index; }
+  // True if no call is under way.
+  bool quiet() const;
+  // True if nothing waits to be sent.
+  bool links_idle() const;
+  nlohmann::json status() const;
+
+ private:
+  struct Seat {  // a rank of a session
+    EngineGroup* group = nullptr;
+    uint32_t local = 0;
+  };
+  struct Session {
+    std::shared_ptr<SessionLink> link;
+    std::unordered_map<uint32_t, Seat> seats;  // by handle
+  };
+  struct Rail {
+    PeerLink* peer = nullptr;
+    transport::Device* device = nullptr;
+    std::unique_ptr<Greeting> greeting;  // until the handshake is done
+  };
+
+  // engine.cc
+  void run();
+  bool work();
+  bool hear_sessions();
+  void set_asleep(bool asleep);
+  void run_timers();
+  int sleep_ms() const;
+  Seat* seat(uint64_t session, uint32_t handle);
+  void touch(EngineGroup* group);
+  bool reap_groups();
+
+  // engine_links.cc
+  PeerLink& peer_for(const NodeInfo& node);
+  void dial(PeerLink& peer);
+  void connect_group(EngineGroup& group);
+  void tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer);
+  void on_completion(transport::Device& device, const transport::Completion& completion);
+  void on_greeting(Rail& rail, transport::Connection& connection, std::span<const std::byte> message);
+  void adopt(Rail& rail, transport::Connection& connection);
+  void dial_failed(PeerLink& peer, const Status& why);
+  void forget_peer(PeerLink& peer, const Status& why);
+  void on_sent(transport::Link& link, uint64_t token) override;
+  void on_arrived(transport::Link& link, const transport::LinkHeader& header, uint64_t bytes) override;
+  void on_message(transport::Link& link, std::span<const std::byte> message) override;
+  void on_down(transport::Link& link, const Status& reason) override;
+  EngineGroup* group_of(uint64_t id);
+  // The node index of the peer in the group, or nothing if it is no member.
+  std::optional<uint32_t> node_in(const EngineGroup& group, const PeerLink& peer) const;
+
+  EngineOptions options_;
+  Mailbox mailbox_;
+  UniqueFd epoll_;
+  std::unique_ptr<transport::Backend> backend_;
+  std::vector<std::unique_ptr<transport::Device>> devices_;
+  std::vector<std::string> addresses_;
+  std::vector<transport::Completion> completions_;
+  std::unordered_map<transport::Connection*, Rail> rails_;
+  std::map<NodeId, std::unique_ptr<PeerLink>> peers_;
+  std::vector<std::unique_ptr<PeerLink>> retired_;
+  std::map<uint64_t, Session> sessions_;
+  std::vector<std::unique_ptr<EngineGroup>> groups_;  // by group slot; empty slots are reused
+  std::unordered_map<uint64_t, EngineGroup*> group_by_id_;
+  struct GroupMemory {
+    std::shared_ptr<SharedMemory> memory;
+    std::optional<transport::RegionKey> key;  // of groups of several nodes
+  };
+  std::unordered_map<uint64_t, GroupMemory> group_memory_;
+  struct EarlyNote {
+    NodeId from;
+    Note note;
+    Deadline until;
+  };
+  std::vector<EarlyNote> early_;  // hellos and failures of groups that are not made here yet
+  std::vector<EngineGroup*> touched_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace hdt::daemon

@@ -1,0 +1,271 @@
+#include "daemon/engine_group.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr int64_t kLateAnswerMs = 500;
+
+GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
+  GroupContext context;
+  context.id = spec.id;
+  context.group_slot = group_slot;
+  context.group_class = spec.group_class;
+  context.order = session::Order(std::move(spec.node_of_rank), static_cast<uint32_t>(spec.nodes.size()));
+  context.nodes = std::move(spec.nodes);
+  context.me = spec.me;
+  const auto ranks = static_cast<uint32_t>(context.order.node_of_rank.size());
+  const auto nodes = static_cast<uint32_t>(context.nodes.size());
+  for (uint32_t node = 0; node < nodes; ++node) {
+    const auto& first = context.order.first_position;
+    context.peers.emplace_back().layout =
+        session::Layout(ranks, nodes, static_cast<uint32_t>(first[node + 1] - first[node]));
+    for (uint64_t p = first[node]; node == spec.me && p < first[node + 1]; ++p) {
+      context.local_ranks.push_back(context.order.rank_at[p]);
+    }
+  }
+  context.segment = session::Segment::format(spec.memory->data(), context.peers[spec.me].layout, spec.id,
+                                             spec.group_class.c_str(), spec.me);
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    const uint32_t node = context.order.node_of_rank[rank];
+    context.segment.members()[rank] = {
+        node, static_cast<uint32_t>(context.order.position_of[rank] - context.order.first_position[node])};
+  }
+  return context;
+}
+
+std::string list(const std::vector<uint32_t>& ranks) {
+  std::string text;
+  for (uint32_t rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return text;
+}
+
+}  // namespace
+
+std::string GroupContext::name() const {
+  return fmt::format("group {:08x} (class {})", static_cast<uint32_t>(id), group_class);
+}
+
+EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)
+    : memory_(spec.memory),
+      context_(make_context(spec, group_slot)),
+      pieces_(context_),
+      channels_(context_),
+      deadline_(spec.deadline),
+      on_ready_(std::move(spec.on_ready)),
+      local_left_(context_.local_ranks.size(), false) {
+  context_.fail = [this](Code code, int32_t rank, const std::string& text) { fail(code, rank, text); };
+  check_ready();
+}
+
+void EngineGroup::on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region) {
+  context_.peers[node].link = &link;
+  context_.send(node, GroupHello{context_.id, context_.me, our_region});
+  check_ready();
+}
+
+void EngineGroup::on_link_down(uint32_t node, const Status& reason) {
+  GroupPeer& peer = context_.peers[node];
+  peer.link = nullptr;
+  peer.writes_in_flight = 0;  // a link that is down touches no memory any more
+  const bool expected = peer.left && told_left_;
+  peer.left = true;
+  if (expected) return;
+  std::vector<uint32_t> ranks;
+  for (uint64_t p = context_.order.first_position[node]; p < context_.order.first_position[node + 1]; ++p) {
+    ranks.push_back(context_.order.rank_at[p]);
+  }
+  const std::string text = "node " + context_.nodes[node].name + " (rank " + list(ranks) + " of " +
+                           context_.name() + ") is gone: " + reason.message();
+  if (!ready_ && on_ready_) {
+    fail_here(reason.code(), static_cast<int32_t>(ranks.front()), text);
+    return;
+  }
+  fail(reason.code() == Code::kLink ? Code::kLink : Code::kRankLost, static_cast<int32_t>(ranks.front()), text);
+}
+
+void EngineGroup::check_ready() {
+  if (ready_ || context_.segment.failed()) return;
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    const GroupPeer& peer = context_.peers[node];
+    if (node != context_.me && (!peer.ready || peer.link == nullptr)) return;
+  }
+  ready_ = true;
+  if (on_ready_) std::exchange(on_ready_, nullptr)(Status::ok());
+}
+
+void EngineGroup::on_frame(uint32_t node, const Frame& frame, uint64_t bytes) {
+  const auto wrong = [&](const char* what) {
+    fail(Code::kInternal, -1, "node " + context_.nodes[node].name + " sent " + what + " to " + context_.name());
+  };
+  if (const auto* piece = std::get_if<PieceFrame>(&frame)) {
+    if (piece->from != node) return wrong("a piece in another's name");
+    if (!context_.segment.failed()) pieces_.on_arrived(*piece);
+  } else if (const auto* chunk = std::get_if<ChunkFrame>(&frame)) {
+    const uint32_t ranks = context_.layout().ranks;
+    if (bytes < sizeof(session::ChunkHeader) || chunk->source >= ranks || chunk->destination >= ranks ||
+        context_.order.node_of_rank[chunk->source] != node ||
+        context_.order.node_of_rank[chunk->destination] != context_.me) {
+      return wrong("a chunk that makes no sense");
+    }
+    if (!context_.segment.failed()) channels_.on_arrived(*chunk);
+  }
+}
+
+void EngineGroup::on_note(uint32_t node, const Note& note) {
+  const uint32_t ranks = context_.layout().ranks;
+  if (const auto* hello = std::get_if<GroupHello>(&note)) {
+    context_.peers[node].region = hello->region;
+    context_.peers[node].ready = true;
+    check_ready();
+  } else if (const auto* credit = std::get_if<PieceCredit>(&note)) {
+    if (credit->from == node) pieces_.on_note(*credit);
+  } else if (const auto* chunk = std::get_if<ChunkCredit>(&note)) {
+    if (chunk->source < ranks && chunk->destination < ranks &&
+        context_.order.node_of_rank[chunk->source] == context_.me &&
+        context_.order.node_of_rank[chunk->destination] == node) {
+      channels_.on_note(*chunk);
+    }
+  } else if (const auto* call = std::get_if<CallNote>(&note)) {
+    if (call->from == node && !context_.segment.failed()) pieces_.on_note(*call);
+  } else if (const auto* left = std::get_if<RankLeft>(&note)) {
+    if (left->rank < ranks && context_.order.node_of_rank[left->rank] == node) {
+      pieces_.on_rank_left(left->rank, left->entered);
+    }
+  } else if (std::holds_alternative<NodeLeft>(note)) {
+    context_.peers[node].left = true;
+  } else if (const auto* failed = std::get_if<GroupFailed>(&note)) {
+    fail_here(failed->code, failed->rank, failed->text);
+  } else if (const auto* query = std::get_if<LateQuery>(&note)) {
+    context_.send(node, LateReply{context_.id, context_.me, query->sequence, pieces_.late(query->sequence)});
+  } else if (const auto* reply = std::get_if<LateReply>(&note)) {
+    if (!late_search_ || late_search_->sequence != reply->sequence || late_search_->answered[node]) return;
+    late_search_->answered[node] = true;
+    for (uint32_t rank : reply->late) {
+      if (rank < ranks && context_.order.node_of_rank[rank] == node) late_search_->late.push_back(rank);
+    }
+    const auto& answered = late_search_->answered;
+    if (std::all_of(answered.begin(), answered.end(), [](bool yes) { return yes; })) finish_late_search();
+  }
+}
+
+void EngineGroup::on_sent(uint32_t node, const WriteToken& token) {
+  --context_.peers[node].writes_in_flight;
+  if (context_.segment.failed()) return;
+  if (token.kind == WriteToken::Kind::kPiece) {
+    pieces_.on_sent(token);
+  } else {
+    channels_.on_sent(token);
+  }
+}
+
+bool EngineGroup::progress() {
+  bool any = false;
+  if (ready_ && !solo() && !context_.segment.failed()) {
+    any = pieces_.progress();
+    any |= channels_.progress();
+  }
+  const bool all_left = std::all_of(local_left_.begin(), local_left_.end(), [](bool left) { return left; });
+  if (all_left && !told_left_ && (context_.segment.failed() || channels_.drained())) {
+    told_left_ = true;
+    context_.send_all(NodeLeft{context_.id, context_.me});
+  }
+  return any;
+}
+
+void EngineGroup::local_rank_left(uint32_t local) {
+  if (local_left_[local]) return;
+  local_left_[local] = true;
+  session::Board& board = context_.segment.board(local);
+  board.left.store(1, std::memory_order_release);
+  const uint64_t entered = board.entered.load(std::memory_order_acquire);
+  context_.send_all(RankLeft{context_.id, context_.local_ranks[local], entered});
+  pieces_.on_rank_left(context_.local_ranks[local], entered);
+  context_.segment.ring_all();
+  progress();
+}
+
+void EngineGroup::local_rank_lost(uint32_t local, const std::string& how) {
+  if (local_left_[local]) return;
+  const uint32_t rank = context_.local_ranks[local];
+  fail(Code::kRankLost, static_cast<int32_t>(rank),
+       "rank " + std::to_string(rank) + " of " + context_.name() + " on node " + context_.nodes[context_.me].name +
+           " " + how);
+  local_rank_left(local);
+}
+
+void EngineGroup::fail_here(Code code, int32_t rank, const std::string& text) {
+  if (!context_.segment.fail(code, rank, text)) return;
+  HDT_LOG_WARN("failed: {}: {} {}", code_text(code), text,
+               LogTag{.group = context_.group_class, .rank = rank,
+                      .op = static_cast<int64_t>(pieces_.calls_entered()), .node = context_.nodes[context_.me].name});
+  if (!on_ready_) return;
+  // Nobody has joined: there is nobody to leave.
+  std::fill(local_left_.begin(), local_left_.end(), true);
+  std::exchange(on_ready_, nullptr)(Status(code, text));
+}
+
+void EngineGroup::fail(Code code, int32_t rank, const std::string& text) {
+  if (context_.segment.failed()) return;
+  fail_here(code, rank, text);
+  context_.send_all(GroupFailed{context_.id, code, rank, text});
+}
+
+void EngineGroup::on_deadline(uint64_t sequence, const std::string& what) {
+  if (late_search_ || context_.segment.failed()) return;
+  late_search_ = LateSearch{sequence, what, std::vector<bool>(context_.nodes.size(), false), pieces_.late(sequence),
+                            Deadline::after_ms(kLateAnswerMs)};
+  late_search_->answered[context_.me] = true;
+  context_.send_all(LateQuery{context_.id, context_.me, sequence});
+  if (solo()) finish_late_search();
+}
+
+void EngineGroup::finish_late_search() {
+  LateSearch search = std::move(*late_search_);
+  late_search_.reset();
+  std::sort(search.late.begin(), search.late.end());
+  std::string text = search.what + " of " + context_.name() + ": ";
+  text += search.late.empty() ? "every rank that answered has entered it, but it did not finish"
+                              : "not entered by rank " + list(search.late);
+  for (size_t node = 0; node < search.answered.size(); ++node) {
+    if (!search.answered[node]) text += "; node " + context_.nodes[node].name + " does not answer";
+  }
+  fail(Code::kTimeout, search.late.empty() ? -1 : static_cast<int32_t>(search.late.front()), text);
+}
+
+void EngineGroup::on_time() {
+  if (late_search_ && late_search_->until.expired()) finish_late_search();
+  if (!ready_ && on_ready_ && deadline_.expired()) {
+    std::string missing;
+    for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+      const GroupPeer& peer = context_.peers[node];
+      if (node == context_.me || peer.ready) continue;
+      missing += (missing.empty() ? "" : ", ") + context_.nodes[node].name +
+                 (peer.link == nullptr ? " (no connection)" : " (connected, not ready)");
+    }
+    fail(Code::kTimeout, -1, "making " + context_.name() + ": node " + missing + " did not get ready in time");
+  }
+}
+
+std::optional<Deadline> EngineGroup::next_time() const {
+  std::optional<Deadline> next;
+  if (late_search_) next = late_search_->until;
+  if (!ready_ && on_ready_) next = next ? Deadline::earlier(*next, deadline_) : deadline_;
+  return next;
+}
+
+bool EngineGroup::finished() const {
+  if (context_.writes_in_flight() != 0) return false;
+  if (!std::all_of(local_left_.begin(), local_left_.end(), [](bool left) { return left; })) return false;
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    const GroupPeer& peer = context_.peers[node];
+    if (node != context_.me && peer.link != nullptr && peer.ready && !peer.left) return false;
+  }
+  return (ready_ && told_left_) || context_.segment.failed();
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,83 @@
+// engine_group.h: one group in an engine: it waits until every other node is ready, then runs pieces and channels, and
+// ends when all ranks of all nodes have left. Failure is spread once: to the local ranks through the segment, to the
+// other nodes by a note.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/shared_memory.h"
+#include "daemon/channel_forwarder.h"
+#include "daemon/group_context.h"
+#include "daemon/piece_runner.h"
+
+namespace hdt::daemon {
+
+struct GroupSpec {
+  uint64_t id = 0;
+  std::string group_class;
+  std::vector<uint32_t> node_of_rank;
+  std::vector<NodeInfo> nodes;
+  uint32_t me = 0;
+  std::shared_ptr<SharedMemory> memory;  // formatted for this node
+  Deadline deadline = Deadline::never();  // of becoming ready
+  std::function<void(Status)> on_ready;  // called once, on the engine's thread
+};
+
+class EngineGroup {
+ public:
+  EngineGroup(GroupSpec spec, uint32_t group_slot);
+
+  uint64_t id() const { return context_.id; }
+  const GroupContext& context() const { return context_; }
+  const PieceRunner& pieces() const { return pieces_; }
+  bool ready() const { return ready_; }
+  bool solo() const { return context_.nodes.size() == 1; }
+
+  // The link to `node` is up and our memory is registered for it: says hello.
+  void on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region);
+  void on_link_down(uint32_t node, const Status& reason);
+  void on_frame(uint32_t node, const Frame& frame, uint64_t bytes);
+  void on_note(uint32_t node, const Note& note);
+  void on_sent(uint32_t node, const WriteToken& token);
+  bool progress();
+  // Time has passed: readiness and late queries.
+  void on_time();
+  std::optional<Deadline> next_time() const;
+
+  void local_rank_left(uint32_t local);
+  void local_rank_lost(uint32_t local, const std::string& how);
+  void fail(Code code, int32_t rank, const std::string& text);
+  // A local rank's deadline passed in call `sequence`: ask everyone who is late, then fail with the answer.
+  void on_deadline(uint64_t sequence, const std::string& what);
+  // Everyone has left and no write is under way: may be destroyed.
+  bool finished() const;
+
+ private:
+  struct LateSearch {
+    uint64_t sequence;
+    std::string what;
+    std::vector<bool> answered;
+    std::vector<uint32_t> late;
+    Deadline until;
+  };
+  void check_ready();
+  void finish_late_search();
+  void fail_here(Code code, int32_t rank, const std::string& text);
+
+  std::shared_ptr<SharedMemory> memory_;
+  GroupContext context_;
+  PieceRunner pieces_;
+  ChannelForwarder channels_;
+  Deadline deadline_;
+  std::function<void(Status)> on_ready_;
+  bool ready_ = false;
+  bool told_left_ = false;
+  std::vector<bool> local_left_;
+  std::optional<LateSearch> late_search_;
+};
+
+}  // namespace hdt::daemon

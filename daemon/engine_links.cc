@@ -1,0 +1,250 @@
+// Connections, handshakes and links of an engine, and what links report.
+#include <algorithm>
+
+#include "base/log.h"
+#include "daemon/engine.h"
+
+namespace hdt::daemon {
+
+using transport::Completion;
+using transport::Connection;
+using transport::Device;
+using transport::Link;
+
+namespace {
+
+constexpr size_t kMaxEarlyNotes = 4096;
+constexpr int64_t kEarlyMs = 60'000;
+
+}  // namespace
+
+PeerLink& Engine::peer_for(const NodeInfo& node) {
+  auto& peer = peers_[node.id];
+  if (peer == nullptr) peer = std::make_unique<PeerLink>(node, *this);
+  return *peer;
+}
+
+// Registers the group's memory with every device and brings up what is missing to its nodes.
+void Engine::connect_group(EngineGroup& group) {
+  const GroupContext& context = group.context();
+  if (!group.solo()) {
+    GroupMemory& memory = group_memory_[group.id()];
+    // A region is valid on every device of its backend.
+    auto key = devices_.front()->register_memory(context.segment.data(), context.segment.data_bytes(),
+                                                 memory.memory->fd());
+    if (!key.is_ok()) return group.fail(key.status().code(), -1, key.status().message());
+    memory.key = key.take();
+  }
+  for (uint32_t node = 0; node < context.nodes.size(); ++node) {
+    if (node == context.me) continue;
+    PeerLink& peer = peer_for(context.nodes[node]);
+    if (peer.announced) {
+      tell_link_up(group, node, peer);
+    } else if (peer.dialing == 0 && options_.node < peer.node.id) {
+      dial(peer);
+    }
+  }
+}
+
+void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
+  group.on_link_up(node, peer.link, *group_memory_[group.id()].key);
+  std::vector<Note> mine;
+  std::erase_if(early_, [&](const EarlyNote& early) {
+    if (early.from != peer.node.id || daemon::group_of(early.note) != group.id()) return false;
+    mine.push_back(early.note);
+    return true;
+  });
+  for (const Note& note : mine) group.on_note(node, note);
+}
+
+void Engine::dial(PeerLink& peer) {
+  const auto& theirs = peer.node.rails[options_.index];
+  const size_t rails = std::max(devices_.size(), theirs.size());
+  Status last = {Code::kLink, "it has no address"};
+  for (size_t i = 0; i < rails && !theirs.empty(); ++i) {
+    Device& device = *devices_[i % devices_.size()];
+    auto connection = device.connect(theirs[i % theirs.size()], options_.connect_ms);
+    if (!connection.is_ok()) {
+      last = connection.status();
+      continue;
+    }
+    ++peer.dialing;
+    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, static_cast<uint32_t>(i)};
+    rails_[connection.value()] = {&peer, &device,
+                                  std::make_unique<Greeting>(Greeting{
+                                      Handshake(Handshake::Role::kDialer, own, options_.cluster_key), &device,
+                                      Deadline::after_ms(options_.connect_ms), peer.node.id,
+                                      static_cast<uint32_t>(i)})};
+  }
+  if (peer.dialing == 0) dial_failed(peer, last);
+}
+
+void Engine::dial_failed(PeerLink& peer, const Status& why) {
+  peer.last_error = why.message();
+  if (peer.dialing > 0 || peer.announced) {
+    HDT_LOG_WARN("rail to node {} not made: {} {}", peer.node.name, why.message(), LogTag{.node = options_.node_name});
+    return;
+  }
+  forget_peer(peer, {Code::kLink, "cannot connect to it: " + why.message()});
+}
+
+void Engine::forget_peer(PeerLink& peer, const Status& why) {
+  HDT_LOG_WARN("link to node {} down: {} {}", peer.node.name, why.message(), LogTag{.node = options_.node_name});
+  const auto found = peers_.find(peer.node.id);
+  // Its Link is on the call stack: it is destroyed at the end of the round.
+  retired_.push_back(std::move(found->second));
+  peers_.erase(found);
+  for (auto& [connection, rail] : rails_) {
+    if (rail.peer != &peer) continue;
+    rail.peer = nullptr;
+    if (rail.greeting != nullptr) connection->close();
+  }
+  for (auto& group : groups_) {
+    if (group == nullptr) continue;
+    if (const auto node = node_in(*group, *retired_.back())) {
+      group->on_link_down(*node, why);
+      touch(group.get());
+    }
+  }
+}
+
+void Engine::on_completion(Device& device, const Completion& completion) {
+  Connection& connection = *completion.connection;
+  if (completion.kind == Completion::Kind::kAccepted) {
+    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, 0};
+    rails_[&connection] = {nullptr, &device,
+                           std::make_unique<Greeting>(Greeting{
+                               Handshake(Handshake::Role::kAcceptor, own, options_.cluster_key), &device,
+                               Deadline::after_ms(options_.connect_ms), NodeId{}, 0})};
+    return;
+  }
+  const auto found = rails_.find(&connection);
+  if (found == rails_.end()) return;
+  Rail& rail = found->second;
+  if (rail.greeting == nullptr) {
+    if (rail.peer != nullptr) rail.peer->link.on_completion(completion);
+  } else if (completion.kind == Completion::Kind::kConnected) {
+    for (const auto& message : rail.greeting->handshake.start()) (void)connection.send(message, 0);
+  } else if (completion.kind == Completion::Kind::kMessage) {
+    on_greeting(rail, connection, completion.message);
+  }
+  if (completion.kind != Completion::Kind::kClosed) return;
+  PeerLink* dialled = rail.greeting != nullptr ? rail.peer : nullptr;
+  rails_.erase(found);
+  device.release(&connection);
+  if (dialled != nullptr) {
+    --dialled->dialing;
+    const Status why = completion.error.is_ok() ? Status(Code::kLink, "it closed the connection") : completion.error;
+    dial_failed(*dialled, why);
+  }
+}
+
+void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std::byte> message) {
+  Handshake& handshake = rail.greeting->handshake;
+  auto answer = handshake.on_message(message);
+  const auto refuse = [&](const std::string& why) {
+    HDT_LOG_WARN("connection {} refused: {} {}", connection.remote_address(), why, LogTag{.node = options_.node_name});
+    if (rail.peer != nullptr) rail.peer->last_error = why;
+    connection.close();
+  };
+  if (!answer.is_ok()) return refuse(answer.status().message());
+  for (const auto& reply : answer.value()) (void)connection.send(reply, 0);
+  if (!handshake.done()) return;
+  const PeerHello& peer = handshake.peer();
+  if (peer.purpose != Purpose::kRail || peer.engine != options_.index) return refuse("not meant for this engine");
+  if (rail.peer != nullptr && peer.node != rail.greeting->expected) return refuse("another node answered");
+  adopt(rail, connection);
+}
+
+// The handshake is done: the connection becomes a rail of the peer's link.
+void Engine::adopt(Rail& rail, Connection& connection) {
+  const PeerHello hello = rail.greeting->handshake.peer();
+  if (rail.peer != nullptr) {
+    --rail.peer->dialing;
+  } else {
+    NodeInfo node{hello.node, hello.name, {}};
+    rail.peer = &peer_for(node);
+  }
+  rail.greeting.reset();
+  PeerLink& peer = *rail.peer;
+  peer.link.add_rail(&connection);
+  HDT_LOG_INFO("rail to node {} up: {} - {} {}", peer.node.name, connection.local_address(),
+               connection.remote_address(), LogTag{.node = options_.node_name});
+  if (peer.announced) return;
+  peer.announced = true;
+  peer.up_since_ns = now_ns();
+  for (auto& group : groups_) {
+    if (group == nullptr) continue;
+    if (const auto index = node_in(*group, peer)) tell_link_up(*group, *index, peer);
+  }
+}
+
+std::optional<uint32_t> Engine::node_in(const EngineGroup& group, const PeerLink& peer) const {
+  const auto& nodes = group.context().nodes;
+  for (uint32_t node = 0; node < nodes.size(); ++node) {
+    if (nodes[node].id == peer.node.id) return node;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+PeerLink& peer_of(const std::map<NodeId, std::unique_ptr<PeerLink>>& peers, const Link& link) {
+  const auto found = std::find_if(peers.begin(), peers.end(), [&](const auto& p) { return &p.second->link == &link; });
+  return *found->second;
+}
+
+}  // namespace
+
+void Engine::on_sent(Link& link, uint64_t token) {
+  const WriteToken sent = WriteToken::unpack(token);
+  EngineGroup* group = groups_[sent.group_slot].get();
+  group->on_sent(*node_in(*group, peer_of(peers_, link)), sent);
+  touch(group);
+}
+
+void Engine::on_arrived(Link& link, const transport::LinkHeader& header, uint64_t bytes) {
+  const Frame frame = decode_frame(header);
+  const uint64_t id = std::visit(
+      [](const auto& f) -> uint64_t {
+        if constexpr (std::is_same_v<std::decay_t<decltype(f)>, std::monostate>) return 0;
+        else return f.group;
+      },
+      frame);
+  EngineGroup* group = group_of(id);
+  PeerLink& peer = peer_of(peers_, link);
+  const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
+  if (!node) {
+    link.close({Code::kInvalidArgument, "node " + peer.node.name + " wrote to a group it is not in"});
+    return;
+  }
+  group->on_frame(*node, frame, bytes);
+  touch(group);
+}
+
+void Engine::on_message(Link& link, std::span<const std::byte> message) {
+  const Note note = decode_note(message);
+  PeerLink& peer = peer_of(peers_, link);
+  if (std::holds_alternative<std::monostate>(note)) {
+    link.close({Code::kInvalidArgument, "node " + peer.node.name + " sent a malformed note"});
+    return;
+  }
+  EngineGroup* group = group_of(daemon::group_of(note));
+  if (group == nullptr) {
+    const bool keep = std::holds_alternative<GroupHello>(note) || std::holds_alternative<GroupFailed>(note);
+    if (keep && early_.size() < kMaxEarlyNotes) early_.push_back({peer.node.id, note, Deadline::after_ms(kEarlyMs)});
+    return;
+  }
+  if (const auto node = node_in(*group, peer)) {
+    group->on_note(*node, note);
+    touch(group);
+  }
+}
+
+void Engine::on_down(Link& link, const Status& reason) {
+  PeerLink& peer = peer_of(peers_, link);
+  // Writes of this link are not reported any more: their groups must not wait for them.
+  forget_peer(peer, reason);
+}
+
+}  // namespace hdt::daemon

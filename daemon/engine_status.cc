@@ -1,0 +1,72 @@
+// What an engine tells about itself (hdtctl status).
+#include <fmt/core.h>
+
+#include "daemon/engine.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+nlohmann::json describe(const EngineGroup& group) {
+  const GroupContext& context = group.context();
+  nlohmann::json json;
+  json["id"] = fmt::format("{:08x}", static_cast<uint32_t>(context.id));
+  json["class"] = context.group_class;
+  json["ranks"] = context.layout().ranks;
+  json["state"] = context.segment.failed() ? "failed" : group.ready() ? "ready" : "connecting";
+  if (context.segment.failed()) json["failure"] = context.segment.failure().to_string();
+  json["nodes"] = nlohmann::json::array();
+  for (uint32_t node = 0; node < context.nodes.size(); ++node) {
+    nlohmann::json ranks = nlohmann::json::array();
+    for (uint64_t p = context.order.first_position[node]; p < context.order.first_position[node + 1]; ++p) {
+      ranks.push_back(context.order.rank_at[p]);
+    }
+    json["nodes"].push_back({{"name", context.nodes[node].name}, {"ranks", ranks}});
+  }
+  json["local"] = nlohmann::json::array();
+  for (uint32_t local = 0; local < context.local_ranks.size(); ++local) {
+    const session::Board& board = context.segment.board(local);
+    json["local"].push_back({{"rank", context.local_ranks[local]},
+                             {"pid", board.pid.load(std::memory_order_relaxed)},
+                             {"calls", board.entered.load(std::memory_order_relaxed)},
+                             {"left", board.left.load(std::memory_order_relaxed) != 0}});
+  }
+  return json;
+}
+
+nlohmann::json describe(const PeerLink& peer) {
+  nlohmann::json json;
+  json["node"] = peer.node.name;
+  json["state"] = peer.link.up() ? "up" : "connecting";
+  const double seconds = static_cast<double>(now_ns() - peer.up_since_ns) / kNsPerSecond;
+  json["rails"] = nlohmann::json::array();
+  for (const auto& rail : peer.link.rails()) {
+    json["rails"].push_back({{"local", rail.local_address},
+                             {"remote", rail.remote_address},
+                             {"open", rail.open},
+                             {"bytes_out", rail.bytes_out},
+                             {"bytes_in", rail.bytes_in},
+                             {"writes_out", rail.writes_out},
+                             {"writes_in", rail.writes_in},
+                             {"messages_out", rail.messages_out},
+                             {"messages_in", rail.messages_in},
+                             {"mean_bytes_per_s_out", static_cast<double>(rail.bytes_out) / seconds},
+                             {"mean_bytes_per_s_in", static_cast<double>(rail.bytes_in) / seconds}});
+  }
+  return json;
+}
+
+}  // namespace
+
+nlohmann::json Engine::status() const {
+  nlohmann::json json;
+  json["groups"] = nlohmann::json::array();
+  for (const auto& group : groups_) {
+    if (group != nullptr) json["groups"].push_back(describe(*group));
+  }
+  json["peers"] = nlohmann::json::array();
+  for (const auto& [id, peer] : peers_) json["peers"].push_back(describe(*peer));
+  return json;
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,84 @@
+// group_context.h: what the parts of a group in an engine share: identity, memory, peers, and the way to them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "daemon/node.h"
+#include "daemon/wire.h"
+#include "session/plan.h"
+#include "session/segment.h"
+#include "transports/link/link.h"
+
+namespace hdt::daemon {
+
+// A write's token names what it was for, so that its completion needs no look-up table. Groups stay in their table
+// slot until none of their writes is under way.
+struct WriteToken {
+  enum class Kind : uint8_t { kPiece = 0, kChunk = 1 };
+  uint32_t group_slot;  // 22 bits
+  Kind kind;
+  uint32_t number;  // piece: schedule step; chunk: channel
+  uint32_t slot;    // piece % kSlots or chunk index % kChannelSlots, 4 bits
+
+  uint64_t pack() const {
+    return uint64_t{group_slot} << 37 | uint64_t{static_cast<uint8_t>(kind)} << 36 | uint64_t{number} << 4 | slot;
+  }
+  static WriteToken unpack(uint64_t value) {
+    return {static_cast<uint32_t>(value >> 37), static_cast<Kind>(value >> 36 & 1),
+            static_cast<uint32_t>(value >> 4), static_cast<uint32_t>(value & 15)};
+  }
+};
+
+// Another node of the group.
+struct GroupPeer {
+  transport::Link* link = nullptr;  // null before it is up and after it went down
+  transport::RegionKey region;
+  bool ready = false;  // its hello has come: its memory may be written
+  bool left = false;   // it will write nothing more to us
+  uint32_t writes_in_flight = 0;
+  session::Layout layout{1, 1, 1};
+};
+
+struct GroupContext {
+  uint64_t id = 0;
+  uint32_t group_slot = 0;
+  std::string group_class;
+  session::Segment segment;
+  session::Order order{{0}, 1};
+  std::vector<NodeInfo> nodes;
+  uint32_t me = 0;
+  std::vector<uint32_t> local_ranks;  // rank by local index
+  std::vector<GroupPeer> peers;       // by node; peers[me] is unused
+  // Fails the group here and on all nodes.
+  std::function<void(Code, int32_t rank, const std::string&)> fail;
+
+  const session::Layout& layout() const { return segment.layout(); }
+  void send(uint32_t node, const Note& note) {
+    if (peers[node].link != nullptr) (void)peers[node].link->send(encode(note));
+  }
+  void send_all(const Note& note) {
+    for (uint32_t node = 0; node < peers.size(); ++node) {
+      if (node != me) send(node, note);
+    }
+  }
+  // A write into the peer's segment at `offset` of its data part; skipped when the link is down (the group has failed).
+  void write(uint32_t node, const void* data, size_t bytes, uint64_t offset, const transport::LinkHeader& header,
+             const WriteToken& token) {
+    GroupPeer& peer = peers[node];
+    if (peer.link == nullptr) return;
+    const transport::WriteRequest request{data, bytes, peer.region, offset, header, token.pack()};
+    if (peer.link->write(request).is_ok()) ++peer.writes_in_flight;
+  }
+  uint32_t writes_in_flight() const {
+    uint32_t sum = 0;
+    for (const GroupPeer& peer : peers) sum += peer.writes_in_flight;
+    return sum;
+  }
+  // "group 1a2b3c4d (class dp)", as logs and messages name it.
+  std::string name() const;
+};
+
+}  // namespace hdt::daemon

@@ -1,0 +1,34 @@
+// node.h: who a daemon is, as the others need to know it.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/codec.h"
+
+namespace hdt::daemon {
+
+inline constexpr uint32_t kMaxRails = 64;
+
+// Random, made anew at every start of a daemon: a restarted daemon is another node to its peers.
+struct NodeId {
+  std::array<std::byte, 16> bytes{};
+  auto operator<=>(const NodeId&) const = default;
+};
+
+struct NodeInfo {
+  NodeId id;
+  std::string name;
+  // Per engine the addresses its devices listen at: rails[engine][device].
+  std::vector<std::vector<std::string>> rails;
+};
+
+void put(Writer& writer, const NodeInfo& node);
+// Fails the reader on impossible values.
+NodeInfo get_node(Reader& reader);
+
+}  // namespace hdt::daemon

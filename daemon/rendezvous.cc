@@ -1,0 +1,164 @@
+#include "daemon/rendezvous.h"
+
+#include <algorithm>
+#include <set>
+
+namespace hdt::daemon {
+
+namespace {
+
+// How many missing ranks a message names before it says "and n more".
+constexpr size_t kNamed = 16;
+
+// After completion the nodes still have to connect to each other; their own deadlines are the joins'.
+constexpr int64_t kOutcomeGraceMs = 5'000;
+
+std::string missing_ranks(const std::set<uint32_t>& missing) {
+  std::string text;
+  size_t named = 0;
+  for (uint32_t rank : missing) {
+    if (named++ == kNamed) return text + " and " + std::to_string(missing.size() - kNamed) + " more";
+    text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& join) {
+  Group& group = groups_[join.key];
+  if (group.complete) {
+    return {{from, Outcome{join.key, Code::kInvalidUsage, static_cast<int32_t>(join.rank),
+                           "rank " + std::to_string(join.rank) + " joins a group that is complete already"}}};
+  }
+  if (group.members.empty()) {
+    group.ranks = join.ranks;
+    group.group_class = join.group_class;
+    group.deadline = Deadline::after_ms(join.timeout_ms);
+  }
+  const auto& [rank, first] = group.members.empty() ? std::pair<const uint32_t, Member>{join.rank, {from, join}}
+                                                    : *group.members.begin();
+  std::string wrong;
+  if (join.ranks != group.ranks) {
+    wrong = "rank " + std::to_string(rank) + " joins a group of " + std::to_string(group.ranks) + " ranks, rank " +
+            std::to_string(join.rank) + " one of " + std::to_string(join.ranks);
+  } else if (join.group_class != group.group_class) {
+    wrong = "rank " + std::to_string(rank) + " joins with class " + group.group_class + ", rank " +
+            std::to_string(join.rank) + " with class " + join.group_class;
+  } else if (group.members.contains(join.rank)) {
+    wrong = "two processes join as rank " + std::to_string(join.rank);
+  }
+  group.members.insert_or_assign(join.rank, Member{from, join});
+  if (!wrong.empty()) {
+    auto replies = refuse(join.key, group, Code::kMismatch, static_cast<int32_t>(join.rank), wrong);
+    groups_.erase(join.key);
+    return replies;
+  }
+  group.deadline = Deadline::earlier(group.deadline, Deadline::after_ms(join.timeout_ms));
+  if (group.members.size() < group.ranks) return {};
+  return complete(join.key, group);
+}
+
+std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& group) {
+  Membership membership{key, group.group_class, {}, std::vector<uint32_t>(group.ranks)};
+  std::map<NodeId, uint32_t> index;
+  std::vector<ChannelId> channels;
+  for (const auto& [rank, member] : group.members) {
+    const auto [entry, is_new] = index.emplace(member.join.node.id, static_cast<uint32_t>(membership.nodes.size()));
+    if (is_new) {
+      membership.nodes.push_back(member.join.node);
+      channels.push_back(member.channel);
+    }
+    membership.node_of_rank[rank] = entry->second;
+  }
+  group.complete = true;
+  group.deadline = Deadline::after_ms(group.members.begin()->second.join.timeout_ms + kOutcomeGraceMs);
+  std::vector<Reply> replies;
+  for (ChannelId channel : channels) {
+    group.nodes.emplace(channel, false);
+    replies.push_back({channel, membership});
+  }
+  return replies;
+}
+
+std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Group& group, Code code, int32_t rank,
+                                                  const std::string& why) {
+  std::set<ChannelId> channels;
+  for (const auto& [number, member] : group.members) channels.insert(member.channel);
+  std::vector<Reply> replies;
+  for (ChannelId channel : channels) replies.push_back({channel, Outcome{key, code, rank, why}});
+  return replies;
+}
+
+std::vector<Rendezvous::Reply> Rendezvous::on_cancel(const Cancel& cancel) {
+  const auto found = groups_.find(cancel.key);
+  if (found == groups_.end()) return {};
+  auto replies = refuse(cancel.key, found->second, Code::kRankLost, static_cast<int32_t>(cancel.rank), cancel.text);
+  groups_.erase(found);
+  return replies;
+}
+
+std::vector<Rendezvous::Reply> Rendezvous::on_outcome(ChannelId from, const Outcome& outcome) {
+  const auto found = groups_.find(outcome.key);
+  if (found == groups_.end() || !found->second.complete) return {};
+  Group& group = found->second;
+  std::vector<Reply> replies;
+  if (outcome.code != Code::kSuccess) {
+    replies = refuse(outcome.key, group, outcome.code, outcome.rank, outcome.text);
+    std::erase_if(replies, [from](const Reply& reply) { return reply.to == from; });
+  } else {
+    if (const auto node = group.nodes.find(from); node != group.nodes.end()) node->second = true;
+    if (!std::all_of(group.nodes.begin(), group.nodes.end(), [](const auto& n) { return n.second; })) return {};
+  }
+  groups_.erase(found);
+  return replies;
+}
+
+std::vector<Rendezvous::Reply> Rendezvous::on_closed(ChannelId channel) {
+  std::vector<Reply> replies;
+  std::erase_if(groups_, [&](const auto& entry) {
+    const auto& [key, group] = entry;
+    for (const auto& [rank, member] : group.members) {
+      if (member.channel != channel) continue;
+      // A node that has reported success does not need us any more.
+      if (const auto node = group.nodes.find(channel); node != group.nodes.end() && node->second) return false;
+      auto refused = refuse(key, group, Code::kRankLost, static_cast<int32_t>(rank),
+                            "node " + member.join.node.name + " (rank " + std::to_string(rank) +
+                                ") went away while the group was made");
+      std::erase_if(refused, [channel](const Reply& reply) { return reply.to == channel; });
+      replies.insert(replies.end(), refused.begin(), refused.end());
+      return true;
+    }
+    return false;
+  });
+  return replies;
+}
+
+std::vector<Rendezvous::Reply> Rendezvous::on_time() {
+  std::vector<Reply> replies;
+  std::erase_if(groups_, [&](const auto& entry) {
+    const auto& [key, group] = entry;
+    if (!group.deadline.expired()) return false;
+    if (group.complete) return true;
+    std::set<uint32_t> missing;
+    for (uint32_t rank = 0; rank < group.ranks; ++rank) {
+      if (!group.members.contains(rank)) missing.insert(rank);
+    }
+    const auto refused = refuse(key, group, Code::kTimeout, static_cast<int32_t>(*missing.begin()),
+                                "making a group of " + std::to_string(group.ranks) + " ranks: rank " +
+                                    missing_ranks(missing) + " did not join in time");
+    replies.insert(replies.end(), refused.begin(), refused.end());
+    return true;
+  });
+  return replies;
+}
+
+std::optional<Deadline> Rendezvous::next_time() const {
+  std::optional<Deadline> next;
+  for (const auto& [key, group] : groups_) {
+    next = next ? Deadline::earlier(*next, group.deadline) : group.deadline;
+  }
+  return next;
+}
+
+}  // namespace hdt::daemon

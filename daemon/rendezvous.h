@@ -1,0 +1,53 @@
+// rendezvous.h: the coordinator's side of making groups: collects Joins until a group is complete. Pure bookkeeping: no
+// sockets, no clock of its own, so that every order of events can be tested.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "daemon/control_messages.h"
+
+namespace hdt::daemon {
+
+using ChannelId = uint64_t;
+
+class Rendezvous {
+ public:
+  struct Reply {
+    ChannelId to;
+    ControlMessage message;
+  };
+  // Each returns what is to be sent now.
+  std::vector<Reply> on_join(ChannelId from, const Join& join);
+  std::vector<Reply> on_cancel(const Cancel& cancel);
+  std::vector<Reply> on_outcome(ChannelId from, const Outcome& outcome);
+  // The channel to a node is gone: groups it takes part in cannot be made.
+  std::vector<Reply> on_closed(ChannelId channel);
+  // Groups whose deadline has passed: all who have joined hear who has not.
+  std::vector<Reply> on_time();
+  std::optional<Deadline> next_time() const;
+  size_t open_groups() const { return groups_.size(); }
+
+ private:
+  struct Member {
+    ChannelId channel;
+    Join join;
+  };
+  struct Group {
+    uint32_t ranks = 0;
+    std::string group_class;
+    std::map<uint32_t, Member> members;  // by rank
+    std::map<ChannelId, bool> nodes;     // has reported success; filled when complete
+    Deadline deadline = Deadline::never();
+    bool complete = false;
+  };
+  std::vector<Reply> complete(const GroupKey& key, Group& group);
+  std::vector<Reply> refuse(const GroupKey& key, const Group& group, Code code, int32_t rank, const std::string& why);
+  std::map<GroupKey, Group> groups_;
+};
+
+}  // namespace hdt::daemon

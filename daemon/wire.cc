@@ -1,0 +1,175 @@
+#include "daemon/wire.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/codec.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr uint8_t kPiece = 1, kChunk = 2;
+// A note must fit a transport message.
+constexpr size_t kMaxText = 2048;
+constexpr uint32_t kMaxLate = 1024;
+
+transport::LinkHeader to_header(const Writer& writer) {
+  transport::LinkHeader header{};
+  static_assert(1 + 8 + 8 + 4 + 4 <= transport::kLinkHeaderBytes);
+  std::memcpy(header.data(), writer.bytes().data(), writer.bytes().size());
+  return header;
+}
+
+struct Put {
+  Writer& w;
+  void operator()(std::monostate) {}
+  void operator()(const GroupHello& n) { w.put(n.group).put(n.from).put_bytes(n.region.bytes); }
+  void operator()(const PieceCredit& n) { w.put(n.group).put(n.from).put(n.pieces); }
+  void operator()(const ChunkCredit& n) { w.put(n.group).put(n.source).put(n.destination).put(n.tail); }
+  void operator()(const CallNote& n) {
+    w.put(n.group).put(n.from).put(n.sequence).put(n.call.count).put(n.call.root).put(n.call.what)
+        .put(n.call.type).put(n.call.op);
+  }
+  void operator()(const RankLeft& n) { w.put(n.group).put(n.rank).put(n.entered); }
+  void operator()(const NodeLeft& n) { w.put(n.group).put(n.from); }
+  void operator()(const GroupFailed& n) {
+    w.put(n.group).put(n.code).put(n.rank).put_string(n.text.substr(0, kMaxText));
+  }
+  void operator()(const LateQuery& n) { w.put(n.group).put(n.from).put(n.sequence); }
+  void operator()(const LateReply& n) {
+    const auto count = std::min<uint32_t>(kMaxLate, static_cast<uint32_t>(n.late.size()));
+    w.put(n.group).put(n.from).put(n.sequence).put(count);
+    for (uint32_t i = 0; i < count; ++i) w.put(n.late[i]);
+  }
+};
+
+template <typename T>
+T get_common(Reader& r) {
+  T n{};
+  n.group = r.get<uint64_t>();
+  return n;
+}
+
+Note get_note(size_t kind, Reader& r) {
+  switch (kind) {
+    case 1: {
+      auto n = get_common<GroupHello>(r);
+      n.from = r.get<uint32_t>();
+      r.get_bytes(n.region.bytes);
+      return n;
+    }
+    case 2: {
+      auto n = get_common<PieceCredit>(r);
+      n.from = r.get<uint32_t>();
+      n.pieces = r.get<uint64_t>();
+      return n;
+    }
+    case 3: {
+      auto n = get_common<ChunkCredit>(r);
+      n.source = r.get<uint32_t>();
+      n.destination = r.get<uint32_t>();
+      n.tail = r.get<uint64_t>();
+      return n;
+    }
+    case 4: {
+      auto n = get_common<CallNote>(r);
+      n.from = r.get<uint32_t>();
+      n.sequence = r.get<uint64_t>();
+      n.call.count = r.get<uint64_t>();
+      n.call.root = r.get<int32_t>();
+      n.call.what = r.get<collectives::Collective>();
+      n.call.type = r.get<collectives::DataType>();
+      n.call.op = r.get<collectives::ReduceOp>();
+      return n;
+    }
+    case 5: {
+      auto n = get_common<RankLeft>(r);
+      n.rank = r.get<uint32_t>();
+      n.entered = r.get<uint64_t>();
+      return n;
+    }
+    case 6: {
+      auto n = get_common<NodeLeft>(r);
+      n.from = r.get<uint32_t>();
+      return n;
+    }
+    case 7: {
+      auto n = get_common<GroupFailed>(r);
+      n.code = r.get<Code>();
+      n.rank = r.get<int32_t>();
+      n.text = r.get_string(kMaxText);
+      const int code = static_cast<int>(n.code);
+      if (code < 2 || code >= kCodeCount) return {};
+      return n;
+    }
+    case 8: {
+      auto n = get_common<LateQuery>(r);
+      n.from = r.get<uint32_t>();
+      n.sequence = r.get<uint64_t>();
+      return n;
+    }
+    case 9: {
+      auto n = get_common<LateReply>(r);
+      n.from = r.get<uint32_t>();
+      n.sequence = r.get<uint64_t>();
+      const uint32_t count = r.get_count(kMaxLate);
+      for (uint32_t i = 0; i < count && !r.failed(); ++i) n.late.push_back(r.get<uint32_t>());
+      return n;
+    }
+    default: return {};
+  }
+}
+
+}  // namespace
+
+transport::LinkHeader encode(const PieceFrame& f) {
+  Writer w;
+  return to_header(w.put(kPiece).put(f.group).put(f.piece).put(f.from).put(f.tag));
+}
+
+transport::LinkHeader encode(const ChunkFrame& f) {
+  Writer w;
+  return to_header(w.put(kChunk).put(f.group).put(f.index).put(f.source).put(f.destination));
+}
+
+Frame decode_frame(const transport::LinkHeader& header) {
+  Reader r(header);
+  const auto kind = r.get<uint8_t>();
+  const auto group = r.get<uint64_t>();
+  const auto number = r.get<uint64_t>();
+  const auto first = r.get<uint32_t>();
+  const auto second = r.get<uint32_t>();
+  if (kind == kPiece) return PieceFrame{group, number, first, second};
+  if (kind == kChunk) return ChunkFrame{group, number, first, second};
+  return {};
+}
+
+std::vector<std::byte> encode(const Note& note) {
+  Writer writer;
+  writer.put(static_cast<uint8_t>(note.index()));
+  std::visit(Put{writer}, note);
+  return writer.take();
+}
+
+Note decode_note(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  const auto kind = reader.get<uint8_t>();
+  Note note = get_note(kind, reader);
+  if (!reader.complete()) return {};
+  return note;
+}
+
+uint64_t group_of(const Note& note) {
+  return std::visit(
+      [](const auto& n) -> uint64_t {
+        if constexpr (std::is_same_v<std::decay_t<decltype(n)>, std::monostate>) {
+          return 0;
+        } else {
+          return n.group;
+        }
+      },
+      note);
+}
+
+}  // namespace hdt::daemon

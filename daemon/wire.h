@@ -1,0 +1,97 @@
+// wire.h: what engines say to each other over a link. Frames travel as the header of a write (its payload is already in
+// place when the frame is seen); notes travel as control messages. Links give no order between the two, so
+// every item stands for itself: counters only grow, calls and chunks carry their number.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "session/segment.h"
+#include "transports/link/link.h"
+
+namespace hdt::daemon {
+
+// Payload `tag` of piece `piece` from node `from` has landed in the slot.
+struct PieceFrame {
+  uint64_t group, piece;
+  uint32_t from, tag;
+};
+// Chunk `index` of the channel from rank `source` to rank `destination` has landed in the ring.
+struct ChunkFrame {
+  uint64_t group, index;
+  uint32_t source, destination;
+};
+using Frame = std::variant<std::monostate, PieceFrame, ChunkFrame>;
+
+transport::LinkHeader encode(const PieceFrame& frame);
+transport::LinkHeader encode(const ChunkFrame& frame);
+// monostate: not a frame of this protocol.
+Frame decode_frame(const transport::LinkHeader& header);
+
+// "My segment of this group is ready; write to it with this key."
+struct GroupHello {
+  uint64_t group;
+  uint32_t from;
+  transport::RegionKey region;
+};
+// "You may write pieces below `pieces` to me."
+struct PieceCredit {
+  uint64_t group;
+  uint32_t from;
+  uint64_t pieces;
+};
+// "Rank `destination` has consumed chunks below `tail` of its channel from rank `source`."
+struct ChunkCredit {
+  uint64_t group;
+  uint32_t source, destination;
+  uint64_t tail;
+};
+// "All my ranks have entered call `sequence`, which is this one."
+struct CallNote {
+  uint64_t group;
+  uint32_t from;
+  uint64_t sequence;
+  session::Call call;
+};
+// "Rank `rank` has left after `entered` calls."
+struct RankLeft {
+  uint64_t group;
+  uint32_t rank;
+  uint64_t entered;
+};
+// "All my ranks have left and nothing of mine will be written to you any more."
+struct NodeLeft {
+  uint64_t group;
+  uint32_t from;
+};
+struct GroupFailed {
+  uint64_t group;
+  Code code;
+  int32_t rank;
+  std::string text;
+};
+// "Which of your ranks have not entered call `sequence`?"
+struct LateQuery {
+  uint64_t group;
+  uint32_t from;
+  uint64_t sequence;
+};
+struct LateReply {
+  uint64_t group;
+  uint32_t from;
+  uint64_t sequence;
+  std::vector<uint32_t> late;
+};
+using Note = std::variant<std::monostate, GroupHello, PieceCredit, ChunkCredit, CallNote, RankLeft, NodeLeft,
+                          GroupFailed, LateQuery, LateReply>;
+
+std::vector<std::byte> encode(const Note& note);
+// monostate: malformed.
+Note decode_note(std::span<const std::byte> bytes);
+uint64_t group_of(const Note& note);
+
+}  // namespace hdt::daemon

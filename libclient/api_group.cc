@@ -1,0 +1,167 @@
+// The C interface: library and groups.
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+
+#include "base/log.h"
+#include "hdt/hdt.h"
+#include "libclient/bootstrap.h"
+#include "libclient/handles.h"
+#include "libclient/last_error.h"
+
+using hdt::Code;
+using hdt::Result;
+using hdt::Status;
+using hdt::client::Communicator;
+using hdt::client::report;
+using hdt::client::Wishes;
+
+namespace {
+
+void start_logging() {
+  static std::once_flag once;
+  std::call_once(once, [] { (void)hdt::init_client_log(std::getenv("HDT_LOG_LEVEL")); });  // NOLINT
+}
+
+hdtResult_t hand_out(Result<std::shared_ptr<Communicator>> made, hdtComm_t* comm) {
+  if (!made.is_ok()) return report(made.status());
+  *comm = made.value() == nullptr ? nullptr : new hdtComm{made.take(), {}};
+  return HDT_SUCCESS;
+}
+
+// No exception crosses the C interface: what the standard library throws becomes a Status.
+template <typename Body>
+hdtResult_t guarded(Body body) {
+  try {
+    start_logging();
+    return body();
+  } catch (const std::bad_alloc&) {
+    return report(Status(Code::kSystem, "out of memory"));
+  } catch (const std::exception& error) {
+    return report(Status(Code::kInternal, error.what()));
+  }
+}
+
+hdtResult_t null_argument(const char* what) {
+  return report(Status(Code::kInvalidArgument, std::string(what) + " is null"));
+}
+
+}  // namespace
+
+hdtResult_t hdtGetVersion(int* version) {
+  if (version == nullptr) return null_argument("version");
+  *version = HDT_VERSION;
+  return HDT_SUCCESS;
+}
+
+const char* hdtGetErrorString(hdtResult_t result) { return hdt::code_text(static_cast<Code>(result)); }
+
+const char* hdtGetLastError(void) { return hdt::client::last_error(); }
+
+hdtResult_t hdtGetUniqueId(hdtUniqueId_t* id) {
+  if (id == nullptr) return null_argument("id");
+  return guarded([&] {
+    const auto made = hdt::client::make_unique_id();
+    if (!made.is_ok()) return report(made.status());
+    *id = made.value();
+    return HDT_SUCCESS;
+  });
+}
+
+hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int rank, const hdtCommConfig_t* config) {
+  if (comm == nullptr) return null_argument("comm");
+  *comm = nullptr;
+  if (nranks < 1 || rank < 0 || rank >= nranks) {
+    return report(Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(nranks)));
+  }
+  return guarded([&] {
+    const auto defaults = hdt::client::default_wishes();
+    if (!defaults.is_ok()) return report(defaults.status());
+    const auto wishes = hdt::client::read_config(config, defaults.value());
+    if (!wishes.is_ok()) return report(wishes.status());
+    return hand_out(hdt::client::join_by_id(id, nranks, rank, wishes.value()), comm);
+  });
+}
+
+hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config) {
+  if (comm == nullptr) return null_argument("comm");
+  *comm = nullptr;
+  return guarded([&] {
+    const auto defaults = hdt::client::default_wishes();
+    if (!defaults.is_ok()) return report(defaults.status());
+    const auto wishes = hdt::client::read_config(config, defaults.value());
+    if (!wishes.is_ok()) return report(wishes.status());
+    return hand_out(hdt::client::join_job(wishes.value()), comm);
+  });
+}
+
+hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm, const hdtCommConfig_t* config) {
+  if (comm == nullptr) return null_argument("comm");
+  if (newcomm == nullptr) return null_argument("newcomm");
+  *newcomm = nullptr;
+  if (color < 0 && color != HDT_SPLIT_NO_COLOR) {
+    return report(Status(Code::kInvalidArgument, "color " + std::to_string(color) + " is negative"));
+  }
+  return guarded([&] {
+    const auto& parent = comm->communicator->options();
+    const auto wishes = hdt::client::read_config(config, {parent.group_class, parent.socket, parent.timeout_ms});
+    if (!wishes.is_ok()) return report(wishes.status());
+    return hand_out(hdt::client::split(*comm->communicator, color, key, wishes.value()), newcomm);
+  });
+}
+
+hdtResult_t hdtCommDestroy(hdtComm_t comm) {
+  if (comm == nullptr) return HDT_SUCCESS;
+  return guarded([&] {
+    comm->communicator->leave();
+    delete comm;
+    return HDT_SUCCESS;
+  });
+}
+
+hdtResult_t hdtCommAbort(hdtComm_t comm) {
+  if (comm == nullptr) return null_argument("comm");
+  return guarded([&] { return report(comm->communicator->abort()); });
+}
+
+hdtResult_t hdtCommGetAsyncError(hdtComm_t comm, hdtResult_t* async_error) {
+  if (comm == nullptr) return null_argument("comm");
+  if (async_error == nullptr) return null_argument("async_error");
+  *async_error = static_cast<hdtResult_t>(comm->communicator->failure().code());
+  return HDT_SUCCESS;
+}
+
+const char* hdtCommErrorMessage(hdtComm_t comm) {
+  if (comm == nullptr) return "";
+  // A failure is set once and never changes, so a text that was handed out stays right.
+  if (comm->error_text.empty()) comm->error_text = comm->communicator->failure().message();
+  return comm->error_text.c_str();
+}
+
+hdtResult_t hdtCommCount(hdtComm_t comm, int* nranks) {
+  if (comm == nullptr || nranks == nullptr) return null_argument("comm or nranks");
+  *nranks = static_cast<int>(comm->communicator->options().ranks);
+  return HDT_SUCCESS;
+}
+
+hdtResult_t hdtCommUserRank(hdtComm_t comm, int* rank) {
+  if (comm == nullptr || rank == nullptr) return null_argument("comm or rank");
+  *rank = static_cast<int>(comm->communicator->options().rank);
+  return HDT_SUCCESS;
+}
+
+hdtResult_t hdtCommNodes(hdtComm_t comm, int* nodes) {
+  if (comm == nullptr || nodes == nullptr) return null_argument("comm or nodes");
+  *nodes = static_cast<int>(comm->communicator->access().layout().nodes);
+  return HDT_SUCCESS;
+}
+
+hdtResult_t hdtCommNodeOf(hdtComm_t comm, int rank, int* node) {
+  if (comm == nullptr || node == nullptr) return null_argument("comm or node");
+  const auto& access = comm->communicator->access();
+  if (rank < 0 || static_cast<uint32_t>(rank) >= access.layout().ranks) {
+    return report(Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " is not in the group"));
+  }
+  *node = static_cast<int>(access.order.node_of_rank[static_cast<uint32_t>(rank)]);
+  return HDT_SUCCESS;
+}

@@ -1,0 +1,283 @@
+#include "libclient/bootstrap.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/codec.h"
+#include "base/hmac.h"
+#include "base/log.h"
+#include "libclient/daemon_finder.h"
+#include "libclient/environment.h"
+#include "libclient/pmix_exchange.h"
+
+namespace hdt::client {
+
+namespace {
+
+constexpr uint32_t kIdMagic = 0x48445449;  // "HDTI"
+constexpr size_t kMaxAddress = 64;
+
+struct IdContents {
+  session::GroupKey key{};
+  std::string rendezvous;
+};
+
+Result<hdtUniqueId_t> pack_id(const IdContents& contents) {
+  hdtUniqueId_t id{};
+  const auto bytes = Writer().put(kIdMagic).put_bytes(contents.key).put_string(contents.rendezvous).take();
+  if (bytes.size() > sizeof id.internal) return Status(Code::kInternal, "rendezvous address too long for an id");
+  std::memcpy(id.internal, bytes.data(), bytes.size());
+  return id;
+}
+
+Result<IdContents> unpack_id(const hdtUniqueId_t& id) {
+  Reader reader(std::as_bytes(std::span(id.internal)));
+  const auto magic = reader.get<uint32_t>();
+  IdContents contents;
+  reader.get_bytes(contents.key);
+  contents.rendezvous = reader.get_string(kMaxAddress);
+  if (reader.failed() || magic != kIdMagic || contents.rendezvous.empty()) {
+    return Status(Code::kInvalidArgument, "the unique id was not made by hdtGetUniqueId");
+  }
+  return contents;
+}
+
+// A key that everyone who knows `text` computes.
+Result<session::GroupKey> key_of(const std::string& text) {
+  const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  if (!digest.is_ok()) return digest.status();
+  session::GroupKey key{};
+  std::memcpy(key.data(), digest.value().data(), key.size());
+  return key;
+}
+
+Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, const CommunicatorOptions& options,
+                                           bool host) {
+  session::JoinRequest request;
+  request.key = options.key;
+  request.rendezvous = options.rendezvous;
+  request.host = host ? 1 : 0;
+  request.ranks = options.ranks;
+  request.rank = options.rank;
+  request.group_class = options.group_class;
+  request.timeout_ms = options.timeout_ms;
+  auto joined = session->join(request);
+  if (!joined.is_ok()) return joined.status();
+  return Communicator::make(std::move(session), joined.take(), options);
+}
+
+// Names are looked up here, in the caller's thread: the daemon never blocks on it.
+Result<std::string> numeric_address(const Rendezvous& where) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(where.host.c_str(), nullptr, &hints, &found);
+  if (error != 0 || found == nullptr) {
+    return Status(Code::kConfig, where.source + ": cannot resolve host '" + where.host + "': " + ::gai_strerror(error));
+  }
+  char text[NI_MAXHOST] = {};
+  ::getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  const bool v6 = found->ai_family == AF_INET6;
+  ::freeaddrinfo(found);
+  return (v6 ? "[" + std::string(text) + "]" : std::string(text)) + ":" + std::to_string(where.port);
+}
+
+// The n-th hdtCommInit of this process: the same on all ranks, as hdtCommInit is collective over the job.
+uint64_t next_job_group() {
+  static std::atomic<uint64_t> next{0};
+  return next.fetch_add(1);
+}
+
+Result<CommunicatorOptions> by_pmix(Session& session, Job& job, CommunicatorOptions options) {
+  auto pmix = PmixExchange::instance();
+  if (!pmix.is_ok()) {
+    return Status(pmix.status().code(),
+                  "this job (" + job.source + ") has no HDT_RENDEZVOUS=host:port, and " + pmix.status().message());
+  }
+  if (!job.size) {
+    const auto size = pmix.value()->job_size();
+    if (!size.is_ok()) return size.status();
+    job.size = size.value();
+  }
+  const std::string name = "hdt.group." + std::to_string(next_job_group());
+  const Deadline deadline = Deadline::after_ms(options.timeout_ms);
+  IdContents contents;
+  if (job.rank == 0) {
+    auto id = make_unique_id();
+    if (!id.is_ok()) return id.status();
+    auto address = session.rendezvous_address();
+    if (!address.is_ok()) return address.status();
+    auto unpacked = unpack_id(id.value());
+    if (!unpacked.is_ok()) return unpacked.status();
+    contents = {unpacked.value().key, address.take()};
+    const auto packed = pack_id(contents);
+    if (!packed.is_ok()) return packed.status();
+    const auto* bytes = reinterpret_cast<const uint8_t*>(packed.value().internal);
+    HDT_RETURN_IF_ERROR(pmix.value()->publish(name, {bytes, sizeof packed.value().internal}));
+  } else {
+    const auto bytes = pmix.value()->fetch(0, name, deadline);
+    if (!bytes.is_ok()) {
+      return Status(bytes.status().code(), "rank 0 did not publish the group's id: " + bytes.status().message());
+    }
+    hdtUniqueId_t id{};
+    std::memcpy(id.internal, bytes.value().data(), std::min(bytes.value().size(), sizeof id.internal));
+    auto unpacked = unpack_id(id);
+    if (!unpacked.is_ok()) return unpacked.status();
+    contents = unpacked.take();
+  }
+  options.key = contents.key;
+  options.rendezvous = contents.rendezvous;
+  return options;
+}
+
+}  // namespace
+
+Result<Wishes> default_wishes() {
+  Wishes wishes;
+  const char* text = std::getenv("HDT_TIMEOUT_MS");  // NOLINT(concurrency-mt-unsafe)
+  if (text == nullptr) return wishes;
+  const char* end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, wishes.timeout_ms);
+  if (error != std::errc() || rest != end || wishes.timeout_ms <= 0) {
+    return Status(Code::kConfig, std::string("HDT_TIMEOUT_MS='") + text + "': expected a positive number of milliseconds");
+  }
+  return wishes;
+}
+
+Result<Wishes> read_config(const hdtCommConfig_t* config, const Wishes& defaults) {
+  Wishes wishes = defaults;
+  if (config == nullptr) return wishes;
+  if (config->size < sizeof(hdtCommConfig_t)) {
+    return Status(Code::kInvalidArgument, "hdtCommConfig_t: start from HDT_COMM_CONFIG_INIT");
+  }
+  if (config->group_class != nullptr) wishes.group_class = config->group_class;
+  if (config->socket != nullptr) wishes.socket = config->socket;
+  if (config->timeout_ms < 0) return Status(Code::kInvalidArgument, "hdtCommConfig_t.timeout_ms is negative");
+  if (config->timeout_ms > 0) wishes.timeout_ms = config->timeout_ms;
+  if (wishes.group_class.empty() || wishes.group_class.size() > session::kMaxClassBytes) {
+    return Status(Code::kInvalidArgument, "group class '" + wishes.group_class + "' must have 1 to " +
+                                              std::to_string(session::kMaxClassBytes) + " bytes");
+  }
+  return wishes;
+}
+
+Result<hdtUniqueId_t> make_unique_id() {
+  auto session = find_daemon("");
+  if (!session.is_ok()) return session.status();
+  auto address = session.value()->rendezvous_address();
+  if (!address.is_ok()) return address.status();
+  IdContents contents;
+  HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(contents.key.data()), contents.key.size()}));
+  contents.rendezvous = address.take();
+  return pack_id(contents);
+}
+
+Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ranks, int rank, const Wishes& wishes) {
+  auto contents = unpack_id(id);
+  if (!contents.is_ok()) return contents.status();
+  auto session = find_daemon(wishes.socket);
+  if (!session.is_ok()) return session.status();
+  const CommunicatorOptions options{contents.value().key, contents.value().rendezvous,      wishes.group_class,
+                                    wishes.socket,        wishes.timeout_ms,                static_cast<uint32_t>(ranks),
+                                    static_cast<uint32_t>(rank)};
+  return join(session.take(), options, false);
+}
+
+Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
+  auto detected = detect_job([](const char* name) { return std::getenv(name); });  // NOLINT(concurrency-mt-unsafe)
+  if (!detected.is_ok()) return detected.status();
+  Job job = detected.take();
+  auto found = find_daemon(wishes.socket);
+  if (!found.is_ok()) return found.status();
+  std::shared_ptr<Session> session = found.take();
+  CommunicatorOptions options;
+  options.group_class = wishes.group_class;
+  options.socket = wishes.socket;
+  options.timeout_ms = wishes.timeout_ms;
+  bool host = false;
+  switch (job.rendezvous.kind) {
+    case Rendezvous::Kind::kNone: {
+      auto address = session->rendezvous_address();
+      if (!address.is_ok()) return address.status();
+      options.rendezvous = address.take();
+      HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(options.key.data()), options.key.size()}));
+      break;
+    }
+    case Rendezvous::Kind::kPmix: {
+      auto made = by_pmix(*session, job, options);
+      if (!made.is_ok()) return made.status();
+      options = made.take();
+      break;
+    }
+    case Rendezvous::Kind::kAddress:
+    case Rendezvous::Kind::kFirstNode: {
+      auto address = numeric_address(job.rendezvous);
+      if (!address.is_ok()) return address.status();
+      options.rendezvous = address.take();
+      auto key = key_of("job at " + options.rendezvous + " group " + std::to_string(next_job_group()));
+      if (!key.is_ok()) return key.status();
+      options.key = key.value();
+      host = job.rank == 0;
+      break;
+    }
+  }
+  if (!job.size) return Status(Code::kConfig, job.source + " is set, but nothing says how many ranks the job has");
+  options.ranks = static_cast<uint32_t>(*job.size);
+  options.rank = static_cast<uint32_t>(job.rank);
+  return join(std::move(session), options, host);
+}
+
+Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int key, const Wishes& wishes) {
+  struct Choice {
+    int32_t color, key;
+  };
+  const CommunicatorOptions& from = parent.options();
+  const uint64_t number = parent.next_split();
+  auto address = parent.session()->rendezvous_address();
+  if (!address.is_ok()) return address.status();
+  if (address.value().size() >= kMaxAddress) return Status(Code::kInternal, "rendezvous address too long");
+  // Everyone learns everyone's choice, and where the new group's first rank can be met.
+  struct Entry {
+    Choice choice;
+    char address[kMaxAddress];
+  };
+  static_assert(sizeof(Entry) % sizeof(int32_t) == 0);
+  Entry mine{{color, key}, {}};
+  std::memcpy(mine.address, address.value().data(), address.value().size());
+  std::vector<Entry> all(from.ranks);
+  session::Call call;
+  call.what = collectives::Collective::kAllGather;
+  call.type = collectives::DataType::kInt32;
+  call.count = sizeof(Entry) / sizeof(int32_t);
+  auto gathering = parent.collective(call, &mine, all.data());
+  if (!gathering.is_ok()) return gathering.status();
+  HDT_RETURN_IF_ERROR(parent.wait(*gathering.value(), Deadline::never()));
+  if (color == HDT_SPLIT_NO_COLOR) return std::shared_ptr<Communicator>();
+  std::vector<uint32_t> members;
+  for (uint32_t rank = 0; rank < from.ranks; ++rank) {
+    if (all[rank].choice.color == color) members.push_back(rank);
+  }
+  std::stable_sort(members.begin(), members.end(),
+                   [&](uint32_t a, uint32_t b) { return all[a].choice.key < all[b].choice.key; });
+  const std::string parent_key(reinterpret_cast<const char*>(from.key.data()), from.key.size());
+  auto group_key = key_of(parent_key + " split " + std::to_string(number) + " color " + std::to_string(color));
+  if (!group_key.is_ok()) return group_key.status();
+  CommunicatorOptions options;
+  options.key = group_key.value();
+  options.rendezvous = std::string(all[members.front()].address, ::strnlen(all[members.front()].address, kMaxAddress));
+  options.group_class = wishes.group_class;
+  options.socket = wishes.socket;
+  options.timeout_ms = wishes.timeout_ms;
+  options.ranks = static_cast<uint32_t>(members.size());
+  options.rank = static_cast<uint32_t>(std::find(members.begin(), members.end(), from.rank) - members.begin());
+  return join(parent.session(), options, false);
+}
+
+}  // namespace hdt::client

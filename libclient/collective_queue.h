@@ -1,0 +1,69 @@
+// collective_queue.h: this rank's part of the group's collectives, on the node's shared memory, done by whichever of its
+// threads is at hand. Three cursors walk over the pieces of all queued calls, in call order:
+//   stage   copy the contribution in              (needs: the slot is free)
+//   reduce  combine a share of all local ones     (needs: all local ranks have staged)
+//   take    copy the result out                   (needs: all have reduced, or the daemon has exchanged)
+// so the stages of successive pieces, and of successive calls, overlap. session/segment.h has the memory's rules.
+// Not thread-safe: the communicator's lock is held.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "libclient/node_access.h"
+#include "libclient/operation.h"
+
+namespace hdt::client {
+
+class CollectiveQueue {
+ public:
+  explicit CollectiveQueue(const NodeAccess& access) : access_(access) {}
+
+  void push(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation);
+  // Does what can be done without waiting. True if anything was done.
+  bool progress();
+  bool empty() const { return calls_.empty(); }
+  // The oldest operation that is not complete; its sequence number and call.
+  const Operation* oldest() const { return calls_.empty() ? nullptr : calls_.front().operation.get(); }
+  uint64_t oldest_sequence() const { return calls_.front().sequence; }
+  const session::Call& oldest_call() const { return calls_.front().call; }
+  // Completes everything with `status`.
+  void fail_all(const Status& status);
+
+ private:
+  struct Entry {
+    uint64_t sequence;
+    session::Call call;
+    session::Plan plan;
+    uint64_t first_piece;
+    const std::byte* send;
+    std::byte* recv;
+    std::shared_ptr<Operation> operation;
+  };
+  struct Cursor {
+    uint64_t piece = 0;
+    uint64_t sequence = 0;  // of the call the piece belongs to
+  };
+
+  Entry* entry_at(const Cursor& cursor);
+  void advance(Cursor& cursor, const Entry& entry);
+  void publish_calls();
+  bool stage();
+  bool reduce();
+  bool take();
+  bool compare_calls(const Entry& entry);
+  bool somebody_left(const Entry& entry);
+  std::byte* contribution(const Entry& entry, uint64_t piece) const;
+
+  const NodeAccess& access_;
+  std::deque<Entry> calls_;
+  uint64_t next_sequence_ = 0;
+  uint64_t next_piece_ = 0;
+  uint64_t published_ = 0;
+  uint64_t compared_ = 0;  // calls below agree on this node
+  Cursor stage_, reduce_, take_;
+};
+
+}  // namespace hdt::client

@@ -1,0 +1,221 @@
+#include "libclient/communicator.h"
+
+#include <unistd.h>
+
+#include "base/log.h"
+#include "libclient/progress_thread.h"
+
+namespace hdt::client {
+
+using session::Kind;
+
+namespace {
+
+// After this the daemon's search for late ranks is given up and the group is failed with what is known here.
+constexpr int64_t kSearchMs = 2'000;
+
+#if defined(__x86_64__)
+inline void relax() { __builtin_ia32_pause(); }
+#else
+inline void relax() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+#endif
+
+// How many times a waiter looks at its doorbell before it sleeps: a few microseconds, where the ranks of the node
+// have a core each; otherwise spinning would only keep from running the one we wait for.
+int spins(uint32_t local_ranks) {
+  static const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+  return cores > static_cast<long>(local_ranks) ? 2000 : 50;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session> session, JoinedGroup joined,
+                                                         CommunicatorOptions options) {
+  auto segment = session::Segment::attach(joined.memory.data(), joined.memory.size());
+  if (!segment.is_ok()) return segment.status();
+  const session::Layout& layout = segment.value().layout();
+  const uint32_t node = segment.value().header().node;
+  std::vector<uint32_t> node_of_rank;
+  for (uint32_t rank = 0; rank < layout.ranks; ++rank) {
+    node_of_rank.push_back(segment.value().members()[rank].node);
+    if (node_of_rank.back() >= layout.nodes) return Status(Code::kInternal, "a member of the group is on no node");
+  }
+  if (layout.ranks != options.ranks || node_of_rank[options.rank] != node || joined.local_index >= layout.local_ranks) {
+    return Status(Code::kInternal, "the group that the daemon made is not the one that was asked for");
+  }
+  std::shared_ptr<Communicator> made(new Communicator(std::move(session), std::move(joined), std::move(options)));
+  made->access_.segment = segment.value();
+  made->access_.order = session::Order(std::move(node_of_rank), layout.nodes);
+  made->access_.rank = made->options_.rank;
+  made->access_.local = made->joined_.local_index;
+  made->access_.node = node;
+  made->access_.ring_daemon = [raw = made.get()] { raw->session_->ring(raw->joined_.engine, raw->joined_.handle); };
+  made->access_.fail = [raw = made.get()](Code code, int32_t rank, const std::string& text) {
+    raw->fail(code, rank, text);
+  };
+  made->board().pid.store(static_cast<uint32_t>(::getpid()), std::memory_order_relaxed);
+  std::weak_ptr<Communicator> weak = made;
+  made->watch_ = made->session_->watch([weak](const Status& why) {
+    if (const auto alive = weak.lock()) alive->on_session_lost(why);
+  });
+  if (made->session_->lost()) made->on_session_lost({Code::kDaemonLost, "the daemon went away"});
+  return made;
+}
+
+Communicator::Communicator(std::shared_ptr<Session> session, JoinedGroup joined, CommunicatorOptions options)
+    : session_(std::move(session)),
+      joined_(std::move(joined)),
+      options_(std::move(options)),
+      collectives_(access_),
+      channels_(access_) {}
+
+Communicator::~Communicator() {
+  session_->unwatch(watch_);
+  leave();
+}
+
+// The daemon's word on a group of several nodes; on one node the ranks are told directly. Both reach everyone.
+void Communicator::fail(Code code, int32_t rank, const std::string& text) {
+  const session::GroupNotice notice{joined_.handle, code, rank, 0, text};
+  if (access_.one_node() || !session_->notify(Kind::kFail, notice).is_ok()) access_.segment.fail(code, rank, text);
+}
+
+// An embedded daemon dies with the process that hosts it: then that rank is what was lost.
+void Communicator::on_session_lost(const Status& why) {
+  const uint32_t host = session_->daemon().host_pid;
+  for (uint32_t i = 0; host != 0 && i < access_.layout().local_ranks; ++i) {
+    if (access_.segment.board(i).pid.load(std::memory_order_relaxed) != host) continue;
+    const uint32_t rank = access_.rank_of(i);
+    access_.segment.fail(Code::kRankLost, static_cast<int32_t>(rank),
+                         "rank " + std::to_string(rank) + " (pid " + std::to_string(host) +
+                             "), which hosted the daemon of node " + session_->daemon().node + ", ended");
+    return;
+  }
+  access_.segment.fail(why.code(), -1, why.message());
+}
+
+template <typename Push>
+Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
+  auto operation = std::make_shared<Operation>(Deadline::after_ms(options_.timeout_ms));
+  const std::lock_guard lock(mutex_);
+  if (access_.segment.failed()) return access_.segment.failure();
+  push(operation);
+  pending_.store(true, std::memory_order_release);
+  progress_locked();
+  return operation;
+}
+
+Result<std::shared_ptr<Operation>> Communicator::collective(const session::Call& call, const void* send, void* recv) {
+  return post([&](const auto& operation) { collectives_.push(call, send, recv, operation); });
+}
+
+Result<std::shared_ptr<Operation>> Communicator::send(uint32_t peer, const void* data, uint64_t bytes) {
+  return post([&](const auto& operation) { channels_.push_send(peer, data, bytes, operation); });
+}
+
+Result<std::shared_ptr<Operation>> Communicator::recv(uint32_t peer, void* data, uint64_t bytes) {
+  return post([&](const auto& operation) { channels_.push_recv(peer, data, bytes, operation); });
+}
+
+bool Communicator::progress_locked() {
+  bool any = collectives_.progress();
+  any |= channels_.progress();
+  check_deadlines();
+  if (access_.segment.failed()) {
+    const Status status = access_.segment.failure();
+    collectives_.fail_all(status);
+    channels_.fail_all(status);
+    board().doorbell.ring();
+  }
+  pending_.store(!collectives_.empty() || !channels_.empty(), std::memory_order_release);
+  return any;
+}
+
+void Communicator::check_deadlines() {
+  if (const Operation* late = collectives_.oldest(); late != nullptr && late->deadline.expired()) {
+    const std::string what = "the deadline of " + std::to_string(options_.timeout_ms) + " ms passed in call " +
+                             std::to_string(collectives_.oldest_sequence()) + " (" +
+                             session::describe(collectives_.oldest_call()) + ")";
+    if (answer_until_.is_never()) {
+      answer_until_ = Deadline::after_ms(kSearchMs);
+      const session::GroupNotice notice{joined_.handle, Code::kTimeout, -1, collectives_.oldest_sequence(), what};
+      (void)session_->notify(Kind::kDeadline, notice);
+    } else if (answer_until_.expired()) {
+      access_.segment.fail(Code::kTimeout, -1, what + "; the daemon does not say who is late");
+    }
+  }
+  const auto late = channels_.most_urgent();
+  if (late && late->operation->deadline.expired()) {
+    fail(Code::kTimeout, static_cast<int32_t>(late->peer),
+         "the deadline of " + std::to_string(options_.timeout_ms) + " ms passed: " + late->what + " (class " +
+             options_.group_class + ")");
+  }
+}
+
+Deadline Communicator::next_deadline() const {
+  const std::lock_guard lock(mutex_);
+  Deadline next = Deadline::never();
+  if (const Operation* oldest = collectives_.oldest()) {
+    next = answer_until_.is_never() ? oldest->deadline : answer_until_;
+  }
+  if (const auto urgent = channels_.most_urgent()) next = Deadline::earlier(next, urgent->operation->deadline);
+  return next;
+}
+
+bool Communicator::try_progress() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock.owns_lock() && progress_locked();
+}
+
+Status Communicator::wait(Operation& operation, const Deadline& deadline) {
+  waiters_.fetch_add(1, std::memory_order_acq_rel);
+  const int limit = spins(access_.layout().local_ranks);
+  Status result;
+  while (!operation.done()) {
+    const uint32_t seen = board().doorbell.read();
+    bool any = false;
+    {
+      const std::lock_guard lock(mutex_);
+      any = progress_locked();
+    }
+    if (operation.done() || any) continue;
+    if (deadline.expired()) {
+      result = Status(Code::kTimeout, "the operation is not complete yet");
+      break;
+    }
+    for (int i = 0; i < limit && board().doorbell.read() == seen; ++i) relax();
+    if (board().doorbell.read() == seen) board().doorbell.sleep(seen, Deadline::earlier(deadline, next_deadline()));
+  }
+  waiters_.fetch_sub(1, std::memory_order_acq_rel);
+  if (needs_progress()) ProgressThread::instance().wake(shared_from_this());
+  return operation.done() ? operation.status() : result;
+}
+
+void Communicator::leave() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (left_) return;
+    left_ = true;
+  }
+  waiters_.fetch_add(1, std::memory_order_acq_rel);
+  while (pending_.load(std::memory_order_acquire)) {
+    const uint32_t seen = board().doorbell.read();
+    const bool any = [this] {
+      const std::lock_guard lock(mutex_);
+      return progress_locked();
+    }();
+    if (!any && pending_.load(std::memory_order_acquire)) board().doorbell.sleep(seen, next_deadline());
+  }
+  waiters_.fetch_sub(1, std::memory_order_acq_rel);
+  board().left.store(1, std::memory_order_release);
+  access_.ring_peers();
+  (void)session_->notify(Kind::kLeave, {joined_.handle, Code::kSuccess, -1, 0, ""});
+}
+
+Status Communicator::abort() {
+  fail(Code::kAborted, static_cast<int32_t>(options_.rank),
+       "rank " + std::to_string(options_.rank) + " aborted the group (class " + options_.group_class + ")");
+  return Status::ok();
+}
+
+}  // namespace hdt::client

@@ -1,0 +1,85 @@
+// communicator.h: a rank's membership in a group: its queues, the lock around them, waiting, deadlines, failure.
+// Lock order: Communicator::mutex_ before everything in Session.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "libclient/channel_queue.h"
+#include "libclient/collective_queue.h"
+#include "libclient/session.h"
+
+namespace hdt::client {
+
+struct CommunicatorOptions {
+  session::GroupKey key{};
+  std::string rendezvous;  // where the group was made: split groups are made at the same kind of place
+  std::string group_class;
+  std::string socket;      // as asked for by the caller
+  int64_t timeout_ms = 0;
+  uint32_t ranks = 1;
+  uint32_t rank = 0;
+};
+
+class Communicator : public std::enable_shared_from_this<Communicator> {
+ public:
+  // Wraps a group that was joined.
+  static Result<std::shared_ptr<Communicator>> make(std::shared_ptr<Session> session, JoinedGroup joined,
+                                                    CommunicatorOptions options);
+  ~Communicator();
+
+  const CommunicatorOptions& options() const { return options_; }
+  const NodeAccess& access() const { return access_; }
+  const std::shared_ptr<Session>& session() const { return session_; }
+  // Number of splits made of this group; the same on all ranks, as splits are collective.
+  uint64_t next_split() { return splits_++; }
+
+  Result<std::shared_ptr<Operation>> collective(const session::Call& call, const void* send, void* recv);
+  Result<std::shared_ptr<Operation>> send(uint32_t peer, const void* data, uint64_t bytes);
+  Result<std::shared_ptr<Operation>> recv(uint32_t peer, void* data, uint64_t bytes);
+
+  // Waits for the operation; kTimeout if `deadline` comes first. Takes the work over from the progress thread.
+  Status wait(Operation& operation, const Deadline& deadline);
+  // Waits until nothing is pending, then leaves the group.
+  void leave();
+  Status abort();
+  Status failure() const { return access_.segment.failure(); }
+
+  // --- for the progress thread ---
+  // Moves what can be moved, unless another thread is at it. True if anything was done.
+  bool try_progress();
+  // Operations are pending and no thread waits in this communicator.
+  bool needs_progress() const {
+    return pending_.load(std::memory_order_acquire) && waiters_.load(std::memory_order_acquire) == 0;
+  }
+  session::Board& board() const { return access_.board(); }
+  Deadline next_deadline() const;
+
+ private:
+  Communicator(std::shared_ptr<Session> session, JoinedGroup joined, CommunicatorOptions options);
+  bool progress_locked();
+  void check_deadlines();
+  void fail(Code code, int32_t rank, const std::string& text);
+  void on_session_lost(const Status& why);
+  template <typename Push>
+  Result<std::shared_ptr<Operation>> post(Push push);
+
+  std::shared_ptr<Session> session_;
+  JoinedGroup joined_;
+  CommunicatorOptions options_;
+  NodeAccess access_;
+  mutable std::mutex mutex_;
+  CollectiveQueue collectives_;
+  ChannelQueue channels_;
+  Deadline answer_until_ = Deadline::never();  // for the daemon's search for late ranks
+  std::atomic<bool> pending_{false};
+  std::atomic<int> waiters_{0};
+  std::atomic<uint64_t> splits_{0};
+  uint64_t watch_ = 0;
+  bool left_ = false;
+};
+
+}  // namespace hdt::client

@@ -1,0 +1,16 @@
+// daemon_finder.h: which daemon this process uses. In this order: the socket asked for (config or $HDT_SOCKET), and then
+// nothing else; the system's daemon; an embedded one of this user, hosted by the first process that needs it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "libclient/session.h"
+
+namespace hdt::client {
+
+// `socket`: "" if the caller asks for none. Sessions are shared within the process.
+Result<std::shared_ptr<Session>> find_daemon(const std::string& socket);
+
+}  // namespace hdt::client

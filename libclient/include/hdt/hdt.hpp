@@ -1,0 +1,164 @@
+// hdt.hpp: C++ handles over hdt.h. A Communicator and a Request own what they name; failures are exceptions that carry the
+// code. Header-only; the calls, their rules and thread safety are those of hdt.h.
+#ifndef HDT_HDT_HPP
+#define HDT_HDT_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "hdt/hdt.h"
+
+namespace hdt {
+
+// A failed call: what() is hdtGetLastError(), code() the hdtResult_t.
+class Error : public std::runtime_error {
+ public:
+  Error(hdtResult_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  hdtResult_t code() const noexcept { return code_; }
+
+ private:
+  hdtResult_t code_;
+};
+
+// Throws Error unless `result` is HDT_SUCCESS.
+inline void check(hdtResult_t result) {
+  if (result == HDT_SUCCESS) return;
+  const std::string message = hdtGetLastError();
+  throw Error(result, message.empty() ? hdtGetErrorString(result) : message);
+}
+
+// The element type of a C++ type.
+template <typename T>
+struct TypeOf;
+template <>
+struct TypeOf<int32_t> {
+  static constexpr hdtDataType_t value = HDT_INT32;
+};
+template <>
+struct TypeOf<int64_t> {
+  static constexpr hdtDataType_t value = HDT_INT64;
+};
+template <>
+struct TypeOf<float> {
+  static constexpr hdtDataType_t value = HDT_FLOAT32;
+};
+template <>
+struct TypeOf<double> {
+  static constexpr hdtDataType_t value = HDT_FLOAT64;
+};
+
+// An operation under way. Its destructor waits, as buffers must not go away under an operation; failures are then dropped,
+// so call wait() where they matter.
+class Request {
+ public:
+  Request() = default;
+  explicit Request(hdtRequest_t request) : request_(request) {}
+  Request(Request&& other) noexcept : request_(std::exchange(other.request_, nullptr)) {}
+  Request& operator=(Request&& other) noexcept {
+    std::swap(request_, other.request_);
+    return *this;
+  }
+  ~Request() {
+    if (request_ != nullptr) (void)hdtWait(&request_, -1);
+  }
+  void wait() { check(hdtWait(&request_, -1)); }
+  // False if it is not complete after timeout_ms.
+  bool wait_for(int64_t timeout_ms) {
+    const hdtResult_t result = hdtWait(&request_, timeout_ms);
+    if (result == HDT_ERR_TIMEOUT && request_ != nullptr) return false;
+    check(result);
+    return true;
+  }
+  bool test() {
+    const hdtResult_t result = hdtTest(&request_);
+    if (result == HDT_IN_PROGRESS) return false;
+    check(result);
+    return true;
+  }
+
+ private:
+  hdtRequest_t request_ = nullptr;
+};
+
+// A rank's membership in a group. Movable, not copyable; leaves the group when destroyed.
+class Communicator {
+ public:
+  // The group of this job (hdtCommInit).
+  explicit Communicator(const hdtCommConfig_t* config = nullptr) { check(hdtCommInit(&comm_, config)); }
+  Communicator(int nranks, const hdtUniqueId_t& id, int rank, const hdtCommConfig_t* config = nullptr) {
+    check(hdtCommInitRank(&comm_, nranks, id, rank, config));
+  }
+  Communicator(Communicator&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
+  Communicator& operator=(Communicator&& other) noexcept {
+    std::swap(comm_, other.comm_);
+    return *this;
+  }
+  ~Communicator() { (void)hdtCommDestroy(comm_); }
+
+  hdtComm_t get() const { return comm_; }
+  int rank() const { return number(hdtCommUserRank); }
+  int size() const { return number(hdtCommCount); }
+  int nodes() const { return number(hdtCommNodes); }
+
+  // Nothing for a rank that passes HDT_SPLIT_NO_COLOR.
+  std::optional<Communicator> split(int color, int key, const hdtCommConfig_t* config = nullptr) {
+    hdtComm_t made = nullptr;
+    check(hdtCommSplit(comm_, color, key, &made, config));
+    if (made == nullptr) return std::nullopt;
+    return Communicator(made);
+  }
+  void abort() { check(hdtCommAbort(comm_)); }
+
+  template <typename T>
+  void all_reduce(const T* send, T* recv, size_t count, hdtRedOp_t op = HDT_SUM) {
+    check(hdtAllReduce(send, recv, count, TypeOf<T>::value, op, comm_, nullptr));
+  }
+  template <typename T>
+  Request all_reduce_async(const T* send, T* recv, size_t count, hdtRedOp_t op = HDT_SUM) {
+    hdtRequest_t request = nullptr;
+    check(hdtAllReduce(send, recv, count, TypeOf<T>::value, op, comm_, &request));
+    return Request(request);
+  }
+  template <typename T>
+  void broadcast(T* data, size_t count, int root) {
+    check(hdtBroadcast(data, data, count, TypeOf<T>::value, root, comm_, nullptr));
+  }
+  template <typename T>
+  void all_gather(const T* send, T* recv, size_t count) {
+    check(hdtAllGather(send, recv, count, TypeOf<T>::value, comm_, nullptr));
+  }
+  template <typename T>
+  void reduce_scatter(const T* send, T* recv, size_t count, hdtRedOp_t op = HDT_SUM) {
+    check(hdtReduceScatter(send, recv, count, TypeOf<T>::value, op, comm_, nullptr));
+  }
+  template <typename T>
+  Request send_async(const T* data, size_t count, int peer) {
+    hdtRequest_t request = nullptr;
+    check(hdtSend(data, count, TypeOf<T>::value, peer, comm_, &request));
+    return Request(request);
+  }
+  template <typename T>
+  Request recv_async(T* data, size_t count, int peer) {
+    hdtRequest_t request = nullptr;
+    check(hdtRecv(data, count, TypeOf<T>::value, peer, comm_, &request));
+    return Request(request);
+  }
+  void barrier() { check(hdtBarrier(comm_, nullptr)); }
+
+ private:
+  explicit Communicator(hdtComm_t comm) : comm_(comm) {}
+  int number(hdtResult_t (*ask)(hdtComm_t, int*)) const {
+    int value = 0;
+    check(ask(comm_, &value));
+    return value;
+  }
+  hdtComm_t comm_ = nullptr;
+};
+
+}  // namespace hdt
+
+#endif  // HDT_HDT_HPP

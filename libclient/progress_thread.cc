@@ -1,0 +1,57 @@
+#include "libclient/progress_thread.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace hdt::client {
+
+ProgressThread& ProgressThread::instance() {
+  static ProgressThread thread;
+  return thread;
+}
+
+ProgressThread::~ProgressThread() {
+  stop_.store(true, std::memory_order_release);
+  doorbell_.ring();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ProgressThread::wake(std::shared_ptr<Communicator> communicator) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::find(active_.begin(), active_.end(), communicator) == active_.end()) {
+      active_.push_back(std::move(communicator));
+    }
+    if (!thread_.joinable()) {
+      thread_ = std::thread([this] { run(); });
+    }
+  }
+  doorbell_.ring();
+}
+
+void ProgressThread::run() {
+  set_thread_name("hdt-progress");
+  while (!stop_.load(std::memory_order_acquire)) {
+    std::vector<DoorbellWait> waits = {{&doorbell_, doorbell_.read()}};
+    std::vector<std::shared_ptr<Communicator>> mine;
+    {
+      const std::lock_guard lock(mutex_);
+      // Whoever waits in a communicator, or the last one to leave it, wakes us again if something remains.
+      std::erase_if(active_, [](const auto& communicator) { return !communicator->needs_progress(); });
+      mine = active_;
+    }
+    bool any = false;
+    Deadline next = Deadline::never();
+    for (const auto& communicator : mine) {
+      waits.push_back({&communicator->board().doorbell, communicator->board().doorbell.read()});
+      any |= communicator->try_progress();
+      next = Deadline::earlier(next, communicator->next_deadline());
+    }
+    // More communicators than can be slept on at once are looked at in turns.
+    if (waits.size() > kMaxDoorbells) next = Deadline::earlier(next, Deadline::after_ms(1));
+    if (!any) sleep_on_any(waits, next);
+  }
+}
+
+}  // namespace hdt::client

@@ -1,0 +1,144 @@
+#include "session/messages.h"
+
+#include "base/codec.h"
+#include "session/page.h"
+#include "session/segment.h"
+
+namespace hdt::session {
+
+namespace {
+
+Status malformed(const char* what) {
+  return {Code::kInvalidArgument, std::string("malformed ") + what + " message"};
+}
+
+Status other_version(uint32_t theirs) {
+  return {Code::kVersion, "the other side speaks session protocol " + std::to_string(theirs) + ", this one " +
+                              std::to_string(kSessionVersion) + ": use libhdt and hdtcommd of the same release"};
+}
+
+Writer start(Kind kind) {
+  Writer writer;
+  writer.put(kind);
+  return writer;
+}
+
+Reader open(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  reader.get<Kind>();
+  return reader;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const Hello& message) {
+  return start(Kind::kHello).put(kSessionMagic).put(kSessionVersion).put_string(message.software).take();
+}
+
+std::vector<std::byte> encode(const Welcome& message) {
+  return start(Kind::kWelcome).put(kSessionMagic).put(kSessionVersion).put_string(message.software)
+      .put_string(message.node).put(message.host_pid).put(message.engines).take();
+}
+
+std::vector<std::byte> encode(const JoinRequest& m) {
+  return start(Kind::kJoin).put(m.request).put_bytes(m.key).put_string(m.rendezvous).put(m.host).put(m.ranks)
+      .put(m.rank).put_string(m.group_class).put(m.timeout_ms).take();
+}
+
+std::vector<std::byte> encode(const Joined& m) {
+  return start(Kind::kJoined).put(m.request).put(m.code).put_string(m.text.substr(0, kMaxText)).put(m.handle)
+      .put(m.engine).put(m.local_index).take();
+}
+
+std::vector<std::byte> encode(Kind kind, const GroupNotice& m) {
+  return start(kind).put(m.handle).put(m.code).put(m.rank).put(m.call).put_string(m.text.substr(0, kMaxText)).take();
+}
+
+std::vector<std::byte> encode_text(Kind kind, Code code, const std::string& text) {
+  return start(kind).put(code).put_string(text.substr(0, kMaxText)).take();
+}
+
+std::vector<std::byte> encode_empty(Kind kind) { return start(kind).take(); }
+
+Result<Kind> kind_of(std::span<const std::byte> bytes) {
+  const auto kind = Reader(bytes).get<Kind>();
+  if (kind < Kind::kHello || kind > Kind::kStatusIs) return malformed("session");
+  return kind;
+}
+
+Result<Hello> decode_hello(std::span<const std::byte> bytes) {
+  Reader reader = open(bytes);
+  if (reader.get<uint32_t>() != kSessionMagic) return malformed("hello");
+  if (const auto version = reader.get<uint32_t>(); version != kSessionVersion) return other_version(version);
+  Hello message{reader.get_string(kMaxText)};
+  if (!reader.complete()) return malformed("hello");
+  return message;
+}
+
+Result<Welcome> decode_welcome(std::span<const std::byte> bytes) {
+  Reader reader = open(bytes);
+  if (reader.get<uint32_t>() != kSessionMagic) return malformed("welcome");
+  if (const auto version = reader.get<uint32_t>(); version != kSessionVersion) return other_version(version);
+  Welcome message;
+  message.software = reader.get_string(kMaxText);
+  message.node = reader.get_string(kMaxText);
+  message.host_pid = reader.get<uint32_t>();
+  message.engines = reader.get<uint32_t>();
+  if (!reader.complete() || message.engines == 0 || message.engines > kMaxEngines) return malformed("welcome");
+  return message;
+}
+
+Result<JoinRequest> decode_join(std::span<const std::byte> bytes) {
+  Reader reader = open(bytes);
+  JoinRequest m;
+  m.request = reader.get<uint32_t>();
+  reader.get_bytes(m.key);
+  m.rendezvous = reader.get_string(256);
+  m.host = reader.get<uint8_t>();
+  m.ranks = reader.get<uint32_t>();
+  m.rank = reader.get<uint32_t>();
+  m.group_class = reader.get_string(kMaxClassBytes);
+  m.timeout_ms = reader.get<int64_t>();
+  if (!reader.complete() || m.ranks == 0 || m.ranks > kMaxRanks || m.rank >= m.ranks || m.timeout_ms <= 0) {
+    return malformed("join");
+  }
+  return m;
+}
+
+Result<Joined> decode_joined(std::span<const std::byte> bytes) {
+  Reader reader = open(bytes);
+  Joined m;
+  m.request = reader.get<uint32_t>();
+  m.code = reader.get<Code>();
+  m.text = reader.get_string(kMaxText);
+  m.handle = reader.get<uint32_t>();
+  m.engine = reader.get<uint32_t>();
+  m.local_index = reader.get<uint32_t>();
+  if (!reader.complete() || m.engine >= kMaxEngines) return malformed("joined");
+  return m;
+}
+
+Result<GroupNotice> decode_notice(std::span<const std::byte> bytes) {
+  Reader reader = open(bytes);
+  GroupNotice m;
+  m.handle = reader.get<uint32_t>();
+  m.code = reader.get<Code>();
+  m.rank = reader.get<int32_t>();
+  m.call = reader.get<uint64_t>();
+  m.text = reader.get_string(kMaxText);
+  const int code = static_cast<int>(m.code);
+  if (!reader.complete() || code < 0 || code >= kCodeCount) return malformed("group");
+  return m;
+}
+
+Result<Text> decode_text(std::span<const std::byte> bytes) {
+  Reader reader = open(bytes);
+  Text message;
+  message.code = reader.get<Code>();
+  message.text = reader.get_string(kMaxText);
+  const int code = static_cast<int>(message.code);
+  if (!reader.complete() || code < 0 || code >= kCodeCount) return malformed("text");
+  return message;
+}
+
+}  // namespace hdt::session

@@ -1,0 +1,97 @@
+// messages.h: what a process and its daemon say on their AF_UNIX SOCK_SEQPACKET socket. Every message starts with its
+// kind; replies carry the request's number. The daemon treats every field as foreign.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hdt::session {
+
+inline constexpr uint32_t kSessionMagic = 0x48445453;  // "HDTS"
+inline constexpr uint32_t kSessionVersion = 1;
+inline constexpr size_t kMaxText = 4096;
+inline constexpr size_t kKeyBytes = 32;
+using GroupKey = std::array<std::byte, kKeyBytes>;
+
+enum class Kind : uint8_t {
+  kHello = 1,      // process: magic, version, software version
+  kWelcome,        // daemon: version, node name, embedded host pid, engines; fds: page, one eventfd per engine
+  kRefused,        // daemon: why the session ends (code, text)
+  kRendezvous,     // process: where may others meet me? (for hdtGetUniqueId)
+  kRendezvousAt,   // daemon: address
+  kJoin,           // process: JoinRequest
+  kJoined,         // daemon: request, code, text; on success handle, engine, local index; fd: segment
+  kLeave,          // process: handle
+  kFail,           // process: handle, code, rank, text: fail the group on all nodes
+  kDeadline,       // process: handle, call number: find out who is late and fail the group
+  kStatus,         // process: describe yourself
+  kStatusIs,       // daemon: fd of a memfd with JSON
+};
+
+struct Hello {
+  std::string software;
+};
+
+struct Welcome {
+  std::string software;
+  std::string node;
+  uint32_t host_pid = 0;  // of the process an embedded daemon lives in; 0: hdtcommd
+  uint32_t engines = 0;
+};
+
+struct JoinRequest {
+  uint32_t request = 0;
+  GroupKey key{};
+  std::string rendezvous;  // "address:port" of the coordinating daemon
+  uint8_t host = 0;        // 1: this daemon is to listen at `rendezvous` (HDT_RENDEZVOUS, rank 0)
+  uint32_t ranks = 0;
+  uint32_t rank = 0;
+  std::string group_class;
+  int64_t timeout_ms = 0;
+};
+
+struct Joined {
+  uint32_t request = 0;
+  Code code = Code::kSuccess;
+  std::string text;
+  uint32_t handle = 0;
+  uint32_t engine = 0;
+  uint32_t local_index = 0;
+};
+
+struct GroupNotice {  // kLeave, kFail, kDeadline
+  uint32_t handle = 0;
+  Code code = Code::kSuccess;
+  int32_t rank = -1;
+  uint64_t call = 0;
+  std::string text;
+};
+
+std::vector<std::byte> encode(const Hello& message);
+std::vector<std::byte> encode(const Welcome& message);
+std::vector<std::byte> encode(const JoinRequest& message);
+std::vector<std::byte> encode(const Joined& message);
+std::vector<std::byte> encode(Kind kind, const GroupNotice& message);
+std::vector<std::byte> encode_text(Kind kind, Code code, const std::string& text);  // kRefused, kRendezvousAt
+std::vector<std::byte> encode_empty(Kind kind);                                     // kRendezvous, kStatus, ...
+
+// Each fails with kInvalidArgument (kVersion for a Hello or Welcome of another version) and says why.
+Result<Kind> kind_of(std::span<const std::byte> bytes);
+Result<Hello> decode_hello(std::span<const std::byte> bytes);
+Result<Welcome> decode_welcome(std::span<const std::byte> bytes);
+Result<JoinRequest> decode_join(std::span<const std::byte> bytes);
+Result<Joined> decode_joined(std::span<const std::byte> bytes);
+Result<GroupNotice> decode_notice(std::span<const std::byte> bytes);
+struct Text {  // kRefused, kRendezvousAt
+  Code code = Code::kSuccess;
+  std::string text;
+};
+Result<Text> decode_text(std::span<const std::byte> bytes);
+
+}  // namespace hdt::session

@@ -1,0 +1,80 @@
+#include "session/plan.h"
+
+#include <algorithm>
+
+namespace hdt::session {
+
+using collectives::Collective;
+
+namespace {
+
+// A call is cut so that stages of several pieces overlap, but not finer than a piece that is worth a wake-up.
+constexpr uint64_t kSmallestPiece = uint64_t{64} << 10;
+
+}  // namespace
+
+Plan::Plan(const Call& call, const Layout& layout) : count_(call.count) {
+  const uint64_t width = collectives::type_size(call.type) * (by_blocks(call.what) ? layout.ranks : 1);
+  const uint64_t capacity = std::max<uint64_t>(1, layout.piece_bytes / width);
+  const uint64_t floor = std::clamp<uint64_t>(kSmallestPiece / width, 1, capacity);
+  step_ = std::clamp((count_ + kSlots - 1) / kSlots, floor, capacity);
+  // Ranges start at multiples of 64 elements where they can, for aligned vector loads.
+  if (step_ > 64) step_ = std::min(capacity, (step_ + 63) / 64 * 64);
+  pieces_ = call.what == Collective::kBarrier ? 1 : std::max<uint64_t>(1, (count_ + step_ - 1) / step_);
+}
+
+Piece Plan::piece(uint64_t index) const {
+  const uint64_t offset = std::min(count_, index * step_);
+  return {offset, std::min(step_, count_ - offset)};
+}
+
+Order::Order(std::vector<uint32_t> node_of, uint32_t nodes)
+    : node_of_rank(std::move(node_of)), position_of(node_of_rank.size()), first_position(nodes + 1, 0) {
+  for (uint32_t node : node_of_rank) ++first_position[node + 1];
+  for (uint32_t node = 0; node < nodes; ++node) first_position[node + 1] += first_position[node];
+  rank_at.resize(node_of_rank.size());
+  std::vector<uint64_t> next(first_position.begin(), first_position.end() - 1);
+  for (uint32_t rank = 0; rank < node_of_rank.size(); ++rank) {
+    const auto position = static_cast<uint32_t>(next[node_of_rank[rank]]++);
+    position_of[rank] = position;
+    rank_at[position] = rank;
+  }
+}
+
+collectives::Problem problem_of(const Call& call, const Piece& piece, const Order& order, uint32_t me) {
+  collectives::Problem problem;
+  problem.what = call.what;
+  problem.nodes = static_cast<int>(order.first_position.size() - 1);
+  problem.me = static_cast<int>(me);
+  const bool rooted = call.what == Collective::kReduce || call.what == Collective::kBroadcast;
+  problem.root = rooted ? static_cast<int>(order.node_of_rank[static_cast<size_t>(call.root)]) : 0;
+  const auto nodes = static_cast<uint64_t>(problem.nodes);
+  const uint64_t elements = call.what == Collective::kBarrier ? 0 : piece.elements;
+  for (uint64_t node = 0; node <= nodes; ++node) {
+    problem.block_offsets.push_back(by_blocks(call.what) ? order.first_position[node] * elements
+                                                         : elements * node / nodes);
+  }
+  return problem;
+}
+
+std::string validate(const Call& call, uint32_t ranks) {
+  if (static_cast<int>(call.what) >= collectives::kCollectiveCount) return "unknown collective";
+  if (static_cast<int>(call.type) >= collectives::kDataTypeCount) return "unknown type";
+  if (static_cast<int>(call.op) >= collectives::kReduceOpCount) return "unknown reduction";
+  if (call.root < 0 || static_cast<uint32_t>(call.root) >= ranks) return "root out of range";
+  if (call.count > (uint64_t{1} << 56) / ranks) return "count too large";
+  return {};
+}
+
+std::string describe(const Call& call) {
+  std::string text = collectives::name_of(call.what);
+  if (call.what == Collective::kBarrier) return text;
+  text += " of " + std::to_string(call.count) + " " + collectives::name_of(call.type);
+  if (collectives::reduces(call.what)) text += std::string(", ") + collectives::name_of(call.op);
+  if (call.what == Collective::kReduce || call.what == Collective::kBroadcast) {
+    text += ", root " + std::to_string(call.root);
+  }
+  return text;
+}
+
+}  // namespace hdt::session

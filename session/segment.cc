@@ -1,0 +1,122 @@
+#include "session/segment.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace hdt::session {
+
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kPieceBytes = uint64_t{512} << 10;
+constexpr uint64_t kLargestChunk = uint64_t{128} << 10;
+constexpr uint64_t kSmallestChunk = uint64_t{4} << 10;
+// Address space for rings; pages are only taken for rings that are used.
+constexpr uint64_t kRingSpace = uint64_t{4} << 30;
+
+uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+}  // namespace
+
+Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
+    : ranks(ranks_), nodes(nodes_), local_ranks(local_ranks_) {
+  piece_bytes = kPieceBytes;
+  scratch_bytes = nodes > 1 ? 2 * kPieceBytes : 0;
+  rings_ = uint64_t{2} * local_ranks * ranks;
+  const uint64_t share = kRingSpace / (rings_ * kChannelSlots);
+  chunk_bytes = std::clamp(share / kPage * kPage, kSmallestChunk, kLargestChunk);
+  ring_bytes_ = round_up(kChannelSlots * (sizeof(ChunkHeader) + chunk_bytes), kPage);
+  slot_bytes_ = (local_ranks + 2) * piece_bytes + scratch_bytes;
+  members = round_up(sizeof(Header), 64);
+  boards = round_up(members + sizeof(Member) * ranks, 64);
+  channels = round_up(boards + sizeof(Board) * local_ranks, 64);
+  data = round_up(channels + sizeof(Channel) * rings_, kPage);
+  total = data + kSlots * slot_bytes_ + rings_ * ring_bytes_;
+}
+
+uint64_t Layout::staging(uint64_t piece, uint32_t local) const {
+  return piece % kSlots * slot_bytes_ + local * piece_bytes;
+}
+uint64_t Layout::input(uint64_t piece) const { return staging(piece, local_ranks); }
+uint64_t Layout::output(uint64_t piece) const { return staging(piece, local_ranks + 1); }
+uint64_t Layout::scratch(uint64_t piece) const { return staging(piece, local_ranks + 2); }
+
+uint32_t Layout::channel_index(Direction direction, uint32_t local, uint32_t peer) const {
+  return (static_cast<uint32_t>(direction) * local_ranks + local) * ranks + peer;
+}
+
+uint64_t Layout::chunk(uint32_t channel, uint64_t index) const {
+  return kSlots * slot_bytes_ + channel * ring_bytes_ +
+         index % kChannelSlots * (sizeof(ChunkHeader) + chunk_bytes);
+}
+
+Segment Segment::format(std::byte* base, const Layout& layout, uint64_t group, const char* group_class,
+                        uint32_t node) {
+  Segment segment;
+  segment.base_ = base;
+  segment.layout_ = layout;
+  auto* header = new (base) Header{};
+  header->version = kSegmentVersion;
+  header->ranks = layout.ranks;
+  header->nodes = layout.nodes;
+  header->node = node;
+  header->local_ranks = layout.local_ranks;
+  header->group = group;
+  std::strncpy(header->group_class, group_class, kMaxClassBytes);
+  for (uint32_t i = 0; i < layout.local_ranks; ++i) new (&segment.board(i)) Board{};
+  // Channels are zero bytes, which is what they start as; writing them would take their pages.
+  header->magic = kSegmentMagic;
+  return segment;
+}
+
+Result<Segment> Segment::attach(std::byte* base, size_t bytes) {
+  if (bytes < sizeof(Header)) return Status(Code::kInternal, "a group's shared memory has no header");
+  const auto& header = *reinterpret_cast<const Header*>(base);
+  if (header.magic != kSegmentMagic || header.version != kSegmentVersion) {
+    return Status(Code::kVersion, "a group's shared memory has version " + std::to_string(header.version) +
+                                      ", this library reads " + std::to_string(kSegmentVersion));
+  }
+  const uint32_t ranks = header.ranks, nodes = header.nodes, local = header.local_ranks;
+  if (ranks == 0 || ranks > kMaxRanks || local == 0 || local > kMaxLocalRanks || local > ranks || nodes == 0 ||
+      nodes > ranks || header.node >= nodes) {
+    return Status(Code::kInternal, "a group's shared memory has an impossible geometry");
+  }
+  Segment segment;
+  segment.base_ = base;
+  segment.layout_ = Layout(ranks, nodes, local);
+  if (segment.layout_.total > bytes) {
+    return Status(Code::kInternal, "a group's shared memory is smaller than its geometry needs");
+  }
+  return segment;
+}
+
+bool Segment::fail(Code code, int32_t rank, const std::string& message) const {
+  Failure& failure = header().failure;
+  uint32_t none = 0;
+  if (!failure.state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) return false;
+  failure.code = static_cast<int32_t>(code);
+  failure.rank = rank;
+  const size_t length = std::min(message.size(), sizeof failure.message - 1);
+  std::memcpy(failure.message, message.data(), length);
+  failure.message[length] = '\0';
+  failure.state.store(2, std::memory_order_release);
+  ring_all();
+  return true;
+}
+
+Status Segment::failure() const {
+  if (!failed()) return Status::ok();
+  const Failure& failure = header().failure;
+  const int code = failure.code > 1 && failure.code < kCodeCount ? failure.code : static_cast<int>(Code::kInternal);
+  const size_t length = ::strnlen(failure.message, sizeof failure.message);
+  return {static_cast<Code>(code), std::string(failure.message, length)};
+}
+
+int32_t Segment::failed_rank() const { return failed() ? header().failure.rank : -1; }
+
+void Segment::ring_all() const {
+  for (uint32_t i = 0; i < layout_.local_ranks; ++i) board(i).doorbell.ring();
+}
+
+}  // namespace hdt::session

@@ -1,0 +1,176 @@
+// segment.h: the shared memory of one group on one node. Made and sealed by the daemon, mapped by the group's ranks there.
+// It holds everything the node-local part of an operation needs, so a group of one node never wakes
+// the daemon. Layout, in order:
+//
+//   Header                      geometry (constant after creation), failure, the daemon's counter
+//   Member[ranks]               which node each rank is on
+//   Board[local_ranks]          one per local rank: its calls, its progress, its doorbell
+//   Channel[2 * local * ranks]  point-to-point rings, control part
+//   --- data part: the only memory that other nodes may write ---
+//   Slot[kSlots]                per piece: staging of each local rank, input, output, scratch
+//   ring data                   kChannelSlots chunks per channel
+//
+// Progress is told by counters that only grow and are each written by one side. A "piece" is a part of a collective
+// that fits a slot; pieces are numbered through the life of the group, across operations, in call order, and piece p
+// uses slot p % kSlots. For piece p:
+//   Board.staged  > p   the rank's contribution is in its staging area (or in input/output: see plan.h)
+//   Board.reduced > p   the rank has combined its share of all local contributions
+//   Header.exchanged > p  the daemon has run the schedule between nodes (groups of several nodes)
+//   Board.done    > p   the rank has taken its result
+// A slot may be used for piece p when every local rank has done > p - kSlots.
+// Counters are stored with release after the data and read with acquire before it.
+//
+// Trust: ranks of a group share its memory and trust each other as threads do. The daemon does not: whatever it takes
+// from here it copies, then validates (geometry it keeps for itself).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/doorbell.h"
+#include "base/status.h"
+#include "collectives/types.h"
+
+namespace hdt::session {
+
+inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
+inline constexpr uint32_t kSegmentVersion = 1;
+inline constexpr uint32_t kMaxRanks = 65536;
+inline constexpr uint32_t kMaxLocalRanks = 128;
+inline constexpr uint32_t kSlots = 4;
+inline constexpr uint32_t kChannelSlots = 4;
+inline constexpr uint32_t kCallRing = 64;
+inline constexpr uint32_t kAttentionRing = 256;
+inline constexpr size_t kMaxClassBytes = 31;
+
+// One collective call, as a rank made it. All ranks of the group must publish equal ones.
+struct Call {
+  uint64_t count = 0;
+  int32_t root = 0;
+  collectives::Collective what = collectives::Collective::kBarrier;
+  collectives::DataType type = collectives::DataType::kInt32;
+  collectives::ReduceOp op = collectives::ReduceOp::kSum;
+  uint8_t reserved = 0;
+  bool operator==(const Call&) const = default;
+};
+static_assert(sizeof(Call) == 16);
+
+struct Member {
+  uint32_t node;         // index in the group, 0 <= node < nodes
+  uint32_t local_index;  // index among the ranks of that node
+};
+
+// What failed the group. Set once, by whoever comes first; state goes 0 (none), 1 (being written), 2 (valid).
+struct Failure {
+  std::atomic<uint32_t> state{0};
+  int32_t code = 0;
+  int32_t rank = -1;       // the rank it is about; -1: none
+  uint32_t reserved = 0;
+  char message[496] = {};  // zero-terminated
+};
+
+struct alignas(64) Board {
+  // The calls of this rank: call s is calls[s % kCallRing], valid while entered > s. A rank publishes call s when its
+  // own call s - kCallRing is complete, which implies that everyone has read it.
+  std::atomic<uint64_t> entered{0};
+  std::atomic<uint32_t> pid{0};
+  std::atomic<uint32_t> left{0};  // 1 after hdtCommDestroy: makes no further calls
+  alignas(64) std::atomic<uint64_t> staged{0};
+  alignas(64) std::atomic<uint64_t> reduced{0};
+  alignas(64) std::atomic<uint64_t> done{0};
+  Doorbell doorbell;  // rung when anything this rank may wait for has changed
+  Call calls[kCallRing];
+  // Channels towards other nodes on which this rank has sent or consumed chunks: written by the rank, read by the
+  // daemon. When it is full the rank sets attention_overflow and the daemon looks at all of them.
+  alignas(64) std::atomic<uint64_t> attention_head{0};
+  std::atomic<uint32_t> attention_overflow{0};
+  alignas(64) std::atomic<uint64_t> attention_tail{0};
+  uint32_t attention[kAttentionRing];
+};
+
+// A ring of chunks from one rank to another. head: chunks written; tail: chunks consumed. Chunk i is at i %
+// kChannelSlots; the writer may write chunk i when i < tail + kChannelSlots. Between nodes each side has a ring: the
+// daemons carry chunks from the sender's to the receiver's, and tails back.
+struct alignas(64) Channel {
+  std::atomic<uint64_t> head{0};
+  alignas(64) std::atomic<uint64_t> tail{0};
+};
+
+// Stands at the start of each chunk in the ring data; payload follows. A message is one or more chunks in a row.
+struct alignas(64) ChunkHeader {
+  uint64_t message = 0;        // number of the message on this channel, from 0
+  uint64_t message_bytes = 0;  // of the whole message
+  uint64_t offset = 0;         // of this chunk in it
+  uint64_t bytes = 0;          // of this chunk
+};
+
+struct Header {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t ranks;
+  uint32_t nodes;
+  uint32_t node;
+  uint32_t local_ranks;
+  uint32_t reserved;
+  uint64_t group;
+  char group_class[kMaxClassBytes + 1];
+  std::atomic<uint64_t> exchanged;
+  Failure failure;
+};
+
+enum class Direction : uint8_t { kOut = 0, kIn = 1 };
+
+// Offsets of everything, computed from the three numbers alone: both sides compute it for themselves.
+struct Layout {
+  Layout(uint32_t ranks, uint32_t nodes, uint32_t local_ranks);
+
+  uint32_t ranks, nodes, local_ranks;
+  uint64_t piece_bytes;    // capacity of staging (per rank), input and output
+  uint64_t scratch_bytes;
+  uint64_t chunk_bytes;    // capacity of a chunk's payload
+  uint64_t members, boards, channels, data, total;  // byte offsets from the start
+
+  // Offsets from the start of the data part.
+  uint64_t staging(uint64_t piece, uint32_t local) const;
+  uint64_t input(uint64_t piece) const;
+  uint64_t output(uint64_t piece) const;
+  uint64_t scratch(uint64_t piece) const;
+  // Channel of local rank `local` towards (kOut) or from (kIn) rank `peer`.
+  uint32_t channel_index(Direction direction, uint32_t local, uint32_t peer) const;
+  uint64_t chunk(uint32_t channel, uint64_t index) const;
+
+ private:
+  uint64_t slot_bytes_, ring_bytes_, rings_;
+};
+
+// Typed access to a mapped segment; does not own the mapping.
+class Segment {
+ public:
+  Segment() : layout_(1, 1, 1) {}
+  // A segment this process made: writes the header. Boards and counters are zero already.
+  static Segment format(std::byte* base, const Layout& layout, uint64_t group, const char* group_class, uint32_t node);
+  // A segment somebody else made: checks magic, version, limits and that `bytes` fits its geometry.
+  static Result<Segment> attach(std::byte* base, size_t bytes);
+
+  const Layout& layout() const { return layout_; }
+  Header& header() const { return *reinterpret_cast<Header*>(base_); }
+  Member* members() const { return reinterpret_cast<Member*>(base_ + layout_.members); }
+  Board& board(uint32_t local) const { return reinterpret_cast<Board*>(base_ + layout_.boards)[local]; }
+  Channel& channel(uint32_t i) const { return reinterpret_cast<Channel*>(base_ + layout_.channels)[i]; }
+  std::byte* data() const { return base_ + layout_.data; }
+  uint64_t data_bytes() const { return layout_.total - layout_.data; }
+
+  // Records a failure unless there is one, and rings every local rank. True if this call recorded it.
+  bool fail(Code code, int32_t rank, const std::string& message) const;
+  bool failed() const { return header().failure.state.load(std::memory_order_acquire) == 2; }
+  Status failure() const;
+  int32_t failed_rank() const;
+  void ring_all() const;
+
+ private:
+  std::byte* base_ = nullptr;
+  Layout layout_;
+};
+
+}  // namespace hdt::session

@@ -1,0 +1,93 @@
+// hdtcommd: a node's daemon. It owns the NICs; training processes talk to it through libhdt.
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "daemon/daemon.h"
+
+namespace {
+
+constexpr int kWrongUsage = 2;
+constexpr int kFailed = 1;
+
+int complain(const hdt::Status& status) {
+  std::fprintf(stderr, "hdtcommd: %s\n", status.message().c_str());
+  return status.code() == hdt::Code::kConfig ? kWrongUsage : kFailed;
+}
+
+// The folder of the default socket belongs to nobody else, so it is made here.
+hdt::Status make_socket_folder(const std::string& socket) {
+  std::error_code error;
+  const auto folder = std::filesystem::path(socket).parent_path();
+  if (folder.empty() || std::filesystem::exists(folder, error)) return hdt::Status::ok();
+  std::filesystem::create_directories(folder, error);
+  if (!error) return hdt::Status::ok();
+  return {hdt::Code::kSystem, "cannot make " + folder.string() + " for node.socket: " + error.message()};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  auto flags = hdt::take_config_flags(arguments);
+  if (!flags.is_ok()) return complain(flags.status());
+
+  CLI::App app{"The daemon of a node: it owns the NICs and moves what groups send between nodes.", "hdtcommd"};
+  app.footer(
+      "Every configuration key is a flag too: --section.key VALUE. Lists are separated by commas.\n"
+      "Examples:\n"
+      "  hdtcommd                                      the defaults, or /etc/hdt/hdtcommd.toml\n"
+      "  hdtcommd --config node.toml --print-config    what would be used, and where each value comes from\n"
+      "  hdtcommd --node.socket /tmp/a.sock --nics.addresses 127.0.1.1 --log.level debug\n"
+      "SIGTERM or SIGINT ends it in order: operations under way get timeouts.drain_ms to finish.");
+  std::string file;
+  bool print = false;
+  app.add_option("--config", file, "Configuration file (TOML); default $HDT_CONFIG or /etc/hdt/hdtcommd.toml");
+  app.add_flag("--print-config", print, "Print the configuration with the origin of each value, and exit");
+  std::reverse(arguments.begin(), arguments.end());
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : kWrongUsage;
+  }
+
+  hdt::ConfigSources sources;
+  sources.file = file;
+  sources.flags = flags.take();
+  sources.environment = hdt::config_environment();
+  auto config = hdt::load_config(sources);
+  if (!config.is_ok()) return complain(config.status());
+  if (print) {
+    std::fputs(hdt::print_config(config.value()).c_str(), stdout);
+    return 0;
+  }
+  if (const auto log = hdt::init_log(config.value().log_level(), config.value().log.file); !log.is_ok()) {
+    return complain(log);
+  }
+  if (const auto made = make_socket_folder(config.value().node.socket); !made.is_ok()) return complain(made);
+
+  // All threads inherit the mask, so that the signal is taken here and nowhere else.
+  sigset_t ending;
+  sigemptyset(&ending);
+  sigaddset(&ending, SIGTERM);
+  sigaddset(&ending, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &ending, nullptr);
+  const int64_t drain_ms = config.value().timeouts.drain_ms;
+  hdt::daemon::Daemon daemon(config.take());
+  if (const auto started = daemon.start(); !started.is_ok()) return complain(started);
+  int signal = 0;
+  sigwait(&ending, &signal);
+  HDT_LOG_INFO("{}: ending", signal == SIGTERM ? "SIGTERM" : "SIGINT");
+  daemon.stop(drain_ms, std::string("hdtcommd was stopped by ") + (signal == SIGTERM ? "SIGTERM" : "SIGINT"));
+  return 0;
+}

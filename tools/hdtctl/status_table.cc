@@ -1,0 +1,66 @@
+#include "tools/hdtctl/status_table.h"
+
+#include <fmt/core.h>
+
+namespace hdt::ctl {
+
+namespace {
+
+std::string bytes(double value) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", value) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string ranks(const nlohmann::json& list) {
+  std::string text;
+  for (const auto& rank : list) text += (text.empty() ? "" : ",") + std::to_string(rank.get<int>());
+  return text;
+}
+
+}  // namespace
+
+std::string status_table(const nlohmann::json& status) {
+  std::string text = fmt::format("node {}: {}{}, pid {}, up {:.0f} s, socket {}, address {}\n",
+                                 status["node"].get<std::string>(), status["software"].get<std::string>(),
+                                 status["embedded"].get<bool>() ? " (embedded)" : "", status["pid"].get<int>(),
+                                 status["uptime_s"].get<double>(), status["socket"].get<std::string>(),
+                                 status["address"].get<std::string>());
+  text += fmt::format("\nsessions: {}\n", status["sessions"].size());
+  for (const auto& session : status["sessions"]) {
+    text += fmt::format("  pid {:<8} uid {:<6} ranks {}\n", session["pid"].get<int>(), session["uid"].get<int>(),
+                        session["ranks"].get<int>());
+  }
+  text += fmt::format("\ngroups: {}\n", status["groups"].size());
+  for (const auto& group : status["groups"]) {
+    text += fmt::format("  {} class {:<10} {} rank(s) on {} node(s), {}\n", group["id"].get<std::string>(),
+                        group["class"].get<std::string>(), group["ranks"].get<int>(), group["nodes"].size(),
+                        group["state"].get<std::string>());
+    for (const auto& node : group["nodes"]) {
+      text += fmt::format("    node {}: rank {}\n", node["name"].get<std::string>(), ranks(node["ranks"]));
+    }
+    for (const auto& rank : group["local"]) {
+      text += fmt::format("    rank {} here: pid {}, {} collective call(s){}\n", rank["rank"].get<int>(),
+                          rank["pid"].get<int>(), rank["calls"].get<uint64_t>(),
+                          rank["left"].get<bool>() ? ", left" : "");
+    }
+    if (group.contains("failure")) text += "    " + group["failure"].get<std::string>() + "\n";
+  }
+  text += fmt::format("\npeers: {}\n", status["peers"].size());
+  for (const auto& peer : status["peers"]) {
+    text += fmt::format("  node {}: {}\n", peer["node"].get<std::string>(), peer["state"].get<std::string>());
+    for (const auto& rail : peer["rails"]) {
+      text += fmt::format("    rail {} - {}{}: out {} ({}/s), in {} ({}/s)\n", rail["local"].get<std::string>(),
+                          rail["remote"].get<std::string>(), rail["open"].get<bool>() ? "" : " closed",
+                          bytes(rail["bytes_out"].get<double>()), bytes(rail["mean_bytes_per_s_out"].get<double>()),
+                          bytes(rail["bytes_in"].get<double>()), bytes(rail["mean_bytes_per_s_in"].get<double>()));
+    }
+  }
+  return text;
+}
+
+}  // namespace hdt::ctl
