@@ -135,6 +135,28 @@ TEST(Executor, KeepsDataUntilItIsSent) {
   EXPECT_TRUE(executor.done());
 }
 
+// Three nodes, two rounds: the second signal tells what the first arrival told, so it must not go before it.
+TEST(Executor, PassesABarriersSignalOnOnlyAfterTheOneBefore) {
+  RecordingPort port;
+  Executor executor(make_schedule(Algorithm::kHalvingDoubling, {Collective::kBarrier, 3, 0, 0, {0, 0, 0, 0}}),
+                    DataType::kFloat32, ReduceOp::kSum, SlotMemory{}, port);
+  executor.advance();
+  executor.on_sent(0);
+  executor.on_arrived(1, 0);  // the second round's
+  executor.advance();
+  ASSERT_EQ(port.writes.size(), 1u);
+  EXPECT_EQ(port.writes[0].peer, 1);
+  EXPECT_EQ(port.writes[0].bytes, 0u);
+  executor.on_arrived(2, 0);
+  executor.advance();
+  ASSERT_EQ(port.writes.size(), 2u);
+  EXPECT_EQ(port.writes[1].peer, 2);
+  EXPECT_FALSE(executor.done());
+  executor.on_sent(2);
+  executor.advance();
+  EXPECT_TRUE(executor.done());
+}
+
 TEST(Executor, IsDoneAtOnceWhereThereIsNothingToDo) {
   RecordingPort port;
   Executor executor(make_schedule(Algorithm::kRing, {Collective::kAllReduce, 3, 1, 0, {0, 0, 0, 0}}),
