@@ -1,0 +1,21 @@
+# What `cmake --install` brings besides the programs: libhdt, its headers, and what find_package(hdt) and pkg-config
+# need. All paths in there are relative, so an installed tree can be moved.
+include(CMakePackageConfigHelpers)
+
+set(HDT_SOVERSION 0)
+set_target_properties(hdt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${HDT_SOVERSION})
+install(TARGETS hdt LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/libclient/include/hdt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+set(HDT_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/hdt)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/hdtConfig.cmake.in ${PROJECT_BINARY_DIR}/hdtConfig.cmake
+  INSTALL_DESTINATION ${HDT_CMAKE_DIR}
+  PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/hdtConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/hdtConfig.cmake ${PROJECT_BINARY_DIR}/hdtConfigVersion.cmake
+  DESTINATION ${HDT_CMAKE_DIR})
+
+set(HDT_PKGCONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH HDT_PREFIX_FROM_PKGCONFIG /${HDT_PKGCONFIG_DIR} /)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/hdt.pc.in ${PROJECT_BINARY_DIR}/hdt.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/hdt.pc DESTINATION ${HDT_PKGCONFIG_DIR})
