@@ -23,6 +23,7 @@ constexpr const char* kExamples =
     "Exit status: 0 done, 1 the run failed, 2 wrong usage.";
 
 constexpr int kMost = 1'000'000;
+constexpr int64_t kDefaultWarmUp = 20;  // steps
 
 void add_model(CLI::App& app, TrainFlags& flags) {
   const CLI::Range positive(1, kMost);
@@ -81,12 +82,12 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
   app.add_option("--lr", trainer.learning_rate.peak, "learning rate after the warm-up")
       ->check(not_negative)
       ->capture_default_str();
-  app.add_option("--min-lr", trainer.learning_rate.minimum, "learning rate at the end of the cosine")
-      ->check(not_negative)
-      ->capture_default_str();
-  app.add_option("--lr-warmup-iters", trainer.learning_rate.warmup_steps, "steps of linear warm-up")
-      ->check(CLI::Range(0, 1'000'000'000))
-      ->capture_default_str();
+  app.add_option("--min-lr", flags.min_lr,
+                 "learning rate at the end of the cosine (default: a tenth of --lr)")
+      ->check(not_negative);
+  app.add_option("--lr-warmup-iters", flags.lr_warmup_iters,
+                 "steps of linear warm-up (default: 20, or fewer in a short run)")
+      ->check(CLI::Range(0, 1'000'000'000));
   app.add_option("--weight-decay", trainer.adamw.weight_decay)->check(not_negative)->capture_default_str();
   app.add_option("--adam-beta1", trainer.adamw.beta1)->check(fraction)->capture_default_str();
   app.add_option("--adam-beta2", trainer.adamw.beta2)->check(fraction)->capture_default_str();
@@ -137,13 +138,13 @@ std::string beyond_ranges(const TrainFlags& flags) {
         "size), {} left over",
         shape.hidden_size, shape.num_attention_heads, shape.hidden_size % (2 * shape.num_attention_heads));
   }
-  if (flags.trainer.learning_rate.minimum > flags.trainer.learning_rate.peak) {
-    return fmt::format("--min-lr {}: expected at most --lr {}", flags.trainer.learning_rate.minimum,
+  if (flags.min_lr.value_or(0) > flags.trainer.learning_rate.peak) {
+    return fmt::format("--min-lr {}: expected at most --lr {}", *flags.min_lr,
                        flags.trainer.learning_rate.peak);
   }
-  if (flags.trainer.learning_rate.warmup_steps > flags.train_iters) {
-    return fmt::format("--lr-warmup-iters {}: expected at most --train-iters {}",
-                       flags.trainer.learning_rate.warmup_steps, flags.train_iters);
+  if (flags.lr_warmup_iters.value_or(0) > flags.train_iters) {
+    return fmt::format("--lr-warmup-iters {}: expected at most --train-iters {}", *flags.lr_warmup_iters,
+                       flags.train_iters);
   }
   if (flags.sample_tokens > 0 && flags.sample_prompt.empty())
     return "--sample-prompt: expected some text, found none";
@@ -169,7 +170,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   flags.shape.sequence_length = 128;
   flags.shape.vocab_size = 257;
   flags.trainer.seed = 1234;
-  flags.trainer.learning_rate = {.peak = 3e-3, .minimum = 3e-4, .warmup_steps = 20, .total_steps = 0};
+  flags.trainer.learning_rate.peak = 3e-3;
 
   CLI::App app(
       "Trains a LLaMA-style language model, in one process or split over the ranks of a job (mpirun, srun, "
@@ -193,6 +194,9 @@ ParsedFlags parse_flags(int argc, char** argv) {
     flags.layout.micro_batch_size = 8;
   flags.shape.num_layers = flags.layout.num_layers;
   flags.trainer.learning_rate.total_steps = flags.train_iters;
+  flags.trainer.learning_rate.minimum = flags.min_lr.value_or(flags.trainer.learning_rate.peak / 10);
+  flags.trainer.learning_rate.warmup_steps =
+      flags.lr_warmup_iters.value_or(std::min(kDefaultWarmUp, flags.train_iters / 10));
   if (const std::string problem = beyond_ranges(flags); !problem.empty())
     parsed.exit_status = usage_error(problem);
   return parsed;

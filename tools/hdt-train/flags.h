@@ -16,6 +16,8 @@ struct TrainFlags {
   training::LayoutFlags layout;
   training::TrainerOptions trainer;
   int64_t train_iters = 500;
+  std::optional<double> min_lr;
+  std::optional<int64_t> lr_warmup_iters;
   int threads = 1;
 
   std::string data_path;  // a dataset PREFIX, or
