@@ -49,8 +49,9 @@ Result<Topology> Topology::load() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return Status(Code::kSystem, "hwloc cannot be initialised");
   std::unique_ptr<hwloc_topology, Destroy> topology(raw);
-  // Only NICs matter here; hwloc's plugins for GPUs would start vendor runtimes.
-  for (const char* component : {"cuda", "nvml", "rsmi", "levelzero", "opencl", "gl"}) {
+  // Only NICs matter here: the plugins for GPUs would start vendor runtimes, and the one for PCI is not
+  // needed to place a NIC, which the kernel's own files tell.
+  for (const char* component : {"cuda", "nvml", "rsmi", "levelzero", "opencl", "gl", "pci"}) {
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   }
   return load_into(std::move(topology));

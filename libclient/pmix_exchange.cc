@@ -36,8 +36,13 @@ void set_info(pmix_info_t& info, const char* key, int value) {
   info.value.data.integer = value;
 }
 
-// One PMIx_Get_nb. It is shared with the callback, which libpmix may run after we have stopped waiting.
+// One PMIx_Get_nb. It is shared with the callback, which libpmix may run after we have stopped waiting;
+// libpmix reads the arguments of the call, too, until then.
 struct Request {
+  pmix_proc_t process;
+  std::string key;
+  pmix_info_t limit;
+
   std::mutex mutex;
   std::condition_variable done;
   bool is_done = false;
@@ -67,13 +72,15 @@ void on_value(pmix_status_t status, pmix_value_t* value, void* context) {
 }
 
 // Waits for one answer of the server, at most about `limit_seconds` and until the deadline.
-std::shared_ptr<Request> get_once(const PmixLibrary& pmix, const pmix_proc_t& process, const char* key,
+std::shared_ptr<Request> get_once(const PmixLibrary& pmix, const pmix_proc_t& process, const std::string& key,
                                   int64_t limit_seconds, Deadline deadline) {
   auto request = std::make_shared<Request>();
-  pmix_info_t limit;
-  set_info(limit, PMIX_TIMEOUT, static_cast<int>(limit_seconds));  // 0 would mean no limit
+  request->process = process;
+  request->key = key;
+  set_info(request->limit, PMIX_TIMEOUT, static_cast<int>(limit_seconds));  // 0 would mean no limit
   auto* context = new std::shared_ptr<Request>(request);
-  const pmix_status_t status = pmix.get_nb(&process, key, &limit, 1, on_value, context);
+  const pmix_status_t status =
+      pmix.get_nb(&request->process, request->key.c_str(), &request->limit, 1, on_value, context);
   std::unique_lock lock(request->mutex);
   if (status != PMIX_SUCCESS) {
     delete context;  // the callback will not run
@@ -173,7 +180,7 @@ Result<std::vector<uint8_t>> PmixExchange::fetch(int rank, const std::string& ke
   int64_t pause_ns = kFirstPauseNs;
   int64_t limit_seconds = kFirstRequestSeconds;
   while (true) {
-    const std::shared_ptr<Request> request = get_once(pmix, process, key.c_str(), limit_seconds, deadline);
+    const std::shared_ptr<Request> request = get_once(pmix, process, key, limit_seconds, deadline);
     {
       const std::lock_guard lock(request->mutex);
       if (request->status == PMIX_SUCCESS) {
