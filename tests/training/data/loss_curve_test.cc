@@ -3,9 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <regex>
+#include <optional>
 
 #include "tests/training/data/temporary_folder.h"
 #include "training/data/chart_axis.h"
@@ -29,38 +30,47 @@ std::vector<LossPoint> falling(int64_t steps) {
   return points;
 }
 
-// Checks that tags are balanced and that every number of an attribute is one and inside the page.
+// The value of an attribute of a tag; none when the tag has no such attribute.
+std::optional<std::string> attribute(const std::string& tag, const std::string& name) {
+  const size_t at = tag.find(" " + name + "=\"");
+  if (at == std::string::npos) return std::nullopt;
+  const size_t start = at + name.size() + 3;
+  return tag.substr(start, tag.find('"', start) - start);
+}
+
+void expect_coordinates(const std::string& tag) {
+  for (const char* name : {"x", "y", "cx", "cy", "x1", "y1", "x2", "y2"}) {
+    const auto text = attribute(tag, name);
+    if (!text) continue;
+    size_t used = 0;
+    const double value = std::stod(*text, &used);
+    EXPECT_EQ(used, text->size()) << *text;
+    EXPECT_TRUE(value >= 0 && value <= 960) << *text;  // false for NaN
+  }
+  const std::string points = attribute(tag, "points").value_or("");
+  EXPECT_EQ(points.find_first_not_of("0123456789., "), std::string::npos) << points.substr(0, 80);
+}
+
+// Checks that tags are balanced and that every coordinate is a number inside the page.
 void expect_drawing(const std::string& svg) {
-  const std::regex tag("<(/?)([a-z]+)((?: [a-z0-9A-Z-]+=\"[^\"<>]*\")*)(/?)>");
   std::vector<std::string> open;
-  size_t covered = 0;
-  for (auto it = std::sregex_iterator(svg.begin(), svg.end(), tag); it != std::sregex_iterator(); ++it) {
-    const std::string between = svg.substr(covered, static_cast<size_t>(it->position()) - covered);
-    ASSERT_THAT(between, Not(HasSubstr("<"))) << "a broken tag";
-    covered = static_cast<size_t>(it->position() + it->length());
-    if ((*it)[1].length() > 0) {
+  for (size_t at = svg.find('<'); at != std::string::npos; at = svg.find('<', at + 1)) {
+    const size_t end = svg.find('>', at);
+    ASSERT_NE(end, std::string::npos) << "a tag without an end";
+    const std::string tag = svg.substr(at + 1, end - at - 1);
+    ASSERT_EQ(tag.find('<'), std::string::npos) << "a tag inside a tag: " << tag;
+    ASSERT_EQ(std::count(tag.begin(), tag.end(), '"') % 2, 0) << "an open quote: " << tag;
+    if (tag.front() == '/') {
       ASSERT_FALSE(open.empty());
-      ASSERT_EQ(open.back(), (*it)[2]);
+      ASSERT_EQ("/" + open.back(), tag);
       open.pop_back();
-    } else if ((*it)[4].length() == 0) {
-      open.push_back((*it)[2]);
+    } else if (tag.back() != '/') {
+      open.push_back(tag.substr(0, tag.find(' ')));
     }
+    expect_coordinates(tag);
   }
   EXPECT_TRUE(open.empty());
-  EXPECT_EQ(svg.substr(covered), "\n");
-  const std::regex coordinate(" (x|y|cx|cy|x1|y1|x2|y2)=\"([^\"]*)\"");
-  for (auto it = std::sregex_iterator(svg.begin(), svg.end(), coordinate); it != std::sregex_iterator();
-       ++it) {
-    const std::string text = (*it)[2];
-    size_t used = 0;
-    const double value = std::stod(text, &used);
-    EXPECT_EQ(used, text.size()) << text;
-    EXPECT_TRUE(value >= 0 && value <= 960) << text;
-  }
-  for (auto at = svg.find("points=\""); at != std::string::npos; at = svg.find("points=\"", at + 1)) {
-    const std::string points = svg.substr(at + 8, svg.find('"', at + 8) - at - 8);
-    EXPECT_EQ(points.find_first_not_of("0123456789., "), std::string::npos) << points.substr(0, 80);
-  }
+  EXPECT_EQ(svg.substr(svg.size() - 7), "</svg>\n");
 }
 
 size_t count(const std::string& text, const std::string& part) {
@@ -191,11 +201,12 @@ TEST(LossCurve, DrawsBothLinesAxesReferenceAndLegend) {
   EXPECT_THAT(drawing.svg, Not(HasSubstr("left out")));
   // The reference line is drawn between the grid lines of 3 and 4, near 3. Axis from 1 to 6, y from 478
   // to 96.
-  const std::regex reference("y1=\"([0-9.]+)\" x2=\"[0-9.]+\" y2=\"([0-9.]+)\" class=\"reference\"");
-  std::smatch match;
-  ASSERT_TRUE(std::regex_search(drawing.svg, match, reference));
-  EXPECT_EQ(match[1], match[2]);
-  EXPECT_NEAR(std::stod(match[1]), 478 - (3.02 - 1) / 5 * (478 - 96), 0.06);
+  const size_t reference_end = drawing.svg.find(" class=\"reference\"/>");
+  ASSERT_NE(reference_end, std::string::npos);
+  const size_t reference_start = drawing.svg.rfind('<', reference_end);
+  const std::string reference = drawing.svg.substr(reference_start, reference_end - reference_start);
+  EXPECT_EQ(attribute(reference, "y1"), attribute(reference, "y2"));
+  EXPECT_NEAR(std::stod(attribute(reference, "y1").value_or("")), 478 - (3.02 - 1) / 5 * (478 - 96), 0.06);
 }
 
 TEST(LossCurve, OnePointNoPointFewPoints) {
