@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +14,8 @@
 namespace hdt::daemon {
 
 namespace {
+
+constexpr int64_t kGoodbyeMs = 200;
 
 void watch(int epoll, int fd) {
   epoll_event event{};
@@ -76,6 +79,16 @@ void Engine::run() {
     }
     set_asleep(false);
     idle_since = now_ns();
+  }
+  say_goodbye();
+}
+
+// Closes links in order, so that peers can tell an end from a crash. What failed before has been said already.
+void Engine::say_goodbye() {
+  for (auto& [id, peer] : peers_) peer->link.close({Code::kDaemonLost, "this daemon ends"});
+  const Deadline until = Deadline::after_ms(kGoodbyeMs);
+  while (!rails_.empty() && !until.expired()) {
+    if (!work()) ::usleep(500);
   }
 }
 
@@ -227,7 +240,7 @@ void Engine::session_lost(uint64_t session, const std::string& how) {
 
 void Engine::fail_all(Code code, const std::string& text) {
   for (auto& group : groups_) {
-    if (group != nullptr) group->fail(code, -1, text);
+    if (group != nullptr && group->has_local_ranks()) group->fail(code, -1, text);
   }
 }
 

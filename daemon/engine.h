@@ -85,6 +85,7 @@ class Engine : public transport::LinkObserver {
   // engine.cc
   void run();
   bool work();
+  void say_goodbye();
   bool hear_sessions();
   void set_asleep(bool asleep);
   void run_timers();

@@ -72,9 +72,8 @@ void EngineGroup::on_link_down(uint32_t node, const Status& reason) {
   GroupPeer& peer = context_.peers[node];
   peer.link = nullptr;
   peer.writes_in_flight = 0;  // a link that is down touches no memory any more
-  const bool expected = peer.left && told_left_;
-  peer.left = true;
-  if (expected) return;
+  // A node that has left said so after everything of its ranks had been carried: nothing is lost with its link.
+  if (std::exchange(peer.left, true)) return;
   std::vector<uint32_t> ranks;
   for (uint64_t p = context_.order.first_position[node]; p < context_.order.first_position[node + 1]; ++p) {
     ranks.push_back(context_.order.rank_at[p]);
@@ -169,8 +168,7 @@ bool EngineGroup::progress() {
     any = pieces_.progress();
     any |= channels_.progress();
   }
-  const bool all_left = std::all_of(local_left_.begin(), local_left_.end(), [](bool left) { return left; });
-  if (all_left && !told_left_ && (context_.segment.failed() || channels_.drained())) {
+  if (!has_local_ranks() && !told_left_ && (context_.segment.failed() || channels_.drained())) {
     told_left_ = true;
     context_.send_all(NodeLeft{context_.id, context_.me});
   }
@@ -258,9 +256,12 @@ std::optional<Deadline> EngineGroup::next_time() const {
   return next;
 }
 
+bool EngineGroup::has_local_ranks() const {
+  return !std::all_of(local_left_.begin(), local_left_.end(), [](bool left) { return left; });
+}
+
 bool EngineGroup::finished() const {
-  if (context_.writes_in_flight() != 0) return false;
-  if (!std::all_of(local_left_.begin(), local_left_.end(), [](bool left) { return left; })) return false;
+  if (context_.writes_in_flight() != 0 || has_local_ranks()) return false;
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     const GroupPeer& peer = context_.peers[node];
     if (node != context_.me && peer.link != nullptr && peer.ready && !peer.left) return false;

@@ -53,6 +53,8 @@ class EngineGroup {
   void fail(Code code, int32_t rank, const std::string& text);
   // A local rank's deadline passed in call `sequence`: ask everyone who is late, then fail with the answer.
   void on_deadline(uint64_t sequence, const std::string& what);
+  // Some rank of this node has not left.
+  bool has_local_ranks() const;
   // Everyone has left and no write is under way: may be destroyed.
   bool finished() const;
 

@@ -89,7 +89,11 @@ void Engine::dial_failed(PeerLink& peer, const Status& why) {
 }
 
 void Engine::forget_peer(PeerLink& peer, const Status& why) {
-  HDT_LOG_WARN("link to node {} down: {} {}", peer.node.name, why.message(), LogTag{.node = options_.node_name});
+  const bool used = std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
+    return group != nullptr && group->has_local_ranks() && node_in(*group, peer);
+  });
+  HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} down: {} {}", peer.node.name, why.message(),
+             LogTag{.node = options_.node_name});
   const auto found = peers_.find(peer.node.id);
   // Its Link is on the call stack: it is destroyed at the end of the round.
   retired_.push_back(std::move(found->second));
