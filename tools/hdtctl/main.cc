@@ -51,6 +51,7 @@ int main(int argc, char** argv) {
   bool as_json = false;
   auto* status = app.add_subcommand("status", "Sessions, groups, ranks, peers, rails with bytes and rates");
   status->add_flag("--json", as_json, "As JSON");
+  status->fallthrough();  // --socket may stand behind the command, too
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
