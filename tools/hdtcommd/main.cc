@@ -51,8 +51,10 @@ int main(int argc, char** argv) {
       "SIGTERM or SIGINT ends it in order: operations under way get timeouts.drain_ms to finish.");
   std::string file;
   bool print = false;
+  bool keys = false;
   app.add_option("--config", file, "Configuration file (TOML); default $HDT_CONFIG or /etc/hdt/hdtcommd.toml");
   app.add_flag("--print-config", print, "Print the configuration with the origin of each value, and exit");
+  app.add_flag("--config-reference", keys, "Print all configuration keys as Markdown, and exit");
   std::reverse(arguments.begin(), arguments.end());
   try {
     app.parse(arguments);
@@ -61,6 +63,10 @@ int main(int argc, char** argv) {
     return code == 0 ? 0 : kWrongUsage;
   }
 
+  if (keys) {
+    std::fputs(hdt::config_reference().c_str(), stdout);
+    return 0;
+  }
   hdt::ConfigSources sources;
   sources.file = file;
   sources.flags = flags.take();

@@ -153,8 +153,8 @@ HDT_API hdtResult_t hdtCommNodeOf(hdtComm_t comm, int rank, int* node);
 
 /* --- memory --------------------------------------------------------------------------------------------------- */
 
-/* Memory that the ranks of a node and the daemon share: operations on it copy less. Any other memory works too.
- * Aligned to 4,096 bytes, zeroed. */
+/* Memory that can be shared between the ranks of a node and the daemon. Any other memory works too, and in this version
+ * just as fast: operations on shared memory are staged like all others. Aligned to 4,096 bytes, zeroed. */
 HDT_API hdtResult_t hdtMemAlloc(void** pointer, size_t bytes);
 HDT_API hdtResult_t hdtMemFree(void* pointer);
 
