@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -84,8 +86,7 @@ class TcpForeignBytes : public TransportConformance {
   Status throw_at_listener(const std::vector<std::byte>& bytes) {
     const size_t closed = b_.count(Kind::kClosed);
     const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-    const sockaddr_in address =
-        loopback("127.0.1.2", static_cast<uint16_t>(std::stoi(b_.address.substr(b_.address.rfind(':') + 1))));
+    const sockaddr_in address = listener_address();
     EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     // The other side may close before it has taken everything.
     for (size_t done = 0; done < bytes.size();) {
@@ -97,6 +98,10 @@ class TcpForeignBytes : public TransportConformance {
     EXPECT_TRUE(run_until([&] { return b_.count(Kind::kClosed) == closed + 1; }));
     ::close(fd);
     return b_.all(Kind::kClosed).back()->completion.error;
+  }
+  sockaddr_in listener_address() const {
+    const std::string port = b_.address.substr(b_.address.rfind(':') + 1);
+    return loopback("127.0.1.2", static_cast<uint16_t>(std::stoi(port)));
   }
   std::vector<std::byte> bytes_of(const tcp::FrameHeader& header) {
     std::vector<std::byte> bytes(sizeof header);
@@ -149,6 +154,37 @@ TEST_P(TcpForeignBytes, MalformedHeadersEndOnlyTheirConnection) {
 
   ASSERT_TRUE(bystander.client->send(random_bytes(100, 1), 0).is_ok());
   ASSERT_TRUE(run_until([&] { return b_.count(Kind::kMessage, bystander.server) == 1; }));
+}
+
+// What close() leaves in the kernel reaches a slow reader although input was left unread.
+TEST_P(TcpForeignBytes, CloseKeepsWhatWasSentForASlowReader) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  const int receive_buffer = 12 << 10;
+  ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer), 0);
+  const sockaddr_in address = listener_address();
+  ASSERT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_TRUE(run_until([&] { return b_.count(Kind::kAccepted) == 1; }));
+  Connection* server = b_.all(Kind::kAccepted)[0]->completion.connection;
+  constexpr size_t kMessages = 5;
+  const std::vector<std::byte> message = random_bytes(kMaxMessageBytes, test_seed());
+  for (size_t i = 0; i < kMessages; ++i) ASSERT_TRUE(server->send(message, i + 1).is_ok());
+  ASSERT_TRUE(run_until([&] { return b_.count(Kind::kSent) == kMessages; }));
+
+  ASSERT_EQ(::send(fd, message.data(), 100, MSG_NOSIGNAL), 100);  // never read by the device
+  server->close();
+  std::vector<std::byte> received;
+  ASSERT_TRUE(run_until({&b_}, [&] {
+    b_.poll();
+    std::array<std::byte, 1024> piece;
+    ssize_t n = 0;
+    while ((n = ::recv(fd, piece.data(), piece.size(), MSG_DONTWAIT)) > 0) {
+      received.insert(received.end(), piece.begin(), piece.begin() + n);
+    }
+    return n == 0 || errno != EAGAIN;
+  }));
+  EXPECT_EQ(received.size(),
+            kMessages * (sizeof(tcp::FrameHeader) + message.size()) + sizeof(tcp::FrameHeader));
+  ::close(fd);
 }
 
 TEST_P(TcpForeignBytes, RandomBytesEndOnlyTheirConnection) {

@@ -73,12 +73,12 @@ struct Flow {
   std::vector<size_t> sizes;
 };
 
-void run_both_ways(LinkWorld& world, uint64_t seed, size_t most_bytes) {
+void run_both_ways(LinkWorld& world, uint64_t seed, size_t most_bytes, size_t writes = 60) {
   std::mt19937_64 random(seed);
   Flow there(world.a, world.b);
   Flow back(world.b, world.a);
-  there.start(random, 60, most_bytes);
-  back.start(random, 60, most_bytes);
+  there.start(random, writes, most_bytes);
+  back.start(random, writes, most_bytes);
   ASSERT_TRUE(world.run_until([&] { return there.done() && back.done(); }));
   there.check();
   back.check();
@@ -93,6 +93,13 @@ TEST(Link, OneRail) {
     world.connect();
     run_both_ways(world, seed, 100'000);
   }
+}
+
+// Between two chunks of a write nothing of it is under way, and still it has not been sent.
+TEST(Link, OneChunkAtATime) {
+  LinkWorld world(1, 1, 2 << 20);
+  world.connect();
+  run_both_ways(world, 1, 9'000'000, 5);
 }
 
 TEST(Link, ThreeRailsWhoseChunksOvertakeEachOther) {
