@@ -2,8 +2,7 @@
 # need. All paths in there are relative, so an installed tree can be moved.
 include(CMakePackageConfigHelpers)
 
-set(HDT_SOVERSION 0)
-set_target_properties(hdt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${HDT_SOVERSION})
+get_target_property(HDT_SOVERSION hdt SOVERSION)
 install(TARGETS hdt LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/libclient/include/hdt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 

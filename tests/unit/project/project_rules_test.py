@@ -42,6 +42,8 @@ class Rules(unittest.TestCase):
         self.assert_refused("base/a.cc", '#include "transports/transport.h"\n', "base may include only base")
         self.assert_refused("transports/tcp/a.cc", '#include "collectives/types.h"\n', "transports may include only")
         self.assert_refused("collectives/a.cc", '#include "daemon/engine.h"\n', "collectives may include only")
+        self.assert_allowed("session/a.cc", '#include "collectives/types.h"\n')
+        self.assert_refused("session/a.cc", '#include "daemon/engine.h"\n', "session may include only")
         self.assert_refused("daemon/a.cc", '#include "libclient/comm.h"\n', "daemon may include only")
         self.assert_refused("bench/a.cc", '  #  include <collectives/types.h>\n', "bench may include only")
         self.assert_refused("tools/hdtctl/a.cc", '#include "daemon/engine.h"\n', "tools may include only")
@@ -49,6 +51,8 @@ class Rules(unittest.TestCase):
     def test_exceptions(self):
         self.assert_allowed("libclient/a.cc", '#include "daemon/embedded.h"\n')
         self.assert_refused("libclient/a.cc", '#include "daemon/engine.h"\n', "libclient may include only")
+        self.assert_allowed("tools/hdtcommd/main.cc", '#include "daemon/daemon.h"\n')
+        self.assert_refused("tools/hdtcommd/main.cc", '#include "daemon/engine.h"\n', "tools may include only")
         self.assert_allowed("tools/hdt-train/main.cc", '#include "training/engine/engine.h"\n')
         self.assert_refused("tools/hdtctl/main.cc", '#include "training/engine/engine.h"\n', "tools may include only")
         self.assert_refused("tools/hdt-data/main.cc", '#include "tools/hdt-train/flags.h"\n', "its own folder")
