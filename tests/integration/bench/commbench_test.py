@@ -48,6 +48,9 @@ class Commbench(unittest.TestCase):
         self.assertEqual(len({rank["pid"] for rank in report["ranks"]}), 4)
         self.assertEqual(len(report["rows"]), 3 * 6 * (3 * 5 + 3))
 
+    def test_large_messages_over_two_nodes_of_two_ranks(self):
+        self.measure([], "all", "--nodes", "2", "--local", "2", "-d", "bfloat16,int64", "-b", "64M")
+
     def test_one_node_and_every_root(self):
         report = self.measure([], "broadcast", "reduce", "--local", "3", "-r", "all", "-b", "40", "-e", "1M", "-f", "30")
         self.assertEqual({rank["node"] for rank in report["ranks"]}, {0})
