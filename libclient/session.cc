@@ -134,6 +134,7 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, c
 }
 
 Result<std::string> Session::rendezvous_address() {
+  const std::lock_guard lock(question_mutex_);
   auto packet = ask(kByKind + static_cast<uint64_t>(Kind::kRendezvousAt), session::encode_empty(Kind::kRendezvous),
                     Deadline::after_ms(kAnswerMs));
   if (!packet.is_ok()) return packet.status();
@@ -143,6 +144,7 @@ Result<std::string> Session::rendezvous_address() {
 }
 
 Result<std::string> Session::status_json() {
+  const std::lock_guard lock(question_mutex_);
   auto packet = ask(kByKind + static_cast<uint64_t>(Kind::kStatusIs), session::encode_empty(Kind::kStatus),
                     Deadline::after_ms(kAnswerMs));
   if (!packet.is_ok()) return packet.status();

@@ -64,6 +64,7 @@ class Session {
   std::vector<UniqueFd> eventfds_;
   std::mutex mutex_;  // guards what follows; send_mutex_ before it
   std::mutex send_mutex_;
+  std::mutex question_mutex_;  // answers without a number are filed by kind: one such question at a time
   std::condition_variable answered_;
   std::map<uint64_t, Packet> answers_;
   uint32_t next_request_ = 1;
