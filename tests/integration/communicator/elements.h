@@ -1,0 +1,44 @@
+// elements.h: values of every type as doubles, and what a collective must give, computed the plain way.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "hdt/hdt.h"
+
+namespace hdt::testing {
+
+enum class Operation { kAllReduce, kReduce, kReduceScatter, kAllGather, kBroadcast };
+
+// One call of a test, the same on every rank.
+struct Example {
+  Operation operation;
+  hdtDataType_t type;
+  hdtRedOp_t op;
+  bool in_place;
+  size_t count;
+  int root;
+  unsigned salt;  // makes the data of successive calls different
+
+  bool reduces() const { return operation < Operation::kAllGather; }
+  size_t send_count(int ranks) const {
+    return operation == Operation::kReduceScatter ? count * size_t(ranks) : count;
+  }
+  size_t receive_count(int ranks) const {
+    return operation == Operation::kAllGather ? count * size_t(ranks) : count;
+  }
+  std::string name() const;
+};
+
+// What `rank` contributes at `index`: small whole numbers, so that only averages round.
+double contribution(const Example& example, int rank, size_t index);
+// What recvbuf of `rank` must hold at `index`.
+double expected(const Example& example, int ranks, int rank, size_t index);
+
+void store(hdtDataType_t type, double value, std::byte* to);
+double load(hdtDataType_t type, const std::byte* from);
+// Relative error of one rounding.
+double precision(hdtDataType_t type);
+
+}  // namespace hdt::testing

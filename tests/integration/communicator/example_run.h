@@ -1,0 +1,97 @@
+// example_run.h: the buffers of one call on one rank: filled, handed to the library, and compared with the reference.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tests/integration/communicator/elements.h"
+#include "tests/integration/communicator/rank_threads.h"
+
+namespace hdt::testing {
+
+class ExampleRun {
+ public:
+  ExampleRun(const Example& example, const Rank& self) : example_(example), self_(self) {
+    const size_t width = hdtTypeSize(example.type);
+    const size_t send = example.send_count(self.ranks);
+    const size_t receive = example.receive_count(self.ranks);
+    received_.assign((example.in_place ? std::max(send, receive) : receive) * width + kGuard, kUntouched);
+    if (!example.in_place) sent_.resize(send * width);
+    if (example.in_place && example.operation == Operation::kAllGather) send_at_ = offset(width);
+    if (example.in_place && example.operation == Operation::kReduceScatter) receive_at_ = offset(width);
+    for (size_t i = 0; i < send; ++i)
+      store(example.type, contribution(example, self.rank, i), send_buffer() + i * width);
+    original_ = sent_;
+  }
+
+  // Posts the call; with `request` null it is complete on return.
+  void start(hdtRequest_t* request) {
+    const Example& e = example_;
+    void* to = received_.data() + receive_at_;
+    const void* from = send_buffer();
+    switch (e.operation) {
+      case Operation::kAllReduce:
+        HDT_EXPECT(hdtAllReduce(from, to, e.count, e.type, e.op, self_.comm, request));
+        break;
+      case Operation::kReduce:
+        HDT_EXPECT(hdtReduce(from, to, e.count, e.type, e.op, e.root, self_.comm, request));
+        break;
+      case Operation::kReduceScatter:
+        HDT_EXPECT(hdtReduceScatter(from, to, e.count, e.type, e.op, self_.comm, request));
+        break;
+      case Operation::kAllGather:
+        HDT_EXPECT(hdtAllGather(from, to, e.count, e.type, self_.comm, request));
+        break;
+      case Operation::kBroadcast:
+        HDT_EXPECT(hdtBroadcast(from, to, e.count, e.type, e.root, self_.comm, request));
+        break;
+    }
+  }
+
+  void verify() const {
+    const Example& e = example_;
+    const size_t width = hdtTypeSize(e.type);
+    const size_t receive = e.receive_count(self_.ranks);
+    EXPECT_EQ(sent_, original_) << e.name() << " changed its sendbuf";
+    EXPECT_TRUE(
+        std::all_of(received_.end() - kGuard, received_.end(), [](std::byte b) { return b == kUntouched; }))
+        << e.name() << " wrote behind its recvbuf";
+    if (e.operation == Operation::kReduce && self_.rank != e.root) {
+      EXPECT_TRUE(e.in_place || std::all_of(received_.begin(), received_.end(),
+                                            [](std::byte b) { return b == kUntouched; }))
+          << e.name() << " wrote to a recvbuf that is not the root's";
+      return;
+    }
+    // Averages round at the end, and once for every hop between nodes.
+    const double relative = e.reduces() && e.op == HDT_AVG ? 2 * precision(e.type) : 0;
+    size_t wrong = 0;
+    size_t first = 0;
+    for (size_t i = 0; i < receive; ++i) {
+      const double want = expected(e, self_.ranks, self_.rank, i);
+      const double got = load(e.type, received_.data() + receive_at_ + i * width);
+      if (std::abs(got - want) <= relative * std::abs(want)) continue;
+      if (wrong++ == 0) first = i;
+    }
+    EXPECT_EQ(wrong, 0U) << e.name() << " on rank " << self_.rank << ": first wrong element " << first
+                         << " is " << load(e.type, received_.data() + receive_at_ + first * width) << ", not "
+                         << expected(e, self_.ranks, self_.rank, first);
+  }
+
+ private:
+  static constexpr size_t kGuard = 64;
+  static constexpr std::byte kUntouched{0xA5};
+
+  size_t offset(size_t width) const { return static_cast<size_t>(self_.rank) * example_.count * width; }
+  std::byte* send_buffer() { return example_.in_place ? received_.data() + send_at_ : sent_.data(); }
+
+  Example example_;
+  Rank self_;
+  std::vector<std::byte> sent_, original_, received_;
+  size_t send_at_ = 0;
+  size_t receive_at_ = 0;
+};
+
+}  // namespace hdt::testing

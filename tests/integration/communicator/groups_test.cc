@@ -1,0 +1,94 @@
+// groups_test.cc: splits.
+#include <gtest/gtest.h>
+
+#include "tests/integration/communicator/rank_threads.h"
+
+namespace hdt::testing {
+namespace {
+
+// The old ranks of a group's members, in the order of the new ranks.
+std::vector<int32_t> members(hdtComm_t comm, int old_rank) {
+  int ranks = 0;
+  HDT_EXPECT(hdtCommCount(comm, &ranks));
+  std::vector<int32_t> all(static_cast<size_t>(ranks));
+  const int32_t mine = old_rank;
+  HDT_EXPECT(hdtAllGather(&mine, all.data(), 1, HDT_INT32, comm, nullptr));
+  return all;
+}
+
+TEST(Split, ByColorInTheOrderOfKeys) {
+  Nodes::instance().run({0, 0, 1, 1}, [](Rank& self) {
+    hdtComm_t part = nullptr;
+    HDT_EXPECT(hdtCommSplit(self.comm, self.rank % 2, -self.rank, &part, nullptr));
+    ASSERT_NE(part, nullptr);
+    EXPECT_EQ(members(part, self.rank),
+              self.rank % 2 == 0 ? (std::vector<int32_t>{2, 0}) : (std::vector<int32_t>{3, 1}));
+    HDT_EXPECT(hdtCommDestroy(part));
+  });
+}
+
+TEST(Split, EqualKeysKeepTheOldOrder) {
+  Nodes::instance().run({1, 0, 1, 0}, [](Rank& self) {
+    hdtComm_t part = nullptr;
+    HDT_EXPECT(hdtCommSplit(self.comm, 7, 0, &part, nullptr));
+    ASSERT_NE(part, nullptr);
+    EXPECT_EQ(members(part, self.rank), (std::vector<int32_t>{0, 1, 2, 3}));
+    HDT_EXPECT(hdtCommDestroy(part));
+  });
+}
+
+TEST(Split, NoColorGetsNoGroup) {
+  Nodes::instance().run({0, 1, 2}, [](Rank& self) {
+    hdtComm_t part = nullptr;
+    HDT_EXPECT(hdtCommSplit(self.comm, self.rank == 1 ? HDT_SPLIT_NO_COLOR : 0, 0, &part, nullptr));
+    ASSERT_EQ(part == nullptr, self.rank == 1);
+    if (part != nullptr) {
+      EXPECT_EQ(members(part, self.rank), (std::vector<int32_t>{0, 2}));
+    }
+    HDT_EXPECT(hdtCommDestroy(part));
+  });
+}
+
+TEST(Split, OfASplitAndTheParentGoesOn) {
+  Nodes::instance().run({0, 0, 1, 1}, [](Rank& self) {
+    hdtComm_t half = nullptr;
+    HDT_EXPECT(hdtCommSplit(self.comm, self.rank / 2, 0, &half, nullptr));
+    ASSERT_NE(half, nullptr);
+    hdtComm_t alone = nullptr;
+    HDT_EXPECT(hdtCommSplit(half, self.rank, 0, &alone, nullptr));
+    ASSERT_NE(alone, nullptr);
+    EXPECT_EQ(members(alone, self.rank), (std::vector<int32_t>{self.rank}));
+    EXPECT_EQ(members(half, self.rank).size(), 2U);
+    HDT_EXPECT(hdtCommDestroy(half));
+    EXPECT_EQ(members(self.comm, self.rank), (std::vector<int32_t>{0, 1, 2, 3}));
+    EXPECT_EQ(members(alone, self.rank), (std::vector<int32_t>{self.rank}));
+    HDT_EXPECT(hdtCommDestroy(alone));
+  });
+}
+
+TEST(Split, NegativeColorsAreRefused) {
+  Nodes::instance().run({0}, [](Rank& self) {
+    hdtComm_t part = nullptr;
+    EXPECT_EQ(hdtCommSplit(self.comm, -7, 0, &part, nullptr), HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(part, nullptr);
+  });
+}
+
+TEST(Groups, OfEveryClassNameUpToItsLimit) {
+  hdtUniqueId_t id;
+  (void)Nodes::instance();
+  ASSERT_EQ(hdtGetUniqueId(&id), HDT_SUCCESS) << hdtGetLastError();
+  hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+  const std::string longest(31, 'c');
+  config.group_class = longest.c_str();
+  hdtComm_t comm = nullptr;
+  HDT_EXPECT(hdtCommInitRank(&comm, 1, id, 0, &config));
+  HDT_EXPECT(hdtCommDestroy(comm));
+  const std::string longer(32, 'c');
+  config.group_class = longer.c_str();
+  EXPECT_EQ(hdtCommInitRank(&comm, 1, id, 0, &config), HDT_ERR_INVALID_ARGUMENT);
+  EXPECT_EQ(comm, nullptr);
+}
+
+}  // namespace
+}  // namespace hdt::testing

@@ -1,0 +1,52 @@
+#include "tests/integration/communicator/node_process.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "base/seqpacket.h"
+
+namespace hdt::testing {
+
+namespace {
+constexpr int64_t kStartMs = 30'000;
+}
+
+TemporaryFolder::TemporaryFolder() {
+  char name[] = "/tmp/hdt-test-XXXXXX";
+  if (::mkdtemp(name) == nullptr) throw std::runtime_error("mkdtemp");
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string NodeProcess::program() { return HDT_HDTCOMMD; }
+
+NodeProcess::NodeProcess(const TemporaryFolder& folder, int number, const std::vector<std::string>& flags) {
+  const std::string name = "n" + std::to_string(number);
+  socket_ = folder.file(name + ".sock");
+  std::vector<std::string> command = {program(),
+                                      "--node.name",
+                                      name,
+                                      "--node.socket",
+                                      socket_,
+                                      "--nics.addresses",
+                                      "127.0.1." + std::to_string(number + 1),
+                                      "--nics.port",
+                                      "0"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  process_ = std::make_unique<ChildProcess>(command, std::map<std::string, std::string>{},
+                                            folder.file(name + ".log"));
+  const Deadline deadline = Deadline::after_ms(kStartMs);
+  while (!connect_seqpacket(socket_).is_ok()) {
+    if (deadline.expired() || process_->wait(Deadline::after_ms(2)).has_value()) {
+      throw std::runtime_error("hdtcommd does not start: " + process_->errors());
+    }
+  }
+}
+
+}  // namespace hdt::testing

@@ -1,0 +1,40 @@
+// node_process.h: a node for tests: a real hdtcommd on a loopback address of its own, with its socket in a temporary
+// folder.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/integration/communicator/child_process.h"
+
+namespace hdt::testing {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+class NodeProcess {
+ public:
+  // Node `number` is "n<number>" at 127.0.1.<number + 1>. Returns when it serves; throws if it does not.
+  NodeProcess(const TemporaryFolder& folder, int number, const std::vector<std::string>& flags = {});
+
+  const std::string& socket() const { return socket_; }
+  ChildProcess& process() { return *process_; }
+  static std::string program();
+
+ private:
+  std::string socket_;
+  std::unique_ptr<ChildProcess> process_;
+};
+
+}  // namespace hdt::testing

@@ -1,0 +1,50 @@
+#include "tests/integration/communicator/rank_threads.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+namespace hdt::testing {
+
+namespace {
+constexpr int64_t kTimeoutMs = 60'000;
+}
+
+std::string name_of(const Placement& placement) {
+  std::string name = "nodes";
+  for (int node : placement) name += "_" + std::to_string(node);
+  return name;
+}
+
+Nodes& Nodes::instance() {
+  static Nodes nodes;
+  return nodes;
+}
+
+Nodes::Nodes() {
+  for (int node = 0; node < kNodes; ++node) nodes_.push_back(std::make_unique<NodeProcess>(folder_, node));
+  ::setenv("HDT_SOCKET", socket(0).c_str(), 1);
+}
+
+void Nodes::run(const Placement& placement, const std::function<void(Rank&)>& body) const {
+  hdtUniqueId_t id;
+  ASSERT_EQ(hdtGetUniqueId(&id), HDT_SUCCESS) << hdtGetLastError();
+  std::vector<std::thread> threads;
+  const int ranks = static_cast<int>(placement.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+      config.socket = socket(placement[static_cast<size_t>(rank)]).c_str();
+      config.timeout_ms = kTimeoutMs;
+      Rank self{rank, ranks, nullptr};
+      HDT_EXPECT(hdtCommInitRank(&self.comm, ranks, id, rank, &config));
+      if (self.comm == nullptr) return;
+      body(self);
+      HDT_EXPECT(hdtCommDestroy(self.comm));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+}  // namespace hdt::testing
