@@ -1,6 +1,7 @@
 // job_test.cc: hdt-train over libhdt: four heterogeneous ranks against one process, and wrong usage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -35,10 +36,21 @@ class JobTest : public ::testing::Test {
     setenv("OMP_NUM_THREADS", "1", 1);
   }
 
-  void expect_equal_losses(const std::string& split, int global_batch) {
-    const ProgramResult four = run_program(kFourRanks + kProgram + kModel + kFiftySteps + kStages + split +
-                                               " --loss-log " + scratch_.path("four"),
-                                           120);
+  // The command line of four ranks on one node, which host its daemon themselves.
+  static std::string on_one_node(const std::string& arguments) { return kFourRanks + kProgram + arguments; }
+  // Two ranks on each of two nodes, which meet over TCP.
+  static std::string on_two_nodes(const std::string& arguments) {
+    const auto node = [&](const std::string& number) {
+      return "-np 2 -x HDT_NODE_NAME=job-" + std::to_string(getpid()) + "-" + number +
+             " -x HDT_NICS_ADDRESSES=127.0.1." + number + " " + kProgram + arguments;
+    };
+    return "mpirun --oversubscribe --bind-to none " + node("1") + " : " + node("2");
+  }
+
+  void expect_equal_losses(const std::string& split, int global_batch,
+                           std::string (*place)(const std::string&) = on_one_node) {
+    const ProgramResult four =
+        run_program(place(kModel + kFiftySteps + kStages + split + " --loss-log " + scratch_.path("four")), 120);
     ASSERT_EQ(four.exit_status, 0) << four.output;
     const ProgramResult one =
         run_program(kProgram + kModel + kFiftySteps + " --micro-batch-size " + std::to_string(global_batch) +
@@ -61,6 +73,11 @@ class JobTest : public ::testing::Test {
 
 TEST_F(JobTest, FourHeterogeneousRanksEqualOneProcess) {
   expect_equal_losses(" --micro-batch-size 2 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 12", 12);
+}
+
+TEST_F(JobTest, OverTwoNodesAsWell) {
+  expect_equal_losses(" --micro-batch-size 2 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 12", 12,
+                      on_two_nodes);
 }
 
 TEST_F(JobTest, MicroBatchSizesDiffer) {
