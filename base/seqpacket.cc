@@ -57,7 +57,7 @@ Result<UniqueFd> connect_seqpacket(const std::string& path) {
   if (!made.is_ok()) return made.status();
   UniqueFd fd = made.take();
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0) {
-    return Status(Code::kNoDaemon, "no daemon answers at " + path + ": " + std::strerror(errno));
+    return Status(Code::kNoDaemon, path + ": " + std::strerror(errno));
   }
   return fd;
 }

@@ -59,8 +59,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : kWrongUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    std::fprintf(stderr, "hdtcommd: %s (hdtcommd --help tells more)\n", error.what());
+    return kWrongUsage;
   }
 
   if (keys) {

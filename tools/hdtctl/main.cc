@@ -55,8 +55,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : kWrongUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    std::fprintf(stderr, "hdtctl: %s (hdtctl --help tells more)\n", error.what());
+    return kWrongUsage;
   }
   return print_status(socket, as_json);
 }
