@@ -1,0 +1,45 @@
+// one_node.h: the ranks of one node as plain objects on one segment, without daemon and threads, so that tests decide who
+// moves when.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "base/shared_memory.h"
+#include "libclient/node_access.h"
+
+namespace hdt::client::testing {
+
+class OneNode {
+ public:
+  explicit OneNode(uint32_t ranks) {
+    const session::Layout layout(ranks, 1, ranks);
+    auto memory = SharedMemory::create("test", layout.total);
+    EXPECT_TRUE(memory.is_ok()) << memory.status().to_string();
+    memory_ = memory.take();
+    const auto segment = session::Segment::format(memory_.data(), layout, 1, "test", 0);
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      auto& access = *accesses_.emplace_back(std::make_unique<NodeAccess>());
+      access.segment = segment;
+      access.order = session::Order(std::vector<uint32_t>(ranks, 0), 1);
+      access.rank = rank;
+      access.local = rank;
+      access.ring_daemon = [] { FAIL() << "a group of one node needs no daemon"; };
+      access.fail = [segment](Code code, int32_t who, const std::string& text) {
+        segment.fail(code, who, text);
+      };
+    }
+  }
+  const NodeAccess& access(uint32_t rank) const { return *accesses_[rank]; }
+  const session::Segment& segment() const { return accesses_[0]->segment; }
+
+ private:
+  SharedMemory memory_;
+  std::vector<std::unique_ptr<NodeAccess>> accesses_;
+};
+
+inline std::shared_ptr<Operation> operation() { return std::make_shared<Operation>(Deadline::never()); }
+
+}  // namespace hdt::client::testing

@@ -1,0 +1,112 @@
+// wire_test.cc: frames, notes and control messages survive the way; damaged ones are refused or mean what they say.
+#include "daemon/wire.h"
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <random>
+
+#include "daemon/control_messages.h"
+
+namespace hdt::daemon {
+namespace {
+
+std::vector<Note> examples() {
+  session::Call call;
+  call.count = 77;
+  call.root = 2;
+  transport::RegionKey key;
+  key.bytes[5] = std::byte{8};
+  return {GroupHello{1, 2, key},
+          PieceCredit{1, 2, 3},
+          ChunkCredit{1, 2, 3, 4},
+          CallNote{1, 2, 3, call},
+          RankLeft{1, 2, 3},
+          NodeLeft{1, 2},
+          GroupFailed{1, Code::kTimeout, 4, "late"},
+          LateQuery{1, 2, 3},
+          LateReply{1, 2, 3, {4, 5}}};
+}
+
+std::vector<ControlMessage> control_examples() {
+  NodeInfo node;
+  node.name = "n";
+  node.rails = {{"127.0.1.1:5", "127.0.1.2:6"}};
+  return {Join{GroupKey{}, 4, 3, "dp", 1000, node}, Cancel{GroupKey{}, 3, "gone"},
+          Membership{GroupKey{}, "dp", {node, node}, {0, 1, 1}}, Outcome{GroupKey{}, Code::kLink, -1, "no"}};
+}
+
+TEST(Wire, FramesRoundTrip) {
+  const auto piece = std::get<PieceFrame>(decode_frame(encode(PieceFrame{1, 2, 3, 4})));
+  EXPECT_EQ(piece.group, 1U);
+  EXPECT_EQ(piece.piece, 2U);
+  EXPECT_EQ(piece.from, 3U);
+  EXPECT_EQ(piece.tag, 4U);
+  const auto chunk = std::get<ChunkFrame>(decode_frame(encode(ChunkFrame{1, 2, 3, 4})));
+  EXPECT_EQ(chunk.source, 3U);
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_frame(transport::LinkHeader{})));
+}
+
+TEST(Wire, NotesRoundTripAndNeverReadBeyondTheirBytes) {
+  for (const Note& note : examples()) {
+    const auto bytes = encode(note);
+    const Note decoded = decode_note(bytes);
+    EXPECT_EQ(decoded.index(), note.index());
+    EXPECT_EQ(encode(decoded), bytes);
+    EXPECT_EQ(group_of(decoded), 1U);
+    for (size_t length = 0; length < bytes.size(); ++length) {
+      EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_note(std::span(bytes).first(length))));
+    }
+  }
+}
+
+TEST(Wire, ControlMessagesRoundTrip) {
+  for (const ControlMessage& message : control_examples()) {
+    const auto bytes = encode(message);
+    const ControlMessage decoded = decode_control(bytes);
+    EXPECT_EQ(decoded.index(), message.index());
+    EXPECT_EQ(encode(decoded), bytes);
+  }
+}
+
+TEST(Wire, AMembershipMustBeConsistent) {
+  Membership membership = std::get<Membership>(control_examples()[2]);
+  membership.node_of_rank[0] = 2;
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_control(encode(membership))));
+  membership = std::get<Membership>(control_examples()[2]);
+  membership.nodes[0].rails.clear();
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_control(encode(membership))));
+}
+
+TEST(Wire, DamagedBytesAreRefusedOrMeanWhatTheySay) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << "\n";
+  std::mt19937_64 random(seed);
+  const auto damage = [&](std::vector<std::byte> bytes) {
+    for (uint64_t flips = random() % 5 + 1; flips > 0; --flips) {
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    }
+    if (random() % 4 == 0) bytes.resize(random() % (bytes.size() + 1));
+    if (random() % 8 == 0) bytes.resize(bytes.size() + random() % 9);
+    return bytes;
+  };
+  for (int round = 0; round < 3000; ++round) {
+    for (const Note& note : examples()) {
+      const auto bytes = damage(encode(note));
+      const Note decoded = decode_note(bytes);
+      if (!std::holds_alternative<std::monostate>(decoded)) {
+        EXPECT_EQ(encode(decoded), bytes);
+      }
+    }
+    for (const ControlMessage& message : control_examples()) {
+      const auto bytes = damage(encode(message));
+      const ControlMessage decoded = decode_control(bytes);
+      if (!std::holds_alternative<std::monostate>(decoded)) {
+        EXPECT_EQ(encode(decoded), bytes);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hdt::daemon

@@ -1,0 +1,97 @@
+// plan_test.cc: how calls are cut, and the order of ranks in a slot.
+#include "session/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace hdt::session {
+namespace {
+
+using collectives::Collective;
+using collectives::DataType;
+
+TEST(Plan, EveryElementIsInOnePieceThatFits) {
+  const Layout layout(6, 2, 3);
+  for (int what = 0; what < collectives::kCollectiveCount; ++what) {
+    for (int type = 0; type < collectives::kDataTypeCount; ++type) {
+      for (const uint64_t count : {uint64_t{0}, uint64_t{1}, uint64_t{7}, uint64_t{4097}, uint64_t{1000003},
+                                   (uint64_t{1} << 31) + 5}) {
+        Call call;
+        call.what = static_cast<Collective>(what);
+        call.type = static_cast<DataType>(type);
+        call.count = count;
+        const Plan plan(call, layout);
+        ASSERT_GE(plan.pieces(), 1U);
+        if (call.what == Collective::kBarrier) {
+          EXPECT_EQ(plan.pieces(), 1U);
+          continue;
+        }
+        const uint64_t width = collectives::type_size(call.type) * (by_blocks(call.what) ? layout.ranks : 1);
+        uint64_t next = 0;
+        for (uint64_t i = 0; i < plan.pieces(); ++i) {
+          const Piece piece = plan.piece(i);
+          ASSERT_EQ(piece.offset, next);
+          ASSERT_LE(piece.elements * width, layout.piece_bytes);
+          ASSERT_TRUE(piece.elements > 0 || count == 0);
+          next += piece.elements;
+        }
+        EXPECT_EQ(next, count);
+      }
+    }
+  }
+}
+
+TEST(Order, BlocksOfANodeAreContiguousWhateverThePlacement) {
+  const Order order({1, 0, 1, 2, 0, 1}, 3);
+  EXPECT_EQ(order.rank_at, (std::vector<uint32_t>{1, 4, 0, 2, 5, 3}));
+  EXPECT_EQ(order.first_position, (std::vector<uint64_t>{0, 2, 5, 6}));
+  for (uint32_t rank = 0; rank < 6; ++rank) EXPECT_EQ(order.rank_at[order.position_of[rank]], rank);
+}
+
+TEST(Problem, BlocksFollowTheRanksOfANode) {
+  const Order order({0, 0, 0, 1}, 2);
+  Call call;
+  call.what = Collective::kAllGather;
+  call.count = 10;
+  const auto gather = problem_of(call, {0, 10}, order, 1);
+  EXPECT_EQ(gather.block_offsets, (std::vector<uint64_t>{0, 30, 40}));
+  call.what = Collective::kBroadcast;
+  call.root = 3;
+  const auto broadcast = problem_of(call, {0, 10}, order, 0);
+  EXPECT_EQ(broadcast.root, 1);
+  EXPECT_EQ(broadcast.elements(), 10U);
+}
+
+TEST(Validate, RefusesWhatACallCannotBe) {
+  Call call;
+  EXPECT_EQ(validate(call, 4), "");
+  call.root = 4;
+  EXPECT_NE(validate(call, 4), "");
+  call.root = -1;
+  EXPECT_NE(validate(call, 4), "");
+  call = {};
+  call.what = static_cast<Collective>(collectives::kCollectiveCount);
+  EXPECT_NE(validate(call, 4), "");
+  call = {};
+  call.type = static_cast<DataType>(200);
+  EXPECT_NE(validate(call, 4), "");
+  call = {};
+  call.op = static_cast<collectives::ReduceOp>(200);
+  EXPECT_NE(validate(call, 4), "");
+  call = {};
+  call.count = uint64_t{1} << 60;
+  EXPECT_NE(validate(call, 4), "");
+}
+
+TEST(Describe, NamesWhatMatters) {
+  Call call;
+  call.what = Collective::kReduce;
+  call.type = DataType::kBFloat16;
+  call.count = 12;
+  call.root = 3;
+  EXPECT_EQ(describe(call), "reduce of 12 bfloat16, sum, root 3");
+}
+
+}  // namespace
+}  // namespace hdt::session

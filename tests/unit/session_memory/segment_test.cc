@@ -1,0 +1,122 @@
+// segment_test.cc: the layout of a group's shared memory, and its failure record.
+#include "session/segment.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/shared_memory.h"
+
+namespace hdt::session {
+namespace {
+
+// Adds [first, first + bytes) to the ranges in use; fails if it overlaps one of them.
+void claim(std::map<uint64_t, uint64_t>& used, uint64_t first, uint64_t bytes, uint64_t limit) {
+  ASSERT_LE(first + bytes, limit);
+  const auto next = used.lower_bound(first);
+  if (next != used.end()) {
+    ASSERT_LE(first + bytes, next->first);
+  }
+  if (next != used.begin()) {
+    ASSERT_LE(std::prev(next)->first + std::prev(next)->second, first);
+  }
+  used.emplace(first, bytes);
+}
+
+TEST(Layout, NoTwoAreasOverlap) {
+  for (const auto& [ranks, nodes, local] :
+       {std::array<uint32_t, 3>{1, 1, 1}, {2, 1, 2}, {2, 2, 1}, {5, 2, 4}, {64, 8, 8}}) {
+    const Layout layout(ranks, nodes, local);
+    EXPECT_LE(layout.members + sizeof(Member) * ranks, layout.boards);
+    EXPECT_LE(layout.boards + sizeof(Board) * local, layout.channels);
+    EXPECT_LE(layout.channels + sizeof(Channel) * 2 * local * ranks, layout.data);
+    std::map<uint64_t, uint64_t> used;
+    const uint64_t limit = layout.total - layout.data;
+    for (uint64_t piece = 0; piece < kSlots; ++piece) {
+      for (uint32_t i = 0; i < local; ++i) claim(used, layout.staging(piece, i), layout.piece_bytes, limit);
+      claim(used, layout.input(piece), layout.piece_bytes, limit);
+      claim(used, layout.output(piece), layout.piece_bytes, limit);
+      if (nodes > 1) claim(used, layout.scratch(piece), layout.scratch_bytes, limit);
+    }
+    for (uint32_t i = 0; i < local; ++i) {
+      for (uint32_t peer = 0; peer < ranks; ++peer) {
+        for (const Direction direction : {Direction::kOut, Direction::kIn}) {
+          const uint32_t channel = layout.channel_index(direction, i, peer);
+          ASSERT_LT(channel, 2 * local * ranks);
+          for (uint64_t index = 0; index < kChannelSlots; ++index) {
+            claim(used, layout.chunk(channel, index), sizeof(ChunkHeader) + layout.chunk_bytes, limit);
+          }
+        }
+      }
+    }
+  }
+}
+
+class SegmentTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto memory = SharedMemory::create("test", layout_.total);
+    ASSERT_TRUE(memory.is_ok()) << memory.status().to_string();
+    memory_ = memory.take();
+    segment_ = Segment::format(memory_.data(), layout_, 7, "dp", 0);
+  }
+  Layout layout_{3, 2, 2};
+  SharedMemory memory_;
+  Segment segment_;
+};
+
+TEST_F(SegmentTest, AttachReadsWhatFormatWrote) {
+  const auto attached = Segment::attach(memory_.data(), memory_.size());
+  ASSERT_TRUE(attached.is_ok());
+  EXPECT_EQ(attached.value().layout().total, layout_.total);
+  EXPECT_EQ(attached.value().header().group, 7U);
+  EXPECT_STREQ(attached.value().header().group_class, "dp");
+}
+
+TEST_F(SegmentTest, AttachRefusesWhatMakesNoSense) {
+  EXPECT_FALSE(Segment::attach(memory_.data(), layout_.total - 1).is_ok());
+  EXPECT_FALSE(Segment::attach(memory_.data(), 16).is_ok());
+  const auto refused = [&](auto change) {
+    Header& header = segment_.header();
+    const auto before =
+        std::array{header.version, header.ranks, header.nodes, header.node, header.local_ranks};
+    change(header);
+    EXPECT_FALSE(Segment::attach(memory_.data(), memory_.size()).is_ok());
+    header.version = before[0];
+    header.ranks = before[1];
+    header.nodes = before[2];
+    header.node = before[3];
+    header.local_ranks = before[4];
+  };
+  refused([](Header& h) { h.version = 99; });
+  refused([](Header& h) { h.ranks = 0; });
+  refused([](Header& h) { h.ranks = kMaxRanks + 1; });
+  refused([](Header& h) { h.nodes = 4; });
+  refused([](Header& h) { h.node = 2; });
+  refused([](Header& h) { h.local_ranks = 4; });
+  refused([](Header& h) { h.local_ranks = kMaxLocalRanks + 1; });
+  EXPECT_TRUE(Segment::attach(memory_.data(), memory_.size()).is_ok());
+  segment_.header().magic = 0;
+  EXPECT_FALSE(Segment::attach(memory_.data(), memory_.size()).is_ok());
+}
+
+TEST_F(SegmentTest, TheFirstFailureStaysAndEverybodyIsRung) {
+  EXPECT_TRUE(segment_.failure().is_ok());
+  EXPECT_EQ(segment_.failed_rank(), -1);
+  const uint32_t seen = segment_.board(1).doorbell.read();
+  EXPECT_TRUE(segment_.fail(Code::kRankLost, 2, std::string(5000, 'x')));
+  EXPECT_FALSE(segment_.fail(Code::kTimeout, 1, "later"));
+  EXPECT_EQ(segment_.failure().code(), Code::kRankLost);
+  EXPECT_EQ(segment_.failed_rank(), 2);
+  EXPECT_EQ(segment_.failure().message().size(), sizeof(Failure::message) - 1);
+  EXPECT_NE(segment_.board(1).doorbell.read(), seen);
+}
+
+TEST_F(SegmentTest, AForeignFailureCodeIsNotBelieved) {
+  segment_.fail(Code::kTimeout, 1, "text");
+  segment_.header().failure.code = 12345;
+  EXPECT_EQ(segment_.failure().code(), Code::kInternal);
+}
+
+}  // namespace
+}  // namespace hdt::session
