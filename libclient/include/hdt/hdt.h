@@ -118,8 +118,9 @@ HDT_API hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t i
                                     const hdtCommConfig_t* config);
 
 /* Joins the group of the job this process was started in. Ranks come from the first of these that is set:
- *   HDT_RANK, HDT_SIZE; OMPI_COMM_WORLD_RANK, _SIZE (mpirun); PMIX_RANK with PMIx's job size; SLURM_PROCID,
- *   SLURM_NTASKS (srun); RANK, WORLD_SIZE (torchrun).
+ *   HDT_RANK, HDT_SIZE; RANK, WORLD_SIZE where TORCHELASTIC_RUN_ID is set (torchrun, under whatever launcher);
+ *   OMPI_COMM_WORLD_RANK, _SIZE (mpirun); PMIX_RANK with PMIx's job size; SLURM_PROCID, SLURM_STEP_NUM_TASKS or
+ *   SLURM_NTASKS inside a step (srun); RANK, WORLD_SIZE.
  * Where ranks meet: HDT_RENDEZVOUS=host:port (rank 0's daemon listens there); else PMIx, where its server
  * is (mpirun, srun --mpi=pmix); else MASTER_ADDR and MASTER_PORT + 1; else srun's first node.
  * With none of these: a group of this one process. */
