@@ -3,26 +3,21 @@
 //
 // Shape: a Backend discovers Devices (NICs); a Device listens, connects, registers memory and is polled; a
 // Connection sends. Two ways to move bytes:
-//   send(): a small message, copied, delivered as bytes in the receiver's completion;
-//   write(): payload placed by the receiver at (region, offset), RDMA-write style, followed by an immediate
-//   of
+//   send()   a small message, copied, delivered as bytes in the receiver's completion;
+//   write()  payload placed by the receiver at (region, offset), RDMA-write style, followed by an immediate of
 //            kImmediateBytes that tells the receiver's upper layer what has arrived.
 //
-// Rules every backend keeps, checked by the conformance suite
-// (tests/protocol/transports/transport_conformance.h):
-// - No call blocks, no thread is started, no policy is made: what to send where and when is the link's
-// decision.
+// Rules every backend keeps, checked by the conformance suite (tests/protocol/transports):
+// - No call blocks, no thread is started, no policy is made: what to send where and when is the link's choice.
 // - Everything is reported by poll(), errors too. A call that returns a failure has started nothing.
 // - A connection delivers sends and writes of one direction in order, each exactly once, until it is closed.
 // - After kClosed for a connection nothing more is reported for it; every send and write that was under way
-// has been
-//   reported before, successful or not (so the owner of its memory may reuse it). The Connection stays valid
-//   until Device::release(connection).
+//   has been reported before, successful or not (so the owner of its memory may reuse it). The Connection
+//   stays valid until Device::release(connection).
 // - A write outside a registered region, an oversized message, anything malformed: the connection is closed
-// with
-//   a reason; no byte is placed. Foreign bytes harm no one else.
-// - A Backend, its Devices and their Connections are used by one thread at a time (the engine thread that
-// owns them).
+//   with a reason; no byte is placed. Foreign bytes harm no one else.
+// - A Backend, its Devices and their Connections are used by one thread at a time (the engine thread that owns
+//   them).
 #pragma once
 
 #include <array>
