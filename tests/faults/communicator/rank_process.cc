@@ -1,0 +1,64 @@
+#include "tests/faults/communicator/rank_process.h"
+
+#include <gtest/gtest.h>
+
+namespace hdt::testing {
+
+RankProcess::RankProcess(const TemporaryFolder& folder, const std::map<std::string, std::string>& environment)
+    : process_({HDT_RANK_PROGRAM}, environment, folder.file("ranks.log")) {}
+
+Answer RankProcess::finish(int64_t timeout_ms) {
+  const auto line = process_.read_line(Deadline::after_ms(timeout_ms));
+  if (!line) return {HDT_IN_PROGRESS, "no answer"};
+  const auto space = line->find(' ');
+  return {static_cast<hdtResult_t>(std::stoi(line->substr(0, space))), line->substr(space + 1)};
+}
+
+Answer RankProcess::call(const std::string& line) {
+  start(line);
+  return finish();
+}
+
+World::World(int nodes, const std::vector<std::vector<std::string>>& flags) {
+  for (int node = 0; node < nodes; ++node) {
+    const auto at = static_cast<size_t>(node);
+    nodes_.push_back(std::make_unique<NodeProcess>(
+        folder_, node, at < flags.size() ? flags[at] : std::vector<std::string>{}));
+  }
+}
+
+std::unique_ptr<RankProcess> World::rank_on(int number) {
+  return std::make_unique<RankProcess>(
+      folder_, std::map<std::string, std::string>{{"HDT_SOCKET", node(number).socket()}});
+}
+
+std::vector<std::unique_ptr<RankProcess>> World::group(const std::vector<int>& placement,
+                                                       int64_t timeout_ms) {
+  std::vector<std::unique_ptr<RankProcess>> ranks;
+  for (int node : placement) ranks.push_back(rank_on(node));
+  const Answer id = ranks.front()->call("id");
+  EXPECT_EQ(id.result, HDT_SUCCESS) << id.text;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank]->start("join " + std::to_string(ranks.size()) + " " + std::to_string(rank) + " " +
+                       std::to_string(timeout_ms) + " " + id.text);
+  }
+  for (auto& rank : ranks) {
+    const Answer joined = rank->finish();
+    EXPECT_EQ(joined.result, HDT_SUCCESS) << joined.text;
+  }
+  return ranks;
+}
+
+void World::expect_serving() {
+  std::vector<int> placement;
+  for (size_t node = 0; node < nodes_.size(); ++node)
+    placement.insert(placement.end(), 2, static_cast<int>(node));
+  auto ranks = group(placement);
+  for (auto& rank : ranks) rank->start("allreduce 70000 4 0");
+  for (auto& rank : ranks) {
+    const Answer answer = rank->finish();
+    EXPECT_EQ(answer.result, HDT_SUCCESS) << answer.text;
+  }
+}
+
+}  // namespace hdt::testing

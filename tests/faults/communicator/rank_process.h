@@ -1,0 +1,52 @@
+// rank_process.h: ranks as processes, told what to call, and what they answered.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hdt/hdt.h"
+#include "tests/integration/communicator/node_process.h"
+
+namespace hdt::testing {
+
+struct Answer {
+  hdtResult_t result = HDT_ERR_INTERNAL;
+  std::string text;
+};
+
+inline constexpr int64_t kAnswerMs = 30'000;
+
+class RankProcess {
+ public:
+  RankProcess(const TemporaryFolder& folder, const std::map<std::string, std::string>& environment);
+  void start(const std::string& call) { process_.say(call); }
+  // The next answer. HDT_IN_PROGRESS, if there is none after `timeout_ms`.
+  Answer finish(int64_t timeout_ms = kAnswerMs);
+  Answer call(const std::string& line);
+  ChildProcess& process() { return process_; }
+
+ private:
+  ChildProcess process_;
+};
+
+// Nodes of one test, and a group on them: ranks[i] runs on node placement[i].
+class World {
+ public:
+  explicit World(int nodes, const std::vector<std::vector<std::string>>& flags = {});
+  // New processes that form a new group. Every operation on it has `timeout_ms`.
+  std::vector<std::unique_ptr<RankProcess>> group(const std::vector<int>& placement,
+                                                  int64_t timeout_ms = kAnswerMs);
+  std::unique_ptr<RankProcess> rank_on(int node);
+  NodeProcess& node(int number) { return *nodes_[static_cast<size_t>(number)]; }
+  const TemporaryFolder& folder() const { return folder_; }
+  // Proves that all nodes still serve: a group over them makes an allreduce.
+  void expect_serving();
+
+ private:
+  TemporaryFolder folder_;
+  std::vector<std::unique_ptr<NodeProcess>> nodes_;
+};
+
+}  // namespace hdt::testing

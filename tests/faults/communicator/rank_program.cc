@@ -1,0 +1,86 @@
+// rank_program.cc: a rank driven by lines on standard input. Every line is answered with one: the result's number and
+// the library's words.
+#include <cstdio>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "hdt/hdt.h"
+
+namespace {
+
+hdtComm_t comm = nullptr;
+std::vector<std::byte> memory(size_t{64} << 20);
+
+std::string hex_of(const hdtUniqueId_t& id) {
+  std::string text;
+  char digits[3];
+  for (const char byte : id.internal) {
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
+    text += digits;
+  }
+  return text;
+}
+
+hdtUniqueId_t id_of(const std::string& hex) {
+  hdtUniqueId_t id{};
+  for (size_t i = 0; i < sizeof id.internal && 2 * i + 1 < hex.size(); ++i) {
+    id.internal[i] = static_cast<char>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  }
+  return id;
+}
+
+hdtResult_t execute(std::istringstream& line, std::string& extra) {
+  std::string verb;
+  line >> verb;
+  void* data = memory.data();
+  if (verb == "id") {
+    hdtUniqueId_t id{};
+    const hdtResult_t result = hdtGetUniqueId(&id);
+    extra = hex_of(id);
+    return result;
+  }
+  if (verb == "join") {
+    int ranks = 0;
+    int rank = 0;
+    std::string id;
+    hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+    line >> ranks >> rank >> config.timeout_ms >> id;
+    return hdtCommInitRank(&comm, ranks, id_of(id), rank, &config);
+  }
+  if (verb == "init") return hdtCommInit(&comm, nullptr);
+  if (verb == "barrier") return hdtBarrier(comm, nullptr);
+  if (verb == "destroy") {
+    const hdtResult_t result = hdtCommDestroy(comm);
+    comm = nullptr;
+    return result;
+  }
+  if (verb == "abort") return hdtCommAbort(comm);
+  size_t count = 0;
+  int type = 0;
+  int last = 0;  // reduction, root or peer
+  line >> count >> type >> last;
+  const auto element = static_cast<hdtDataType_t>(type);
+  if (verb == "allreduce")
+    return hdtAllReduce(data, data, count, element, static_cast<hdtRedOp_t>(last), comm, nullptr);
+  if (verb == "broadcast") return hdtBroadcast(data, data, count, element, last, comm, nullptr);
+  if (verb == "send") return hdtSend(data, count, element, last, comm, nullptr);
+  if (verb == "recv") return hdtRecv(data, count, element, last, comm, nullptr);
+  extra = "unknown verb " + verb;
+  return HDT_ERR_INVALID_USAGE;
+}
+
+}  // namespace
+
+int main() {
+  std::string text;
+  while (std::getline(std::cin, text)) {
+    std::istringstream line(text);
+    std::string extra;
+    const hdtResult_t result = execute(line, extra);
+    if (extra.empty() && result != HDT_SUCCESS) extra = hdtGetLastError();
+    std::cout << static_cast<int>(result) << ' ' << extra << std::endl;
+  }
+  return 0;
+}
