@@ -150,6 +150,10 @@ void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
 bool PieceRunner::publish() {
   Slot& slot = *slots_[exchanged_ % kSlots];
   if (slot.executor == nullptr || slot.piece != exchanged_ || !slot.executor->done()) return false;
+  // A call that may not be what the others call must not succeed anywhere: a broadcast's root, say, needs nothing of
+  // the other nodes and would be done before it hears of the mismatch.
+  const ActiveCall& oldest = calls_.front();
+  if (exchanged_ + 1 == oldest.first_piece + oldest.plan.pieces() && entered_.contains(oldest.sequence)) return false;
   slot.executor.reset();
   ++exchanged_;
   while (!calls_.empty() && exchanged_ >= calls_.front().first_piece + calls_.front().plan.pieces()) {

@@ -7,6 +7,7 @@
 //
 // Mismatch: when all local ranks have entered call s, a CallNote goes to the next node of the ring of nodes. If any
 // two ranks of the group differ, some neighbours differ, so it is found whatever the schedules do.
+// A call is finished on a node only when the previous node's call is known to be the same.
 #pragma once
 
 #include <array>
