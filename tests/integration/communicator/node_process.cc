@@ -1,7 +1,11 @@
 #include "tests/integration/communicator/node_process.h"
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 
@@ -11,6 +15,8 @@ namespace hdt::testing {
 
 namespace {
 constexpr int64_t kStartMs = 30'000;
+constexpr int64_t kEndMs = 60'000;
+constexpr int kKilled = 128 + SIGKILL;
 }
 
 TemporaryFolder::TemporaryFolder() {
@@ -47,6 +53,18 @@ NodeProcess::NodeProcess(const TemporaryFolder& folder, int number, const std::v
       throw std::runtime_error("hdtcommd does not start: " + process_->errors());
     }
   }
+}
+
+NodeProcess::~NodeProcess() {
+  if (process_ == nullptr) return;
+  process_->signal(SIGTERM);
+  const auto status = process_->wait(Deadline::after_ms(kEndMs));
+  if (status == 0 || status == kKilled) return;
+  std::fprintf(stderr, "hdtcommd at %s ended with %d\n%s\n", socket_.c_str(), status.value_or(-1),
+               process_->errors().c_str());
+  ADD_FAILURE() << "hdtcommd did not end in order";
+  // Daemons that all tests share end after the last test, when a failure no longer counts.
+  if (::testing::UnitTest::GetInstance()->current_test_info() == nullptr) std::_Exit(1);
 }
 
 }  // namespace hdt::testing

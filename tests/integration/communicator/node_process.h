@@ -28,6 +28,10 @@ class NodeProcess {
   // Node `number` is "n<number>" at 127.0.1.<number + 1>. Returns when it serves; throws if it does not.
   NodeProcess(const TemporaryFolder& folder, int number, const std::vector<std::string>& flags = {});
 
+  // Ends the daemon in order, unless the test has ended it, and fails the test if it ends in any other way: so a
+  // sanitizer's report in the daemon is a failure here.
+  ~NodeProcess();
+
   const std::string& socket() const { return socket_; }
   ChildProcess& process() { return *process_; }
   static std::string program();
