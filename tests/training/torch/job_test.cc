@@ -21,6 +21,8 @@ const std::string kModel =
     " --num-layers 4 --hidden-size 32 --num-attention-heads 4 --ffn-hidden-size 64 --seq-length 32"
     " --lr-warmup-iters 5 " +
     kText;
+// Seconds for one program: many times what it takes on an idle machine.
+constexpr int kTimeLimit = 280;
 const std::string kFiftySteps = " --train-iters 50 --lr 3e-3";
 const std::string kProgram = HDT_TRAIN;
 const std::string kFourRanks = "mpirun --oversubscribe --bind-to none -np 4 ";
@@ -49,13 +51,13 @@ class JobTest : public ::testing::Test {
 
   void expect_equal_losses(const std::string& split, int global_batch,
                            std::string (*place)(const std::string&) = on_one_node) {
-    const ProgramResult four =
-        run_program(place(kModel + kFiftySteps + kStages + split + " --loss-log " + scratch_.path("four")), 120);
+    const ProgramResult four = run_program(
+        place(kModel + kFiftySteps + kStages + split + " --loss-log " + scratch_.path("four")), kTimeLimit);
     ASSERT_EQ(four.exit_status, 0) << four.output;
     const ProgramResult one =
         run_program(kProgram + kModel + kFiftySteps + " --micro-batch-size " + std::to_string(global_batch) +
                         " --loss-log " + scratch_.path("one"),
-                    120);
+                    kTimeLimit);
     ASSERT_EQ(one.exit_status, 0) << one.output;
     const std::vector<double> of_four = read_losses(scratch_.path("four"));
     const std::vector<double> of_one = read_losses(scratch_.path("one"));
@@ -92,7 +94,7 @@ TEST_F(JobTest, ReportsEverythingThatWasAskedFor) {
                       "--log-interval 1 --sample-tokens 40"
                       " --loss-curve " +
                       scratch_.path("curve.svg") + " --tensorboard-dir " + scratch_.path("events"),
-                  120);
+                  kTimeLimit);
   ASSERT_EQ(run.exit_status, 0) << run.output;
   EXPECT_THAT(run.output,
               AllOf(HasSubstr("step 5/5 | loss"), HasSubstr("tokens/s"), HasSubstr("unigram entropy"),
@@ -103,7 +105,7 @@ TEST_F(JobTest, ReportsEverythingThatWasAskedFor) {
 
 TEST_F(JobTest, WrongUsageIsOneLineAndExitTwo) {
   const auto expect_usage_error = [](const std::string& flags, const std::string& named) {
-    const ProgramResult run = run_program(kProgram + " " + flags, 60);
+    const ProgramResult run = run_program(kProgram + " " + flags, kTimeLimit);
     EXPECT_EQ(run.exit_status, 2) << run.output;
     EXPECT_THAT(run.output, HasSubstr(named));
     EXPECT_EQ(std::count(run.output.begin(), run.output.end(), '\n'), 1) << run.output;
@@ -123,7 +125,7 @@ TEST_F(JobTest, WrongUsageIsOneLineAndExitTwo) {
 TEST_F(JobTest, DifferentFlagsOnDifferentRanksAreNoticed) {
   const std::string rank = "-np 1 " + kProgram + kModel + " --train-iters 5 --micro-batch-size 1 --lr ";
   const ProgramResult run =
-      run_program("mpirun --oversubscribe --bind-to none " + rank + "1e-3 : " + rank + "2e-3", 60);
+      run_program("mpirun --oversubscribe --bind-to none " + rank + "1e-3 : " + rank + "2e-3", kTimeLimit);
   EXPECT_NE(run.exit_status, 0);
   EXPECT_THAT(run.output, HasSubstr("different optimizer settings"));
 }
