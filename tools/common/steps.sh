@@ -1,7 +1,8 @@
 # steps.sh: sourced by setup, quickstart and check: one line a step with the time it took, the reason when one fails.
 # Output of a step goes to a log file, of which the end is shown on failure.
 
-steps_logs=${HDT_STEP_LOGS:-}
+steps_logs=
+step_pid=
 
 # A directory for logs, made on first use and kept: build/logs/<program>.
 steps_log_directory() {
@@ -24,9 +25,12 @@ try_step() {
   steps_log_directory
   log=$steps_logs/$(printf '%s' "$what" | tr -cs 'A-Za-z0-9' '-' | sed 's/-*$//').log
   start=$SECONDS
-  # Background and wait, so that a signal to this script is handled at once.
+  # In the background, so that a signal to this script is handled at once, and in a process group of its own, so that
+  # steps_end reaches all of it.
+  set -m
   "$@" >"$log" 2>&1 </dev/null &
   step_pid=$!
+  set +m
   wait "$step_pid" || code=$?
   step_pid=
   if [ "$code" -eq 0 ]; then
@@ -38,6 +42,12 @@ try_step() {
     printf -- '---\n' >&2
   fi
   return "$code"
+}
+
+# Ends the step under way, if there is one, with all its processes. For EXIT traps.
+steps_end() {
+  [ -z "$step_pid" ] || kill -TERM -- "-$step_pid" 2>/dev/null || true
+  step_pid=
 }
 
 # step "what is done" command...: as try_step, and ends the script on failure.

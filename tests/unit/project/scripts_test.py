@@ -1,0 +1,97 @@
+"""scripts_test.py: the scripts refuse wrong usage in one line, and their steps report success, failure and sums."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+TIMEOUT_S = 30
+
+
+def tool(name):
+    return os.path.join(ROOT, "tools", name)
+
+
+def bash(script, folder):
+    """Runs a script that has sourced the steps, with its logs in `folder`."""
+    text = f'set -euo pipefail\nroot="{folder}"\n. "{ROOT}/tools/common/steps.sh"\n{script}'
+    return subprocess.run(["bash", "-c", text, "script"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=TIMEOUT_S, check=False)
+
+
+class Usage(unittest.TestCase):
+    def test_wrong_flags_are_refused_in_one_line(self):
+        for name in ("setup", "check", "quickstart", "docs"):
+            done = subprocess.run([tool(name), "--bogus"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+            self.assertEqual(done.returncode, 2, name)
+            self.assertEqual(done.stdout, "")
+            self.assertRegex(done.stderr, rf"^{name}: '--bogus' given; expected .*\n$")
+
+    def test_help_shows_an_example(self):
+        for name in ("setup", "check", "quickstart", "docs"):
+            done = subprocess.run([tool(name), "--help"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+            self.assertEqual(done.returncode, 0, name)
+            self.assertRegex(done.stdout, "Examples?:")
+
+    def test_continuous_integration_does_nothing_but_check(self):
+        with open(os.path.join(ROOT, ".ci", "run"), encoding="utf-8") as file:
+            commands = [line for line in file if line.strip() and not line.startswith("#")]
+        self.assertEqual(len(commands), 1)
+        self.assertIn("tools/check", commands[0])
+
+
+class Steps(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory(prefix="hdt-steps-")
+        self.addCleanup(self.temporary.cleanup)
+        self.folder = self.temporary.name
+
+    def test_a_step_is_one_line(self):
+        done = bash('step "first thing" echo noise\nstep "second" true', self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^first thing +ok +\d+ s\nsecond +ok +\d+ s\n$")
+
+    def test_a_failed_step_shows_why_and_ends_the_script(self):
+        done = bash('step "breaks" bash -c "echo the reason; exit 7"\nsay "not reached"', self.folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"^breaks +FAILED +\d+ s\n$")
+        self.assertIn("the reason", done.stderr)
+        self.assertIn("exit code 7", done.stderr)
+
+    def test_a_signal_ends_the_step_with_all_its_processes(self):
+        # The step's grandchild says its pid and sleeps.
+        pid_file = os.path.join(self.folder, "pid")
+        os.mkfifo(pid_file)
+        script = (f'set -euo pipefail\nroot="{self.folder}"\n. "{ROOT}/tools/common/steps.sh"\n'
+                  "trap steps_end EXIT\ntrap 'exit 143' TERM\n"
+                  f"step long bash -c 'bash -c \"echo \\$\\$ >{pid_file}; exec sleep 600\"; true'\n")
+        process = subprocess.Popen(["bash", "-c", script, "script"], stdin=subprocess.DEVNULL)
+        with open(pid_file, encoding="utf-8") as file:
+            grandchild = os.pidfd_open(int(file.readline()))
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=TIMEOUT_S), 143)
+        # Readable once the process has ended.
+        self.assertTrue(select.select([grandchild], [], [], TIMEOUT_S)[0])
+        os.close(grandchild)
+
+    def test_the_sum_of_check_is_read_from_what_ctest_writes(self):
+        with open(tool("check"), encoding="utf-8") as file:
+            source = file.read()
+        start = source.index("add_results() {")
+        function = source[start:source.index("\n}\n", start) + 3]
+        results = os.path.join(self.folder, "results.xml")
+        with open(results, "w", encoding="utf-8") as file:
+            file.write('<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="(empty)"\n\ttests="7"\n\tfailures="2"\n'
+                       '\tdisabled="1"\n\tskipped="1"\n\thostname=""\n\t>\n'
+                       '\t<testcase name="x"><system-out>tests="99"</system-out></testcase>\n</testsuite>\n')
+        done = bash(f'passed=0; failed=0; skipped=0\n{function}\nadd_results "{results}"\nadd_results "{results}"\n'
+                    f'add_results "{self.folder}/missing"\nsay "$passed $failed $skipped"', self.folder)
+        self.assertEqual(done.stdout, "6 5 4\n", done.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
