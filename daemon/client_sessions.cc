@@ -75,7 +75,7 @@ void ClientSessions::receive(uint64_t number) {
   }
 }
 
-Status ClientSessions::handle(uint64_t number, const Packet& packet) {
+Status ClientSessions::handle(uint64_t number, Packet& packet) {
   const auto kind = session::kind_of(packet.bytes);
   if (!kind.is_ok()) return kind.status();
   if (!sessions_.at(number).greeted) {
@@ -99,8 +99,41 @@ Status ClientSessions::handle(uint64_t number, const Packet& packet) {
       handler_.on_notice(number, kind.value(), notice.value());
       return Status::ok();
     }
+    case Kind::kShare: return share(number, packet);
+    case Kind::kUnshare:
+    case Kind::kOpen: {
+      const auto request = session::decode_memory_request(packet.bytes);
+      if (!request.is_ok()) return request.status();
+      if (kind.value() == Kind::kOpen) {
+        handler_.on_open(number, request.value());
+      } else {
+        sessions_.at(number).memories.erase(request.value().memory);
+      }
+      return Status::ok();
+    }
     default: return {Code::kInvalidArgument, "a message that only a daemon may send"};
   }
+}
+
+// A number is never given twice in a daemon's life (a 32-bit count: 4 billion allocations).
+Status ClientSessions::share(uint64_t number, Packet& packet) {
+  const auto request = session::decode_memory_request(packet.bytes);
+  if (!request.is_ok()) return request.status();
+  if (packet.fds.size() != 1) return {Code::kInvalidArgument, "memory to share needs one descriptor"};
+  session::MemoryAnswer answer;
+  answer.request = request.value().request;
+  auto& memories = sessions_.at(number).memories;
+  auto memory = SharedMemory::map(std::move(packet.fds[0]));
+  if (!memory.is_ok()) return memory.status();
+  if (memories.size() >= session::kMaxMemories) {
+    answer.code = Code::kSystem;
+    answer.text = "a process may share " + std::to_string(session::kMaxMemories) + " allocations";
+  } else {
+    answer.memory = next_memory_++;
+    memories.emplace(answer.memory, std::make_shared<SharedMemory>(memory.take()));
+  }
+  send(number, session::encode(answer));
+  return Status::ok();
 }
 
 Status ClientSessions::greet(uint64_t number, const Packet& packet) {

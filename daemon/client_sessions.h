@@ -27,6 +27,7 @@ struct ClientSession {
   bool greeted = false;
   std::shared_ptr<SessionLink> link;
   std::map<uint32_t, Seat> seats;  // by handle
+  std::map<uint32_t, std::shared_ptr<SharedMemory>> memories;  // what it shares with the other ranks of its groups
 
   // The smallest handle that is not in use.
   uint32_t free_handle() const {
@@ -48,6 +49,7 @@ class SessionHandler {
   virtual void on_join(uint64_t session, const session::JoinRequest& request) = 0;
   virtual void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) = 0;
   virtual void on_status(uint64_t session) = 0;
+  virtual void on_open(uint64_t session, const session::MemoryRequest& request) = 0;
   // The session is gone; `how` completes "rank 3 ...". Its entry is erased afterwards.
   virtual void on_gone(uint64_t session, const std::string& how) = 0;
 };
@@ -78,8 +80,9 @@ class ClientSessions {
 
  private:
   void receive(uint64_t number);
-  Status handle(uint64_t number, const Packet& packet);
+  Status handle(uint64_t number, Packet& packet);
   Status greet(uint64_t number, const Packet& packet);
+  Status share(uint64_t number, Packet& packet);
   bool allowed(const PeerCredentials& credentials) const;
   void end(uint64_t number, const std::string& how);
 
@@ -89,6 +92,7 @@ class ClientSessions {
   std::string path_;
   UniqueFd listener_;
   uint64_t next_number_ = 1;
+  uint32_t next_memory_ = 1;
   std::map<uint64_t, ClientSession> sessions_;
   std::map<int, uint64_t> by_fd_;
 };

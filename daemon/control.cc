@@ -253,6 +253,28 @@ void Control::on_notice(uint64_t session, session::Kind kind, const session::Gro
   });
 }
 
+// Memory is given only to processes that are in a group together with its owner, and only for that group.
+void Control::on_open(uint64_t session, const session::MemoryRequest& request) {
+  const ClientSession* asker = sessions_->find(session);
+  const auto seat = asker->seats.find(request.handle);
+  std::shared_ptr<SharedMemory> memory;
+  for (const auto& [number, owner] : sessions_->all()) {
+    const auto found = owner.memories.find(request.memory);
+    if (found == owner.memories.end() || seat == asker->seats.end()) continue;
+    const auto shares_group = [&](const auto& other) { return other.second.group == seat->second.group; };
+    if (std::any_of(owner.seats.begin(), owner.seats.end(), shares_group)) memory = found->second;
+  }
+  session::MemoryAnswer answer{request.request, Code::kSuccess, "", request.memory};
+  if (memory == nullptr) {
+    answer.code = Code::kInvalidUsage;
+    answer.text = "no rank of the group shares memory " + std::to_string(request.memory);
+    sessions_->send(session, session::encode(answer));
+    return;
+  }
+  const std::array<int, 1> fds = {memory->fd()};
+  sessions_->send(session, session::encode(answer), fds);
+}
+
 void Control::on_gone(uint64_t session, const std::string& how) {
   maker_->on_session_gone(session, how);
   for (auto& engine : engines_) {

@@ -28,10 +28,22 @@ thread_local std::vector<hdtRequest> group_requests;
 
 using Posted = Result<std::shared_ptr<Operation>>;
 
+// No exception crosses the C interface.
+template <typename Body>
+hdtResult_t guarded(Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return report(Status(Code::kSystem, "out of memory"));
+  } catch (const std::exception& error) {
+    return report(Status(Code::kInternal, error.what()));
+  }
+}
+
 // Runs `post`, then waits, files the operation with the group, or hands out a request.
 template <typename Post>
 hdtResult_t issue(hdtComm_t comm, hdtRequest_t* request, Post post) {
-  try {
+  return guarded([&] {
     const std::shared_ptr<Communicator>& communicator = comm->communicator;
     Posted posted = post(*communicator);
     if (!posted.is_ok()) return report(posted.status());
@@ -45,11 +57,7 @@ hdtResult_t issue(hdtComm_t comm, hdtRequest_t* request, Post post) {
     }
     if (!done) ProgressThread::instance().wake(communicator);
     return HDT_SUCCESS;
-  } catch (const std::bad_alloc&) {
-    return report(Status(Code::kSystem, "out of memory"));
-  } catch (const std::exception& error) {
-    return report(Status(Code::kInternal, error.what()));
-  }
+  });
 }
 
 // A null buffer is fine where nothing is read or written.
@@ -80,6 +88,9 @@ hdtResult_t collective(Collective what, const void* send, void* recv, size_t cou
   call.root = root;
   call.type = static_cast<hdt::collectives::DataType>(type);
   call.op = static_cast<hdt::collectives::ReduceOp>(op);
+  if (request == nullptr && group_depth == 0) {
+    return guarded([&] { return report(comm->communicator->run_collective(call, send, recv)); });
+  }
   return issue(comm, request, [&](Communicator& c) { return c.collective(call, send, recv); });
 }
 

@@ -1,5 +1,5 @@
-// collective_queue.h: this rank's part of the group's collectives, on the node's shared memory, done by whichever of its
-// threads is at hand. Three cursors walk over the pieces of all queued calls, in call order:
+// collective_queue.h: this rank's part of the collectives of a group of several nodes, on the node's shared memory, done by
+// whichever of its threads is at hand. Three cursors walk over the pieces of all queued calls, in call order:
 //   stage   copy the contribution in              (needs: the slot is free)
 //   reduce  combine a share of all local ones     (needs: all local ranks have staged)
 //   take    copy the result out                   (needs: all have reduced, or the daemon has exchanged)
@@ -12,25 +12,22 @@
 #include <deque>
 #include <memory>
 
-#include "libclient/node_access.h"
-#include "libclient/operation.h"
+#include "libclient/call_queue.h"
+#include "libclient/slot_stages.h"
 
 namespace hdt::client {
 
-class CollectiveQueue {
+class CollectiveQueue : public CallQueue {
  public:
   explicit CollectiveQueue(const NodeAccess& access) : access_(access) {}
 
-  void push(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation);
-  // Does what can be done without waiting. True if anything was done.
-  bool progress();
-  bool empty() const { return calls_.empty(); }
-  // The oldest operation that is not complete; its sequence number and call.
-  const Operation* oldest() const { return calls_.empty() ? nullptr : calls_.front().operation.get(); }
-  uint64_t oldest_sequence() const { return calls_.front().sequence; }
-  const session::Call& oldest_call() const { return calls_.front().call; }
-  // Completes everything with `status`.
-  void fail_all(const Status& status);
+  void push(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation) override;
+  bool progress() override;
+  bool empty() const override { return calls_.empty(); }
+  const Operation* oldest() const override { return calls_.empty() ? nullptr : calls_.front().operation.get(); }
+  uint64_t oldest_sequence() const override { return calls_.front().sequence; }
+  const session::Call& oldest_call() const override { return calls_.front().call; }
+  void fail_all(const Status& status) override;
 
  private:
   struct Entry {
@@ -54,8 +51,7 @@ class CollectiveQueue {
   bool reduce();
   bool take();
   bool compare_calls(const Entry& entry);
-  bool somebody_left(const Entry& entry);
-  std::byte* contribution(const Entry& entry, uint64_t piece) const;
+  SlotPiece slot_piece(const Entry& entry, uint64_t piece) const;
 
   const NodeAccess& access_;
   std::deque<Entry> calls_;

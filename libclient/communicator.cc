@@ -1,8 +1,10 @@
 #include "libclient/communicator.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "libclient/collective_queue.h"
 #include "libclient/progress_thread.h"
 
 namespace hdt::client {
@@ -20,11 +22,29 @@ inline void relax() { __builtin_ia32_pause(); }
 inline void relax() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 #endif
 
-// How many times a waiter looks at its doorbell before it sleeps: a few microseconds, where the ranks of the node
-// have a core each; otherwise spinning would only keep from running the one we wait for.
-int spins(uint32_t local_ranks) {
+// How a waiter looks before it sleeps: some rounds at full speed, then some in which it gives its core to whoever needs it
+// (where ranks, or daemons, share a core, that is the one it waits for).
+constexpr int kQuickRounds = 200;
+constexpr int kYieldingRounds = 200;
+
+// Calls `look` until it returns true or the rounds are over. `look` costs nothing but cached loads while nothing changes.
+template <typename Look>
+bool spin(int quick_rounds, Look look) {
+  for (int i = 0; i < quick_rounds; ++i) {
+    if (look()) return true;
+    relax();
+  }
+  for (int i = 0; i < kYieldingRounds; ++i) {
+    if (look()) return true;
+    ::sched_yield();
+  }
+  return false;
+}
+
+// Looking at full speed is for those who have a core each.
+int quick_rounds(uint32_t local_ranks) {
   static const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
-  return cores > static_cast<long>(local_ranks) ? 2000 : 50;
+  return cores >= static_cast<long>(local_ranks) ? kQuickRounds : 0;
 }
 
 }  // namespace
@@ -54,6 +74,7 @@ Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session
     raw->fail(code, rank, text);
   };
   made->board().pid.store(static_cast<uint32_t>(::getpid()), std::memory_order_relaxed);
+  made->make_queues();
   std::weak_ptr<Communicator> weak = made;
   made->watch_ = made->session_->watch([weak](const Status& why) {
     if (const auto alive = weak.lock()) alive->on_session_lost(why);
@@ -66,8 +87,21 @@ Communicator::Communicator(std::shared_ptr<Session> session, JoinedGroup joined,
     : session_(std::move(session)),
       joined_(std::move(joined)),
       options_(std::move(options)),
-      collectives_(access_),
       channels_(access_) {}
+
+void Communicator::make_queues() {
+  if (!access_.one_node()) {
+    collectives_ = std::make_unique<CollectiveQueue>(access_);
+    return;
+  }
+  auto queue = std::make_unique<NodeQueue>(
+      access_, NodeQueue::Memory{[this](const void* pointer, size_t bytes) {
+                                   return Allocations::instance().locate(pointer, bytes, session_);
+                                 },
+                                 [this](uint32_t memory) { return session_->open_memory(joined_.handle, memory); }});
+  node_queue_ = queue.get();
+  collectives_ = std::move(queue);
+}
 
 Communicator::~Communicator() {
   session_->unwatch(watch_);
@@ -106,7 +140,7 @@ Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
 }
 
 Result<std::shared_ptr<Operation>> Communicator::collective(const session::Call& call, const void* send, void* recv) {
-  return post([&](const auto& operation) { collectives_.push(call, send, recv, operation); });
+  return post([&](const auto& operation) { collectives_->push(call, send, recv, operation); });
 }
 
 Result<std::shared_ptr<Operation>> Communicator::send(uint32_t peer, const void* data, uint64_t bytes) {
@@ -118,27 +152,27 @@ Result<std::shared_ptr<Operation>> Communicator::recv(uint32_t peer, void* data,
 }
 
 bool Communicator::progress_locked() {
-  bool any = collectives_.progress();
+  bool any = collectives_->progress();
   any |= channels_.progress();
   check_deadlines();
   if (access_.segment.failed()) {
     const Status status = access_.segment.failure();
-    collectives_.fail_all(status);
+    collectives_->fail_all(status);
     channels_.fail_all(status);
     board().doorbell.ring();
   }
-  pending_.store(!collectives_.empty() || !channels_.empty(), std::memory_order_release);
+  pending_.store(!collectives_->empty() || !channels_.empty(), std::memory_order_release);
   return any;
 }
 
 void Communicator::check_deadlines() {
-  if (const Operation* late = collectives_.oldest(); late != nullptr && late->deadline.expired()) {
+  if (const Operation* late = collectives_->oldest(); late != nullptr && late->deadline.expired()) {
     const std::string what = "the deadline of " + std::to_string(options_.timeout_ms) + " ms passed in call " +
-                             std::to_string(collectives_.oldest_sequence()) + " (" +
-                             session::describe(collectives_.oldest_call()) + ")";
+                             std::to_string(collectives_->oldest_sequence()) + " (" +
+                             session::describe(collectives_->oldest_call()) + ")";
     if (answer_until_.is_never()) {
       answer_until_ = Deadline::after_ms(kSearchMs);
-      const session::GroupNotice notice{joined_.handle, Code::kTimeout, -1, collectives_.oldest_sequence(), what};
+      const session::GroupNotice notice{joined_.handle, Code::kTimeout, -1, collectives_->oldest_sequence(), what};
       (void)session_->notify(Kind::kDeadline, notice);
     } else if (answer_until_.expired()) {
       access_.segment.fail(Code::kTimeout, -1, what + "; the daemon does not say who is late");
@@ -155,7 +189,7 @@ void Communicator::check_deadlines() {
 Deadline Communicator::next_deadline() const {
   const std::lock_guard lock(mutex_);
   Deadline next = Deadline::never();
-  if (const Operation* oldest = collectives_.oldest()) {
+  if (const Operation* oldest = collectives_->oldest()) {
     next = answer_until_.is_never() ? oldest->deadline : answer_until_;
   }
   if (const auto urgent = channels_.most_urgent()) next = Deadline::earlier(next, urgent->operation->deadline);
@@ -167,24 +201,43 @@ bool Communicator::try_progress() {
   return lock.owns_lock() && progress_locked();
 }
 
+Status Communicator::run_collective(const session::Call& call, const void* send, void* recv) {
+  std::shared_ptr<Operation> operation;
+  {
+    std::unique_lock lock(mutex_);
+    if (node_queue_ != nullptr && channels_.empty() && !access_.segment.failed() && node_queue_->express(call, send)) {
+      if (spin(quick_rounds(access_.layout().local_ranks), [&] { return node_queue_->express_done(call, recv); })) {
+        return Status::ok();
+      }
+      operation = std::make_shared<Operation>(Deadline::after_ms(options_.timeout_ms));
+      node_queue_->adopt(call, send, recv, operation);
+      pending_.store(true, std::memory_order_release);
+    }
+  }
+  if (operation == nullptr) {
+    auto posted = collective(call, send, recv);
+    if (!posted.is_ok()) return posted.status();
+    operation = posted.take();
+  }
+  return wait(*operation, Deadline::never());
+}
+
 Status Communicator::wait(Operation& operation, const Deadline& deadline) {
   waiters_.fetch_add(1, std::memory_order_acq_rel);
-  const int limit = spins(access_.layout().local_ranks);
+  const auto progressed = [&] {
+    const std::lock_guard lock(mutex_);
+    return progress_locked() || operation.done();
+  };
   Status result;
   while (!operation.done()) {
-    const uint32_t seen = board().doorbell.read();
-    bool any = false;
-    {
-      const std::lock_guard lock(mutex_);
-      any = progress_locked();
-    }
-    if (operation.done() || any) continue;
+    if (spin(quick_rounds(access_.layout().local_ranks), progressed)) continue;
+    const Sleeper sleeper(board().doorbell);
+    if (progressed()) continue;
     if (deadline.expired()) {
       result = Status(Code::kTimeout, "the operation is not complete yet");
       break;
     }
-    for (int i = 0; i < limit && board().doorbell.read() == seen; ++i) relax();
-    if (board().doorbell.read() == seen) board().doorbell.sleep(seen, Deadline::earlier(deadline, next_deadline()));
+    sleeper.sleep(Deadline::earlier(deadline, next_deadline()));
   }
   waiters_.fetch_sub(1, std::memory_order_acq_rel);
   if (needs_progress()) ProgressThread::instance().wake(shared_from_this());
@@ -199,12 +252,12 @@ void Communicator::leave() {
   }
   waiters_.fetch_add(1, std::memory_order_acq_rel);
   while (pending_.load(std::memory_order_acquire)) {
-    const uint32_t seen = board().doorbell.read();
+    const Sleeper sleeper(board().doorbell);
     const bool any = [this] {
       const std::lock_guard lock(mutex_);
       return progress_locked();
     }();
-    if (!any && pending_.load(std::memory_order_acquire)) board().doorbell.sleep(seen, next_deadline());
+    if (!any && pending_.load(std::memory_order_acquire)) sleeper.sleep(next_deadline());
   }
   waiters_.fetch_sub(1, std::memory_order_acq_rel);
   board().left.store(1, std::memory_order_release);

@@ -33,7 +33,8 @@ void ProgressThread::wake(std::shared_ptr<Communicator> communicator) {
 void ProgressThread::run() {
   set_thread_name("hdt-progress");
   while (!stop_.load(std::memory_order_acquire)) {
-    std::vector<DoorbellWait> waits = {{&doorbell_, doorbell_.read()}};
+    std::vector<Sleeper> sleepers;
+    sleepers.emplace_back(doorbell_);
     std::vector<std::shared_ptr<Communicator>> mine;
     {
       const std::lock_guard lock(mutex_);
@@ -44,13 +45,13 @@ void ProgressThread::run() {
     bool any = false;
     Deadline next = Deadline::never();
     for (const auto& communicator : mine) {
-      waits.push_back({&communicator->board().doorbell, communicator->board().doorbell.read()});
+      sleepers.emplace_back(communicator->board().doorbell);
       any |= communicator->try_progress();
       next = Deadline::earlier(next, communicator->next_deadline());
     }
     // More communicators than can be slept on at once are looked at in turns.
-    if (waits.size() > kMaxDoorbells) next = Deadline::earlier(next, Deadline::after_ms(1));
-    if (!any) sleep_on_any(waits, next);
+    if (sleepers.size() > kMaxDoorbells) next = Deadline::earlier(next, Deadline::after_ms(1));
+    if (!any) sleep_on_any(sleepers, next);
   }
 }
 

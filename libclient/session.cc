@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <array>
+
 #include "base/log.h"
 
 namespace hdt::client {
@@ -96,6 +98,10 @@ void Session::on_packet(Packet packet) {
     const auto joined = session::decode_joined(packet.bytes);
     if (!joined.is_ok()) return;
     number = joined.value().request;
+  } else if (kind.value() == Kind::kMemory) {
+    const auto answer = session::decode_memory_answer(packet.bytes);
+    if (!answer.is_ok()) return;
+    number = answer.value().request;
   }
   const std::lock_guard lock(mutex_);
   answers_[number] = std::move(packet);
@@ -114,11 +120,12 @@ void Session::mark_lost(const Status& why) {
   for (auto& [number, watcher] : watchers) watcher(why);
 }
 
-Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, const Deadline& deadline) {
+Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, const Deadline& deadline,
+                            std::span<const int> fds) {
   {
     const std::lock_guard lock(send_mutex_);
     if (lost()) return lost_why_;
-    HDT_RETURN_IF_ERROR(send_packet(socket_.get(), bytes, {}));
+    HDT_RETURN_IF_ERROR(send_packet(socket_.get(), bytes, fds));
   }
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -171,6 +178,38 @@ Result<JoinedGroup> Session::join(session::JoinRequest request) {
   auto memory = SharedMemory::map(std::move(packet.value().fds[0]));
   if (!memory.is_ok()) return memory.status();
   return JoinedGroup{memory.take(), joined.value().handle, joined.value().engine, joined.value().local_index};
+}
+
+Result<Packet> Session::ask_memory(Kind kind, session::MemoryRequest request, std::span<const int> fds) {
+  {
+    const std::lock_guard lock(mutex_);
+    request.request = next_request_++;
+  }
+  auto packet = ask(request.request, session::encode(kind, request), Deadline::after_ms(kAnswerMs), fds);
+  if (!packet.is_ok()) return packet.status();
+  const auto answer = session::decode_memory_answer(packet.value().bytes);
+  if (!answer.is_ok()) return answer.status();
+  if (answer.value().code != Code::kSuccess) return Status(answer.value().code, answer.value().text);
+  return packet;
+}
+
+Result<uint32_t> Session::share(const SharedMemory& memory) {
+  const std::array<int, 1> fds = {memory.fd()};
+  auto packet = ask_memory(Kind::kShare, {}, fds);
+  if (!packet.is_ok()) return packet.status();
+  return session::decode_memory_answer(packet.value().bytes).value().memory;
+}
+
+void Session::unshare(uint32_t memory) {
+  const std::lock_guard lock(send_mutex_);
+  (void)send_packet(socket_.get(), session::encode(Kind::kUnshare, session::MemoryRequest{0, 0, memory}), {});
+}
+
+Result<SharedMemory> Session::open_memory(uint32_t handle, uint32_t memory) {
+  auto packet = ask_memory(Kind::kOpen, {0, handle, memory}, {});
+  if (!packet.is_ok()) return packet.status();
+  if (packet.value().fds.size() != 1) return Status(Code::kInternal, "the daemon's answer lacks the memory");
+  return SharedMemory::map(std::move(packet.value().fds[0]));
 }
 
 Status Session::notify(Kind kind, const session::GroupNotice& notice) {

@@ -39,6 +39,11 @@ class Session {
   // Blocks until the group is made or `request.timeout_ms` (and some) has passed.
   Result<JoinedGroup> join(session::JoinRequest request);
   Result<std::string> status_json();
+  // Gives the daemon memory of this process, for other ranks of its groups to open. Returns its number.
+  Result<uint32_t> share(const SharedMemory& memory);
+  void unshare(uint32_t memory);
+  // Maps memory that another rank of the group with `handle` shares.
+  Result<SharedMemory> open_memory(uint32_t handle, uint32_t memory);
   Status notify(session::Kind kind, const session::GroupNotice& notice);
   // Makes engine `engine` look at the group with `handle`: no system call while the engine is awake.
   void ring(uint32_t engine, uint32_t handle);
@@ -55,7 +60,9 @@ class Session {
   void on_packet(Packet packet);
   void mark_lost(const Status& why);
   // Sends `bytes` and waits for the answer filed under `number`.
-  Result<Packet> ask(uint64_t number, std::span<const std::byte> bytes, const Deadline& deadline);
+  Result<Packet> ask(uint64_t number, std::span<const std::byte> bytes, const Deadline& deadline,
+                     std::span<const int> fds = {});
+  Result<Packet> ask_memory(session::Kind kind, session::MemoryRequest request, std::span<const int> fds);
 
   std::string path_;
   UniqueFd socket_;

@@ -54,6 +54,14 @@ std::vector<std::byte> encode(Kind kind, const GroupNotice& m) {
   return start(kind).put(m.handle).put(m.code).put(m.rank).put(m.call).put_string(m.text.substr(0, kMaxText)).take();
 }
 
+std::vector<std::byte> encode(Kind kind, const MemoryRequest& m) {
+  return start(kind).put(m.request).put(m.handle).put(m.memory).take();
+}
+
+std::vector<std::byte> encode(const MemoryAnswer& m) {
+  return start(Kind::kMemory).put(m.request).put(m.code).put_string(m.text.substr(0, kMaxText)).put(m.memory).take();
+}
+
 std::vector<std::byte> encode_text(Kind kind, Code code, const std::string& text) {
   return start(kind).put(code).put_string(text.substr(0, kMaxText)).take();
 }
@@ -62,7 +70,7 @@ std::vector<std::byte> encode_empty(Kind kind) { return start(kind).take(); }
 
 Result<Kind> kind_of(std::span<const std::byte> bytes) {
   const auto kind = Reader(bytes).get<Kind>();
-  if (kind < Kind::kHello || kind > Kind::kStatusIs) return malformed("session");
+  if (kind < Kind::kHello || kind > Kind::kMemory) return malformed("session");
   return kind;
 }
 
@@ -115,6 +123,27 @@ Result<Joined> decode_joined(std::span<const std::byte> bytes) {
   m.engine = reader.get<uint32_t>();
   m.local_index = reader.get<uint32_t>();
   if (!reader.complete() || m.engine >= kMaxEngines) return malformed("joined");
+  return m;
+}
+
+Result<MemoryRequest> decode_memory_request(std::span<const std::byte> bytes) {
+  Reader reader = open(bytes);
+  MemoryRequest m;
+  m.request = reader.get<uint32_t>();
+  m.handle = reader.get<uint32_t>();
+  m.memory = reader.get<uint32_t>();
+  if (!reader.complete()) return malformed("memory");
+  return m;
+}
+
+Result<MemoryAnswer> decode_memory_answer(std::span<const std::byte> bytes) {
+  Reader reader = open(bytes);
+  MemoryAnswer m;
+  m.request = reader.get<uint32_t>();
+  m.code = reader.get<Code>();
+  m.text = reader.get_string(kMaxText);
+  m.memory = reader.get<uint32_t>();
+  if (!reader.complete()) return malformed("memory");
   return m;
 }
 

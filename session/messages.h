@@ -14,9 +14,10 @@
 namespace hdt::session {
 
 inline constexpr uint32_t kSessionMagic = 0x48445453;  // "HDTS"
-inline constexpr uint32_t kSessionVersion = 1;
+inline constexpr uint32_t kSessionVersion = 2;
 inline constexpr size_t kMaxText = 4096;
 inline constexpr size_t kKeyBytes = 32;
+inline constexpr uint32_t kMaxMemories = 4096;  // shared by one session
 using GroupKey = std::array<std::byte, kKeyBytes>;
 
 enum class Kind : uint8_t {
@@ -32,6 +33,10 @@ enum class Kind : uint8_t {
   kDeadline,       // process: handle, call number: find out who is late and fail the group
   kStatus,         // process: describe yourself
   kStatusIs,       // daemon: fd of a memfd with JSON
+  kShare,          // process: request, size; fd: memory that others of its groups may map. Answered by kMemory
+  kUnshare,        // process: memory's number; not answered
+  kOpen,           // process: request, handle, memory's number: map what another rank of this group shares
+  kMemory,         // daemon: request, code, text, memory's number; fd where kOpen succeeded
 };
 
 struct Hello {
@@ -65,6 +70,19 @@ struct Joined {
   uint32_t local_index = 0;
 };
 
+struct MemoryRequest {  // kShare, kUnshare, kOpen
+  uint32_t request = 0;
+  uint32_t handle = 0;  // kOpen: of the group
+  uint32_t memory = 0;  // kUnshare, kOpen
+};
+
+struct MemoryAnswer {
+  uint32_t request = 0;
+  Code code = Code::kSuccess;
+  std::string text;
+  uint32_t memory = 0;  // never 0 on success
+};
+
 struct GroupNotice {  // kLeave, kFail, kDeadline
   uint32_t handle = 0;
   Code code = Code::kSuccess;
@@ -78,6 +96,8 @@ std::vector<std::byte> encode(const Welcome& message);
 std::vector<std::byte> encode(const JoinRequest& message);
 std::vector<std::byte> encode(const Joined& message);
 std::vector<std::byte> encode(Kind kind, const GroupNotice& message);
+std::vector<std::byte> encode(Kind kind, const MemoryRequest& message);
+std::vector<std::byte> encode(const MemoryAnswer& message);
 std::vector<std::byte> encode_text(Kind kind, Code code, const std::string& text);  // kRefused, kRendezvousAt
 std::vector<std::byte> encode_empty(Kind kind);                                     // kRendezvous, kStatus, ...
 
@@ -88,6 +108,8 @@ Result<Welcome> decode_welcome(std::span<const std::byte> bytes);
 Result<JoinRequest> decode_join(std::span<const std::byte> bytes);
 Result<Joined> decode_joined(std::span<const std::byte> bytes);
 Result<GroupNotice> decode_notice(std::span<const std::byte> bytes);
+Result<MemoryRequest> decode_memory_request(std::span<const std::byte> bytes);
+Result<MemoryAnswer> decode_memory_answer(std::span<const std::byte> bytes);
 struct Text {  // kRefused, kRendezvousAt
   Code code = Code::kSuccess;
   std::string text;

@@ -41,6 +41,11 @@ Order::Order(std::vector<uint32_t> node_of, uint32_t nodes)
   }
 }
 
+uint64_t contribution_bytes(const Call& call, uint32_t ranks) {
+  const uint64_t bytes = call.count * collectives::type_size(call.type);
+  return call.what == Collective::kReduceScatter ? bytes * ranks : bytes;
+}
+
 collectives::Problem problem_of(const Call& call, const Piece& piece, const Order& order, uint32_t me) {
   collectives::Problem problem;
   problem.what = call.what;

@@ -47,6 +47,9 @@ struct Order {
   std::vector<uint64_t> first_position;  // by node, nodes + 1 values
 };
 
+// Bytes that one rank's sendbuf contributes to a call (the root's, where only the root contributes).
+uint64_t contribution_bytes(const Call& call, uint32_t ranks);
+
 // What the daemon of node `me` runs between nodes for one piece.
 collectives::Problem problem_of(const Call& call, const Piece& piece, const Order& order, uint32_t me);
 

@@ -31,7 +31,8 @@ Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
   members = round_up(sizeof(Header), 64);
   boards = round_up(members + sizeof(Member) * ranks, 64);
   channels = round_up(boards + sizeof(Board) * local_ranks, 64);
-  data = round_up(channels + sizeof(Channel) * rings_, kPage);
+  posts = round_up(channels + sizeof(Channel) * rings_, kPage);
+  data = round_up(posts + (nodes == 1 ? kPostingBytes * local_ranks : 0), kPage);
   total = data + kSlots * slot_bytes_ + rings_ * ring_bytes_;
 }
 
@@ -65,7 +66,7 @@ Segment Segment::format(std::byte* base, const Layout& layout, uint64_t group, c
   header->group = group;
   std::strncpy(header->group_class, group_class, kMaxClassBytes);
   for (uint32_t i = 0; i < layout.local_ranks; ++i) new (&segment.board(i)) Board{};
-  // Channels are zero bytes, which is what they start as; writing them would take their pages.
+  // Channels and posts are zero bytes, which is what they start as; writing them would take their pages.
   header->magic = kSegmentMagic;
   return segment;
 }

@@ -6,6 +6,7 @@
 //   Member[ranks]               which node each rank is on
 //   Board[local_ranks]          one per local rank: its calls, its progress, its doorbell
 //   Channel[2 * local * ranks]  point-to-point rings, control part
+//   Post[local_ranks][kPosts], payloads   calls with what they contribute (post.h); groups of one node only
 //   --- data part: the only memory that other nodes may write ---
 //   Slot[kSlots]                per piece: staging of each local rank, input, output, scratch
 //   ring data                   kChannelSlots chunks per channel
@@ -30,7 +31,8 @@
 
 #include "base/doorbell.h"
 #include "base/status.h"
-#include "collectives/types.h"
+#include "session/call.h"
+#include "session/post.h"
 
 namespace hdt::session {
 
@@ -43,18 +45,6 @@ inline constexpr uint32_t kChannelSlots = 4;
 inline constexpr uint32_t kCallRing = 64;
 inline constexpr uint32_t kAttentionRing = 256;
 inline constexpr size_t kMaxClassBytes = 31;
-
-// One collective call, as a rank made it. All ranks of the group must publish equal ones.
-struct Call {
-  uint64_t count = 0;
-  int32_t root = 0;
-  collectives::Collective what = collectives::Collective::kBarrier;
-  collectives::DataType type = collectives::DataType::kInt32;
-  collectives::ReduceOp op = collectives::ReduceOp::kSum;
-  uint8_t reserved = 0;
-  bool operator==(const Call&) const = default;
-};
-static_assert(sizeof(Call) == 16);
 
 struct Member {
   uint32_t node;         // index in the group, 0 <= node < nodes
@@ -79,6 +69,15 @@ struct alignas(64) Board {
   alignas(64) std::atomic<uint64_t> staged{0};
   alignas(64) std::atomic<uint64_t> reduced{0};
   alignas(64) std::atomic<uint64_t> done{0};
+  // Groups of one node (post.h), in calls. finished > s: the rank has its result of call s, and reads nobody's
+  // memory for it any more. worked > s: it has done its share for all.
+  alignas(64) std::atomic<uint64_t> finished{0};
+  alignas(64) std::atomic<uint64_t> worked{0};
+  // 1 while the rank reads or writes other processes' memory: who gives up a call waits until nobody does.
+  std::atomic<uint32_t> touching{0};
+  // Whether the rank can reach the memory of every other one on the node through the kernel. See reach.h.
+  std::atomic<uint32_t> reach{0};
+  std::atomic<uint64_t> reach_word{0};  // address of a word to try it on
   Doorbell doorbell;  // rung when anything this rank may wait for has changed
   Call calls[kCallRing];
   // Channels towards other nodes on which this rank has sent or consumed chunks: written by the rank, read by the
@@ -129,7 +128,7 @@ struct Layout {
   uint64_t piece_bytes;    // capacity of staging (per rank), input and output
   uint64_t scratch_bytes;
   uint64_t chunk_bytes;    // capacity of a chunk's payload
-  uint64_t members, boards, channels, data, total;  // byte offsets from the start
+  uint64_t members, boards, channels, posts, data, total;  // byte offsets from the start
 
   // Offsets from the start of the data part.
   uint64_t staging(uint64_t piece, uint32_t local) const;
@@ -158,6 +157,13 @@ class Segment {
   Member* members() const { return reinterpret_cast<Member*>(base_ + layout_.members); }
   Board& board(uint32_t local) const { return reinterpret_cast<Board*>(base_ + layout_.boards)[local]; }
   Channel& channel(uint32_t i) const { return reinterpret_cast<Channel*>(base_ + layout_.channels)[i]; }
+  Post& post(uint32_t local, uint64_t sequence) const {
+    return *reinterpret_cast<Post*>(posts_of(local) + sequence % kPosts * sizeof(Post));
+  }
+  // Memory for the contribution of call `sequence`, if it is too large for the post itself.
+  std::byte* payload(uint32_t local, uint64_t sequence) const {
+    return posts_of(local) + kPosts * sizeof(Post) + sequence % kPayloads * kEagerBytes;
+  }
   std::byte* data() const { return base_ + layout_.data; }
   uint64_t data_bytes() const { return layout_.total - layout_.data; }
 
@@ -169,6 +175,8 @@ class Segment {
   void ring_all() const;
 
  private:
+  std::byte* posts_of(uint32_t local) const { return base_ + layout_.posts + local * kPostingBytes; }
+
   std::byte* base_ = nullptr;
   Layout layout_;
 };

@@ -1,0 +1,191 @@
+#include "libclient/local_mover.h"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "collectives/kernels.h"
+
+namespace hdt::client {
+
+using collectives::type_size;
+
+namespace {
+
+// Mapped memory is worked on in blocks only to notice failures. What goes through the kernel is combined while it is
+// still in the cache.
+constexpr size_t kMappedBlock = size_t{1} << 20;
+constexpr size_t kCachedBlock = size_t{128} << 10;
+
+// Up while this rank reads or writes buffers of others; see Board::touching.
+class Touch {
+ public:
+  explicit Touch(const NodeAccess& access) : flag_(access.board().touching) {
+    flag_.store(1, std::memory_order_seq_cst);
+    allowed_ = !access.segment.failed();
+  }
+  ~Touch() { flag_.store(0, std::memory_order_release); }
+  Touch(const Touch&) = delete;
+  Touch& operator=(const Touch&) = delete;
+  bool allowed() const { return allowed_; }
+
+ private:
+  std::atomic<uint32_t>& flag_;
+  bool allowed_;
+};
+
+// SHIM
+void reduce_to(collectives::DataType type, collectives::ReduceOp op, std::span<const void* const> sources,
+               std::span<void* const> to, size_t count) {
+  const size_t width = type_size(type), step = (64 << 10) / width;
+  std::vector<const void*> part(sources.size());
+  for (size_t done = 0; done < count; done += step) {
+    const size_t n = std::min(step, count - done);
+    for (size_t i = 0; i < sources.size(); ++i) part[i] = static_cast<const std::byte*>(sources[i]) + done * width;
+    collectives::reduce(type, op, part, static_cast<std::byte*>(to[0]) + done * width, n);
+    for (size_t i = 1; i < to.size(); ++i) std::memcpy(static_cast<std::byte*>(to[i]) + done * width, static_cast<std::byte*>(to[0]) + done * width, n * width);
+  }
+}
+
+void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
+  if (to != from) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+Status LocalMover::read(const Reached& from, uint64_t offset, std::byte* to, size_t bytes) const {
+  const iovec local{to, bytes};
+  const iovec remote{reinterpret_cast<void*>(from.send_address + offset), bytes};
+  const ssize_t moved = ::process_vm_readv(from.pid, &local, 1, &remote, 1, 0);
+  if (moved == static_cast<ssize_t>(bytes)) return Status::ok();
+  return Status::from_errno("reading a sendbuf of process " + std::to_string(from.pid), moved < 0 ? errno : EFAULT);
+}
+
+Status LocalMover::write(const Reached& to, uint64_t offset, const std::byte* from, size_t bytes) const {
+  const iovec local{const_cast<std::byte*>(from), bytes};
+  const iovec remote{reinterpret_cast<void*>(to.recv_address + offset), bytes};
+  const ssize_t moved = ::process_vm_writev(to.pid, &local, 1, &remote, 1, 0);
+  if (moved == static_cast<ssize_t>(bytes)) return Status::ok();
+  return Status::from_errno("writing to a recvbuf of process " + std::to_string(to.pid), moved < 0 ? errno : EFAULT);
+}
+
+Status LocalMover::run(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+  if (task.kind == Task::Kind::kCopy) return copy(call, task, ranks);
+  const auto is_mapped = [&](const Reached& rank) { return rank.send != nullptr; };
+  bool mapped = std::all_of(ranks.begin(), ranks.end(), is_mapped) && call.op != collectives::ReduceOp::kAvg;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (task.destination == kEveryone || task.destination == static_cast<int>(i)) mapped &= ranks[i].recv != nullptr;
+  }
+  return mapped ? combine_mapped(call, task, ranks) : combine(call, task, ranks);
+}
+
+void LocalMover::combine_block(const session::Call& call, const Task& task, std::span<const Reached> ranks,
+                               uint64_t done, uint64_t count) {
+  const size_t width = type_size(call.type);
+  sources_.clear();
+  destinations_.clear();
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    sources_.push_back(ranks[i].send + (task.from + done) * width);
+    if (task.destination != kEveryone && task.destination != static_cast<int>(i)) continue;
+    destinations_.push_back(ranks[i].recv + (task.to + done) * width);
+  }
+  reduce_to(call.type, call.op, sources_, destinations_, count);
+}
+
+Status LocalMover::combine_mapped(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+  const uint64_t block = kMappedBlock / type_size(call.type);
+  for (uint64_t done = 0; done < task.count; done += block) {
+    const Touch touch(access_);
+    if (!touch.allowed()) return Status::ok();
+    combine_block(call, task, ranks, done, std::min(block, task.count - done));
+  }
+  return Status::ok();
+}
+
+void LocalMover::run_own(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+  const size_t width = type_size(call.type);
+  std::byte* own = ranks[access_.local].recv + task.to * width;
+  if (task.kind == Task::Kind::kCopy) {
+    copy_bytes(own, ranks[static_cast<size_t>(task.source)].send + task.from * width, task.count * width);
+    return;
+  }
+  combine_block(call, task, ranks, 0, task.count);
+  if (call.op == collectives::ReduceOp::kAvg) {
+    collectives::copy_divided(call.type, own, own, task.count, static_cast<int>(ranks.size()));
+  }
+}
+
+Status LocalMover::combine(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+  const size_t width = type_size(call.type);
+  const uint64_t block = kCachedBlock / width;
+  const bool mine = task.destination == kEveryone || task.destination == static_cast<int>(access_.local);
+  bounce_.resize((ranks.size() + 1) * kCachedBlock);
+  for (uint64_t done = 0; done < task.count; done += block) {
+    const Touch touch(access_);
+    if (!touch.allowed()) return Status::ok();
+    const uint64_t count = std::min(block, task.count - done);
+    const uint64_t from = (task.from + done) * width;
+    const uint64_t to = (task.to + done) * width;
+    sources_.clear();
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i].send == nullptr) HDT_RETURN_IF_ERROR(read(ranks[i], from, &bounce_[i * kCachedBlock], count * width));
+      sources_.push_back(ranks[i].send == nullptr ? &bounce_[i * kCachedBlock] : ranks[i].send + from);
+    }
+    std::byte* result = mine ? ranks[access_.local].recv + to : &bounce_[ranks.size() * kCachedBlock];
+    void* results[] = {result};
+    reduce_to(call.type, call.op, sources_, results, count);
+    if (call.op == collectives::ReduceOp::kAvg) {
+      collectives::copy_divided(call.type, result, result, count, static_cast<int>(ranks.size()));
+    }
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (i == access_.local || (task.destination != kEveryone && task.destination != static_cast<int>(i))) continue;
+      if (ranks[i].recv != nullptr) {
+        std::memcpy(ranks[i].recv + to, result, count * width);
+      } else {
+        HDT_RETURN_IF_ERROR(write(ranks[i], to, result, count * width));
+      }
+    }
+  }
+  return Status::ok();
+}
+
+// To everyone: this rank's own recvbuf first, which then is the source that is near.
+Status LocalMover::copy(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+  const size_t width = type_size(call.type);
+  const auto self = static_cast<int>(access_.local);
+  const bool mine = task.destination == kEveryone || task.destination == self;
+  const Reached& source = ranks[static_cast<size_t>(task.source)];
+  const bool several = task.destination == kEveryone;
+  const uint64_t block = (several ? kCachedBlock : kMappedBlock) / width;
+  for (uint64_t done = 0; done < task.count; done += block) {
+    const Touch touch(access_);
+    if (!touch.allowed()) return Status::ok();
+    const size_t bytes = std::min(block, task.count - done) * width;
+    const uint64_t from = (task.from + done) * width;
+    const uint64_t to = (task.to + done) * width;
+    const std::byte* near = source.send != nullptr ? source.send + from : nullptr;
+    if (mine) {
+      std::byte* own = ranks[access_.local].recv + to;
+      if (near != nullptr) {
+        copy_bytes(own, near, bytes);
+      } else {
+        HDT_RETURN_IF_ERROR(read(source, from, own, bytes));
+        near = own;
+      }
+    }
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (static_cast<int>(i) == self || (!several && task.destination != static_cast<int>(i))) continue;
+      if (i == static_cast<size_t>(task.source) && ranks[i].in_place) continue;
+      if (ranks[i].recv != nullptr) {
+        copy_bytes(ranks[i].recv + to, near, bytes);
+      } else {
+        HDT_RETURN_IF_ERROR(write(ranks[i], to, near, bytes));
+      }
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace hdt::client

@@ -1,0 +1,326 @@
+#include "libclient/node_queue.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+namespace hdt::client {
+
+using collectives::Collective;
+using session::Board;
+using session::Exposure;
+using session::kEagerBytes;
+using session::kInlineBytes;
+using session::kPayloads;
+using session::kPosts;
+using session::Post;
+
+namespace {
+
+// How long a rank that gives up waits for others to stop touching its buffers.
+constexpr int64_t kUntouchedMs = 1'000;
+
+// True if this rank's sendbuf holds something that is to be contributed.
+bool contributes(const session::Call& call, uint32_t rank) {
+  return call.what != Collective::kBroadcast || static_cast<uint32_t>(call.root) == rank;
+}
+
+uint64_t result_bytes(const session::Call& call, uint32_t ranks) {
+  const uint64_t bytes = call.count * collectives::type_size(call.type);
+  return call.what == Collective::kAllGather ? bytes * ranks : bytes;
+}
+
+}  // namespace
+
+NodeQueue::NodeQueue(const NodeAccess& access, Memory memory)
+    : access_(access),
+      memory_(std::move(memory)),
+      peer_memory_(memory_.open),
+      reach_(access),
+      mover_(access),
+      staged_(access),
+      reached_(access.layout().local_ranks) {}
+
+bool NodeQueue::eager(const session::Call& call) const {
+  return session::contribution_bytes(call, access_.layout().ranks) <= kEagerBytes;
+}
+
+void NodeQueue::push(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation) {
+  calls_.push_back({next_sequence_++, call, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
+                    std::move(operation)});
+}
+
+// True if every rank has finished the calls below `finished`.
+bool NodeQueue::freed(uint64_t finished) {
+  if (known_finished_ < finished) known_finished_ = least(access_, &Board::finished);
+  return known_finished_ >= finished;
+}
+
+bool NodeQueue::may_post(uint64_t sequence, uint64_t payload_bytes) {
+  const uint64_t reuse = payload_bytes > kInlineBytes ? kPayloads : kPosts;
+  return sequence < reuse || freed(sequence - reuse + 1);
+}
+
+void NodeQueue::post(const session::Call& call, uint64_t sequence, const std::byte* content, size_t bytes) {
+  Post& post = access_.segment.post(access_.local, sequence);
+  Board& board = access_.board();
+  post.finished = board.finished.load(std::memory_order_relaxed);
+  post.call = call;
+  if (bytes != 0) {
+    std::byte* to = bytes > kInlineBytes ? access_.segment.payload(access_.local, sequence) : post.content;
+    std::memcpy(to, content, bytes);
+  }
+  post.sequence.store(sequence + 1, std::memory_order_release);
+  board.entered.store(sequence + 1, std::memory_order_release);
+  posted_ = sequence + 1;
+}
+
+// Says where this rank's buffers are, in place of what is in them.
+Status NodeQueue::expose(Entry& entry) {
+  const uint32_t ranks = access_.layout().ranks;
+  const auto locate = [&](const void* pointer, uint64_t bytes, uint32_t& memory, uint64_t& offset) -> Status {
+    offset = reinterpret_cast<uint64_t>(pointer);
+    if (pointer == nullptr) return Status::ok();
+    const auto place = memory_.locate(pointer, bytes);
+    if (!place.is_ok()) return place.status();
+    memory = place.value().memory;
+    if (memory != 0) offset = place.value().offset;
+    return Status::ok();
+  };
+  Exposure exposure;
+  if (contributes(entry.call, access_.rank)) {
+    HDT_RETURN_IF_ERROR(locate(entry.send, session::contribution_bytes(entry.call, ranks), exposure.send_memory,
+                               exposure.send));
+  }
+  if (writes_to_others(entry.call.what)) {
+    HDT_RETURN_IF_ERROR(
+        locate(entry.recv, result_bytes(entry.call, ranks), exposure.recv_memory, exposure.recv));
+  }
+  post(entry.call, entry.sequence, reinterpret_cast<const std::byte*>(&exposure), sizeof exposure);
+  return Status::ok();
+}
+
+bool NodeQueue::post_calls() {
+  const uint64_t before = posted_;
+  while (posted_ < next_sequence_) {
+    Entry& entry = calls_[posted_ - calls_.front().sequence];
+    const uint64_t bytes = session::contribution_bytes(entry.call, access_.layout().ranks);
+    if (eager(entry.call)) {
+      const uint64_t own = contributes(entry.call, access_.rank) ? bytes : 0;
+      if (!may_post(entry.sequence, own)) break;
+      post(entry.call, entry.sequence, entry.send, own);
+    } else {
+      if (!may_post(entry.sequence, 0)) break;
+      if (const Status status = expose(entry); !status.is_ok()) {
+        access_.fail(status.code(), static_cast<int32_t>(access_.rank), status.message());
+        break;
+      }
+    }
+  }
+  if (posted_ == before) return false;
+  access_.ring_peers();
+  return true;
+}
+
+// True when every rank has posted the call, and the same one.
+bool NodeQueue::all_posted(uint64_t sequence, const session::Call& call) {
+  if (compared_ > sequence) return true;
+  uint64_t finished = UINT64_MAX;
+  for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    const Post& post = access_.segment.post(i, sequence);
+    if (post.sequence.load(std::memory_order_acquire) != sequence + 1) return false;
+    finished = std::min(finished, post.finished);
+  }
+  for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    const session::Call& other = access_.segment.post(i, sequence).call;
+    if (other == call) continue;
+    fail_mismatch(access_, sequence, call, i, other);
+    return false;
+  }
+  known_finished_ = std::max(known_finished_, finished);
+  compared_ = sequence + 1;
+  return true;
+}
+
+bool NodeQueue::progress() {
+  bool any = false;
+  while (!access_.segment.failed()) {
+    const bool moved =
+        static_cast<int>(post_calls()) | static_cast<int>(work()) | static_cast<int>(finish());
+    if (!moved) break;
+    any = true;
+  }
+  return any;
+}
+
+// Every rank comes to the same answer: it depends on the posts of all, and on what all have told of their reach.
+NodeQueue::Way NodeQueue::choose(Entry& entry) {
+  if (eager(entry.call) || entry.call.what == Collective::kBarrier) return Way::kEager;
+  bool through_kernel = false;
+  for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    Exposure exposure;
+    std::memcpy(&exposure, access_.segment.post(i, entry.sequence).content, sizeof exposure);
+    through_kernel |= contributes(entry.call, i) && exposure.send_memory == 0;
+    const bool receives = entry.call.what != Collective::kReduce || static_cast<uint32_t>(entry.call.root) == i;
+    through_kernel |= writes_to_others(entry.call.what) && receives && exposure.recv_memory == 0;
+  }
+  if (!through_kernel) return Way::kDirect;
+  switch (reach_.ask()) {
+    case Reach::Answer::kNotYet: return Way::kUnknown;
+    case Reach::Answer::kYes: return Way::kDirect;
+    case Reach::Answer::kNo: break;
+  }
+  return Way::kStaged;
+}
+
+// Fills reached_ for a direct call; fails the group if shared memory cannot be mapped.
+bool NodeQueue::reach_all(const Entry& entry) {
+  const uint32_t ranks = access_.layout().ranks;
+  for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    Reached& rank = reached_[i];
+    rank = {};
+    if (i == access_.local) {
+      rank.send = const_cast<std::byte*>(entry.send);
+      rank.recv = entry.recv;
+      rank.in_place = entry.send == entry.recv;
+      continue;
+    }
+    Exposure exposure;
+    std::memcpy(&exposure, access_.segment.post(i, entry.sequence).content, sizeof exposure);
+    rank.in_place = exposure.send == exposure.recv && exposure.send_memory == exposure.recv_memory;
+    rank.pid = static_cast<pid_t>(access_.segment.board(i).pid.load(std::memory_order_relaxed));
+    rank.send_address = exposure.send;
+    rank.recv_address = exposure.recv;
+    const auto map = [&](uint32_t memory, uint64_t offset, uint64_t bytes, std::byte*& mapped) {
+      if (memory == 0) return true;
+      auto reached = peer_memory_.reach(memory, offset, bytes);
+      if (reached.is_ok()) mapped = reached.value();
+      if (!reached.is_ok()) {
+        access_.fail(reached.status().code(), static_cast<int32_t>(access_.rank_of(i)), reached.status().message());
+      }
+      return reached.is_ok();
+    };
+    if (!map(exposure.send_memory, exposure.send, session::contribution_bytes(entry.call, ranks), rank.send)) return false;
+    if (!map(exposure.recv_memory, exposure.recv, result_bytes(entry.call, ranks), rank.recv)) return false;
+  }
+  return true;
+}
+
+bool NodeQueue::share_work(const Entry& entry) {
+  if (!reach_all(entry)) return false;
+  return for_each_task(entry.call, access_.layout().ranks, access_.rank, Sharing::kShares, [&](const Task& task) {
+    const Status status = mover_.run(entry.call, task, reached_);
+    if (!status.is_ok()) access_.fail(status.code(), static_cast<int32_t>(access_.rank), status.message());
+    return status.is_ok();
+  });
+}
+
+void NodeQueue::take_eager(const session::Call& call, uint64_t sequence, std::byte* recv) {
+  const uint64_t bytes = session::contribution_bytes(call, access_.layout().ranks);
+  for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    reached_[i] = {};
+    reached_[i].send =
+        bytes > kInlineBytes ? access_.segment.payload(i, sequence) : access_.segment.post(i, sequence).content;
+  }
+  reached_[access_.local].recv = recv;
+  for_each_task(call, access_.layout().ranks, access_.rank, Sharing::kOwnResult, [&](const Task& task) {
+    mover_.run_own(call, task, reached_);
+    return true;
+  });
+}
+
+bool NodeQueue::work() {
+  if (calls_.empty()) return false;
+  const uint64_t index = worked_ - calls_.front().sequence;
+  if (index >= calls_.size()) return false;
+  Entry& entry = calls_[index];
+  if (!all_posted(entry.sequence, entry.call)) {
+    if (posted_ > entry.sequence) (void)fail_if_left(access_, entry.sequence);
+    return false;
+  }
+  if (entry.way == Way::kUnknown) {
+    // Slots are used by one call at a time.
+    entry.way = choose(entry);
+    if (entry.way == Way::kUnknown) return false;
+    if (entry.way == Way::kStaged) staged_.begin(entry.call, entry.send, entry.recv);
+  }
+  switch (entry.way) {
+    case Way::kEager: take_eager(entry.call, entry.sequence, entry.recv); break;
+    case Way::kDirect:
+      // A share that was given up because the group has failed is not done.
+      if (!share_work(entry) || access_.segment.failed()) return false;
+      break;
+    case Way::kStaged: {
+      const bool any = staged_.progress();
+      if (!staged_.done()) return any;
+      break;
+    }
+    case Way::kUnknown: return false;
+  }
+  ++worked_;
+  if (entry.way == Way::kDirect) {
+    access_.board().worked.store(worked_, std::memory_order_release);
+    access_.ring_peers();
+  }
+  return true;
+}
+
+bool NodeQueue::finish() {
+  if (calls_.empty() || calls_.front().sequence >= worked_) return false;
+  const Entry& entry = calls_.front();
+  if (entry.way == Way::kDirect && least(access_, &Board::worked) <= entry.sequence) return false;
+  finished(entry.sequence);
+  entry.operation->complete(Status::ok());
+  calls_.pop_front();
+  access_.board().doorbell.ring();  // another thread of this rank may wait for it
+  return true;
+}
+
+void NodeQueue::finished(uint64_t sequence) {
+  access_.board().finished.store(sequence + 1, std::memory_order_release);
+  access_.ring_peers();
+}
+
+bool NodeQueue::express(const session::Call& call, const void* send) {
+  if (!calls_.empty() || !eager(call)) return false;
+  const uint64_t bytes =
+      contributes(call, access_.rank) ? session::contribution_bytes(call, access_.layout().ranks) : 0;
+  if (!may_post(next_sequence_, bytes)) return false;
+  post(call, next_sequence_++, static_cast<const std::byte*>(send), bytes);
+  access_.ring_peers();
+  return true;
+}
+
+bool NodeQueue::express_done(const session::Call& call, void* recv) {
+  const uint64_t sequence = next_sequence_ - 1;
+  if (!all_posted(sequence, call)) return false;
+  take_eager(call, sequence, static_cast<std::byte*>(recv));
+  ++worked_;
+  finished(sequence);
+  return true;
+}
+
+void NodeQueue::adopt(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation) {
+  calls_.push_back({next_sequence_ - 1, call, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
+                    std::move(operation)});
+}
+
+// Others may still read or write this rank's buffers, for a block each: the caller gets them back when nobody does.
+void NodeQueue::fail_all(const Status& status) {
+  if (calls_.empty()) return;
+  const Deadline deadline = Deadline::after_ms(kUntouchedMs);
+  for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    const Board& board = access_.segment.board(i);
+    const auto pid = static_cast<pid_t>(board.pid.load(std::memory_order_relaxed));
+    const auto touches = [&] { return i != access_.local && board.touching.load(std::memory_order_seq_cst) != 0; };
+    const auto gone = [&] { return ::kill(pid, 0) != 0 && errno == ESRCH; };
+    while (touches() && !gone() && !deadline.expired()) std::this_thread::yield();
+  }
+  for (Entry& entry : calls_) entry.operation->complete(status);
+  calls_.clear();
+}
+
+}  // namespace hdt::client

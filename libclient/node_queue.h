@@ -1,0 +1,88 @@
+// node_queue.h: collectives of a group of one node. No daemon takes part: ranks post their calls (session/post.h) and reach each
+// other's buffers. By what the posts of a call say, all ranks of the node do the same of three things:
+//   eager    the contributions are in the posts: everyone takes its own result; one meeting
+//   direct   everyone reaches everyone's buffers, by a mapping (memory of hdtMemAlloc) or through the kernel (any other,
+//            where it is permitted): everyone does its share in place; two meetings, no staging
+//   staged   the rest: piece by piece through the node's slots
+// Not thread-safe: the communicator's lock is held.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "libclient/allocations.h"
+#include "libclient/call_queue.h"
+#include "libclient/local_mover.h"
+#include "libclient/peer_memory.h"
+#include "libclient/reach.h"
+#include "libclient/staged_call.h"
+
+namespace hdt::client {
+
+class NodeQueue : public CallQueue {
+ public:
+  // How the queue exposes and reaches memory that processes share.
+  struct Memory {
+    std::function<Result<Allocations::Place>(const void*, size_t)> locate;
+    PeerMemory::Open open;
+  };
+  NodeQueue(const NodeAccess& access, Memory memory);
+
+  void push(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation) override;
+  bool progress() override;
+  bool empty() const override { return calls_.empty(); }
+  const Operation* oldest() const override { return calls_.empty() ? nullptr : calls_.front().operation.get(); }
+  uint64_t oldest_sequence() const override { return calls_.front().sequence; }
+  const session::Call& oldest_call() const override { return calls_.front().call; }
+  void fail_all(const Status& status) override;
+
+  // The way of a small blocking call when nothing else is under way: no allocation, no queue.
+  // False: not a case for it, nothing was done. True: posted; finish it with express_done() or adopt().
+  bool express(const session::Call& call, const void* send);
+  // Looks once: true if the call that express() has posted is complete now.
+  bool express_done(const session::Call& call, void* recv);
+  // It takes too long: the call becomes one of the queue.
+  void adopt(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation);
+
+ private:
+  enum class Way : uint8_t { kUnknown, kEager, kDirect, kStaged };
+  struct Entry {
+    uint64_t sequence;
+    session::Call call;
+    const std::byte* send;
+    std::byte* recv;
+    std::shared_ptr<Operation> operation;
+    Way way = Way::kUnknown;
+  };
+
+  bool eager(const session::Call& call) const;
+  bool freed(uint64_t finished);
+  bool may_post(uint64_t sequence, uint64_t payload_bytes);
+  void post(const session::Call& call, uint64_t sequence, const std::byte* content, size_t bytes);
+  bool post_calls();
+  Status expose(Entry& entry);
+  bool all_posted(uint64_t sequence, const session::Call& call);
+  Way choose(Entry& entry);
+  bool reach_all(const Entry& entry);
+  bool work();
+  bool finish();
+  void take_eager(const session::Call& call, uint64_t sequence, std::byte* recv);
+  bool share_work(const Entry& entry);
+  void finished(uint64_t sequence);
+
+  const NodeAccess& access_;
+  Memory memory_;
+  PeerMemory peer_memory_;
+  Reach reach_;
+  LocalMover mover_;
+  StagedCall staged_;
+  std::deque<Entry> calls_;
+  uint64_t next_sequence_ = 0;
+  uint64_t posted_ = 0;
+  uint64_t worked_ = 0;          // calls whose share this rank has done
+  uint64_t compared_ = 0;        // calls below are the same on all ranks
+  uint64_t known_finished_ = 0;  // every rank has finished the calls below
+  std::vector<Reached> reached_;
+};
+
+}  // namespace hdt::client

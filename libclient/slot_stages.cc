@@ -1,0 +1,111 @@
+#include "libclient/slot_stages.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "collectives/kernels.h"
+
+namespace hdt::client {
+
+using collectives::Collective;
+using collectives::reduces;
+using collectives::type_size;
+
+namespace {
+
+// Shares of a piece start at multiples of this many elements, so that ranks do not write to the same cache line.
+constexpr uint64_t kShareUnit = 64;
+
+void copy(void* to, const void* from, size_t bytes) {
+  if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+// Where this rank's contribution goes. One that is combined: to its staging area, or, alone on the node, straight to where
+// the sum would be.
+std::byte* contribution(const NodeAccess& access, const SlotPiece& piece) {
+  const session::Layout& layout = access.layout();
+  if (!reduces(piece.call.what)) return access.data(layout.output(piece.number));
+  if (layout.local_ranks > 1) return access.data(layout.staging(piece.number, access.local));
+  return access.data(access.one_node() ? layout.output(piece.number) : layout.input(piece.number));
+}
+
+}  // namespace
+
+void stage(const NodeAccess& access, const SlotPiece& piece) {
+  const session::Call& call = piece.call;
+  const size_t width = type_size(call.type);
+  const size_t bytes = piece.part.elements * width;
+  std::byte* to = contribution(access, piece);
+  switch (call.what) {
+    case Collective::kAllReduce:
+    case Collective::kReduce: copy(to, piece.send + piece.part.offset * width, bytes); break;
+    case Collective::kReduceScatter:
+      for (uint64_t position = 0; position < access.order.rank_at.size(); ++position) {
+        const uint64_t block = access.order.rank_at[position] * call.count + piece.part.offset;
+        copy(to + position * bytes, piece.send + block * width, bytes);
+      }
+      break;
+    case Collective::kAllGather:
+      copy(to + access.order.position_of[access.rank] * bytes, piece.send + piece.part.offset * width, bytes);
+      break;
+    case Collective::kBroadcast:
+      if (static_cast<uint32_t>(call.root) == access.rank) copy(to, piece.send + piece.part.offset * width, bytes);
+      break;
+    case Collective::kBarrier: break;
+  }
+}
+
+void combine(const NodeAccess& access, const SlotPiece& piece) {
+  const session::Call& call = piece.call;
+  const session::Layout& layout = access.layout();
+  if (!reduces(call.what) || layout.local_ranks == 1) return;
+  const uint64_t total = piece.part.elements * (session::by_blocks(call.what) ? layout.ranks : 1);
+  const uint64_t share =
+      ((total + layout.local_ranks - 1) / layout.local_ranks + kShareUnit - 1) / kShareUnit * kShareUnit;
+  const uint64_t first = std::min(total, access.local * share);
+  const uint64_t count = std::min(share, total - first);
+  if (count == 0) return;
+  const size_t width = type_size(call.type);
+  std::vector<const void*> sources;
+  for (uint32_t i = 0; i < layout.local_ranks; ++i) {
+    sources.push_back(access.data(layout.staging(piece.number, i)) + first * width);
+  }
+  const uint64_t target = access.one_node() ? layout.output(piece.number) : layout.input(piece.number);
+  collectives::reduce(call.type, call.op, sources, access.data(target) + first * width, count);
+}
+
+void take(const NodeAccess& access, const SlotPiece& piece) {
+  const session::Call& call = piece.call;
+  const size_t width = type_size(call.type);
+  const size_t bytes = piece.part.elements * width;
+  const std::byte* from = access.data(access.layout().output(piece.number));
+  std::byte* to = piece.recv + piece.part.offset * width;
+  const auto deliver = [&](const std::byte* result) {
+    if (call.op == collectives::ReduceOp::kAvg) {
+      if (bytes == 0) return;
+      collectives::copy_divided(call.type, result, to, piece.part.elements, static_cast<int>(access.layout().ranks));
+    } else {
+      copy(to, result, bytes);
+    }
+  };
+  switch (call.what) {
+    case Collective::kAllReduce: deliver(from); break;
+    case Collective::kReduce:
+      if (static_cast<uint32_t>(call.root) == access.rank) deliver(from);
+      break;
+    case Collective::kReduceScatter: deliver(from + access.order.position_of[access.rank] * bytes); break;
+    case Collective::kAllGather:
+      for (uint64_t position = 0; position < access.order.rank_at.size(); ++position) {
+        const uint64_t block = access.order.rank_at[position] * call.count + piece.part.offset;
+        copy(piece.recv + block * width, from + position * bytes, bytes);
+      }
+      break;
+    case Collective::kBroadcast:
+      if (static_cast<uint32_t>(call.root) != access.rank || piece.recv != piece.send) copy(to, from, bytes);
+      break;
+    case Collective::kBarrier: break;
+  }
+}
+
+}  // namespace hdt::client

@@ -1,0 +1,26 @@
+// slot_stages.h: the three things a rank does for a piece of a call in the node's slots (session/segment.h): copy its
+// contribution in, combine its share of all local contributions, copy its result out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "libclient/node_access.h"
+#include "session/plan.h"
+
+namespace hdt::client {
+
+struct SlotPiece {
+  session::Call call;
+  session::Piece part;  // of the call
+  uint64_t number;      // of the piece in the life of the group
+  const std::byte* send;
+  std::byte* recv;
+};
+
+void stage(const NodeAccess& access, const SlotPiece& piece);
+// Nothing to do where nothing is combined, or this rank is alone on its node.
+void combine(const NodeAccess& access, const SlotPiece& piece);
+void take(const NodeAccess& access, const SlotPiece& piece);
+
+}  // namespace hdt::client
