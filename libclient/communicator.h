@@ -63,6 +63,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  private:
   Communicator(std::shared_ptr<Session> session, JoinedGroup joined, CommunicatorOptions options);
   void make_queues();
+  bool run_express(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation>& operation);
   bool progress_locked();
   void check_deadlines();
   void fail(Code code, int32_t rank, const std::string& text);

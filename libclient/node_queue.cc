@@ -20,6 +20,11 @@ using session::Post;
 
 namespace {
 
+// Up to this many bytes a contribution is copied even if others could reach it: one meeting instead of two.
+constexpr uint64_t kCopiedBytes = uint64_t{4} << 10;
+// Calls up to this size are looked at from the express way: beyond it, time is spent in moving bytes.
+constexpr uint64_t kExpressBytes = kEagerBytes;
+
 // How long a rank that gives up waits for others to stop touching its buffers.
 constexpr int64_t kUntouchedMs = 1'000;
 
@@ -44,8 +49,8 @@ NodeQueue::NodeQueue(const NodeAccess& access, Memory memory)
       staged_(access),
       reached_(access.layout().local_ranks) {}
 
-bool NodeQueue::eager(const session::Call& call) const {
-  return session::contribution_bytes(call, access_.layout().ranks) <= kEagerBytes;
+uint64_t NodeQueue::contribution_bytes(const session::Call& call) const {
+  return session::contribution_bytes(call, access_.layout().ranks);
 }
 
 void NodeQueue::push(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation) {
@@ -53,34 +58,16 @@ void NodeQueue::push(const session::Call& call, const void* send, void* recv, st
                     std::move(operation)});
 }
 
-// True if every rank has finished the calls below `finished`.
-bool NodeQueue::freed(uint64_t finished) {
-  if (known_finished_ < finished) known_finished_ = least(access_, &Board::finished);
-  return known_finished_ >= finished;
+bool NodeQueue::may_post(uint64_t sequence, bool payload) {
+  const uint64_t reuse = payload ? kPayloads : kPosts;
+  if (sequence < reuse) return true;
+  const uint64_t needed = sequence - reuse + 1;
+  if (known_finished_ < needed) known_finished_ = least(access_, &Board::finished);
+  return known_finished_ >= needed;
 }
 
-bool NodeQueue::may_post(uint64_t sequence, uint64_t payload_bytes) {
-  const uint64_t reuse = payload_bytes > kInlineBytes ? kPayloads : kPosts;
-  return sequence < reuse || freed(sequence - reuse + 1);
-}
-
-void NodeQueue::post(const session::Call& call, uint64_t sequence, const std::byte* content, size_t bytes) {
-  Post& post = access_.segment.post(access_.local, sequence);
-  Board& board = access_.board();
-  post.finished = board.finished.load(std::memory_order_relaxed);
-  post.call = call;
-  if (bytes != 0) {
-    std::byte* to = bytes > kInlineBytes ? access_.segment.payload(access_.local, sequence) : post.content;
-    std::memcpy(to, content, bytes);
-  }
-  post.sequence.store(sequence + 1, std::memory_order_release);
-  board.entered.store(sequence + 1, std::memory_order_release);
-  posted_ = sequence + 1;
-}
-
-// Says where this rank's buffers are, in place of what is in them.
-Status NodeQueue::expose(Entry& entry) {
-  const uint32_t ranks = access_.layout().ranks;
+// Where this rank's buffers are, as far as others may need them.
+Result<Exposure> NodeQueue::expose(const session::Call& call, const std::byte* send, const std::byte* recv) const {
   const auto locate = [&](const void* pointer, uint64_t bytes, uint32_t& memory, uint64_t& offset) -> Status {
     offset = reinterpret_cast<uint64_t>(pointer);
     if (pointer == nullptr) return Status::ok();
@@ -91,34 +78,54 @@ Status NodeQueue::expose(Entry& entry) {
     return Status::ok();
   };
   Exposure exposure;
-  if (contributes(entry.call, access_.rank)) {
-    HDT_RETURN_IF_ERROR(locate(entry.send, session::contribution_bytes(entry.call, ranks), exposure.send_memory,
-                               exposure.send));
+  if (contributes(call, access_.rank)) {
+    HDT_RETURN_IF_ERROR(locate(send, contribution_bytes(call), exposure.send_memory, exposure.send));
   }
-  if (writes_to_others(entry.call.what)) {
+  if (writes_to_others(call.what)) {
     HDT_RETURN_IF_ERROR(
-        locate(entry.recv, result_bytes(entry.call, ranks), exposure.recv_memory, exposure.recv));
+        locate(recv, result_bytes(call, access_.layout().ranks), exposure.recv_memory, exposure.recv));
   }
-  post(entry.call, entry.sequence, reinterpret_cast<const std::byte*>(&exposure), sizeof exposure);
-  return Status::ok();
+  return exposure;
+}
+
+bool NodeQueue::try_post(const session::Call& call, const std::byte* send, std::byte* recv) {
+  const uint64_t sequence = posted_;
+  const uint64_t bytes = contribution_bytes(call);
+  const bool own = contributes(call, access_.rank);
+  Exposure exposure;
+  if (bytes > kCopiedBytes) {
+    auto made = expose(call, send, recv);
+    if (!made.is_ok()) {
+      access_.fail(made.status().code(), static_cast<int32_t>(access_.rank), made.status().message());
+      return false;
+    }
+    exposure = made.value();
+  }
+  const bool reachable = (!own || exposure.send_memory != 0) && (!writes_to_others(call.what) || exposure.recv_memory != 0);
+  const bool payload = bytes > kInlineBytes && bytes <= kEagerBytes && !(bytes > kCopiedBytes && reachable);
+  if (!may_post(sequence, payload)) return false;
+  Post& post = access_.segment.post(access_.local, sequence);
+  Board& board = access_.board();
+  post.finished = board.finished.load(std::memory_order_relaxed);
+  post.call = call;
+  if (bytes > kInlineBytes) {
+    exposure.copied = payload ? 1 : 0;
+    if (payload && own) std::memcpy(access_.segment.payload(access_.local, sequence), send, bytes);
+    std::memcpy(post.content, &exposure, sizeof exposure);
+  } else if (own && bytes != 0) {
+    std::memcpy(post.content, send, bytes);
+  }
+  post.sequence.store(sequence + 1, std::memory_order_release);
+  board.entered.store(sequence + 1, std::memory_order_release);
+  ++posted_;
+  return true;
 }
 
 bool NodeQueue::post_calls() {
   const uint64_t before = posted_;
   while (posted_ < next_sequence_) {
-    Entry& entry = calls_[posted_ - calls_.front().sequence];
-    const uint64_t bytes = session::contribution_bytes(entry.call, access_.layout().ranks);
-    if (eager(entry.call)) {
-      const uint64_t own = contributes(entry.call, access_.rank) ? bytes : 0;
-      if (!may_post(entry.sequence, own)) break;
-      post(entry.call, entry.sequence, entry.send, own);
-    } else {
-      if (!may_post(entry.sequence, 0)) break;
-      if (const Status status = expose(entry); !status.is_ok()) {
-        access_.fail(status.code(), static_cast<int32_t>(access_.rank), status.message());
-        break;
-      }
-    }
+    const Entry& entry = calls_[posted_ - calls_.front().sequence];
+    if (!try_post(entry.call, entry.send, entry.recv)) break;
   }
   if (posted_ == before) return false;
   access_.ring_peers();
@@ -157,17 +164,20 @@ bool NodeQueue::progress() {
 }
 
 // Every rank comes to the same answer: it depends on the posts of all, and on what all have told of their reach.
-NodeQueue::Way NodeQueue::choose(Entry& entry) {
-  if (eager(entry.call) || entry.call.what == Collective::kBarrier) return Way::kEager;
-  bool through_kernel = false;
+NodeQueue::Way NodeQueue::choose(const session::Call& call, uint64_t sequence) {
+  if (contribution_bytes(call) <= kInlineBytes) return Way::kEager;
+  bool all_shared = true;
+  bool all_copied = true;
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     Exposure exposure;
-    std::memcpy(&exposure, access_.segment.post(i, entry.sequence).content, sizeof exposure);
-    through_kernel |= contributes(entry.call, i) && exposure.send_memory == 0;
-    const bool receives = entry.call.what != Collective::kReduce || static_cast<uint32_t>(entry.call.root) == i;
-    through_kernel |= writes_to_others(entry.call.what) && receives && exposure.recv_memory == 0;
+    std::memcpy(&exposure, access_.segment.post(i, sequence).content, sizeof exposure);
+    const bool receives = call.what != Collective::kReduce || static_cast<uint32_t>(call.root) == i;
+    all_copied &= exposure.copied != 0;
+    if (contributes(call, i) && exposure.send_memory == 0) all_shared = false;
+    if (writes_to_others(call.what) && receives && exposure.recv_memory == 0) all_shared = false;
   }
-  if (!through_kernel) return Way::kDirect;
+  if (all_copied) return Way::kEager;
+  if (all_shared) return Way::kDirect;
   switch (reach_.ask()) {
     case Reach::Answer::kNotYet: return Way::kUnknown;
     case Reach::Answer::kYes: return Way::kDirect;
@@ -243,7 +253,7 @@ bool NodeQueue::work() {
   }
   if (entry.way == Way::kUnknown) {
     // Slots are used by one call at a time.
-    entry.way = choose(entry);
+    entry.way = choose(entry.call, entry.sequence);
     if (entry.way == Way::kUnknown) return false;
     if (entry.way == Way::kStaged) staged_.begin(entry.call, entry.send, entry.recv);
   }
@@ -284,28 +294,27 @@ void NodeQueue::finished(uint64_t sequence) {
   access_.ring_peers();
 }
 
-bool NodeQueue::express(const session::Call& call, const void* send) {
-  if (!calls_.empty() || !eager(call)) return false;
-  const uint64_t bytes =
-      contributes(call, access_.rank) ? session::contribution_bytes(call, access_.layout().ranks) : 0;
-  if (!may_post(next_sequence_, bytes)) return false;
-  post(call, next_sequence_++, static_cast<const std::byte*>(send), bytes);
-  access_.ring_peers();
+bool NodeQueue::express(const session::Call& call, const void* send, void* recv) {
+  if (!calls_.empty() || contribution_bytes(call) > kExpressBytes) return false;
+  if (!try_post(call, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv))) return false;
+  ++next_sequence_;
   return true;
 }
 
-bool NodeQueue::express_done(const session::Call& call, void* recv) {
+NodeQueue::Express NodeQueue::express_done(const session::Call& call, void* recv) {
   const uint64_t sequence = next_sequence_ - 1;
-  if (!all_posted(sequence, call)) return false;
+  if (!all_posted(sequence, call)) return Express::kWaiting;
+  if (choose(call, sequence) != Way::kEager) return Express::kNeedsQueue;
   take_eager(call, sequence, static_cast<std::byte*>(recv));
   ++worked_;
   finished(sequence);
-  return true;
+  return Express::kDone;
 }
 
 void NodeQueue::adopt(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation) {
   calls_.push_back({next_sequence_ - 1, call, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
                     std::move(operation)});
+  access_.ring_peers();
 }
 
 // Others may still read or write this rank's buffers, for a block each: the caller gets them back when nobody does.

@@ -1,6 +1,6 @@
 // node_queue.h: collectives of a group of one node. No daemon takes part: ranks post their calls (session/post.h) and reach each
 // other's buffers. By what the posts of a call say, all ranks of the node do the same of three things:
-//   eager    the contributions are in the posts: everyone takes its own result; one meeting
+//   eager    all contributions are in the posts or their payloads: everyone takes its own result; one meeting
 //   direct   everyone reaches everyone's buffers, by a mapping (memory of hdtMemAlloc) or through the kernel (any other,
 //            where it is permitted): everyone does its share in place; two meetings, no staging
 //   staged   the rest: piece by piece through the node's slots
@@ -37,11 +37,13 @@ class NodeQueue : public CallQueue {
   void fail_all(const Status& status) override;
 
   // The way of a small blocking call when nothing else is under way: no allocation, no queue.
-  // False: not a case for it, nothing was done. True: posted; finish it with express_done() or adopt().
-  bool express(const session::Call& call, const void* send);
-  // Looks once: true if the call that express() has posted is complete now.
-  bool express_done(const session::Call& call, void* recv);
-  // It takes too long: the call becomes one of the queue.
+  // False: not a case for it, nothing was done. True: posted; finish it with express_done() or adopt(). Nobody has been
+  // woken for it yet: express_done() and adopt() do that, off the critical path.
+  bool express(const session::Call& call, const void* send, void* recv);
+  // Looks once at the call that express() has posted.
+  enum class Express : uint8_t { kWaiting, kDone, kNeedsQueue };
+  Express express_done(const session::Call& call, void* recv);
+  // It takes too long, or more than a look: the call becomes one of the queue.
   void adopt(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation);
 
  private:
@@ -55,14 +57,14 @@ class NodeQueue : public CallQueue {
     Way way = Way::kUnknown;
   };
 
-  bool eager(const session::Call& call) const;
-  bool freed(uint64_t finished);
-  bool may_post(uint64_t sequence, uint64_t payload_bytes);
-  void post(const session::Call& call, uint64_t sequence, const std::byte* content, size_t bytes);
+  uint64_t contribution_bytes(const session::Call& call) const;
+  bool may_post(uint64_t sequence, bool payload);
+  // Tries to post the next call. False if its place is not free yet, or the group failed over it.
+  bool try_post(const session::Call& call, const std::byte* send, std::byte* recv);
+  Result<session::Exposure> expose(const session::Call& call, const std::byte* send, const std::byte* recv) const;
   bool post_calls();
-  Status expose(Entry& entry);
   bool all_posted(uint64_t sequence, const session::Call& call);
-  Way choose(Entry& entry);
+  Way choose(const session::Call& call, uint64_t sequence);
   bool reach_all(const Entry& entry);
   bool work();
   bool finish();

@@ -19,13 +19,14 @@ inline constexpr uint64_t kPayloads = 4;
 inline constexpr uint64_t kEagerBytes = uint64_t{64} << 10;  // largest contribution that is copied into a payload
 inline constexpr size_t kPostBytes = 128;                    // two cache lines: what the prefetcher fetches together
 
-// Where a rank's buffers are, for contributions that are not copied: in memory `..._memory` that it shares through
-// the daemon, at this offset; or, if that is 0, at this address of its process.
+// Where a rank's buffers are: in memory `..._memory` that it shares through the daemon, at this offset; or, if that is
+// 0, at this address of its process. In every post whose contribution does not fit the post itself.
 struct Exposure {
   uint64_t send = 0;
   uint64_t recv = 0;
   uint32_t send_memory = 0;
   uint32_t recv_memory = 0;
+  uint32_t copied = 0;  // 1: the contribution is in the payload, too
 };
 
 inline constexpr size_t kInlineBytes = kPostBytes - 2 * sizeof(uint64_t) - sizeof(Call);
@@ -34,7 +35,7 @@ struct alignas(kPostBytes) Post {
   std::atomic<uint64_t> sequence{0};  // s + 1: this is post s
   uint64_t finished = 0;              // calls the rank had finished when it wrote this
   Call call;
-  alignas(8) std::byte content[kInlineBytes] = {};  // the contribution if it fits; else an Exposure, or unused
+  alignas(8) std::byte content[kInlineBytes] = {};  // the contribution if it fits; else an Exposure
 };
 static_assert(sizeof(Post) == kPostBytes);
 static_assert(sizeof(Exposure) <= kInlineBytes);
