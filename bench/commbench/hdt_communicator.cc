@@ -1,12 +1,10 @@
 // hdt_communicator.cc: calls of the benchmark as calls of hdt.h.
 #include "bench/commbench/hdt_communicator.h"
 
-#include <cstdlib>
+#include "bench/commbench/peer_communicator.h"
 
 namespace hdt::bench {
 namespace {
-
-constexpr size_t kPage = 4096;
 
 Status check(hdtResult_t result, const char* what) {
   if (result == HDT_SUCCESS) return Status::ok();
@@ -65,6 +63,8 @@ Status HdtCommunicator::run(const Call& call) {
       const Status ended = check(hdtGroupEnd(), "hdtGroupEnd");
       return started.is_ok() ? ended : started;
     }
+    case Collective::kBarrier:
+      return barrier();
   }
   return {Code::kInternal, "a collective without a call"};
 }
@@ -76,15 +76,12 @@ Status HdtCommunicator::gather_all(const void* send, size_t bytes, void* recv) {
 }
 
 Result<Memory> HdtCommunicator::allocate(size_t bytes) {
-  void* pointer = nullptr;
   if (hdt_memory_) {
+    void* pointer = nullptr;
     HDT_RETURN_IF_ERROR(check(hdtMemAlloc(&pointer, bytes), "hdtMemAlloc"));
     return Memory(static_cast<std::byte*>(pointer), [](std::byte* memory) { hdtMemFree(memory); });
   }
-  pointer = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
-  if (pointer == nullptr)
-    return Status(Code::kSystem, "no memory for a buffer of " + std::to_string(bytes) + " bytes");
-  return Memory(static_cast<std::byte*>(pointer), [](std::byte* memory) { std::free(memory); });
+  return allocate_host_memory(bytes);
 }
 
 }  // namespace hdt::bench

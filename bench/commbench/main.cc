@@ -1,11 +1,16 @@
 // main.cc: hdt-commbench, the benchmark of HDT's collectives. Exit code 0: all values right; 1: wrong values
 // or a failure; 2: wrong usage.
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 
+#include "bench/commbench/engines.h"
 #include "bench/commbench/hdt_communicator.h"
 #include "bench/commbench/local_launch.h"
+#include "bench/commbench/mpi_launch.h"
 #include "bench/commbench/options.h"
+#include "bench/commbench/resource_use.h"
 #include "bench/commbench/sweep.h"
 
 namespace {
@@ -22,6 +27,47 @@ int write_json(const std::string& path, const std::string& json) {
   return 1;
 }
 
+bool measures(const Options& options, EngineKind kind) {
+  return std::find(options.engines.begin(), options.engines.end(), kind) != options.engines.end();
+}
+
+// The node's hdtcommd, where it is a process of its own and this rank is the first on its node; else 0.
+pid_t daemon_to_report(const Communicator& communicator) {
+  const char* socket = std::getenv("HDT_SOCKET");
+  if (socket == nullptr) return 0;
+  const int own = communicator.node_of(communicator.rank());
+  for (int rank = 0; rank < communicator.rank(); ++rank) {
+    if (communicator.node_of(rank) == own) return 0;
+  }
+  return listener_of(socket);
+}
+
+int measure(Communicator& communicator, const Options& options) {
+  const Result<Engines> engines = Engines::make(options, communicator);
+  if (!engines.is_ok()) {
+    const bool usage = engines.status().code() == Code::kInvalidArgument;  // the same on every rank
+    if (!usage || communicator.rank() == 0) {
+      std::fprintf(stderr, "hdt-commbench: %s\n", engines.status().message().c_str());
+    }
+    return usage ? 2 : 1;
+  }
+  const Result<SweepResult> swept =
+      run_sweep(engines.value().list(), daemon_to_report(communicator), options, [](const std::string& text) {
+        std::fputs(text.c_str(), stdout);
+        std::fflush(stdout);
+      });
+  if (!swept.is_ok()) {
+    std::fprintf(stderr, "hdt-commbench: rank %d: %s\n", communicator.rank(),
+                 swept.status().message().c_str());
+    return 1;
+  }
+  int code = swept.value().right ? 0 : 1;
+  if (communicator.rank() == 0 && !options.json_file.empty()) {
+    code |= write_json(options.json_file, swept.value().json);
+  }
+  return code;
+}
+
 int run_rank(const Options& options) {
   Result<std::unique_ptr<HdtCommunicator>> joined =
       HdtCommunicator::join(options.timeout_s, options.hdt_memory);
@@ -35,19 +81,9 @@ int run_rank(const Options& options) {
     if (communicator.rank() == 0) std::fprintf(stderr, "hdt-commbench: %s\n", root.message().c_str());
     return 2;
   }
-  const Result<SweepResult> swept = run_sweep(communicator, options, [](const std::string& text) {
-    std::fputs(text.c_str(), stdout);
-    std::fflush(stdout);
-  });
-  if (!swept.is_ok()) {
-    std::fprintf(stderr, "hdt-commbench: rank %d: %s\n", communicator.rank(), swept.status().message().c_str());
-    return 1;
-  }
-  int code = swept.value().right ? 0 : 1;
-  if (communicator.rank() == 0 && !options.json_file.empty()) {
-    code |= write_json(options.json_file, swept.value().json);
-  }
-  return code;
+  const int code = measure(communicator, options);
+  // Nobody takes a daemon away while others still wait for their peers' libraries to end.
+  return communicator.barrier().is_ok() ? code : std::max(code, 1);
 }
 
 }  // namespace
@@ -63,7 +99,14 @@ int main(int argc, char** argv) {
     return 2;
   }
   const Options& options = std::get<Options>(parsed);
-  if (options.local > 0 || options.nodes > 0)
-    return run_local_ranks(options, [&options] { return run_rank(options); });
+  if (const Status built = check_engines_are_built(options.engines); !built.is_ok()) {
+    std::fprintf(stderr, "hdt-commbench: %s\n", built.message().c_str());
+    return 2;
+  }
+  if (options.local > 0 || options.nodes > 0) {
+    const auto rank_main = [&options] { return run_rank(options); };
+    return measures(options, EngineKind::kMpi) ? run_mpi_ranks(options, argv, rank_main)
+                                               : run_local_ranks(options, rank_main);
+  }
   return run_rank(options);
 }

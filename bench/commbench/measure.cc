@@ -1,4 +1,4 @@
-// measure.cc: the measuring loop, and what each rank's buffers must hold after each collective.
+// measure.cc: the measuring loop of one engine, and what each rank's buffers must hold after each collective.
 #include "bench/commbench/measure.h"
 
 #include <algorithm>
@@ -22,29 +22,30 @@ size_t own_part(const Row& row, const Shape& shape, int rank) {
 
 }  // namespace
 
-Result<Measurer> Measurer::make(Communicator& communicator, Settings settings, size_t max_bytes) {
+Result<Measurer> Measurer::make(Communicator& communicator, Settings settings, size_t max_bytes,
+                                pid_t daemon) {
   Result<Buffer> send = Buffer::make(communicator, max_bytes);
   if (!send.is_ok()) return send.status();
   Result<Buffer> recv = Buffer::make(communicator, max_bytes);
   if (!recv.is_ok()) return recv.status();
-  return Measurer(communicator, settings, send.take(), recv.take());
+  return Measurer(communicator, settings, send.take(), recv.take(), daemon);
 }
 
 Result<RowResult> Measurer::measure(const Row& row, Pattern& pattern) {
-  RowResult result{row, shape_of(row, communicator_->ranks()), {}, std::nullopt};
-  Result<Measurement> out = measure_placement(row, result.shape, Placement::kOutOfPlace, pattern);
-  if (!out.is_ok()) return out.status();
-  result.out_of_place = out.take();
-  if (has_in_place(row.what)) {
-    Result<Measurement> in = measure_placement(row, result.shape, Placement::kInPlace, pattern);
-    if (!in.is_ok()) return in.status();
-    result.in_place = in.take();
-  }
-  return result;
+  std::vector<Measurer> alone{*this};
+  Result<std::vector<RowResult>> results = measure_in_turn(alone, 0, 1, row, pattern);
+  wrong_here_ = alone[0].wrong_here_;
+  if (!results.is_ok()) return results.status();
+  return results.value()[0];
 }
 
-Result<Measurement> Measurer::measure_placement(const Row& row, const Shape& shape, Placement placement,
-                                                Pattern& pattern) {
+std::string Measurer::lacks(const Row& row) const {
+  const Shape shape = shape_of(row, communicator_->ranks());
+  return communicator_->lacks({row.what, nullptr, nullptr, shape.count, row.type, row.op, row.root});
+}
+
+Status Measurer::run_round(const Row& row, Placement placement, Pattern& pattern, Series& series) {
+  const Shape shape = shape_of(row, communicator_->ranks());
   load(row, shape, placement, pattern);
   if (placement == Placement::kInPlace) recv_.zero();
   for (int i = 0; i < settings_.warm_up; ++i) HDT_RETURN_IF_ERROR(run(row, shape, placement));
@@ -52,36 +53,63 @@ Result<Measurement> Measurer::measure_placement(const Row& row, const Shape& sha
   HDT_RETURN_IF_ERROR(communicator_->barrier());
 
   std::vector<double> times;
+  times.reserve(static_cast<size_t>(settings_.iterations) + 1);
+  const ResourceUse before = meter_.read();
+  HDT_RETURN_IF_ERROR(communicator_->barrier());
   for (int i = 0; i < settings_.iterations; ++i) {
     const auto start = Clock::now();
     HDT_RETURN_IF_ERROR(run(row, shape, placement));
     times.push_back(microseconds(Clock::now() - start));
   }
+  const ResourceUse used = difference(before, meter_.read());
 
-  const auto ranks = static_cast<size_t>(communicator_->ranks());
-  std::vector<double> everyones(times.size() * ranks);
+  const size_t iterations = times.size();
+  times.push_back(used.cpu_s);
+  std::vector<double> everyones(times.size() * static_cast<size_t>(communicator_->ranks()));
   HDT_RETURN_IF_ERROR(
       communicator_->gather_all(times.data(), times.size() * sizeof(double), everyones.data()));
+  std::vector<double> slowest(iterations);
   for (size_t i = 0; i < everyones.size(); ++i) {
-    double& slowest = times[i % times.size()];
-    slowest = std::max(slowest, everyones[i]);
-  }
-  Measurement measurement{summarise(times, shape.bytes, bus_factor(row.what, communicator_->ranks())),
-                          std::nullopt};
-
-  if (settings_.check) {
-    if (placement == Placement::kInPlace) {
-      load(row, shape, placement, pattern);
-      HDT_RETURN_IF_ERROR(run(row, shape, placement));
+    const size_t column = i % times.size();
+    if (column == iterations) {
+      series.cpu_s += everyones[i];
+    } else {
+      slowest[column] = std::max(slowest[column], everyones[i]);
     }
-    const int64_t here = verify(row, shape, placement, pattern);
-    wrong_here_ += here;
-    std::vector<int64_t> counts(ranks);
-    HDT_RETURN_IF_ERROR(communicator_->gather_all(&here, sizeof here, counts.data()));
-    int64_t wrong = 0;
-    for (int64_t count : counts) wrong += count;
-    measurement.wrong = std::max(wrong, here);
   }
+  series.round_p50_us.push_back(percentile(slowest, 50));
+  series.times_us.insert(series.times_us.end(), slowest.begin(), slowest.end());
+  for (const auto& [name, bytes] : used.sent_bytes) series.sent_bytes[name] += bytes;
+  return Status::ok();
+}
+
+Result<Measurement> Measurer::conclude(const Row& row, Placement placement, Pattern& pattern,
+                                       const Series& series) {
+  const int ranks = communicator_->ranks();
+  const Shape shape = shape_of(row, ranks);
+  Measurement measurement;
+  measurement.timing = summarise(series.times_us, shape.bytes, bus_factor(row.what, ranks));
+  measurement.round_p50_us = series.round_p50_us;
+  const auto iterations = static_cast<double>(series.times_us.size());
+  const double bus_gb =
+      static_cast<double>(shape.bytes) * bus_factor(row.what, ranks) * ranks * iterations / 1e9;
+  if (bus_gb > 0) measurement.cpu_s_per_gb = series.cpu_s / bus_gb;
+  for (const auto& [name, bytes] : series.sent_bytes) {
+    measurement.sent_bytes[name] = bytes / series.times_us.size();
+  }
+  if (!settings_.check || !moves_data(row.what) || !communicator_->makes_results()) return measurement;
+
+  if (placement == Placement::kInPlace) {
+    load(row, shape, placement, pattern);
+    HDT_RETURN_IF_ERROR(run(row, shape, placement));
+  }
+  const int64_t here = verify(row, shape, placement, pattern);
+  wrong_here_ += here;
+  std::vector<int64_t> counts(static_cast<size_t>(ranks));
+  HDT_RETURN_IF_ERROR(communicator_->gather_all(&here, sizeof here, counts.data()));
+  int64_t wrong = 0;
+  for (int64_t count : counts) wrong += count;
+  measurement.wrong = std::max(wrong, here);
   return measurement;
 }
 
@@ -143,15 +171,7 @@ int64_t Measurer::verify_received(const Row& row, const Shape& shape, Placement 
       }
       break;
     case Collective::kReduceScatter:
-      // In place the other ranks' parts are only read.
-      for (int part = 0; in_place && part < ranks; ++part) {
-        const size_t first = static_cast<size_t>(part) * count;
-        if (part != rank)
-          wrong += pattern.contribution(rank).count_wrong(got + first * element, first, count);
-      }
-      wrong +=
-          pattern.reduced().count_wrong(in_place ? got + static_cast<size_t>(rank) * count * element : got,
-                                        static_cast<size_t>(rank) * count, count);
+      wrong = static_cast<size_t>(verify_scattered(shape, element, in_place, pattern));
       break;
     case Collective::kAllGather:
       for (int part = 0; part < ranks; ++part) {
@@ -162,9 +182,28 @@ int64_t Measurer::verify_received(const Row& row, const Shape& shape, Placement 
     case Collective::kBroadcast:
       wrong = pattern.contribution(row.root).count_wrong(got, 0, count);
       break;
+    case Collective::kBarrier:
+      break;
     case Collective::kSendRecv:
       wrong = pattern.contribution((rank + ranks - 1) % ranks).count_wrong(got, 0, count);
       break;
+  }
+  return static_cast<int64_t>(wrong);
+}
+
+int64_t Measurer::verify_scattered(const Shape& shape, size_t element, bool in_place,
+                                   Pattern& pattern) const {
+  const int rank = communicator_->rank();
+  const size_t own = static_cast<size_t>(rank) * shape.count;
+  const std::byte* got = recv_.data();
+  if (!in_place || communicator_->scatters_to_start()) {
+    return static_cast<int64_t>(pattern.reduced().count_wrong(got, own, shape.count));
+  }
+  size_t wrong = pattern.reduced().count_wrong(got + own * element, own, shape.count);
+  for (int part = 0; part < communicator_->ranks(); ++part) {  // the other ranks' parts are only read
+    const size_t first = static_cast<size_t>(part) * shape.count;
+    if (part != rank)
+      wrong += pattern.contribution(rank).count_wrong(got + first * element, first, shape.count);
   }
   return static_cast<int64_t>(wrong);
 }

@@ -13,13 +13,14 @@ struct Name {
   const char* alias;  // as nccl-tests calls it
 };
 
-constexpr std::array<Name<Collective>, 6> kCollectives{
+constexpr std::array<Name<Collective>, 7> kCollectives{
     {{Collective::kAllReduce, "allreduce", "all_reduce"},
      {Collective::kReduceScatter, "reduce_scatter", "reducescatter"},
      {Collective::kAllGather, "allgather", "all_gather"},
      {Collective::kBroadcast, "broadcast", "bcast"},
      {Collective::kReduce, "reduce", "reduce"},
-     {Collective::kSendRecv, "sendrecv", "send_recv"}}};
+     {Collective::kSendRecv, "sendrecv", "send_recv"},
+     {Collective::kBarrier, "barrier", "barrier"}}};
 
 constexpr std::array<Name<hdtDataType_t>, 6> kTypes{{{HDT_INT32, "int32", "int"},
                                                      {HDT_INT64, "int64", "int64"},
@@ -33,6 +34,11 @@ constexpr std::array<Name<hdtRedOp_t>, 5> kOps{{{HDT_SUM, "sum", "sum"},
                                                 {HDT_MIN, "min", "min"},
                                                 {HDT_MAX, "max", "max"},
                                                 {HDT_AVG, "avg", "avg"}}};
+
+constexpr std::array<Name<EngineKind>, 4> kEngines{{{EngineKind::kHdt, "hdt", "hdt"},
+                                                    {EngineKind::kGloo, "gloo", "gloo"},
+                                                    {EngineKind::kMpi, "mpi", "mpi"},
+                                                    {EngineKind::kRaw, "raw", "raw"}}};
 
 template <typename Table, typename T>
 const char* look_up(const Table& table, T value) {
@@ -62,10 +68,12 @@ std::vector<T> values(const std::array<Name<T>, N>& table) {
 const char* name_of(Collective what) { return look_up(kCollectives, what); }
 const char* name_of(hdtDataType_t type) { return look_up(kTypes, type); }
 const char* name_of(hdtRedOp_t op) { return look_up(kOps, op); }
+const char* name_of(EngineKind engine) { return look_up(kEngines, engine); }
 
 std::optional<Collective> find_collective(std::string_view name) { return find(kCollectives, name); }
 std::optional<hdtDataType_t> find_type(std::string_view name) { return find(kTypes, name); }
 std::optional<hdtRedOp_t> find_op(std::string_view name) { return find(kOps, name); }
+std::optional<EngineKind> find_engine(std::string_view name) { return find(kEngines, name); }
 
 const std::vector<Collective>& all_collectives() {
   static const std::vector<Collective> kAll = values(kCollectives);
@@ -80,9 +88,16 @@ const std::vector<hdtRedOp_t>& all_ops() {
   return kAll;
 }
 
+const std::vector<EngineKind>& all_engines() {
+  static const std::vector<EngineKind> kAll = values(kEngines);
+  return kAll;
+}
+
 bool reduces(Collective what) {
   return what == Collective::kAllReduce || what == Collective::kReduceScatter || what == Collective::kReduce;
 }
+
+bool moves_data(Collective what) { return what != Collective::kBarrier; }
 
 bool rooted(Collective what) { return what == Collective::kBroadcast || what == Collective::kReduce; }
 

@@ -10,23 +10,31 @@
 
 namespace hdt::bench {
 
-enum class Collective { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kSendRecv };
+enum class Collective { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kSendRecv, kBarrier };
+
+// What a row is measured on: HDT, one of its peers, or the machine itself (plain sockets or memcpy, the bound).
+enum class EngineKind { kHdt, kGloo, kMpi, kRaw };
 
 const char* name_of(Collective what);
 const char* name_of(hdtDataType_t type);
 const char* name_of(hdtRedOp_t op);
+const char* name_of(EngineKind engine);
 
 // By HDT's name or nccl-tests' ("float32" or "float"; "allreduce" or "all_reduce").
 std::optional<Collective> find_collective(std::string_view name);
 std::optional<hdtDataType_t> find_type(std::string_view name);
 std::optional<hdtRedOp_t> find_op(std::string_view name);
+std::optional<EngineKind> find_engine(std::string_view name);
 
 const std::vector<Collective>& all_collectives();
 const std::vector<hdtDataType_t>& all_types();
 const std::vector<hdtRedOp_t>& all_ops();
+const std::vector<EngineKind>& all_engines();
 
 // True if the collective combines contributions, and so has a reduction.
 bool reduces(Collective what);
+// False for a barrier: it has no size, type or result.
+bool moves_data(Collective what);
 // True if one rank plays a part of its own.
 bool rooted(Collective what);
 

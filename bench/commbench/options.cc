@@ -14,8 +14,9 @@ namespace hdt::bench {
 namespace {
 
 constexpr const char* kDescription =
-    "hdt-commbench: time and bandwidth of HDT's collectives, verified. Flags and columns are those of "
-    "nccl-tests.\n"
+    "hdt-commbench: time and bandwidth of HDT's collectives and of its peers', verified. Flags and columns "
+    "are those "
+    "of nccl-tests.\n"
     "Run it under mpirun or srun, one process a rank, or let it start ranks on this machine itself (--local, "
     "--nodes).";
 
@@ -26,10 +27,22 @@ constexpr const char* kExamples = R"(Examples:
       every collective, type and reduction over 2 nodes of 2 ranks, on loopback addresses
   mpirun -np 8 hdt-commbench allreduce allgather -b 1M -e 1G -f 4 --memory hdt
       8 ranks of an MPI job
+  hdt-commbench allreduce --nodes 2 --local 1 --engine hdt,gloo,mpi,raw -b 64K -e 64M
+      HDT, its peers and the bound, in turn at each size, on the same two processes
 
 Size is that of the full buffer; time is the mean over iterations of the slowest rank's time, p50 and p99 are
 percentiles of it; algbw = size / time; busbw = algbw * 2(n-1)/n (allreduce), (n-1)/n (allgather, reduce_scatter),
-1 (broadcast, reduce, sendrecv); #wrong counts wrong elements and overwritten guards over all ranks.
+1 (broadcast, reduce, sendrecv); cpu = processor seconds of all ranks per GB of bus traffic, hdtcommd included; #wrong counts wrong elements and overwritten guards over all ranks.
+
+Engines are measured in turn, A B A B, --rounds times at each size; ratio = time / time of hdt (or of the first engine
+listed): the median over rounds of the ratios of the rounds' p50. A call that an engine lacks is shown as "-".
+  gloo  Gloo over TCP. Reduce-scatter is its halving-doubling, which destroys its input: out of place it works on a copy.
+  mpi   Open MPI. Ranks started here: over TCP between nodes, by its defaults inside a node.
+  raw   The bound, without a reduction or a result. Over several nodes: plain sockets, every rank sending and receiving
+        at once the bytes that a node must exchange with the next, divided by its ranks (allreduce 2(m-1)/m of the
+        size for m nodes; reduce_scatter and allgather (m-1)/m; sendrecv all). In one node: every rank at once a memcpy
+        of its share of the least memory traffic (read and written bytes / 2): allreduce, allgather, broadcast and
+        sendrecv the size, reduce_scatter and reduce (n+1)/2n of it.
 Exit code: 0 all values right, 1 wrong values or a failure, 2 wrong usage.)";
 
 std::vector<std::string> split(const std::string& list) {
@@ -79,7 +92,8 @@ struct Raw {
   std::vector<std::string> collectives;
   std::string min, max, step, factor, iterations{"20"}, warm_up{"5"}, check{"1"}, types{"float32"},
       ops{"sum"};
-  std::string root{"0"}, json, memory{"host"}, timeout{"120"}, time_limit{"3600"}, local, nodes;
+  std::string engines{"hdt"}, rounds, root{"0"}, json, memory{"host"}, timeout{"120"}, time_limit{"3600"},
+      local, nodes;
 };
 
 void declare(CLI::App& app, Raw& raw) {
@@ -89,8 +103,9 @@ void declare(CLI::App& app, Raw& raw) {
                                         std::to_string(HDT_VERSION / 100 % 100) + "." +
                                         std::to_string(HDT_VERSION % 100));
   app.footer(kExamples);
-  app.add_option("COLLECTIVE", raw.collectives,
-                 "allreduce, reduce_scatter, allgather, broadcast, reduce, sendrecv (one or more), or all");
+  app.add_option(
+      "COLLECTIVE", raw.collectives,
+      "allreduce, reduce_scatter, allgather, broadcast, reduce, sendrecv, barrier (one or more), or all");
   const auto add = [&app](const char* flags, std::string& value, const char* type, const char* help) {
     app.add_option(flags, value, help)->type_name(type);
   };
@@ -106,6 +121,9 @@ void declare(CLI::App& app, Raw& raw) {
       "int32, int64, float16, bfloat16, float32, float64, a comma list, or all (default float32)");
   add("-o,--op", raw.ops, "OP", "sum, prod, min, max, avg, a comma list, or all (default sum)");
   add("-r,--root", raw.root, "RANK", "Root of broadcast and reduce, or all (default 0)");
+  add("--engine", raw.engines, "ENGINE",
+      "hdt, gloo, mpi, raw, a comma list, or all: what to measure, in turn (default hdt)");
+  add("--rounds", raw.rounds, "N", "Turns of every engine at each size (default 5; of one engine 1)");
   add("--json", raw.json, "FILE", "Write the results as JSON, too");
   add("--memory", raw.memory, "hdt|host", "Buffers from hdtMemAlloc, or ordinary memory (default host)");
   add("--timeout", raw.timeout, "SECONDS",
@@ -166,6 +184,9 @@ Result<Options> interpret(const Raw& raw) {
                    parse_names("COLLECTIVE", raw.collectives, all_collectives(), find_collective));
   HDT_BENCH_ASSIGN(options.types, parse_names("-d", split(raw.types), all_types(), find_type));
   HDT_BENCH_ASSIGN(options.ops, parse_names("-o", split(raw.ops), all_ops(), find_op));
+  HDT_BENCH_ASSIGN(options.engines, parse_names("--engine", split(raw.engines), all_engines(), find_engine));
+  options.rounds = options.engines.size() > 1 ? kDefaultRounds : 1;
+  if (!raw.rounds.empty()) HDT_BENCH_ASSIGN(options.rounds, parse_whole("--rounds", raw.rounds, 1, 10000));
   HDT_BENCH_ASSIGN(options.iterations, parse_whole("-n", raw.iterations, 1, 1000000));
   HDT_BENCH_ASSIGN(options.warm_up, parse_whole("-w", raw.warm_up, 0, 1000000));
   int64_t check = 0;
@@ -214,8 +235,8 @@ std::variant<Options, Information, Status> parse_options(int argc, const char* c
 
 Status check_root(const Options& options, int ranks) {
   if (options.all_roots || options.root < ranks) return Status::ok();
-  return {Code::kInvalidArgument,
-          fmt::format("-r: '{}' given; expected a rank of the group, 0 to {}, or all", options.root, ranks - 1)};
+  return {Code::kInvalidArgument, fmt::format("-r: '{}' given; expected a rank of the group, 0 to {}, or all",
+                                              options.root, ranks - 1)};
 }
 
 }  // namespace hdt::bench

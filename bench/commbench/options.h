@@ -14,6 +14,7 @@ namespace hdt::bench {
 
 inline constexpr int kMaxLocalRanks = 1024;
 inline constexpr int kMaxLocalNodes = 64;
+inline constexpr int kDefaultRounds = 5;  // where several engines are measured
 
 struct Options {
   std::vector<Collective> collectives;
@@ -26,6 +27,8 @@ struct Options {
   bool check = true;
   std::vector<hdtDataType_t> types{HDT_FLOAT32};
   std::vector<hdtRedOp_t> ops{HDT_SUM};
+  std::vector<EngineKind> engines{EngineKind::kHdt};
+  int rounds = 1;  // of iterations of every engine, in turn
   bool all_roots = false;
   int root = 0;
   std::string json_file;  // empty: none

@@ -27,13 +27,15 @@ Shape shape_of(const Row& row, int ranks) {
       shape.send_elements = whole;
       shape.recv_elements = whole;
       break;
+    case Collective::kBarrier:
+      break;
   }
   const size_t full = shape.send_elements > shape.recv_elements ? shape.send_elements : shape.recv_elements;
   shape.bytes = full * element;
   return shape;
 }
 
-bool has_in_place(Collective what) { return what != Collective::kSendRecv; }
+bool has_in_place(Collective what) { return what != Collective::kSendRecv && what != Collective::kBarrier; }
 
 double bus_factor(Collective what, int ranks) {
   const double n = ranks;
@@ -47,6 +49,8 @@ double bus_factor(Collective what, int ranks) {
     case Collective::kReduce:
     case Collective::kSendRecv:
       return 1;
+    case Collective::kBarrier:
+      return 0;
   }
   return 0;
 }

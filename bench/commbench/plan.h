@@ -28,7 +28,7 @@ struct Shape {
 };
 Shape shape_of(const Row& row, int ranks);
 
-// False for sendrecv: a rank cannot send from the memory it receives into.
+// False for sendrecv (a rank cannot send from the memory it receives into) and a barrier.
 bool has_in_place(Collective what);
 
 // Bus bandwidth is size / time times this factor: what the busiest link of the best algorithm carries, so

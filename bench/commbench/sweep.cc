@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <optional>
+#include <set>
 
 #include "bench/commbench/json_report.h"
 #include "bench/commbench/measure.h"
@@ -45,36 +46,52 @@ std::vector<int> roots_of(Collective what, const Options& options, int ranks) {
   return roots;
 }
 
+// hdt where it is measured, else the first.
+size_t reference_of(const std::vector<Engine>& engines) {
+  for (size_t i = 0; i < engines.size(); ++i) {
+    if (engines[i].kind == EngineKind::kHdt) return i;
+  }
+  return 0;
+}
+
 class Sweep {
  public:
-  Sweep(Communicator& communicator, const Options& options, Measurer measurer, std::vector<size_t> sizes,
-        const std::function<void(const std::string&)>& print)
-      : communicator_(communicator),
+  Sweep(const std::vector<Engine>& engines, const Options& options, std::vector<Measurer> measurers,
+        std::vector<size_t> sizes, const std::function<void(const std::string&)>& print)
+      : engines_(engines),
+        communicator_(*engines[0].communicator),
         options_(options),
-        measurer_(std::move(measurer)),
+        measurers_(std::move(measurers)),
         sizes_(std::move(sizes)),
         print_(print) {}
 
   Status run_collective(Collective what) {
     print_on_root(columns_text(what));
-    for (hdtDataType_t type : options_.types) {
-      // What does not reduce ignores the op and runs once.
-      const size_t ops = reduces(what) ? options_.ops.size() : 1;
-      for (size_t i = 0; i < ops; ++i) HDT_RETURN_IF_ERROR(run_type(what, type, options_.ops[i]));
+    const size_t first = rows_.size();
+    // What has no type or does not reduce ignores it and runs once.
+    const size_t types = moves_data(what) ? options_.types.size() : 1;
+    const size_t ops = reduces(what) ? options_.ops.size() : 1;
+    for (size_t type = 0; type < types; ++type) {
+      for (size_t op = 0; op < ops; ++op) {
+        HDT_RETURN_IF_ERROR(run_type(what, options_.types[type], options_.ops[op]));
+      }
     }
+    for (size_t i = first; i < rows_.size(); ++i)
+      print_on_root(sent_text(rows_[i], engines_[rows_[i].engine].kind));
     return Status::ok();
   }
 
   Result<SweepResult> finish(const std::vector<RankInformation>& ranks) {
     print_on_root(footer_text(totals_));
     SweepResult result;
-    result.right = totals_.wrong == 0 && measurer_.wrong_here() == 0;
-    if (communicator_.rank() == 0) result.json = json_report(options_, ranks, rows_, totals_);
+    result.right = totals_.wrong == 0;
+    for (const Measurer& measurer : measurers_) result.right = result.right && measurer.wrong_here() == 0;
+    if (communicator_.rank() == 0) result.json = json_report(options_, ranks, engines_, rows_, totals_);
     return result;
   }
 
   void print_on_root(const std::string& text) const {
-    if (communicator_.rank() == 0) print_(text);
+    if (communicator_.rank() == 0 && !text.empty()) print_(text);
   }
 
  private:
@@ -82,45 +99,60 @@ class Sweep {
     Pattern pattern(type, reduces(what) ? std::optional(op) : std::nullopt, communicator_.ranks(), kSeed,
                     options_.max_bytes / element_bytes(type));
     for (int root : roots_of(what, options_, communicator_.ranks())) {
-      for (size_t size : sizes_) {
-        Result<RowResult> row = measurer_.measure({what, size, type, op, root}, pattern);
-        if (!row.is_ok()) {
-          return {row.status().code(),
+      for (size_t size : moves_data(what) ? sizes_ : std::vector<size_t>{0}) {
+        Result<std::vector<RowResult>> rows = measure_in_turn(
+            measurers_, reference_of(engines_), options_.rounds, {what, size, type, op, root}, pattern);
+        if (!rows.is_ok()) {
+          return {rows.status().code(),
                   fmt::format("{} of {} bytes, {}, {}, root {}: {}", name_of(what), size, name_of(type),
-                              name_of(op), root, row.status().to_string())};
+                              name_of(op), root, rows.status().to_string())};
         }
-        totals_.add(row.value());
-        print_on_root(row_text(row.value()));
-        rows_.push_back(row.take());
+        for (RowResult& row : rows.value()) add(std::move(row));
       }
     }
     return Status::ok();
   }
 
+  void add(RowResult row) {
+    const Engine& engine = engines_[row.engine];
+    totals_.add(row, engine.communicator->makes_results(), row.engine == reference_of(engines_));
+    print_on_root(row_text(row, engine.kind));
+    const std::string missing = std::string(name_of(engine.kind)) + ": " + row.lacks;
+    if (!row.lacks.empty() && said_.insert(missing).second) print_on_root("# " + missing + "\n");
+    rows_.push_back(std::move(row));
+  }
+
+  const std::vector<Engine>& engines_;
   Communicator& communicator_;
   const Options& options_;
-  Measurer measurer_;
+  std::vector<Measurer> measurers_;
   std::vector<size_t> sizes_;
   const std::function<void(const std::string&)>& print_;
   std::vector<RowResult> rows_;
+  std::set<std::string> said_;  // what engines lack, each once
   Totals totals_;
 };
 
 }  // namespace
 
-Result<SweepResult> run_sweep(Communicator& communicator, const Options& options,
+Result<SweepResult> run_sweep(const std::vector<Engine>& engines, pid_t daemon, const Options& options,
                               const std::function<void(const std::string&)>& print) {
   Result<std::vector<size_t>> sizes =
       sweep_sizes(options.min_bytes, options.max_bytes, options.step_bytes, options.factor);
   if (!sizes.is_ok()) return sizes.status();
-  Result<Measurer> measurer =
-      Measurer::make(communicator, {options.iterations, options.warm_up, options.check}, options.max_bytes);
-  if (!measurer.is_ok()) return measurer.status();
-  Result<std::vector<RankInformation>> ranks = gather_ranks(communicator);
+  std::vector<Measurer> measurers;
+  for (const Engine& engine : engines) {
+    Result<Measurer> measurer =
+        Measurer::make(*engine.communicator, {options.iterations, options.warm_up, options.check},
+                       options.max_bytes, daemon);
+    if (!measurer.is_ok()) return measurer.status();
+    measurers.push_back(measurer.take());
+  }
+  Result<std::vector<RankInformation>> ranks = gather_ranks(*engines[0].communicator);
   if (!ranks.is_ok()) return ranks.status();
 
-  Sweep sweep(communicator, options, measurer.take(), sizes.take(), print);
-  sweep.print_on_root(header_text(options, ranks.value()));
+  Sweep sweep(engines, options, std::move(measurers), sizes.take(), print);
+  sweep.print_on_root(header_text(options, ranks.value(), engines));
   for (Collective what : options.collectives) HDT_RETURN_IF_ERROR(sweep.run_collective(what));
   return sweep.finish(ranks.value());
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/commbench/engine.h"
 #include "bench/commbench/measure.h"
 #include "bench/commbench/options.h"
 
@@ -16,10 +17,13 @@ struct RankInformation {
   std::string host;
 };
 
-std::string header_text(const Options& options, const std::vector<RankInformation>& ranks);
+std::string header_text(const Options& options, const std::vector<RankInformation>& ranks,
+                        const std::vector<Engine>& engines);
 // Above the rows of one collective.
 std::string columns_text(Collective what);
-std::string row_text(const RowResult& result);
+std::string row_text(const RowResult& result, EngineKind engine);
+// What is sent over the interfaces of rank 0's machine in an iteration; empty if nothing was.
+std::string sent_text(const RowResult& result, EngineKind engine);
 
 struct Totals {
   int64_t wrong = 0;
@@ -27,7 +31,9 @@ struct Totals {
   double bus_gbps_sum = 0;
   int measurements = 0;
 
-  void add(const RowResult& result);
+  // `result_made`: false for an engine that only moves bytes, whose rows cannot be wrong. `averaged`: whether
+  // the bandwidths count.
+  void add(const RowResult& result, bool result_made = true, bool averaged = true);
   double average_bus_gbps() const { return measurements == 0 ? 0 : bus_gbps_sum / measurements; }
 };
 std::string footer_text(const Totals& totals);

@@ -70,7 +70,7 @@ TEST(Options, AreReadInShortAndLongForm) {
 
 TEST(Options, AllMeansEverything) {
   const Options options = parsed({"all", "-d", "all", "-o", "all"});
-  EXPECT_EQ(options.collectives.size(), 6u);
+  EXPECT_EQ(options.collectives.size(), 7u);
   EXPECT_EQ(options.types.size(), 6u);
   EXPECT_EQ(options.ops.size(), 5u);
 }
@@ -100,6 +100,19 @@ TEST(Options, RefusalsNameTheFlagAndWhatWasExpected) {
   EXPECT_THAT(refusal({"allreduce", "--local", "0"}), HasSubstr("--local: '0' given"));
   EXPECT_THAT(refusal({"allreduce", "--local", "1024", "--nodes", "2"}), HasSubstr("--local"));
   EXPECT_THAT(refusal({"allreduce", "--bogus"}), HasSubstr("--bogus"));
+}
+
+TEST(Options, OneEngineRunsOneRoundSeveralRunInTurn) {
+  EXPECT_THAT(parsed({"allreduce"}).engines, ElementsAre(EngineKind::kHdt));
+  EXPECT_EQ(parsed({"allreduce"}).rounds, 1);
+  const Options options = parsed({"allreduce", "--engine", "raw,hdt,mpi"});
+  EXPECT_THAT(options.engines, ElementsAre(EngineKind::kRaw, EngineKind::kHdt, EngineKind::kMpi));
+  EXPECT_EQ(options.rounds, kDefaultRounds);
+  EXPECT_EQ(parsed({"allreduce", "--engine", "all", "--rounds", "3"}).rounds, 3);
+  EXPECT_EQ(parsed({"allreduce", "--engine", "all"}).engines.size(), 4u);
+  EXPECT_THAT(refusal({"allreduce", "--engine", "nccl"}),
+              HasSubstr("--engine: 'nccl' is not known; expected all, hdt"));
+  EXPECT_THAT(refusal({"allreduce", "--rounds", "0"}), HasSubstr("--rounds: '0' given"));
 }
 
 TEST(Options, RootMustBeARankOfTheGroup) {

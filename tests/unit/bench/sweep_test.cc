@@ -23,8 +23,8 @@ struct Outcome {
 void sweep(const Options& options, Outcome& run, ThreadGroup::Fault fault = nullptr) {
   ThreadGroup group(4, std::move(fault));
   group.run([&](Communicator& communicator) {
-    const Result<SweepResult> result =
-        run_sweep(communicator, options, [&run](const std::string& text) { run.text += text; });
+    const Result<SweepResult> result = run_sweep({{EngineKind::kHdt, "double", &communicator}}, 0, options,
+                                                 [&run](const std::string& text) { run.text += text; });
     ASSERT_TRUE(result.is_ok()) << result.status().to_string();
     run.right += result.value().right ? 1 : 0;
     if (communicator.rank() == 0) run.json = result.value().json;
@@ -52,8 +52,8 @@ TEST(Sweep, RunsEveryCombinationOnce) {
   EXPECT_EQ(run.right, 4);
   const auto report = nlohmann::json::parse(run.json);
   // 4 sizes; per type: 5 ops each of allreduce and reduce_scatter, 5 ops * 4 roots of reduce, 4 roots of
-  // broadcast, allgather and sendrecv once.
-  EXPECT_EQ(report["rows"].size(), 4u * 6 * (5 + 5 + 5 * 4 + 4 + 1 + 1));
+  // broadcast, allgather and sendrecv once; one barrier.
+  EXPECT_EQ(report["rows"].size(), 4u * 6 * (5 + 5 + 5 * 4 + 4 + 1 + 1) + 1);
   EXPECT_EQ(report["wrong"], 0);
   EXPECT_THAT(run.text, HasSubstr("# Out of bounds values : 0 OK"));
 }

@@ -88,6 +88,8 @@ std::vector<std::byte> result_of(const std::vector<const Call*>& calls, size_t r
       return copy_of(calls[static_cast<size_t>(mine.root)]->send, bytes);
     case Collective::kSendRecv:
       return copy_of(calls[(rank + calls.size() - 1) % calls.size()]->send, bytes);
+    case Collective::kBarrier:
+      return {};
     case Collective::kAllGather:
       break;
   }

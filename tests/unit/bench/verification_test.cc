@@ -79,7 +79,8 @@ TEST_P(EveryCollectiveAndType, WritingPastTheEndIsFound) {
   const Shape shape = shape_of(row(HDT_SUM), kRanks);
   const Found found = measure(row(HDT_SUM), [&](int rank, const Call& call) {
     // In place a reduce-scatter's receive buffer is inside the full one: the last rank's ends with it.
-    if (rank == kRanks - 1) static_cast<std::byte*>(call.recv)[shape.recv_elements * element] = std::byte{0x11};
+    if (rank == kRanks - 1)
+      static_cast<std::byte*>(call.recv)[shape.recv_elements * element] = std::byte{0x11};
   });
   EXPECT_GE(found.out_of_place, 1);
   if (has_in_place(row(HDT_SUM).what)) {
@@ -87,8 +88,16 @@ TEST_P(EveryCollectiveAndType, WritingPastTheEndIsFound) {
   }
 }
 
+std::vector<Collective> collectives_with_data() {
+  std::vector<Collective> chosen;
+  for (Collective what : all_collectives()) {
+    if (moves_data(what)) chosen.push_back(what);
+  }
+  return chosen;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EveryCollectiveAndType,
-                         ::testing::Combine(::testing::ValuesIn(all_collectives()),
+                         ::testing::Combine(::testing::ValuesIn(collectives_with_data()),
                                             ::testing::ValuesIn(all_types())),
                          [](const auto& chosen) {
                            return std::string(name_of(std::get<0>(chosen.param))) + "_" +

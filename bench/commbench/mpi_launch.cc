@@ -1,0 +1,155 @@
+// mpi_launch.cc: mpirun's command line.
+//
+// One rank a node: Open MPI is told to use nothing but TCP. More: mpirun starts a launcher daemon of its own for each
+// node, through a stand-in for ssh that stays on this machine, so that Open MPI itself sees the nodes, uses shared memory
+// inside them and TCP between them.
+#include "bench/commbench/mpi_launch.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "bench/commbench/child_process.h"
+#include "bench/commbench/rank_environment.h"
+
+namespace hdt::bench {
+namespace {
+
+// "PORT LAUNCHER": set by the launching process for its ranks.
+constexpr const char* kJob = "HDT_COMMBENCH_JOB";
+
+// mpirun's daemons and their shared memory files must not meet in one folder.
+constexpr const char* kShell = R"(#!/bin/sh
+shift
+TMPDIR=$(mktemp -d -p /dev/shm) || exit 1
+OMPI_MCA_btl_vader_backing_directory=$TMPDIR
+export TMPDIR OMPI_MCA_btl_vader_backing_directory
+code=0
+/bin/sh -c "$*" || code=$?
+rm -rf "$TMPDIR"
+exit $code
+)";
+
+// The stand-in for ssh, gone with the object.
+class LocalShell {
+ public:
+  LocalShell() {
+    char name[] = "/tmp/hdt-commbench-shell-XXXXXX";
+    const int fd = mkstemp(name);
+    if (fd < 0) return;
+    const std::string text = kShell;
+    const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    const bool executable = fchmod(fd, 0700) == 0;
+    close(fd);
+    if (written && executable) path_ = name;
+  }
+  ~LocalShell() {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  LocalShell(const LocalShell&) = delete;
+  LocalShell& operator=(const LocalShell&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::vector<std::string> mpirun_arguments(const Options& options, const std::string& shell, char** argv) {
+  const int ranks = rank_count(options);
+  std::vector<std::string> arguments{"mpirun", "--oversubscribe", "--bind-to", "none"};
+  const auto set = [&arguments](const char* key, const std::string& value) {
+    arguments.insert(arguments.end(), {"--mca", key, value});
+  };
+  if (geteuid() == 0) arguments.emplace_back("--allow-run-as-root");
+  // The launcher's shared topology sometimes collides with what is mapped already (Open MPI 4.1.4).
+  set("rtc", "^hwloc");
+  // --oversubscribe alone must not make MPI yield: it does so where there are fewer cores than ranks.
+  set("mpi_yield_when_idle", ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? "0" : "1");
+  if (options.nodes > 1) {
+    set("pml", "ob1");
+    set("btl_tcp_if_include", "lo");
+    set("oob_tcp_if_include", "lo");
+    set("btl", options.local > 1 ? "vader,tcp,self" : "tcp,self");
+  }
+  if (options.nodes > 1 && options.local > 1) {
+    set("plm_rsh_agent", shell);
+    std::string hosts;
+    for (int node = 0; node < options.nodes; ++node) {
+      hosts += fmt::format("{}hdt-node{}:{}", node == 0 ? "" : ",", node, options.local);
+    }
+    arguments.insert(arguments.end(), {"--host", hosts});
+  }
+  arguments.insert(arguments.end(), {"-x", kJob, "-np", std::to_string(ranks), "/proc/self/exe"});
+  arguments.back() = std::string(256, 0);
+  for (ssize_t length = readlink("/proc/self/exe", arguments.back().data(), arguments.back().size());
+       length >= static_cast<ssize_t>(arguments.back().size());) {
+    arguments.back().resize(2 * arguments.back().size());
+    length = readlink("/proc/self/exe", arguments.back().data(), arguments.back().size());
+  }
+  arguments.back().resize(arguments.back().find('\0'));
+  for (char** argument = argv + 1; *argument != nullptr; ++argument) arguments.emplace_back(*argument);
+  return arguments;
+}
+
+int launch(const Options& options, char** argv) {
+  const Result<int> port = find_free_port();
+  const LocalShell shell;
+  if (!port.is_ok() || shell.path().empty()) {
+    std::fprintf(stderr, "hdt-commbench: %s\n",
+                 port.is_ok() ? "cannot write a temporary file in /tmp" : port.status().to_string().c_str());
+    return 1;
+  }
+  const pid_t launcher = getpid();
+  setenv(kJob, fmt::format("{} {}", port.value(), launcher).c_str(), 1);
+  std::vector<std::string> arguments = mpirun_arguments(options, shell.path(), argv);
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  const pid_t pid = fork();
+  if (pid < 0) {
+    std::fprintf(stderr, "hdt-commbench: starting mpirun: %s\n",
+                 Status::from_errno("fork", errno).message().c_str());
+    return 1;
+  }
+  if (pid == 0) {
+    // mpirun ends its ranks when it is told to end.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != launcher) _exit(1);
+    execvp(pointers[0], pointers.data());
+    std::fprintf(stderr, "hdt-commbench: --engine: mpi needs mpirun in PATH; install openmpi-bin\n");
+    _exit(2);
+  }
+  Result<Child> child = watch("mpirun", pid);
+  if (!child.is_ok()) return 1;
+  std::vector<Child> children{child.take()};
+  return wait_for_all(children, options);
+}
+
+}  // namespace
+
+int run_mpi_ranks(const Options& options, char** argv, const std::function<int()>& rank_main) {
+  const char* job = std::getenv(kJob);
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (job == nullptr || rank == nullptr) return launch(options, argv);
+  int port = 0;
+  int launcher = 0;
+  if (std::sscanf(job, "%d %d", &port, &launcher) != 2) {
+    std::fprintf(stderr, "hdt-commbench: %s: '%s' given; expected nothing: it is set by hdt-commbench\n",
+                 kJob, job);
+    return 2;
+  }
+  set_rank_environment(options, std::atoi(rank), port, launcher);
+  return rank_main();
+}
+
+}  // namespace hdt::bench

@@ -1,0 +1,50 @@
+// rank_environment.cc: each node has a name that no other run has, so it neither joins the machine's daemon nor another
+// run's, and an embedded daemon of its own on 127.0.1.<node + 1>.
+#include "bench/commbench/rank_environment.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+namespace hdt::bench {
+
+std::string node_address(int node) { return fmt::format("127.0.1.{}", node + 1); }
+
+int rank_count(const Options& options) { return std::max(options.local, 1) * std::max(options.nodes, 1); }
+
+Result<int> find_free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return Status::from_errno("socket", errno);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  inet_pton(AF_INET, node_address(0).c_str(), &address.sin_addr);
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  Status status;
+  if (bind(fd, generic, length) != 0 || getsockname(fd, generic, &length) != 0) {
+    status = Status::from_errno("finding a free port on " + node_address(0), errno);
+  }
+  close(fd);
+  if (!status.is_ok()) return status;
+  return static_cast<int>(ntohs(address.sin_port));
+}
+
+void set_rank_environment(const Options& options, int rank, int port, pid_t launcher) {
+  const int per_node = std::max(options.local, 1);
+  const int node = rank / per_node;
+  const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
+  set("HDT_RANK", std::to_string(rank));
+  set("HDT_SIZE", std::to_string(rank_count(options)));
+  set("HDT_RENDEZVOUS", fmt::format("{}:{}", node_address(0), port));
+  set("HDT_NODE_NAME", fmt::format("bench-{}-{}", launcher, node));
+  set("HDT_NICS_ADDRESSES", node_address(node));
+  unsetenv("HDT_SOCKET");
+}
+
+}  // namespace hdt::bench
