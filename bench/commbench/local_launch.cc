@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "bench/commbench/child_process.h"
+#include "bench/commbench/node_daemons.h"
 #include "bench/commbench/rank_environment.h"
 
 namespace hdt::bench {
 namespace {
 
-Result<Child> start_rank(const Options& options, int rank, int port, const std::function<int()>& rank_main) {
+Result<Child> start_rank(const Options& options, const Job& job, int rank,
+                         const std::function<int()>& rank_main) {
   const pid_t launcher = getpid();
   std::fflush(nullptr);
   const pid_t pid = fork();
@@ -26,7 +28,7 @@ Result<Child> start_rank(const Options& options, int rank, int port, const std::
     // A rank does not outlive the launcher, however that ends.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);
-    set_rank_environment(options, rank, port, launcher);
+    set_rank_environment(options, job, rank);
     const int code = rank_main();
     std::fflush(nullptr);
     std::exit(code);
@@ -42,9 +44,15 @@ int run_local_ranks(const Options& options, const std::function<int()>& rank_mai
     std::fprintf(stderr, "hdt-commbench: %s\n", port.status().to_string().c_str());
     return 1;
   }
+  Job job{port.value(), getpid(), ""};
+  const Result<NodeDaemons> daemons = NodeDaemons::start(options, job);
+  if (!daemons.is_ok()) {
+    std::fprintf(stderr, "hdt-commbench: %s\n", daemons.status().message().c_str());
+    return 1;
+  }
   std::vector<Child> children;
   for (int rank = 0; rank < rank_count(options); ++rank) {
-    const Result<Child> child = start_rank(options, rank, port.value(), rank_main);
+    const Result<Child> child = start_rank(options, job, rank, rank_main);
     if (!child.is_ok()) {
       std::fprintf(stderr, "hdt-commbench: %s\n", child.status().to_string().c_str());
       end_all(children);

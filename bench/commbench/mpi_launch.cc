@@ -20,12 +20,13 @@
 #include <vector>
 
 #include "bench/commbench/child_process.h"
+#include "bench/commbench/node_daemons.h"
 #include "bench/commbench/rank_environment.h"
 
 namespace hdt::bench {
 namespace {
 
-// "PORT LAUNCHER": set by the launching process for its ranks.
+// A Job: set by the launching process for its ranks.
 constexpr const char* kJob = "HDT_COMMBENCH_JOB";
 
 // mpirun's daemons and their shared memory files must not meet in one folder.
@@ -89,14 +90,8 @@ std::vector<std::string> mpirun_arguments(const Options& options, const std::str
     }
     arguments.insert(arguments.end(), {"--host", hosts});
   }
-  arguments.insert(arguments.end(), {"-x", kJob, "-np", std::to_string(ranks), "/proc/self/exe"});
-  arguments.back() = std::string(256, 0);
-  for (ssize_t length = readlink("/proc/self/exe", arguments.back().data(), arguments.back().size());
-       length >= static_cast<ssize_t>(arguments.back().size());) {
-    arguments.back().resize(2 * arguments.back().size());
-    length = readlink("/proc/self/exe", arguments.back().data(), arguments.back().size());
-  }
-  arguments.back().resize(arguments.back().find('\0'));
+  arguments.insert(arguments.end(),
+                   {"-x", kJob, "-np", std::to_string(ranks), program_folder() + "/hdt-commbench"});
   for (char** argument = argv + 1; *argument != nullptr; ++argument) arguments.emplace_back(*argument);
   return arguments;
 }
@@ -110,7 +105,13 @@ int launch(const Options& options, char** argv) {
     return 1;
   }
   const pid_t launcher = getpid();
-  setenv(kJob, fmt::format("{} {}", port.value(), launcher).c_str(), 1);
+  Job job{port.value(), launcher, ""};
+  const Result<NodeDaemons> daemons = NodeDaemons::start(options, job);
+  if (!daemons.is_ok()) {
+    std::fprintf(stderr, "hdt-commbench: %s\n", daemons.status().message().c_str());
+    return 1;
+  }
+  setenv(kJob, job.to_text().c_str(), 1);
   std::vector<std::string> arguments = mpirun_arguments(options, shell.path(), argv);
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
@@ -141,14 +142,12 @@ int run_mpi_ranks(const Options& options, char** argv, const std::function<int()
   const char* job = std::getenv(kJob);
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   if (job == nullptr || rank == nullptr) return launch(options, argv);
-  int port = 0;
-  int launcher = 0;
-  if (std::sscanf(job, "%d %d", &port, &launcher) != 2) {
-    std::fprintf(stderr, "hdt-commbench: %s: '%s' given; expected nothing: it is set by hdt-commbench\n",
-                 kJob, job);
+  const Result<Job> parsed = Job::parse(job);
+  if (!parsed.is_ok()) {
+    std::fprintf(stderr, "hdt-commbench: %s: %s\n", kJob, parsed.status().message().c_str());
     return 2;
   }
-  set_rank_environment(options, std::atoi(rank), port, launcher);
+  set_rank_environment(options, parsed.value(), std::atoi(rank));
   return rank_main();
 }
 

@@ -93,7 +93,7 @@ struct Raw {
   std::string min, max, step, factor, iterations{"20"}, warm_up{"5"}, check{"1"}, types{"float32"},
       ops{"sum"};
   std::string engines{"hdt"}, rounds, root{"0"}, json, memory{"host"}, timeout{"120"}, time_limit{"3600"},
-      local, nodes;
+      daemon{"embedded"}, local, nodes;
 };
 
 void declare(CLI::App& app, Raw& raw) {
@@ -131,6 +131,9 @@ void declare(CLI::App& app, Raw& raw) {
   add("--local", raw.local, "N", "Start N ranks on this machine (with --nodes: on each node)");
   add("--nodes", raw.nodes, "M",
       "Start M nodes on this machine, each with its own daemon on a loopback address");
+  add("--daemon", raw.daemon, "embedded|separate",
+      "With --local or --nodes: daemons inside the first rank of each node, or a hdtcommd for each (default "
+      "embedded)");
   add("--time-limit", raw.time_limit, "SECONDS",
       "With --local or --nodes: end the ranks after this (default 3600)");
 }
@@ -198,6 +201,16 @@ Result<Options> interpret(const Raw& raw) {
     return Status(Code::kInvalidArgument, "--memory: '" + raw.memory + "' given; expected hdt or host");
   }
   options.hdt_memory = raw.memory == "hdt";
+  if (raw.daemon != "embedded" && raw.daemon != "separate") {
+    return Status(Code::kInvalidArgument,
+                  "--daemon: '" + raw.daemon + "' given; expected embedded or separate");
+  }
+  options.separate_daemons = raw.daemon == "separate";
+  if (options.separate_daemons && raw.local.empty() && raw.nodes.empty()) {
+    return Status(
+        Code::kInvalidArgument,
+        "--daemon: expected only with --local or --nodes; HDT_SOCKET names the daemon of a rank otherwise");
+  }
   options.json_file = raw.json;
   HDT_BENCH_ASSIGN(options.timeout_s, parse_whole("--timeout", raw.timeout, 1, 86400));
   HDT_BENCH_ASSIGN(options.time_limit_s, parse_whole("--time-limit", raw.time_limit, 1, 864000));

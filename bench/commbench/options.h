@@ -33,10 +33,11 @@ struct Options {
   int root = 0;
   std::string json_file;  // empty: none
   bool hdt_memory = false;
-  int64_t timeout_s = 120;      // of each operation
-  int64_t time_limit_s = 3600;  // of the whole run, where the program started the ranks itself
-  int local = 0;                // ranks per node to start; 0: this process is one rank of a job
-  int nodes = 0;                // nodes to start; 0: as one
+  int64_t timeout_s = 120;        // of each operation
+  int64_t time_limit_s = 3600;    // of the whole run, where the program started the ranks itself
+  int local = 0;                  // ranks per node to start; 0: this process is one rank of a job
+  int nodes = 0;                  // nodes to start; 0: as one
+  bool separate_daemons = false;  // of those nodes: processes of their own instead of embedded in a rank
 };
 
 // Text to print and end with success: --help, --version.

@@ -10,7 +10,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 namespace hdt::bench {
 
@@ -35,16 +38,41 @@ Result<int> find_free_port() {
   return static_cast<int>(ntohs(address.sin_port));
 }
 
-void set_rank_environment(const Options& options, int rank, int port, pid_t launcher) {
+std::string Job::to_text() const { return fmt::format("{} {} {}", port, launcher, sockets); }
+
+Result<Job> Job::parse(const std::string& text) {
+  Job job;
+  int folder = 0;
+  if (std::sscanf(text.c_str(), "%d %d %n", &job.port, &job.launcher, &folder) != 2 || folder == 0) {
+    return Status(Code::kInvalidArgument,
+                  "'" + text + "' given; expected nothing: it is set by hdt-commbench");
+  }
+  job.sockets = text.substr(std::min(static_cast<size_t>(folder), text.size()));
+  return job;
+}
+
+std::string Job::node_name(int node) const { return fmt::format("bench-{}-{}", launcher, node); }
+std::string Job::socket(int node) const { return fmt::format("{}/{}.sock", sockets, node); }
+
+void set_rank_environment(const Options& options, const Job& job, int rank) {
   const int per_node = std::max(options.local, 1);
   const int node = rank / per_node;
   const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
   set("HDT_RANK", std::to_string(rank));
   set("HDT_SIZE", std::to_string(rank_count(options)));
-  set("HDT_RENDEZVOUS", fmt::format("{}:{}", node_address(0), port));
-  set("HDT_NODE_NAME", fmt::format("bench-{}-{}", launcher, node));
+  set("HDT_RENDEZVOUS", fmt::format("{}:{}", node_address(0), job.port));
+  set("HDT_NODE_NAME", job.node_name(node));
   set("HDT_NICS_ADDRESSES", node_address(node));
-  unsetenv("HDT_SOCKET");
+  if (job.sockets.empty()) {
+    unsetenv("HDT_SOCKET");
+  } else {
+    set("HDT_SOCKET", job.socket(node));
+  }
+}
+
+std::string program_folder() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
 }
 
 }  // namespace hdt::bench

@@ -17,7 +17,22 @@ Result<int> find_free_port();
 
 int rank_count(const Options& options);
 
-// For this process: rank `rank` of the job that `launcher` starts, which meets at `port`.
-void set_rank_environment(const Options& options, int rank, int port, pid_t launcher);
+// What the ranks of a job have in common. As text it fits into an environment variable.
+struct Job {
+  int port = 0;         // where they meet, on the first node's address
+  pid_t launcher = 0;   // makes names of nodes no other run has
+  std::string sockets;  // folder of the nodes' daemons' sockets; empty: daemons are embedded
+
+  std::string to_text() const;
+  static Result<Job> parse(const std::string& text);
+  std::string node_name(int node) const;
+  std::string socket(int node) const;
+};
+
+// For this process, as rank `rank` of the job.
+void set_rank_environment(const Options& options, const Job& job, int rank);
+
+// The folder of the running program.
+std::string program_folder();
 
 }  // namespace hdt::bench

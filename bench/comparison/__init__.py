@@ -1,0 +1,1 @@
+"""__init__.py: the parts of bench/compare."""

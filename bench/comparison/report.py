@@ -1,0 +1,95 @@
+"""report.py: results as a table for people and as a JSON document."""
+
+import dataclasses
+import os
+import platform
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One size of one collective."""
+
+    collective: str
+    bytes: int
+    ratio: float  # median over rounds of the peer's time / HDT's
+    hdt_us: float
+    peer_us: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    row: object
+    figure: object  # None: not measured
+    reason: object = None  # why not
+    points: tuple = ()
+    engines: tuple = ()
+    details: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def met(self):
+        return self.figure is not None and self.row.met(self.figure)
+
+    @property
+    def verdict(self):
+        if self.figure is None:
+            return "not measured"
+        return "met" if self.met else "missed"
+
+
+def size_text(count):
+    for suffix, unit in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= unit and count % unit == 0:
+            return f"{count // unit} {suffix}"
+    return f"{count} B"
+
+
+def figure_text(result):
+    if result.figure is None:
+        return "-"
+    if len(result.points) < 2:
+        return result.row.shown(result.figure)
+    worst = min(result.points, key=lambda point: point.ratio)
+    best = max(point.ratio for point in result.points)
+    return f"{result.row.shown(worst.ratio)} ({worst.collective}, {size_text(worst.bytes)}; best {best:.2f})"
+
+
+def processor():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+def versions(results):
+    found = {}
+    for result in results:
+        for engine in result.engines:
+            found.setdefault(engine["version"], engine["name"])
+    return [f"{name}: {version}" for version, name in found.items()]
+
+
+def text(results, options):
+    lines = [f"# {processor()}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.2f}; daemons "
+             f"{options.daemon}{'; quick: few iterations, indicative only' if options.quick else ''}"]
+    lines += ["# " + version for version in versions(results)]
+    lines += ["", "| row | work | against | figure | bar | verdict |", "| --- | --- | --- | --- | --- | --- |"]
+    for result in results:
+        lines.append(f"| {result.row.name} | {result.row.work} | {result.row.against} | {figure_text(result)} | "
+                     f"{result.row.bar()} | {result.verdict} |")
+    lines.append("")
+    lines += [f"# {result.row.name}: {result.reason}" for result in results if result.reason]
+    lines.append(f"# {sum(result.met for result in results)} of {len(results)} met")
+    return "\n".join(lines)
+
+
+def document(results, options):
+    return {
+        "program": "bench/compare", "format": 1, "processor": processor(), "cores": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg()[0], "daemon": options.daemon, "quick": options.quick, "versions": versions(results),
+        "rows": [{
+            "name": result.row.name, "work": result.row.work, "against": result.row.against, "figure": result.figure,
+            "shown": figure_text(result), "bar": result.row.bar(), "verdict": result.verdict, "reason": result.reason,
+            "points": [dataclasses.asdict(point) for point in result.points], "details": result.details,
+        } for result in results],
+    }

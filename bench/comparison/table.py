@@ -1,0 +1,92 @@
+"""table.py: the rows of bench/compare: what is measured, against what, and the bar."""
+
+from dataclasses import dataclass
+
+KIB, MIB = 1 << 10, 1 << 20
+ALL_THREE = ("allreduce", "reduce_scatter", "allgather")
+
+
+@dataclass(frozen=True)
+class RatioRow:
+    """Time of the peer / time of HDT; the figure is the least over sizes and collectives."""
+
+    name: str
+    work: str
+    against: str
+    peer: str
+    least: float
+    sizes: tuple  # first and last, in bytes; doubled from one to the other
+    nodes: int = 1
+    local: int = 2
+    memory: str = "host"
+    collectives: tuple = ("allreduce",)
+    # HDT's type and the peer's: where they differ, both move the same number of elements.
+    types: tuple = ("float32", "float32")
+    unit: str = "x faster"
+
+    def bar(self):
+        return f">= {self.shown(self.least)}"
+
+    def shown(self, ratio):
+        if self.unit == "%":
+            return f"{100 * ratio:.0f} %"
+        if self.unit == "x its time":
+            return f"{1 / ratio:.2f} x its time"
+        return f"{ratio:.2f} x faster"
+
+    def met(self, ratio):
+        return ratio >= self.least
+
+
+class TimeRow(RatioRow):
+    """A bar on how many times the peer's time HDT may take."""
+
+    def bar(self):
+        return f"<= {1 / self.least:.2f} x its time"
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """What a daemon costs, below a limit."""
+
+    name: str
+    work: str
+    limit: float
+    unit: str
+    against: str = "-"
+
+    def bar(self):
+        return f"< {self.limit:g} {self.unit}"
+
+    def shown(self, value):
+        return f"{value:.2f} {self.unit}"
+
+    def met(self, value):
+        return value < self.limit
+
+
+ROWS = (
+    RatioRow("node-large", "2 ranks, 1 node, allreduce fp32, hdtMemAlloc memory, 16 MiB to 256 MiB", "Open MPI", "mpi", 3.5,
+             (16 * MIB, 256 * MIB), memory="hdt"),
+    RatioRow("node-middle", "same, 1 MiB to 8 MiB", "Open MPI", "mpi", 2, (MIB, 8 * MIB), memory="hdt"),
+    RatioRow("node-small", "same, 8 B to 64 KiB", "Open MPI", "mpi", 1, (8, 64 * KIB), memory="hdt"),
+    RatioRow("node-ordinary", "same, ordinary memory, 1 MiB to 256 MiB", "Open MPI", "mpi", 1.5, (MIB, 256 * MIB)),
+    RatioRow("node-bound", "2 ranks, 1 node, allreduce fp32, hdtMemAlloc memory, 64 MiB", "memcpy bound", "raw", 0.7,
+             (64 * MIB, 64 * MIB), memory="hdt", unit="%"),
+    RatioRow("net-gloo", "2 nodes x 1 rank, TCP loopback, allreduce, reduce-scatter, allgather, 1 MiB to 64 MiB", "Gloo",
+             "gloo", 2, (MIB, 64 * MIB), nodes=2, local=1, collectives=ALL_THREE),
+    RatioRow("net-mpi-large", "same, 16 MiB to 64 MiB", "Open MPI TCP", "mpi", 1.5, (16 * MIB, 64 * MIB), nodes=2, local=1,
+             collectives=ALL_THREE),
+    RatioRow("net-mpi-middle", "same, 64 KiB to 8 MiB", "Open MPI TCP", "mpi", 1, (64 * KIB, 8 * MIB), nodes=2, local=1,
+             collectives=ALL_THREE),
+    RatioRow("net-bound", "same, 64 MiB", "raw sockets", "raw", 0.9, (64 * MIB, 64 * MIB), nodes=2, local=1,
+             collectives=ALL_THREE, unit="%"),
+    RatioRow("net-gloo-small", "same, 8 B to 4 KiB", "Gloo", "gloo", 1, (8, 4 * KIB), nodes=2, local=1,
+             collectives=ALL_THREE),
+    TimeRow("net-mpi-tiny", "same, 8 B", "Open MPI TCP", "mpi", 1 / 2.5, (8, 8), nodes=2, local=1, collectives=ALL_THREE,
+            unit="x its time"),
+    RatioRow("four-bf16", "4 ranks (2 nodes x 2), allreduce bf16, 16 MiB", "Open MPI fp32, same count", "mpi", 3,
+             (16 * MIB, 16 * MIB), nodes=2, local=2, memory="hdt", types=("bfloat16", "float32")),
+    CostRow("idle-cpu", "daemon CPU, idle for 10 s with 8 sessions open", 10, "ms"),
+    CostRow("group-memory", "daemon memory per further group of 8 ranks, over 1,000 groups", 256, "KiB"),
+)
