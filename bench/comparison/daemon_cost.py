@@ -57,6 +57,8 @@ class Daemon:
         for task in os.listdir(f"/proc/{self.process.pid}/task"):
             with open(f"/proc/{self.process.pid}/task/{task}/schedstat", encoding="utf-8") as file:
                 total += int(file.read().split()[0])
+        if total == 0:
+            raise RuntimeError("this kernel does not count the time of threads (/proc/PID/task/TID/schedstat)")
         return total
 
     def anonymous_bytes(self):

@@ -50,7 +50,7 @@ def figure_text(result):
         return result.row.shown(result.figure)
     worst = min(result.points, key=lambda point: point.ratio)
     best = max(point.ratio for point in result.points)
-    return f"{result.row.shown(worst.ratio)} ({worst.collective}, {size_text(worst.bytes)}; best {best:.2f})"
+    return f"{result.row.shown(worst.ratio)} ({worst.collective}, {size_text(worst.bytes)}; best {result.row.shown(best)})"
 
 
 def processor():

@@ -99,6 +99,11 @@ class Engines(unittest.TestCase):
     def test_peers_alone(self):
         self.measure("allreduce", "--nodes", "2", "-b", "4K", engines=[e for e in self.engines if e != "hdt"])
 
+    def test_separate_daemons_count_as_processor_time(self):
+        report = self.measure("allreduce", "--nodes", "2", "-b", "4M", "--daemon", "separate")
+        for row in report["rows"]:
+            self.assertGreater(row["out_of_place"]["cpu_s_per_gb"], 0, row["engine"])
+
     def test_mpi_needs_mpirun(self):
         if "mpi" not in self.engines:
             self.skipTest("built without Open MPI")

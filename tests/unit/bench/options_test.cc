@@ -115,6 +115,15 @@ TEST(Options, OneEngineRunsOneRoundSeveralRunInTurn) {
   EXPECT_THAT(refusal({"allreduce", "--rounds", "0"}), HasSubstr("--rounds: '0' given"));
 }
 
+TEST(Options, DaemonsOfTheirOwnNeedNodesStartedHere) {
+  EXPECT_TRUE(parsed({"allreduce", "--nodes", "2", "--daemon", "separate"}).separate_daemons);
+  EXPECT_FALSE(parsed({"allreduce", "--nodes", "2"}).separate_daemons);
+  EXPECT_THAT(refusal({"allreduce", "--daemon", "separate"}),
+              HasSubstr("--daemon: expected only with --local or --nodes"));
+  EXPECT_THAT(refusal({"allreduce", "--local", "2", "--daemon", "none"}),
+              HasSubstr("--daemon: 'none' given; expected embedded or separate"));
+}
+
 TEST(Options, RootMustBeARankOfTheGroup) {
   const Options options = parsed({"reduce", "-r", "3"});
   EXPECT_TRUE(check_root(options, 4).is_ok());
