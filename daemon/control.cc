@@ -19,9 +19,8 @@ namespace hdt::daemon {
 
 namespace {
 
-// Engines look at their work this long before they sleep, where a core is to spare for it.
-constexpr int64_t kSpinNs = 20 * kNsPerUs;
-constexpr int kCoresForSpinning = 4;
+// Engines look at their work this long before they sleep, giving their core to whoever wants it in between.
+constexpr int64_t kSpinNs = 50 * kNsPerUs;
 constexpr int64_t kTellMs = 200;
 
 }  // namespace
@@ -58,7 +57,7 @@ Status Control::open_devices() {
     options.cluster_key = cluster_key_;
     options.devices = nics.value();
     options.connect_ms = config_.timeouts.connect_ms;
-    options.spin_ns = cores >= kCoresForSpinning ? kSpinNs : 0;
+    options.spin_ns = kSpinNs;
     engines_.push_back(std::make_unique<Engine>(options));
     HDT_RETURN_IF_ERROR(engines_.back()->start());
     node_.rails.push_back(engines_.back()->addresses());

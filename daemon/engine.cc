@@ -1,5 +1,6 @@
 #include "daemon/engine.h"
 
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -64,7 +65,10 @@ void Engine::run() {
       idle_since = now_ns();
       continue;
     }
-    if (options_.spin_ns > 0 && now_ns() - idle_since < options_.spin_ns) continue;
+    if (now_ns() - idle_since < options_.spin_ns) {
+      ::sched_yield();  // whoever shares this core may be the one we wait for
+      continue;
+    }
     set_asleep(true);
     if (!work()) {
       const int ready = ::epoll_wait(epoll_.get(), events.data(), events.size(), sleep_ms());

@@ -44,10 +44,11 @@ bool spin(int quick_rounds, Look look) {
   return false;
 }
 
-// Looking at full speed is for those who have a core each.
-int quick_rounds(uint32_t local_ranks) {
+// Looking at full speed is for those who have a core each; between nodes the daemon's engine needs one, too.
+int quick_rounds(const session::Layout& layout) {
   static const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
-  return cores >= static_cast<long>(local_ranks) ? kQuickRounds : 0;
+  const long needed = layout.nodes == 1 ? layout.local_ranks : 2L * (layout.local_ranks + 1);
+  return cores >= needed ? kQuickRounds : 0;
 }
 
 }  // namespace
@@ -214,7 +215,7 @@ bool Communicator::run_express(const session::Call& call, const void* send, void
     state = node_queue_->express_done(call, recv);
     return state != Express::kWaiting;
   };
-  const int quick = quick_rounds(access_.layout().local_ranks);
+  const int quick = quick_rounds(access_.layout());
   for (int i = 0; i < std::min(quick, kQuietRounds) && !look(); ++i) relax();
   if (state == Express::kWaiting) {
     access_.ring_peers();  // somebody may sleep until this call is posted
@@ -249,7 +250,7 @@ Status Communicator::wait(Operation& operation, const Deadline& deadline) {
   };
   Status result;
   while (!operation.done()) {
-    if (spin(quick_rounds(access_.layout().local_ranks), progressed)) continue;
+    if (spin(quick_rounds(access_.layout()), progressed)) continue;
     const Sleeper sleeper(board().doorbell);
     if (progressed()) continue;
     if (deadline.expired()) {
