@@ -38,10 +38,15 @@ class ListedSchedule : public Schedule {
 // All of these expect problem.nodes >= 2.
 std::unique_ptr<Schedule> make_ring(const Problem& problem);
 std::unique_ptr<Schedule> make_halving_doubling(const Problem& problem);
+std::unique_ptr<Schedule> make_recursive_doubling(const Problem& problem);
 std::unique_ptr<ListedSchedule> make_chain(const Problem& problem);          // broadcast, reduce
 std::unique_ptr<ListedSchedule> make_binomial_tree(const Problem& problem);  // broadcast, reduce
 std::unique_ptr<ListedSchedule> make_ring_barrier(const Problem& problem);
 std::unique_ptr<ListedSchedule> make_dissemination_barrier(const Problem& problem);
+
+// True where recursive doubling is not only another name of halving-doubling.
+bool has_recursive_doubling(const Problem& problem);
+uint64_t recursive_doubling_scratch(const Problem& problem);
 
 // The most kScratch elements that kHalvingDoubling uses on any node.
 uint64_t halving_doubling_scratch(const Problem& problem);

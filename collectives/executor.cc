@@ -61,6 +61,10 @@ struct Executor::State {
   std::byte* address(Area area, uint64_t offset) const {
     std::byte* const bases[] = {memory.input, memory.output, memory.scratch};
     std::byte* const base = bases[static_cast<size_t>(area)];
+    const BlockLayout* blocks = area == Area::kInput    ? memory.input_blocks
+                                : area == Area::kOutput ? memory.output_blocks
+                                                        : nullptr;
+    if (blocks != nullptr) offset = blocks->starts[offset / blocks->elements] + offset % blocks->elements;
     return base == nullptr ? nullptr : base + offset * type_size(type);
   }
 
@@ -121,10 +125,13 @@ struct Executor::State {
       return;
     }
     if (step.kind == StepKind::kRecvReduce) {
-      const void* const sources[] = {address(step.from, step.offset), address(Area::kScratch, step.target)};
+      const void* sources[] = {address(step.from, step.offset), address(Area::kScratch, step.target)};
+      if (step.peer_first) std::swap(sources[0], sources[1]);
       reduce(type, op, sources, address(step.to, step.offset), step.length);
     } else if (step.kind == StepKind::kCopy) {
-      std::memcpy(address(step.to, step.offset), address(step.from, step.offset), bytes);
+      std::byte* const to = address(step.to, step.offset);
+      const std::byte* const from = address(step.from, step.offset);
+      if (to != from) std::memcpy(to, from, bytes);
     }
     e.phase = Phase::kComplete;
   }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "collectives/schedule.h"
 
@@ -22,10 +23,21 @@ class Port {
                      size_t step) = 0;
 };
 
+// Areas may lie in blocks: element i of such an area is element starts[i / elements] + i % elements from its base. Only
+// for schedules whose steps stay within a block.
+struct BlockLayout {
+  uint64_t elements = 0;
+  std::vector<uint64_t> starts;
+};
+
+// kInput and kOutput may be the same memory (an operation in place) where the schedule reads no element of kInput after it
+// was written as kOutput: a ring, or halving-doubling between two nodes.
 struct SlotMemory {
   std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
+  const BlockLayout* input_blocks = nullptr;  // null: contiguous
+  const BlockLayout* output_blocks = nullptr;
 };
 
 class Executor {

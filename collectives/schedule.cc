@@ -10,11 +10,21 @@ namespace {
 // algorithms save (some 10 us each over TCP); above, links shared by nobody, any shares and few scratch count
 // more.
 constexpr uint64_t kSmallPieceBytes = 64 * 1024;
+// Below this even the bytes do not count that recursive doubling sends more than halving-doubling.
+constexpr uint64_t kTinyPieceBytes = 4 * 1024;
 
 }  // namespace
 
 const char* name_of(Algorithm algorithm) {
-  return algorithm == Algorithm::kRing ? "ring" : "halving_doubling";
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return "ring";
+    case Algorithm::kHalvingDoubling:
+      return "halving_doubling";
+    case Algorithm::kRecursiveDoubling:
+      break;
+  }
+  return "recursive_doubling";
 }
 
 std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& problem) {
@@ -25,11 +35,24 @@ std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& prob
     }
     return schedule;
   }
-  return algorithm == Algorithm::kRing ? make_ring(problem) : make_halving_doubling(problem);
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return make_ring(problem);
+    case Algorithm::kHalvingDoubling:
+      return make_halving_doubling(problem);
+    case Algorithm::kRecursiveDoubling:
+      break;
+  }
+  return make_recursive_doubling(problem);
 }
 
 Algorithm select_algorithm(const Problem& problem, DataType type, uint64_t scratch_limit) {
-  if (problem.elements() * type_size(type) > kSmallPieceBytes) return Algorithm::kRing;
+  const uint64_t bytes = problem.elements() * type_size(type);
+  if (bytes > kSmallPieceBytes) return Algorithm::kRing;
+  if (bytes <= kTinyPieceBytes && has_recursive_doubling(problem) &&
+      recursive_doubling_scratch(problem) <= scratch_limit) {
+    return Algorithm::kRecursiveDoubling;
+  }
   return halving_doubling_scratch(problem) <= scratch_limit ? Algorithm::kHalvingDoubling : Algorithm::kRing;
 }
 

@@ -43,12 +43,13 @@ enum class StepKind : uint8_t {
 
 struct Step {
   StepKind kind;
-  int peer = -1;           // a node; -1 for kCopy
+  int peer = -1;  // a node; -1 for kCopy
   Area from = Area::kInput;
   Area to = Area::kOutput;
-  uint64_t offset = 0;     // elements
-  uint64_t length = 0;     // elements; 0 only where a collective moves none (barrier: steps that only signal)
-  uint64_t target = 0;     // kSend: offset at the receiver; kRecvReduce: offset in kScratch
+  uint64_t offset = 0;  // elements
+  uint64_t length = 0;  // elements; 0 only where a collective moves none (barrier: steps that only signal)
+  uint64_t target = 0;  // kSend: offset at the receiver; kRecvReduce: offset in kScratch
+  bool peer_first = false;  // kRecvReduce: scratch op from, instead of from op scratch
   bool operator==(const Step&) const = default;
 };
 
@@ -59,8 +60,8 @@ struct Problem {
   Collective what;
   int nodes = 1;
   int me = 0;
-  int root = 0;                          // a node; broadcast and reduce only
-  std::vector<uint64_t> block_offsets;   // nodes + 1 values, ascending, [0] == 0
+  int root = 0;                         // a node; broadcast and reduce only
+  std::vector<uint64_t> block_offsets;  // nodes + 1 values, ascending, [0] == 0
   uint64_t elements() const { return block_offsets.back(); }
 };
 
@@ -73,9 +74,9 @@ class Schedule {
   virtual uint64_t scratch_length() const = 0;
 };
 
-enum class Algorithm : uint8_t { kRing, kHalvingDoubling };
-inline constexpr int kAlgorithmCount = 2;
-const char* name_of(Algorithm algorithm);   // "ring", "halving_doubling"
+enum class Algorithm : uint8_t { kRing, kHalvingDoubling, kRecursiveDoubling };
+inline constexpr int kAlgorithmCount = 3;
+const char* name_of(Algorithm algorithm);  // "ring", "halving_doubling", "recursive_doubling"
 
 // The schedule of node problem.me. Every algorithm covers every collective, any number of nodes and any blocks.
 std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& problem);

@@ -9,14 +9,27 @@
 
 namespace hdt::collectives {
 
-enum class DataType : uint8_t { kInt32 = 0, kInt64 = 1, kFloat16 = 2, kBFloat16 = 3, kFloat32 = 4, kFloat64 = 5 };
+enum class DataType : uint8_t {
+  kInt32 = 0,
+  kInt64 = 1,
+  kFloat16 = 2,
+  kBFloat16 = 3,
+  kFloat32 = 4,
+  kFloat64 = 5
+};
 inline constexpr int kDataTypeCount = 6;
 
 enum class ReduceOp : uint8_t { kSum = 0, kProd = 1, kMin = 2, kMax = 3, kAvg = 4 };
 inline constexpr int kReduceOpCount = 5;
 
-enum class Collective : uint8_t { kAllReduce = 0, kReduce = 1, kReduceScatter = 2, kAllGather = 3, kBroadcast = 4,
-                                  kBarrier = 5 };
+enum class Collective : uint8_t {
+  kAllReduce = 0,
+  kReduce = 1,
+  kReduceScatter = 2,
+  kAllGather = 3,
+  kBroadcast = 4,
+  kBarrier = 5
+};
 inline constexpr int kCollectiveCount = 6;
 
 constexpr size_t type_size(DataType type) {
@@ -29,9 +42,9 @@ constexpr bool reduces(Collective c) {
   return c == Collective::kAllReduce || c == Collective::kReduce || c == Collective::kReduceScatter;
 }
 
-const char* name_of(DataType type);       // "float32": the names hdt-commbench prints and accepts
-const char* name_of(ReduceOp op);         // "sum"
-const char* name_of(Collective what);     // "allreduce"
+const char* name_of(DataType type);    // "float32": the names hdt-commbench prints and accepts
+const char* name_of(ReduceOp op);      // "sum"
+const char* name_of(Collective what);  // "allreduce"
 
 // The inverse of name_of; types also by the names nccl-tests uses ("half", "float", "double"). Nothing if unknown.
 std::optional<DataType> parse_data_type(std::string_view name);

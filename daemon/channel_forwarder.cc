@@ -61,10 +61,10 @@ bool ChannelForwarder::forward(uint32_t channel) {
     const std::byte* chunk = context_.segment.data() + layout.chunk(channel, out.next);
     const uint64_t payload = reinterpret_cast<const ChunkHeader*>(chunk)->bytes;
     const size_t bytes = sizeof(ChunkHeader) + std::min({payload, layout.chunk_bytes, theirs.chunk_bytes});
-    context_.write(node, chunk, bytes, theirs.chunk(their_channel, out.next),
-                   encode(ChunkFrame{context_.id, out.next, source, destination}),
-                   {context_.group_slot, WriteToken::Kind::kChunk, channel,
-                    static_cast<uint32_t>(out.next % kChannelSlots)});
+    const WriteToken token{context_.group_slot, WriteToken::Kind::kChunk, channel,
+                           static_cast<uint32_t>(out.next % kChannelSlots)};
+    context_.write(node, {chunk, bytes, context_.peers[node].region, theirs.chunk(their_channel, out.next),
+                          encode(ChunkFrame{context_.id, out.next, source, destination}), token.pack()});
     any = true;
   }
   return any;

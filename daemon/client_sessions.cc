@@ -107,7 +107,9 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
       if (kind.value() == Kind::kOpen) {
         handler_.on_open(number, request.value());
       } else {
-        sessions_.at(number).memories.erase(request.value().memory);
+        if (sessions_.at(number).memories.erase(request.value().memory) == 1) {
+          handler_.on_unshared(request.value().memory);
+        }
       }
       return Status::ok();
     }
@@ -130,7 +132,9 @@ Status ClientSessions::share(uint64_t number, Packet& packet) {
     answer.text = "a process may share " + std::to_string(session::kMaxMemories) + " allocations";
   } else {
     answer.memory = next_memory_++;
-    memories.emplace(answer.memory, std::make_shared<SharedMemory>(memory.take()));
+    const auto shared = std::make_shared<SharedMemory>(memory.take());
+    memories.emplace(answer.memory, shared);
+    handler_.on_shared(number, answer.memory, shared);
   }
   send(number, session::encode(answer));
   return Status::ok();

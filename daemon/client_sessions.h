@@ -49,6 +49,8 @@ class SessionHandler {
   virtual void on_join(uint64_t session, const session::JoinRequest& request) = 0;
   virtual void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) = 0;
   virtual void on_status(uint64_t session) = 0;
+  virtual void on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) = 0;
+  virtual void on_unshared(uint32_t number) = 0;
   virtual void on_open(uint64_t session, const session::MemoryRequest& request) = 0;
   // The session is gone; `how` completes "rank 3 ...". Its entry is erased afterwards.
   virtual void on_gone(uint64_t session, const std::string& how) = 0;

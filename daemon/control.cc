@@ -252,6 +252,18 @@ void Control::on_notice(uint64_t session, session::Kind kind, const session::Gro
   });
 }
 
+void Control::on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) {
+  for (auto& engine : engines_) {
+    engine->post([e = engine.get(), session, number, memory] { e->add_memory(session, number, memory); });
+  }
+}
+
+void Control::on_unshared(uint32_t number) {
+  for (auto& engine : engines_) {
+    engine->post([e = engine.get(), number] { e->remove_memory(number); });
+  }
+}
+
 // Memory is given only to processes that are in a group together with its owner, and only for that group.
 void Control::on_open(uint64_t session, const session::MemoryRequest& request) {
   const ClientSession* asker = sessions_->find(session);

@@ -44,6 +44,8 @@ class Control : public SessionHandler {
   void on_join(uint64_t session, const session::JoinRequest& request) override;
   void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) override;
   void on_status(uint64_t session) override;
+  void on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) override;
+  void on_unshared(uint32_t number) override;
   void on_open(uint64_t session, const session::MemoryRequest& request) override;
   void on_gone(uint64_t session, const std::string& how) override;
   void on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t local_index);

@@ -89,8 +89,10 @@ void Engine::run() {
 
 // Closes links in order, so that peers can tell an end from a crash. What failed before has been said already.
 void Engine::say_goodbye() {
-  for (auto& [id, peer] : peers_) peer->link.close({Code::kDaemonLost, "this daemon ends"});
   const Deadline until = Deadline::after_ms(kGoodbyeMs);
+  while (work() && !until.expired()) {  // a last note, that everyone has left, may still be on its way to the sockets
+  }
+  for (auto& [id, peer] : peers_) peer->link.close({Code::kDaemonLost, "this daemon ends"});
   while (!rails_.empty() && !until.expired()) {
     if (!work()) ::usleep(500);
   }
@@ -182,6 +184,30 @@ void Engine::remove_session(uint64_t session) {
   sessions_.erase(found);
 }
 
+void Engine::add_memory(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) {
+  memories_[number] = {session, std::move(memory)};
+}
+
+void Engine::remove_memory(uint32_t number) {
+  memories_.erase(number);
+  for (auto& group : groups_) {
+    if (group != nullptr) group->forget_memory(number);
+  }
+}
+
+// Only what the process of that rank shares itself.
+std::shared_ptr<SharedMemory> Engine::find_memory(uint64_t group, uint32_t local, uint32_t number) {
+  const auto found = memories_.find(number);
+  if (found == memories_.end()) return nullptr;
+  const auto session = sessions_.find(found->second.session);
+  if (session == sessions_.end()) return nullptr;
+  const EngineGroup* wanted = group_of(group);
+  const bool is_its = std::any_of(session->second.seats.begin(), session->second.seats.end(), [&](const auto& seat) {
+    return seat.second.group == wanted && seat.second.local == local;
+  });
+  return is_its ? found->second.memory : nullptr;
+}
+
 void Engine::create_group(GroupSpec spec) {
   const auto free = std::find(groups_.begin(), groups_.end(), nullptr);
   const auto slot = static_cast<uint32_t>(free - groups_.begin());
@@ -189,6 +215,16 @@ void Engine::create_group(GroupSpec spec) {
   const uint64_t id = spec.id;
   GroupMemory& memory = group_memory_[id];
   memory.memory = spec.memory;
+  spec.direct.find = [this, id](uint32_t local, uint32_t number) { return find_memory(id, local, number); };
+  spec.direct.enlist = [this](const SharedMemory& shared) {
+    return devices_.front()->register_memory(shared.data(), shared.size(), shared.fd());
+  };
+  spec.direct.withdraw = [this](const transport::RegionKey& key) { devices_.front()->deregister_memory(key); };
+  spec.look_again = [this, id] {
+    post([this, id] {
+      if (EngineGroup* again = group_of(id)) touch(again);
+    });
+  };
   auto group = std::make_unique<EngineGroup>(std::move(spec), slot);
   group_by_id_[id] = group.get();
   groups_[slot] = std::move(group);
@@ -240,6 +276,7 @@ void Engine::session_lost(uint64_t session, const std::string& how) {
     touch(lost.group);
   }
   remove_session(session);
+  std::erase_if(memories_, [session](const auto& entry) { return entry.second.session == session; });
 }
 
 void Engine::fail_all(Code code, const std::string& text) {

@@ -50,6 +50,9 @@ class Engine : public transport::LinkObserver {
   // --- on the engine's thread only ---
   void add_session(std::shared_ptr<SessionLink> session);
   void remove_session(uint64_t session);
+  // Memory that the process of `session` shares.
+  void add_memory(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory);
+  void remove_memory(uint32_t number);
   void create_group(GroupSpec spec);
   // `handle` of `session` is rank `local` of the group: its attention bits mean this group.
   void attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t local);
@@ -94,6 +97,8 @@ class Engine : public transport::LinkObserver {
   void touch(EngineGroup* group);
   bool reap_groups();
 
+  std::shared_ptr<SharedMemory> find_memory(uint64_t group, uint32_t local, uint32_t number);
+
   // engine_links.cc
   PeerLink& peer_for(const NodeInfo& node);
   void dial(PeerLink& peer);
@@ -123,6 +128,11 @@ class Engine : public transport::LinkObserver {
   std::map<NodeId, std::unique_ptr<PeerLink>> peers_;
   std::vector<std::unique_ptr<PeerLink>> retired_;
   std::map<uint64_t, Session> sessions_;
+  struct Memory {
+    uint64_t session;
+    std::shared_ptr<SharedMemory> memory;
+  };
+  std::unordered_map<uint32_t, Memory> memories_;
   std::vector<std::unique_ptr<EngineGroup>> groups_;  // by group slot; empty slots are reused
   std::unordered_map<uint64_t, EngineGroup*> group_by_id_;
   struct GroupMemory {

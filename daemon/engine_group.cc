@@ -58,6 +58,8 @@ EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)
       deadline_(spec.deadline),
       on_ready_(std::move(spec.on_ready)),
       local_left_(context_.local_ranks.size(), false) {
+  context_.direct.set_services(std::move(spec.direct));
+  context_.look_again = std::move(spec.look_again);
   context_.fail = [this](Code code, int32_t rank, const std::string& text) { fail(code, rank, text); };
   check_ready();
 }
@@ -73,7 +75,8 @@ void EngineGroup::on_link_down(uint32_t node, const Status& reason) {
   peer.link = nullptr;
   peer.writes_in_flight = 0;  // a link that is down touches no memory any more
   // A node that has left said so after everything of its ranks had been carried: nothing is lost with its link.
-  if (std::exchange(peer.left, true)) return;
+  // And where no rank of this node is left, there is nobody to tell.
+  if (std::exchange(peer.left, true) || (ready_ && !has_local_ranks())) return;
   std::vector<uint32_t> ranks;
   for (uint64_t p = context_.order.first_position[node]; p < context_.order.first_position[node + 1]; ++p) {
     ranks.push_back(context_.order.rank_at[p]);
@@ -131,6 +134,8 @@ void EngineGroup::on_note(uint32_t node, const Note& note) {
     }
   } else if (const auto* call = std::get_if<CallNote>(&note)) {
     if (call->from == node && !context_.segment.failed()) pieces_.on_note(*call);
+  } else if (const auto* output = std::get_if<OutputNote>(&note)) {
+    if (output->from == node && !context_.segment.failed()) pieces_.on_note(*output);
   } else if (const auto* left = std::get_if<RankLeft>(&note)) {
     if (left->rank < ranks && context_.order.node_of_rank[left->rank] == node) {
       pieces_.on_rank_left(left->rank, left->entered);

@@ -25,6 +25,8 @@ struct GroupSpec {
   std::shared_ptr<SharedMemory> memory;  // formatted for this node
   Deadline deadline = Deadline::never();  // of becoming ready
   std::function<void(Status)> on_ready;  // called once, on the engine's thread
+  DirectMemory::Services direct;         // from the engine
+  std::function<void()> look_again;
 };
 
 class EngineGroup {
@@ -48,6 +50,11 @@ class EngineGroup {
   void on_time();
   std::optional<Deadline> next_time() const;
 
+  // A process shares this memory no more.
+  void forget_memory(uint32_t number) {
+    if (!context_.segment.failed()) pieces_.forget_memory(number);
+  }
+
   void local_rank_left(uint32_t local);
   void local_rank_lost(uint32_t local, const std::string& how);
   void fail(Code code, int32_t rank, const std::string& text);
@@ -55,6 +62,8 @@ class EngineGroup {
   void on_deadline(uint64_t sequence, const std::string& what);
   // Some rank of this node has not left.
   bool has_local_ranks() const;
+  // Ranks of this node may still need something of that one.
+  bool needs(uint32_t node) const { return has_local_ranks() && !context_.peers[node].left; }
   // Everyone has left and no write is under way: may be destroyed.
   bool finished() const;
 

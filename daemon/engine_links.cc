@@ -90,7 +90,8 @@ void Engine::dial_failed(PeerLink& peer, const Status& why) {
 
 void Engine::forget_peer(PeerLink& peer, const Status& why) {
   const bool used = std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
-    return group != nullptr && group->has_local_ranks() && node_in(*group, peer);
+    const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
+    return node && group->needs(*node);
   });
   HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} down: {} {}", peer.node.name, why.message(),
              LogTag{.node = options_.node_name});

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/direct_memory.h"
 #include "daemon/node.h"
 #include "daemon/wire.h"
 #include "session/plan.h"
@@ -52,6 +53,9 @@ struct GroupContext {
   uint32_t me = 0;
   std::vector<uint32_t> local_ranks;  // rank by local index
   std::vector<GroupPeer> peers;       // by node; peers[me] is unused
+  DirectMemory direct;
+  // Makes the engine look at the group again, after all that it was told before now.
+  std::function<void()> look_again;
   // Fails the group here and on all nodes.
   std::function<void(Code, int32_t rank, const std::string&)> fail;
 
@@ -64,13 +68,10 @@ struct GroupContext {
       if (node != me) send(node, note);
     }
   }
-  // A write into the peer's segment at `offset` of its data part; skipped when the link is down (the group has failed).
-  void write(uint32_t node, const void* data, size_t bytes, uint64_t offset, const transport::LinkHeader& header,
-             const WriteToken& token) {
+  // A write into the peer's memory; skipped when the link is down (the group has failed).
+  void write(uint32_t node, const transport::WriteRequest& request) {
     GroupPeer& peer = peers[node];
-    if (peer.link == nullptr) return;
-    const transport::WriteRequest request{data, bytes, peer.region, offset, header, token.pack()};
-    if (peer.link->write(request).is_ok()) ++peer.writes_in_flight;
+    if (peer.link != nullptr && peer.link->write(request).is_ok()) ++peer.writes_in_flight;
   }
   uint32_t writes_in_flight() const {
     uint32_t sum = 0;

@@ -18,9 +18,12 @@ constexpr size_t kMaxEarly = 4096;
 
 uint64_t area_offset(const session::Layout& layout, uint64_t piece, Area area) {
   switch (area) {
-    case Area::kInput: return layout.input(piece);
-    case Area::kOutput: return layout.output(piece);
-    case Area::kScratch: break;
+    case Area::kInput:
+      return layout.input(piece);
+    case Area::kOutput:
+      return layout.output(piece);
+    case Area::kScratch:
+      break;
   }
   return layout.scratch(piece);
 }
@@ -32,23 +35,25 @@ class PieceRunner::Slot : public collectives::Port {
  public:
   Slot(PieceRunner& runner, uint32_t index) : runner_(runner), index_(index) {}
 
-  void write(int peer, uint32_t tag, const void* data, size_t bytes, Area to, uint64_t offset, size_t step) override {
+  void write(int peer, uint32_t tag, const void* data, size_t bytes, Area to, uint64_t offset,
+             size_t step) override {
     const auto node = static_cast<uint32_t>(peer);
-    GroupContext& context = runner_.context_;
-    const HeldWrite write{piece, data, bytes, area_offset(context.peers[node].layout, piece, to) + offset,
-                          encode(PieceFrame{context.id, piece, context.me, tag}),
-                          {context.group_slot, WriteToken::Kind::kPiece, static_cast<uint32_t>(step), index_}};
-    PeerCredit& credit = runner_.credit_[node];
-    if (piece < credit.granted_to_us) {
-      context.write(node, write.data, write.bytes, write.offset, write.header, write.token);
-    } else {
-      credit.held.push_back(write);
-    }
+    const GroupContext& context = runner_.context_;
+    const HeldWrite write{
+        piece,
+        data,
+        bytes,
+        to,
+        offset,
+        encode(PieceFrame{context.id, piece, context.me, tag}),
+        {context.group_slot, WriteToken::Kind::kPiece, static_cast<uint32_t>(step), index_}};
+    if (!runner_.try_write(node, write)) runner_.credit_[node].held.push_back(write);
   }
 
   uint64_t piece = 0;
   std::unique_ptr<collectives::Executor> executor;
   std::vector<std::pair<uint32_t, uint32_t>> early;  // (node, tag) that landed before the start
+  collectives::BlockLayout blocks;  // of buffers in place, where a piece is not one range of them
 
  private:
   PieceRunner& runner_;
@@ -86,14 +91,16 @@ bool PieceRunner::read_calls() {
 
 // Copies the call of every local rank before looking at it; false when the group has failed over it.
 bool PieceRunner::accept_call(uint64_t sequence) {
-  const Call call = context_.segment.board(0).calls[sequence % kCallRing];
+  const session::Entered entered = context_.segment.board(0).calls[sequence % kCallRing];
+  const Call& call = entered.call;
   for (uint32_t i = 1; i < context_.layout().local_ranks; ++i) {
-    const Call other = context_.segment.board(i).calls[sequence % kCallRing];
+    const Call other = context_.segment.board(i).calls[sequence % kCallRing].call;
     if (other == call) continue;
     context_.fail(Code::kMismatch, static_cast<int32_t>(context_.local_ranks[i]),
                   "call " + std::to_string(sequence) + " of " + context_.name() + ": rank " +
-                      std::to_string(context_.local_ranks[0]) + " calls " + session::describe(call) + ", rank " +
-                      std::to_string(context_.local_ranks[i]) + " calls " + session::describe(other));
+                      std::to_string(context_.local_ranks[0]) + " calls " + session::describe(call) +
+                      ", rank " + std::to_string(context_.local_ranks[i]) + " calls " +
+                      session::describe(other));
     return false;
   }
   if (const std::string wrong = session::validate(call, context_.layout().ranks); !wrong.empty()) {
@@ -101,8 +108,22 @@ bool PieceRunner::accept_call(uint64_t sequence) {
                   "call " + std::to_string(sequence) + " of " + context_.name() + ": " + wrong);
     return false;
   }
-  const uint64_t first = calls_.empty() ? next_piece_ : calls_.back().first_piece + calls_.back().plan.pieces();
-  calls_.push_back({sequence, call, session::Plan(call, context_.layout()), first});
+  ActiveCall active{sequence,
+                    call,
+                    session::Plan(call, context_.layout()),
+                    calls_.empty() ? next_piece_ : calls_.back().end(),
+                    collectives::Algorithm::kRing,
+                    nullptr,
+                    nullptr,
+                    {}};
+  if (!open_buffers(active, entered.where)) return false;
+  const collectives::Problem first = problem_of(call, active.plan.piece(0), context_.order, context_.me);
+  // A piece by blocks is not one range of a user's buffer, if there are several: only the ring keeps to blocks.
+  if (!session::by_blocks(call.what) || active.plan.pieces() == 1) {
+    active.algorithm = select_algorithm(first, call.type,
+                                        context_.layout().scratch_bytes / collectives::type_size(call.type));
+  }
+  calls_.push_back(std::move(active));
   const auto next_node = static_cast<uint32_t>((context_.me + 1) % context_.nodes.size());
   context_.send(next_node, CallNote{context_.id, context_.me, sequence, call});
   entered_.emplace(sequence, call);
@@ -110,12 +131,108 @@ bool PieceRunner::accept_call(uint64_t sequence) {
   return true;
 }
 
-bool PieceRunner::launch() {
-  const auto covers = [this](const ActiveCall& c) { return next_piece_ < c.first_piece + c.plan.pieces(); };
-  const auto call = std::find_if(calls_.begin(), calls_.end(), covers);
-  if (call == calls_.end() || slots_[next_piece_ % kSlots]->executor != nullptr) return false;
+// Not more than a hint from the process: what it names must be shared by it, and large enough.
+bool PieceRunner::open_buffer(ActiveCall& call, uint32_t number, uint64_t offset, uint64_t bytes,
+                              std::byte*& place, OutputNote* note) {
+  auto use = context_.direct.acquire(0, number);
+  if (!use.is_ok()) {
+    context_.fail(use.status().code(), static_cast<int32_t>(context_.local_ranks[0]), use.status().message());
+    return false;
+  }
+  const DirectMemory::Use* memory = use.value();
+  if (memory != nullptr) call.memories.push_back(number);
+  if (memory != nullptr && offset <= memory->bytes && bytes <= memory->bytes - offset) {
+    place = memory->data + offset;
+    if (note != nullptr) {
+      note->direct = 1;
+      note->region = memory->key;
+      note->offset = offset;
+    }
+    return true;
+  }
+  if (memory == nullptr &&
+      missed_ != call.sequence) {  // what shares it may still be on its way through the mailbox
+    missed_ = call.sequence;
+    context_.look_again();
+    return false;
+  }
+  context_.fail(Code::kInvalidArgument, static_cast<int32_t>(context_.local_ranks[0]),
+                "call " + std::to_string(call.sequence) + " of " + context_.name() + " names " +
+                    (memory == nullptr ? "memory that its process does not share"
+                                       : "a buffer that is not within the memory it is said to be in"));
+  return false;
+}
+
+bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& where) {
+  const Call& call = active.call;
+  if (!session::may_be_direct(call, context_.layout().nodes)) return true;
+  OutputNote note{context_.id, context_.me, active.sequence, call, 0, {}, 0};
+  const bool by_ranks = session::by_blocks(call.what);
+  const uint64_t bytes = call.count * collectives::type_size(call.type);
+  const uint32_t rank = context_.local_ranks[0];
+  const bool root = static_cast<uint32_t>(call.root) == rank;
+  bool opened = true;
+  if (context_.layout().local_ranks == 1) {
+    const bool in = collectives::reduces(call.what) && where.send_memory != 0;
+    if (in) {
+      const uint64_t sent = by_ranks ? bytes * context_.layout().ranks : bytes;
+      opened = open_buffer(active, where.send_memory, where.send, sent, active.input, nullptr);
+    }
+    using collectives::Collective;
+    if (opened && call.what == Collective::kBroadcast && root && where.send_memory != 0) {
+      opened = open_buffer(active, where.send_memory, where.send, bytes, active.output, nullptr);
+    } else if (opened && where.recv_memory != 0 && call.what != Collective::kReduceScatter &&
+               (call.what != Collective::kReduce || root) && !(call.what == Collective::kBroadcast && root)) {
+      const uint64_t received = by_ranks ? bytes * context_.layout().ranks : bytes;
+      opened = open_buffer(active, where.recv_memory, where.recv, received, active.output, &note);
+    }
+  }
+  if (!opened) {
+    for (const uint32_t number : active.memories) context_.direct.release(number);
+    return false;
+  }
+  const bool staged = collectives::reduces(call.what) ? active.input == nullptr : active.output == nullptr;
+  const bool taken = active.output == nullptr && (call.what != collectives::Collective::kReduce || root);
+  if (!staged && !taken) unslotted_.push_back({active.first_piece, active.end()});
+  context_.send_all(note);
+  return true;
+}
+
+PieceRunner::ActiveCall* PieceRunner::call_of(uint64_t piece) {
+  const auto covers = [piece](const ActiveCall& c) { return piece >= c.first_piece && piece < c.end(); };
+  const auto found = std::find_if(calls_.begin(), calls_.end(), covers);
+  return found == calls_.end() ? nullptr : &*found;
+}
+
+// The contributions of all local ranks are where the schedule reads them.
+bool PieceRunner::is_ready(const ActiveCall& call, uint64_t piece) const {
+  if (collectives::reduces(call.call.what) ? call.input != nullptr : call.output != nullptr) return true;
   for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
-    if (context_.segment.board(i).reduced.load(std::memory_order_acquire) <= next_piece_) return false;
+    if (context_.segment.board(i).reduced.load(std::memory_order_acquire) <= piece) return false;
+  }
+  return true;
+}
+
+// `done` is foreign: a rank cannot free what has not been finished. Of calls in place there is nothing to be freed.
+uint64_t PieceRunner::freed() {
+  uint64_t done = UINT64_MAX;
+  for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
+    done = std::min(done, context_.segment.board(i).done.load(std::memory_order_acquire));
+  }
+  freed_ = std::max(freed_, std::min(done, exchanged_));
+  while (!unslotted_.empty() && freed_ >= unslotted_.front().first) {
+    freed_ = std::max(freed_, std::min(exchanged_, unslotted_.front().end));
+    if (freed_ < unslotted_.front().end) break;
+    unslotted_.pop_front();
+  }
+  return freed_;
+}
+
+bool PieceRunner::launch() {
+  const ActiveCall* call = call_of(next_piece_);
+  if (call == nullptr || slots_[next_piece_ % kSlots]->executor != nullptr || !is_ready(*call, next_piece_) ||
+      next_piece_ >= freed() + kSlots) {
+    return false;
   }
   start(*call, next_piece_++);
   return true;
@@ -124,10 +241,8 @@ bool PieceRunner::launch() {
 void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
   Slot& slot = *slots_[piece % kSlots];
   const session::Layout& layout = context_.layout();
-  const collectives::Problem problem =
-      problem_of(active.call, active.plan.piece(piece - active.first_piece), context_.order, context_.me);
-  const uint64_t scratch_limit = layout.scratch_bytes / collectives::type_size(active.call.type);
-  auto schedule = make_schedule(select_algorithm(problem, active.call.type, scratch_limit), problem);
+  const session::Piece part = active.plan.piece(piece - active.first_piece);
+  auto schedule = make_schedule(active.algorithm, problem_of(active.call, part, context_.order, context_.me));
   for (PeerCredit& credit : credit_) credit.sends_to_us = false;
   for (size_t i = 0;; ++i) {
     const auto step = schedule->step(i);
@@ -137,14 +252,57 @@ void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
     }
   }
   std::byte* data = context_.segment.data();
+  collectives::SlotMemory memory{data + layout.input(piece), data + layout.output(piece),
+                                 data + layout.scratch(piece)};
+  const bool by_ranks = session::by_blocks(active.call.what);
+  const uint64_t begin = by_ranks ? 0 : part.offset * collectives::type_size(active.call.type);
+  if (active.input != nullptr) memory.input = active.input + begin;
+  if (active.output != nullptr) memory.output = active.output + begin;
+  if (by_ranks && part.elements != 0) {
+    slot.blocks = {part.elements, {}};
+    for (uint64_t position = 0; position < layout.ranks; ++position) {
+      slot.blocks.starts.push_back(user_index(active.call, part, context_.order, position * part.elements));
+    }
+    if (active.input != nullptr) memory.input_blocks = &slot.blocks;
+    if (active.output != nullptr) memory.output_blocks = &slot.blocks;
+  }
   slot.piece = piece;
-  slot.executor = std::make_unique<collectives::Executor>(
-      std::move(schedule), active.call.type, active.call.op,
-      collectives::SlotMemory{data + layout.input(piece), data + layout.output(piece), data + layout.scratch(piece)},
-      slot);
+  slot.executor = std::make_unique<collectives::Executor>(std::move(schedule), active.call.type,
+                                                          active.call.op, memory, slot);
   grant();
-  for (const auto& [node, tag] : std::exchange(slot.early, {})) slot.executor->on_arrived(static_cast<int>(node), tag);
+  for (const auto& [node, tag] : std::exchange(slot.early, {}))
+    slot.executor->on_arrived(static_cast<int>(node), tag);
   slot.executor->advance();
+}
+
+// False: not now.
+bool PieceRunner::try_write(uint32_t node, const HeldWrite& write) {
+  PeerCredit& credit = credit_[node];
+  if (write.piece >= credit.granted_to_us) return false;
+  GroupPeer& peer = context_.peers[node];
+  transport::WriteRequest request{write.data,   write.bytes,
+                                  peer.region,  area_offset(peer.layout, write.piece, write.to),
+                                  write.header, write.token.pack()};
+  request.offset += write.offset;
+  const ActiveCall& active = *call_of(write.piece);
+  if (write.to == Area::kOutput && session::may_be_direct(active.call, context_.layout().nodes)) {
+    const auto note = credit.outputs.find(active.sequence);
+    if (note == credit.outputs.end()) return false;
+    if (!(note->second.call == active.call)) return false;  // the group is about to fail over it
+    if (note->second.direct != 0) {
+      const size_t width = collectives::type_size(active.call.type);
+      const session::Piece part = active.plan.piece(write.piece - active.first_piece);
+      request.region = note->second.region;
+      request.offset =
+          note->second.offset + user_index(active.call, part, context_.order, write.offset / width) * width;
+    }
+  }
+  context_.write(node, request);
+  return true;
+}
+
+void PieceRunner::write_held(uint32_t node) {
+  std::erase_if(credit_[node].held, [&](const HeldWrite& write) { return try_write(node, write); });
 }
 
 bool PieceRunner::publish() {
@@ -153,10 +311,12 @@ bool PieceRunner::publish() {
   // A call that may not be what the others call must not succeed anywhere: a broadcast's root, say, needs nothing of
   // the other nodes and would be done before it hears of the mismatch.
   const ActiveCall& oldest = calls_.front();
-  if (exchanged_ + 1 == oldest.first_piece + oldest.plan.pieces() && entered_.contains(oldest.sequence)) return false;
+  if (exchanged_ + 1 == oldest.end() && entered_.contains(oldest.sequence)) return false;
   slot.executor.reset();
   ++exchanged_;
-  while (!calls_.empty() && exchanged_ >= calls_.front().first_piece + calls_.front().plan.pieces()) {
+  while (!calls_.empty() && exchanged_ >= calls_.front().end()) {
+    for (const uint32_t number : calls_.front().memories) context_.direct.release(number);
+    for (PeerCredit& credit : credit_) credit.outputs.erase(calls_.front().sequence);
     calls_.pop_front();
   }
   context_.segment.header().exchanged.store(exchanged_, std::memory_order_release);
@@ -166,12 +326,7 @@ bool PieceRunner::publish() {
 
 // Tells those who send to us how far they may go, when they are about to run out of credit.
 void PieceRunner::grant() {
-  uint64_t freed = UINT64_MAX;
-  for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
-    freed = std::min(freed, context_.segment.board(i).done.load(std::memory_order_acquire));
-  }
-  // `done` is foreign: a rank cannot free what has not been finished.
-  const uint64_t credit = std::min(freed, exchanged_) + kSlots;
+  const uint64_t credit = freed() + kSlots;
   for (uint32_t node = 0; node < credit_.size(); ++node) {
     PeerCredit& peer = credit_[node];
     if (!peer.sends_to_us || credit <= peer.granted_by_us) continue;
@@ -184,8 +339,9 @@ void PieceRunner::grant() {
 void PieceRunner::on_arrived(const PieceFrame& frame) {
   Slot& slot = *slots_[frame.piece % kSlots];
   if (frame.piece < exchanged_ || frame.piece >= exchanged_ + 2 * kSlots) {
-    context_.fail(Code::kInternal, -1, "node " + context_.nodes[frame.from].name + " wrote piece " +
-                                           std::to_string(frame.piece) + " of " + context_.name() + " without credit");
+    context_.fail(Code::kInternal, -1,
+                  "node " + context_.nodes[frame.from].name + " wrote piece " + std::to_string(frame.piece) +
+                      " of " + context_.name() + " without credit");
     return;
   }
   if (slot.executor != nullptr && slot.piece == frame.piece) {
@@ -194,7 +350,8 @@ void PieceRunner::on_arrived(const PieceFrame& frame) {
   } else if (slot.early.size() < kMaxEarly) {
     slot.early.emplace_back(frame.from, frame.tag);
   } else {
-    context_.fail(Code::kInternal, -1, "node " + context_.nodes[frame.from].name + " floods " + context_.name());
+    context_.fail(Code::kInternal, -1,
+                  "node " + context_.nodes[frame.from].name + " floods " + context_.name());
   }
 }
 
@@ -208,16 +365,24 @@ void PieceRunner::on_sent(const WriteToken& token) {
 void PieceRunner::on_note(const PieceCredit& note) {
   PeerCredit& credit = credit_[note.from];
   credit.granted_to_us = std::max(credit.granted_to_us, note.pieces);
-  std::erase_if(credit.held, [&](const HeldWrite& write) {
-    if (write.piece >= credit.granted_to_us) return false;
-    context_.write(note.from, write.data, write.bytes, write.offset, write.header, write.token);
-    return true;
-  });
+  write_held(note.from);
+}
+
+void PieceRunner::on_note(const OutputNote& note) {
+  PeerCredit& credit = credit_[note.from];
+  if (note.sequence > next_call_ + kMaxAhead || credit.outputs.size() > kMaxAhead) {
+    context_.fail(Code::kInternal, -1,
+                  "node " + context_.nodes[note.from].name + " runs ahead in " + context_.name());
+    return;
+  }
+  credit.outputs.emplace(note.sequence, note);
+  write_held(note.from);
 }
 
 void PieceRunner::on_note(const CallNote& note) {
   if (note.sequence > next_call_ + kMaxAhead || notes_.size() > kMaxAhead) {
-    context_.fail(Code::kInternal, -1, "node " + context_.nodes[note.from].name + " runs ahead in " + context_.name());
+    context_.fail(Code::kInternal, -1,
+                  "node " + context_.nodes[note.from].name + " runs ahead in " + context_.name());
     return;
   }
   notes_.emplace(note.sequence, note);
@@ -233,7 +398,8 @@ void PieceRunner::compare(uint64_t sequence) {
     context_.fail(Code::kMismatch, static_cast<int32_t>(their_rank),
                   "call " + std::to_string(sequence) + " of " + context_.name() + ": rank " +
                       std::to_string(context_.local_ranks[0]) + " calls " + session::describe(ours->second) +
-                      ", rank " + std::to_string(their_rank) + " calls " + session::describe(note->second.call));
+                      ", rank " + std::to_string(their_rank) + " calls " +
+                      session::describe(note->second.call));
   }
   notes_.erase(note);
   entered_.erase(ours);
@@ -249,8 +415,9 @@ void PieceRunner::check_left(uint64_t sequence) {
   for (const auto& [rank, entered] : left_) {
     if (sequence < entered) continue;
     context_.fail(Code::kRankLost, static_cast<int32_t>(rank),
-                  "rank " + std::to_string(rank) + " left " + context_.name() + " after " + std::to_string(entered) +
-                      " collective calls; call " + std::to_string(sequence) + " needs it");
+                  "rank " + std::to_string(rank) + " left " + context_.name() + " after " +
+                      std::to_string(entered) + " collective calls; call " + std::to_string(sequence) +
+                      " needs it");
     return;
   }
 }

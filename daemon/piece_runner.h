@@ -5,6 +5,10 @@
 // slot every local rank has freed + kSlots, so payload always lands in a free slot, even when the receiver's ranks have
 // not made the call yet. Every node starts with a credit of kSlots at every other.
 //
+// In place: where a node's only rank of the group has its buffers in memory of hdtMemAlloc, the schedule runs on them instead
+// of the slot's input and output. Before a call of which some node may do so, all tell each other where their output is
+// (OutputNote); a write to an output waits for that, and is refused if the two are not the same call.
+//
 // Mismatch: when all local ranks have entered call s, a CallNote goes to the next node of the ring of nodes. If any
 // two ranks of the group differ, some neighbours differ, so it is found whatever the schedules do.
 // A call is finished on a node only when the previous node's call is known to be the same.
@@ -33,6 +37,9 @@ class PieceRunner {
   void on_sent(const WriteToken& token);
   void on_note(const PieceCredit& note);
   void on_note(const CallNote& note);
+  void on_note(const OutputNote& note);
+  // Memory that calls may use is gone.
+  void forget_memory(uint32_t number) { context_.direct.drop(number); }
   void on_rank_left(uint32_t rank, uint64_t entered);
 
   // Calls that all local ranks have entered / that are finished on this node.
@@ -48,11 +55,34 @@ class PieceRunner {
     session::Call call;
     session::Plan plan;
     uint64_t first_piece;
+    collectives::Algorithm algorithm;
+    std::byte* input = nullptr;  // in place; null: the slot's
+    std::byte* output = nullptr;
+    std::vector<uint32_t> memories;  // in use until the call is finished
+    uint64_t end() const { return first_piece + plan.pieces(); }
   };
   class Slot;
+  struct HeldWrite {
+    uint64_t piece;
+    const void* data;
+    size_t bytes;
+    collectives::Area to;
+    uint64_t offset;  // in the area, bytes
+    transport::LinkHeader header;
+    WriteToken token;
+  };
 
   bool read_calls();
   bool accept_call(uint64_t sequence);
+  // Finds the buffers that the call uses in place. False: not known yet, or the group has failed.
+  bool open_buffers(ActiveCall& call, const session::Exposure& where);
+  bool open_buffer(ActiveCall& call, uint32_t number, uint64_t offset, uint64_t bytes, std::byte*& place,
+                   OutputNote* note);
+  bool is_ready(const ActiveCall& call, uint64_t piece) const;
+  uint64_t freed();
+  ActiveCall* call_of(uint64_t piece);
+  bool try_write(uint32_t node, const HeldWrite& write);
+  void write_held(uint32_t node);
   bool launch();
   void start(const ActiveCall& call, uint64_t piece);
   bool publish();
@@ -64,24 +94,23 @@ class PieceRunner {
   uint64_t next_call_ = 0;   // first call not read yet
   uint64_t next_piece_ = 0;  // first piece not started yet
   uint64_t exchanged_ = 0;
-  std::deque<ActiveCall> calls_;                        // entered, not finished
-  std::map<uint64_t, CallNote> notes_;                  // of the previous node, not compared yet
-  std::map<uint64_t, session::Call> entered_;           // ours, not compared yet
-  std::vector<std::pair<uint32_t, uint64_t>> left_;     // rank, calls it entered
+  std::deque<ActiveCall> calls_;                     // entered, not finished
+  std::map<uint64_t, CallNote> notes_;               // of the previous node, not compared yet
+  std::map<uint64_t, session::Call> entered_;        // ours, not compared yet
+  std::vector<std::pair<uint32_t, uint64_t>> left_;  // rank, calls it entered
   std::array<std::unique_ptr<Slot>, session::kSlots> slots_;
-  struct HeldWrite {
-    uint64_t piece;
-    const void* data;
-    size_t bytes;
-    uint64_t offset;
-    transport::LinkHeader header;
-    WriteToken token;
+  uint64_t freed_ = 0;            // slots of the pieces below are not used any more by our ranks
+  uint64_t missed_ = UINT64_MAX;  // call whose memory was not known when it was looked at first
+  struct Range {
+    uint64_t first, end;
   };
+  std::deque<Range> unslotted_;  // pieces of which ranks have nothing in slots
   struct PeerCredit {
     uint64_t granted_to_us = session::kSlots;
     uint64_t granted_by_us = session::kSlots;
-    bool sends_to_us = false;       // in the latest schedule
-    std::vector<HeldWrite> held;    // wait for credit
+    bool sends_to_us = false;                // in the latest schedule
+    std::vector<HeldWrite> held;             // wait for credit, or to know where the peer's output is
+    std::map<uint64_t, OutputNote> outputs;  // by call
   };
   std::vector<PeerCredit> credit_;
 };

@@ -28,8 +28,16 @@ struct Put {
   void operator()(const PieceCredit& n) { w.put(n.group).put(n.from).put(n.pieces); }
   void operator()(const ChunkCredit& n) { w.put(n.group).put(n.source).put(n.destination).put(n.tail); }
   void operator()(const CallNote& n) {
-    w.put(n.group).put(n.from).put(n.sequence).put(n.call.count).put(n.call.root).put(n.call.what)
-        .put(n.call.type).put(n.call.op);
+    w.put(n.group).put(n.from).put(n.sequence);
+    put(n.call);
+  }
+  void operator()(const OutputNote& n) {
+    w.put(n.group).put(n.from).put(n.sequence);
+    put(n.call);
+    w.put(n.direct).put_bytes(n.region.bytes).put(n.offset);
+  }
+  void put(const session::Call& call) {
+    w.put(call.count).put(call.root).put(call.what).put(call.type).put(call.op);
   }
   void operator()(const RankLeft& n) { w.put(n.group).put(n.rank).put(n.entered); }
   void operator()(const NodeLeft& n) { w.put(n.group).put(n.from); }
@@ -49,6 +57,16 @@ T get_common(Reader& r) {
   T n{};
   n.group = r.get<uint64_t>();
   return n;
+}
+
+session::Call get_call(Reader& r) {
+  session::Call call;
+  call.count = r.get<uint64_t>();
+  call.root = r.get<int32_t>();
+  call.what = r.get<collectives::Collective>();
+  call.type = r.get<collectives::DataType>();
+  call.op = r.get<collectives::ReduceOp>();
+  return call;
 }
 
 Note get_note(size_t kind, Reader& r) {
@@ -76,11 +94,7 @@ Note get_note(size_t kind, Reader& r) {
       auto n = get_common<CallNote>(r);
       n.from = r.get<uint32_t>();
       n.sequence = r.get<uint64_t>();
-      n.call.count = r.get<uint64_t>();
-      n.call.root = r.get<int32_t>();
-      n.call.what = r.get<collectives::Collective>();
-      n.call.type = r.get<collectives::DataType>();
-      n.call.op = r.get<collectives::ReduceOp>();
+      n.call = get_call(r);
       return n;
     }
     case 5: {
@@ -115,6 +129,16 @@ Note get_note(size_t kind, Reader& r) {
       n.sequence = r.get<uint64_t>();
       const uint32_t count = r.get_count(kMaxLate);
       for (uint32_t i = 0; i < count && !r.failed(); ++i) n.late.push_back(r.get<uint32_t>());
+      return n;
+    }
+    case 10: {
+      auto n = get_common<OutputNote>(r);
+      n.from = r.get<uint32_t>();
+      n.sequence = r.get<uint64_t>();
+      n.call = get_call(r);
+      n.direct = r.get<uint8_t>();
+      r.get_bytes(n.region.bytes);
+      n.offset = r.get<uint64_t>();
       return n;
     }
     default: return {};

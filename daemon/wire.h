@@ -57,6 +57,17 @@ struct CallNote {
   uint64_t sequence;
   session::Call call;
 };
+// "What you write to my output for call `sequence` goes to `offset` of this region", or, with `direct` 0, to the slots of my
+// segment. Of calls that may be direct (session/plan.h); to all nodes.
+struct OutputNote {
+  uint64_t group;
+  uint32_t from;
+  uint64_t sequence;
+  session::Call call;  // nobody writes to a buffer that was made for another call
+  uint8_t direct;
+  transport::RegionKey region;
+  uint64_t offset;
+};
 // "Rank `rank` has left after `entered` calls."
 struct RankLeft {
   uint64_t group;
@@ -87,7 +98,7 @@ struct LateReply {
   std::vector<uint32_t> late;
 };
 using Note = std::variant<std::monostate, GroupHello, PieceCredit, ChunkCredit, CallNote, RankLeft, NodeLeft,
-                          GroupFailed, LateQuery, LateReply>;
+                          GroupFailed, LateQuery, LateReply, OutputNote>;
 
 std::vector<std::byte> encode(const Note& note);
 // monostate: malformed.

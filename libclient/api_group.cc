@@ -68,11 +68,13 @@ hdtResult_t hdtGetUniqueId(hdtUniqueId_t* id) {
   });
 }
 
-hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int rank, const hdtCommConfig_t* config) {
+hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int rank,
+                            const hdtCommConfig_t* config) {
   if (comm == nullptr) return null_argument("comm");
   *comm = nullptr;
   if (nranks < 1 || rank < 0 || rank >= nranks) {
-    return report(Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(nranks)));
+    return report(
+        Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(nranks)));
   }
   return guarded([&] {
     const auto defaults = hdt::client::default_wishes();
@@ -95,7 +97,8 @@ hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config) {
   });
 }
 
-hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm, const hdtCommConfig_t* config) {
+hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
+                         const hdtCommConfig_t* config) {
   if (comm == nullptr) return null_argument("comm");
   if (newcomm == nullptr) return null_argument("newcomm");
   *newcomm = nullptr;
@@ -104,7 +107,8 @@ hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
   }
   return guarded([&] {
     const auto& parent = comm->communicator->options();
-    const auto wishes = hdt::client::read_config(config, {parent.group_class, parent.socket, parent.timeout_ms});
+    const auto wishes =
+        hdt::client::read_config(config, {parent.group_class, parent.socket, parent.timeout_ms});
     if (!wishes.is_ok()) return report(wishes.status());
     return hand_out(hdt::client::split(*comm->communicator, color, key, wishes.value()), newcomm);
   });

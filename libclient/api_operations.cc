@@ -48,7 +48,8 @@ hdtResult_t issue(hdtComm_t comm, hdtRequest_t* request, Post post) {
     Posted posted = post(*communicator);
     if (!posted.is_ok()) return report(posted.status());
     std::shared_ptr<Operation> operation = posted.take();
-    if (request == nullptr && group_depth == 0) return report(communicator->wait(*operation, Deadline::never()));
+    if (request == nullptr && group_depth == 0)
+      return report(communicator->wait(*operation, Deadline::never()));
     const bool done = operation->done();
     if (request == nullptr) {
       group_requests.push_back({communicator, std::move(operation)});
@@ -65,7 +66,8 @@ Status check(hdtComm_t comm, const void* send, bool sends, const void* recv, boo
              hdtDataType_t type, int op) {
   if (comm == nullptr) return {Code::kInvalidArgument, "comm is null"};
   if (hdtTypeSize(type) == 0) return {Code::kInvalidArgument, "unknown type " + std::to_string(type)};
-  if (op < HDT_SUM || op > HDT_AVG) return {Code::kInvalidArgument, "unknown reduction " + std::to_string(op)};
+  if (op < HDT_SUM || op > HDT_AVG)
+    return {Code::kInvalidArgument, "unknown reduction " + std::to_string(op)};
   if (count != 0 && sends && send == nullptr) return {Code::kInvalidArgument, "sendbuf is null"};
   if (count != 0 && receives && recv == nullptr) return {Code::kInvalidArgument, "recvbuf is null"};
   if (count > (uint64_t{1} << 56) / comm->communicator->options().ranks) {
@@ -76,12 +78,13 @@ Status check(hdtComm_t comm, const void* send, bool sends, const void* recv, boo
 
 Status check_rank(hdtComm_t comm, int rank, const char* what) {
   if (rank >= 0 && static_cast<uint32_t>(rank) < comm->communicator->options().ranks) return Status::ok();
-  return {Code::kInvalidArgument, std::string(what) + " " + std::to_string(rank) + " is not in the group of " +
+  return {Code::kInvalidArgument, std::string(what) + " " + std::to_string(rank) +
+                                      " is not in the group of " +
                                       std::to_string(comm->communicator->options().ranks)};
 }
 
-hdtResult_t collective(Collective what, const void* send, void* recv, size_t count, hdtDataType_t type, int op,
-                       int root, hdtComm_t comm, hdtRequest_t* request) {
+hdtResult_t collective(Collective what, const void* send, void* recv, size_t count, hdtDataType_t type,
+                       int op, int root, hdtComm_t comm, hdtRequest_t* request) {
   Call call;
   call.what = what;
   call.count = count;
@@ -112,23 +115,23 @@ hdtResult_t hdtAllReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDa
   return collective(Collective::kAllReduce, sendbuf, recvbuf, count, type, op, 0, comm, request);
 }
 
-hdtResult_t hdtReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtRedOp_t op, int root,
-                      hdtComm_t comm, hdtRequest_t* request) {
+hdtResult_t hdtReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtRedOp_t op,
+                      int root, hdtComm_t comm, hdtRequest_t* request) {
   Status status = check(comm, sendbuf, true, recvbuf, is_me(comm, root), count, type, op);
   if (status.is_ok()) status = check_rank(comm, root, "root");
   if (!status.is_ok()) return report(status);
   return collective(Collective::kReduce, sendbuf, recvbuf, count, type, op, root, comm, request);
 }
 
-hdtResult_t hdtReduceScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdtDataType_t type, hdtRedOp_t op,
-                             hdtComm_t comm, hdtRequest_t* request) {
+hdtResult_t hdtReduceScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdtDataType_t type,
+                             hdtRedOp_t op, hdtComm_t comm, hdtRequest_t* request) {
   const Status status = check(comm, sendbuf, true, recvbuf, true, recvcount, type, op);
   if (!status.is_ok()) return report(status);
   return collective(Collective::kReduceScatter, sendbuf, recvbuf, recvcount, type, op, 0, comm, request);
 }
 
-hdtResult_t hdtAllGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtDataType_t type, hdtComm_t comm,
-                         hdtRequest_t* request) {
+hdtResult_t hdtAllGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtDataType_t type,
+                         hdtComm_t comm, hdtRequest_t* request) {
   const Status status = check(comm, sendbuf, true, recvbuf, true, sendcount, type, HDT_SUM);
   if (!status.is_ok()) return report(status);
   return collective(Collective::kAllGather, sendbuf, recvbuf, sendcount, type, HDT_SUM, 0, comm, request);
@@ -159,7 +162,8 @@ hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t type, int p
   });
 }
 
-hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm, hdtRequest_t* request) {
+hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
+                    hdtRequest_t* request) {
   Status status = check(comm, nullptr, false, recvbuf, true, count, type, HDT_SUM);
   if (status.is_ok()) status = check_rank(comm, peer, "peer");
   if (!status.is_ok()) return report(status);

@@ -31,7 +31,8 @@ struct IdContents {
 Result<hdtUniqueId_t> pack_id(const IdContents& contents) {
   hdtUniqueId_t id{};
   const auto bytes = Writer().put(kIdMagic).put_bytes(contents.key).put_string(contents.rendezvous).take();
-  if (bytes.size() > sizeof id.internal) return Status(Code::kInternal, "rendezvous address too long for an id");
+  if (bytes.size() > sizeof id.internal)
+    return Status(Code::kInternal, "rendezvous address too long for an id");
   std::memcpy(id.internal, bytes.data(), bytes.size());
   return id;
 }
@@ -57,8 +58,8 @@ Result<session::GroupKey> key_of(const std::string& text) {
   return key;
 }
 
-Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, const CommunicatorOptions& options,
-                                           bool host) {
+Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session,
+                                           const CommunicatorOptions& options, bool host) {
   session::JoinRequest request;
   request.key = options.key;
   request.rendezvous = options.rendezvous;
@@ -80,7 +81,8 @@ Result<std::string> numeric_address(const Rendezvous& where) {
   addrinfo* found = nullptr;
   const int error = ::getaddrinfo(where.host.c_str(), nullptr, &hints, &found);
   if (error != 0 || found == nullptr) {
-    return Status(Code::kConfig, where.source + ": cannot resolve host '" + where.host + "': " + ::gai_strerror(error));
+    return Status(Code::kConfig,
+                  where.source + ": cannot resolve host '" + where.host + "': " + ::gai_strerror(error));
   }
   char text[NI_MAXHOST] = {};
   ::getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
@@ -98,8 +100,9 @@ uint64_t next_job_group() {
 Result<CommunicatorOptions> by_pmix(Session& session, Job& job, CommunicatorOptions options) {
   auto pmix = PmixExchange::instance();
   if (!pmix.is_ok()) {
-    return Status(pmix.status().code(),
-                  "this job (" + job.source + ") has no HDT_RENDEZVOUS=host:port, and " + pmix.status().message());
+    return Status(
+        pmix.status().code(),
+        "this job (" + job.source + ") has no HDT_RENDEZVOUS=host:port, and " + pmix.status().message());
   }
   if (!job.size) {
     const auto size = pmix.value()->job_size();
@@ -124,7 +127,8 @@ Result<CommunicatorOptions> by_pmix(Session& session, Job& job, CommunicatorOpti
   } else {
     const auto bytes = pmix.value()->fetch(0, name, deadline);
     if (!bytes.is_ok()) {
-      return Status(bytes.status().code(), "rank 0 did not publish the group's id: " + bytes.status().message());
+      return Status(bytes.status().code(),
+                    "rank 0 did not publish the group's id: " + bytes.status().message());
     }
     hdtUniqueId_t id{};
     std::memcpy(id.internal, bytes.value().data(), std::min(bytes.value().size(), sizeof id.internal));
@@ -146,7 +150,8 @@ Result<Wishes> default_wishes() {
   const char* end = text + std::strlen(text);
   const auto [rest, error] = std::from_chars(text, end, wishes.timeout_ms);
   if (error != std::errc() || rest != end || wishes.timeout_ms <= 0) {
-    return Status(Code::kConfig, std::string("HDT_TIMEOUT_MS='") + text + "': expected a positive number of milliseconds");
+    return Status(Code::kConfig,
+                  std::string("HDT_TIMEOUT_MS='") + text + "': expected a positive number of milliseconds");
   }
   return wishes;
 }
@@ -179,19 +184,21 @@ Result<hdtUniqueId_t> make_unique_id() {
   return pack_id(contents);
 }
 
-Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ranks, int rank, const Wishes& wishes) {
+Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ranks, int rank,
+                                                 const Wishes& wishes) {
   auto contents = unpack_id(id);
   if (!contents.is_ok()) return contents.status();
   auto session = find_daemon(wishes.socket);
   if (!session.is_ok()) return session.status();
-  const CommunicatorOptions options{contents.value().key, contents.value().rendezvous,      wishes.group_class,
-                                    wishes.socket,        wishes.timeout_ms,                static_cast<uint32_t>(ranks),
-                                    static_cast<uint32_t>(rank)};
+  const CommunicatorOptions options{
+      contents.value().key, contents.value().rendezvous,  wishes.group_class,         wishes.socket,
+      wishes.timeout_ms,    static_cast<uint32_t>(ranks), static_cast<uint32_t>(rank)};
   return join(session.take(), options, false);
 }
 
 Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
-  auto detected = detect_job([](const char* name) { return std::getenv(name); });  // NOLINT(concurrency-mt-unsafe)
+  auto detected =
+      detect_job([](const char* name) { return std::getenv(name); });  // NOLINT(concurrency-mt-unsafe)
   if (!detected.is_ok()) return detected.status();
   Job job = detected.take();
   auto found = find_daemon(wishes.socket);
@@ -228,7 +235,8 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
       break;
     }
   }
-  if (!job.size) return Status(Code::kConfig, job.source + " is set, but nothing says how many ranks the job has");
+  if (!job.size)
+    return Status(Code::kConfig, job.source + " is set, but nothing says how many ranks the job has");
   options.ranks = static_cast<uint32_t>(*job.size);
   options.rank = static_cast<uint32_t>(job.rank);
   return join(std::move(session), options, host);
@@ -267,16 +275,19 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
   std::stable_sort(members.begin(), members.end(),
                    [&](uint32_t a, uint32_t b) { return all[a].choice.key < all[b].choice.key; });
   const std::string parent_key(reinterpret_cast<const char*>(from.key.data()), from.key.size());
-  auto group_key = key_of(parent_key + " split " + std::to_string(number) + " color " + std::to_string(color));
+  auto group_key =
+      key_of(parent_key + " split " + std::to_string(number) + " color " + std::to_string(color));
   if (!group_key.is_ok()) return group_key.status();
   CommunicatorOptions options;
   options.key = group_key.value();
-  options.rendezvous = std::string(all[members.front()].address, ::strnlen(all[members.front()].address, kMaxAddress));
+  options.rendezvous =
+      std::string(all[members.front()].address, ::strnlen(all[members.front()].address, kMaxAddress));
   options.group_class = wishes.group_class;
   options.socket = wishes.socket;
   options.timeout_ms = wishes.timeout_ms;
   options.ranks = static_cast<uint32_t>(members.size());
-  options.rank = static_cast<uint32_t>(std::find(members.begin(), members.end(), from.rank) - members.begin());
+  options.rank =
+      static_cast<uint32_t>(std::find(members.begin(), members.end(), from.rank) - members.begin());
   return join(parent.session(), options, false);
 }
 

@@ -20,7 +20,8 @@ Result<Wishes> read_config(const hdtCommConfig_t* config, const Wishes& defaults
 Result<Wishes> default_wishes();
 
 Result<hdtUniqueId_t> make_unique_id();
-Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ranks, int rank, const Wishes& wishes);
+Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ranks, int rank,
+                                                 const Wishes& wishes);
 // hdtCommInit: rank, size and rendezvous from the launcher's variables.
 Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes);
 // Null for a rank without a color.

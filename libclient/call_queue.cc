@@ -8,9 +8,10 @@ void fail_mismatch(const NodeAccess& access, uint64_t sequence, const session::C
                    const session::Call& theirs) {
   const uint32_t rank = access.rank_of(local);
   access.fail(Code::kMismatch, static_cast<int32_t>(rank),
-              "call " + std::to_string(sequence) + " of this group (class " + access.segment.header().group_class +
-                  "): rank " + std::to_string(access.rank) + " calls " + session::describe(mine) + ", rank " +
-                  std::to_string(rank) + " calls " + session::describe(theirs));
+              "call " + std::to_string(sequence) + " of this group (class " +
+                  access.segment.header().group_class + "): rank " + std::to_string(access.rank) + " calls " +
+                  session::describe(mine) + ", rank " + std::to_string(rank) + " calls " +
+                  session::describe(theirs));
 }
 
 bool fail_if_left(const NodeAccess& access, uint64_t sequence) {

@@ -18,11 +18,13 @@ void ChannelQueue::push(std::map<uint32_t, Stream>& streams, uint32_t peer, std:
   stream.messages.push_back({data, bytes, stream.next_number++, std::move(operation)});
 }
 
-void ChannelQueue::push_send(uint32_t peer, const void* data, uint64_t bytes, std::shared_ptr<Operation> operation) {
+void ChannelQueue::push_send(uint32_t peer, const void* data, uint64_t bytes,
+                             std::shared_ptr<Operation> operation) {
   push(sends_, peer, static_cast<std::byte*>(const_cast<void*>(data)), bytes, std::move(operation));
 }
 
-void ChannelQueue::push_recv(uint32_t peer, void* data, uint64_t bytes, std::shared_ptr<Operation> operation) {
+void ChannelQueue::push_recv(uint32_t peer, void* data, uint64_t bytes,
+                             std::shared_ptr<Operation> operation) {
   push(recvs_, peer, static_cast<std::byte*>(data), bytes, std::move(operation));
 }
 
@@ -102,20 +104,23 @@ bool ChannelQueue::recv_some(uint32_t peer, Stream& stream) {
     const ChunkHeader header = *reinterpret_cast<const ChunkHeader*>(chunk);
     if (header.message_bytes != message.bytes) {
       access_.fail(Code::kMismatch, static_cast<int32_t>(peer),
-                   "message " + std::to_string(message.number) + " from rank " + std::to_string(peer) + " to rank " +
-                       std::to_string(access_.rank) + " (class " + access_.segment.header().group_class +
-                       "): the sender sends " + std::to_string(header.message_bytes) +
-                       " bytes, the receiver expects " + std::to_string(message.bytes));
+                   "message " + std::to_string(message.number) + " from rank " + std::to_string(peer) +
+                       " to rank " + std::to_string(access_.rank) + " (class " +
+                       access_.segment.header().group_class + "): the sender sends " +
+                       std::to_string(header.message_bytes) + " bytes, the receiver expects " +
+                       std::to_string(message.bytes));
       return any;
     }
-    if (header.message != message.number || header.offset != message.moved || header.bytes > layout.chunk_bytes ||
-        header.bytes > message.bytes - message.moved) {
+    if (header.message != message.number || header.offset != message.moved ||
+        header.bytes > layout.chunk_bytes || header.bytes > message.bytes - message.moved) {
       access_.fail(Code::kInternal, static_cast<int32_t>(peer),
-                   "the channel from rank " + std::to_string(peer) + " to rank " + std::to_string(access_.rank) +
-                       " holds a chunk that does not continue message " + std::to_string(message.number));
+                   "the channel from rank " + std::to_string(peer) + " to rank " +
+                       std::to_string(access_.rank) + " holds a chunk that does not continue message " +
+                       std::to_string(message.number));
       return any;
     }
-    if (header.bytes != 0) std::memcpy(message.data + message.moved, chunk + sizeof(ChunkHeader), header.bytes);
+    if (header.bytes != 0)
+      std::memcpy(message.data + message.moved, chunk + sizeof(ChunkHeader), header.bytes);
     message.moved += header.bytes;
     channel.tail.store(++tail, std::memory_order_release);
     any = true;
@@ -133,8 +138,9 @@ bool ChannelQueue::recv_some(uint32_t peer, Stream& stream) {
   };
   if (local && !stream.messages.empty() && peer != access_.rank && gone()) {
     access_.fail(Code::kRankLost, static_cast<int32_t>(peer),
-                 "rank " + std::to_string(peer) + " left the group (class " + access_.segment.header().group_class +
-                     ") without sending message " + std::to_string(stream.messages.front().number) + " to rank " +
+                 "rank " + std::to_string(peer) + " left the group (class " +
+                     access_.segment.header().group_class + ") without sending message " +
+                     std::to_string(stream.messages.front().number) + " to rank " +
                      std::to_string(access_.rank));
   }
   return any;
@@ -154,8 +160,8 @@ std::optional<ChannelQueue::Waiting> ChannelQueue::most_urgent() const {
       if (urgent && urgent->operation->deadline.time_ns() <= message.operation->deadline.time_ns()) continue;
       urgent = Waiting{message.operation.get(), peer,
                        "rank " + std::to_string(peer) + " has not " + verb + " message " +
-                           std::to_string(message.number) + " (" + std::to_string(message.bytes) + " bytes, " +
-                           std::to_string(message.moved) + " moved) " +
+                           std::to_string(message.number) + " (" + std::to_string(message.bytes) +
+                           " bytes, " + std::to_string(message.moved) + " moved) " +
                            (verb[0] == 's' ? "to" : "from") + " rank " + std::to_string(access_.rank)};
     }
   };

@@ -1,9 +1,14 @@
 #include "libclient/collective_queue.h"
 
 #include <algorithm>
+#include <cstring>
+
+#include "collectives/kernels.h"
 
 namespace hdt::client {
 
+using collectives::Collective;
+using collectives::reduces;
 using session::Board;
 using session::kCallRing;
 using session::kSlots;
@@ -11,10 +16,73 @@ using session::kSlots;
 void CollectiveQueue::push(const session::Call& call, const void* send, void* recv,
                            std::shared_ptr<Operation> operation) {
   const session::Plan plan(call, access_.layout());
-  calls_.push_back({next_sequence_++, call, plan, next_piece_, static_cast<const std::byte*>(send),
-                    static_cast<std::byte*>(recv), std::move(operation)});
+  Entry entry{next_sequence_,
+              call,
+              plan,
+              next_piece_,
+              static_cast<const std::byte*>(send),
+              static_cast<std::byte*>(recv),
+              std::move(operation),
+              {}};
+  if (const Status status = place_buffers(entry); !status.is_ok()) {
+    access_.fail(status.code(), static_cast<int32_t>(access_.rank), status.message());
+    entry.operation->complete(status);
+    return;
+  }
+  ++next_sequence_;
+  calls_.push_back(std::move(entry));
   next_piece_ += plan.pieces();
   publish_calls();
+}
+
+Status CollectiveQueue::place_buffers(Entry& entry) const {
+  const session::Call& call = entry.call;
+  const session::Layout& layout = access_.layout();
+  if (layout.local_ranks != 1 || !session::may_be_direct(call, layout.nodes)) return Status::ok();
+  const uint64_t bytes = call.count * collectives::type_size(call.type);
+  const bool root = static_cast<uint32_t>(call.root) == access_.rank;
+  const bool broadcast = call.what == Collective::kBroadcast;
+  // In place, only a ring is sure not to read what it has written before; pieces of smaller calls may take another way.
+  constexpr uint64_t kSurelyRing = uint64_t{1} << 20;
+  if (reduces(call.what) && entry.send == entry.recv && layout.nodes > 2 && bytes < kSurelyRing)
+    return Status::ok();
+  if (reduces(call.what) || (broadcast && root)) {
+    const uint64_t sent = call.what == Collective::kReduceScatter ? bytes * layout.ranks : bytes;
+    const auto place = locate_(entry.send, sent);
+    if (!place.is_ok()) return place.status();
+    entry.where.send_memory = place.value().memory;
+    entry.where.send = place.value().offset;
+  }
+  const bool receives = call.what == Collective::kReduce ? root : !(broadcast && root);
+  if (receives && call.what != Collective::kReduceScatter) {
+    const uint64_t received = call.what == Collective::kAllGather ? bytes * layout.ranks : bytes;
+    const auto place = locate_(entry.recv, received);
+    if (!place.is_ok()) return place.status();
+    entry.where.recv_memory = place.value().memory;
+    entry.where.recv = place.value().offset;
+  }
+  entry.staged =
+      (reduces(call.what) || (broadcast && root) ? entry.where.send_memory : entry.where.recv_memory) == 0;
+  entry.taken = receives ? entry.where.recv_memory == 0 : entry.staged;
+  if (call.what == Collective::kAllGather && !entry.staged && bytes != 0) {
+    std::byte* own = entry.recv + access_.rank * bytes;
+    if (own != entry.send) std::memcpy(own, entry.send, bytes);
+  }
+  return Status::ok();
+}
+
+// What is left to do when the daemon has put the result in place.
+void CollectiveQueue::take_in_place(const Entry& entry) const {
+  const session::Call& call = entry.call;
+  const bool root = static_cast<uint32_t>(call.root) == access_.rank;
+  if (call.op == collectives::ReduceOp::kAvg && reduces(call.what) &&
+      (call.what != Collective::kReduce || root)) {
+    collectives::copy_divided(call.type, entry.recv, entry.recv, call.count,
+                              static_cast<int>(access_.layout().ranks));
+  }
+  if (call.what == Collective::kBroadcast && root && entry.recv != entry.send) {
+    std::memcpy(entry.recv, entry.send, call.count * collectives::type_size(call.type));
+  }
 }
 
 // The ring of calls holds kCallRing: a call is published when the one in its place is complete.
@@ -24,7 +92,8 @@ void CollectiveQueue::publish_calls() {
   const uint64_t limit = std::min(next_sequence_, complete + kCallRing);
   if (published_ == limit) return;
   for (; published_ < limit; ++published_) {
-    board.calls[published_ % kCallRing] = calls_[published_ - complete].call;
+    const Entry& entry = calls_[published_ - complete];
+    board.calls[published_ % kCallRing] = {entry.call, entry.where};
   }
   board.entered.store(published_, std::memory_order_release);
   access_.ring_peers();
@@ -39,6 +108,11 @@ CollectiveQueue::Entry* CollectiveQueue::entry_at(const Cursor& cursor) {
 
 void CollectiveQueue::advance(Cursor& cursor, const Entry& entry) {
   if (++cursor.piece == entry.first_piece + entry.plan.pieces()) ++cursor.sequence;
+}
+
+void CollectiveQueue::advance_to_end(Cursor& cursor, const Entry& entry) {
+  cursor.piece = entry.first_piece + entry.plan.pieces();
+  ++cursor.sequence;
 }
 
 bool CollectiveQueue::progress() {
@@ -57,6 +131,11 @@ SlotPiece CollectiveQueue::slot_piece(const Entry& entry, uint64_t piece) const 
 
 bool CollectiveQueue::stage() {
   const Entry* entry = entry_at(stage_);
+  if (entry != nullptr && !entry->staged) {
+    advance_to_end(stage_, *entry);
+    access_.board().staged.store(stage_.piece, std::memory_order_release);
+    return true;
+  }
   if (entry == nullptr || stage_.piece >= least(access_, &Board::done) + kSlots) return false;
   client::stage(access_, slot_piece(*entry, stage_.piece));
   access_.board().staged.store(stage_.piece + 1, std::memory_order_release);
@@ -73,7 +152,7 @@ bool CollectiveQueue::compare_calls(const Entry& entry) {
     return false;
   }
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
-    const session::Call other = access_.segment.board(i).calls[entry.sequence % kCallRing];
+    const session::Call other = access_.segment.board(i).calls[entry.sequence % kCallRing].call;
     if (other == entry.call) continue;
     fail_mismatch(access_, entry.sequence, entry.call, i, other);
     return false;
@@ -85,9 +164,14 @@ bool CollectiveQueue::compare_calls(const Entry& entry) {
 bool CollectiveQueue::reduce() {
   const Entry* entry = entry_at(reduce_);
   if (entry == nullptr || !compare_calls(*entry)) return false;
-  const bool combines = collectives::reduces(entry->call.what) && access_.layout().local_ranks > 1;
-  const uint64_t staged = combines ? least(access_, &Board::staged)
-                                   : access_.board().staged.load(std::memory_order_relaxed);
+  if (!entry->staged && reduce_.sequence < stage_.sequence) {
+    advance_to_end(reduce_, *entry);
+    access_.board().reduced.store(reduce_.piece, std::memory_order_release);
+    return true;
+  }
+  const bool combines = reduces(entry->call.what) && access_.layout().local_ranks > 1;
+  const uint64_t staged =
+      combines ? least(access_, &Board::staged) : access_.board().staged.load(std::memory_order_relaxed);
   if (reduce_.piece >= staged) return false;
   client::combine(access_, slot_piece(*entry, reduce_.piece));
   access_.board().reduced.store(reduce_.piece + 1, std::memory_order_release);
@@ -98,14 +182,20 @@ bool CollectiveQueue::reduce() {
 
 bool CollectiveQueue::take() {
   const Entry* entry = entry_at(take_);
-  if (entry == nullptr || take_.piece >= reduce_.piece ||
-      take_.piece >= access_.segment.header().exchanged.load(std::memory_order_acquire)) {
-    return false;
+  if (entry == nullptr || take_.piece >= reduce_.piece) return false;
+  const uint64_t exchanged = access_.segment.header().exchanged.load(std::memory_order_acquire);
+  if (entry->taken) {
+    if (take_.piece >= exchanged) return false;
+    client::take(access_, slot_piece(*entry, take_.piece));
+    access_.board().done.store(take_.piece + 1, std::memory_order_release);
+    advance(take_, *entry);
+    if (access_.layout().local_ranks > 1) access_.ring_peers();
+  } else {
+    if (exchanged < entry->first_piece + entry->plan.pieces()) return false;
+    take_in_place(*entry);
+    advance_to_end(take_, *entry);
+    access_.board().done.store(take_.piece, std::memory_order_release);
   }
-  client::take(access_, slot_piece(*entry, take_.piece));
-  access_.board().done.store(take_.piece + 1, std::memory_order_release);
-  advance(take_, *entry);
-  if (access_.layout().local_ranks > 1) access_.ring_peers();
   access_.ring_daemon();  // a slot is free: credit for the other nodes
   if (take_.sequence > entry->sequence) {
     entry->operation->complete(Status::ok());

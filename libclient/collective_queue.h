@@ -10,8 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 
+#include "libclient/allocations.h"
 #include "libclient/call_queue.h"
 #include "libclient/slot_stages.h"
 
@@ -19,12 +21,17 @@ namespace hdt::client {
 
 class CollectiveQueue : public CallQueue {
  public:
-  explicit CollectiveQueue(const NodeAccess& access) : access_(access) {}
+  // Where a buffer is in memory that this process shares; memory 0: nowhere.
+  using Locate = std::function<Result<Allocations::Place>(const void*, size_t)>;
+  CollectiveQueue(const NodeAccess& access, Locate locate) : access_(access), locate_(std::move(locate)) {}
 
-  void push(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation) override;
+  void push(const session::Call& call, const void* send, void* recv,
+            std::shared_ptr<Operation> operation) override;
   bool progress() override;
   bool empty() const override { return calls_.empty(); }
-  const Operation* oldest() const override { return calls_.empty() ? nullptr : calls_.front().operation.get(); }
+  const Operation* oldest() const override {
+    return calls_.empty() ? nullptr : calls_.front().operation.get();
+  }
   uint64_t oldest_sequence() const override { return calls_.front().sequence; }
   const session::Call& oldest_call() const override { return calls_.front().call; }
   void fail_all(const Status& status) override;
@@ -38,6 +45,9 @@ class CollectiveQueue : public CallQueue {
     const std::byte* send;
     std::byte* recv;
     std::shared_ptr<Operation> operation;
+    session::Exposure where;
+    bool staged = true;  // the contribution goes through the slots
+    bool taken = true;   // the result does
   };
   struct Cursor {
     uint64_t piece = 0;
@@ -50,10 +60,15 @@ class CollectiveQueue : public CallQueue {
   bool stage();
   bool reduce();
   bool take();
+  void advance_to_end(Cursor& cursor, const Entry& entry);
+  // Finds out which buffers the daemon can use in place, and prepares them.
+  Status place_buffers(Entry& entry) const;
+  void take_in_place(const Entry& entry) const;
   bool compare_calls(const Entry& entry);
   SlotPiece slot_piece(const Entry& entry, uint64_t piece) const;
 
   const NodeAccess& access_;
+  Locate locate_;
   std::deque<Entry> calls_;
   uint64_t next_sequence_ = 0;
   uint64_t next_piece_ = 0;

@@ -62,18 +62,23 @@ Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session
   std::vector<uint32_t> node_of_rank;
   for (uint32_t rank = 0; rank < layout.ranks; ++rank) {
     node_of_rank.push_back(segment.value().members()[rank].node);
-    if (node_of_rank.back() >= layout.nodes) return Status(Code::kInternal, "a member of the group is on no node");
+    if (node_of_rank.back() >= layout.nodes)
+      return Status(Code::kInternal, "a member of the group is on no node");
   }
-  if (layout.ranks != options.ranks || node_of_rank[options.rank] != node || joined.local_index >= layout.local_ranks) {
+  if (layout.ranks != options.ranks || node_of_rank[options.rank] != node ||
+      joined.local_index >= layout.local_ranks) {
     return Status(Code::kInternal, "the group that the daemon made is not the one that was asked for");
   }
-  std::shared_ptr<Communicator> made(new Communicator(std::move(session), std::move(joined), std::move(options)));
+  std::shared_ptr<Communicator> made(
+      new Communicator(std::move(session), std::move(joined), std::move(options)));
   made->access_.segment = segment.value();
   made->access_.order = session::Order(std::move(node_of_rank), layout.nodes);
   made->access_.rank = made->options_.rank;
   made->access_.local = made->joined_.local_index;
   made->access_.node = node;
-  made->access_.ring_daemon = [raw = made.get()] { raw->session_->ring(raw->joined_.engine, raw->joined_.handle); };
+  made->access_.ring_daemon = [raw = made.get()] {
+    raw->session_->ring(raw->joined_.engine, raw->joined_.handle);
+  };
   made->access_.fail = [raw = made.get()](Code code, int32_t rank, const std::string& text) {
     raw->fail(code, rank, text);
   };
@@ -94,15 +99,17 @@ Communicator::Communicator(std::shared_ptr<Session> session, JoinedGroup joined,
       channels_(access_) {}
 
 void Communicator::make_queues() {
+  const auto locate = [this](const void* pointer, size_t bytes) {
+    return Allocations::instance().locate(pointer, bytes, session_);
+  };
   if (!access_.one_node()) {
-    collectives_ = std::make_unique<CollectiveQueue>(access_);
+    collectives_ = std::make_unique<CollectiveQueue>(access_, locate);
     return;
   }
-  auto queue = std::make_unique<NodeQueue>(
-      access_, NodeQueue::Memory{[this](const void* pointer, size_t bytes) {
-                                   return Allocations::instance().locate(pointer, bytes, session_);
-                                 },
-                                 [this](uint32_t memory) { return session_->open_memory(joined_.handle, memory); }});
+  auto queue = std::make_unique<NodeQueue>(access_, NodeQueue::Memory{locate, [this](uint32_t memory) {
+                                                                        return session_->open_memory(
+                                                                            joined_.handle, memory);
+                                                                      }});
   node_queue_ = queue.get();
   collectives_ = std::move(queue);
 }
@@ -115,7 +122,8 @@ Communicator::~Communicator() {
 // The daemon's word on a group of several nodes; on one node the ranks are told directly. Both reach everyone.
 void Communicator::fail(Code code, int32_t rank, const std::string& text) {
   const session::GroupNotice notice{joined_.handle, code, rank, 0, text};
-  if (access_.one_node() || !session_->notify(Kind::kFail, notice).is_ok()) access_.segment.fail(code, rank, text);
+  if (access_.one_node() || !session_->notify(Kind::kFail, notice).is_ok())
+    access_.segment.fail(code, rank, text);
 }
 
 // An embedded daemon dies with the process that hosts it: then that rank is what was lost.
@@ -143,7 +151,8 @@ Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
   return operation;
 }
 
-Result<std::shared_ptr<Operation>> Communicator::collective(const session::Call& call, const void* send, void* recv) {
+Result<std::shared_ptr<Operation>> Communicator::collective(const session::Call& call, const void* send,
+                                                            void* recv) {
   return post([&](const auto& operation) { collectives_->push(call, send, recv, operation); });
 }
 
@@ -171,12 +180,13 @@ bool Communicator::progress_locked() {
 
 void Communicator::check_deadlines() {
   if (const Operation* late = collectives_->oldest(); late != nullptr && late->deadline.expired()) {
-    const std::string what = "the deadline of " + std::to_string(options_.timeout_ms) + " ms passed in call " +
-                             std::to_string(collectives_->oldest_sequence()) + " (" +
+    const std::string what = "the deadline of " + std::to_string(options_.timeout_ms) +
+                             " ms passed in call " + std::to_string(collectives_->oldest_sequence()) + " (" +
                              session::describe(collectives_->oldest_call()) + ")";
     if (answer_until_.is_never()) {
       answer_until_ = Deadline::after_ms(kSearchMs);
-      const session::GroupNotice notice{joined_.handle, Code::kTimeout, -1, collectives_->oldest_sequence(), what};
+      const session::GroupNotice notice{joined_.handle, Code::kTimeout, -1, collectives_->oldest_sequence(),
+                                        what};
       (void)session_->notify(Kind::kDeadline, notice);
     } else if (answer_until_.expired()) {
       access_.segment.fail(Code::kTimeout, -1, what + "; the daemon does not say who is late");
@@ -196,7 +206,8 @@ Deadline Communicator::next_deadline() const {
   if (const Operation* oldest = collectives_->oldest()) {
     next = answer_until_.is_never() ? oldest->deadline : answer_until_;
   }
-  if (const auto urgent = channels_.most_urgent()) next = Deadline::earlier(next, urgent->operation->deadline);
+  if (const auto urgent = channels_.most_urgent())
+    next = Deadline::earlier(next, urgent->operation->deadline);
   return next;
 }
 
@@ -209,7 +220,8 @@ bool Communicator::try_progress() {
 bool Communicator::run_express(const session::Call& call, const void* send, void* recv,
                                std::shared_ptr<Operation>& operation) {
   using Express = NodeQueue::Express;
-  if (node_queue_ == nullptr || access_.segment.failed() || !node_queue_->express(call, send, recv)) return false;
+  if (node_queue_ == nullptr || access_.segment.failed() || !node_queue_->express(call, send, recv))
+    return false;
   auto state = Express::kWaiting;
   const auto look = [&] {
     state = node_queue_->express_done(call, recv);

@@ -18,7 +18,7 @@ struct CommunicatorOptions {
   session::GroupKey key{};
   std::string rendezvous;  // where the group was made: split groups are made at the same kind of place
   std::string group_class;
-  std::string socket;      // as asked for by the caller
+  std::string socket;  // as asked for by the caller
   int64_t timeout_ms = 0;
   uint32_t ranks = 1;
   uint32_t rank = 0;
@@ -63,7 +63,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  private:
   Communicator(std::shared_ptr<Session> session, JoinedGroup joined, CommunicatorOptions options);
   void make_queues();
-  bool run_express(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation>& operation);
+  bool run_express(const session::Call& call, const void* send, void* recv,
+                   std::shared_ptr<Operation>& operation);
   bool progress_locked();
   void check_deadlines();
   void fail(Code code, int32_t rank, const std::string& text);

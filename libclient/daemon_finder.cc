@@ -19,8 +19,8 @@ namespace hdt::client {
 
 namespace {
 
-constexpr int64_t kHostMs = 15'000;       // to find or become the host of an embedded daemon
-constexpr int64_t kLingerMs = 60'000;     // a host waits this long at its end for those who still use its daemon
+constexpr int64_t kHostMs = 15'000;    // to find or become the host of an embedded daemon
+constexpr int64_t kLingerMs = 60'000;  // a host waits this long at its end for those who still use its daemon
 constexpr int64_t kLingerQuietMs = 1'000;
 
 std::string variable(const char* name) {
@@ -67,7 +67,8 @@ Result<std::shared_ptr<Session>> shared_session(Finder& all, const std::string& 
 Result<std::string> private_folder() {
   const std::string runtime = variable("XDG_RUNTIME_DIR");
   const std::string folder = runtime.empty() ? "/tmp/hdt-" + std::to_string(::geteuid()) : runtime + "/hdt";
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return Status::from_errno("cannot make " + folder, errno);
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return Status::from_errno("cannot make " + folder, errno);
   struct stat info {};
   if (::lstat(folder.c_str(), &info) != 0) return Status::from_errno("cannot look at " + folder, errno);
   if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
@@ -98,12 +99,14 @@ Result<std::shared_ptr<Session>> embedded_session(Finder& all, const std::string
     }
     auto daemon = daemon::start_embedded(socket);
     if (!daemon.is_ok()) return daemon.status();
-    HDT_LOG_INFO("no hdtcommd found: a daemon for this node runs inside process {} at {}", ::getpid(), socket);
+    HDT_LOG_INFO("no hdtcommd found: a daemon for this node runs inside process {} at {}", ::getpid(),
+                 socket);
     all.host.lock = std::move(lock);
     all.host.daemon = daemon.take();
     all.host.socket = socket;
   }
-  return Status(Code::kNoDaemon, "no embedded daemon could be started or reached at " + socket + ": " + last.message());
+  return Status(Code::kNoDaemon,
+                "no embedded daemon could be started or reached at " + socket + ": " + last.message());
 }
 
 }  // namespace

@@ -5,16 +5,21 @@
 namespace hdt::client {
 
 // The list of codes and of types exists once in meaning, twice in spelling.
-static_assert(static_cast<int>(Code::kSuccess) == HDT_SUCCESS && static_cast<int>(Code::kInProgress) == HDT_IN_PROGRESS &&
+static_assert(static_cast<int>(Code::kSuccess) == HDT_SUCCESS &&
+              static_cast<int>(Code::kInProgress) == HDT_IN_PROGRESS &&
               static_cast<int>(Code::kInvalidArgument) == HDT_ERR_INVALID_ARGUMENT &&
               static_cast<int>(Code::kInvalidUsage) == HDT_ERR_INVALID_USAGE &&
-              static_cast<int>(Code::kSystem) == HDT_ERR_SYSTEM && static_cast<int>(Code::kInternal) == HDT_ERR_INTERNAL &&
+              static_cast<int>(Code::kSystem) == HDT_ERR_SYSTEM &&
+              static_cast<int>(Code::kInternal) == HDT_ERR_INTERNAL &&
               static_cast<int>(Code::kNoDaemon) == HDT_ERR_NO_DAEMON &&
               static_cast<int>(Code::kDaemonLost) == HDT_ERR_DAEMON_LOST &&
-              static_cast<int>(Code::kVersion) == HDT_ERR_VERSION && static_cast<int>(Code::kTimeout) == HDT_ERR_TIMEOUT &&
+              static_cast<int>(Code::kVersion) == HDT_ERR_VERSION &&
+              static_cast<int>(Code::kTimeout) == HDT_ERR_TIMEOUT &&
               static_cast<int>(Code::kMismatch) == HDT_ERR_MISMATCH &&
-              static_cast<int>(Code::kRankLost) == HDT_ERR_RANK_LOST && static_cast<int>(Code::kLink) == HDT_ERR_LINK &&
-              static_cast<int>(Code::kAborted) == HDT_ERR_ABORTED && static_cast<int>(Code::kConfig) == HDT_ERR_CONFIG &&
+              static_cast<int>(Code::kRankLost) == HDT_ERR_RANK_LOST &&
+              static_cast<int>(Code::kLink) == HDT_ERR_LINK &&
+              static_cast<int>(Code::kAborted) == HDT_ERR_ABORTED &&
+              static_cast<int>(Code::kConfig) == HDT_ERR_CONFIG &&
               static_cast<int>(Code::kNoBackend) == HDT_ERR_NO_BACKEND);
 static_assert(static_cast<int>(collectives::DataType::kInt32) == HDT_INT32 &&
               static_cast<int>(collectives::DataType::kInt64) == HDT_INT64 &&

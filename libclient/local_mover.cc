@@ -43,9 +43,12 @@ void reduce_to(collectives::DataType type, collectives::ReduceOp op, std::span<c
   std::vector<const void*> part(sources.size());
   for (size_t done = 0; done < count; done += step) {
     const size_t n = std::min(step, count - done);
-    for (size_t i = 0; i < sources.size(); ++i) part[i] = static_cast<const std::byte*>(sources[i]) + done * width;
+    for (size_t i = 0; i < sources.size(); ++i)
+      part[i] = static_cast<const std::byte*>(sources[i]) + done * width;
     collectives::reduce(type, op, part, static_cast<std::byte*>(to[0]) + done * width, n);
-    for (size_t i = 1; i < to.size(); ++i) std::memcpy(static_cast<std::byte*>(to[i]) + done * width, static_cast<std::byte*>(to[0]) + done * width, n * width);
+    for (size_t i = 1; i < to.size(); ++i)
+      std::memcpy(static_cast<std::byte*>(to[i]) + done * width,
+                  static_cast<std::byte*>(to[0]) + done * width, n * width);
   }
 }
 
@@ -60,7 +63,8 @@ Status LocalMover::read(const Reached& from, uint64_t offset, std::byte* to, siz
   const iovec remote{reinterpret_cast<void*>(from.send_address + offset), bytes};
   const ssize_t moved = ::process_vm_readv(from.pid, &local, 1, &remote, 1, 0);
   if (moved == static_cast<ssize_t>(bytes)) return Status::ok();
-  return Status::from_errno("reading a sendbuf of process " + std::to_string(from.pid), moved < 0 ? errno : EFAULT);
+  return Status::from_errno("reading a sendbuf of process " + std::to_string(from.pid),
+                            moved < 0 ? errno : EFAULT);
 }
 
 Status LocalMover::write(const Reached& to, uint64_t offset, const std::byte* from, size_t bytes) const {
@@ -68,7 +72,8 @@ Status LocalMover::write(const Reached& to, uint64_t offset, const std::byte* fr
   const iovec remote{reinterpret_cast<void*>(to.recv_address + offset), bytes};
   const ssize_t moved = ::process_vm_writev(to.pid, &local, 1, &remote, 1, 0);
   if (moved == static_cast<ssize_t>(bytes)) return Status::ok();
-  return Status::from_errno("writing to a recvbuf of process " + std::to_string(to.pid), moved < 0 ? errno : EFAULT);
+  return Status::from_errno("writing to a recvbuf of process " + std::to_string(to.pid),
+                            moved < 0 ? errno : EFAULT);
 }
 
 Status LocalMover::run(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
@@ -76,7 +81,8 @@ Status LocalMover::run(const session::Call& call, const Task& task, std::span<co
   const auto is_mapped = [&](const Reached& rank) { return rank.send != nullptr; };
   bool mapped = std::all_of(ranks.begin(), ranks.end(), is_mapped) && call.op != collectives::ReduceOp::kAvg;
   for (size_t i = 0; i < ranks.size(); ++i) {
-    if (task.destination == kEveryone || task.destination == static_cast<int>(i)) mapped &= ranks[i].recv != nullptr;
+    if (task.destination == kEveryone || task.destination == static_cast<int>(i))
+      mapped &= ranks[i].recv != nullptr;
   }
   return mapped ? combine_mapped(call, task, ranks) : combine(call, task, ranks);
 }
@@ -94,7 +100,8 @@ void LocalMover::combine_block(const session::Call& call, const Task& task, std:
   reduce_to(call.type, call.op, sources_, destinations_, count);
 }
 
-Status LocalMover::combine_mapped(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+Status LocalMover::combine_mapped(const session::Call& call, const Task& task,
+                                  std::span<const Reached> ranks) {
   const uint64_t block = kMappedBlock / type_size(call.type);
   for (uint64_t done = 0; done < task.count; done += block) {
     const Touch touch(access_);
@@ -130,7 +137,8 @@ Status LocalMover::combine(const session::Call& call, const Task& task, std::spa
     const uint64_t to = (task.to + done) * width;
     sources_.clear();
     for (size_t i = 0; i < ranks.size(); ++i) {
-      if (ranks[i].send == nullptr) HDT_RETURN_IF_ERROR(read(ranks[i], from, &bounce_[i * kCachedBlock], count * width));
+      if (ranks[i].send == nullptr)
+        HDT_RETURN_IF_ERROR(read(ranks[i], from, &bounce_[i * kCachedBlock], count * width));
       sources_.push_back(ranks[i].send == nullptr ? &bounce_[i * kCachedBlock] : ranks[i].send + from);
     }
     std::byte* result = mine ? ranks[access_.local].recv + to : &bounce_[ranks.size() * kCachedBlock];
@@ -140,7 +148,8 @@ Status LocalMover::combine(const session::Call& call, const Task& task, std::spa
       collectives::copy_divided(call.type, result, result, count, static_cast<int>(ranks.size()));
     }
     for (size_t i = 0; i < ranks.size(); ++i) {
-      if (i == access_.local || (task.destination != kEveryone && task.destination != static_cast<int>(i))) continue;
+      if (i == access_.local || (task.destination != kEveryone && task.destination != static_cast<int>(i)))
+        continue;
       if (ranks[i].recv != nullptr) {
         std::memcpy(ranks[i].recv + to, result, count * width);
       } else {

@@ -37,15 +37,16 @@ class LocalMover {
 
  private:
   Status combine(const session::Call& call, const Task& task, std::span<const Reached> ranks);
-  void combine_block(const session::Call& call, const Task& task, std::span<const Reached> ranks, uint64_t done,
-                     uint64_t count);
+  void combine_block(const session::Call& call, const Task& task, std::span<const Reached> ranks,
+                     uint64_t done, uint64_t count);
   Status combine_mapped(const session::Call& call, const Task& task, std::span<const Reached> ranks);
   Status copy(const session::Call& call, const Task& task, std::span<const Reached> ranks);
   Status read(const Reached& from, uint64_t offset, std::byte* to, size_t bytes) const;
   Status write(const Reached& to, uint64_t offset, const std::byte* from, size_t bytes) const;
 
   const NodeAccess& access_;
-  std::vector<std::byte> bounce_;  // blocks of ranks whose memory is not mapped, and of a result nobody here wants
+  std::vector<std::byte>
+      bounce_;  // blocks of ranks whose memory is not mapped, and of a result nobody here wants
   std::vector<const void*> sources_;
   std::vector<void*> destinations_;
 };

@@ -57,15 +57,18 @@ bool for_each_task(const session::Call& call, uint32_t ranks, uint32_t me, Shari
     case Collective::kReduce:
       if (count == 0 || (!shares && self != call.root)) return true;
       return run(Task{Kind::kCombine, kEveryone, call.root, first, first, count});
-    case Collective::kReduceScatter: return run(Task{Kind::kCombine, kEveryone, self, me * n, 0, n});
+    case Collective::kReduceScatter:
+      return run(Task{Kind::kCombine, kEveryone, self, me * n, 0, n});
     case Collective::kAllGather:
       for (uint32_t i = 0; i < ranks; ++i) {
         const uint32_t peer = (me + i) % ranks;  // not all from the same one at a time
         if (!run(Task{Kind::kCopy, static_cast<int>(peer), self, 0, peer * n, n})) return false;
       }
       return true;
-    case Collective::kBroadcast: return count == 0 || run(Task{Kind::kCopy, call.root, receiver, first, first, count});
-    case Collective::kBarrier: return true;
+    case Collective::kBroadcast:
+      return count == 0 || run(Task{Kind::kCopy, call.root, receiver, first, first, count});
+    case Collective::kBarrier:
+      return true;
   }
   return true;
 }

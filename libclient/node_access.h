@@ -14,7 +14,7 @@ struct NodeAccess {
   session::Segment segment;
   session::Order order{{0}, 1};
   uint32_t rank = 0;
-  uint32_t local = 0;   // index among the ranks of this node
+  uint32_t local = 0;  // index among the ranks of this node
   uint32_t node = 0;
   std::function<void()> ring_daemon;
   // Ends the group on all nodes.

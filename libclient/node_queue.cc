@@ -53,9 +53,10 @@ uint64_t NodeQueue::contribution_bytes(const session::Call& call) const {
   return session::contribution_bytes(call, access_.layout().ranks);
 }
 
-void NodeQueue::push(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation) {
-  calls_.push_back({next_sequence_++, call, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
-                    std::move(operation)});
+void NodeQueue::push(const session::Call& call, const void* send, void* recv,
+                     std::shared_ptr<Operation> operation) {
+  calls_.push_back({next_sequence_++, call, static_cast<const std::byte*>(send),
+                    static_cast<std::byte*>(recv), std::move(operation)});
 }
 
 bool NodeQueue::may_post(uint64_t sequence, bool payload) {
@@ -67,7 +68,8 @@ bool NodeQueue::may_post(uint64_t sequence, bool payload) {
 }
 
 // Where this rank's buffers are, as far as others may need them.
-Result<Exposure> NodeQueue::expose(const session::Call& call, const std::byte* send, const std::byte* recv) const {
+Result<Exposure> NodeQueue::expose(const session::Call& call, const std::byte* send,
+                                   const std::byte* recv) const {
   const auto locate = [&](const void* pointer, uint64_t bytes, uint32_t& memory, uint64_t& offset) -> Status {
     offset = reinterpret_cast<uint64_t>(pointer);
     if (pointer == nullptr) return Status::ok();
@@ -101,7 +103,8 @@ bool NodeQueue::try_post(const session::Call& call, const std::byte* send, std::
     }
     exposure = made.value();
   }
-  const bool reachable = (!own || exposure.send_memory != 0) && (!writes_to_others(call.what) || exposure.recv_memory != 0);
+  const bool reachable =
+      (!own || exposure.send_memory != 0) && (!writes_to_others(call.what) || exposure.recv_memory != 0);
   const bool payload = bytes > kInlineBytes && bytes <= kEagerBytes && !(bytes > kCopiedBytes && reachable);
   if (!may_post(sequence, payload)) return false;
   Post& post = access_.segment.post(access_.local, sequence);
@@ -155,8 +158,7 @@ bool NodeQueue::all_posted(uint64_t sequence, const session::Call& call) {
 bool NodeQueue::progress() {
   bool any = false;
   while (!access_.segment.failed()) {
-    const bool moved =
-        static_cast<int>(post_calls()) | static_cast<int>(work()) | static_cast<int>(finish());
+    const bool moved = static_cast<int>(post_calls()) | static_cast<int>(work()) | static_cast<int>(finish());
     if (!moved) break;
     any = true;
   }
@@ -179,9 +181,12 @@ NodeQueue::Way NodeQueue::choose(const session::Call& call, uint64_t sequence) {
   if (all_copied) return Way::kEager;
   if (all_shared) return Way::kDirect;
   switch (reach_.ask()) {
-    case Reach::Answer::kNotYet: return Way::kUnknown;
-    case Reach::Answer::kYes: return Way::kDirect;
-    case Reach::Answer::kNo: break;
+    case Reach::Answer::kNotYet:
+      return Way::kUnknown;
+    case Reach::Answer::kYes:
+      return Way::kDirect;
+    case Reach::Answer::kNo:
+      break;
   }
   return Way::kStaged;
 }
@@ -209,11 +214,13 @@ bool NodeQueue::reach_all(const Entry& entry) {
       auto reached = peer_memory_.reach(memory, offset, bytes);
       if (reached.is_ok()) mapped = reached.value();
       if (!reached.is_ok()) {
-        access_.fail(reached.status().code(), static_cast<int32_t>(access_.rank_of(i)), reached.status().message());
+        access_.fail(reached.status().code(), static_cast<int32_t>(access_.rank_of(i)),
+                     reached.status().message());
       }
       return reached.is_ok();
     };
-    if (!map(exposure.send_memory, exposure.send, session::contribution_bytes(entry.call, ranks), rank.send)) return false;
+    if (!map(exposure.send_memory, exposure.send, session::contribution_bytes(entry.call, ranks), rank.send))
+      return false;
     if (!map(exposure.recv_memory, exposure.recv, result_bytes(entry.call, ranks), rank.recv)) return false;
   }
   return true;
@@ -221,19 +228,21 @@ bool NodeQueue::reach_all(const Entry& entry) {
 
 bool NodeQueue::share_work(const Entry& entry) {
   if (!reach_all(entry)) return false;
-  return for_each_task(entry.call, access_.layout().ranks, access_.rank, Sharing::kShares, [&](const Task& task) {
-    const Status status = mover_.run(entry.call, task, reached_);
-    if (!status.is_ok()) access_.fail(status.code(), static_cast<int32_t>(access_.rank), status.message());
-    return status.is_ok();
-  });
+  return for_each_task(entry.call, access_.layout().ranks, access_.rank, Sharing::kShares,
+                       [&](const Task& task) {
+                         const Status status = mover_.run(entry.call, task, reached_);
+                         if (!status.is_ok())
+                           access_.fail(status.code(), static_cast<int32_t>(access_.rank), status.message());
+                         return status.is_ok();
+                       });
 }
 
 void NodeQueue::take_eager(const session::Call& call, uint64_t sequence, std::byte* recv) {
   const uint64_t bytes = session::contribution_bytes(call, access_.layout().ranks);
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     reached_[i] = {};
-    reached_[i].send =
-        bytes > kInlineBytes ? access_.segment.payload(i, sequence) : access_.segment.post(i, sequence).content;
+    reached_[i].send = bytes > kInlineBytes ? access_.segment.payload(i, sequence)
+                                            : access_.segment.post(i, sequence).content;
   }
   reached_[access_.local].recv = recv;
   for_each_task(call, access_.layout().ranks, access_.rank, Sharing::kOwnResult, [&](const Task& task) {
@@ -258,7 +267,9 @@ bool NodeQueue::work() {
     if (entry.way == Way::kStaged) staged_.begin(entry.call, entry.send, entry.recv);
   }
   switch (entry.way) {
-    case Way::kEager: take_eager(entry.call, entry.sequence, entry.recv); break;
+    case Way::kEager:
+      take_eager(entry.call, entry.sequence, entry.recv);
+      break;
     case Way::kDirect:
       // A share that was given up because the group has failed is not done.
       if (!share_work(entry) || access_.segment.failed()) return false;
@@ -268,7 +279,8 @@ bool NodeQueue::work() {
       if (!staged_.done()) return any;
       break;
     }
-    case Way::kUnknown: return false;
+    case Way::kUnknown:
+      return false;
   }
   ++worked_;
   if (entry.way == Way::kDirect) {
@@ -311,9 +323,10 @@ NodeQueue::Express NodeQueue::express_done(const session::Call& call, void* recv
   return Express::kDone;
 }
 
-void NodeQueue::adopt(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation) {
-  calls_.push_back({next_sequence_ - 1, call, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
-                    std::move(operation)});
+void NodeQueue::adopt(const session::Call& call, const void* send, void* recv,
+                      std::shared_ptr<Operation> operation) {
+  calls_.push_back({next_sequence_ - 1, call, static_cast<const std::byte*>(send),
+                    static_cast<std::byte*>(recv), std::move(operation)});
   access_.ring_peers();
 }
 
@@ -324,7 +337,9 @@ void NodeQueue::fail_all(const Status& status) {
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     const Board& board = access_.segment.board(i);
     const auto pid = static_cast<pid_t>(board.pid.load(std::memory_order_relaxed));
-    const auto touches = [&] { return i != access_.local && board.touching.load(std::memory_order_seq_cst) != 0; };
+    const auto touches = [&] {
+      return i != access_.local && board.touching.load(std::memory_order_seq_cst) != 0;
+    };
     const auto gone = [&] { return ::kill(pid, 0) != 0 && errno == ESRCH; };
     while (touches() && !gone() && !deadline.expired()) std::this_thread::yield();
   }

@@ -28,10 +28,13 @@ class NodeQueue : public CallQueue {
   };
   NodeQueue(const NodeAccess& access, Memory memory);
 
-  void push(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation) override;
+  void push(const session::Call& call, const void* send, void* recv,
+            std::shared_ptr<Operation> operation) override;
   bool progress() override;
   bool empty() const override { return calls_.empty(); }
-  const Operation* oldest() const override { return calls_.empty() ? nullptr : calls_.front().operation.get(); }
+  const Operation* oldest() const override {
+    return calls_.empty() ? nullptr : calls_.front().operation.get();
+  }
   uint64_t oldest_sequence() const override { return calls_.front().sequence; }
   const session::Call& oldest_call() const override { return calls_.front().call; }
   void fail_all(const Status& status) override;
@@ -61,7 +64,8 @@ class NodeQueue : public CallQueue {
   bool may_post(uint64_t sequence, bool payload);
   // Tries to post the next call. False if its place is not free yet, or the group failed over it.
   bool try_post(const session::Call& call, const std::byte* send, std::byte* recv);
-  Result<session::Exposure> expose(const session::Call& call, const std::byte* send, const std::byte* recv) const;
+  Result<session::Exposure> expose(const session::Call& call, const std::byte* send,
+                                   const std::byte* recv) const;
   bool post_calls();
   bool all_posted(uint64_t sequence, const session::Call& call);
   Way choose(const session::Call& call, uint64_t sequence);

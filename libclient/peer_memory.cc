@@ -15,8 +15,9 @@ Result<std::byte*> PeerMemory::reach(uint32_t memory, uint64_t offset, uint64_t 
   const SharedMemory& mapping = found->second;
   const uint64_t size = mapping.size() < sizeof(Trailer) ? 0 : mapping.size() - sizeof(Trailer);
   if (offset > size || bytes > size - offset) {
-    return Status(Code::kInternal, "shared memory " + std::to_string(memory) + " has " + std::to_string(size) +
-                                       " bytes, a rank exposes up to " + std::to_string(offset + bytes));
+    return Status(Code::kInternal, "shared memory " + std::to_string(memory) + " has " +
+                                       std::to_string(size) + " bytes, a rank exposes up to " +
+                                       std::to_string(offset + bytes));
   }
   return mapping.data() + offset;
 }

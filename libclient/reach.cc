@@ -25,7 +25,8 @@ bool Reach::try_all() const {
     const session::Board& board = access_.segment.board(i);
     uint64_t value = 0;
     const iovec local{&value, sizeof value};
-    const iovec remote{reinterpret_cast<void*>(board.reach_word.load(std::memory_order_acquire)), sizeof value};
+    const iovec remote{reinterpret_cast<void*>(board.reach_word.load(std::memory_order_acquire)),
+                       sizeof value};
     const auto pid = static_cast<pid_t>(board.pid.load(std::memory_order_relaxed));
     if (::process_vm_readv(pid, &local, 1, &remote, 1, 0) != sizeof value || value != kPattern) return false;
     if (::process_vm_writev(pid, &local, 1, &remote, 1, 0) != sizeof value) return false;

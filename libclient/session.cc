@@ -42,7 +42,8 @@ Status Session::greet() {
   HDT_RETURN_IF_ERROR(send_packet(socket_.get(), session::encode(session::Hello{"libhdt 0.1.0"}), {}));
   auto packet = receive_packet(socket_.get());
   if (!packet.is_ok()) {
-    if (packet.status().code() == Code::kInProgress) return {Code::kNoDaemon, "the daemon at " + path_ + " is stuck"};
+    if (packet.status().code() == Code::kInProgress)
+      return {Code::kNoDaemon, "the daemon at " + path_ + " is stuck"};
     return packet.status();
   }
   const auto kind = session::kind_of(packet.value().bytes);
@@ -57,7 +58,8 @@ Status Session::greet() {
   if (fds.size() != 1 + welcome_.engines) return {Code::kInternal, "the daemon's welcome lacks descriptors"};
   auto page = SharedMemory::map(std::move(fds[0]));
   if (!page.is_ok()) return page.status();
-  if (page.value().size() < sizeof(session::SessionPage)) return {Code::kInternal, "the session's page is too small"};
+  if (page.value().size() < sizeof(session::SessionPage))
+    return {Code::kInternal, "the session's page is too small"};
   page_ = page.take();
   for (uint32_t i = 0; i < welcome_.engines; ++i) eventfds_.push_back(std::move(fds[1 + i]));
   constexpr timeval kForever{0, 0};
@@ -83,8 +85,9 @@ void Session::read() {
     const auto kind = session::kind_of(packet.value().bytes);
     if (kind.is_ok() && kind.value() == Kind::kRefused) {
       const auto text = session::decode_text(packet.value().bytes);
-      return mark_lost(text.is_ok() ? Status(text.value().code, "the daemon at " + path_ + ": " + text.value().text)
-                                    : text.status());
+      return mark_lost(text.is_ok()
+                           ? Status(text.value().code, "the daemon at " + path_ + ": " + text.value().text)
+                           : text.status());
     }
     on_packet(packet.take());
   }
@@ -142,8 +145,8 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, c
 
 Result<std::string> Session::rendezvous_address() {
   const std::lock_guard lock(question_mutex_);
-  auto packet = ask(kByKind + static_cast<uint64_t>(Kind::kRendezvousAt), session::encode_empty(Kind::kRendezvous),
-                    Deadline::after_ms(kAnswerMs));
+  auto packet = ask(kByKind + static_cast<uint64_t>(Kind::kRendezvousAt),
+                    session::encode_empty(Kind::kRendezvous), Deadline::after_ms(kAnswerMs));
   if (!packet.is_ok()) return packet.status();
   auto text = session::decode_text(packet.value().bytes);
   if (!text.is_ok()) return text.status();
@@ -167,7 +170,8 @@ Result<JoinedGroup> Session::join(session::JoinRequest request) {
     const std::lock_guard lock(mutex_);
     request.request = next_request_++;
   }
-  auto packet = ask(request.request, session::encode(request), Deadline::after_ms(request.timeout_ms + kJoinGraceMs));
+  auto packet =
+      ask(request.request, session::encode(request), Deadline::after_ms(request.timeout_ms + kJoinGraceMs));
   if (!packet.is_ok()) return packet.status();
   const auto joined = session::decode_joined(packet.value().bytes);
   if (!joined.is_ok()) return joined.status();

@@ -39,7 +39,9 @@ void stage(const NodeAccess& access, const SlotPiece& piece) {
   std::byte* to = contribution(access, piece);
   switch (call.what) {
     case Collective::kAllReduce:
-    case Collective::kReduce: copy(to, piece.send + piece.part.offset * width, bytes); break;
+    case Collective::kReduce:
+      copy(to, piece.send + piece.part.offset * width, bytes);
+      break;
     case Collective::kReduceScatter:
       for (uint64_t position = 0; position < access.order.rank_at.size(); ++position) {
         const uint64_t block = access.order.rank_at[position] * call.count + piece.part.offset;
@@ -50,9 +52,11 @@ void stage(const NodeAccess& access, const SlotPiece& piece) {
       copy(to + access.order.position_of[access.rank] * bytes, piece.send + piece.part.offset * width, bytes);
       break;
     case Collective::kBroadcast:
-      if (static_cast<uint32_t>(call.root) == access.rank) copy(to, piece.send + piece.part.offset * width, bytes);
+      if (static_cast<uint32_t>(call.root) == access.rank)
+        copy(to, piece.send + piece.part.offset * width, bytes);
       break;
-    case Collective::kBarrier: break;
+    case Collective::kBarrier:
+      break;
   }
 }
 
@@ -84,17 +88,22 @@ void take(const NodeAccess& access, const SlotPiece& piece) {
   const auto deliver = [&](const std::byte* result) {
     if (call.op == collectives::ReduceOp::kAvg) {
       if (bytes == 0) return;
-      collectives::copy_divided(call.type, result, to, piece.part.elements, static_cast<int>(access.layout().ranks));
+      collectives::copy_divided(call.type, result, to, piece.part.elements,
+                                static_cast<int>(access.layout().ranks));
     } else {
       copy(to, result, bytes);
     }
   };
   switch (call.what) {
-    case Collective::kAllReduce: deliver(from); break;
+    case Collective::kAllReduce:
+      deliver(from);
+      break;
     case Collective::kReduce:
       if (static_cast<uint32_t>(call.root) == access.rank) deliver(from);
       break;
-    case Collective::kReduceScatter: deliver(from + access.order.position_of[access.rank] * bytes); break;
+    case Collective::kReduceScatter:
+      deliver(from + access.order.position_of[access.rank] * bytes);
+      break;
     case Collective::kAllGather:
       for (uint64_t position = 0; position < access.order.rank_at.size(); ++position) {
         const uint64_t block = access.order.rank_at[position] * call.count + piece.part.offset;
@@ -104,7 +113,8 @@ void take(const NodeAccess& access, const SlotPiece& piece) {
     case Collective::kBroadcast:
       if (static_cast<uint32_t>(call.root) != access.rank || piece.recv != piece.send) copy(to, from, bytes);
       break;
-    case Collective::kBarrier: break;
+    case Collective::kBarrier:
+      break;
   }
 }
 

@@ -21,7 +21,8 @@ SlotPiece StagedCall::piece(uint64_t number) const {
 bool StagedCall::progress() {
   bool any = false;
   while (!access_.segment.failed()) {
-    const bool moved = static_cast<int>(stage_one()) | static_cast<int>(combine_one()) | static_cast<int>(take_one());
+    const bool moved =
+        static_cast<int>(stage_one()) | static_cast<int>(combine_one()) | static_cast<int>(take_one());
     if (!moved) break;
     any = true;
   }

@@ -19,4 +19,22 @@ struct Call {
 };
 static_assert(sizeof(Call) == 16);
 
+// Where a rank's buffers are: in memory `..._memory` that it shares through the daemon, at this offset; or, if that is
+// 0, at this address of its process.
+struct Exposure {
+  uint64_t send = 0;
+  uint64_t recv = 0;
+  uint32_t send_memory = 0;
+  uint32_t recv_memory = 0;
+  uint32_t copied = 0;  // post.h: the contribution is in the payload, too
+  uint32_t reserved = 0;
+};
+
+// A call in a rank's board. Groups of several nodes: a buffer whose memory is not 0 is used in place by the daemon; the
+// others go through the node's slots.
+struct Entered {
+  Call call;
+  Exposure where;
+};
+
 }  // namespace hdt::session

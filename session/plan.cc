@@ -46,6 +46,19 @@ uint64_t contribution_bytes(const Call& call, uint32_t ranks) {
   return call.what == Collective::kReduceScatter ? bytes * ranks : bytes;
 }
 
+bool may_be_direct(const Call& call, uint32_t nodes) {
+  constexpr uint64_t kSmallestDirect = uint64_t{32} << 10;  // below, a copy costs less than another note
+  constexpr uint32_t kMostNodes = 16;                       // every node tells every other one
+  return call.what != Collective::kBarrier && nodes <= kMostNodes &&
+         call.count * collectives::type_size(call.type) >= kSmallestDirect;
+}
+
+uint64_t user_index(const Call& call, const Piece& piece, const Order& order, uint64_t index) {
+  if (!by_blocks(call.what)) return piece.offset + index;
+  const uint64_t position = index / piece.elements;
+  return order.rank_at[position] * call.count + piece.offset + index % piece.elements;
+}
+
 collectives::Problem problem_of(const Call& call, const Piece& piece, const Order& order, uint32_t me) {
   collectives::Problem problem;
   problem.what = call.what;

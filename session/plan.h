@@ -50,6 +50,13 @@ struct Order {
 // Bytes that one rank's sendbuf contributes to a call (the root's, where only the root contributes).
 uint64_t contribution_bytes(const Call& call, uint32_t ranks);
 
+// Whether buffers of the call may be used in place between nodes: nodes then tell each other where their output is. The
+// same on all nodes.
+bool may_be_direct(const Call& call, uint32_t nodes);
+
+// Where element `index` of a piece's area is in the user's buffer that the area stands for, in elements.
+uint64_t user_index(const Call& call, const Piece& piece, const Order& order, uint64_t index);
+
 // What the daemon of node `me` runs between nodes for one piece.
 collectives::Problem problem_of(const Call& call, const Piece& piece, const Order& order, uint32_t me);
 

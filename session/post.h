@@ -19,16 +19,6 @@ inline constexpr uint64_t kPayloads = 4;
 inline constexpr uint64_t kEagerBytes = uint64_t{64} << 10;  // largest contribution that is copied into a payload
 inline constexpr size_t kPostBytes = 128;                    // two cache lines: what the prefetcher fetches together
 
-// Where a rank's buffers are: in memory `..._memory` that it shares through the daemon, at this offset; or, if that is
-// 0, at this address of its process. In every post whose contribution does not fit the post itself.
-struct Exposure {
-  uint64_t send = 0;
-  uint64_t recv = 0;
-  uint32_t send_memory = 0;
-  uint32_t recv_memory = 0;
-  uint32_t copied = 0;  // 1: the contribution is in the payload, too
-};
-
 inline constexpr size_t kInlineBytes = kPostBytes - 2 * sizeof(uint64_t) - sizeof(Call);
 
 struct alignas(kPostBytes) Post {

@@ -79,7 +79,7 @@ struct alignas(64) Board {
   std::atomic<uint32_t> reach{0};
   std::atomic<uint64_t> reach_word{0};  // address of a word to try it on
   Doorbell doorbell;  // rung when anything this rank may wait for has changed
-  Call calls[kCallRing];
+  Entered calls[kCallRing];
   // Channels towards other nodes on which this rank has sent or consumed chunks: written by the rank, read by the
   // daemon. When it is full the rank sets attention_overflow and the daemon looks at all of them.
   alignas(64) std::atomic<uint64_t> attention_head{0};

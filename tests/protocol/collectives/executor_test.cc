@@ -149,7 +149,8 @@ TEST_P(EveryAlgorithm, SurvivesManyRandomOrders) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, EveryAlgorithm,
-                         ::testing::Values(Algorithm::kRing, Algorithm::kHalvingDoubling),
+                         ::testing::Values(Algorithm::kRing, Algorithm::kHalvingDoubling,
+                                           Algorithm::kRecursiveDoubling),
                          [](const auto& param) { return std::string(name_of(param.param)); });
 
 }  // namespace

@@ -24,7 +24,9 @@ std::vector<int> node_counts() {
 }
 
 uint64_t scratch_limit(Algorithm algorithm, const Problem& problem) {
-  return algorithm == Algorithm::kRing ? problem.elements() : halving_doubling_scratch(problem);
+  if (algorithm == Algorithm::kRing) return problem.elements();
+  const bool doubles = algorithm == Algorithm::kRecursiveDoubling && has_recursive_doubling(problem);
+  return doubles ? recursive_doubling_scratch(problem) : halving_doubling_scratch(problem);
 }
 
 class Schedules : public ::testing::TestWithParam<std::tuple<Algorithm, Collective>> {
@@ -65,7 +67,8 @@ TEST_P(Schedules, OfOneNodeOnlyCopyWhatIsReduced) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Schedules,
-                         ::testing::Combine(::testing::Values(Algorithm::kRing, Algorithm::kHalvingDoubling),
+                         ::testing::Combine(::testing::Values(Algorithm::kRing, Algorithm::kHalvingDoubling,
+                                                              Algorithm::kRecursiveDoubling),
                                             ::testing::Values(Collective::kAllReduce, Collective::kReduce,
                                                               Collective::kReduceScatter,
                                                               Collective::kAllGather, Collective::kBroadcast,

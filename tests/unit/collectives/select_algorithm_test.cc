@@ -17,6 +17,12 @@ Problem even(Collective what, int nodes, uint64_t per_block) {
 
 TEST(SelectAlgorithm, TakesFewStepsForSmallPiecesAndTheRingForLargeOnes) {
   EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 8, 1), DataType::kFloat32, kPlenty),
+            Algorithm::kRecursiveDoubling);
+  EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 7, 1), DataType::kFloat32, kPlenty),
+            Algorithm::kHalvingDoubling);
+  EXPECT_EQ(select_algorithm(even(Collective::kReduceScatter, 8, 1), DataType::kFloat32, kPlenty),
+            Algorithm::kHalvingDoubling);
+  EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 8, 1024), DataType::kFloat32, kPlenty),
             Algorithm::kHalvingDoubling);
   EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 8, 1 << 20), DataType::kFloat32, kPlenty),
             Algorithm::kRing);

@@ -25,7 +25,8 @@ std::vector<Note> examples() {
           NodeLeft{1, 2},
           GroupFailed{1, Code::kTimeout, 4, "late"},
           LateQuery{1, 2, 3},
-          LateReply{1, 2, 3, {4, 5}}};
+          LateReply{1, 2, 3, {4, 5}},
+          OutputNote{1, 2, 3, call, 1, key, 99}};
 }
 
 std::vector<ControlMessage> control_examples() {

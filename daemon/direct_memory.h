@@ -1,0 +1,55 @@
+// direct_memory.h: the memory of local processes that calls of one group use in place: kept mapped, and writable for the other
+// nodes of the group, as long as a call may need it.
+//
+// A region stays registered until its owner has freed it and no call uses it; in a group that has failed, until the group ends: peers
+// may still be writing, and a write outside of registered memory would cost them their link.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "base/shared_memory.h"
+#include "transports/transport.h"
+
+namespace hdt::daemon {
+
+class DirectMemory {
+ public:
+  struct Services {
+    // Memory `number` of the process of local rank `local`; null if it shares no such memory.
+    std::function<std::shared_ptr<SharedMemory>(uint32_t local, uint32_t number)> find;
+    std::function<Result<transport::RegionKey>(const SharedMemory&)> enlist;
+    std::function<void(const transport::RegionKey&)> withdraw;
+  };
+
+  void set_services(Services services) { services_ = std::move(services); }
+  ~DirectMemory() { clear(); }
+
+  struct Use {
+    std::byte* data = nullptr;
+    size_t bytes = 0;
+    transport::RegionKey key;
+  };
+  // Null without error: not known (yet). Every success needs a release().
+  Result<const Use*> acquire(uint32_t local, uint32_t number);
+  void release(uint32_t number);
+  // Its owner shares it no more.
+  void drop(uint32_t number);
+  void clear();
+
+ private:
+  struct Entry {
+    std::shared_ptr<SharedMemory> memory;
+    Use use;
+    uint32_t users = 0;
+    bool dropped = false;
+  };
+  void forget(std::map<uint32_t, Entry>::iterator entry);
+
+  Services services_;
+  std::map<uint32_t, Entry> entries_;
+};
+
+}  // namespace hdt::daemon
