@@ -106,8 +106,9 @@ int significand_bits(hdtDataType_t type) {
       return 31;
     case HDT_INT64:
       return 63;
+    default:  // not one of names.h
+      return 0;
   }
-  return 0;
 }
 
 }  // namespace hdt::bench

@@ -112,8 +112,9 @@ size_t element_bytes(hdtDataType_t type) {
     case HDT_INT64:
     case HDT_FLOAT64:
       return 8;
+    default:  // not in kTypes: cannot be asked for
+      return 0;
   }
-  return 0;
 }
 
 }  // namespace hdt::bench

@@ -4,6 +4,8 @@ import dataclasses
 import os
 import platform
 
+BUSY_LOAD = 0.5
+
 
 @dataclasses.dataclass(frozen=True)
 class Point:
@@ -70,8 +72,11 @@ def versions(results):
 
 
 def text(results, options):
-    lines = [f"# {processor()}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.2f}; daemons "
-             f"{options.daemon}{'; quick: few iterations, indicative only' if options.quick else ''}"]
+    lines = [f"# {processor()}, {len(os.sched_getaffinity(0))} cores; daemons {options.daemon}"]
+    if options.quick:
+        lines.append("# quick: few iterations, rounds and sizes: the figures are indicative only")
+    if options.load > BUSY_LOAD:
+        lines.append(f"# load {options.load:.2f} at the start: the machine was doing other work, the figures say little")
     lines += ["# " + version for version in versions(results)]
     lines += ["", "| row | work | against | figure | bar | verdict |", "| --- | --- | --- | --- | --- | --- |"]
     for result in results:
@@ -86,7 +91,7 @@ def text(results, options):
 def document(results, options):
     return {
         "program": "bench/compare", "format": 1, "processor": processor(), "cores": len(os.sched_getaffinity(0)),
-        "load": os.getloadavg()[0], "daemon": options.daemon, "quick": options.quick, "versions": versions(results),
+        "load": options.load, "daemon": options.daemon, "quick": options.quick, "versions": versions(results),
         "rows": [{
             "name": result.row.name, "work": result.row.work, "against": result.row.against, "figure": result.figure,
             "shown": figure_text(result), "bar": result.row.bar(), "verdict": result.verdict, "reason": result.reason,

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from comparison import ratios, report, table  # noqa: E402  the path comes first
 
 ROW = table.RatioRow("example", "some work", "somebody", "mpi", 2, (8, 1024))
-OPTIONS = types.SimpleNamespace(quick=False, daemon="embedded")
+OPTIONS = types.SimpleNamespace(quick=False, daemon="embedded", load=0.1)
 
 
 def entry(engine, size, p50, ratio, lacks=None, collective="allreduce", in_place_ratio=None):
@@ -104,6 +104,10 @@ class Table(unittest.TestCase):
         self.assertIn("| - | >= 2.00 x faster | not measured |", text)
         self.assertIn("# example: no peer", text)
         self.assertIn("# 1 of 2 met", text)
+        self.assertNotIn("# load", text)
+        busy = types.SimpleNamespace(quick=True, daemon="embedded", load=3)
+        self.assertIn("# load 3.00 at the start: the machine was doing other work", report.text([], busy))
+        self.assertIn("# quick:", report.text([], busy))
         document = report.document([report.Result(ROW, None, "no peer")], OPTIONS)
         self.assertEqual(document["rows"][0]["verdict"], "not measured")
 

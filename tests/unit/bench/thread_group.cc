@@ -19,11 +19,9 @@ double combine(hdtRedOp_t op, double a, double b) {
       return std::min(a, b);
     case HDT_MAX:
       return std::max(a, b);
-    case HDT_SUM:
-    case HDT_AVG:
-      break;
+    default:
+      return a + b;
   }
-  return a + b;
 }
 
 uint64_t combine(hdtRedOp_t op, uint64_t a, uint64_t b) {
@@ -34,11 +32,9 @@ uint64_t combine(hdtRedOp_t op, uint64_t a, uint64_t b) {
       return static_cast<int64_t>(a) < static_cast<int64_t>(b) ? a : b;
     case HDT_MAX:
       return static_cast<int64_t>(a) > static_cast<int64_t>(b) ? a : b;
-    case HDT_SUM:
-    case HDT_AVG:
-      break;
+    default:
+      return a + b;
   }
-  return a + b;
 }
 
 // Element `index` of all send buffers, reduced, in 32-bit floats at least.
