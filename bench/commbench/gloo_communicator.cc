@@ -76,12 +76,14 @@ class GlooCommunicator : public PeerCommunicator {
   Status run(const Call& call) override {
     if (call.what == Collective::kBarrier) return barrier();
     if (!reduces(call.what)) return guarded([&] { move(call); });
+    const bool wraps = call.op == HDT_SUM || call.op == HDT_PROD;
     return guarded([&] {
       switch (call.type) {
+        // Gloo adds and multiplies without care for overflow; unsigned, the same bits come out as defined.
         case HDT_INT32:
-          return reduce<int32_t>(call);
+          return wraps ? reduce<uint32_t>(call) : reduce<int32_t>(call);
         case HDT_INT64:
-          return reduce<int64_t>(call);
+          return wraps ? reduce<uint64_t>(call) : reduce<int64_t>(call);
         case HDT_FLOAT16:
           return reduce<gloo::float16>(call);
         case HDT_FLOAT64:
