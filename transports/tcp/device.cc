@@ -78,8 +78,10 @@ void TcpDevice::on_deregistered(uint64_t region) {
 bool TcpDevice::poll(std::vector<Completion>& completions) {
   state_.arena.reset();
   const bool flushed = !state_.unflushed.empty();
+  state_.loop.set_polling(true);  // what is reported from here on is handed over below
   flush_unflushed();
   const bool dispatched = state_.loop.dispatch();
+  state_.loop.set_polling(false);
   const bool reported = !state_.pending.empty();
   completions.insert(completions.end(), std::make_move_iterator(state_.pending.begin()),
                      std::make_move_iterator(state_.pending.end()));

@@ -2,6 +2,7 @@
 #include "transports/tcp/socket_address.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 
 #include <array>
 #include <charconv>
@@ -60,6 +61,13 @@ Result<SocketAddress> SocketAddress::parse(const std::string& text) {
   Result<SocketAddress> address = from_host(host, port);
   if (!address.is_ok()) return bad_address(text);
   return address;
+}
+
+bool SocketAddress::is_loopback() const {
+  if (family() == AF_INET) {
+    return ntohl(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr) >> 24 == 127;
+  }
+  return family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
 }
 
 std::string SocketAddress::host() const { return split(get(), bytes_).host.data(); }

@@ -21,6 +21,8 @@ class SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t bytes() const { return bytes_; }
   int family() const { return storage_.ss_family; }
+  // 127.0.0.0/8 or ::1: traffic that never leaves the node.
+  bool is_loopback() const;
   std::string host() const;
   std::string to_string() const;
 
