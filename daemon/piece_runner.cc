@@ -112,17 +112,11 @@ bool PieceRunner::accept_call(uint64_t sequence) {
                     call,
                     session::Plan(call, context_.layout()),
                     calls_.empty() ? next_piece_ : calls_.back().end(),
-                    collectives::Algorithm::kRing,
+                    algorithm_of(call, context_.layout(), context_.order),
                     nullptr,
                     nullptr,
                     {}};
   if (!open_buffers(active, entered.where)) return false;
-  const collectives::Problem first = problem_of(call, active.plan.piece(0), context_.order, context_.me);
-  // A piece by blocks is not one range of a user's buffer, if there are several: only the ring keeps to blocks.
-  if (!session::by_blocks(call.what) || active.plan.pieces() == 1) {
-    active.algorithm = select_algorithm(first, call.type,
-                                        context_.layout().scratch_bytes / collectives::type_size(call.type));
-  }
   calls_.push_back(std::move(active));
   const auto next_node = static_cast<uint32_t>((context_.me + 1) % context_.nodes.size());
   context_.send(next_node, CallNote{context_.id, context_.me, sequence, call});
@@ -165,7 +159,7 @@ bool PieceRunner::open_buffer(ActiveCall& call, uint32_t number, uint64_t offset
 
 bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& where) {
   const Call& call = active.call;
-  if (!session::may_be_direct(call, context_.layout().nodes)) return true;
+  if (!session::may_be_direct(call, context_.layout())) return true;
   OutputNote note{context_.id, context_.me, active.sequence, call, 0, {}, 0};
   const bool by_ranks = session::by_blocks(call.what);
   const uint64_t bytes = call.count * collectives::type_size(call.type);
@@ -285,7 +279,7 @@ bool PieceRunner::try_write(uint32_t node, const HeldWrite& write) {
                                   write.header, write.token.pack()};
   request.offset += write.offset;
   const ActiveCall& active = *call_of(write.piece);
-  if (write.to == Area::kOutput && session::may_be_direct(active.call, context_.layout().nodes)) {
+  if (write.to == Area::kOutput && session::may_be_direct(active.call, context_.layout())) {
     const auto note = credit.outputs.find(active.sequence);
     if (note == credit.outputs.end()) return false;
     if (!(note->second.call == active.call)) return false;  // the group is about to fail over it

@@ -38,14 +38,10 @@ void CollectiveQueue::push(const session::Call& call, const void* send, void* re
 Status CollectiveQueue::place_buffers(Entry& entry) const {
   const session::Call& call = entry.call;
   const session::Layout& layout = access_.layout();
-  if (layout.local_ranks != 1 || !session::may_be_direct(call, layout.nodes)) return Status::ok();
+  if (layout.local_ranks != 1 || !session::may_be_direct(call, layout)) return Status::ok();
   const uint64_t bytes = call.count * collectives::type_size(call.type);
   const bool root = static_cast<uint32_t>(call.root) == access_.rank;
   const bool broadcast = call.what == Collective::kBroadcast;
-  // In place, only a ring is sure not to read what it has written before; pieces of smaller calls may take another way.
-  constexpr uint64_t kSurelyRing = uint64_t{1} << 20;
-  if (reduces(call.what) && entry.send == entry.recv && layout.nodes > 2 && bytes < kSurelyRing)
-    return Status::ok();
   if (reduces(call.what) || (broadcast && root)) {
     const uint64_t sent = call.what == Collective::kReduceScatter ? bytes * layout.ranks : bytes;
     const auto place = locate_(entry.send, sent);

@@ -46,11 +46,25 @@ uint64_t contribution_bytes(const Call& call, uint32_t ranks) {
   return call.what == Collective::kReduceScatter ? bytes * ranks : bytes;
 }
 
-bool may_be_direct(const Call& call, uint32_t nodes) {
-  constexpr uint64_t kSmallestDirect = uint64_t{32} << 10;  // below, a copy costs less than another note
-  constexpr uint32_t kMostNodes = 16;                       // every node tells every other one
+bool may_be_direct(const Call& call, const Layout& layout) {
+  const uint32_t nodes = layout.nodes;
+  // Below, a copy costs less than another note; and among several nodes, less than what the ring costs more.
+  constexpr uint64_t kSmallestBetweenTwo = uint64_t{32} << 10;
+  constexpr uint64_t kSmallestOfANode = uint64_t{64} << 10;
+  constexpr uint32_t kMostNodes = 16;  // every node tells every other one
+  const uint64_t smallest = nodes == 2 ? kSmallestBetweenTwo : kSmallestOfANode * nodes;
+  // A node's block is that of several ranks otherwise, which do not adjoin in a piece of a user's buffer.
+  if (by_blocks(call.what) && layout.ranks != nodes) return false;
   return call.what != Collective::kBarrier && nodes <= kMostNodes &&
-         call.count * collectives::type_size(call.type) >= kSmallestDirect;
+         call.count * collectives::type_size(call.type) >= smallest;
+}
+
+collectives::Algorithm algorithm_of(const Call& call, const Layout& layout, const Order& order) {
+  const Plan plan(call, layout);
+  const bool in_blocks = by_blocks(call.what) && plan.pieces() > 1;
+  if (in_blocks || (layout.nodes > 2 && may_be_direct(call, layout))) return collectives::Algorithm::kRing;
+  return select_algorithm(problem_of(call, plan.piece(0), order, 0), call.type,
+                          layout.scratch_bytes / collectives::type_size(call.type));
 }
 
 uint64_t user_index(const Call& call, const Piece& piece, const Order& order, uint64_t index) {

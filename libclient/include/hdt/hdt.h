@@ -154,8 +154,10 @@ HDT_API hdtResult_t hdtCommNodeOf(hdtComm_t comm, int rank, int* node);
 
 /* --- memory --------------------------------------------------------------------------------------------------- */
 
-/* Memory that can be shared between the ranks of a node and the daemon. Any other memory works too, and in this version
- * just as fast: operations on shared memory are staged like all others. Aligned to 4,096 bytes, zeroed. */
+/* Memory that the ranks of a node and the daemon share: ranks of one node work in each other's buffers, and between nodes, where
+ * a rank is the only one of its group on its node, the daemon sends from it and receives into it. Any other memory works
+ * too, and is copied. Large buffers that live long gain most; the first operation on an allocation tells the daemon and
+ * the other ranks of it. Aligned to 4,096 bytes, zeroed. Up to 4,096 allocations of a process can be shared at a time. */
 HDT_API hdtResult_t hdtMemAlloc(void** pointer, size_t bytes);
 HDT_API hdtResult_t hdtMemFree(void* pointer);
 
@@ -184,6 +186,42 @@ HDT_API hdtResult_t hdtAllGather(const void* sendbuf, void* recvbuf, size_t send
 HDT_API hdtResult_t hdtBroadcast(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, int root,
                                  hdtComm_t comm, hdtRequest_t* request);
 
+/* The next four are made of sends and receives: on one communicator they match those of hdtSend and hdtRecv in call order,
+ * so a rank that calls them between its sends and receives must do so in the same place as its peers. */
+
+/* root's recvbuf[r * sendcount + i] = rank r's sendbuf[i]. recvbuf: nranks * sendcount, on root only. In place on root:
+ * sendbuf == recvbuf + root * sendcount. */
+HDT_API hdtResult_t hdtGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtDataType_t type, int root,
+                              hdtComm_t comm, hdtRequest_t* request);
+
+/* recvbuf[i] = root's sendbuf[rank * recvcount + i]. sendbuf: nranks * recvcount, on root only. In place on root:
+ * recvbuf == sendbuf + root * recvcount. */
+HDT_API hdtResult_t hdtScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdtDataType_t type, int root,
+                               hdtComm_t comm, hdtRequest_t* request);
+
+/* recvbuf[r * count + i] = rank r's sendbuf[rank * count + i]. Both: nranks * count. In place (sendbuf == recvbuf) it
+ * works on a copy of sendbuf. */
+HDT_API hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtComm_t comm,
+                                hdtRequest_t* request);
+
+/* As hdtAllToAll with a count for every pair: to rank r go sendcounts[r] elements from sendbuf + senddispls[r], from it
+ * come recvcounts[r] to recvbuf + recvdispls[r]. recvcounts[r] is rank r's sendcounts[rank], else HDT_ERR_MISMATCH. Arrays
+ * of nranks, not needed after the call has returned. Not in place. */
+HDT_API hdtResult_t hdtAllToAllV(const void* sendbuf, const size_t sendcounts[], const size_t senddispls[],
+                                 void* recvbuf, const size_t recvcounts[], const size_t recvdispls[],
+                                 hdtDataType_t type, hdtComm_t comm, hdtRequest_t* request);
+
+/* recvbuf[recvdispls[r] + i] = rank r's sendbuf[i], i < recvcounts[r]. recvcounts must be the same on every rank,
+ * recvdispls need not. Arrays of nranks, not needed after the call has returned. In place: sendbuf == recvbuf + recvdispls[rank]. */
+HDT_API hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvcounts[],
+                                  const size_t recvdispls[], hdtDataType_t type, hdtComm_t comm,
+                                  hdtRequest_t* request);
+
+/* As hdtReduceScatter with a count for every rank: sendbuf holds the blocks one after the other, recvcounts[r] elements for
+ * rank r. recvcounts must be the same on every rank. In place: recvbuf == this rank's block of sendbuf. */
+HDT_API hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t recvcounts[],
+                                      hdtDataType_t type, hdtRedOp_t op, hdtComm_t comm, hdtRequest_t* request);
+
 /* Complete when every rank of the group has entered it. */
 HDT_API hdtResult_t hdtBarrier(hdtComm_t comm, hdtRequest_t* request);
 
@@ -196,6 +234,10 @@ HDT_API hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t typ
                             hdtRequest_t* request);
 HDT_API hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
                             hdtRequest_t* request);
+
+/* A send to `dest` and a receive from `source` at once: neither waits for the other. */
+HDT_API hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest, void* recvbuf, size_t recvcount,
+                                int source, hdtDataType_t type, hdtComm_t comm, hdtRequest_t* request);
 
 /* Calls of this thread between start and end are issued together, so that sends and receives in them cannot wait for
  * one another. Inside, calls with request NULL return at once and are completed by hdtGroupEnd; requests given are

@@ -21,14 +21,15 @@ constexpr hdtDataType_t kTypes[] = {HDT_INT32,    HDT_INT64,   HDT_FLOAT16,
 constexpr hdtRedOp_t kReductions[] = {HDT_SUM, HDT_PROD, HDT_MIN, HDT_MAX, HDT_AVG};
 #endif
 constexpr size_t kSizes[] = {0, 1, 7, 4097};
-constexpr size_t kManyPieces[] = {200'003, 1'500'001};
+constexpr size_t kManyPieces[] = {9'001, 200'003, 1'500'001};
 
 std::vector<Example> every_example(int ranks) {
   std::vector<Example> all;
   const auto add = [&](Operation operation, hdtDataType_t type, hdtRedOp_t op, size_t count) {
     for (const bool in_place : {false, true}) {
       const auto salt = static_cast<unsigned>(all.size());
-      all.push_back({operation, type, op, in_place, count, static_cast<int>(salt / 2) % ranks, salt});
+      const bool shared = (salt / 2) % 2 == 1;
+      all.push_back({operation, type, op, in_place, count, static_cast<int>(salt / 2) % ranks, salt, shared});
     }
   };
   for (Operation operation : kOperations) {
@@ -38,8 +39,12 @@ std::vector<Example> every_example(int ranks) {
         for (size_t count : kSizes) add(operation, type, op, count);
       }
     }
-    for (size_t count : kManyPieces) add(operation, HDT_FLOAT32, HDT_SUM, count);
-    add(operation, HDT_BFLOAT16, HDT_AVG, kManyPieces[0]);
+    for (size_t count : kManyPieces) {
+      add(operation, HDT_FLOAT32, HDT_SUM, count);
+      add(operation, HDT_FLOAT32, HDT_SUM, count);  // once from memory of either kind
+    }
+    add(operation, HDT_BFLOAT16, HDT_AVG, kManyPieces[1]);
+    add(operation, HDT_BFLOAT16, HDT_AVG, kManyPieces[1]);
   }
   return all;
 }
@@ -69,7 +74,8 @@ TEST_P(Shape, RandomCallsInFlight) {
     const size_t most = size_t{1} << random() % 19;
     examples.push_back({kOperations[random() % std::size(kOperations)], kTypes[random() % std::size(kTypes)],
                         kReductions[random() % std::size(kReductions)], random() % 2 == 0,
-                        random() % (most + 1), static_cast<int>(random() % static_cast<unsigned>(ranks)), i});
+                        random() % (most + 1), static_cast<int>(random() % static_cast<unsigned>(ranks)), i,
+                        random() % 2 == 0});
   }
   Nodes::instance().run(GetParam(), [&](Rank& self) {
     std::vector<std::unique_ptr<ExampleRun>> runs;

@@ -19,7 +19,8 @@ struct Example {
   bool in_place;
   size_t count;
   int root;
-  unsigned salt;  // makes the data of successive calls different
+  unsigned salt;        // makes the data of successive calls different
+  bool shared = false;  // buffers are memory of hdtMemAlloc
 
   bool reduces() const { return operation < Operation::kAllGather; }
   size_t send_count(int ranks) const {

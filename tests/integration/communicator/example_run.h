@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "tests/integration/communicator/elements.h"
@@ -12,9 +13,36 @@
 
 namespace hdt::testing {
 
+// Memory for a vector: of hdtMemAlloc, or ordinary.
+template <typename T>
+struct EitherMemory {
+  using value_type = T;
+  explicit EitherMemory(bool is_shared) : shared(is_shared) {}
+  template <typename U>
+  EitherMemory(const EitherMemory<U>& other) : shared(other.shared) {}  // NOLINT(google-explicit-constructor)
+  T* allocate(size_t count) {
+    if (!shared) return std::allocator<T>().allocate(count);
+    void* memory = nullptr;
+    HDT_EXPECT(hdtMemAlloc(&memory, count * sizeof(T)));
+    return static_cast<T*>(memory);
+  }
+  void deallocate(T* memory, size_t count) {
+    if (!shared) return std::allocator<T>().deallocate(memory, count);
+    HDT_EXPECT(hdtMemFree(memory));
+  }
+  bool operator==(const EitherMemory& other) const { return shared == other.shared; }
+  bool shared;
+};
+using Bytes = std::vector<std::byte, EitherMemory<std::byte>>;
+
 class ExampleRun {
  public:
-  ExampleRun(const Example& example, const Rank& self) : example_(example), self_(self) {
+  ExampleRun(const Example& example, const Rank& self)
+      : example_(example),
+        self_(self),
+        sent_(EitherMemory<std::byte>(example.shared)),
+        original_(EitherMemory<std::byte>(false)),
+        received_(EitherMemory<std::byte>(example.shared)) {
     const size_t width = hdtTypeSize(example.type);
     const size_t send = example.send_count(self.ranks);
     const size_t receive = example.receive_count(self.ranks);
@@ -24,7 +52,7 @@ class ExampleRun {
     if (example.in_place && example.operation == Operation::kReduceScatter) receive_at_ = offset(width);
     for (size_t i = 0; i < send; ++i)
       store(example.type, contribution(example, self.rank, i), send_buffer() + i * width);
-    original_ = sent_;
+    original_.assign(sent_.begin(), sent_.end());
   }
 
   // Posts the call; with `request` null it is complete on return.
@@ -55,7 +83,8 @@ class ExampleRun {
     const Example& e = example_;
     const size_t width = hdtTypeSize(e.type);
     const size_t receive = e.receive_count(self_.ranks);
-    EXPECT_EQ(sent_, original_) << e.name() << " changed its sendbuf";
+    EXPECT_TRUE(std::equal(sent_.begin(), sent_.end(), original_.begin(), original_.end()))
+        << e.name() << " changed its sendbuf";
     EXPECT_TRUE(
         std::all_of(received_.end() - kGuard, received_.end(), [](std::byte b) { return b == kUntouched; }))
         << e.name() << " wrote behind its recvbuf";
@@ -89,7 +118,7 @@ class ExampleRun {
 
   Example example_;
   Rank self_;
-  std::vector<std::byte> sent_, original_, received_;
+  Bytes sent_, original_, received_;
   size_t send_at_ = 0;
   size_t receive_at_ = 0;
 };

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kStartMs = 30'000;
 constexpr int64_t kEndMs = 60'000;
 constexpr int kKilled = 128 + SIGKILL;
-}
+}  // namespace
 
 TemporaryFolder::TemporaryFolder() {
   char name[] = "/tmp/hdt-test-XXXXXX";

@@ -1,0 +1,57 @@
+// issue.h: what the calls of the C interface have in common: checks of arguments, and what becomes of the operations that
+// a call has posted: waited for, filed with the thread's group, or handed out as a request.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "libclient/handles.h"
+#include "libclient/last_error.h"
+
+namespace hdt::client {
+
+// No exception crosses the C interface.
+template <typename Body>
+hdtResult_t guarded(Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return report(Status(Code::kSystem, "out of memory"));
+  } catch (const std::exception& error) {
+    return report(Status(Code::kInternal, error.what()));
+  }
+}
+
+// A null buffer is fine where nothing is read or written.
+struct Buffers {
+  const void* send = nullptr;
+  bool sends = false;
+  const void* recv = nullptr;
+  bool receives = false;
+};
+Status check(hdtComm_t comm, const Buffers& buffers, size_t count, hdtDataType_t type);
+Status check_rank(hdtComm_t comm, int rank, const char* what);
+Status check_op(int op);
+
+inline uint32_t rank_of(hdtComm_t comm) { return comm->communicator->options().rank; }
+inline uint32_t ranks_of(hdtComm_t comm) { return comm->communicator->options().ranks; }
+inline bool is_me(hdtComm_t comm, int rank) {
+  return comm != nullptr && static_cast<int>(rank_of(comm)) == rank;
+}
+
+// Between hdtGroupStart and hdtGroupEnd of this thread.
+bool in_group();
+void group_start();
+hdtResult_t group_end();
+
+// Runs `post`, which posts operations, and waits for them, or files them with the group, or hands out a request.
+hdtResult_t issue(hdtComm_t comm, hdtRequest_t* request,
+                  const std::function<Result<Posting>(Communicator&)>& post);
+
+// Waits for all operations; the first failure is returned when none is pending any more.
+Status wait_all(const hdtRequest& request, const Deadline& deadline);
+
+}  // namespace hdt::client

@@ -1,0 +1,170 @@
+// composed_test.cc: gather, scatter, the all-to-alls, the operations with a count for every rank, and sendrecv, over every shape
+// of group, compared element for element.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+
+#include "tests/integration/communicator/rank_threads.h"
+
+namespace hdt::testing {
+namespace {
+
+// What rank `from` has for rank `to` at index i.
+int64_t value(int from, int to, size_t i) {
+  return from * 1'000'003LL + to * 10'007LL + static_cast<int64_t>(i);
+}
+
+class Composed : public ::testing::TestWithParam<Placement> {
+ protected:
+  static constexpr size_t kCounts[] = {0, 1, 1'001, 50'003};
+};
+
+TEST_P(Composed, GatherAndScatter) {
+  Nodes::instance().run(GetParam(), [&](Rank& self) {
+    for (const size_t count : kCounts) {
+      for (int root = 0; root < self.ranks; ++root) {
+        for (const bool in_place : {false, true}) {
+          const bool is_root = self.rank == root;
+          const size_t all = is_root ? count * static_cast<size_t>(self.ranks) : 0;
+          std::vector<int64_t> mine(count), gathered(all, -1), back(count, -1);
+          for (size_t i = 0; i < count; ++i) mine[i] = value(self.rank, root, i);
+          int64_t* own = gathered.data() + static_cast<size_t>(self.rank) * count;
+          if (is_root && in_place) std::copy(mine.begin(), mine.end(), own);
+          HDT_EXPECT(hdtGather(is_root && in_place ? own : mine.data(), gathered.data(), count, HDT_INT64,
+                               root, self.comm, nullptr));
+          for (size_t i = 0; i < all; ++i) {
+            ASSERT_EQ(gathered[i], value(static_cast<int>(i / count), root, i % count))
+                << "gather, element " << i;
+          }
+          int64_t* to = is_root && in_place ? own : back.data();
+          HDT_EXPECT(hdtScatter(gathered.data(), to, count, HDT_INT64, root, self.comm, nullptr));
+          ASSERT_TRUE(std::equal(mine.begin(), mine.end(), to)) << "scatter gives back what was gathered";
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Composed, AllToAll) {
+  Nodes::instance().run(GetParam(), [&](Rank& self) {
+    for (const size_t count : kCounts) {
+      for (const bool in_place : {false, true}) {
+        const size_t all = count * static_cast<size_t>(self.ranks);
+        std::vector<int64_t> send(all), recv(all, -1);
+        for (size_t i = 0; i < all; ++i) send[i] = value(self.rank, static_cast<int>(i / count), i % count);
+        if (in_place) recv = send;
+        hdtRequest_t request = nullptr;
+        HDT_EXPECT(hdtAllToAll(in_place ? recv.data() : send.data(), recv.data(), count, HDT_INT64, self.comm,
+                               in_place ? &request : nullptr));
+        HDT_EXPECT(hdtWait(&request, -1));
+        for (size_t i = 0; i < all; ++i) {
+          ASSERT_EQ(recv[i], value(static_cast<int>(i / count), self.rank, i % count)) << "element " << i;
+        }
+      }
+    }
+  });
+}
+
+// Elements from rank to rank: some pairs exchange nothing.
+size_t count_between(int from, int to) { return static_cast<size_t>((from * 5 + to * 3) % 4) * 777; }
+
+TEST_P(Composed, AllToAllV) {
+  Nodes::instance().run(GetParam(), [&](Rank& self) {
+    const auto ranks = static_cast<size_t>(self.ranks);
+    std::vector<size_t> sendcounts, senddispls, recvcounts, recvdispls;
+    size_t sent = 3, received = 5;  // a gap before each block
+    for (int peer = 0; peer < self.ranks; ++peer) {
+      sendcounts.push_back(count_between(self.rank, peer));
+      recvcounts.push_back(count_between(peer, self.rank));
+      senddispls.push_back(sent);
+      recvdispls.push_back(received);
+      sent += sendcounts.back() + 3;
+      received += recvcounts.back() + 5;
+    }
+    std::vector<int64_t> send(sent, -7), recv(received, -1);
+    for (size_t peer = 0; peer < ranks; ++peer) {
+      for (size_t i = 0; i < sendcounts[peer]; ++i) {
+        send[senddispls[peer] + i] = value(self.rank, static_cast<int>(peer), i);
+      }
+    }
+    HDT_EXPECT(hdtAllToAllV(send.data(), sendcounts.data(), senddispls.data(), recv.data(), recvcounts.data(),
+                            recvdispls.data(), HDT_INT64, self.comm, nullptr));
+    std::vector<int64_t> expected(received, -1);
+    for (size_t peer = 0; peer < ranks; ++peer) {
+      for (size_t i = 0; i < recvcounts[peer]; ++i) {
+        expected[recvdispls[peer] + i] = value(static_cast<int>(peer), self.rank, i);
+      }
+    }
+    EXPECT_EQ(recv, expected);
+  });
+}
+
+TEST_P(Composed, AllGatherVAndReduceScatterV) {
+  Nodes::instance().run(GetParam(), [&](Rank& self) {
+    std::vector<size_t> counts, displs;
+    size_t all = 0;
+    for (int rank = 0; rank < self.ranks; ++rank) {
+      counts.push_back(static_cast<size_t>((rank + 2) % 3) * 20'011);
+      displs.push_back(all);
+      all += counts.back();
+    }
+    const size_t mine = counts[static_cast<size_t>(self.rank)];
+    std::vector<int64_t> send(mine), recv(all, -1);
+    for (size_t i = 0; i < mine; ++i) send[i] = value(self.rank, 0, i);
+    HDT_EXPECT(
+        hdtAllGatherV(send.data(), recv.data(), counts.data(), displs.data(), HDT_INT64, self.comm, nullptr));
+    for (int rank = 0; rank < self.ranks; ++rank) {
+      for (size_t i = 0; i < counts[static_cast<size_t>(rank)]; ++i) {
+        ASSERT_EQ(recv[displs[static_cast<size_t>(rank)] + i], value(rank, 0, i)) << "block " << rank;
+      }
+    }
+    // Everyone now holds the same: the reduction multiplies it by the number of ranks.
+    std::vector<int64_t> sum(mine, -1);
+    HDT_EXPECT(
+        hdtReduceScatterV(recv.data(), sum.data(), counts.data(), HDT_INT64, HDT_SUM, self.comm, nullptr));
+    for (size_t i = 0; i < mine; ++i) ASSERT_EQ(sum[i], self.ranks * send[i]);
+  });
+}
+
+TEST_P(Composed, SendRecvRoundTheRing) {
+  Nodes::instance().run(GetParam(), [&](Rank& self) {
+    const int next = (self.rank + 1) % self.ranks, before = (self.rank + self.ranks - 1) % self.ranks;
+    std::vector<int64_t> send(300'001), recv(300'001, -1);
+    for (size_t i = 0; i < send.size(); ++i) send[i] = value(self.rank, next, i);
+    HDT_EXPECT(hdtSendRecv(send.data(), send.size(), next, recv.data(), recv.size(), before, HDT_INT64,
+                           self.comm, nullptr));
+    for (size_t i = 0; i < recv.size(); ++i) ASSERT_EQ(recv[i], value(before, self.rank, i));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Composed,
+                         ::testing::Values(Placement{0}, Placement{0, 0}, Placement{0, 0, 0}, Placement{0, 1},
+                                           Placement{0, 1, 0, 1}, Placement{0, 0, 0, 1}, Placement{0, 1, 2}),
+                         [](const auto& shape) { return name_of(shape.param); });
+
+TEST(Composed, WrongArgumentsAreRefused) {
+  Nodes::instance().run({0, 0}, [&](Rank& self) {
+    size_t counts[2] = {1, 1}, displs[2] = {0, 1};
+    int64_t data[4] = {};
+    EXPECT_EQ(hdtGather(data, data, 1, HDT_INT64, 2, self.comm, nullptr), HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(hdtScatter(nullptr, data, 1, HDT_INT64, self.rank, self.comm, nullptr),
+              HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(hdtAllToAllV(data, counts, displs, data, nullptr, displs, HDT_INT64, self.comm, nullptr),
+              HDT_ERR_INVALID_ARGUMENT);
+    size_t other[2] = {2, 2};
+    EXPECT_EQ(hdtAllToAllV(data, counts, displs, data, other, displs, HDT_INT64, self.comm, nullptr),
+              HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(hdtGetLastError()).find("sends itself 1 elements and expects 2"),
+              std::string::npos);
+    EXPECT_EQ(hdtAllGatherV(data, data, counts, nullptr, HDT_INT64, self.comm, nullptr),
+              HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(hdtReduceScatterV(data, data, nullptr, HDT_INT64, HDT_SUM, self.comm, nullptr),
+              HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(hdtSendRecv(data, 1, 0, data, 1, 5, HDT_INT64, self.comm, nullptr), HDT_ERR_INVALID_ARGUMENT);
+    HDT_EXPECT(hdtBarrier(self.comm, nullptr));
+  });
+}
+
+}  // namespace
+}  // namespace hdt::testing
