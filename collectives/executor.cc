@@ -127,7 +127,8 @@ struct Executor::State {
     if (step.kind == StepKind::kRecvReduce) {
       const void* sources[] = {address(step.from, step.offset), address(Area::kScratch, step.target)};
       if (step.peer_first) std::swap(sources[0], sources[1]);
-      reduce(type, op, sources, address(step.to, step.offset), step.length);
+      void* const results[] = {address(step.to, step.offset)};
+      reduce(type, op, sources, results, step.length);
     } else if (step.kind == StepKind::kCopy) {
       std::byte* const to = address(step.to, step.offset);
       const std::byte* const from = address(step.from, step.offset);

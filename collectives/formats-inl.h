@@ -1,6 +1,8 @@
-// formats-inl.h: how each element type is loaded into the lanes it is computed in, and stored back. Compiled
-// once per SIMD target (see kernels.cc); integers, fp32 and fp64 are computed as they are, fp16 and bf16 in
-// fp32 lanes.
+// formats-inl.h: how each element type is loaded into the lanes it is computed in, and stored back. Compiled once per
+// SIMD target (see kernels.cc). Integers, fp32 and fp64 are computed as they are; fp16, bf16 and fp8 in fp32 lanes.
+//
+// A format has: Stored, the type in memory; Raw, a full vector of it; Value, the lanes to compute in; widen(Raw) and
+// narrow(Value); and map(f, Values...), which applies f to the vectors that a Value is made of.
 #if defined(HDT_COLLECTIVES_FORMATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HDT_COLLECTIVES_FORMATS_INL_H_
 #undef HDT_COLLECTIVES_FORMATS_INL_H_
@@ -21,109 +23,279 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <typename T>
 struct PlainFormat {
   using Stored = T;
-  using Lane = T;
-  hn::ScalableTag<T> d;
-  size_t lanes() const { return hn::Lanes(d); }
-  auto load(const T* from) const { return hn::LoadU(d, from); }
-  template <class V>
-  void store(V value, T* to) const {
-    hn::StoreU(value, d, to);
+  using Raw = hn::Vec<hn::ScalableTag<T>>;
+  using Value = Raw;
+  HWY_INLINE Value widen(Raw raw) const { return raw; }
+  HWY_INLINE Raw narrow(Value value) const { return value; }
+  template <class F, class... V>
+  HWY_INLINE Value map(F f, V... values) const {
+    return f(values...);
   }
 };
 
-// The 16-bit formats: Derived has widen(u32 lanes holding the 16 bits) and narrow(fp32 lanes), both on bits.
-template <class Derived>
-struct NarrowFormat {
-  using Stored = uint16_t;
-  using Lane = float;
-  hn::ScalableTag<float> d;
-  hn::RebindToUnsigned<hn::ScalableTag<float>> du32;
-  hn::Rebind<uint16_t, hn::ScalableTag<float>> du16;
-  size_t lanes() const { return hn::Lanes(d); }
-  auto load(const uint16_t* from) const {
-    return static_cast<const Derived*>(this)->widen(hn::LoadU(du16, from));
+// Formats narrower than fp32. A vector of u32 lanes holds kParts elements a lane; part k of a Value holds every lane's
+// element k. So no element ever crosses a lane, whatever the target. Derived says how the low bits of u32 lanes (zero above
+// them) become fp32 and back: widen_bits and narrow_bits.
+template <class Derived, typename T>
+struct SplitFormat {
+  using Stored = T;
+  static constexpr int kBits = 8 * sizeof(T);
+  static constexpr int kParts = 32 / kBits;
+  using Single = hn::ScalableTag<float>;
+  using Bits = hn::RebindToUnsigned<Single>;
+  using Floats = hn::Vec<Single>;
+  using Words = hn::Vec<Bits>;
+  using Raw = hn::Vec<hn::ScalableTag<T>>;
+  struct Value {
+    Floats part[kParts];
+  };
+  const Single d;
+  const Bits du;
+
+  HWY_INLINE Value widen(Raw raw) const {
+    const Words words = hn::BitCast(du, raw);
+    Value value;
+    value.part[0] = derived().widen_bits(low(words));
+    value.part[1] = derived().widen_bits(low(hn::ShiftRight<kBits>(words)));
+    if constexpr (kParts == 4) {
+      value.part[2] = derived().widen_bits(low(hn::ShiftRight<2 * kBits>(words)));
+      value.part[3] = derived().widen_bits(hn::ShiftRight<32 - kBits>(words));
+    }
+    return value;
   }
-  template <class V>
-  void store(V value, uint16_t* to) const {
-    hn::StoreU(static_cast<const Derived*>(this)->narrow(value), du16, to);
+  HWY_INLINE Raw narrow(const Value& value) const {
+    Words words = derived().narrow_bits(value.part[0]);
+    words = hn::Or(words, hn::ShiftLeft<kBits>(derived().narrow_bits(value.part[1])));
+    if constexpr (kParts == 4) {
+      words = hn::Or(words, hn::ShiftLeft<2 * kBits>(derived().narrow_bits(value.part[2])));
+      words = hn::Or(words, hn::ShiftLeft<32 - kBits>(derived().narrow_bits(value.part[3])));
+    }
+    return hn::BitCast(hn::ScalableTag<T>(), words);
   }
-  // Each u32 lane holds a value below 65,536. (DemoteTo saturates from signed lanes only.)
-  template <class V>
-  auto low_halves(V bits) const {
-    const hn::RebindToSigned<decltype(du32)> di32;
-    return hn::DemoteTo(du16, hn::BitCast(di32, bits));
+  template <class F, class... V>
+  HWY_INLINE Value map(F f, const V&... values) const {
+    if constexpr (kParts == 2) {
+      return {{f(values.part[0]...), f(values.part[1]...)}};
+    } else {
+      return {{f(values.part[0]...), f(values.part[1]...), f(values.part[2]...), f(values.part[3]...)}};
+    }
   }
+
+ protected:
+  HWY_INLINE Words word(uint32_t value) const { return hn::Set(du, value); }
+
+ private:
+  const Derived& derived() const { return *static_cast<const Derived*>(this); }
+  HWY_INLINE Words low(Words words) const { return hn::And(words, word((1u << kBits) - 1)); }
 };
 
-struct BFloat16Format : NarrowFormat<BFloat16Format> {
-  template <class V>
-  auto widen(V bits) const {
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du32, bits)));
+struct BFloat16Format : SplitFormat<BFloat16Format, uint16_t> {
+  // An element in the upper half of a lane is the fp32 already; below it only what must be cut.
+  HWY_INLINE Value widen(Raw raw) const {
+    const Words words = hn::BitCast(du, raw);
+    return {{hn::BitCast(d, hn::ShiftLeft<16>(words)), hn::BitCast(d, hn::And(words, word(0xFFFF0000)))}};
   }
-  // To nearest even: add half of the last kept bit's weight, less one if that bit is even. NaN would be
+  HWY_INLINE Raw narrow(const Value& value) const {
+    const Words even = hn::ShiftRight<16>(rounded(value.part[0]));
+    const Words odd = hn::And(rounded(value.part[1]), word(0xFFFF0000));
+    return hn::BitCast(hn::ScalableTag<uint16_t>(), hn::Or(even, odd));
+  }
+
+ private:
+  // To nearest even, in the upper half: add half of the last kept bit's weight, less one if that bit is even. NaN would be
   // rounded to infinity, or its sign turned, so it is cut and made quiet instead.
-  template <class V>
-  auto narrow(V value) const {
-    const auto bits = hn::BitCast(du32, value);
-    const auto upper = hn::ShiftRight<16>(bits);
-    const auto odd = hn::And(upper, hn::Set(du32, 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du32, 0x7FFF))));
-    const auto quiet = hn::Or(upper, hn::Set(du32, 0x40));
-    const auto is_number = hn::RebindMask(du32, hn::Eq(value, value));
-    return low_halves(hn::IfThenElse(is_number, rounded, quiet));
+  HWY_INLINE Words rounded(Floats value) const {
+    const Words bits = hn::BitCast(du, value);
+    const Words odd = hn::And(hn::ShiftRight<16>(bits), word(1));
+    const Words up = hn::Add(bits, hn::Add(odd, word(0x7FFF)));
+    const auto is_number = hn::RebindMask(du, hn::Eq(value, value));
+    return hn::IfThenElse(is_number, up, hn::Or(bits, word(0x400000)));
   }
 };
 
 // Conversion instructions where every CPU of the target has them (F16C comes with AVX2), else on bits.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-struct Float16Format : NarrowFormat<Float16Format> {
-  hn::Rebind<hwy::float16_t, hn::ScalableTag<float>> df16;
-  template <class V>
-  auto widen(V bits) const {
-    return hn::PromoteTo(d, hn::BitCast(df16, bits));
+struct Float16Format : SplitFormat<Float16Format, uint16_t> {
+  using Halves = hn::Rebind<hwy::float16_t, Single>;
+  HWY_INLINE Value widen(Raw raw) const {
+    const hn::ScalableTag<hwy::float16_t> whole;
+    const auto halves = hn::BitCast(whole, raw);
+    return {{hn::PromoteTo(d, hn::LowerHalf(Halves(), halves)),
+             hn::PromoteTo(d, hn::UpperHalf(Halves(), halves))}};
   }
-  template <class V>
-  auto narrow(V value) const {
-    return hn::BitCast(du16, hn::DemoteTo(df16, value));
+  HWY_INLINE Raw narrow(const Value& value) const {
+    const hn::ScalableTag<uint16_t> whole;
+    const hn::Half<decltype(whole)> half;
+    return hn::Combine(whole, hn::BitCast(half, hn::DemoteTo(Halves(), value.part[1])),
+                       hn::BitCast(half, hn::DemoteTo(Halves(), value.part[0])));
   }
 };
 #else
-struct Float16Format : NarrowFormat<Float16Format> {
-  // Sign apart, the bits moved to binary32's place are the value times 2^-112, denormals included; that
-  // undone by a multiplication, only the all-ones exponent of infinity and NaN is left to be put in.
-  template <class V>
-  auto widen(V bits16) const {
-    const auto bits = hn::PromoteTo(du32, bits16);
-    const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du32, 0x8000)));
-    const auto moved = hn::ShiftLeft<13>(hn::And(bits, hn::Set(du32, 0x7FFF)));
-    const auto scaled = hn::BitCast(du32, hn::Mul(hn::BitCast(d, moved), hn::Set(d, 0x1p112f)));
-    const auto special = hn::Gt(moved, hn::Set(du32, (0x7C00u << 13) - 1));
-    const auto exponent = hn::IfThenElseZero(special, hn::Set(du32, 0x7F800000));
+struct Float16Format : SplitFormat<Float16Format, uint16_t> {
+  // Sign apart, the bits moved to binary32's place are the value times 2^-112, denormals included; that undone by a
+  // multiplication, only the all-ones exponent of infinity and NaN is left to be put in.
+  HWY_INLINE Floats widen_bits(Words bits) const {
+    const Words sign = hn::ShiftLeft<16>(hn::And(bits, word(0x8000)));
+    const Words moved = hn::ShiftLeft<13>(hn::And(bits, word(0x7FFF)));
+    const Words scaled = hn::BitCast(du, hn::Mul(hn::BitCast(d, moved), hn::Set(d, 0x1p112f)));
+    const Words exponent = hn::IfThenElseZero(hn::Gt(moved, word((0x7C00u << 13) - 1)), word(0x7F800000));
     return hn::BitCast(d, hn::Or(sign, hn::Or(scaled, exponent)));
   }
-  // To nearest even, by magnitude: below 2^-14 the sum with 0.5 puts the denormal's bits (in units of 2^-24,
-  // rounded by the addition) at the low end; above, as for bf16, with the exponent's bias moved; from 65,520
-  // on infinity.
-  template <class V>
-  auto narrow(V value) const {
-    const auto bits = hn::BitCast(du32, value);
-    const auto sign = hn::ShiftRight<16>(hn::And(bits, hn::Set(du32, 0x80000000u)));
-    const auto magnitude = hn::And(bits, hn::Set(du32, 0x7FFFFFFF));
-    const auto half = hn::Set(du32, 0x3F000000);
-    const auto denormal =
-        hn::Sub(hn::BitCast(du32, hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, half))), half);
-    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du32, 1));
-    const auto bias = hn::Set(du32, 0xFFFu - (112u << 23));
-    const auto normal = hn::ShiftRight<13>(hn::Add(magnitude, hn::Add(bias, odd)));
-    const auto quiet =
-        hn::Or(hn::Set(du32, 0x7E00), hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du32, 0x3FF)));
-    auto result = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du32, 0x38800000)), denormal, normal);
-    result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du32, 0x477FEFFF)), hn::Set(du32, 0x7C00), result);
-    result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du32, 0x7F800000)), quiet, result);
-    return low_halves(hn::Or(result, sign));
+  // To nearest even, by magnitude: below 2^-14 the sum with 0.5 puts the denormal's bits (in units of 2^-24, rounded by the
+  // addition) at the low end; above, as for bf16, with the exponent's bias moved; from 65,520 on infinity.
+  HWY_INLINE Words narrow_bits(Floats value) const {
+    const Words bits = hn::BitCast(du, value);
+    const Words sign = hn::ShiftRight<16>(hn::And(bits, word(0x80000000u)));
+    const Words magnitude = hn::And(bits, word(0x7FFFFFFF));
+    const Words half = word(0x3F000000);
+    const Words denormal =
+        hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, half))), half);
+    const Words odd = hn::And(hn::ShiftRight<13>(magnitude), word(1));
+    const Words normal = hn::ShiftRight<13>(hn::Add(magnitude, hn::Add(word(0xFFFu - (112u << 23)), odd)));
+    const Words quiet = hn::Or(word(0x7E00), hn::And(hn::ShiftRight<13>(magnitude), word(0x3FF)));
+    Words result = hn::IfThenElse(hn::Lt(magnitude, word(0x38800000)), denormal, normal);
+    result = hn::IfThenElse(hn::Gt(magnitude, word(0x477FEFFF)), word(0x7C00), result);
+    result = hn::IfThenElse(hn::Gt(magnitude, word(0x7F800000)), quiet, result);
+    return hn::Or(result, sign);
   }
 };
 #endif
+
+// The 8-bit formats of OCP's specification (8-bit Floating Point, revision 1.0, 2023): E4M3 has no infinity and one NaN
+// (all ones), E5M2 is fp16 cut short. A finite number too large becomes the largest finite one; NaN stays NaN,
+// and an infinity of E5M2 stays infinite. (Comparisons are of signed lanes: targets have no others.)
+template <int kExponentBits>
+struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
+  using Base = SplitFormat<Float8Format<kExponentBits>, uint8_t>;
+  using Base::d;
+  using Base::du;
+  using Base::word;
+  using typename Base::Floats;
+  using typename Base::Raw;
+  using typename Base::Single;
+  using typename Base::Value;
+  using typename Base::Words;
+  using Signed = hn::RebindToSigned<Single>;
+  static constexpr bool kHasInfinity = kExponentBits == 5;
+  static constexpr int kFractionBits = 7 - kExponentBits;
+  static constexpr int kShift = 23 - kFractionBits;  // from here to binary32's fraction
+  static constexpr uint32_t kBias = (1u << (kExponentBits - 1)) - 1;
+  static constexpr uint32_t kRebias = (127 - kBias) << 23;
+  static constexpr uint32_t kSmallestNormal = (128 - kBias) << 23;  // 2^(1 - bias), as binary32
+  static constexpr uint32_t kLargest = kHasInfinity ? 0x7B : 0x7E;
+  static constexpr uint32_t kLargestBits = (kLargest << kShift) + kRebias;
+  static constexpr uint32_t kInfinityBits = 0x7F800000;
+
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  // By way of fp16, as its conversions are instructions. Parts: the elements at even places of the vector's lower and upper
+  // half, then those at odd ones. E4M3 moved to fp16's place is the value times 2^-8, denormals included.
+  HWY_INLINE Value widen(Raw raw) const {
+    const hn::ScalableTag<uint16_t> d16;
+    const auto pairs = hn::BitCast(d16, raw);
+    const auto even = half_precision(hn::ShiftLeft<8>(pairs));
+    const auto odd = half_precision(hn::And(pairs, hn::Set(d16, 0xFF00)));
+    const hn::Rebind<hwy::float16_t, Single> half;
+    return {
+        { single(hn::LowerHalf(half, even)),
+          single(hn::UpperHalf(half, even)),
+          single(hn::LowerHalf(half, odd)),
+          single(hn::UpperHalf(half, odd)) }};
+  }
+  HWY_INLINE Raw narrow(const Value& value) const {
+    const auto even = joined(value.part[0], value.part[1]);
+    const auto odd = joined(value.part[2], value.part[3]);
+    return hn::BitCast(hn::ScalableTag<uint8_t>(), hn::Or(even, hn::ShiftLeft<8>(odd)));
+  }
+
+ private:
+  template <class V>
+  HWY_INLINE static auto half_precision(V upper_bytes) {
+    const hn::DFromV<V> d16;
+    const hn::ScalableTag<hwy::float16_t> half;
+    if constexpr (kHasInfinity) {
+      return hn::BitCast(half, upper_bytes);
+    } else {
+      const auto magnitude = hn::ShiftRight<1>(hn::And(upper_bytes, hn::Set(d16, 0x7F00)));
+      const auto sign = hn::And(upper_bytes, hn::Set(d16, 0x8000));
+      const auto is_nan = hn::VecFromMask(d16, hn::Eq(magnitude, hn::Set(d16, 0x3F80)));
+      const auto exponent = hn::And(is_nan, hn::Set(d16, 0x7C00));
+      return hn::BitCast(half, hn::Or(hn::Or(magnitude, sign), exponent));
+    }
+  }
+  template <class V>
+  HWY_INLINE Floats single(V half) const {
+    if constexpr (kHasInfinity) {
+      return hn::PromoteTo(d, half);
+    } else {
+      return hn::Mul(hn::PromoteTo(d, half), hn::Set(d, 256.0f));
+    }
+  }
+  HWY_INLINE auto joined(Floats lower, Floats upper) const {
+    const hn::ScalableTag<uint16_t> d16;
+    const hn::Half<decltype(d16)> half;
+    const Signed di;
+    return hn::Combine(d16, hn::DemoteTo(half, hn::BitCast(di, narrow_bits(upper))),
+                       hn::DemoteTo(half, hn::BitCast(di, narrow_bits(lower))));
+  }
+
+ public:
+#endif
+
+  // A denormal's fraction after the smallest normal's leading one, less that one, is the denormal: exact, and without the
+  // slow way that processors take with denormal operands of binary32.
+  HWY_INLINE Floats widen_bits(Words bits) const {
+    const Words sign = hn::ShiftLeft<24>(hn::And(bits, word(0x80)));
+    const Words magnitude = hn::And(bits, word(0x7F));
+    const Words moved = hn::ShiftLeft<kShift>(magnitude);
+    const Words normal = hn::Add(moved, word(kRebias));
+    const Floats one = hn::BitCast(d, word(kSmallestNormal));
+    const Words denormal =
+        hn::BitCast(du, hn::Sub(hn::BitCast(d, hn::Or(moved, word(kSmallestNormal))), one));
+    Words result = hn::IfThenElse(above(word(1u << kFractionBits), magnitude), denormal, normal);
+    if constexpr (kHasInfinity) {
+      result = hn::IfThenElse(above(magnitude, word(kLargest)), hn::Or(moved, word(kInfinityBits)), result);
+    } else {
+      result = hn::IfThenElse(hn::Eq(magnitude, word(0x7F)), word(0x7FC00000), result);
+    }
+    return hn::BitCast(d, hn::Or(result, sign));
+  }
+  // To nearest even: added to a number whose last bit weighs as much as the result's, the magnitude is rounded by the
+  // addition, and what the sum's bits have grown by is the result's fraction with its leading one. The power of two of
+  // the magnitude, or of the smallest normal for what is below it, says how much that is, and is the exponent, too.
+  HWY_INLINE Words narrow_bits(Floats value) const {
+    const Words bits = hn::BitCast(du, value);
+    const Words sign = hn::And(hn::ShiftRight<24>(bits), word(0x80));
+    const Words unsaturated = hn::And(bits, word(0x7FFFFFFF));
+    const Words magnitude = least(unsaturated, word(kLargestBits));
+    const Words power = most(hn::And(magnitude, word(kInfinityBits)), word(kSmallestNormal));
+    const Words anchor = hn::Add(power, word(static_cast<uint32_t>(kShift) << 23));
+    const Words sum = hn::BitCast(du, hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, anchor)));
+    const Words exponent = hn::Sub(hn::ShiftRight<kShift>(power), word(kSmallestNormal >> kShift));
+    Words result = hn::Add(hn::Sub(sum, anchor), exponent);
+    if constexpr (kHasInfinity) {
+      result = hn::IfThenElse(hn::Eq(unsaturated, word(kInfinityBits)), word(0x7C), result);
+    }
+    const Words is_nan = hn::VecFromMask(du, above(unsaturated, word(kInfinityBits)));
+    return hn::Or(sign, hn::Or(result, hn::And(is_nan, word(0x7F))));
+  }
+
+ private:
+  // Of words below 2^31.
+  HWY_INLINE auto above(Words a, Words b) const {
+    const Signed di;
+    return hn::RebindMask(du, hn::Gt(hn::BitCast(di, a), hn::BitCast(di, b)));
+  }
+  HWY_INLINE Words least(Words a, Words b) const {
+    const Signed di;
+    return hn::BitCast(du, hn::Min(hn::BitCast(di, a), hn::BitCast(di, b)));
+  }
+  HWY_INLINE Words most(Words a, Words b) const {
+    const Signed di;
+    return hn::BitCast(du, hn::Max(hn::BitCast(di, a), hn::BitCast(di, b)));
+  }
+};
+using Float8E4M3Format = Float8Format<4>;
+using Float8E5M2Format = Float8Format<5>;
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE

@@ -1,14 +1,21 @@
-// kernels.cc: reduce and copy_divided, compiled for every SIMD target that Highway knows on this
-// architecture; the best one for the CPU is chosen at run time.
+// kernels.cc: the arithmetic of kernels.h, compiled for every SIMD target that Highway knows on this architecture; the
+// best one for the CPU is chosen at run time.
 #include "collectives/kernels.h"
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
+#include <type_traits>
+
+// Vectors of these have no size at compile time, so they could not be parts of a Value (formats-inl.h).
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/kernels.cc"
 #include "hwy/foreach_target.h"  // first: it includes this file again, once per target
 
 #include "collectives/formats-inl.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,7 +31,23 @@ struct Sum {
 struct Product {
   template <class V>
   V operator()(V a, V b) const {
-    return hn::Mul(a, b);
+    if constexpr (sizeof(hn::TFromV<V>) == 1) {
+      return bytes(a, b);
+    } else {
+      return hn::Mul(a, b);
+    }
+  }
+
+ private:
+  // No target multiplies bytes: those at even and at odd places are multiplied apart, in 16 bits.
+  template <class V>
+  static V bytes(V a, V b) {
+    const hn::DFromV<V> d;
+    const hn::RepartitionToWide<hn::RebindToUnsigned<decltype(d)>> dw;
+    const auto wide_a = hn::BitCast(dw, a), wide_b = hn::BitCast(dw, b);
+    const auto even = hn::And(hn::Mul(wide_a, wide_b), hn::Set(dw, 0xFF));
+    const auto odd = hn::ShiftLeft<8>(hn::Mul(hn::ShiftRight<8>(wide_a), hn::ShiftRight<8>(wide_b)));
+    return hn::BitCast(d, hn::Or(even, odd));
   }
 };
 struct Minimum {
@@ -49,100 +72,121 @@ T* elements(void* base, size_t index) {
   return reinterpret_cast<T*>(static_cast<std::byte*>(base) + index * sizeof(T));
 }
 
-// Elements [begin, count) of all sources, whole vectors only; returns where it stopped.
-template <class Format, class Op>
-size_t combine_vectors(std::span<const void* const> sources, void* dst, size_t begin, size_t count) {
+template <class Format>
+using Tag = hn::ScalableTag<typename Format::Stored>;
+
+// Fewer elements than a vector has go through padded copies, so that they take the very same arithmetic.
+template <class Format>
+auto load_part(const void* from, size_t begin, size_t count) {
   using T = typename Format::Stored;
-  const Format format;
+  T padded[hn::MaxLanes(Tag<Format>())] = {};
+  std::memcpy(padded, elements<T>(from, begin), count * sizeof(T));
+  return Format{}.widen(hn::LoadU(Tag<Format>(), padded));
+}
+template <class Format>
+void store_part(typename Format::Raw raw, void* to, size_t begin, size_t count) {
+  using T = typename Format::Stored;
+  T padded[hn::MaxLanes(Tag<Format>())];
+  hn::StoreU(raw, Tag<Format>(), padded);
+  std::memcpy(elements<T>(to, begin), padded, count * sizeof(T));
+}
+
+using Sources = std::span<const void* const>;
+using Destinations = std::span<void* const>;
+
+template <class Format, class Op>
+void combine_part(Sources sources, Destinations destinations, size_t begin, size_t count) {
+  if (count == 0) return;
+  const Format format{};
+  auto value = load_part<Format>(sources[0], begin, count);
+  for (size_t k = 1; k < sources.size(); ++k) {
+    value = format.map(Op(), value, load_part<Format>(sources[k], begin, count));
+  }
+  const auto raw = format.narrow(value);
+  for (void* const destination : destinations) store_part<Format>(raw, destination, begin, count);
+}
+
+// Elements [begin, count), whole vectors only; returns where it stopped.
+template <class Format, class Op, bool kStream>
+size_t combine_vectors(Sources sources, Destinations destinations, size_t begin, size_t count) {
+  using T = typename Format::Stored;
+  const Format format{};
   const Op op;
-  const size_t lanes = format.lanes();
+  const Tag<Format> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto load = [&](size_t k, size_t i) {
+    return format.widen(hn::LoadU(d, elements<T>(sources[k], i)));
+  };
+  const auto store = [&](typename Format::Raw raw, size_t k, size_t i) {
+    if constexpr (kStream) {
+      hn::Stream(raw, d, elements<T>(destinations[k], i));
+    } else {
+      hn::StoreU(raw, d, elements<T>(destinations[k], i));
+    }
+  };
   size_t i = begin;
-  if (sources.size() == 2) {
-    const void* const a = sources[0];
-    const void* const b = sources[1];
+  if (sources.size() == 2 && destinations.size() <= 2) {
+    const size_t last = destinations.size() - 1;
     for (; i + lanes <= count; i += lanes) {
-      format.store(op(format.load(elements<T>(a, i)), format.load(elements<T>(b, i))), elements<T>(dst, i));
+      const auto raw = format.narrow(format.map(op, load(0, i), load(1, i)));
+      store(raw, 0, i);
+      if (last != 0) store(raw, 1, i);
     }
     return i;
   }
   for (; i + lanes <= count; i += lanes) {
-    auto value = format.load(elements<T>(sources[0], i));
-    for (size_t k = 1; k < sources.size(); ++k) value = op(value, format.load(elements<T>(sources[k], i)));
-    format.store(value, elements<T>(dst, i));
+    auto value = load(0, i);
+    for (size_t k = 1; k < sources.size(); ++k) value = format.map(op, value, load(k, i));
+    const auto raw = format.narrow(value);
+    for (size_t k = 0; k < destinations.size(); ++k) store(raw, k, i);
   }
   return i;
 }
 
-// The rest that fills no vector goes through padded copies, pair by pair of partial lanes, so that it takes
-// the very same arithmetic. The accumulator stays in lanes: 16-bit formats round once here, too.
+// How many bytes lie before the first place where all destinations are aligned for streaming; nothing if there is none.
+template <class Format>
+std::optional<size_t> bytes_to_alignment(Sources sources, Destinations destinations) {
+  const size_t vector = hn::Lanes(Tag<Format>()) * sizeof(typename Format::Stored);
+  const auto before = [vector](const void* p) { return -reinterpret_cast<uintptr_t>(p) % vector; };
+  const size_t bytes = before(destinations[0]);
+  if (bytes % sizeof(typename Format::Stored) != 0) return std::nullopt;
+  for (const void* const destination : destinations) {
+    const bool is_source = std::find(sources.begin(), sources.end(), destination) != sources.end();
+    if (is_source || before(destination) != bytes) return std::nullopt;
+  }
+  return bytes;
+}
+
 template <class Format, class Op>
-void combine(std::span<const void* const> sources, void* dst, size_t count) {
+void combine(Sources sources, Destinations destinations, size_t count, Stores stores) {
+  size_t done = 0;
+  const auto head =
+      stores == Stores::kStreaming ? bytes_to_alignment<Format>(sources, destinations) : std::nullopt;
+  if (head) {
+    done = std::min(count, *head / sizeof(typename Format::Stored));
+    combine_part<Format, Op>(sources, destinations, 0, done);
+    done = combine_vectors<Format, Op, true>(sources, destinations, done, count);
+    hwy::FlushStream();  // before whatever tells others that the result is there
+  } else {
+    done = combine_vectors<Format, Op, false>(sources, destinations, done, count);
+  }
+  combine_part<Format, Op>(sources, destinations, done, count - done);
+}
+
+// dst[i] = f(src[i]), on vectors of the lanes it is computed in.
+template <class Format, class F>
+void transform(const void* src, void* dst, size_t count, F f) {
   using T = typename Format::Stored;
-  const size_t done = combine_vectors<Format, Op>(sources, dst, 0, count);
-  if (done == count) return;
-  const Format format;
-  const Op op;
-  constexpr size_t kMaxLanes = hn::MaxLanes(hn::ScalableTag<typename Format::Lane>());
-  const size_t bytes = (count - done) * sizeof(T);
-  T padded[kMaxLanes] = {};
-  std::memcpy(padded, elements<T>(sources[0], done), bytes);
-  auto value = format.load(padded);
-  for (size_t k = 1; k < sources.size(); ++k) {
-    std::memcpy(padded, elements<T>(sources[k], done), bytes);
-    value = op(value, format.load(padded));
-  }
-  format.store(value, padded);
-  std::memcpy(elements<T>(dst, done), padded, bytes);
-}
-
-template <class Format>
-void combine_op(ReduceOp op, std::span<const void* const> sources, void* dst, size_t count) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAvg:
-      return combine<Format, Sum>(sources, dst, count);
-    case ReduceOp::kProd:
-      return combine<Format, Product>(sources, dst, count);
-    case ReduceOp::kMin:
-      return combine<Format, Minimum>(sources, dst, count);
-    case ReduceOp::kMax:
-      return combine<Format, Maximum>(sources, dst, count);
-  }
-}
-
-void ReduceTarget(DataType type, ReduceOp op, std::span<const void* const> sources, void* dst, size_t count) {
-  switch (type) {
-    case DataType::kInt32:
-      return combine_op<PlainFormat<int32_t>>(op, sources, dst, count);
-    case DataType::kInt64:
-      return combine_op<PlainFormat<int64_t>>(op, sources, dst, count);
-    case DataType::kFloat16:
-      return combine_op<Float16Format>(op, sources, dst, count);
-    case DataType::kBFloat16:
-      return combine_op<BFloat16Format>(op, sources, dst, count);
-    case DataType::kFloat32:
-      return combine_op<PlainFormat<float>>(op, sources, dst, count);
-    case DataType::kFloat64:
-      return combine_op<PlainFormat<double>>(op, sources, dst, count);
-  }
-}
-
-template <class Format>
-void divide_floats(const void* src, void* dst, size_t count, int divisor) {
-  using T = typename Format::Stored;
-  using Lane = typename Format::Lane;
-  const Format format;
-  const auto by = hn::Set(format.d, static_cast<Lane>(divisor));
-  const size_t lanes = format.lanes();
+  const Format format{};
+  const Tag<Format> d;
+  const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    format.store(hn::Div(format.load(elements<T>(src, i)), by), elements<T>(dst, i));
+    const auto value = format.widen(hn::LoadU(d, elements<T>(src, i)));
+    hn::StoreU(format.narrow(format.map(f, value)), d, elements<T>(dst, i));
   }
   if (i == count) return;
-  T padded[hn::MaxLanes(hn::ScalableTag<Lane>())] = {};
-  std::memcpy(padded, elements<T>(src, i), (count - i) * sizeof(T));
-  format.store(hn::Div(format.load(padded), by), padded);
-  std::memcpy(elements<T>(dst, i), padded, (count - i) * sizeof(T));
+  store_part<Format>(format.narrow(format.map(f, load_part<Format>(src, i, count - i))), dst, i, count - i);
 }
 
 // SIMD has no integer division; elements go through memcpy because they may be misaligned.
@@ -151,26 +195,118 @@ void divide_integers(const void* src, void* dst, size_t count, int divisor) {
   for (size_t i = 0; i < count; ++i) {
     T value;
     std::memcpy(&value, elements<T>(src, i), sizeof(T));
-    value /= divisor;
+    // 64 bits, as a narrow type may not hold the divisor.
+    using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+    value = static_cast<T>(static_cast<Wide>(value) / static_cast<Wide>(divisor));
     std::memcpy(elements<T>(dst, i), &value, sizeof(T));
   }
 }
 
-void DivideTarget(DataType type, const void* src, void* dst, size_t count, int divisor) {
+struct Reduction {
+  ReduceOp op;
+  Sources sources;
+  Destinations destinations;
+  size_t count;
+  Stores stores;
+  template <class Format>
+  void run() const {
+    switch (op) {
+      case ReduceOp::kSum:
+      case ReduceOp::kAvg:
+      case ReduceOp::kPreMulSum:
+        return combine<Format, Sum>(sources, destinations, count, stores);
+      case ReduceOp::kProd:
+        return combine<Format, Product>(sources, destinations, count, stores);
+      case ReduceOp::kMin:
+        return combine<Format, Minimum>(sources, destinations, count, stores);
+      case ReduceOp::kMax:
+        return combine<Format, Maximum>(sources, destinations, count, stores);
+    }
+  }
+};
+
+struct Division {
+  const void* src;
+  void* dst;
+  size_t count;
+  int divisor;
+  template <class Format>
+  void run() const {
+    using T = typename Format::Stored;
+    if constexpr (std::is_same_v<Format, PlainFormat<T>> && std::is_integral_v<T>) {
+      divide_integers<T>(src, dst, count, divisor);
+    } else {
+      transform<Format>(src, dst, count, [by = divisor](auto value) {
+        const hn::DFromV<decltype(value)> d;
+        return hn::Div(value, hn::Set(d, static_cast<hn::TFromD<decltype(d)>>(by)));
+      });
+    }
+  }
+};
+
+struct Scaling {
+  const void* scalar;
+  const void* src;
+  void* dst;
+  size_t count;
+  template <class Format>
+  void run() const {
+    using T = typename Format::Stored;
+    T factor;
+    std::memcpy(&factor, scalar, sizeof(T));
+    // One vector of the lanes it is computed in: all lanes, and all parts, are the same.
+    const auto factors = Format{}.widen(hn::Set(Tag<Format>(), factor));
+    if constexpr (std::is_same_v<Format, PlainFormat<T>>) {
+      transform<Format>(src, dst, count, [factors](auto value) { return Product()(value, factors); });
+    } else {
+      transform<Format>(src, dst, count, [&](auto value) { return Product()(value, factors.part[0]); });
+    }
+  }
+};
+
+template <class Work>
+void for_type(DataType type, const Work& work) {
   switch (type) {
     case DataType::kInt32:
-      return divide_integers<int32_t>(src, dst, count, divisor);
+      return work.template run<PlainFormat<int32_t>>();
     case DataType::kInt64:
-      return divide_integers<int64_t>(src, dst, count, divisor);
+      return work.template run<PlainFormat<int64_t>>();
     case DataType::kFloat16:
-      return divide_floats<Float16Format>(src, dst, count, divisor);
+      return work.template run<Float16Format>();
     case DataType::kBFloat16:
-      return divide_floats<BFloat16Format>(src, dst, count, divisor);
+      return work.template run<BFloat16Format>();
     case DataType::kFloat32:
-      return divide_floats<PlainFormat<float>>(src, dst, count, divisor);
+      return work.template run<PlainFormat<float>>();
     case DataType::kFloat64:
-      return divide_floats<PlainFormat<double>>(src, dst, count, divisor);
+      return work.template run<PlainFormat<double>>();
+    case DataType::kInt8:
+      return work.template run<PlainFormat<int8_t>>();
+    case DataType::kUint8:
+      return work.template run<PlainFormat<uint8_t>>();
+    case DataType::kInt16:
+      return work.template run<PlainFormat<int16_t>>();
+    case DataType::kUint16:
+      return work.template run<PlainFormat<uint16_t>>();
+    case DataType::kUint32:
+      return work.template run<PlainFormat<uint32_t>>();
+    case DataType::kUint64:
+      return work.template run<PlainFormat<uint64_t>>();
+    case DataType::kFloat8E4M3:
+      return work.template run<Float8E4M3Format>();
+    case DataType::kFloat8E5M2:
+      return work.template run<Float8E5M2Format>();
   }
+}
+
+void ReduceTarget(DataType type, ReduceOp op, Sources sources, Destinations destinations, size_t count,
+                  Stores stores) {
+  for_type(type, Reduction{op, sources, destinations, count, stores});
+}
+void DivideTarget(DataType type, const void* src, void* dst, size_t count, int divisor) {
+  for_type(type, Division{src, dst, count, divisor});
+}
+void ScaleTarget(DataType type, const void* scalar, const void* src, void* dst, size_t count) {
+  for_type(type, Scaling{scalar, src, dst, count});
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
@@ -183,14 +319,22 @@ namespace hdt::collectives {
 
 HWY_EXPORT(ReduceTarget);
 HWY_EXPORT(DivideTarget);
+HWY_EXPORT(ScaleTarget);
 
-void reduce(DataType type, ReduceOp op, std::span<const void* const> sources, void* dst, size_t count) {
+void reduce(DataType type, ReduceOp op, std::span<const void* const> sources,
+            std::span<void* const> destinations, size_t count, Stores stores) {
   if (count == 0) return;
   if (sources.size() == 1) {
-    std::memcpy(dst, sources[0], count * type_size(type));
-    return;
+    if (stores == Stores::kCached) {
+      for (void* const destination : destinations) {
+        if (destination != sources[0]) std::memcpy(destination, sources[0], count * type_size(type));
+      }
+      return;
+    }
+    count *= type_size(type);
+    type = DataType::kUint8;  // as bytes: nothing is combined, so every bit stays
   }
-  HWY_DYNAMIC_DISPATCH(ReduceTarget)(type, op, sources, dst, count);
+  HWY_DYNAMIC_DISPATCH(ReduceTarget)(type, op, sources, destinations, count, stores);
 }
 
 void copy_divided(DataType type, const void* src, void* dst, size_t count, int divisor) {
@@ -200,6 +344,11 @@ void copy_divided(DataType type, const void* src, void* dst, size_t count, int d
     return;
   }
   HWY_DYNAMIC_DISPATCH(DivideTarget)(type, src, dst, count, divisor);
+}
+
+void scale(DataType type, const void* scalar, const void* src, void* dst, size_t count) {
+  if (count == 0) return;
+  HWY_DYNAMIC_DISPATCH(ScaleTarget)(type, scalar, src, dst, count);
 }
 
 }  // namespace hdt::collectives

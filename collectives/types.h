@@ -15,12 +15,21 @@ enum class DataType : uint8_t {
   kFloat16 = 2,
   kBFloat16 = 3,
   kFloat32 = 4,
-  kFloat64 = 5
+  kFloat64 = 5,
+  kInt8 = 6,
+  kUint8 = 7,
+  kInt16 = 8,
+  kUint16 = 9,
+  kUint32 = 10,
+  kUint64 = 11,
+  kFloat8E4M3 = 12,
+  kFloat8E5M2 = 13
 };
-inline constexpr int kDataTypeCount = 6;
+inline constexpr int kDataTypeCount = 14;
 
-enum class ReduceOp : uint8_t { kSum = 0, kProd = 1, kMin = 2, kMax = 3, kAvg = 4 };
-inline constexpr int kReduceOpCount = 5;
+// kPreMulSum: each rank multiplies its contribution by a number of its own first.
+enum class ReduceOp : uint8_t { kSum = 0, kProd = 1, kMin = 2, kMax = 3, kAvg = 4, kPreMulSum = 5 };
+inline constexpr int kReduceOpCount = 6;
 
 enum class Collective : uint8_t {
   kAllReduce = 0,
@@ -33,7 +42,7 @@ enum class Collective : uint8_t {
 inline constexpr int kCollectiveCount = 6;
 
 constexpr size_t type_size(DataType type) {
-  constexpr size_t kSizes[kDataTypeCount] = {4, 8, 2, 2, 4, 8};
+  constexpr size_t kSizes[kDataTypeCount] = {4, 8, 2, 2, 4, 8, 1, 1, 2, 2, 4, 8, 1, 1};
   return kSizes[static_cast<int>(type)];
 }
 

@@ -11,9 +11,9 @@ using hdt::Code;
 using hdt::Result;
 using hdt::Status;
 using hdt::client::check;
-using hdt::client::check_op;
 using hdt::client::check_rank;
 using hdt::client::Communicator;
+using hdt::client::Contribution;
 using hdt::client::is_me;
 using hdt::client::issue;
 using hdt::client::Posting;
@@ -64,13 +64,14 @@ Result<Posting> exchange(Communicator& communicator, PartOf part_of) {
   return posting;
 }
 
-Call call_of(Collective what, size_t count, hdtDataType_t type, int op, uint32_t root) {
+Call call_of(Collective what, size_t count, hdtDataType_t type, hdt::collectives::ReduceOp op,
+             uint32_t root) {
   Call call;
   call.what = what;
   call.count = count;
   call.root = static_cast<int32_t>(root);
   call.type = static_cast<hdt::collectives::DataType>(type);
-  call.op = static_cast<hdt::collectives::ReduceOp>(op);
+  call.op = op;
   return call;
 }
 
@@ -184,7 +185,8 @@ hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvc
     Posting posting;
     Status posted;
     for (uint32_t rank = 0; rank < ranks_of(comm); ++rank) {
-      const Call call = call_of(Collective::kBroadcast, recvcounts[rank], type, HDT_SUM, rank);
+      const Call call =
+          call_of(Collective::kBroadcast, recvcounts[rank], type, hdt::collectives::ReduceOp::kSum, rank);
       keep(posting,
            c.collective(call, rank == rank_of(comm) ? sendbuf : nullptr,
                         static_cast<std::byte*>(recvbuf) + recvdispls[rank] * width),
@@ -198,7 +200,6 @@ hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvc
 hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t recvcounts[],
                               hdtDataType_t type, hdtRedOp_t op, hdtComm_t comm, hdtRequest_t* request) {
   Status status = check(comm, {}, 0, type);
-  if (status.is_ok()) status = check_op(op);
   if (status.is_ok()) status = check_array(recvcounts, "recvcounts");
   if (status.is_ok())
     status = check(comm, {sendbuf, true, nullptr, false}, largest(recvcounts, ranks_of(comm)), type);
@@ -206,11 +207,14 @@ hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t r
   if (!status.is_ok()) return report(status);
   const size_t width = hdtTypeSize(type);
   return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
-    Posting posting;
+    const size_t elements = std::accumulate(recvcounts, recvcounts + ranks_of(comm), size_t{0});
+    Result<Contribution> contribution = comm->reductions.contribute(op, type, sendbuf, elements, nullptr);
+    if (!contribution.is_ok()) return contribution.status();
+    Posting posting{{}, contribution.value().memory};
     Status posted;
-    const auto* block = static_cast<const std::byte*>(sendbuf);
+    const auto* block = static_cast<const std::byte*>(contribution.value().send);
     for (uint32_t rank = 0; rank < ranks_of(comm); block += recvcounts[rank] * width, ++rank) {
-      const Call call = call_of(Collective::kReduce, recvcounts[rank], type, op, rank);
+      const Call call = call_of(Collective::kReduce, recvcounts[rank], type, contribution.value().op, rank);
       keep(posting, c.collective(call, block, rank == rank_of(comm) ? recvbuf : nullptr), posted);
     }
     if (!posted.is_ok()) return posted;

@@ -25,7 +25,7 @@ void start_logging() {
 
 hdtResult_t hand_out(Result<std::shared_ptr<Communicator>> made, hdtComm_t* comm) {
   if (!made.is_ok()) return report(made.status());
-  *comm = made.value() == nullptr ? nullptr : new hdtComm{made.take(), {}};
+  *comm = made.value() == nullptr ? nullptr : new hdtComm{made.take(), {}, {}};
   return HDT_SUCCESS;
 }
 

@@ -9,76 +9,114 @@ using hdt::Deadline;
 using hdt::Result;
 using hdt::Status;
 using hdt::client::check;
-using hdt::client::check_op;
 using hdt::client::check_rank;
 using hdt::client::Communicator;
+using hdt::client::Contribution;
 using hdt::client::guarded;
 using hdt::client::is_me;
 using hdt::client::issue;
 using hdt::client::Operation;
 using hdt::client::Posting;
+using hdt::client::ranks_of;
 using hdt::client::report;
 using hdt::collectives::Collective;
 using hdt::session::Call;
 
 namespace {
 
-Result<Posting> posting(Result<std::shared_ptr<Operation>> posted) {
+Result<Posting> posting(Result<std::shared_ptr<Operation>> posted, std::shared_ptr<void> memory = nullptr) {
   if (!posted.is_ok()) return posted.status();
-  return Posting{{posted.take()}, nullptr};
+  return Posting{{posted.take()}, std::move(memory)};
 }
 
-hdtResult_t collective(Collective what, const void* send, void* recv, size_t count, hdtDataType_t type,
-                       int op, int root, hdtComm_t comm, hdtRequest_t* request) {
+hdtResult_t collective(Collective what, const Contribution& contribution, void* recv, size_t count,
+                       hdtDataType_t type, int root, hdtComm_t comm, hdtRequest_t* request) {
   Call call;
   call.what = what;
   call.count = count;
   call.root = root;
   call.type = static_cast<hdt::collectives::DataType>(type);
-  call.op = static_cast<hdt::collectives::ReduceOp>(op);
+  call.op = contribution.op;
   if (request == nullptr && !hdt::client::in_group()) {
-    return guarded([&] { return report(comm->communicator->run_collective(call, send, recv)); });
+    return guarded([&] { return report(comm->communicator->run_collective(call, contribution.send, recv)); });
   }
-  return issue(comm, request, [&](Communicator& c) { return posting(c.collective(call, send, recv)); });
+  return issue(comm, request, [&](Communicator& c) {
+    return posting(c.collective(call, contribution.send, recv), contribution.memory);
+  });
+}
+
+// Where nothing is combined.
+Contribution of_bytes(const void* send) { return {hdt::collectives::ReduceOp::kSum, send, nullptr}; }
+
+// `count` elements of sendbuf are multiplied into `scratch` where the reduction asks for it.
+hdtResult_t reducing(Collective what, const void* sendbuf, size_t sendcount, void* scratch, void* recvbuf,
+                     size_t count, hdtDataType_t type, hdtRedOp_t op, int root, hdtComm_t comm,
+                     hdtRequest_t* request) {
+  if (op >= HDT_SUM && op <= HDT_AVG) {
+    const Contribution own{static_cast<hdt::collectives::ReduceOp>(op), sendbuf, nullptr};
+    return collective(what, own, recvbuf, count, type, root, comm, request);
+  }
+  return guarded([&] {
+    Result<Contribution> contribution = comm->reductions.contribute(op, type, sendbuf, sendcount, scratch);
+    if (!contribution.is_ok()) return report(contribution.status());
+    return collective(what, contribution.take(), recvbuf, count, type, root, comm, request);
+  });
 }
 
 }  // namespace
 
 size_t hdtTypeSize(hdtDataType_t type) {
-  if (type < HDT_INT32 || type > HDT_FLOAT64) return 0;
+  if (type < HDT_INT32 || type >= hdt::collectives::kDataTypeCount) return 0;
   return hdt::collectives::type_size(static_cast<hdt::collectives::DataType>(type));
 }
 
 hdtResult_t hdtAllReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtRedOp_t op,
                          hdtComm_t comm, hdtRequest_t* request) {
   Status status = check(comm, {sendbuf, true, recvbuf, true}, count, type);
-  if (status.is_ok()) status = check_op(op);
   if (!status.is_ok()) return report(status);
-  return collective(Collective::kAllReduce, sendbuf, recvbuf, count, type, op, 0, comm, request);
+  return reducing(Collective::kAllReduce, sendbuf, count, recvbuf, recvbuf, count, type, op, 0, comm,
+                  request);
+}
+
+hdtResult_t hdtRedOpCreatePreMulSum(hdtRedOp_t* op, const void* scalar, hdtDataType_t type, hdtComm_t comm) {
+  const Status status = check(comm, {scalar, true, op, true}, 1, type);
+  if (!status.is_ok()) {
+    return report(op == nullptr || scalar == nullptr ? Status(Code::kInvalidArgument, "op or scalar is null")
+                                                     : status);
+  }
+  return guarded([&] {
+    *op = comm->reductions.add(scalar, type);
+    return HDT_SUCCESS;
+  });
+}
+
+hdtResult_t hdtRedOpDestroy(hdtRedOp_t op, hdtComm_t comm) {
+  const Status status = check(comm, {}, 0, HDT_INT32);
+  return report(status.is_ok() ? comm->reductions.remove(op) : status);
 }
 
 hdtResult_t hdtReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtRedOp_t op,
                       int root, hdtComm_t comm, hdtRequest_t* request) {
   Status status = check(comm, {sendbuf, true, recvbuf, is_me(comm, root)}, count, type);
-  if (status.is_ok()) status = check_op(op);
   if (status.is_ok()) status = check_rank(comm, root, "root");
   if (!status.is_ok()) return report(status);
-  return collective(Collective::kReduce, sendbuf, recvbuf, count, type, op, root, comm, request);
+  return reducing(Collective::kReduce, sendbuf, count, nullptr, recvbuf, count, type, op, root, comm,
+                  request);
 }
 
 hdtResult_t hdtReduceScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdtDataType_t type,
                              hdtRedOp_t op, hdtComm_t comm, hdtRequest_t* request) {
   Status status = check(comm, {sendbuf, true, recvbuf, true}, recvcount, type);
-  if (status.is_ok()) status = check_op(op);
   if (!status.is_ok()) return report(status);
-  return collective(Collective::kReduceScatter, sendbuf, recvbuf, recvcount, type, op, 0, comm, request);
+  return reducing(Collective::kReduceScatter, sendbuf, recvcount * ranks_of(comm), nullptr, recvbuf,
+                  recvcount, type, op, 0, comm, request);
 }
 
 hdtResult_t hdtAllGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtDataType_t type,
                          hdtComm_t comm, hdtRequest_t* request) {
   const Status status = check(comm, {sendbuf, true, recvbuf, true}, sendcount, type);
   if (!status.is_ok()) return report(status);
-  return collective(Collective::kAllGather, sendbuf, recvbuf, sendcount, type, HDT_SUM, 0, comm, request);
+  return collective(Collective::kAllGather, of_bytes(sendbuf), recvbuf, sendcount, type, 0, comm, request);
 }
 
 hdtResult_t hdtBroadcast(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, int root,
@@ -87,13 +125,13 @@ hdtResult_t hdtBroadcast(const void* sendbuf, void* recvbuf, size_t count, hdtDa
   if (status.is_ok()) status = check_rank(comm, root, "root");
   if (!status.is_ok()) return report(status);
   const void* source = is_me(comm, root) ? sendbuf : nullptr;
-  return collective(Collective::kBroadcast, source, recvbuf, count, type, HDT_SUM, root, comm, request);
+  return collective(Collective::kBroadcast, of_bytes(source), recvbuf, count, type, root, comm, request);
 }
 
 hdtResult_t hdtBarrier(hdtComm_t comm, hdtRequest_t* request) {
   const Status status = check(comm, {}, 0, HDT_INT32);
   if (!status.is_ok()) return report(status);
-  return collective(Collective::kBarrier, nullptr, nullptr, 0, HDT_INT32, HDT_SUM, 0, comm, request);
+  return collective(Collective::kBarrier, {}, nullptr, 0, HDT_INT32, 0, comm, request);
 }
 
 hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,

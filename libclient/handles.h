@@ -8,10 +8,12 @@
 
 #include "hdt/hdt.h"
 #include "libclient/communicator.h"
+#include "libclient/reductions.h"
 
 struct hdtComm {
   std::shared_ptr<hdt::client::Communicator> communicator;
   std::string error_text;  // what hdtCommErrorMessage returned
+  hdt::client::Reductions reductions;
 };
 
 namespace hdt::client {

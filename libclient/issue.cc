@@ -34,11 +34,6 @@ Status check_rank(hdtComm_t comm, int rank, const char* what) {
                                       " is not in the group of " + std::to_string(ranks_of(comm))};
 }
 
-Status check_op(int op) {
-  if (op >= HDT_SUM && op <= HDT_AVG) return Status::ok();
-  return {Code::kInvalidArgument, "unknown reduction " + std::to_string(op)};
-}
-
 bool in_group() { return group_depth > 0; }
 
 void group_start() { ++group_depth; }

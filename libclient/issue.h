@@ -34,7 +34,6 @@ struct Buffers {
 };
 Status check(hdtComm_t comm, const Buffers& buffers, size_t count, hdtDataType_t type);
 Status check_rank(hdtComm_t comm, int rank, const char* what);
-Status check_op(int op);
 
 inline uint32_t rank_of(hdtComm_t comm) { return comm->communicator->options().rank; }
 inline uint32_t ranks_of(hdtComm_t comm) { return comm->communicator->options().ranks; }

@@ -26,7 +26,15 @@ static_assert(static_cast<int>(collectives::DataType::kInt32) == HDT_INT32 &&
               static_cast<int>(collectives::DataType::kFloat16) == HDT_FLOAT16 &&
               static_cast<int>(collectives::DataType::kBFloat16) == HDT_BFLOAT16 &&
               static_cast<int>(collectives::DataType::kFloat32) == HDT_FLOAT32 &&
-              static_cast<int>(collectives::DataType::kFloat64) == HDT_FLOAT64);
+              static_cast<int>(collectives::DataType::kFloat64) == HDT_FLOAT64 &&
+              static_cast<int>(collectives::DataType::kInt8) == HDT_INT8 &&
+              static_cast<int>(collectives::DataType::kUint8) == HDT_UINT8 &&
+              static_cast<int>(collectives::DataType::kInt16) == HDT_INT16 &&
+              static_cast<int>(collectives::DataType::kUint16) == HDT_UINT16 &&
+              static_cast<int>(collectives::DataType::kUint32) == HDT_UINT32 &&
+              static_cast<int>(collectives::DataType::kUint64) == HDT_UINT64 &&
+              static_cast<int>(collectives::DataType::kFloat8E4M3) == HDT_FLOAT8E4M3 &&
+              static_cast<int>(collectives::DataType::kFloat8E5M2) == HDT_FLOAT8E5M2);
 static_assert(static_cast<int>(collectives::ReduceOp::kSum) == HDT_SUM &&
               static_cast<int>(collectives::ReduceOp::kProd) == HDT_PROD &&
               static_cast<int>(collectives::ReduceOp::kMin) == HDT_MIN &&

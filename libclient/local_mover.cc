@@ -1,6 +1,7 @@
 #include "libclient/local_mover.h"
 
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -36,20 +37,11 @@ class Touch {
   bool allowed_;
 };
 
-// SHIM
-void reduce_to(collectives::DataType type, collectives::ReduceOp op, std::span<const void* const> sources,
-               std::span<void* const> to, size_t count) {
-  const size_t width = type_size(type), step = (64 << 10) / width;
-  std::vector<const void*> part(sources.size());
-  for (size_t done = 0; done < count; done += step) {
-    const size_t n = std::min(step, count - done);
-    for (size_t i = 0; i < sources.size(); ++i)
-      part[i] = static_cast<const std::byte*>(sources[i]) + done * width;
-    collectives::reduce(type, op, part, static_cast<std::byte*>(to[0]) + done * width, n);
-    for (size_t i = 1; i < to.size(); ++i)
-      std::memcpy(static_cast<std::byte*>(to[i]) + done * width,
-                  static_cast<std::byte*>(to[0]) + done * width, n * width);
-  }
+// Whether a call moves more than the caches hold, so that what it writes is not there any more when it is read.
+collectives::Stores stores_for(const session::Call& call, size_t ranks) {
+  static const auto cache = static_cast<uint64_t>(std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), 8L << 20));
+  const uint64_t moved = 2 * ranks * call.count * type_size(call.type);
+  return moved > cache ? collectives::Stores::kStreaming : collectives::Stores::kCached;
 }
 
 void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
@@ -97,7 +89,7 @@ void LocalMover::combine_block(const session::Call& call, const Task& task, std:
     if (task.destination != kEveryone && task.destination != static_cast<int>(i)) continue;
     destinations_.push_back(ranks[i].recv + (task.to + done) * width);
   }
-  reduce_to(call.type, call.op, sources_, destinations_, count);
+  collectives::reduce(call.type, call.op, sources_, destinations_, count, stores_for(call, ranks.size()));
 }
 
 Status LocalMover::combine_mapped(const session::Call& call, const Task& task,
@@ -142,8 +134,8 @@ Status LocalMover::combine(const session::Call& call, const Task& task, std::spa
       sources_.push_back(ranks[i].send == nullptr ? &bounce_[i * kCachedBlock] : ranks[i].send + from);
     }
     std::byte* result = mine ? ranks[access_.local].recv + to : &bounce_[ranks.size() * kCachedBlock];
-    void* results[] = {result};
-    reduce_to(call.type, call.op, sources_, results, count);
+    void* const results[] = {result};
+    collectives::reduce(call.type, call.op, sources_, results, count);
     if (call.op == collectives::ReduceOp::kAvg) {
       collectives::copy_divided(call.type, result, result, count, static_cast<int>(ranks.size()));
     }

@@ -76,7 +76,8 @@ void combine(const NodeAccess& access, const SlotPiece& piece) {
     sources.push_back(access.data(layout.staging(piece.number, i)) + first * width);
   }
   const uint64_t target = access.one_node() ? layout.output(piece.number) : layout.input(piece.number);
-  collectives::reduce(call.type, call.op, sources, access.data(target) + first * width, count);
+  void* const results[] = {access.data(target) + first * width};
+  collectives::reduce(call.type, call.op, sources, results, count);
 }
 
 void take(const NodeAccess& access, const SlotPiece& piece) {

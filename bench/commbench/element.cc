@@ -1,51 +1,73 @@
-// element.cc: conversions between element types and double. The 16-bit formats are rounded arithmetically
+// element.cc: conversions between element types and double. The formats below binary32 are rounded arithmetically
 // with ldexp and nearbyint: slow, obviously right, and used for one period of the pattern only.
 #include "bench/commbench/element.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
+
+#include "bench/commbench/names.h"
 
 namespace hdt::bench {
 namespace {
 
+// The formats below binary32. All have subnormals; without infinity, the numbers go on up to the only NaN, all ones.
 struct Format {
   int significand;  // stored bits
   int exponent;     // bits
+  bool infinity = true;
+  int bias() const { return (1 << (exponent - 1)) - 1; }
+  uint32_t sign() const { return 1u << (significand + exponent); }
+  uint32_t not_a_number() const { return sign() - 1; }
+  uint32_t first_special() const { return infinity ? ((1u << exponent) - 1) << significand : not_a_number(); }
 };
 
-constexpr Format format_of(hdtDataType_t type) { return type == HDT_FLOAT16 ? Format{10, 5} : Format{7, 8}; }
-
-uint16_t encode16(Format format, double value) {
-  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  const int bias = (1 << (format.exponent - 1)) - 1;
-  const auto infinity = static_cast<uint16_t>(((1 << format.exponent) - 1) << format.significand);
-  if (std::isnan(value)) return static_cast<uint16_t>(sign | infinity | 1u << (format.significand - 1));
-  const double magnitude = std::fabs(value);
-  if (std::isinf(magnitude)) return sign | infinity;
-  int exponent = magnitude == 0 ? 1 - bias : std::ilogb(magnitude);
-  if (exponent < 1 - bias) exponent = 1 - bias;  // subnormal
-  const auto steps =
-      static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, format.significand - exponent)));
-  // A carry out of the significand runs into the exponent, which is the right result, up to infinity.
-  const uint32_t bits = (static_cast<uint32_t>(exponent + bias - 1) << format.significand) + steps;
-  return static_cast<uint16_t>(sign | (bits < infinity ? bits : infinity));
+std::optional<Format> narrow_format(hdtDataType_t type) {
+  switch (type) {
+    case HDT_FLOAT16:
+      return Format{10, 5};
+    case HDT_BFLOAT16:
+      return Format{7, 8};
+    case HDT_FLOAT8E4M3:
+      return Format{3, 4, false};
+    case HDT_FLOAT8E5M2:
+      return Format{2, 5};
+    default:
+      return std::nullopt;
+  }
 }
 
-double decode16(Format format, uint16_t bits) {
-  const int bias = (1 << (format.exponent - 1)) - 1;
-  const int exponent = (bits & 0x7fff) >> format.significand;
-  const int steps = bits & ((1 << format.significand) - 1);
+// Too large a value becomes the first special one, infinity where there is one.
+uint32_t encode(const Format& format, double value) {
+  const uint32_t sign = std::signbit(value) ? format.sign() : 0;
+  if (std::isnan(value)) return sign | format.not_a_number();
+  const double magnitude = std::fabs(value);
+  if (std::isinf(magnitude)) return sign | format.first_special();
+  int exponent = magnitude == 0 ? 1 - format.bias() : std::ilogb(magnitude);
+  if (exponent < 1 - format.bias()) exponent = 1 - format.bias();  // subnormal
+  const auto steps =
+      static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, format.significand - exponent)));
+  // A carry out of the significand runs into the exponent, which is the right result.
+  const uint32_t bits = (static_cast<uint32_t>(exponent + format.bias() - 1) << format.significand) + steps;
+  return sign | std::min(bits, format.first_special());
+}
+
+double decode(const Format& format, uint32_t bits) {
+  const uint32_t magnitude_bits = bits & format.not_a_number();
+  const int exponent = static_cast<int>(magnitude_bits >> format.significand);
+  const int steps = static_cast<int>(bits & ((1u << format.significand) - 1));
   double magnitude;
-  if (exponent == (1 << format.exponent) - 1) {
-    magnitude =
-        steps == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  if (magnitude_bits >= format.first_special()) {
+    const bool infinite = format.infinity && steps == 0;
+    magnitude = infinite ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
   } else if (exponent == 0) {
-    magnitude = std::ldexp(steps, 1 - bias - format.significand);
+    magnitude = std::ldexp(steps, 1 - format.bias() - format.significand);
   } else {
-    magnitude = std::ldexp(steps + (1 << format.significand), exponent - bias - format.significand);
+    magnitude = std::ldexp(steps + (1 << format.significand), exponent - format.bias() - format.significand);
   }
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+  return (bits & format.sign()) != 0 ? -magnitude : magnitude;
 }
 
 template <typename T>
@@ -63,52 +85,54 @@ void store(T value, void* element) {
 }  // namespace
 
 void store_float(hdtDataType_t type, double value, void* element) {
-  if (type == HDT_FLOAT64) {
-    store(value, element);
-  } else if (type == HDT_FLOAT32) {
-    store(static_cast<float>(value), element);
-  } else {
-    store(encode16(format_of(type), value), element);
-  }
+  if (type == HDT_FLOAT64) return store(value, element);
+  if (type == HDT_FLOAT32) return store(static_cast<float>(value), element);
+  const uint32_t bits = encode(*narrow_format(type), value);
+  std::memcpy(element, &bits, element_bytes(type));  // the low bytes come first
 }
 
 double load_float(hdtDataType_t type, const void* element) {
   if (type == HDT_FLOAT64) return load<double>(element);
   if (type == HDT_FLOAT32) return load<float>(element);
-  return decode16(format_of(type), load<uint16_t>(element));
+  uint32_t bits = 0;
+  std::memcpy(&bits, element, element_bytes(type));
+  return decode(*narrow_format(type), bits);
 }
 
+// The low bytes come first: an integer is the start of its 64-bit value, whatever its sign.
 void store_integer(hdtDataType_t type, uint64_t value, void* element) {
-  if (type == HDT_INT32) {
-    store(static_cast<uint32_t>(value), element);
-  } else {
-    store(value, element);
+  std::memcpy(element, &value, element_bytes(type));
+}
+
+uint64_t load_integer(hdtDataType_t type, const void* element) {
+  switch (type) {
+    case HDT_INT8:
+      return static_cast<uint64_t>(load<int8_t>(element));
+    case HDT_INT16:
+      return static_cast<uint64_t>(load<int16_t>(element));
+    case HDT_INT32:
+      return static_cast<uint64_t>(load<int32_t>(element));
+    default: {
+      uint64_t value = 0;
+      std::memcpy(&value, element, element_bytes(type));
+      return value;
+    }
   }
 }
 
-int64_t load_integer(hdtDataType_t type, const void* element) {
-  return type == HDT_INT32 ? load<int32_t>(element) : load<int64_t>(element);
+bool is_integer(hdtDataType_t type) {
+  return !narrow_format(type) && type != HDT_FLOAT32 && type != HDT_FLOAT64;
 }
 
-bool is_integer(hdtDataType_t type) { return type == HDT_INT32 || type == HDT_INT64; }
+bool is_unsigned(hdtDataType_t type) {
+  return type == HDT_UINT8 || type == HDT_UINT16 || type == HDT_UINT32 || type == HDT_UINT64;
+}
 
 int significand_bits(hdtDataType_t type) {
-  switch (type) {
-    case HDT_BFLOAT16:
-      return 8;
-    case HDT_FLOAT16:
-      return 11;
-    case HDT_FLOAT32:
-      return 24;
-    case HDT_FLOAT64:
-      return 53;
-    case HDT_INT32:
-      return 31;
-    case HDT_INT64:
-      return 63;
-    default:  // not one of names.h
-      return 0;
-  }
+  if (const auto format = narrow_format(type)) return format->significand + 1;
+  if (type == HDT_FLOAT32) return 24;
+  if (type == HDT_FLOAT64) return 53;
+  return static_cast<int>(8 * element_bytes(type)) - (is_unsigned(type) ? 0 : 1);
 }
 
 }  // namespace hdt::bench

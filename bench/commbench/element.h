@@ -9,17 +9,18 @@
 
 namespace hdt::bench {
 
-// Floating types only. store_float rounds to nearest even.
+// Floating types only. store_float rounds to nearest even; too large a number becomes infinite, or NaN in fp8 E4M3.
 void store_float(hdtDataType_t type, double value, void* element);
 double load_float(hdtDataType_t type, const void* element);
 
-// Integer types only; an int32 is stored modulo 2^32 and loaded with its sign.
+// Integer types only, modulo 2^64: stored cut to their width, loaded with their sign where they have one.
 void store_integer(hdtDataType_t type, uint64_t value, void* element);
-int64_t load_integer(hdtDataType_t type, const void* element);
+uint64_t load_integer(hdtDataType_t type, const void* element);
 
 bool is_integer(hdtDataType_t type);
+bool is_unsigned(hdtDataType_t type);
 
-// Bits of the significand with the hidden one: every whole number up to 2^bits is exact.
+// Bits of the significand with the hidden one: every whole number below 2^bits is exact.
 int significand_bits(hdtDataType_t type);
 
 }  // namespace hdt::bench

@@ -22,12 +22,20 @@ constexpr std::array<Name<Collective>, 7> kCollectives{
      {Collective::kSendRecv, "sendrecv", "send_recv"},
      {Collective::kBarrier, "barrier", "barrier"}}};
 
-constexpr std::array<Name<hdtDataType_t>, 6> kTypes{{{HDT_INT32, "int32", "int"},
-                                                     {HDT_INT64, "int64", "int64"},
-                                                     {HDT_FLOAT16, "float16", "half"},
-                                                     {HDT_BFLOAT16, "bfloat16", "bf16"},
-                                                     {HDT_FLOAT32, "float32", "float"},
-                                                     {HDT_FLOAT64, "float64", "double"}}};
+constexpr std::array<Name<hdtDataType_t>, 14> kTypes{{{HDT_INT32, "int32", "int"},
+                                                      {HDT_INT64, "int64", "int64"},
+                                                      {HDT_FLOAT16, "float16", "half"},
+                                                      {HDT_BFLOAT16, "bfloat16", "bf16"},
+                                                      {HDT_FLOAT32, "float32", "float"},
+                                                      {HDT_FLOAT64, "float64", "double"},
+                                                      {HDT_INT8, "int8", "char"},
+                                                      {HDT_UINT8, "uint8", "uint8"},
+                                                      {HDT_INT16, "int16", "int16"},
+                                                      {HDT_UINT16, "uint16", "uint16"},
+                                                      {HDT_UINT32, "uint32", "uint"},
+                                                      {HDT_UINT64, "uint64", "uint64"},
+                                                      {HDT_FLOAT8E4M3, "float8_e4m3", "f8e4m3"},
+                                                      {HDT_FLOAT8E5M2, "float8_e5m2", "f8e5m2"}}};
 
 constexpr std::array<Name<hdtRedOp_t>, 5> kOps{{{HDT_SUM, "sum", "sum"},
                                                 {HDT_PROD, "prod", "prod"},
@@ -103,13 +111,22 @@ bool rooted(Collective what) { return what == Collective::kBroadcast || what == 
 
 size_t element_bytes(hdtDataType_t type) {
   switch (type) {
+    case HDT_INT8:
+    case HDT_UINT8:
+    case HDT_FLOAT8E4M3:
+    case HDT_FLOAT8E5M2:
+      return 1;
+    case HDT_INT16:
+    case HDT_UINT16:
     case HDT_FLOAT16:
     case HDT_BFLOAT16:
       return 2;
     case HDT_INT32:
+    case HDT_UINT32:
     case HDT_FLOAT32:
       return 4;
     case HDT_INT64:
+    case HDT_UINT64:
     case HDT_FLOAT64:
       return 8;
     default:  // not in kTypes: cannot be asked for

@@ -31,8 +31,8 @@ double signed_whole(uint64_t random, int64_t limit) {
   return static_cast<double>(static_cast<int64_t>(random % static_cast<uint64_t>(2 * limit + 1)) - limit);
 }
 
-// Partial products of fp16 stay within 2^-14 .. 2^14: normal, finite.
-constexpr int kMaxFactors = 14;
+// Factors are 1/2, 1 and 2: as many as keep partial products normal and finite.
+int max_factors(hdtDataType_t type) { return type == HDT_FLOAT8E4M3 ? 6 : 14; }
 
 }  // namespace
 
@@ -86,10 +86,13 @@ void Pattern::element(int rank, size_t index, void* out) const {
   const uint64_t random = mix(where + static_cast<uint64_t>(rank) * 0x632be59bd9b4e019);
   const bool sums = op_ == HDT_SUM || op_ == HDT_AVG;
   if (is_integer(type_)) {
-    const int64_t limit = (int64_t{1} << 30) / ranks_;
-    store_integer(type_,
-                  op_ == HDT_AVG ? static_cast<uint64_t>(std::llround(signed_whole(random, limit))) : random,
-                  out);
+    if (op_ != HDT_AVG) return store_integer(type_, random, out);
+    // The sum must not wrap. With more ranks than numbers some sit out.
+    const int64_t most = (int64_t{1} << std::min(significand_bits(type_) - 1, 30)) - 1;
+    const int64_t limit = std::max<int64_t>(most / ranks_, 1);
+    const bool contributes = takes_part(rank, where, ranks_, most);
+    const auto value = contributes ? std::llround(signed_whole(random, limit)) : 0;
+    store_integer(type_, static_cast<uint64_t>(is_unsigned(type_) ? std::llabs(value) : value), out);
     return;
   }
   const int64_t exact = int64_t{1} << significand_bits(type_);
@@ -99,7 +102,8 @@ void Pattern::element(int rank, size_t index, void* out) const {
                 ? signed_whole(random, std::max<int64_t>(exact / ranks_, 1))
                 : 0;
   } else if (op_ == HDT_PROD) {
-    const int power = takes_part(rank, where, ranks_, kMaxFactors) ? static_cast<int>(random % 3) - 1 : 0;
+    const int power =
+        takes_part(rank, where, ranks_, max_factors(type_)) ? static_cast<int>(random % 3) - 1 : 0;
     value = std::ldexp((random >> 32) % 2 == 0 ? 1 : -1, power);
   } else {
     value = signed_whole(random, exact);
@@ -113,17 +117,19 @@ void Pattern::reduce_element(size_t index, void* out) const {
     uint64_t result = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
       element(rank, index, one);
-      const int64_t value = load_integer(type_, one);
+      const uint64_t value = load_integer(type_, one);
+      const bool less =
+          is_unsigned(type_) ? value < result : static_cast<int64_t>(value) < static_cast<int64_t>(result);
       if (rank == 0) {
-        result = static_cast<uint64_t>(value);
+        result = value;
       } else if (op_ == HDT_PROD) {
-        result *= static_cast<uint64_t>(value);
+        result *= value;
       } else if (op_ == HDT_MIN) {
-        result = static_cast<uint64_t>(std::min(static_cast<int64_t>(result), value));
+        result = less ? value : result;
       } else if (op_ == HDT_MAX) {
-        result = static_cast<uint64_t>(std::max(static_cast<int64_t>(result), value));
+        result = less ? result : value;
       } else {
-        result += static_cast<uint64_t>(value);
+        result += value;
       }
     }
     if (op_ == HDT_AVG) result = static_cast<uint64_t>(static_cast<int64_t>(result) / ranks_);

@@ -21,8 +21,9 @@ void sum(benchmark::State& state) {
   std::vector<const void*> pointers;
   for (const auto& source : data) pointers.push_back(source.data());
   std::vector<std::byte> result(bytes);
+  void* const results[] = {result.data()};
   for (auto unused : state) {
-    reduce(type, ReduceOp::kSum, pointers, result.data(), bytes / type_size(type));
+    reduce(type, ReduceOp::kSum, pointers, results, bytes / type_size(type));
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * bytes));

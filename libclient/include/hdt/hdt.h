@@ -14,7 +14,7 @@
  *   without the caller.
  * - In place: sendbuf == recvbuf (allreduce, reduce, broadcast), recvbuf == sendbuf + rank * count (reduce-scatter),
  *   sendbuf == recvbuf + rank * count (allgather), pointer arithmetic in elements. Other overlaps are not allowed.
- * - fp16 and bf16 sums within a node accumulate in fp32; across nodes every hop rounds once.
+ * - fp16, bf16 and fp8 sums within a node accumulate in fp32; across nodes every hop rounds once.
  *   The result is the same bits on every rank.
  * - Failure of one operation fails its communicator: every pending and later call on it returns the same code on every
  *   rank, with a message that names the rank, operation and group. Other communicators go on. Destroy it and
@@ -46,21 +46,22 @@ extern "C" {
 /* Every failure has one of these codes. Values never change meaning between versions. */
 typedef enum {
   HDT_SUCCESS = 0,
-  HDT_IN_PROGRESS = 1,           /* hdtTest, hdtCommGetAsyncError: not finished yet */
-  HDT_ERR_INVALID_ARGUMENT = 2,  /* a null pointer, a rank out of range, an unknown type: nothing was started */
-  HDT_ERR_INVALID_USAGE = 3,     /* a call that is not allowed now, e.g. on an aborted communicator */
-  HDT_ERR_SYSTEM = 4,            /* the operating system refused something; the message holds errno's text */
-  HDT_ERR_INTERNAL = 5,          /* a bug in HDT: please report the message */
-  HDT_ERR_NO_DAEMON = 6,         /* the daemon that was asked for does not answer at its socket */
-  HDT_ERR_DAEMON_LOST = 7,       /* the daemon went away while in use */
-  HDT_ERR_VERSION = 8,           /* library and daemon, or two daemons, do not speak the same protocol */
-  HDT_ERR_TIMEOUT = 9,           /* a deadline passed; the message names who had not come */
-  HDT_ERR_MISMATCH = 10,         /* ranks called different things; the message names both calls */
-  HDT_ERR_RANK_LOST = 11,        /* a member of the group died or left; the message names it */
-  HDT_ERR_LINK = 12,             /* no connection between two nodes works any more; the message names them */
-  HDT_ERR_ABORTED = 13,          /* hdtCommAbort was called on some member */
-  HDT_ERR_CONFIG = 14,           /* a configuration value is wrong; the message names file, line and key */
-  HDT_ERR_NO_BACKEND = 15        /* the group's class has no backend that both nodes can use */
+  HDT_IN_PROGRESS = 1, /* hdtTest, hdtCommGetAsyncError: not finished yet */
+  HDT_ERR_INVALID_ARGUMENT =
+      2,                     /* a null pointer, a rank out of range, an unknown type: nothing was started */
+  HDT_ERR_INVALID_USAGE = 3, /* a call that is not allowed now, e.g. on an aborted communicator */
+  HDT_ERR_SYSTEM = 4,        /* the operating system refused something; the message holds errno's text */
+  HDT_ERR_INTERNAL = 5,      /* a bug in HDT: please report the message */
+  HDT_ERR_NO_DAEMON = 6,     /* the daemon that was asked for does not answer at its socket */
+  HDT_ERR_DAEMON_LOST = 7,   /* the daemon went away while in use */
+  HDT_ERR_VERSION = 8,       /* library and daemon, or two daemons, do not speak the same protocol */
+  HDT_ERR_TIMEOUT = 9,       /* a deadline passed; the message names who had not come */
+  HDT_ERR_MISMATCH = 10,     /* ranks called different things; the message names both calls */
+  HDT_ERR_RANK_LOST = 11,    /* a member of the group died or left; the message names it */
+  HDT_ERR_LINK = 12,         /* no connection between two nodes works any more; the message names them */
+  HDT_ERR_ABORTED = 13,      /* hdtCommAbort was called on some member */
+  HDT_ERR_CONFIG = 14,       /* a configuration value is wrong; the message names file, line and key */
+  HDT_ERR_NO_BACKEND = 15    /* the group's class has no backend that both nodes can use */
 } hdtResult_t;
 
 /* Element types. */
@@ -70,11 +71,20 @@ typedef enum {
   HDT_FLOAT16 = 2,  /* IEEE 754 binary16 */
   HDT_BFLOAT16 = 3, /* the upper 16 bits of a binary32 */
   HDT_FLOAT32 = 4,
-  HDT_FLOAT64 = 5
+  HDT_FLOAT64 = 5,
+  HDT_INT8 = 6,
+  HDT_UINT8 = 7,
+  HDT_INT16 = 8,
+  HDT_UINT16 = 9,
+  HDT_UINT32 = 10,
+  HDT_UINT64 = 11,
+  HDT_FLOAT8E4M3 = 12, /* OCP 8-bit: 4 exponent bits, up to 448, no infinity */
+  HDT_FLOAT8E5M2 = 13  /* OCP 8-bit: 5 exponent bits, up to 57,344: the upper half of a binary16 */
 } hdtDataType_t;
 
-/* Reductions. Average is sum / ranks; integers round toward zero. Integer sums and products wrap around. NaN in min
- * and max: a NaN contribution may or may not reach the result. */
+/* Reductions. Average is sum / ranks; integers round toward zero. Integer sums (those of an average, too) and products wrap
+ * around. NaN in min and max: a NaN contribution may or may not reach the result. A finite fp8 result beyond the largest
+ * number becomes the largest number; the other floats become infinite. More reductions: hdtRedOpCreatePreMulSum. */
 typedef enum { HDT_SUM = 0, HDT_PROD = 1, HDT_MIN = 2, HDT_MAX = 3, HDT_AVG = 4 } hdtRedOp_t;
 
 typedef struct hdtComm* hdtComm_t;       /* a rank's handle on a group */
@@ -88,12 +98,16 @@ typedef struct {
 
 /* How to make a communicator. Start from HDT_COMM_CONFIG_INIT; fields not set keep their defaults. */
 typedef struct {
-  size_t size;            /* sizeof(hdtCommConfig_t), for compatibility */
-  const char* group_class;/* [class.NAME] of the daemon's configuration; NULL: "default". At most 31 bytes. */
-  const char* socket;     /* daemon's socket; NULL: $HDT_SOCKET, then the system's, then embedded (see hdt guide) */
-  int64_t timeout_ms;     /* deadline of making the group and of every operation on it; 0: $HDT_TIMEOUT_MS, or 600,000 */
+  size_t size; /* sizeof(hdtCommConfig_t), for compatibility */
+  const char*
+      group_class; /* [class.NAME] of the daemon's configuration; NULL: "default". At most 31 bytes. */
+  const char*
+      socket; /* daemon's socket; NULL: $HDT_SOCKET, then the system's, then embedded (see hdt guide) */
+  int64_t
+      timeout_ms; /* deadline of making the group and of every operation on it; 0: $HDT_TIMEOUT_MS, or 600,000 */
 } hdtCommConfig_t;
-#define HDT_COMM_CONFIG_INIT {sizeof(hdtCommConfig_t), NULL, NULL, 0}
+#define HDT_COMM_CONFIG_INIT \
+  { sizeof(hdtCommConfig_t), NULL, NULL, 0 }
 
 /* --- about the library ---------------------------------------------------------------------------------------- */
 
@@ -167,12 +181,12 @@ HDT_API hdtResult_t hdtMemFree(void* pointer);
 HDT_API size_t hdtTypeSize(hdtDataType_t type);
 
 /* recvbuf[i] = op over ranks of sendbuf[i], i < count, on every rank. */
-HDT_API hdtResult_t hdtAllReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtRedOp_t op,
-                                 hdtComm_t comm, hdtRequest_t* request);
+HDT_API hdtResult_t hdtAllReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type,
+                                 hdtRedOp_t op, hdtComm_t comm, hdtRequest_t* request);
 
 /* As hdtAllReduce, on `root` only; recvbuf is not touched elsewhere and may be NULL there. */
-HDT_API hdtResult_t hdtReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtRedOp_t op,
-                              int root, hdtComm_t comm, hdtRequest_t* request);
+HDT_API hdtResult_t hdtReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type,
+                              hdtRedOp_t op, int root, hdtComm_t comm, hdtRequest_t* request);
 
 /* recvbuf[i] = op over ranks of sendbuf[rank * recvcount + i], i < recvcount. sendbuf: nranks * recvcount. */
 HDT_API hdtResult_t hdtReduceScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdtDataType_t type,
@@ -183,26 +197,26 @@ HDT_API hdtResult_t hdtAllGather(const void* sendbuf, void* recvbuf, size_t send
                                  hdtComm_t comm, hdtRequest_t* request);
 
 /* recvbuf = root's sendbuf, on every rank. sendbuf is read on root only and may be NULL elsewhere. */
-HDT_API hdtResult_t hdtBroadcast(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, int root,
-                                 hdtComm_t comm, hdtRequest_t* request);
+HDT_API hdtResult_t hdtBroadcast(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type,
+                                 int root, hdtComm_t comm, hdtRequest_t* request);
 
 /* The next four are made of sends and receives: on one communicator they match those of hdtSend and hdtRecv in call order,
  * so a rank that calls them between its sends and receives must do so in the same place as its peers. */
 
 /* root's recvbuf[r * sendcount + i] = rank r's sendbuf[i]. recvbuf: nranks * sendcount, on root only. In place on root:
  * sendbuf == recvbuf + root * sendcount. */
-HDT_API hdtResult_t hdtGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtDataType_t type, int root,
-                              hdtComm_t comm, hdtRequest_t* request);
+HDT_API hdtResult_t hdtGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtDataType_t type,
+                              int root, hdtComm_t comm, hdtRequest_t* request);
 
 /* recvbuf[i] = root's sendbuf[rank * recvcount + i]. sendbuf: nranks * recvcount, on root only. In place on root:
  * recvbuf == sendbuf + root * recvcount. */
-HDT_API hdtResult_t hdtScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdtDataType_t type, int root,
-                               hdtComm_t comm, hdtRequest_t* request);
+HDT_API hdtResult_t hdtScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdtDataType_t type,
+                               int root, hdtComm_t comm, hdtRequest_t* request);
 
 /* recvbuf[r * count + i] = rank r's sendbuf[rank * count + i]. Both: nranks * count. In place (sendbuf == recvbuf) it
  * works on a copy of sendbuf. */
-HDT_API hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtComm_t comm,
-                                hdtRequest_t* request);
+HDT_API hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type,
+                                hdtComm_t comm, hdtRequest_t* request);
 
 /* As hdtAllToAll with a count for every pair: to rank r go sendcounts[r] elements from sendbuf + senddispls[r], from it
  * come recvcounts[r] to recvbuf + recvdispls[r]. recvcounts[r] is rank r's sendcounts[rank], else HDT_ERR_MISMATCH. Arrays
@@ -220,7 +234,15 @@ HDT_API hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size
 /* As hdtReduceScatter with a count for every rank: sendbuf holds the blocks one after the other, recvcounts[r] elements for
  * rank r. recvcounts must be the same on every rank. In place: recvbuf == this rank's block of sendbuf. */
 HDT_API hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t recvcounts[],
-                                      hdtDataType_t type, hdtRedOp_t op, hdtComm_t comm, hdtRequest_t* request);
+                                      hdtDataType_t type, hdtRedOp_t op, hdtComm_t comm,
+                                      hdtRequest_t* request);
+
+/* A reduction that sums what each rank contributes multiplied by a number of its own: *scalar, one element of `type`, read
+ * now. `op` can be passed to reducing calls on `comm` with that type, until hdtRedOpDestroy; every rank passes such a one. */
+HDT_API hdtResult_t hdtRedOpCreatePreMulSum(hdtRedOp_t* op, const void* scalar, hdtDataType_t type,
+                                            hdtComm_t comm);
+/* May be called as soon as the calls that use it have returned. */
+HDT_API hdtResult_t hdtRedOpDestroy(hdtRedOp_t op, hdtComm_t comm);
 
 /* Complete when every rank of the group has entered it. */
 HDT_API hdtResult_t hdtBarrier(hdtComm_t comm, hdtRequest_t* request);
@@ -236,8 +258,9 @@ HDT_API hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int
                             hdtRequest_t* request);
 
 /* A send to `dest` and a receive from `source` at once: neither waits for the other. */
-HDT_API hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest, void* recvbuf, size_t recvcount,
-                                int source, hdtDataType_t type, hdtComm_t comm, hdtRequest_t* request);
+HDT_API hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest, void* recvbuf,
+                                size_t recvcount, int source, hdtDataType_t type, hdtComm_t comm,
+                                hdtRequest_t* request);
 
 /* Calls of this thread between start and end are issued together, so that sends and receives in them cannot wait for
  * one another. Inside, calls with request NULL return at once and are completed by hdtGroupEnd; requests given are

@@ -43,6 +43,30 @@ struct TypeOf<int64_t> {
   static constexpr hdtDataType_t value = HDT_INT64;
 };
 template <>
+struct TypeOf<int8_t> {
+  static constexpr hdtDataType_t value = HDT_INT8;
+};
+template <>
+struct TypeOf<uint8_t> {
+  static constexpr hdtDataType_t value = HDT_UINT8;
+};
+template <>
+struct TypeOf<int16_t> {
+  static constexpr hdtDataType_t value = HDT_INT16;
+};
+template <>
+struct TypeOf<uint16_t> {
+  static constexpr hdtDataType_t value = HDT_UINT16;
+};
+template <>
+struct TypeOf<uint32_t> {
+  static constexpr hdtDataType_t value = HDT_UINT32;
+};
+template <>
+struct TypeOf<uint64_t> {
+  static constexpr hdtDataType_t value = HDT_UINT64;
+};
+template <>
 struct TypeOf<float> {
   static constexpr hdtDataType_t value = HDT_FLOAT32;
 };

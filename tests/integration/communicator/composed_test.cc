@@ -46,6 +46,53 @@ TEST_P(Composed, GatherAndScatter) {
   });
 }
 
+// Each rank's contributions times its rank + 2, through every call that reduces.
+TEST_P(Composed, PreMulSum) {
+  Nodes::instance().run(GetParam(), [&](Rank& self) {
+    const int32_t factor = self.rank + 2;
+    hdtRedOp_t op{};
+    HDT_EXPECT(hdtRedOpCreatePreMulSum(&op, &factor, HDT_INT32, self.comm));
+    for (const size_t count : kCounts) {
+      const size_t all = count * static_cast<size_t>(self.ranks);
+      std::vector<int32_t> send(all), recv(all, -1), expected(all, 0);
+      for (int rank = 0; rank < self.ranks; ++rank) {
+        for (size_t i = 0; i < all; ++i) {
+          const auto element = static_cast<int32_t>(i % 1'000) + rank;
+          if (rank == self.rank) send[i] = element;
+          expected[i] += element * (rank + 2);
+        }
+      }
+      const std::vector<int32_t> original = send;
+      HDT_EXPECT(hdtAllReduce(send.data(), recv.data(), all, HDT_INT32, op, self.comm, nullptr));
+      ASSERT_EQ(recv, expected) << "allreduce";
+      hdtRequest_t request = nullptr;
+      std::fill(recv.begin(), recv.end(), -1);
+      HDT_EXPECT(hdtReduce(send.data(), recv.data(), all, HDT_INT32, op, 0, self.comm, &request));
+      HDT_EXPECT(hdtWait(&request, -1));
+      if (self.rank == 0) {
+        ASSERT_EQ(recv, expected) << "reduce";
+      }
+      const size_t own = static_cast<size_t>(self.rank) * count;
+      HDT_EXPECT(hdtReduceScatter(send.data(), recv.data(), count, HDT_INT32, op, self.comm, nullptr));
+      ASSERT_TRUE(std::equal(recv.begin(), recv.begin() + static_cast<ptrdiff_t>(count), &expected[own]))
+          << "reduce-scatter";
+      const std::vector<size_t> counts(static_cast<size_t>(self.ranks), count);
+      HDT_EXPECT(
+          hdtReduceScatterV(send.data(), recv.data(), counts.data(), HDT_INT32, op, self.comm, nullptr));
+      ASSERT_TRUE(std::equal(recv.begin(), recv.begin() + static_cast<ptrdiff_t>(count), &expected[own]))
+          << "reduce-scatterv";
+      ASSERT_EQ(send, original) << "sendbuf is not changed";
+    }
+    float value = 0;
+    EXPECT_EQ(hdtAllReduce(&value, &value, 1, HDT_FLOAT32, op, self.comm, nullptr), HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(hdtGetLastError()).find("made for int32, used with float32"), std::string::npos);
+    HDT_EXPECT(hdtRedOpDestroy(op, self.comm));
+    EXPECT_EQ(hdtRedOpDestroy(op, self.comm), HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(hdtAllReduce(&value, &value, 1, HDT_INT32, op, self.comm, nullptr), HDT_ERR_INVALID_ARGUMENT);
+    HDT_EXPECT(hdtBarrier(self.comm, nullptr));
+  });
+}
+
 TEST_P(Composed, AllToAll) {
   Nodes::instance().run(GetParam(), [&](Rank& self) {
     for (const size_t count : kCounts) {

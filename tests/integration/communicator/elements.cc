@@ -1,13 +1,22 @@
 #include "tests/integration/communicator/elements.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <vector>
+
+#include "tests/unit/collectives/narrow_floats.h"
 
 namespace hdt::testing {
 
 namespace {
+
+using collectives::testing::NarrowFloat;
 
 constexpr double kValues[] = {-2, -1, 1, 2, 3};
 
@@ -24,71 +33,102 @@ double get(const std::byte* from) {
   return static_cast<double>(element);
 }
 
-// IEEE 754 binary16 of a normal number with at most 11 significant bits.
-uint16_t half_of(double value) {
-  if (value == 0) return 0;
-  int exponent = 0;
-  const double fraction = std::frexp(std::abs(value), &exponent);  // in [0.5, 1)
-  const auto significand = static_cast<uint16_t>(std::ldexp(fraction, 11));
-  return static_cast<uint16_t>((value < 0 ? 0x8000 : 0) | (exponent + 14) << 10 | (significand & 0x3ff));
+// Calls body(T()) with the C++ type of a type that has one.
+template <typename Body>
+void with_type(hdtDataType_t type, Body body) {
+  switch (type) {
+    case HDT_INT8:
+      return body(int8_t());
+    case HDT_UINT8:
+      return body(uint8_t());
+    case HDT_INT16:
+      return body(int16_t());
+    case HDT_UINT16:
+      return body(uint16_t());
+    case HDT_INT32:
+      return body(int32_t());
+    case HDT_UINT32:
+      return body(uint32_t());
+    case HDT_INT64:
+      return body(int64_t());
+    case HDT_UINT64:
+      return body(uint64_t());
+    case HDT_FLOAT32:
+      return body(float());
+    case HDT_FLOAT64:
+      return body(double());
+    default:
+      FAIL() << "type " << type << " has no C++ type";
+  }
 }
 
-double value_of_half(uint16_t bits) {
-  const int exponent = bits >> 10 & 31;
-  const int significand = exponent == 0 ? bits & 0x3ff : (bits & 0x3ff) | 0x400;
-  return std::ldexp(significand, std::max(exponent, 1) - 25) * ((bits & 0x8000) != 0 ? -1 : 1);
+std::optional<NarrowFloat> narrow(hdtDataType_t type) {
+  return collectives::testing::narrow_float(static_cast<collectives::DataType>(type));
+}
+
+bool is_float(hdtDataType_t type) { return narrow(type) || type == HDT_FLOAT32 || type == HDT_FLOAT64; }
+bool is_unsigned(hdtDataType_t type) {
+  return type == HDT_UINT8 || type == HDT_UINT16 || type == HDT_UINT32 || type == HDT_UINT64;
+}
+
+// Searching and scaling for every element would take most of the test's time: every number of a narrow format is decoded
+// once, and encoded by looking it up.
+struct NarrowTable {
+  explicit NarrowTable(const NarrowFloat& format) : values(size_t{1} << format.bits) {
+    for (size_t bits = 0; bits < values.size(); ++bits) {
+      values[bits] = collectives::testing::value_of(format, static_cast<uint16_t>(bits));
+    }
+    for (int whole = -kWholes; whole <= kWholes; ++whole) {
+      wholes[static_cast<size_t>(whole + kWholes)] = collectives::testing::nearest(format, whole);
+    }
+  }
+  uint16_t bits_of(double whole) const {
+    return wholes.at(static_cast<size_t>(static_cast<int>(whole) + kWholes));
+  }
+
+  static constexpr int kWholes = 8;
+  std::vector<double> values;
+  std::array<uint16_t, 2 * kWholes + 1> wholes{};
+};
+
+const NarrowTable* narrow_table(hdtDataType_t type) {
+  static const NarrowTable kTables[] = {NarrowTable(*narrow(HDT_FLOAT16)), NarrowTable(*narrow(HDT_BFLOAT16)),
+                                        NarrowTable(*narrow(HDT_FLOAT8E4M3)),
+                                        NarrowTable(*narrow(HDT_FLOAT8E5M2))};
+  switch (type) {
+    case HDT_FLOAT16:
+      return &kTables[0];
+    case HDT_BFLOAT16:
+      return &kTables[1];
+    case HDT_FLOAT8E4M3:
+      return &kTables[2];
+    case HDT_FLOAT8E5M2:
+      return &kTables[3];
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace
 
 void store(hdtDataType_t type, double value, std::byte* to) {
-  switch (type) {
-    case HDT_INT32:
-      return put<int32_t>(value, to);
-    case HDT_INT64:
-      return put<int64_t>(value, to);
-    case HDT_FLOAT32:
-      return put<float>(value, to);
-    case HDT_FLOAT64:
-      return put<double>(value, to);
-    case HDT_FLOAT16: {
-      const uint16_t bits = half_of(value);
-      std::memcpy(to, &bits, sizeof bits);
-      return;
-    }
-    case HDT_BFLOAT16: {
-      const auto single = static_cast<float>(value);
-      uint32_t bits = 0;
-      std::memcpy(&bits, &single, sizeof bits);
-      const auto upper = static_cast<uint16_t>(bits >> 16);
-      std::memcpy(to, &upper, sizeof upper);
-      return;
-    }
+  if (const NarrowTable* table = narrow_table(type)) {
+    const uint16_t bits = table->bits_of(value);
+    std::memcpy(to, &bits, hdtTypeSize(type));  // the lower byte comes first
+    return;
   }
+  with_type(type, [&](auto zero) { put<decltype(zero)>(value, to); });
 }
 
 double load(hdtDataType_t type, const std::byte* from) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, from, sizeof bits);
-  switch (type) {
-    case HDT_INT32:
-      return get<int32_t>(from);
-    case HDT_INT64:
-      return get<int64_t>(from);
-    case HDT_FLOAT32:
-      return get<float>(from);
-    case HDT_FLOAT64:
-      return get<double>(from);
-    case HDT_FLOAT16:
-      return value_of_half(bits);
-    case HDT_BFLOAT16: {
-      const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-      float single = 0;
-      std::memcpy(&single, &wide, sizeof single);
-      return single;
-    }
+  if (const NarrowTable* table = narrow_table(type)) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, from, hdtTypeSize(type));
+    return table->values[bits];
   }
-  return NAN;
+  double value = NAN;
+  with_type(type, [&](auto zero) { value = get<decltype(zero)>(from); });
+  return value;
 }
 
 double precision(hdtDataType_t type) {
@@ -101,6 +141,10 @@ double precision(hdtDataType_t type) {
       return 0x1p-24;
     case HDT_FLOAT64:
       return 0x1p-53;
+    case HDT_FLOAT8E4M3:
+      return 0x1p-4;
+    case HDT_FLOAT8E5M2:
+      return 0x1p-3;
     default:
       return 0;
   }
@@ -109,7 +153,9 @@ double precision(hdtDataType_t type) {
 double contribution(const Example& example, int rank, size_t index) {
   const uint64_t mixed =
       (index * 2654435761U + static_cast<uint64_t>(rank) * 40503U + example.salt * 97U) >> 3;
-  return kValues[mixed % std::size(kValues)];
+  double value = kValues[mixed % std::size(kValues)];
+  if (hdtTypeSize(example.type) == 1) value = std::copysign(1, value);  // so that results fit, and are exact
+  return is_unsigned(example.type) ? std::abs(value) : value;
 }
 
 double expected(const Example& example, int ranks, int rank, size_t index) {
@@ -139,13 +185,13 @@ double expected(const Example& example, int ranks, int rank, size_t index) {
     }
   }
   if (example.op == HDT_AVG) result /= ranks;
-  const bool whole = example.type == HDT_INT32 || example.type == HDT_INT64;
-  return whole ? std::trunc(result) : result;
+  return is_float(example.type) ? result : std::trunc(result);
 }
 
 std::string Example::name() const {
   constexpr const char* kOperations[] = {"allreduce", "reduce", "reduce_scatter", "allgather", "broadcast"};
-  constexpr const char* kTypes[] = {"int32", "int64", "fp16", "bf16", "fp32", "fp64"};
+  constexpr const char* kTypes[] = {"int32", "int64", "fp16",   "bf16",   "fp32",   "fp64",    "int8",
+                                    "uint8", "int16", "uint16", "uint32", "uint64", "fp8e4m3", "fp8e5m2"};
   constexpr const char* kReductions[] = {"sum", "prod", "min", "max", "avg"};
   return std::string(kOperations[static_cast<int>(operation)]) + " " + kTypes[type] + " " + kReductions[op] +
          (in_place ? " in place" : "") + " of " + std::to_string(count) + ", root " + std::to_string(root);

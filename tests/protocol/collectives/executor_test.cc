@@ -47,8 +47,10 @@ class CollectiveRun {
       memory_[node].input.assign(bytes, kUntouched);
       memory_[node].output.assign(bytes, kUntouched);
       for (uint64_t e = 0; e < problem.elements(); ++e) {
-        if (reduces(problem.what)) put_element(memory_[node].input, e, contribution(op, node, e, kSeed));
-        if (starts_with(node, e)) put_element(memory_[node].output, e, contribution(op, node, e, kSeed));
+        if (reduces(problem.what))
+          put_element(memory_[node].input, e, contribution(type_, op, node, e, kSeed));
+        if (starts_with(node, e))
+          put_element(memory_[node].output, e, contribution(type_, op, node, e, kSeed));
       }
     }
   }
@@ -86,11 +88,12 @@ class CollectiveRun {
     return true;
   }
   int64_t expected_value(uint64_t element) const {
-    if (problem_.what == Collective::kBroadcast) return contribution(op_, problem_.root, element, kSeed);
+    if (problem_.what == Collective::kBroadcast)
+      return contribution(type_, op_, problem_.root, element, kSeed);
     if (problem_.what == Collective::kAllGather) {
-      return contribution(op_, owner_of(problem_, element), element, kSeed);
+      return contribution(type_, op_, owner_of(problem_, element), element, kSeed);
     }
-    return combined(op_, problem_.nodes, element, kSeed);
+    return combined(type_, op_, problem_.nodes, element, kSeed);
   }
 
   Problem problem_;

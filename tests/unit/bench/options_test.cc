@@ -71,7 +71,7 @@ TEST(Options, AreReadInShortAndLongForm) {
 TEST(Options, AllMeansEverything) {
   const Options options = parsed({"all", "-d", "all", "-o", "all"});
   EXPECT_EQ(options.collectives.size(), 7u);
-  EXPECT_EQ(options.types.size(), 6u);
+  EXPECT_EQ(options.types.size(), 14u);
   EXPECT_EQ(options.ops.size(), 5u);
 }
 

@@ -43,7 +43,8 @@ std::vector<std::byte> reduce_backwards(Pattern& pattern, hdtDataType_t type, hd
 }
 
 TEST(Pattern, FloatResultsDoNotDependOnTheOrder) {
-  for (hdtDataType_t type : {HDT_FLOAT16, HDT_BFLOAT16, HDT_FLOAT32, HDT_FLOAT64}) {
+  for (hdtDataType_t type :
+       {HDT_FLOAT16, HDT_BFLOAT16, HDT_FLOAT32, HDT_FLOAT64, HDT_FLOAT8E4M3, HDT_FLOAT8E5M2}) {
     for (hdtRedOp_t op : all_ops()) {
       for (int ranks : {1, 2, 3, 7, 16, 64, 300}) {
         Pattern pattern(type, op, ranks, 1, kElements);
@@ -66,11 +67,14 @@ TEST(Pattern, EveryRankMattersToTheResult) {
         size_t neutral = 0;
         for (size_t i = 0; i < kElements; ++i) {
           const std::byte* at = one.data() + i * element_bytes(type);
-          const double value =
-              is_integer(type) ? static_cast<double>(load_integer(type, at)) : load_float(type, at);
+          const double value = is_integer(type)
+                                   ? static_cast<double>(static_cast<int64_t>(load_integer(type, at)))
+                                   : load_float(type, at);
           neutral += value == (op == HDT_PROD ? 1 : 0) ? 1 : 0;
         }
-        EXPECT_LT(neutral, kElements * 3 / 4) << name_of(type) << " " << name_of(op) << " rank " << rank;
+        // Sums of fp8 are exact for a few ranks only: the others sit out.
+        const size_t most = kElements * (significand_bits(type) < 7 ? 19 : 15) / 20;
+        EXPECT_LT(neutral, most) << name_of(type) << " " << name_of(op) << " rank " << rank;
       }
     }
   }

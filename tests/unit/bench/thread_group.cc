@@ -24,14 +24,15 @@ double combine(hdtRedOp_t op, double a, double b) {
   }
 }
 
-uint64_t combine(hdtRedOp_t op, uint64_t a, uint64_t b) {
+uint64_t combine(hdtDataType_t type, hdtRedOp_t op, uint64_t a, uint64_t b) {
+  const bool less = is_unsigned(type) ? a < b : static_cast<int64_t>(a) < static_cast<int64_t>(b);
   switch (op) {
     case HDT_PROD:
       return a * b;
     case HDT_MIN:
-      return static_cast<int64_t>(a) < static_cast<int64_t>(b) ? a : b;
+      return less ? a : b;
     case HDT_MAX:
-      return static_cast<int64_t>(a) > static_cast<int64_t>(b) ? a : b;
+      return less ? b : a;
     default:
       return a + b;
   }
@@ -44,9 +45,9 @@ void reduce_element(const std::vector<const Call*>& calls, size_t index, std::by
   const size_t offset = index * element_bytes(type);
   const auto at = [&](size_t rank) { return static_cast<const std::byte*>(calls[rank]->send) + offset; };
   if (is_integer(type)) {
-    auto result = static_cast<uint64_t>(load_integer(type, at(0)));
+    uint64_t result = load_integer(type, at(0));
     for (size_t rank = 1; rank < calls.size(); ++rank) {
-      result = combine(op, result, static_cast<uint64_t>(load_integer(type, at(rank))));
+      result = combine(type, op, result, load_integer(type, at(rank)));
     }
     if (op == HDT_AVG)
       result = static_cast<uint64_t>(static_cast<int64_t>(result) / static_cast<int64_t>(calls.size()));

@@ -22,7 +22,8 @@ std::vector<T> combine(DataType type, ReduceOp op, const std::vector<std::vector
   std::vector<const void*> pointers;
   for (const auto& source : sources) pointers.push_back(source.data());
   std::vector<T> result(sources[0].size());
-  reduce(type, op, pointers, result.data(), result.size());
+  void* const results[] = {result.data()};
+  reduce(type, op, pointers, results, result.size());
   return result;
 }
 
@@ -51,7 +52,8 @@ TEST_P(SpecialValues, SumsOf16BitNumbersRoundToNearestEven) {
   const auto all = every_pattern();
   for (const DataType type : {DataType::kFloat16, DataType::kBFloat16}) {
     for (const uint16_t other : {0x0001, 0x0401, 0x2C00, 0x3C01, 0x3F81, 0x7BFF, 0x7F7F, 0x8003, 0xC301}) {
-      const auto result = combine<uint16_t>(type, ReduceOp::kSum, {all, std::vector<uint16_t>(all.size(), other)});
+      const auto result =
+          combine<uint16_t>(type, ReduceOp::kSum, {all, std::vector<uint16_t>(all.size(), other)});
       for (size_t i = 0; i < all.size(); ++i) {
         const std::array<const void*, 2> at{&all[i], &other};
         uint16_t expected = 0;
@@ -72,6 +74,38 @@ TEST_P(SpecialValues, SixteenBitSumsRoundOnlyOnce) {
   EXPECT_EQ(combine(DataType::kBFloat16, ReduceOp::kSum, brains)[0], 0x4381);
 }
 
+// Every pair, so every tie, denormal, overflow, infinity and NaN.
+TEST_P(SpecialValues, EverySumAndProductOf8BitNumbersIsTheNearest) {
+  for (const DataType type : {DataType::kFloat8E4M3, DataType::kFloat8E5M2}) {
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kProd}) {
+      std::vector<uint8_t> all(256);
+      std::iota(all.begin(), all.end(), 0);
+      for (int other = 0; other < 256; ++other) {
+        const auto second = static_cast<uint8_t>(other);
+        const auto result = combine<uint8_t>(type, op, {all, std::vector<uint8_t>(all.size(), second)});
+        for (size_t i = 0; i < all.size(); ++i) {
+          const std::array<const void*, 2> at{&all[i], &second};
+          uint8_t expected = 0;
+          reduce_element(type, op, at, &expected);
+          ASSERT_TRUE(same_element(type, &result[i], &expected))
+              << name_of(type) << " " << name_of(op) << " of " << i << " and " << other << " is "
+              << int{result[i]} << ", not " << int{expected};
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SpecialValues, EightBitNumbersSaturateButInfinityAndNaNStay) {
+  EXPECT_EQ(combine<uint8_t>(DataType::kFloat8E4M3, ReduceOp::kSum, {{0x7E}, {0x7E}})[0], 0x7E);
+  EXPECT_EQ(combine<uint8_t>(DataType::kFloat8E4M3, ReduceOp::kSum, {{0xFE}, {0xFE}})[0], 0xFE);
+  EXPECT_EQ(combine<uint8_t>(DataType::kFloat8E4M3, ReduceOp::kSum, {{0x7F}, {0x38}})[0] & 0x7F, 0x7F);
+  EXPECT_EQ(combine<uint8_t>(DataType::kFloat8E5M2, ReduceOp::kSum, {{0x7B}, {0x7B}})[0], 0x7B);
+  EXPECT_EQ(combine<uint8_t>(DataType::kFloat8E5M2, ReduceOp::kSum, {{0x7C}, {0x3C}})[0], 0x7C);
+  const auto none = combine<uint8_t>(DataType::kFloat8E5M2, ReduceOp::kSum, {{0x7C}, {0xFC}})[0];
+  EXPECT_TRUE(is_nan(DataType::kFloat8E5M2, &none));
+}
+
 TEST_P(SpecialValues, OverflowIsInfinity) {
   EXPECT_EQ(combine<uint16_t>(DataType::kFloat16, ReduceOp::kSum, {{0x7BFF}, {0x7BFF}})[0], 0x7C00);
   EXPECT_EQ(combine<uint16_t>(DataType::kFloat16, ReduceOp::kProd, {{0xFBFF}, {0x7BFF}})[0], 0xFC00);
@@ -85,9 +119,9 @@ TEST_P(SpecialValues, InfinitiesOfOppositeSignAreNoNumber) {
   EXPECT_TRUE(
       std::isnan(combine<double>(DataType::kFloat64, ReduceOp::kSum, {{kInfinity}, {-kInfinity}})[0]));
   const auto half = combine<uint16_t>(DataType::kFloat16, ReduceOp::kSum, {{0x7C00}, {0xFC00}})[0];
-  EXPECT_TRUE(std::isnan(float16_value(half)));
+  EXPECT_TRUE(is_nan(DataType::kFloat16, &half));
   const auto brain = combine<uint16_t>(DataType::kBFloat16, ReduceOp::kSum, {{0x7F80}, {0xFF80}})[0];
-  EXPECT_TRUE(std::isnan(bfloat16_value(brain)));
+  EXPECT_TRUE(is_nan(DataType::kBFloat16, &brain));
 }
 
 TEST_P(SpecialValues, DenormalsAreKept) {

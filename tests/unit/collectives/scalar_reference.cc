@@ -1,10 +1,14 @@
 // scalar_reference.cc: see scalar_reference.h.
 #include "tests/unit/collectives/scalar_reference.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <type_traits>
+
+#include "tests/unit/collectives/narrow_floats.h"
 
 namespace hdt::collectives::testing {
 namespace {
@@ -18,39 +22,6 @@ T get(const void* from) {
 template <typename T>
 void set(T value, void* to) {
   std::memcpy(to, &value, sizeof(T));
-}
-
-// Value of a format with `fraction` fraction bits and 15 - fraction exponent bits, below its sign bit.
-double narrow_value(uint16_t bits, int fraction) {
-  const int exponent_bits = 15 - fraction;
-  const int bias = (1 << (exponent_bits - 1)) - 1;
-  const int exponent = (bits & 0x7FFF) >> fraction;
-  const double significand = bits & ((1 << fraction) - 1);
-  const double sign = bits & 0x8000 ? -1 : 1;
-  if (exponent == (1 << exponent_bits) - 1) {
-    return significand == 0 ? sign * std::numeric_limits<double>::infinity() : std::nan("");
-  }
-  if (exponent == 0) return sign * std::ldexp(significand, 1 - bias - fraction);
-  return sign * std::ldexp(significand + (1 << fraction), exponent - bias - fraction);
-}
-
-uint16_t nearest_narrow(double value, int fraction) {
-  const uint16_t infinity = static_cast<uint16_t>(((1 << (15 - fraction)) - 1) << fraction);
-  if (std::isnan(value)) return infinity + 1;
-  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  const double magnitude = std::fabs(value);
-  // Magnitudes grow with their bits: the last that is not above.
-  uint16_t low = 0;
-  for (uint16_t step = 0x4000; step > 0; step /= 2) {
-    if (low + step < infinity && narrow_value(low + step, fraction) <= magnitude) low += step;
-  }
-  // Infinity stands where the next number would be if exponents went on.
-  const double below = narrow_value(low, fraction);
-  const double gap =
-      low + 1 < infinity ? narrow_value(low + 1, fraction) - below : below - narrow_value(low - 1, fraction);
-  const double over = magnitude - below;
-  const bool up = over > gap / 2 || (over == gap / 2 && low % 2 == 1);
-  return sign | static_cast<uint16_t>(low + up);
 }
 
 template <typename T>
@@ -67,86 +38,97 @@ T combine(ReduceOp op, T a, T b) {
   }
 }
 template <typename T>
-T combine_wrapping(ReduceOp op, T a, T b) {  // through unsigned: overflow of signed numbers is undefined
-  if (op == ReduceOp::kMin || op == ReduceOp::kMax) return combine(op, a, b);
-  using U = std::make_unsigned_t<T>;
-  return static_cast<T>(combine(op, static_cast<U>(a), static_cast<U>(b)));
-}
-
-template <typename T, typename Combine>
-T over_all(std::span<const void* const> sources, Combine combine_two) {
-  T value = get<T>(sources[0]);
-  for (size_t k = 1; k < sources.size(); ++k) value = combine_two(value, get<T>(sources[k]));
-  return value;
-}
-
-// In fp32, rounded by the narrow type once at the end.
-float over_all_narrow(ReduceOp op, std::span<const void* const> sources, double (*value_of)(uint16_t)) {
-  auto value = static_cast<float>(value_of(get<uint16_t>(sources[0])));
-  for (size_t k = 1; k < sources.size(); ++k) {
-    value = combine(op, value, static_cast<float>(value_of(get<uint16_t>(sources[k]))));
+T combine_wrapping(ReduceOp op, T a, T b) {
+  if constexpr (std::is_integral_v<
+                    T>) {  // overflow of signed numbers is undefined, also where bytes were promoted
+    if (op == ReduceOp::kMin || op == ReduceOp::kMax) return combine(op, a, b);
+    return static_cast<T>(combine(op, static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
+  } else {
+    return combine(op, a, b);
   }
-  return value;
+}
+
+// Calls body(T()) with the C++ type of `type`; for narrow floats, there is none.
+template <typename Body>
+void with_type(DataType type, Body body) {
+  switch (type) {
+    case DataType::kInt8:
+      return body(int8_t());
+    case DataType::kUint8:
+      return body(uint8_t());
+    case DataType::kInt16:
+      return body(int16_t());
+    case DataType::kUint16:
+      return body(uint16_t());
+    case DataType::kInt32:
+      return body(int32_t());
+    case DataType::kUint32:
+      return body(uint32_t());
+    case DataType::kInt64:
+      return body(int64_t());
+    case DataType::kUint64:
+      return body(uint64_t());
+    case DataType::kFloat32:
+      return body(float());
+    case DataType::kFloat64:
+      return body(double());
+    default:
+      FAIL() << name_of(type) << " has no C++ type";
+  }
+}
+
+float narrow_value(DataType type, const void* from) {
+  const uint16_t bits = type_size(type) == 1 ? get<uint8_t>(from) : get<uint16_t>(from);
+  return static_cast<float>(value_of(*narrow_float(type), bits));
+}
+void set_nearest(DataType type, double value, void* to) {
+  const uint16_t bits = nearest(*narrow_float(type), value);
+  if (type_size(type) == 1) return set(static_cast<uint8_t>(bits), to);
+  set(bits, to);
 }
 
 }  // namespace
 
-double float16_value(uint16_t bits) { return narrow_value(bits, 10); }
-double bfloat16_value(uint16_t bits) { return narrow_value(bits, 7); }
-uint16_t nearest_float16(double value) { return nearest_narrow(value, 10); }
-uint16_t nearest_bfloat16(double value) { return nearest_narrow(value, 7); }
+bool is_nan(DataType type, const void* at) {
+  if (narrow_float(type)) return std::isnan(narrow_value(type, at));
+  if (type == DataType::kFloat32) return std::isnan(get<float>(at));
+  return type == DataType::kFloat64 && std::isnan(get<double>(at));
+}
 
 void reduce_element(DataType type, ReduceOp op, std::span<const void* const> sources, void* to) {
-  const auto wrapping = [op](auto a, auto b) { return combine_wrapping(op, a, b); };
-  const auto floating = [op](auto a, auto b) { return combine(op, a, b); };
-  switch (type) {
-    case DataType::kInt32:
-      return set(over_all<int32_t>(sources, wrapping), to);
-    case DataType::kInt64:
-      return set(over_all<int64_t>(sources, wrapping), to);
-    case DataType::kFloat16:
-      return set(nearest_float16(over_all_narrow(op, sources, float16_value)), to);
-    case DataType::kBFloat16:
-      return set(nearest_bfloat16(over_all_narrow(op, sources, bfloat16_value)), to);
-    case DataType::kFloat32:
-      return set(over_all<float>(sources, floating), to);
-    case DataType::kFloat64:
-      return set(over_all<double>(sources, floating), to);
+  if (narrow_float(type)) {  // in fp32, rounded once at the end
+    float value = narrow_value(type, sources[0]);
+    for (size_t k = 1; k < sources.size(); ++k) value = combine(op, value, narrow_value(type, sources[k]));
+    return set_nearest(type, value, to);
   }
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    T value = get<T>(sources[0]);
+    for (size_t k = 1; k < sources.size(); ++k) value = combine_wrapping(op, value, get<T>(sources[k]));
+    set(value, to);
+  });
 }
 
 void divide_element(DataType type, const void* from, void* to, int divisor) {
-  const auto by = static_cast<float>(divisor);
-  switch (type) {
-    case DataType::kInt32:
-      return set(get<int32_t>(from) / divisor, to);
-    case DataType::kInt64:
-      return set(get<int64_t>(from) / divisor, to);
-    case DataType::kFloat16:
-      return set(nearest_float16(static_cast<float>(float16_value(get<uint16_t>(from))) / by), to);
-    case DataType::kBFloat16:
-      return set(nearest_bfloat16(static_cast<float>(bfloat16_value(get<uint16_t>(from))) / by), to);
-    case DataType::kFloat32:
-      return set(get<float>(from) / by, to);
-    case DataType::kFloat64:
-      return set(get<double>(from) / divisor, to);
-  }
+  if (narrow_float(type))
+    return set_nearest(type, narrow_value(type, from) / static_cast<float>(divisor), to);
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_unsigned_v<T>) {
+      set(static_cast<T>(get<T>(from) / static_cast<uint64_t>(divisor)), to);
+    } else {
+      set(static_cast<T>(get<T>(from) / static_cast<std::common_type_t<T, int>>(divisor)), to);
+    }
+  });
+}
+
+void scale_element(DataType type, const void* scalar, const void* from, void* to) {
+  const void* const factors[] = {from, scalar};
+  reduce_element(type, ReduceOp::kProd, factors, to);
 }
 
 bool same_element(DataType type, const void* a, const void* b) {
-  if (std::memcmp(a, b, type_size(type)) == 0) return true;
-  switch (type) {
-    case DataType::kFloat16:
-      return std::isnan(float16_value(get<uint16_t>(a))) && std::isnan(float16_value(get<uint16_t>(b)));
-    case DataType::kBFloat16:
-      return std::isnan(bfloat16_value(get<uint16_t>(a))) && std::isnan(bfloat16_value(get<uint16_t>(b)));
-    case DataType::kFloat32:
-      return std::isnan(get<float>(a)) && std::isnan(get<float>(b));
-    case DataType::kFloat64:
-      return std::isnan(get<double>(a)) && std::isnan(get<double>(b));
-    default:
-      return false;
-  }
+  return std::memcmp(a, b, type_size(type)) == 0 || (is_nan(type, a) && is_nan(type, b));
 }
 
 }  // namespace hdt::collectives::testing

@@ -10,16 +10,13 @@
 
 namespace hdt::collectives::testing {
 
-double float16_value(uint16_t bits);   // exact
-double bfloat16_value(uint16_t bits);  // exact
-// The nearest representable value, ties to even, overflow to infinity; found by search, not by bit tricks.
-uint16_t nearest_float16(double value);
-uint16_t nearest_bfloat16(double value);
-
-// As reduce() and copy_divided() for one element, from and to memory that need not be aligned.
+// As reduce(), copy_divided() and scale() for one element, from and to memory that need not be aligned.
 void reduce_element(DataType type, ReduceOp op, std::span<const void* const> sources, void* to);
 void divide_element(DataType type, const void* from, void* to, int divisor);
 
+void scale_element(DataType type, const void* scalar, const void* from, void* to);
+
+bool is_nan(DataType type, const void* at);
 // Equal bits, or both NaN.
 bool same_element(DataType type, const void* a, const void* b);
 
