@@ -27,10 +27,17 @@ std::byte* contribution(const NodeAccess& access, const SlotPiece& piece) {
   const session::Layout& layout = access.layout();
   if (!reduces(piece.call.what)) return access.data(layout.output(piece.number));
   if (layout.local_ranks > 1) return access.data(layout.staging(piece.number, access.local));
-  return access.data(access.one_node() ? layout.output(piece.number) : layout.input(piece.number));
+  return access.data(layout.input(piece.number));
 }
 
 }  // namespace
+
+Share share_of(uint64_t elements, uint32_t local_ranks, uint32_t local) {
+  const uint64_t size =
+      ((elements + local_ranks - 1) / local_ranks + kShareUnit - 1) / kShareUnit * kShareUnit;
+  const uint64_t first = std::min(elements, local * size);
+  return {first, std::min(size, elements - first)};
+}
 
 void stage(const NodeAccess& access, const SlotPiece& piece) {
   const session::Call& call = piece.call;
@@ -65,18 +72,14 @@ void combine(const NodeAccess& access, const SlotPiece& piece) {
   const session::Layout& layout = access.layout();
   if (!reduces(call.what) || layout.local_ranks == 1) return;
   const uint64_t total = piece.part.elements * (session::by_blocks(call.what) ? layout.ranks : 1);
-  const uint64_t share =
-      ((total + layout.local_ranks - 1) / layout.local_ranks + kShareUnit - 1) / kShareUnit * kShareUnit;
-  const uint64_t first = std::min(total, access.local * share);
-  const uint64_t count = std::min(share, total - first);
+  const auto [first, count] = share_of(total, layout.local_ranks, access.local);
   if (count == 0) return;
   const size_t width = type_size(call.type);
   std::vector<const void*> sources;
   for (uint32_t i = 0; i < layout.local_ranks; ++i) {
     sources.push_back(access.data(layout.staging(piece.number, i)) + first * width);
   }
-  const uint64_t target = access.one_node() ? layout.output(piece.number) : layout.input(piece.number);
-  void* const results[] = {access.data(target) + first * width};
+  void* const results[] = {access.data(layout.input(piece.number)) + first * width};
   collectives::reduce(call.type, call.op, sources, results, count);
 }
 

@@ -1,5 +1,5 @@
-// slot_stages.h: the three things a rank does for a piece of a call in the node's slots (session/segment.h): copy its
-// contribution in, combine its share of all local contributions, copy its result out.
+// slot_stages.h: the three things a rank does for a piece of a call in the node's slots (session/segment.h), in a group of
+// several nodes: copy its contribution in, combine its share of all local contributions, copy its result out.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,13 @@ struct SlotPiece {
   const std::byte* send;
   std::byte* recv;
 };
+
+// Elements of a piece that one of a node's ranks combines.
+struct Share {
+  uint64_t first;
+  uint64_t count;
+};
+Share share_of(uint64_t elements, uint32_t local_ranks, uint32_t local);
 
 void stage(const NodeAccess& access, const SlotPiece& piece);
 // Nothing to do where nothing is combined, or this rank is alone on its node.

@@ -32,7 +32,7 @@ bool StagedCall::progress() {
 
 bool StagedCall::stage_one() {
   if (stage_ == end_ || stage_ >= least(access_, &Board::done) + session::kSlots) return false;
-  stage(access_, piece(stage_));
+  one_node::stage(access_, piece(stage_));
   access_.board().staged.store(++stage_, std::memory_order_release);
   access_.ring_peers();
   return true;
@@ -40,7 +40,7 @@ bool StagedCall::stage_one() {
 
 bool StagedCall::combine_one() {
   if (combine_ == end_ || combine_ >= least(access_, &Board::staged)) return false;
-  combine(access_, piece(combine_));
+  one_node::combine(access_, piece(combine_));
   access_.board().reduced.store(++combine_, std::memory_order_release);
   access_.ring_peers();
   return true;
@@ -48,7 +48,7 @@ bool StagedCall::combine_one() {
 
 bool StagedCall::take_one() {
   if (take_ == end_ || take_ >= least(access_, &Board::reduced)) return false;
-  take(access_, piece(take_));
+  one_node::take(access_, piece(take_));
   access_.board().done.store(++take_, std::memory_order_release);
   return true;
 }

@@ -1,14 +1,14 @@
 // staged_call.h: one call of a group of one node, piece by piece through the node's slots (session/segment.h). Three
 // cursors walk over the pieces, so that their stages overlap:
-//   stage    copy the contribution in      (needs: the slot is free)
-//   combine  a share of all contributions  (needs: all local ranks have staged)
-//   take     copy the result out           (needs: all have combined)
+//   stage    copy in what others combine  (needs: the slot is free)
+//   combine  a share of the piece         (needs: all ranks have staged)
+//   take     copy out the other shares    (needs: all have combined)
 #pragma once
 
 #include <cstdint>
 
 #include "libclient/node_access.h"
-#include "libclient/slot_stages.h"
+#include "libclient/node_stages.h"
 
 namespace hdt::client {
 
