@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/hazards.h"
 #include "collectives/schedule.h"
 
 namespace hdt::collectives {
@@ -25,7 +26,7 @@ class ListedSchedule : public Schedule {
   // Adds a step of any length: barriers signal by steps of length 0.
   void add_signal(const Step& step) {
     steps_.push_back(step);
-    if (step.kind == StepKind::kRecvReduce) {
+    if (written_by(step).area == Area::kScratch || step.kind == StepKind::kRecvReduce) {
       scratch_length_ = std::max(scratch_length_, step.target + step.length);
     }
   }
@@ -39,16 +40,26 @@ class ListedSchedule : public Schedule {
 std::unique_ptr<Schedule> make_ring(const Problem& problem);
 std::unique_ptr<Schedule> make_halving_doubling(const Problem& problem);
 std::unique_ptr<Schedule> make_recursive_doubling(const Problem& problem);
+// Chunks shorter than `shortest_chunk` elements do not pay: what a step costs, they do not gain by coming earlier.
+std::unique_ptr<Schedule> make_double_binary_tree(const Problem& problem, uint64_t shortest_chunk = 8192);
+std::unique_ptr<Schedule> make_bruck(const Problem& problem);
+std::unique_ptr<Schedule> make_pairwise(const Problem& problem);
 std::unique_ptr<ListedSchedule> make_chain(const Problem& problem);          // broadcast, reduce
 std::unique_ptr<ListedSchedule> make_binomial_tree(const Problem& problem);  // broadcast, reduce
 std::unique_ptr<ListedSchedule> make_ring_barrier(const Problem& problem);
 std::unique_ptr<ListedSchedule> make_dissemination_barrier(const Problem& problem);
 
-// True where recursive doubling is not only another name of halving-doubling.
+// True where the algorithm has a form of its own; elsewhere it is another name of halving-doubling.
 bool has_recursive_doubling(const Problem& problem);
-uint64_t recursive_doubling_scratch(const Problem& problem);
+bool has_double_binary_tree(const Problem& problem);
+bool has_bruck(const Problem& problem);
+bool has_pairwise(const Problem& problem);
 
-// The most kScratch elements that kHalvingDoubling uses on any node.
+// The most kScratch elements that any node uses, where the algorithm has a form of its own.
 uint64_t halving_doubling_scratch(const Problem& problem);
+uint64_t recursive_doubling_scratch(const Problem& problem);
+uint64_t double_binary_tree_scratch(const Problem& problem);
+uint64_t bruck_scratch(const Problem& problem);
+uint64_t pairwise_scratch(const Problem& problem);
 
 }  // namespace hdt::collectives

@@ -20,20 +20,32 @@ bool fits(uint64_t offset, uint64_t length, uint64_t size) {
 }
 
 std::string wrong_in(const Step& step, int node, const Problem& problem, uint64_t scratch_length) {
-  const bool has_peer = step.kind != StepKind::kCopy;
+  const bool has_peer = step.kind != StepKind::kCopy && step.kind != StepKind::kReduce;
+  const bool copies_to_scratch = step.kind == StepKind::kCopy && step.to == Area::kScratch;
+  const bool combines = step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce;
   if (has_peer && (step.peer < 0 || step.peer >= problem.nodes || step.peer == node))
     return "has no such peer";
   if (!has_peer && step.peer != -1) return "is local but names a peer";
   if (step.length == 0 && problem.what != Collective::kBarrier) return "moves nothing";
   if (!fits(step.offset, step.length, problem.elements())) return "leaves its area";
   if (step.kind != StepKind::kRecv && step.from == Area::kScratch) return "reads scratch";
-  if (step.kind != StepKind::kSend && step.to == Area::kScratch) return "writes scratch";
+  if (step.kind != StepKind::kSend && step.to == Area::kScratch && !copies_to_scratch)
+    return "writes scratch";
   if (step.kind == StepKind::kCopy && step.from == step.to) return "copies within one area";
-  if (step.kind == StepKind::kRecvReduce) {
-    if (step.from == step.to) return "overwrites its input";
-    if (!fits(step.target, step.length, scratch_length)) return "leaves the scratch its schedule asks for";
+  if (combines && step.from == step.to) return "overwrites its input";
+  if ((combines || copies_to_scratch) && !fits(step.target, step.length, scratch_length)) {
+    return "leaves the scratch its schedule asks for";
   }
   return "";
+}
+
+// Of steps that fill a stretch of scratch, each has its own; a kReduce finds its stretch filled by a copy.
+bool fills_scratch(const Step& step) {
+  return step.kind == StepKind::kRecvReduce || (step.kind == StepKind::kCopy && step.to == Area::kScratch);
+}
+bool is_filled(const Step& reduce, const Step& by) {
+  return by.kind == StepKind::kCopy && by.to == Area::kScratch && by.target == reduce.target &&
+         by.length == reduce.length;
 }
 
 }  // namespace
@@ -48,7 +60,7 @@ Plan::Plan(const Problem& the_problem, const std::vector<StepList>& the_lists)
 }
 
 std::string Plan::describe(uint32_t number) const {
-  constexpr const char* kKinds[] = {"send to", "recv from", "recv_reduce from", "copy"};
+  constexpr const char* kKinds[] = {"send to", "recv from", "recv_reduce from", "copy", "reduce"};
   const Step& s = step(number);
   std::ostringstream text;
   text << "node " << node_of[number] << ", step " << number - first_of_node[node_of[number]] << " ("
@@ -57,8 +69,8 @@ std::string Plan::describe(uint32_t number) const {
   text << ": ";
   if (s.kind != StepKind::kRecv) text << name_of(s.from) << " to ";
   text << name_of(s.to) << " [" << s.offset << ", +" << s.length << ")";
-  if (s.kind == StepKind::kSend) text << ", target " << s.target;
-  if (s.kind == StepKind::kRecvReduce) text << ", scratch " << s.target;
+  if (s.kind == StepKind::kSend || s.to == Area::kScratch) text << ", target " << s.target;
+  if (s.kind == StepKind::kRecvReduce || s.kind == StepKind::kReduce) text << ", scratch " << s.target;
   text << ")";
   return text.str();
 }
@@ -82,18 +94,23 @@ std::string check_ranges(const Plan& plan, uint64_t scratch_limit) {
       return "node " + std::to_string(node) + " needs " + std::to_string(scratch_length) +
              " elements of scratch, " + std::to_string(scratch_limit) + " are allowed";
     }
-    std::vector<uint32_t> landings;
+    std::vector<uint32_t> fillings;
     for (uint32_t i = plan.first_of_node[node]; i < plan.first_of_node[node + 1]; ++i) {
       const std::string wrong = wrong_in(plan.step(i), static_cast<int>(node), plan.problem, scratch_length);
       if (!wrong.empty()) return plan.describe(i) + " " + wrong;
-      if (plan.step(i).kind == StepKind::kRecvReduce) landings.push_back(i);
+      if (plan.step(i).kind == StepKind::kReduce &&
+          std::none_of(fillings.begin(), fillings.end(),
+                       [&](uint32_t f) { return is_filled(plan.step(i), plan.step(f)); })) {
+        return plan.describe(i) + " reads scratch that no copy before it has filled";
+      }
+      if (fills_scratch(plan.step(i))) fillings.push_back(i);
     }
-    std::sort(landings.begin(), landings.end(),
+    std::sort(fillings.begin(), fillings.end(),
               [&](uint32_t a, uint32_t b) { return plan.step(a).target < plan.step(b).target; });
-    for (size_t i = 1; i < landings.size(); ++i) {
-      const Step& low = plan.step(landings[i - 1]);
-      if (low.target + low.length <= plan.step(landings[i]).target) continue;
-      return plan.describe(landings[i]) + " uses scratch that " + plan.describe(landings[i - 1]) + " uses";
+    for (size_t i = 1; i < fillings.size(); ++i) {
+      const Step& low = plan.step(fillings[i - 1]);
+      if (low.target + low.length <= plan.step(fillings[i]).target) continue;
+      return plan.describe(fillings[i]) + " uses scratch that " + plan.describe(fillings[i - 1]) + " uses";
     }
   }
   return "";

@@ -82,9 +82,9 @@ class SymbolicRun {
     const int node = plan_.node_of[number];
     if (step.kind == StepKind::kSend) return in_flight_.push_back(number);
     for (uint64_t i = 0; i < step.length && wrong_.empty(); ++i) {
-      const size_t to = cell(node, step.to, step.offset + i);
+      const size_t to = cell(node, step.to, written_by(step).offset + i);
       if (step.kind == StepKind::kCopy) copy(number, cell(node, step.from, step.offset + i), to);
-      if (step.kind == StepKind::kRecvReduce) {
+      if (step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce) {
         combine(number, cell(node, step.from, step.offset + i), cell(node, Area::kScratch, step.target + i),
                 to);
       }

@@ -124,13 +124,13 @@ struct Executor::State {
                  step.target * type_size(type), index);
       return;
     }
-    if (step.kind == StepKind::kRecvReduce) {
+    if (step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce) {
       const void* sources[] = {address(step.from, step.offset), address(Area::kScratch, step.target)};
       if (step.peer_first) std::swap(sources[0], sources[1]);
       void* const results[] = {address(step.to, step.offset)};
       reduce(type, op, sources, results, step.length);
     } else if (step.kind == StepKind::kCopy) {
-      std::byte* const to = address(step.to, step.offset);
+      std::byte* const to = address(step.to, step.to == Area::kScratch ? step.target : step.offset);
       const std::byte* const from = address(step.from, step.offset);
       if (to != from) std::memcpy(to, from, bytes);
     }

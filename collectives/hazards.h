@@ -19,13 +19,18 @@ constexpr bool is_receive(const Step& step) {
   return step.kind == StepKind::kRecv || step.kind == StepKind::kRecvReduce;
 }
 
-// What a step reads and writes of the slot's areas; length 0 where it does not. The scratch range of a
-// recv-reduce is left out: no two steps of a schedule share one.
+// What a step reads and writes of the slot's areas; length 0 where it does not. Scratch that payload lands in is left out: no
+// other step of a schedule uses it.
 inline Access read_by(const Step& step) {
   return step.kind == StepKind::kRecv ? Access{} : Access{step.from, step.offset, step.length};
 }
 inline Access written_by(const Step& step) {
-  return step.kind == StepKind::kSend ? Access{} : Access{step.to, step.offset, step.length};
+  if (step.kind == StepKind::kSend) return {};
+  return {step.to, step.to == Area::kScratch ? step.target : step.offset, step.length};
+}
+// The second operand of a kReduce.
+inline Access scratch_read_by(const Step& step) {
+  return step.kind == StepKind::kReduce ? Access{Area::kScratch, step.target, step.length} : Access{};
 }
 
 // True if `later` may not start before `earlier`, which comes before it in the list, is complete.
@@ -34,7 +39,7 @@ inline bool conflicts(const Step& earlier, const Step& later) {
   const Access write = written_by(later);
   const Access earlier_write = written_by(earlier);
   return write.overlaps(earlier_write) || write.overlaps(read_by(earlier)) ||
-         read_by(later).overlaps(earlier_write);
+         read_by(later).overlaps(earlier_write) || scratch_read_by(later).overlaps(earlier_write);
 }
 
 }  // namespace hdt::collectives

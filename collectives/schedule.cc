@@ -16,15 +16,9 @@ constexpr uint64_t kTinyPieceBytes = 4 * 1024;
 }  // namespace
 
 const char* name_of(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kRing:
-      return "ring";
-    case Algorithm::kHalvingDoubling:
-      return "halving_doubling";
-    case Algorithm::kRecursiveDoubling:
-      break;
-  }
-  return "recursive_doubling";
+  constexpr const char* kNames[kAlgorithmCount] = {
+      "ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise"};
+  return kNames[static_cast<size_t>(algorithm)];
 }
 
 std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& problem) {
@@ -41,9 +35,52 @@ std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& prob
     case Algorithm::kHalvingDoubling:
       return make_halving_doubling(problem);
     case Algorithm::kRecursiveDoubling:
+      return make_recursive_doubling(problem);
+    case Algorithm::kDoubleBinaryTree:
+      return make_double_binary_tree(problem);
+    case Algorithm::kBruck:
+      return make_bruck(problem);
+    case Algorithm::kPairwise:
       break;
   }
-  return make_recursive_doubling(problem);
+  return make_pairwise(problem);
+}
+
+bool has_own_form(Algorithm algorithm, const Problem& problem) {
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return true;
+    case Algorithm::kHalvingDoubling:
+      return problem.nodes > 1;
+    case Algorithm::kRecursiveDoubling:
+      return problem.nodes > 1 && has_recursive_doubling(problem);
+    case Algorithm::kDoubleBinaryTree:
+      return has_double_binary_tree(problem);
+    case Algorithm::kBruck:
+      return has_bruck(problem);
+    case Algorithm::kPairwise:
+      break;
+  }
+  return has_pairwise(problem);
+}
+
+uint64_t scratch_needed(Algorithm algorithm, const Problem& problem) {
+  if (problem.nodes == 1) return 0;
+  switch (has_own_form(algorithm, problem) ? algorithm : Algorithm::kHalvingDoubling) {
+    case Algorithm::kRing:
+      return reduces(problem.what) ? problem.elements() : 0;
+    case Algorithm::kHalvingDoubling:
+      return halving_doubling_scratch(problem);
+    case Algorithm::kRecursiveDoubling:
+      return recursive_doubling_scratch(problem);
+    case Algorithm::kDoubleBinaryTree:
+      return double_binary_tree_scratch(problem);
+    case Algorithm::kBruck:
+      return bruck_scratch(problem);
+    case Algorithm::kPairwise:
+      break;
+  }
+  return pairwise_scratch(problem);
 }
 
 Algorithm select_algorithm(const Problem& problem, DataType type, uint64_t scratch_limit) {

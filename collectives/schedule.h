@@ -7,7 +7,8 @@
 //   kInput    the node's own contribution (reducing collectives); later also partial results: no peer writes it, but
 //             this node's own steps may, so it is not intact after the piece
 //   kOutput   the result. allgather: the node's own block is there at the start; broadcast: the root's data is
-//   kScratch  where contributions land before they are combined; `scratch_length` elements
+//   kScratch  where contributions land before they are combined; `scratch_length` elements. Each stretch of it is used
+//             for one contribution only
 //
 // Hazards: a step may start when every earlier step of the list that conflicts with it (hazards.h: overlapping ranges
 // of the same area, at least one writes) is complete; otherwise steps run in any order. A send of length 0
@@ -38,18 +39,19 @@ enum class StepKind : uint8_t {
   kRecv,        // payload of `peer` lands in to[offset, +length); to is kOutput (or kInput)
   kRecvReduce,  // payload of `peer` lands in kScratch[target, +length); then
                 //   to[offset..] = from[offset..] op kScratch[target..]; to != from: a step can be run again
-  kCopy,        // to[offset, +length) = from[offset, +length), local
+  kCopy,    // to[offset, +length) = from[offset, +length), local; into kScratch: to kScratch[target, +length)
+  kReduce,  // as kRecvReduce, but local, of what a kCopy has put into kScratch[target, +length) before
 };
 
 struct Step {
   StepKind kind;
-  int peer = -1;  // a node; -1 for kCopy
+  int peer = -1;  // a node; -1 for kCopy and kReduce
   Area from = Area::kInput;
   Area to = Area::kOutput;
   uint64_t offset = 0;  // elements
   uint64_t length = 0;  // elements; 0 only where a collective moves none (barrier: steps that only signal)
-  uint64_t target = 0;  // kSend: offset at the receiver; kRecvReduce: offset in kScratch
-  bool peer_first = false;  // kRecvReduce: scratch op from, instead of from op scratch
+  uint64_t target = 0;  // kSend: offset at the receiver; others: offset in kScratch
+  bool peer_first = false;  // kRecvReduce, kReduce: scratch op from, instead of from op scratch
   bool operator==(const Step&) const = default;
 };
 
@@ -74,12 +76,24 @@ class Schedule {
   virtual uint64_t scratch_length() const = 0;
 };
 
-enum class Algorithm : uint8_t { kRing, kHalvingDoubling, kRecursiveDoubling };
-inline constexpr int kAlgorithmCount = 3;
-const char* name_of(Algorithm algorithm);  // "ring", "halving_doubling", "recursive_doubling"
+enum class Algorithm : uint8_t {
+  kRing,
+  kHalvingDoubling,
+  kRecursiveDoubling,
+  kDoubleBinaryTree,
+  kBruck,
+  kPairwise
+};
+inline constexpr int kAlgorithmCount = 6;
+const char* name_of(Algorithm algorithm);  // "ring", "halving_doubling", ...
 
 // The schedule of node problem.me. Every algorithm covers every collective, any number of nodes and any blocks.
 std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& problem);
+
+// False where the algorithm has no form of its own for the problem and makes the schedule of another one.
+bool has_own_form(Algorithm algorithm, const Problem& problem);
+// The most elements of kScratch that any node of the problem needs (problem.me is ignored).
+uint64_t scratch_needed(Algorithm algorithm, const Problem& problem);
 
 // Which algorithm to run: fewest steps for small pieces, fewest bytes per link for large ones, among those whose
 // scratch fits `scratch_limit` elements (one always does: kRing needs at most elements()). Every node

@@ -55,14 +55,15 @@ class BruteRun {
       node.phase[i] = Phase::kInFlight;
       return true;
     }
-    const bool receives = step.kind != StepKind::kCopy;
+    const bool receives = step.kind == StepKind::kRecv || step.kind == StepKind::kRecvReduce;
+    const bool combines = step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce;
     if (receives && !(step.peer >= 0 && step.peer < problem_.nodes && node.arrived[step.peer][tag(n, i)]))
       return false;
     node.phase[i] = Phase::kOver;
     for (uint64_t e = 0; e < step.length && step.kind != StepKind::kRecv; ++e) {
       uint64_t value = get(n, step.from, step.offset + e);
-      if (receives) value += get(n, Area::kScratch, step.target + e);
-      if (uint64_t* to = place(n, step.to, step.offset + e)) *to = value;
+      if (combines) value += get(n, Area::kScratch, step.target + e);
+      if (uint64_t* to = place(n, step.to, written(step) + e)) *to = value;
     }
     return true;
   }
@@ -97,22 +98,32 @@ class BruteRun {
     });
   }
 
-  // Element by element: does an earlier step that is not over touch what this one writes, or write what it
-  // touches?
+  // Where a step writes its first element.
+  static uint64_t written(const Step& step) { return step.to == Area::kScratch ? step.target : step.offset; }
+  static bool reads(const Step& step, Area area, uint64_t at) {
+    if (step.kind == StepKind::kReduce && area == Area::kScratch && at - step.target < step.length)
+      return true;
+    return step.kind != StepKind::kRecv && area == step.from && at - step.offset < step.length;
+  }
+  static bool writes(const Step& step, Area area, uint64_t at) {
+    return step.kind != StepKind::kSend && area == step.to && at - written(step) < step.length;
+  }
+
+  // Element by element: does an earlier step that is not over touch what this one writes, or write what it reads?
   bool blocked(size_t n, size_t i) const {
     const Step& later = lists_[n].steps[i];
     for (size_t j = 0; j < i; ++j) {
       const Step& earlier = lists_[n].steps[j];
       if (nodes_[n].phase[j] == Phase::kOver) continue;
       if (later.length == 0 && later.kind == StepKind::kSend && earlier.kind == StepKind::kRecv) return true;
-      for (uint64_t e = later.offset; e < later.offset + later.length; ++e) {
-        if (e < earlier.offset || e >= earlier.offset + earlier.length) continue;
-        const bool earlier_reads = earlier.kind != StepKind::kRecv,
-                   earlier_writes = earlier.kind != StepKind::kSend;
-        const bool later_reads = later.kind != StepKind::kRecv, later_writes = later.kind != StepKind::kSend;
-        if (later_writes && earlier_writes && later.to == earlier.to) return true;
-        if (later_writes && earlier_reads && later.to == earlier.from) return true;
-        if (later_reads && earlier_writes && later.from == earlier.to) return true;
+      for (uint64_t e = 0; e < later.length; ++e) {
+        const uint64_t to = written(later) + e;
+        if (later.kind != StepKind::kSend &&
+            (writes(earlier, later.to, to) || reads(earlier, later.to, to))) {
+          return true;
+        }
+        if (later.kind != StepKind::kRecv && writes(earlier, later.from, later.offset + e)) return true;
+        if (later.kind == StepKind::kReduce && writes(earlier, Area::kScratch, later.target + e)) return true;
       }
     }
     return false;

@@ -60,7 +60,7 @@ std::string damage(std::vector<StepList>& lists, const Problem& problem, std::mt
       steps[i].to = static_cast<Area>(random() % 3);
       return "to" + where;
     default:
-      steps[i].kind = static_cast<StepKind>(random() % 4);
+      steps[i].kind = static_cast<StepKind>(random() % 5);
       return "kind" + where;
   }
 }

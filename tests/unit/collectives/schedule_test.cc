@@ -23,12 +23,6 @@ std::vector<int> node_counts() {
   return counts;
 }
 
-uint64_t scratch_limit(Algorithm algorithm, const Problem& problem) {
-  if (algorithm == Algorithm::kRing) return problem.elements();
-  const bool doubles = algorithm == Algorithm::kRecursiveDoubling && has_recursive_doubling(problem);
-  return doubles ? recursive_doubling_scratch(problem) : halving_doubling_scratch(problem);
-}
-
 class Schedules : public ::testing::TestWithParam<std::tuple<Algorithm, Collective>> {
  protected:
   Algorithm algorithm() const { return std::get<0>(GetParam()); }
@@ -40,7 +34,7 @@ TEST_P(Schedules, AreProvenForAnyNodesAndBlocks) {
     for (const Shape shape : kShapes) {
       for (const int root : roots_of(what(), nodes)) {
         const Problem problem = make_problem(what(), nodes, shape, root);
-        ASSERT_EQ(check(algorithm(), problem, scratch_limit(algorithm(), problem)), "")
+        ASSERT_EQ(check(algorithm(), problem, scratch_needed(algorithm(), problem)), "")
             << nodes << " nodes, root " << root << ", shape " << static_cast<int>(shape);
       }
     }
@@ -66,17 +60,17 @@ TEST_P(Schedules, OfOneNodeOnlyCopyWhatIsReduced) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Schedules,
-                         ::testing::Combine(::testing::Values(Algorithm::kRing, Algorithm::kHalvingDoubling,
-                                                              Algorithm::kRecursiveDoubling),
-                                            ::testing::Values(Collective::kAllReduce, Collective::kReduce,
-                                                              Collective::kReduceScatter,
-                                                              Collective::kAllGather, Collective::kBroadcast,
-                                                              Collective::kBarrier)),
-                         [](const auto& param) {
-                           return std::string(name_of(std::get<0>(param.param))) + "_" +
-                                  name_of(std::get<1>(param.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, Schedules,
+    ::testing::Combine(::testing::Values(Algorithm::kRing, Algorithm::kHalvingDoubling,
+                                         Algorithm::kRecursiveDoubling, Algorithm::kDoubleBinaryTree,
+                                         Algorithm::kBruck, Algorithm::kPairwise),
+                       ::testing::Values(Collective::kAllReduce, Collective::kReduce,
+                                         Collective::kReduceScatter, Collective::kAllGather,
+                                         Collective::kBroadcast, Collective::kBarrier)),
+    [](const auto& param) {
+      return std::string(name_of(std::get<0>(param.param))) + "_" + name_of(std::get<1>(param.param));
+    });
 
 uint64_t sent_elements(const StepList& list) {
   uint64_t sent = 0;

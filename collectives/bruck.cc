@@ -1,0 +1,139 @@
+// bruck.cc: allgather in ceil(log2 nodes) rounds for any number of nodes, nobody folded (Bruck, Ho, Kipnis, Upfal,
+// Weathersby 1997); reduce-scatter as its mirror, allreduce as both. It sends no more than the ring does.
+//
+// Allgather, distance 1, 2, 4, ...: before it, node i holds the blocks i, i + 1, ... i + distance - 1 (modulo nodes); it sends
+// them to node i - distance, as many as that one still lacks. Blocks are at their own place in kOutput from the start,
+// so no rotation at the end; a run of blocks that passes the end of the piece is two sends.
+// Reduce-scatter is the same, read backwards: distances fall, node i receives contributions to the blocks that it
+// would have sent, from the node it would have sent them to.
+//
+// Partial results go to and fro between kInput and kOutput. In the first round of a reduce-scatter (the longest distance) a
+// node receives fewer blocks than in full ones, so blocks change sides at different times, the same on all nodes:
+// a message is cut where its blocks are on different sides at either end.
+#include <bit>
+#include <vector>
+
+#include "collectives/algorithms.h"
+
+namespace hdt::collectives {
+namespace {
+
+class Builder {
+ public:
+  explicit Builder(const Problem& problem)
+      : problem_(problem), combined_(problem.nodes), schedule_(std::make_unique<ListedSchedule>()) {}
+
+  std::unique_ptr<Schedule> build() {
+    if (reduces(problem_.what)) reduce_scatter();
+    if (problem_.what != Collective::kReduceScatter) allgather();
+    return std::move(schedule_);
+  }
+
+  // Elements that contributions to `node` take up in the rounds of a distance greater than `distance`.
+  uint64_t scratch_before(int node, int distance) const {
+    uint64_t used = 0;
+    for (int d = longest(); d > distance; d /= 2) {
+      for (int i = 0; i < blocks_sent(d); ++i) used += length_of(wrap(node + i));
+    }
+    return used;
+  }
+
+ private:
+  // A run of blocks that is contiguous in the piece, and whose blocks are all on the same side at either end of a message.
+  struct Segment {
+    uint64_t offset;
+    uint64_t length;
+    Area at_sender;
+    Area at_receiver;
+  };
+
+  int wrap(int node) const { return (node + problem_.nodes) % problem_.nodes; }
+  uint64_t length_of(int block) const {
+    return problem_.block_offsets[block + 1] - problem_.block_offsets[block];
+  }
+  int longest() const { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(problem_.nodes)) / 2); }
+  int blocks_sent(int distance) const { return std::min(distance, problem_.nodes - distance); }
+
+  // The side of the block `ahead` of a node's own: each contribution changes it.
+  Area side(int ahead) const { return combined_[ahead] % 2 == 0 ? Area::kInput : Area::kOutput; }
+
+  // The message of blocks first, first + 1, ..., which are `distance` more ahead of its sender than of its receiver.
+  std::vector<Segment> segments(int first, int distance) const {
+    std::vector<Segment> found;
+    for (int i = 0; i < blocks_sent(distance); ++i) {
+      const int block = wrap(first + i);
+      const Segment next{problem_.block_offsets[block], length_of(block), side(i + distance), side(i)};
+      if (i > 0 && block != 0 && next.at_sender == found.back().at_sender &&
+          next.at_receiver == found.back().at_receiver) {
+        found.back().length += next.length;
+      } else {
+        found.push_back(next);
+      }
+    }
+    return found;
+  }
+
+  void reduce_scatter() {
+    for (int distance = longest(); distance > 0; distance /= 2) {
+      const int to = wrap(problem_.me + distance);
+      uint64_t landing = scratch_before(to, distance);
+      for (const Segment& s : segments(to, distance)) {
+        schedule_->add({StepKind::kSend, to, s.at_sender, Area::kScratch, s.offset, s.length, landing});
+        landing += s.length;
+      }
+      const int from = wrap(problem_.me - distance);
+      landing = scratch_before(problem_.me, distance);
+      for (const Segment& s : segments(problem_.me, distance)) {
+        const Area into = s.at_receiver == Area::kInput ? Area::kOutput : Area::kInput;
+        schedule_->add({StepKind::kRecvReduce, from, s.at_receiver, into, s.offset, s.length, landing});
+        landing += s.length;
+      }
+      for (int ahead = 0; ahead < blocks_sent(distance); ++ahead) ++combined_[ahead];
+    }
+    if (side(0) == Area::kOutput) return;
+    schedule_->add({StepKind::kCopy, -1, Area::kInput, Area::kOutput, problem_.block_offsets[problem_.me],
+                    length_of(problem_.me), 0});
+  }
+
+  void allgather() {
+    combined_.assign(problem_.nodes, 1);  // all is in kOutput
+    for (int distance = 1; distance < problem_.nodes; distance *= 2) {
+      const int to = wrap(problem_.me - distance);
+      for (const Segment& s : segments(problem_.me, distance)) {
+        schedule_->add({StepKind::kSend, to, Area::kOutput, Area::kOutput, s.offset, s.length, s.offset});
+      }
+      const int from = wrap(problem_.me + distance);
+      for (const Segment& s : segments(from, distance)) {
+        schedule_->add({StepKind::kRecv, from, Area::kInput, Area::kOutput, s.offset, s.length, 0});
+      }
+    }
+  }
+
+  const Problem& problem_;
+  std::vector<int>
+      combined_;  // how often a block has been combined, by how far it is ahead of the node's own
+  std::unique_ptr<ListedSchedule> schedule_;
+};
+
+bool covers(Collective what) {
+  return what == Collective::kAllReduce || what == Collective::kReduceScatter ||
+         what == Collective::kAllGather;
+}
+
+}  // namespace
+
+bool has_bruck(const Problem& problem) { return covers(problem.what) && problem.nodes > 2; }
+
+uint64_t bruck_scratch(const Problem& problem) {
+  if (!reduces(problem.what)) return 0;
+  const Builder builder(problem);
+  uint64_t most = 0;
+  for (int node = 0; node < problem.nodes; ++node) most = std::max(most, builder.scratch_before(node, 0));
+  return most;
+}
+
+std::unique_ptr<Schedule> make_bruck(const Problem& problem) {
+  return has_bruck(problem) ? Builder(problem).build() : make_halving_doubling(problem);
+}
+
+}  // namespace hdt::collectives

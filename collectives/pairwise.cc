@@ -1,0 +1,127 @@
+// pairwise.cc: direct exchange. Every node sends each peer its block at once, to i + 1, i + 2, ... (modulo nodes), so
+// that no two nodes begin with the same one. As few bytes as the ring, one hop for all of them, but a message per peer.
+//
+// The reduce-scatter combines the contributions in the order of the nodes, ((c0 + c1) + c2) + ..., whatever the block and
+// wherever it ends: an element's bits depend neither on how an operation is cut nor on the time of anything. That is what
+// a deterministic mode needs.
+// It also keeps a node's own contribution from being the first operand. Nodes 2, 3, ... copy theirs into scratch, where
+// it waits for its turn like the peers' contributions do; the first one is received into kOutput.
+#include "collectives/algorithms.h"
+
+namespace hdt::collectives {
+namespace {
+
+class Builder {
+ public:
+  explicit Builder(const Problem& problem)
+      : problem_(problem), own_(block(problem.me)), schedule_(std::make_unique<ListedSchedule>()) {}
+
+  std::unique_ptr<Schedule> build() {
+    if (reduces(problem_.what)) reduce_scatter();
+    if (problem_.what != Collective::kReduceScatter) allgather();
+    return std::move(schedule_);
+  }
+
+ private:
+  struct Range {
+    uint64_t offset;
+    uint64_t length;
+  };
+
+  Range block(int node) const {
+    return {problem_.block_offsets[node], problem_.block_offsets[node + 1] - problem_.block_offsets[node]};
+  }
+  int peer(int ahead) const { return (problem_.me + ahead) % problem_.nodes; }
+
+  // The place in the owner's scratch where the contribution of `node` waits. Node 0's needs none at nodes 2, 3, ..., nor does
+  // the own one at nodes 0 and 1.
+  static uint64_t waiting_place(int node, Range of) {
+    return static_cast<uint64_t>(std::max(node, 1) - 1) * of.length;
+  }
+
+  void send_contribution(int to) {
+    const Range range = block(to);
+    const bool starts_there = problem_.me == 0 && to >= 2;
+    schedule_->add({StepKind::kSend, to, Area::kInput, starts_there ? Area::kOutput : Area::kScratch,
+                    range.offset, range.length,
+                    starts_there ? range.offset : waiting_place(problem_.me, range)});
+  }
+
+  // Adds the contribution of `node` to what is held, which comes first unless it is a later node's.
+  void combine(int node, Area& held) {
+    const Area into = held == Area::kInput ? Area::kOutput : Area::kInput;
+    const bool own = node == problem_.me;
+    Step step{own ? StepKind::kReduce : StepKind::kRecvReduce,
+              own ? -1 : node,
+              held,
+              into,
+              own_.offset,
+              own_.length,
+              waiting_place(node, own_)};
+    step.peer_first = problem_.me == 1 && node == 0;
+    schedule_->add(step);
+    held = into;
+  }
+
+  void reduce_scatter() {
+    const bool own_waits = problem_.me >= 2;
+    if (own_waits) {
+      schedule_->add({StepKind::kCopy, -1, Area::kInput, Area::kScratch, own_.offset, own_.length,
+                      waiting_place(problem_.me, own_)});
+    }
+    for (int ahead = 1; ahead < problem_.nodes; ++ahead) send_contribution(peer(ahead));
+    Area held = Area::kInput;
+    if (own_waits) {
+      schedule_->add({StepKind::kRecv, 0, Area::kInput, Area::kOutput, own_.offset, own_.length, 0});
+      held = Area::kOutput;
+    }
+    for (int node = own_waits ? 1 : 0; node < problem_.nodes; ++node) {
+      if (own_waits || node != problem_.me) combine(node, held);
+    }
+    if (held == Area::kOutput) return;
+    schedule_->add({StepKind::kCopy, -1, Area::kInput, Area::kOutput, own_.offset, own_.length, 0});
+  }
+
+  void allgather() {
+    for (int ahead = 1; ahead < problem_.nodes; ++ahead) {
+      schedule_->add({StepKind::kSend, peer(ahead), Area::kOutput, Area::kOutput, own_.offset, own_.length,
+                      own_.offset});
+    }
+    for (int ahead = 1; ahead < problem_.nodes; ++ahead) {
+      const int from = peer(problem_.nodes - ahead);
+      const Range range = block(from);
+      schedule_->add({StepKind::kRecv, from, Area::kInput, Area::kOutput, range.offset, range.length, 0});
+    }
+  }
+
+  const Problem& problem_;
+  const Range own_;
+  std::unique_ptr<ListedSchedule> schedule_;
+};
+
+bool covers(Collective what) {
+  return what == Collective::kAllReduce || what == Collective::kReduceScatter ||
+         what == Collective::kAllGather;
+}
+
+}  // namespace
+
+// Between two nodes the pattern is everybody's, but not the order of the operands.
+bool has_pairwise(const Problem& problem) {
+  return covers(problem.what) && (problem.nodes > 2 || (problem.nodes == 2 && reduces(problem.what)));
+}
+
+uint64_t pairwise_scratch(const Problem& problem) {
+  if (!reduces(problem.what)) return 0;
+  uint64_t longest = 0;
+  for (int node = 0; node < problem.nodes; ++node) {
+    longest = std::max(longest, problem.block_offsets[node + 1] - problem.block_offsets[node]);
+  }
+  return longest * static_cast<uint64_t>(problem.nodes - 1);
+}
+
+std::unique_ptr<Schedule> make_pairwise(const Problem& problem) {
+  return has_pairwise(problem) ? Builder(problem).build() : make_halving_doubling(problem);
+}
+
+}  // namespace hdt::collectives
