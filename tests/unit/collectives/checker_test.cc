@@ -103,6 +103,27 @@ TEST(Checker, FindsScratchUsedTwice) {
   EXPECT_THAT(check(lists, kReduceProblem, 1), HasSubstr("uses scratch that"));
 }
 
+// Node 0 adds its own contribution to node 1's, through scratch.
+TEST(Checker, FindsScratchThatNoCopyHasFilled) {
+  const Step copy{StepKind::kCopy, -1, kIn, kScratch, 0, 1, 0};
+  const Step reduce{StepKind::kReduce, -1, kOut, kIn, 0, 1, 0};
+  const std::vector<StepList> right{
+      {{copy, recv(1, kOut, 0), reduce, {StepKind::kCopy, -1, kIn, kOut, 0, 1, 0}}, 1},
+      {{send(0, kIn, 0, kOut, 0)}, 0}};
+  EXPECT_EQ(check(right, kReduceProblem, 1), "");
+  auto wrong = right;
+  wrong[0].steps.erase(wrong[0].steps.begin());
+  EXPECT_THAT(check(wrong, kReduceProblem, 1), HasSubstr("(reduce: output to input [0, +1), scratch 0) reads "
+                                                         "scratch that no copy before it has filled"));
+  wrong = right;
+  wrong[0].scratch_length = 0;
+  EXPECT_THAT(check(wrong, kReduceProblem, 1), HasSubstr("leaves the scratch"));
+  wrong = right;
+  wrong[0].steps[1] = recv_reduce(1, kIn, kOut, 0, 0);
+  wrong[1].steps[0] = send(0, kIn, 0, kScratch, 0);
+  EXPECT_THAT(check(wrong, kReduceProblem, 1), HasSubstr("uses scratch that"));
+}
+
 TEST(Checker, FindsElementsMixedUp) {
   const Problem problem{Collective::kReduce, 2, 0, 0, {0, 2, 2}};
   const std::vector<StepList> lists{{{recv_reduce(1, kIn, kOut, 0, 0), recv_reduce(1, kIn, kOut, 1, 1)}, 2},
