@@ -16,8 +16,6 @@
 namespace hdt::collectives {
 namespace {
 
-constexpr size_t kWindow = 32;
-
 enum class Phase : uint8_t { kWaiting, kInFlight, kComplete };
 
 struct Entry {
@@ -45,12 +43,12 @@ struct Executor::State {
   Port& port;
   std::vector<Exchange> exchanges;  // by peer, ascending
   std::vector<bool> arrived;
-  std::array<Entry, kWindow> window{};
+  std::array<Entry, kStepWindow> window{};
   size_t first = 0;     // steps before it are complete
-  size_t loaded = 0;    // steps [first, loaded) are in the window, step s at s % kWindow
+  size_t loaded = 0;    // steps [first, loaded) are in the window, step s at s % kStepWindow
   bool at_end = false;  // the schedule has no step `loaded`
 
-  Entry& entry(size_t index) { return window[index % kWindow]; }
+  Entry& entry(size_t index) { return window[index % kStepWindow]; }
 
   Exchange* find(int peer) {
     const auto at = std::lower_bound(exchanges.begin(), exchanges.end(), peer,
@@ -89,7 +87,7 @@ struct Executor::State {
   }
 
   void load() {
-    while (!at_end && loaded - first < kWindow) {
+    while (!at_end && loaded - first < kStepWindow) {
       const std::optional<Step> step = schedule->step(loaded);
       if (!step) {
         at_end = true;

@@ -11,6 +11,9 @@
 
 namespace hdt::collectives {
 
+// How many steps of a schedule the executor looks at, from the first that is not complete.
+inline constexpr size_t kStepWindow = 32;
+
 // Moves the bytes that the executor wants moved; the engine implements it over links, tests with plain copies.
 class Port {
  public:

@@ -1,0 +1,72 @@
+// cost_model.cc: from simulated pieces to the time of an operation, and the order of algorithms by it.
+#include "collectives/cost_model.h"
+
+#include <algorithm>
+
+#include "collectives/cost_program.h"
+#include "collectives/cost_simulation.h"
+
+namespace hdt::collectives {
+namespace {
+
+using Lists = std::vector<std::vector<Step>>;
+
+// What is simulated of one operation, at most if it fits: some 10 ms of work.
+constexpr uint64_t kMostSimulatedSteps = 65536;
+
+// Of a long operation the first pieces are simulated, the others follow at the pace of the later half of those. The very
+// last ones are faster, as nothing follows them, so the busiest place sets a limit to it.
+// Four fillings of the pipeline are simulated. Schedules of very many steps, as of a ring of 64 nodes, have time for one
+// only: the pace is then that of all being done together before the next ones begin, which they come close to.
+uint64_t picoseconds_of(const Lists& lists, const Operation& operation, const CostFigures& figures) {
+  const CostProgram program = make_cost_program(lists, operation.type, figures);
+  const auto in_flight = static_cast<uint64_t>(operation.pieces_in_flight);
+  uint64_t fillings = 4;
+  while (fillings > 1 && fillings * in_flight * program.steps.size() > kMostSimulatedSteps) fillings /= 2;
+  const uint64_t simulated = std::min(operation.pieces, fillings * in_flight);
+  const auto ends = simulate(program, static_cast<uint32_t>(simulated), static_cast<uint32_t>(in_flight));
+  const auto end_of = [&](uint64_t pieces) {
+    return pieces == 0 ? 0 : *std::max_element(ends.begin(), ends.begin() + static_cast<ptrdiff_t>(pieces));
+  };
+  if (simulated == operation.pieces) return end_of(simulated);
+  const uint64_t before = fillings / 2 * in_flight;
+  const uint64_t pace =
+      std::max(busiest(program), (end_of(simulated) - end_of(before)) / (simulated - before));
+  return end_of(simulated) + pace * (operation.pieces - simulated);
+}
+
+double seconds(uint64_t picoseconds) { return static_cast<double>(picoseconds) * 1e-12; }
+
+}  // namespace
+
+double predict(Algorithm algorithm, const Operation& operation, const CostFigures& figures) {
+  return seconds(picoseconds_of(steps_of_all(algorithm, operation.piece), operation, figures));
+}
+
+std::vector<Candidate> rank_algorithms(const Operation& operation, uint64_t scratch_limit,
+                                       const CostFigures& figures) {
+  std::vector<Candidate> ranked;
+  std::vector<Lists> seen;
+  for (int i = 0; i < kAlgorithmCount; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    Candidate candidate{algorithm, 0, ""};
+    seen.push_back(steps_of_all(algorithm, operation.piece));
+    const auto same = std::find(seen.begin(), seen.end() - 1, seen.back()) - seen.begin();
+    const uint64_t scratch = scratch_needed(algorithm, operation.piece);
+    if (same < i) {
+      candidate.left_out = std::string("takes the same steps as ") + name_of(static_cast<Algorithm>(same));
+    } else if (scratch > scratch_limit) {
+      candidate.left_out = "needs " + std::to_string(scratch) + " elements of scratch, a node has " +
+                           std::to_string(scratch_limit);
+    } else {
+      candidate.seconds = seconds(picoseconds_of(seen.back(), operation, figures));
+    }
+    ranked.push_back(std::move(candidate));
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const Candidate& a, const Candidate& b) {
+    return a.left_out.empty() != b.left_out.empty() ? a.left_out.empty() : a.seconds < b.seconds;
+  });
+  return ranked;
+}
+
+}  // namespace hdt::collectives

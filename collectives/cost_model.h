@@ -1,0 +1,65 @@
+// cost_model.h: predicts how long an operation takes, by running the very steps of all nodes on a described network, in
+// simulated time. The third interpreter of schedules (schedule.h); it moves no bytes and knows no values.
+//
+// A message costs latency + bytes / bandwidth (Hockney 1994: "The communication challenge for MPP"), and, as in LogGP
+// (Alexandrov, Ionescu, Schauser, Scheiman 1995), what it occupies is told apart from what it only waits for:
+//   CPU      runs one step of its node at a time, those of the oldest piece first: step_overhead_s (LogGP's o), and the
+//            time to combine or copy the bytes
+//   port     all NICs of a node as one: in each direction one message after the other, bytes / bandwidth (LogGP's G). It
+//            is as fast as the fastest link of its node
+//   link     from one node to another: bytes / its own bandwidth (slower than the port where the peer is slower),
+//            then latency_s (LogGP's L)
+// A message passes through the sender's port, the link and the receiver's port at the same time, not one after the other.
+// Steps start as in the executor: when the earlier ones they conflict with are over, within its window. Pieces follow
+// one another as in the engine: a node has several in flight and sends only what its peer has begun to work on.
+//
+// Every node must come to the same answer from the same figures: time is counted in whole picoseconds, and a
+// duration is a product of two numbers, rounded, which no compiler and no CPU computes otherwise.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "collectives/schedule.h"
+
+namespace hdt::collectives {
+
+struct LinkFigures {
+  double latency_s = 0;
+  double bandwidth_bytes_s = 0;
+};
+
+// What a network and its nodes can do. Rates are above 0, and may be infinite.
+struct CostFigures {
+  LinkFigures link;            // of every pair of nodes, where link_of is not set
+  double step_overhead_s = 0;  // of each step at the node that runs it
+  double reduce_bytes_s = 0;   // bytes of the result of combining two operands
+  double copy_bytes_s = 0;
+  std::function<LinkFigures(int from, int to)> link_of;  // for links that differ; by direction
+};
+
+// An operation as pieces of equal size, as the engine runs it.
+struct Operation {
+  Problem piece;
+  DataType type = DataType::kFloat32;
+  uint64_t pieces = 1;
+  int pieces_in_flight = 1;  // at each node; at least 1
+};
+
+// Seconds from the start of all nodes until the last is done.
+double predict(Algorithm algorithm, const Operation& operation, const CostFigures& figures);
+
+struct Candidate {
+  Algorithm algorithm;
+  double seconds = 0;    // predicted; 0 if left out
+  std::string left_out;  // "" or why it is no candidate, for people
+};
+
+// Every algorithm once: candidates first, the fastest at the front (of equal ones, the first in Algorithm), then those
+// left out. `scratch_limit`: elements of kScratch every node has.
+std::vector<Candidate> rank_algorithms(const Operation& operation, uint64_t scratch_limit,
+                                       const CostFigures& figures);
+
+}  // namespace hdt::collectives

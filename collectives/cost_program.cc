@@ -1,0 +1,167 @@
+// cost_program.cc: see cost_program.h.
+#include "collectives/cost_program.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "collectives/executor.h"
+#include "collectives/hazards.h"
+
+namespace hdt::collectives {
+namespace {
+
+// A duration that figures without sense lead to; sums of many still fit.
+constexpr uint64_t kLongest = uint64_t{1} << 50;
+
+uint64_t picoseconds(double amount, double picoseconds_each) {
+  const double exact = amount * picoseconds_each;
+  return exact >= 0 && exact < static_cast<double>(kLongest) ? static_cast<uint64_t>(std::llround(exact))
+                                                             : kLongest;
+}
+uint64_t time_of(double seconds) { return picoseconds(seconds, 1e12); }
+
+class Builder {
+ public:
+  Builder(const std::vector<std::vector<Step>>& lists, DataType type, const CostFigures& figures)
+      : lists_(lists), element_bytes_(static_cast<double>(type_size(type))), figures_(figures) {
+    program_.nodes = static_cast<int>(lists.size());
+    measure_ports();
+  }
+
+  CostProgram build() {
+    program_.first_of_node.push_back(0);
+    for (int node = 0; node < program_.nodes; ++node) {
+      for (const Step& step : lists_[node]) program_.steps.push_back(timed(node, step));
+      program_.first_of_node.push_back(static_cast<uint32_t>(program_.steps.size()));
+    }
+    match_messages();
+    find_waits();
+    return std::move(program_);
+  }
+
+ private:
+  LinkFigures link(int from, int to) const {
+    return figures_.link_of ? figures_.link_of(from, to) : figures_.link;
+  }
+
+  void measure_ports() {
+    ports_.resize(program_.nodes);
+    for (int from = 0; from < program_.nodes; ++from) {
+      for (int to = 0; to < program_.nodes; ++to) {
+        if (from == to) continue;
+        const double rate = link(from, to).bandwidth_bytes_s;
+        ports_[from].out = std::max(ports_[from].out, rate);
+        ports_[to].in = std::max(ports_[to].in, rate);
+      }
+    }
+  }
+
+  TimedStep timed(int node, const Step& step) const {
+    const double bytes = static_cast<double>(step.length) * element_bytes_;
+    TimedStep result{node, step.peer, step.kind, time_of(figures_.step_overhead_s)};
+    switch (step.kind) {
+      case StepKind::kRecv:
+        break;
+      case StepKind::kRecvReduce:
+      case StepKind::kReduce:
+        result.cpu += picoseconds(bytes, 1e12 / figures_.reduce_bytes_s);
+        break;
+      case StepKind::kCopy:
+        result.cpu += picoseconds(bytes, 1e12 / figures_.copy_bytes_s);
+        break;
+      case StepKind::kSend: {
+        const LinkFigures way = link(node, step.peer);
+        result.sender_port = picoseconds(bytes, 1e12 / ports_[node].out);
+        result.link = picoseconds(bytes, 1e12 / way.bandwidth_bytes_s);
+        result.latency = time_of(way.latency_s);
+        result.receiver_port = picoseconds(bytes, 1e12 / ports_[step.peer].in);
+        break;
+      }
+    }
+    return result;
+  }
+
+  // The k-th send from a to b is what the k-th receive at b from a waits for.
+  void match_messages() {
+    const auto nodes = static_cast<size_t>(program_.nodes);
+    std::vector<uint32_t> first(nodes * nodes + 1);  // by pair of nodes, in `receives`
+    const auto pair_of = [&](const TimedStep& s) {
+      return s.kind == StepKind::kSend ? s.node * nodes + s.peer : s.peer * nodes + s.node;
+    };
+    for (const TimedStep& s : program_.steps) first[s.kind == StepKind::kSend ? pair_of(s) + 1 : 0] += 1;
+    first[0] = 0;
+    for (size_t pair = 0; pair < nodes * nodes; ++pair) first[pair + 1] += first[pair];
+    std::vector<uint32_t> receives(first.back());
+    std::vector<uint32_t> next(first.begin(), first.end() - 1);
+    for (uint32_t i = 0; i < program_.steps.size(); ++i) {
+      TimedStep& s = program_.steps[i];
+      if (s.kind != StepKind::kRecv && s.kind != StepKind::kRecvReduce) continue;
+      receives[next[pair_of(s)]++] = i;
+      ++s.waits;
+    }
+    next.assign(first.begin(), first.end() - 1);
+    for (TimedStep& s : program_.steps) {
+      if (s.kind == StepKind::kSend) s.receive = receives[next[pair_of(s)]++];
+    }
+  }
+
+  // Steps further apart than the window never wait for each other: the later one is not looked at before.
+  void find_waits() {
+    for (int node = 0; node < program_.nodes; ++node) {
+      const std::vector<Step>& list = lists_[node];
+      const uint32_t base = program_.first_of_node[node];
+      for (size_t i = 0; i < list.size(); ++i) {
+        program_.first_waiting.push_back(static_cast<uint32_t>(program_.waiting.size()));
+        if (i >= kStepWindow) ++program_.steps[base + i].waits;
+        for (size_t later = i + 1; later < std::min(list.size(), i + kStepWindow); ++later) {
+          if (!conflicts(list[i], list[later])) continue;
+          program_.waiting.push_back(base + static_cast<uint32_t>(later));
+          ++program_.steps[base + later].waits;
+        }
+      }
+    }
+    program_.first_waiting.push_back(static_cast<uint32_t>(program_.waiting.size()));
+  }
+
+  struct Port {
+    double out = 0;
+    double in = 0;
+  };
+
+  const std::vector<std::vector<Step>>& lists_;
+  const double element_bytes_;
+  const CostFigures& figures_;
+  std::vector<Port> ports_;
+  CostProgram program_;
+};
+
+}  // namespace
+
+std::vector<std::vector<Step>> steps_of_all(Algorithm algorithm, const Problem& problem) {
+  std::vector<std::vector<Step>> lists(problem.nodes);
+  Problem own = problem;
+  for (own.me = 0; own.me < own.nodes; ++own.me) {
+    const auto schedule = make_schedule(algorithm, own);
+    while (const auto step = schedule->step(lists[own.me].size())) lists[own.me].push_back(*step);
+  }
+  return lists;
+}
+
+uint64_t busiest(const CostProgram& program) {
+  const auto nodes = static_cast<size_t>(program.nodes);
+  std::vector<uint64_t> busy(3 * nodes);  // CPUs, ports outwards, ports inwards
+  for (const TimedStep& step : program.steps) {
+    busy[step.node] += step.cpu;
+    if (step.kind != StepKind::kSend) continue;
+    busy[nodes + step.node] += step.sender_port;
+    busy[2 * nodes + step.peer] += step.receiver_port;
+  }
+  return *std::max_element(busy.begin(), busy.end());
+}
+
+CostProgram make_cost_program(const std::vector<std::vector<Step>>& lists, DataType type,
+                              const CostFigures& figures) {
+  return Builder(lists, type, figures).build();
+}
+
+}  // namespace hdt::collectives

@@ -1,0 +1,196 @@
+// cost_simulation.cc: a discrete-event simulation. Ports and links serve messages in the order of events, a CPU the steps
+// of its oldest piece first; events of the same time come in the order in which they were foreseen. So a run has one
+// outcome.
+#include "collectives/cost_simulation.h"
+
+#include <algorithm>
+#include <compare>
+#include <functional>
+#include <queue>
+#include <utility>
+
+#include "collectives/executor.h"
+
+namespace hdt::collectives {
+namespace {
+
+// A step of one of the pieces.
+struct Task {
+  uint32_t piece;
+  uint32_t step;
+  auto operator<=>(const Task&) const = default;
+};
+template <typename T>
+using SmallestFirst = std::priority_queue<T, std::vector<T>, std::greater<>>;
+
+enum class EventKind : uint8_t {
+  kRan,      // the CPU has run the step
+  kSent,     // the payload has left the sender's memory
+  kReached,  // its first byte has come to the receiver's port
+  kArrived,  // its last byte is in the receiver's memory
+};
+
+struct Event {
+  uint64_t time;
+  uint32_t number;
+  EventKind kind;
+  Task task;
+  bool operator>(const Event& other) const {
+    return time != other.time ? time > other.time : number > other.number;
+  }
+};
+
+struct Node {
+  SmallestFirst<Task> ready;  // can run; of the oldest piece first, as listed
+  bool running = false;
+  uint64_t sends_until = 0;  // when its port is free again, by direction
+  uint64_t receives_until = 0;
+  uint32_t begun = 0;      // pieces
+  std::vector<Task> held;  // sends to this node of pieces that it has not begun
+};
+
+class Simulation {
+ public:
+  Simulation(const CostProgram& program, uint32_t pieces, uint32_t in_flight)
+      : program_(program),
+        in_flight_(std::min(in_flight, pieces)),
+        nodes_(program.nodes),
+        link_until_(static_cast<size_t>(program.nodes) * program.nodes),
+        waits_(in_flight_ * program.steps.size()),
+        complete_(in_flight_ * program.steps.size()),
+        first_(in_flight_ * program.nodes),
+        remaining_(in_flight_ * program.nodes),
+        ends_(pieces) {}
+
+  std::vector<uint64_t> run() {
+    for (int node = 0; node < program_.nodes; ++node) begin_pieces(node);
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.time;
+      handle(event.kind, event.task);
+    }
+    return std::move(ends_);
+  }
+
+ private:
+  const TimedStep& step(Task task) const { return program_.steps[task.step]; }
+  size_t of_step(uint32_t piece, uint32_t step) const {
+    return piece % in_flight_ * program_.steps.size() + step;
+  }
+  size_t of_node(uint32_t piece, int node) const {
+    return piece % in_flight_ * nodes_.size() + static_cast<size_t>(node);
+  }
+  uint32_t steps_of(int node) const {
+    return program_.first_of_node[node + 1] - program_.first_of_node[node];
+  }
+  void foresee(uint64_t time, EventKind kind, Task task) { events_.push({time, number_++, kind, task}); }
+
+  // A node begins the next piece as soon as the place of the one in_flight_ before it is free.
+  void begin_pieces(int node) {
+    Node& here = nodes_[node];
+    while (here.begun < ends_.size() && remaining_[of_node(here.begun, node)] == 0) {
+      const uint32_t piece = here.begun++;
+      remaining_[of_node(piece, node)] = steps_of(node);
+      first_[of_node(piece, node)] = program_.first_of_node[node];
+      for (uint32_t i = program_.first_of_node[node]; i < program_.first_of_node[node + 1]; ++i) {
+        complete_[of_step(piece, i)] = false;
+        waits_[of_step(piece, i)] = program_.steps[i].waits;
+        if (program_.steps[i].waits == 0) here.ready.push({piece, i});
+      }
+    }
+    for (const Task task : std::exchange(here.held, {})) transmit(task);
+    run_next(here);
+  }
+
+  void run_next(Node& here) {
+    if (here.running || here.ready.empty()) return;
+    const Task task = here.ready.top();
+    here.ready.pop();
+    here.running = true;
+    foresee(now_ + step(task).cpu, EventKind::kRan, task);
+  }
+
+  void handle(EventKind kind, Task task) {
+    switch (kind) {
+      case EventKind::kRan:
+        nodes_[step(task).node].running = false;
+        step(task).kind == StepKind::kSend ? transmit(task) : complete(task);
+        return run_next(nodes_[step(task).node]);
+      case EventKind::kSent:
+        return complete(task);
+      case EventKind::kReached:
+        return enter(task);
+      case EventKind::kArrived:
+        return release({task.piece, step(task).receive});
+    }
+  }
+
+  void transmit(Task task) {
+    const TimedStep& send = step(task);
+    if (nodes_[send.peer].begun <= task.piece) return nodes_[send.peer].held.push_back(task);
+    uint64_t& port = nodes_[send.node].sends_until;
+    uint64_t& link = link_until_[static_cast<size_t>(send.node) * nodes_.size() + send.peer];
+    const uint64_t enters = std::max(now_, port);
+    const uint64_t starts = std::max(enters, link);
+    port = enters + send.sender_port;
+    link = starts + send.link;
+    foresee(std::max(port, link), EventKind::kSent, task);
+    foresee(starts + send.latency, EventKind::kReached, task);
+  }
+
+  // A slow link brings the last byte later than the port could take it.
+  void enter(Task task) {
+    const TimedStep& send = step(task);
+    uint64_t& port = nodes_[send.peer].receives_until;
+    port = std::max(now_, port) + send.receiver_port;
+    foresee(std::max(port, now_ + send.link), EventKind::kArrived, task);
+  }
+
+  void release(Task task) {
+    if (--waits_[of_step(task.piece, task.step)] > 0) return;
+    Node& here = nodes_[step(task).node];
+    here.ready.push(task);
+    run_next(here);
+  }
+
+  void complete(Task task) {
+    const int node = step(task).node;
+    complete_[of_step(task.piece, task.step)] = true;
+    for (uint32_t i = program_.first_waiting[task.step]; i < program_.first_waiting[task.step + 1]; ++i) {
+      release({task.piece, program_.waiting[i]});
+    }
+    const uint32_t end = program_.first_of_node[node + 1];
+    uint32_t& first = first_[of_node(task.piece, node)];
+    while (first < end && complete_[of_step(task.piece, first)]) {
+      if (++first + kStepWindow <= end) {
+        release({task.piece, first + static_cast<uint32_t>(kStepWindow) - 1});
+      }
+    }
+    if (--remaining_[of_node(task.piece, node)] > 0) return;
+    ends_[task.piece] = now_;  // events come in the order of time: the last node's stays
+    begin_pieces(node);
+  }
+
+  const CostProgram& program_;
+  const uint32_t in_flight_;
+  uint64_t now_ = 0;
+  uint32_t number_ = 0;
+  SmallestFirst<Event> events_;
+  std::vector<Node> nodes_;
+  std::vector<uint64_t> link_until_;  // by sender and receiver
+  // By place of a piece in flight, and step or node.
+  std::vector<uint32_t> waits_;
+  std::vector<bool> complete_;
+  std::vector<uint32_t> first_;  // step that is not complete
+  std::vector<uint32_t> remaining_;
+  std::vector<uint64_t> ends_;
+};
+
+}  // namespace
+
+std::vector<uint64_t> simulate(const CostProgram& program, uint32_t pieces, uint32_t in_flight) {
+  return Simulation(program, pieces, in_flight).run();
+}
+
+}  // namespace hdt::collectives
