@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
-#include "collectives/cost_model.h"
+#include "tests/unit/collectives/cost_fixture.h"
 
 namespace hdt::collectives::testing {
 namespace {
@@ -14,18 +13,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr uint64_t kPlenty = uint64_t{1} << 40;
-// 10 Gbit/s Ethernet through a kernel.
-const CostFigures kEthernet{{10e-6, 1.25e9}, 2e-6, 8e9, 1e10, {}};
-
-Operation operation(Collective what, int nodes, uint64_t elements, uint64_t pieces = 1) {
-  Operation result{{what, nodes, 0, 0, {}}, DataType::kFloat32, pieces, 4};
-  for (int node = 0; node <= nodes; ++node) {
-    result.piece.block_offsets.push_back(elements * static_cast<uint64_t>(node) /
-                                         static_cast<uint64_t>(nodes));
-  }
-  return result;
-}
-
 const Candidate& find(const std::vector<Candidate>& ranked, Algorithm algorithm) {
   return *std::find_if(ranked.begin(), ranked.end(),
                        [&](const Candidate& c) { return c.algorithm == algorithm; });
@@ -79,7 +66,7 @@ TEST(RankAlgorithms, CountsMessagesWhereStepsCostMuch) {
   EXPECT_EQ(rank_algorithms(op, kPlenty, figures)[0].algorithm, Algorithm::kHalvingDoubling);
 }
 
-// Two sites with a long way between them: what goes round the nodes in order crosses it least often.
+// It is far from the root to all but the next node, and not far from there.
 TEST(RankAlgorithms, LooksAtEachLink) {
   const Operation op = operation(Collective::kBroadcast, 4, 16);
   EXPECT_EQ(rank_algorithms(op, kPlenty, kEthernet)[0].algorithm, Algorithm::kHalvingDoubling);

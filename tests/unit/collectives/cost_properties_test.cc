@@ -1,0 +1,116 @@
+// cost_properties_test.cc: what must hold of any predicted time, on networks and operations drawn at random.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <random>
+
+#include "collectives/cost_program.h"
+#include "collectives/cost_simulation.h"
+#include "tests/unit/collectives/cost_fixture.h"
+
+namespace hdt::collectives::testing {
+namespace {
+
+constexpr uint64_t kSeed = 20241121;
+
+CostFigures random_figures(std::mt19937_64& random) {
+  const auto between = [&](double least, double most) {
+    return least * std::pow(most / least, std::uniform_real_distribution<>(0, 1)(random));
+  };
+  return {{between(1e-6, 1e-4), between(1e8, 1e11)},
+          between(1e-7, 1e-5),
+          between(1e9, 1e11),
+          between(1e9, 1e11),
+          {}};
+}
+
+Operation random_operation(std::mt19937_64& random) {
+  const auto what = static_cast<Collective>(random() % kCollectiveCount);
+  const int nodes = 2 + static_cast<int>(random() % 12);
+  Operation op = operation(what, nodes, what == Collective::kBarrier ? 0 : 1 + random() % 100000,
+                           1 + random() % 40, 1 + static_cast<int>(random() % 4));
+  op.piece.root = static_cast<int>(random() % nodes);
+  return op;
+}
+
+// No port can carry more than its bandwidth, and no result is known before a message has come from everybody.
+TEST(CostProperties, NothingIsFasterThanTheNetwork) {
+  std::cout << "seed " << kSeed << "\n";
+  std::mt19937_64 random(kSeed);
+  for (int round = 0; round < 500; ++round) {
+    const Operation op = random_operation(random);
+    const CostFigures figures = random_figures(random);
+    const auto algorithm = static_cast<Algorithm>(random() % kAlgorithmCount);
+    const double blocks = op.piece.what == Collective::kAllReduce ? 2 : 1;
+    const auto bytes = static_cast<double>(op.piece.elements() / op.piece.nodes * (op.piece.nodes - 1) * 4);
+    const double least = std::max(figures.link.latency_s, blocks * bytes * static_cast<double>(op.pieces) /
+                                                              figures.link.bandwidth_bytes_s);
+    const bool all_receive = op.piece.what != Collective::kReduce && op.piece.what != Collective::kBroadcast;
+    EXPECT_GE(predict(algorithm, op, figures), all_receive ? 0.999 * least : figures.link.latency_s)
+        << name_of(algorithm) << " " << name_of(op.piece.what) << ", round " << round;
+  }
+}
+
+// Exactly so: no rounding but that to picoseconds.
+TEST(CostProperties, EverythingTwiceAsSlowTakesTwiceAsLong) {
+  std::cout << "seed " << kSeed << "\n";
+  std::mt19937_64 random(kSeed);
+  for (int round = 0; round < 200; ++round) {
+    const Operation op = random_operation(random);
+    const CostFigures figures = random_figures(random);
+    const CostFigures slow{{2 * figures.link.latency_s, figures.link.bandwidth_bytes_s / 2},
+                           2 * figures.step_overhead_s,
+                           figures.reduce_bytes_s / 2,
+                           figures.copy_bytes_s / 2,
+                           {}};
+    const auto algorithm = static_cast<Algorithm>(random() % kAlgorithmCount);
+    const double once = predict(algorithm, op, figures);
+    EXPECT_NEAR(predict(algorithm, op, slow), 2 * once, 1e-4 * once) << "round " << round;
+  }
+}
+
+// A step that comes later may let another one go first, so a slower part can make the whole a little faster (Graham
+// 1969); but a little only.
+TEST(CostProperties, MoreWorkAndSlowerPartsTakeLonger) {
+  std::cout << "seed " << kSeed << "\n";
+  std::mt19937_64 random(kSeed);
+  for (int round = 0; round < 300; ++round) {
+    Operation op = random_operation(random);
+    CostFigures figures = random_figures(random);
+    const auto algorithm = static_cast<Algorithm>(random() % kAlgorithmCount);
+    const double before = predict(algorithm, op, figures);
+    const uint64_t change = random() % 6;
+    if (change == 0) figures.link.latency_s *= 2;
+    if (change == 1) figures.link.bandwidth_bytes_s /= 2;
+    if (change == 2) figures.step_overhead_s *= 2;
+    if (change == 3) figures.reduce_bytes_s /= 2;
+    if (change == 4) op.pieces += 1;
+    if (change == 5) {
+      for (uint64_t& offset : op.piece.block_offsets) offset *= 2;
+    }
+    EXPECT_GE(predict(algorithm, op, figures), 0.98 * before)
+        << name_of(algorithm) << " " << name_of(op.piece.what) << ", round " << round << ", change "
+        << change;
+  }
+}
+
+TEST(CostProperties, LongOperationsTakeAboutWhatTheirPiecesTakeSimulated) {
+  for (int i = 0; i < kAlgorithmCount; ++i) {
+    for (const int nodes : {2, 3, 8, 12, 40}) {
+      for (const uint64_t elements : {4096, 65536}) {
+        const Operation op = operation(Collective::kAllReduce, nodes, elements, 60, 4);
+        const auto program =
+            make_cost_program(steps_of_all(static_cast<Algorithm>(i), op.piece), op.type, kEthernet);
+        const auto ends = simulate(program, 60, 4);
+        const double simulated = static_cast<double>(*std::max_element(ends.begin(), ends.end())) * 1e-12;
+        EXPECT_NEAR(predict(static_cast<Algorithm>(i), op, kEthernet), simulated, 0.1 * simulated)
+            << name_of(static_cast<Algorithm>(i)) << ", " << nodes << " nodes, " << elements << " elements";
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hdt::collectives::testing
