@@ -36,6 +36,22 @@ class ListedSchedule : public Schedule {
   uint64_t scratch_length_ = 0;
 };
 
+// A range of a piece.
+struct Range {
+  uint64_t offset;
+  uint64_t length;
+};
+// The blocks of nodes from, from + 1, ..., to - 1.
+inline Range blocks_of(const Problem& problem, int from, int to) {
+  return {problem.block_offsets[from], problem.block_offsets[to] - problem.block_offsets[from]};
+}
+
+// True for the collectives whose work is shared out by blocks.
+constexpr bool moves_blocks(Collective what) {
+  return what == Collective::kAllReduce || what == Collective::kReduceScatter ||
+         what == Collective::kAllGather;
+}
+
 // All of these expect problem.nodes >= 2.
 std::unique_ptr<Schedule> make_ring(const Problem& problem);
 std::unique_ptr<Schedule> make_halving_doubling(const Problem& problem);

@@ -110,19 +110,13 @@ class Builder {
   }
 
   const Problem& problem_;
-  std::vector<int>
-      combined_;  // how often a block has been combined, by how far it is ahead of the node's own
+  std::vector<int> combined_;  // how often each block has been, by how far it is ahead of the node's own
   std::unique_ptr<ListedSchedule> schedule_;
 };
 
-bool covers(Collective what) {
-  return what == Collective::kAllReduce || what == Collective::kReduceScatter ||
-         what == Collective::kAllGather;
-}
-
 }  // namespace
 
-bool has_bruck(const Problem& problem) { return covers(problem.what) && problem.nodes > 2; }
+bool has_bruck(const Problem& problem) { return moves_blocks(problem.what) && problem.nodes > 2; }
 
 uint64_t bruck_scratch(const Problem& problem) {
   if (!reduces(problem.what)) return 0;

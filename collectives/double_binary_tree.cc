@@ -20,11 +20,6 @@ namespace {
 // The executor looks at 32 steps ahead: as many as an inner node has of so many chunks.
 constexpr uint64_t kMostChunks = 4;
 
-struct Range {
-  uint64_t offset;
-  uint64_t length;
-};
-
 class Tree {
  public:
   Tree(int size, bool second) : size_(size), second_(second) {}

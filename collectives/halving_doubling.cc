@@ -47,15 +47,8 @@ class Builder {
   }
 
  private:
-  struct Range {
-    uint64_t offset;
-    uint64_t length;
-  };
-
   int node_of(int place) const { return place < folded_ ? 2 * place : place + folded_; }
-  Range blocks(int from, int to) const {
-    return {problem_.block_offsets[from], problem_.block_offsets[to] - problem_.block_offsets[from]};
-  }
+  Range blocks(int from, int to) const { return blocks_of(problem_, from, to); }
   // Range of the `size` places (a power of two, aligned) among which `place` is. node_of(places_) is nodes.
   Range group(int place, int size) const {
     const int base = place & ~(size - 1);

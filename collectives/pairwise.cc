@@ -23,14 +23,7 @@ class Builder {
   }
 
  private:
-  struct Range {
-    uint64_t offset;
-    uint64_t length;
-  };
-
-  Range block(int node) const {
-    return {problem_.block_offsets[node], problem_.block_offsets[node + 1] - problem_.block_offsets[node]};
-  }
+  Range block(int node) const { return blocks_of(problem_, node, node + 1); }
   int peer(int ahead) const { return (problem_.me + ahead) % problem_.nodes; }
 
   // The place in the owner's scratch where the contribution of `node` waits. Node 0's needs none at nodes 2, 3, ..., nor does
@@ -99,23 +92,18 @@ class Builder {
   std::unique_ptr<ListedSchedule> schedule_;
 };
 
-bool covers(Collective what) {
-  return what == Collective::kAllReduce || what == Collective::kReduceScatter ||
-         what == Collective::kAllGather;
-}
-
 }  // namespace
 
 // Between two nodes the pattern is everybody's, but not the order of the operands.
 bool has_pairwise(const Problem& problem) {
-  return covers(problem.what) && (problem.nodes > 2 || (problem.nodes == 2 && reduces(problem.what)));
+  return moves_blocks(problem.what) && (problem.nodes > 2 || (problem.nodes == 2 && reduces(problem.what)));
 }
 
 uint64_t pairwise_scratch(const Problem& problem) {
   if (!reduces(problem.what)) return 0;
   uint64_t longest = 0;
   for (int node = 0; node < problem.nodes; ++node) {
-    longest = std::max(longest, problem.block_offsets[node + 1] - problem.block_offsets[node]);
+    longest = std::max(longest, blocks_of(problem, node, node + 1).length);
   }
   return longest * static_cast<uint64_t>(problem.nodes - 1);
 }

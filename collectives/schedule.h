@@ -1,6 +1,6 @@
 // schedule.h: an algorithm is data. A schedule is, per node, a lazily generated list of steps over element ranges.
 // Three interpreters share it: the executor (executor.h) runs it on links, the checker (checker.h) proves it on
-// symbolic values, and a cost model can time it. What is proven is what is executed.
+// symbolic values, and the cost model (cost_model.h) times it. What is proven is what is executed.
 //
 // The unit here is the *node* (ranks of a node have combined their data in shared memory before), and one *piece* of
 // an operation: a part small enough for a slot of the node's shared memory. A slot has three areas:

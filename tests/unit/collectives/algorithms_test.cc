@@ -31,17 +31,6 @@ std::set<int> peers(const StepList& list, bool receiving) {
   return found;
 }
 
-// Chunks of one element where they may be that short.
-std::vector<StepList> chunked_tree(const Problem& problem) {
-  std::vector<StepList> lists;
-  for (int node = 0; node < problem.nodes; ++node) {
-    Problem own = problem;
-    own.me = node;
-    lists.push_back(list_steps(*make_double_binary_tree(own, 1), 1000).value());
-  }
-  return lists;
-}
-
 class EveryAlgorithm : public ::testing::TestWithParam<Algorithm> {};
 
 TEST_P(EveryAlgorithm, UsesTheScratchThatItSays) {

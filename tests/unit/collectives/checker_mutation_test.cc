@@ -19,6 +19,19 @@ constexpr int kMutations = 10000;
 #endif
 constexpr int kOrders = 12;  // random orders tried of each damaged schedule
 
+struct Sample {
+  std::string algorithm;
+  std::vector<StepList> lists;
+};
+
+// Of any algorithm, and every seventh time of a double binary tree in many chunks.
+Sample some_steps(const Problem& problem, std::mt19937_64& random) {
+  const uint64_t choice = random() % (kAlgorithmCount + 1);
+  if (choice == kAlgorithmCount) return {"chunked double_binary_tree", chunked_tree(problem)};
+  const auto algorithm = static_cast<Algorithm>(choice);
+  return {name_of(algorithm), all_steps(algorithm, problem)};
+}
+
 // Changes one step of one node; returns what it did.
 std::string damage(std::vector<StepList>& lists, const Problem& problem, std::mt19937_64& random) {
   std::vector<size_t> busy;
@@ -72,12 +85,11 @@ TEST(CheckerMutation, ReportsEveryDamageThatCanBeSeen) {
   int harmless = 0;
   int strict = 0;
   for (int round = 0; round < kMutations; ++round) {
-    const auto algorithm = static_cast<Algorithm>(random() % kAlgorithmCount);
     const auto what = static_cast<Collective>(random() % kCollectiveCount);
     const int nodes = 2 + static_cast<int>(random() % 5);
     const Problem problem =
         make_problem(what, nodes, kShapes[random() % 4], static_cast<int>(random() % nodes));
-    auto lists = all_steps(algorithm, problem);
+    auto [algorithm, lists] = some_steps(problem, random);
     const uint64_t scratch = scratch_of(lists);
     const std::string done = damage(lists, problem, random);
     if (done.empty()) continue;
@@ -87,8 +99,8 @@ TEST(CheckerMutation, ReportsEveryDamageThatCanBeSeen) {
     harmful += fails;
     harmless += !fails && report.empty();
     strict += !fails && !report.empty();
-    ASSERT_FALSE(fails && report.empty()) << name_of(algorithm) << " " << name_of(what) << ", " << nodes
-                                          << " nodes, round " << round << ": " << done;
+    ASSERT_FALSE(fails && report.empty())
+        << algorithm << " " << name_of(what) << ", " << nodes << " nodes, round " << round << ": " << done;
   }
   std::cout << harmful << " harmful, " << harmless << " harmless, " << strict
             << " reported though no run failed\n";
@@ -103,9 +115,9 @@ TEST(CheckerMutation, TheMeasureItselfPassesGoodSchedules) {
     const int nodes = 2 + static_cast<int>(random() % 5);
     const Problem problem =
         make_problem(what, nodes, kShapes[random() % 4], static_cast<int>(random() % nodes));
-    const auto lists = all_steps(static_cast<Algorithm>(random() % kAlgorithmCount), problem);
+    const auto [algorithm, lists] = some_steps(problem, random);
     ASSERT_TRUE(solves(lists, problem, random()))
-        << name_of(what) << ", " << nodes << " nodes, round " << round;
+        << algorithm << " " << name_of(what) << ", " << nodes << " nodes, round " << round;
   }
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "collectives/algorithms.h"
+
 namespace hdt::collectives::testing {
 
 Problem make_problem(Collective what, int nodes, Shape shape, int root) {
@@ -45,6 +47,16 @@ std::vector<StepList> all_steps(Algorithm algorithm, const Problem& problem) {
     Problem own = problem;
     own.me = node;
     lists.push_back(list_steps(*make_schedule(algorithm, own), 1 << 20).value());
+  }
+  return lists;
+}
+
+std::vector<StepList> chunked_tree(const Problem& problem) {
+  std::vector<StepList> lists;
+  for (int node = 0; node < problem.nodes; ++node) {
+    Problem own = problem;
+    own.me = node;
+    lists.push_back(list_steps(*make_double_binary_tree(own, 1), 1000).value());
   }
   return lists;
 }

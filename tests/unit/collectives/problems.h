@@ -20,6 +20,9 @@ std::vector<int> roots_of(Collective what, int nodes);
 
 std::vector<StepList> all_steps(Algorithm algorithm, const Problem& problem);
 
+// Double binary trees with chunks of one element, where there may be that many.
+std::vector<StepList> chunked_tree(const Problem& problem);
+
 // The most scratch any node asks for.
 uint64_t scratch_of(const std::vector<StepList>& lists);
 
