@@ -113,6 +113,8 @@ bool NodeQueue::try_post(const session::Call& call, const std::byte* send, std::
   post.call = call;
   if (bytes > kInlineBytes) {
     exposure.copied = payload ? 1 : 0;
+    if (access_.local == 0)
+      exposure.by_kernel = tuner_.choose(call.what, bytes) == WayTuner::Way::kKernel ? 1 : 0;
     if (payload && own) std::memcpy(access_.segment.payload(access_.local, sequence), send, bytes);
     std::memcpy(post.content, &exposure, sizeof exposure);
   } else if (own && bytes != 0) {
@@ -170,16 +172,19 @@ NodeQueue::Way NodeQueue::choose(const session::Call& call, uint64_t sequence) {
   if (contribution_bytes(call) <= kInlineBytes) return Way::kEager;
   bool all_shared = true;
   bool all_copied = true;
+  bool by_kernel = false;
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     Exposure exposure;
     std::memcpy(&exposure, access_.segment.post(i, sequence).content, sizeof exposure);
     const bool receives = call.what != Collective::kReduce || static_cast<uint32_t>(call.root) == i;
     all_copied &= exposure.copied != 0;
+    if (i == 0) by_kernel = exposure.by_kernel != 0;
     if (contributes(call, i) && exposure.send_memory == 0) all_shared = false;
     if (writes_to_others(call.what) && receives && exposure.recv_memory == 0) all_shared = false;
   }
   if (all_copied) return Way::kEager;
   if (all_shared) return Way::kDirect;
+  if (!by_kernel) return Way::kStaged;
   switch (reach_.ask()) {
     case Reach::Answer::kNotYet:
       return Way::kUnknown;
@@ -264,6 +269,7 @@ bool NodeQueue::work() {
     // Slots are used by one call at a time.
     entry.way = choose(entry.call, entry.sequence);
     if (entry.way == Way::kUnknown) return false;
+    if (access_.local == 0 && entry.way != Way::kEager) entry.started = std::chrono::steady_clock::now();
     if (entry.way == Way::kStaged) staged_.begin(entry.call, entry.send, entry.recv);
   }
   switch (entry.way) {
@@ -295,6 +301,14 @@ bool NodeQueue::finish() {
   const Entry& entry = calls_.front();
   if (entry.way == Way::kDirect && least(access_, &Board::worked) <= entry.sequence) return false;
   finished(entry.sequence);
+  if (entry.started.time_since_epoch().count() != 0) {
+    // Where the kernel is refused, both answers of the tuner are staged, and where all buffers are shared, both are direct:
+    // then they do not matter.
+    const auto took = std::chrono::steady_clock::now() - entry.started;
+    tuner_.took(entry.call.what, contribution_bytes(entry.call),
+                entry.way == Way::kDirect ? WayTuner::Way::kKernel : WayTuner::Way::kSlots,
+                std::chrono::nanoseconds(took).count());
+  }
   entry.operation->complete(Status::ok());
   calls_.pop_front();
   access_.board().doorbell.ring();  // another thread of this rank may wait for it

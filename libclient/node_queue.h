@@ -2,11 +2,12 @@
 // other's buffers. By what the posts of a call say, all ranks of the node do the same of three things:
 //   eager    all contributions are in the posts or their payloads: everyone takes its own result; one meeting
 //   direct   everyone reaches everyone's buffers, by a mapping (memory of hdtMemAlloc) or through the kernel (any other,
-//            where it is permitted): everyone does its share in place; two meetings, no staging
+//            where it is permitted and measured to be faster): everyone does its share in place; two meetings, no staging
 //   staged   the rest: piece by piece through the node's slots
 // Not thread-safe: the communicator's lock is held.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "libclient/peer_memory.h"
 #include "libclient/reach.h"
 #include "libclient/staged_call.h"
+#include "libclient/way_tuner.h"
 
 namespace hdt::client {
 
@@ -58,6 +60,7 @@ class NodeQueue : public CallQueue {
     std::byte* recv;
     std::shared_ptr<Operation> operation;
     Way way = Way::kUnknown;
+    std::chrono::steady_clock::time_point started{};  // where it is timed for the tuner
   };
 
   uint64_t contribution_bytes(const session::Call& call) const;
@@ -82,6 +85,7 @@ class NodeQueue : public CallQueue {
   Reach reach_;
   LocalMover mover_;
   StagedCall staged_;
+  WayTuner tuner_;  // of the node's first rank
   std::deque<Entry> calls_;
   uint64_t next_sequence_ = 0;
   uint64_t posted_ = 0;

@@ -27,7 +27,8 @@ struct Exposure {
   uint32_t send_memory = 0;
   uint32_t recv_memory = 0;
   uint32_t copied = 0;  // post.h: the contribution is in the payload, too
-  uint32_t reserved = 0;
+  // Of the node's first rank, for all: where not all buffers are shared, go through the kernel, if all may.
+  uint32_t by_kernel = 0;
 };
 
 // A call in a rank's board. Groups of several nodes: a buffer whose memory is not 0 is used in place by the daemon; the
