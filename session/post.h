@@ -14,14 +14,16 @@
 
 namespace hdt::session {
 
-inline constexpr uint64_t kPosts = 64;
+inline constexpr uint64_t kPosts = 16;
 inline constexpr uint64_t kPayloads = 4;
-inline constexpr uint64_t kEagerBytes = uint64_t{64} << 10;  // largest contribution that is copied into a payload
-inline constexpr size_t kPostBytes = 128;                    // two cache lines: what the prefetcher fetches together
+// Largest contribution that is copied into a payload.
+inline constexpr uint64_t kEagerBytes = uint64_t{64} << 10;
+// Small contributions lie beside the rest: lines that follow one another arrive together.
+inline constexpr size_t kPostBytes = 384;
 
 inline constexpr size_t kInlineBytes = kPostBytes - 2 * sizeof(uint64_t) - sizeof(Call);
 
-struct alignas(kPostBytes) Post {
+struct alignas(128) Post {
   std::atomic<uint64_t> sequence{0};  // s + 1: this is post s
   uint64_t finished = 0;              // calls the rank had finished when it wrote this
   Call call;
