@@ -11,7 +11,7 @@ namespace {
 // more.
 constexpr uint64_t kSmallPieceBytes = 64 * 1024;
 // Below this even the bytes do not count that recursive doubling sends more than halving-doubling.
-constexpr uint64_t kTinyPieceBytes = 4 * 1024;
+constexpr uint64_t kTinyPieceBytes = 32 * 1024;
 
 }  // namespace
 
