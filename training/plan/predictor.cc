@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "training/plan/lockstep_schedule.h"
 #include "training/plan/step_simulation.h"
 
 namespace hdt::plan {
@@ -31,7 +32,23 @@ Result<Prediction> predict(const PredictionInputs& inputs, const Plan& plan) {
   HDT_RETURN_IF_ERROR(check_plan(plan, inputs.cluster, inputs.model, inputs.profile));
   StepSimulation simulation(inputs, plan);
   HDT_RETURN_IF_ERROR(simulation.run());
-  return simulation.take();
+  Prediction prediction = simulation.take();
+  prediction.peak_memory_bytes = peak_memory_bytes(inputs, plan);
+  return prediction;
+}
+
+std::vector<double> peak_memory_bytes(const PredictionInputs& inputs, const Plan& plan) {
+  const training::Layout layout = plan.layout();
+  std::vector<double> bytes;
+  for (int worker = 0; worker < layout.world_size(); ++worker) {
+    const training::Position position = layout.position_of(worker);
+    const Replica& replica = plan.replicas[position.replica];
+    const int in_flight = most_in_flight(schedule_of(plan.runtime, static_cast<int>(replica.stages.size()),
+                                                     position.stage, replica.micro_batches));
+    bytes.push_back(stage_memory_bytes(inputs, stage_cost(inputs, plan, layout, position),
+                                       replica.stages[position.stage].tensor_parallel, in_flight));
+  }
+  return bytes;
 }
 
 MemoryExcess memory_excess(const Cluster& cluster, const Plan& plan, const Prediction& prediction) {

@@ -54,9 +54,15 @@ StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const tra
   const std::string& device = inputs.cluster.nodes[inputs.cluster.index_of(stage.node)].device;
   const training::UnitRange range = layout.units_of(position);
   StageCost cost;
+  const LayerKind* previous = nullptr;
   for (int unit = range.first; unit < range.end; ++unit) {
     const LayerKind& kind = inputs.model.unit(unit);
-    cost.units.push_back(unit_cost(inputs, device, kind, stage.tensor_parallel, replica.micro_batch_size));
+    // Looked up once for units that are alike: a search asks for many stages.
+    if (&kind == previous)
+      cost.units.push_back(UnitCost(cost.units.back()));
+    else
+      cost.units.push_back(unit_cost(inputs, device, kind, stage.tensor_parallel, replica.micro_batch_size));
+    previous = &kind;
     const UnitCost& added = cost.units.back();
     cost.forward += added.forward;
     cost.backward += added.backward;

@@ -65,12 +65,7 @@ Status StepSimulation::run() {
     next_event();
   }
   prediction_.step_seconds = now_;
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    const Worker& worker = workers_[i];
-    prediction_.workers[i].bubble += now_ - worker.until;
-    prediction_.peak_memory_bytes.push_back(
-        stage_memory_bytes(inputs_, worker.cost, worker.devices, most_in_flight(worker.steps)));
-  }
+  for (size_t i = 0; i < workers_.size(); ++i) prediction_.workers[i].bubble += now_ - workers_[i].until;
   return Status::ok();
 }
 
