@@ -1,6 +1,7 @@
 // commands.h: what the subcommands of hdt-plan do. Each prints its result on stdout.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/status.h"
@@ -25,7 +26,27 @@ struct PredictOptions {
 };
 Status predict_command(const PredictOptions& options);
 
-// Where a plan lacks memory, and how much.
-Status does_not_fit(const plan::Plan& plan, const plan::MemoryExcess& excess);
+struct ExplainOptions {
+  InputPaths inputs;
+  std::string plan;
+};
+Status explain_command(const ExplainOptions& options);
+
+struct SearchCommandOptions {
+  InputPaths inputs;
+  int64_t global_batch_size = 0;
+  int most_replicas = 64;
+  int64_t most_predictions = 100'000;
+  std::string output;  // file to write, or empty: stdout
+};
+Status search_command(const SearchCommandOptions& options);
+
+// A plan that can run and fits, and its step.
+struct PlayedPlan {
+  Inputs inputs;
+  plan::Plan plan;
+  plan::Prediction prediction;
+};
+Result<PlayedPlan> play_plan(const InputPaths& inputs, const std::string& plan);
 
 }  // namespace hdt::tools

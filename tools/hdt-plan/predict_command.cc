@@ -6,8 +6,6 @@
 #include "tools/hdt-plan/commands.h"
 #include "training/data/atomic_file.h"
 #include "training/plan/pictures.h"
-#include "training/plan/predictor.h"
-#include "training/plan/toml_files.h"
 
 namespace hdt::tools {
 namespace {
@@ -19,16 +17,17 @@ void print_table(const plan::Plan& plan, const plan::Prediction& prediction) {
   const double step = prediction.step_seconds;
   fmt::print("step        {:.6g} s\n", step);
   fmt::print("throughput  {:.6g} samples/s\n\n", static_cast<double>(plan.global_batch_size()) / step);
-  fmt::print("{:>7} {:>5} {:<16} {:>8} {:>11} {:>11} {:>8} {:>10} {:>11}\n", "replica", "stage", "node", "compute",
-             "exposed pp", "exposed dp", "bubble", "optimizer", "memory GiB");
+  fmt::print("{:>7} {:>5} {:<16} {:>8} {:>11} {:>11} {:>8} {:>10} {:>11}\n", "replica", "stage", "node",
+             "compute", "exposed pp", "exposed dp", "bubble", "optimizer", "memory GiB");
   for (int worker = 0; worker < layout.world_size(); ++worker) {
     const training::Position position = layout.position_of(worker);
     const plan::WorkerTime& time = prediction.workers[worker];
     const auto percent = [&](double seconds) { return fmt::format("{:.1f} %", 100 * seconds / step); };
-    fmt::print("{:>7} {:>5} {:<16} {:>8} {:>11} {:>11} {:>8} {:>10} {:>11.2f}\n", position.replica + 1, position.stage + 1,
-               plan.replicas[position.replica].stages[position.stage].node, percent(time.compute),
-               percent(time.exposed_pipeline), percent(time.exposed_reduction), percent(time.bubble),
-               percent(time.optimizer), prediction.peak_memory_bytes[worker] / kGibibyte);
+    fmt::print("{:>7} {:>5} {:<16} {:>8} {:>11} {:>11} {:>8} {:>10} {:>11.2f}\n", position.replica + 1,
+               position.stage + 1, plan.replicas[position.replica].stages[position.stage].node,
+               percent(time.compute), percent(time.exposed_pipeline), percent(time.exposed_reduction),
+               percent(time.bubble), percent(time.optimizer),
+               prediction.peak_memory_bytes[worker] / kGibibyte);
   }
 }
 
@@ -53,34 +52,20 @@ void print_json(const plan::Plan& plan, const plan::Prediction& prediction) {
 
 }  // namespace
 
-Status does_not_fit(const plan::Plan& plan, const plan::MemoryExcess& excess) {
-  const training::Position position = plan.layout().position_of(excess.worker);
-  const plan::Stage& stage = plan.replicas[position.replica].stages[position.stage];
-  return {Code::kConfig, fmt::format("does not fit: replica {} stage {} lacks {:.3f} GiB on each device of node '{}'",
-                                     position.replica + 1, position.stage + 1, excess.bytes / kGibibyte, stage.node)};
-}
-
 Status predict_command(const PredictOptions& options) {
-  const auto inputs = read_inputs(options.inputs);
-  if (!inputs.is_ok()) return inputs.status();
-  const auto plan = plan::read_plan(options.plan);
-  if (!plan.is_ok()) return plan.status();
-  const auto in_plan = [&](const Status& status) { return Status(status.code(), options.plan + ": " + status.message()); };
-  const auto& [profile, cluster, model] = inputs.value();
-  const auto prediction = plan::predict({cluster, model, profile, {}}, plan.value());
-  if (!prediction.is_ok()) return in_plan(prediction.status());
-  const plan::MemoryExcess excess = plan::memory_excess(cluster, plan.value(), prediction.value());
-  if (excess.bytes > 0) return in_plan(does_not_fit(plan.value(), excess));
+  const auto played = play_plan(options.inputs, options.plan);
+  if (!played.is_ok()) return played.status();
+  const plan::Plan& plan = played.value().plan;
+  const plan::Prediction& prediction = played.value().prediction;
   if (!options.trace.empty())
-    HDT_RETURN_IF_ERROR(training::write_file_atomically(
-        options.trace, plan::perfetto_trace(plan.value(), prediction.value())));
-  if (!options.svg.empty())
     HDT_RETURN_IF_ERROR(
-        training::write_file_atomically(options.svg, plan::pipeline_svg(plan.value(), prediction.value())));
+        training::write_file_atomically(options.trace, plan::perfetto_trace(plan, prediction)));
+  if (!options.svg.empty())
+    HDT_RETURN_IF_ERROR(training::write_file_atomically(options.svg, plan::pipeline_svg(plan, prediction)));
   if (options.json)
-    print_json(plan.value(), prediction.value());
+    print_json(plan, prediction);
   else
-    print_table(plan.value(), prediction.value());
+    print_table(plan, prediction);
   return Status::ok();
 }
 

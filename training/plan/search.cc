@@ -8,11 +8,9 @@
 #include "training/plan/shape_search.h"
 
 namespace hdt::plan {
-namespace {
 
-// Samples a second of all workers, each alone with the whole model.
-double ideal_rate(const PredictionInputs& inputs) {
-  double rate = 0;
+double ideal_seconds(const PredictionInputs& inputs, int64_t global_batch_size) {
+  double rate = 0;  // samples a second
   for (const Node& node : inputs.cluster.nodes) {
     double best = 0;
     for (const auto& [key, cost] : inputs.profile.compute) {
@@ -27,10 +25,8 @@ double ideal_rate(const PredictionInputs& inputs) {
     }
     rate += best;
   }
-  return rate;
+  return static_cast<double>(global_batch_size) / rate;
 }
-
-}  // namespace
 
 Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions& options) {
   HDT_RETURN_IF_ERROR(check_profile(inputs.profile, inputs.model));
@@ -57,7 +53,6 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
   result.step_seconds = state.best_seconds;
   result.proven = !state.ended_early;
   result.predictions = state.predictions;
-  result.ideal_seconds = static_cast<double>(options.global_batch_size) / ideal_rate(inputs);
   return result;
 }
 

@@ -30,10 +30,11 @@ struct SearchResult {
   double step_seconds = 0;
   bool proven = false;      // false: the search ended early
   int64_t predictions = 0;  // steps played
-  // The global batch at the sum of the rates that each worker would reach alone with the whole model, at the best
-  // degree and micro-batch size for each kind: no plan of these devices is expected to be faster.
-  double ideal_seconds = 0;
 };
+
+// The global batch at the sum of the rates that each worker would reach alone with the whole model, at the best degree
+// and micro-batch size for its node: what a plan on all these devices would take if nothing were lost.
+double ideal_seconds(const PredictionInputs& inputs, int64_t global_batch_size);
 
 // kConfig with the reason when nothing fits: how much memory is missing at least, and where.
 Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions& options);

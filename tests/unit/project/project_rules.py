@@ -34,6 +34,7 @@ EXCEPTIONS = [
     ("tools/hdt-train/", "training/"),
     ("tools/hdt-data/", "training/data/"),
     ("tools/hdt-plan/", "training/plan/"),
+    ("tools/hdt-plan/", "training/data/atomic_file.h"),
 ]
 
 # Where torch's headers may be seen.
