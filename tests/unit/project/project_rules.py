@@ -30,9 +30,11 @@ EXCEPTIONS = [
     ("tools/hdtctl/", "libclient/session.h"),
     # Google Benchmark of the reduction kernels, which no public header shows.
     ("bench/kernels/", "collectives/kernels.h"),
-    # The two programs of the training layer.
+    # The programs of the training layer.
     ("tools/hdt-train/", "training/"),
     ("tools/hdt-data/", "training/data/"),
+    ("tools/hdt-plan/", "training/plan/"),
+    ("tools/hdt-plan/", "training/data/atomic_file.h"),
 ]
 
 # Where torch's headers may be seen.

@@ -54,6 +54,8 @@ class Rules(unittest.TestCase):
         self.assert_allowed("tools/hdtcommd/main.cc", '#include "daemon/daemon.h"\n')
         self.assert_refused("tools/hdtcommd/main.cc", '#include "daemon/engine.h"\n', "tools may include only")
         self.assert_allowed("tools/hdt-train/main.cc", '#include "training/engine/engine.h"\n')
+        self.assert_allowed("tools/hdt-plan/main.cc", '#include "training/plan/plan.h"\n')
+        self.assert_refused("tools/hdt-plan/main.cc", '#include "training/engine/layout.h"\n', "tools may include only")
         self.assert_refused("tools/hdtctl/main.cc", '#include "training/engine/engine.h"\n', "tools may include only")
         self.assert_refused("tools/hdt-data/main.cc", '#include "tools/hdt-train/flags.h"\n', "its own folder")
 

@@ -1,0 +1,153 @@
+// hdt-plan as its users run it: what it prints, and with which exit status it ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tests/training/data/temporary_folder.h"
+#include "tests/training/plan/examples.h"
+#include "training/data/command.h"
+#include "training/plan/toml_files.h"
+
+namespace hdt::plan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+training::CommandOutput hdt_plan(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), HDT_PLAN_PROGRAM);
+  auto run = training::run_command(arguments);
+  EXPECT_TRUE(run.is_ok()) << run.status().to_string();
+  return run.is_ok() ? run.take() : training::CommandOutput{.exit_code = -1, .out = "", .err = ""};
+}
+
+// One line on stderr, nothing on stdout, exit status 2.
+void expect_refused(const training::CommandOutput& output, const std::string& message) {
+  EXPECT_EQ(output.exit_code, 2);
+  EXPECT_EQ(output.out, "");
+  EXPECT_THAT(output.err, AllOf(StartsWith("hdt-plan: "), HasSubstr(message)));
+  EXPECT_EQ(std::count(output.err.begin(), output.err.end(), '\n'), 1) << output.err;
+}
+
+TEST(HdtPlan, WrongUsageAndRefusedInputsEndWith2) {
+  expect_refused(hdt_plan({}), "subcommand is required");
+  expect_refused(hdt_plan({"improve"}), "see hdt-plan --help");
+  expect_refused(hdt_plan({"validate"}), "folder");
+  expect_refused(hdt_plan({"validate", "/nonexistent"}), "/nonexistent/profiles.json: cannot be read");
+}
+
+// The example as files.
+class HdtPlanFiles : public ::testing::Test {
+ protected:
+  HdtPlanFiles() {
+    training::write_all(file("plan.toml"), to_toml(example_plan()));
+    training::write_all(file("profile.toml"), to_toml(example_profile()));
+    training::write_all(file("cluster.toml"), to_toml(example_cluster()));
+    training::write_all(file("model.toml"), to_toml(example_model()));
+  }
+  std::string file(const std::string& name) const { return folder_.file(name); }
+  std::vector<std::string> on_plan(const std::string& command,
+                                   const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {command, file("plan.toml"),    "-p", file("profile.toml"),
+                                          "-c",    file("cluster.toml"), "-m", file("model.toml")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  const training::TemporaryFolder folder_;
+};
+
+TEST_F(HdtPlanFiles, PredictShowsPartsThatSumToTheStep) {
+  const auto text = hdt_plan(on_plan("predict"));
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(StartsWith("step        "), HasSubstr("exposed pp"), HasSubstr("memory GiB")));
+  const auto output = hdt_plan(on_plan("predict", {"--json"}));
+  const auto json = nlohmann::json::parse(output.out);
+  const double step = json["step_seconds"];
+  ASSERT_EQ(json["workers"].size(), 4u);
+  for (const auto& worker : json["workers"]) {
+    double sum = 0;
+    for (const char* part : {"compute", "exposed_pipeline", "exposed_reduction", "bubble", "optimizer"})
+      sum += worker[part].get<double>();
+    EXPECT_NEAR(sum, step, 1e-9);
+  }
+}
+
+TEST_F(HdtPlanFiles, TraceAndPictureHoldTheStep) {
+  const auto output =
+      hdt_plan(on_plan("predict", {"--json", "--trace", file("t.json"), "--svg", file("p.svg")}));
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const double step = nlohmann::json::parse(output.out)["step_seconds"];
+  const auto trace = nlohmann::json::parse(training::read_all(file("t.json")));
+  double last = 0;
+  int forwards = 0;
+  std::map<std::pair<int, int>, double> lane_ends;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    const double end = event["ts"].get<double>() + event["dur"].get<double>();
+    last = std::max(last, end);
+    forwards += event["cat"] == "forward";
+    // Events of a thread do not overlap: Perfetto would nest them.
+    double& lane_end = lane_ends[{event["pid"], event["tid"]}];
+    EXPECT_GE(event["ts"].get<double>(), lane_end - 1e-3);
+    lane_end = end;
+  }
+  EXPECT_NEAR(last, 1e6 * step, 1);
+  EXPECT_EQ(forwards, 2 * 4 + 2 * 2);  // stages times micro-batches of both replicas
+  EXPECT_THAT(training::read_all(file("p.svg")),
+              AllOf(HasSubstr("<svg"), HasSubstr("replica 2 stage 2 (d)")));
+}
+
+TEST_F(HdtPlanFiles, APlanThatDoesNotFitIsRefusedAndNothingIsWritten) {
+  Cluster small = example_cluster();
+  small.nodes[3].memory_bytes = 1 << 20;
+  training::write_all(file("cluster.toml"), to_toml(small));
+  expect_refused(hdt_plan(on_plan("predict", {"--svg", file("p.svg")})),
+                 "plan.toml: does not fit: replica 2 stage 2 lacks ");
+  EXPECT_THAT(folder_.names(), testing::Not(testing::Contains("p.svg")));
+  training::write_all(file("model.toml"), to_toml(example_model(5)));
+  expect_refused(hdt_plan(on_plan("predict")), "plan.toml: replica 1.stage.layers: sum to 4, expected the 5");
+  Profile holed = example_profile();
+  holed.compute.erase({"fast", "head", 1, 2});
+  training::write_all(file("profile.toml"), to_toml(holed));
+  expect_refused(hdt_plan(on_plan("predict")), "profile.toml: compute: layer 'head' is missing");
+}
+
+TEST_F(HdtPlanFiles, SearchPrintsAPlanThatPredictsAsItSays) {
+  const auto found = hdt_plan({"search", file("cluster.toml"), file("model.toml"), "-p", file("profile.toml"),
+                               "--global-batch-size", "4", "--output", file("plan.toml")});
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_THAT(found.out, StartsWith("# step "));
+  const double promised = std::stod(found.out.substr(7));
+  const auto output = hdt_plan(on_plan("predict", {"--json"}));
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_NEAR(nlohmann::json::parse(output.out)["step_seconds"], promised, 1e-4 * promised);
+  expect_refused(hdt_plan({"search", file("cluster.toml"), file("model.toml"), "-p", file("profile.toml"),
+                           "--global-batch-size", "0"}),
+                 "--global-batch-size");
+}
+
+TEST_F(HdtPlanFiles, ExplainNamesWhatWouldHelp) {
+  const auto output = hdt_plan(on_plan("explain"));
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_THAT(output.out, AllOf(HasSubstr("bound  "), HasSubstr("slow a tenth faster"),
+                                HasSubstr("link fast - slow twice as fast")));
+}
+
+TEST(HdtPlan, HelpHasExamples) {
+  for (const auto& arguments : std::vector<std::vector<std::string>>{{"--help"},
+                                                                     {"predict", "--help"},
+                                                                     {"search", "--help"},
+                                                                     {"explain", "-h"},
+                                                                     {"validate", "--help"}}) {
+    const auto help = hdt_plan(arguments);
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_THAT(help.out, AllOf(HasSubstr("Example"), HasSubstr("  hdt-plan ")));
+  }
+}
+
+}  // namespace
+}  // namespace hdt::plan

@@ -1,0 +1,88 @@
+// plan_check_test.cc: plans that contradict themselves, the cluster, the model or the profile are refused by name.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/training/plan/examples.h"
+
+namespace hdt::plan {
+namespace {
+
+std::string refusal(const Plan& plan, const Profile& profile = example_profile()) {
+  const Status status = check_plan(plan, example_cluster(), example_model(), profile);
+  EXPECT_FALSE(status.is_ok());
+  return status.message();
+}
+
+TEST(PlanCheck, AcceptsTheExample) {
+  EXPECT_TRUE(check_plan(example_plan(), example_cluster(), example_model(), example_profile()).is_ok());
+  EXPECT_EQ(example_plan().global_batch_size(), 6);
+}
+
+TEST(PlanCheck, NamesWhatContradicts) {
+  Plan plan;
+  EXPECT_EQ(refusal(plan), "replica: none given, expected at least one");
+  plan = example_plan();
+  plan.replicas[1].stages.clear();
+  EXPECT_EQ(refusal(plan), "replica 2.stage: none given, expected at least one");
+  plan = example_plan();
+  plan.replicas[0].stages[1].node = "z";
+  EXPECT_EQ(refusal(plan), "replica 1.stage 2.node: the cluster has no node 'z'");
+  plan = example_plan();
+  plan.replicas[1].stages[0].layers = 3;
+  EXPECT_EQ(refusal(plan), "replica 2.stage.layers: sum to 5, expected the 4 of model 'small'");
+  plan = example_plan();
+  plan.replicas[0].stages[0].tensor_parallel = 4;
+  EXPECT_THAT(refusal(plan), testing::HasSubstr("no parameter_bytes of 'embedding' for degree 4"));
+  plan = example_plan();
+  plan.replicas[0].micro_batch_size = 3;
+  EXPECT_THAT(refusal(plan), testing::HasSubstr("no 'embedding' on device 'fast' with tensor_parallel 1 and "
+                                                "micro_batch_size 3"));
+}
+
+TEST(PlanCheck, ADeviceIsTakenOnce) {
+  Plan plan = example_plan();
+  plan.replicas[0].stages[0].tensor_parallel = 2;
+  plan.replicas[1].stages[0].node = "a";
+  EXPECT_EQ(refusal(plan),
+            "replica 2.stage 1.node: node 'a' has 2 devices; the plan needs 3 or more of them");
+}
+
+TEST(PlanCheck, LinksThatAreUsedMustBeKnown) {
+  Profile profile = example_profile();
+  profile.links.erase({"fast", "slow", false});
+  EXPECT_EQ(refusal(example_plan(), profile), "link: the profile has none between 'fast' and 'slow'");
+  profile = example_profile();
+  profile.links.erase({"fast", "fast", true});
+  Plan plan = example_plan();
+  plan.replicas[1].stages[0].node = "a";
+  EXPECT_EQ(refusal(plan, profile), "link: the profile has none inside a node of 'fast'");
+}
+
+TEST(ProfileCheck, HolesAreRefused) {
+  Profile profile = example_profile();
+  EXPECT_TRUE(check_profile(profile, example_model()).is_ok());
+  profile.compute.erase({"slow", "head", 2, 4});
+  EXPECT_EQ(
+      check_profile(profile, example_model()).message(),
+      "compute: layer 'head' is missing for device 'slow' with tensor_parallel 2 and micro_batch_size 4");
+}
+
+TEST(Link, RateIsLinearInTheLogarithmOfTheSize) {
+  const Link link{0, {{1e3, 1e6}, {1e5, 3e6}}};
+  EXPECT_DOUBLE_EQ(link.rate(1), 1e6);
+  EXPECT_DOUBLE_EQ(link.rate(1e3), 1e6);
+  EXPECT_NEAR(link.rate(1e4), 2e6, 1e-3);
+  EXPECT_DOUBLE_EQ(link.rate(1e9), 3e6);
+}
+
+TEST(Model, UnitsAreARow) {
+  const Model model = example_model();
+  EXPECT_EQ(model.num_units(), 6);
+  EXPECT_EQ(model.num_layers(), 4);
+  EXPECT_EQ(model.unit(0).name, "embedding");
+  EXPECT_EQ(model.unit(4).name, "block");
+  EXPECT_EQ(model.unit(5).name, "head");
+}
+
+}  // namespace
+}  // namespace hdt::plan

@@ -1,0 +1,185 @@
+// predictor_test.cc: predicted steps against what can be computed by hand, and what must hold for every plan.
+#include "training/plan/predictor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/training/plan/examples.h"
+#include "training/plan/lockstep_schedule.h"
+
+namespace hdt::plan {
+namespace {
+
+class Predictor : public ::testing::Test {
+ protected:
+  Prediction predicted(const Plan& plan) {
+    const auto result = predict({cluster_, model_, profile_, calibration_}, plan);
+    EXPECT_TRUE(result.is_ok()) << result.status().message();
+    return result.is_ok() ? result.value() : Prediction{};
+  }
+  void set_rate(double bytes_per_second) {
+    for (auto& [key, link] : profile_.links) link.bandwidth = {{1, bytes_per_second}};
+  }
+
+  Cluster cluster_ = example_cluster();
+  Model model_ = example_model();
+  Profile profile_ = example_profile();
+  Calibration calibration_;
+};
+
+// Of the example on "fast" with one sample: forward 1 + 4 * 10 + 20 ms, backward twice that.
+constexpr double kForward = .061;
+constexpr double kBackward = .122;
+constexpr double kUpdate = .001 + 4 * .002 + .001;
+
+TEST_F(Predictor, OneWorkerComputesAndUpdates) {
+  Plan plan;
+  plan.replicas = {{1, 5, {{4, "a", 1}}}};
+  const Prediction prediction = predicted(plan);
+  EXPECT_NEAR(prediction.step_seconds, 5 * (kForward + kBackward) + kUpdate, 1e-12);
+  EXPECT_NEAR(prediction.workers[0].optimizer, kUpdate, 1e-12);
+  EXPECT_NEAR(prediction.workers[0].bubble, 0, 1e-12);
+}
+
+// (micro-batches + stages - 1) rounds for equal stages and free links: Narayanan et al., "Efficient large-scale
+// language model training on GPU clusters using Megatron-LM", 2.2.
+TEST_F(Predictor, EqualStagesOnFreeLinksHaveTheKnownBubble) {
+  set_rate(1e18);
+  for (auto& [key, cost] : profile_.compute) {
+    if (key.layer != "block") cost = {1e-12, 1e-12, 1e-12, 1e-12, 1};
+  }
+  for (const ScheduleKind schedule : {ScheduleKind::kOneForwardOneBackward, ScheduleKind::kLockstep}) {
+    Plan plan;
+    plan.runtime.schedule = schedule;
+    plan.replicas = {{1, 7, {{1, "a", 1}, {1, "a", 1}, {1, "c", 1}, {1, "c", 1}}}};
+    const Prediction prediction = predicted(plan);
+    EXPECT_NEAR(prediction.step_seconds, (7 + 3) * .03 + .002, 1e-6);
+    EXPECT_NEAR(prediction.workers[2].bubble, 3 * .03, 1e-6);
+  }
+}
+
+TEST_F(Predictor, MessagesAreExposedWhereNothingHidesThem) {
+  set_rate(1e8);  // a message of 2^20 bytes: 10.5 ms
+  const double message = (1 << 20) / 1e8;
+  Plan plan;
+  plan.replicas = {{1, 1, {{2, "a", 1}, {2, "c", 1}}}};
+  const Prediction prediction = predicted(plan);
+  EXPECT_NEAR(prediction.step_seconds, kForward + kBackward + 2 * message + .001 + 2 * .002, 1e-9);
+  EXPECT_NEAR(prediction.workers[0].exposed_pipeline, message, 1e-9);
+  EXPECT_NEAR(prediction.workers[1].exposed_pipeline, message, 1e-9);
+}
+
+TEST_F(Predictor, GradientsAreReducedOverARing) {
+  const double bytes = (8 + 4 * 4 + 8) << 20;
+  Plan plan;
+  plan.runtime.overlap_gradients = false;
+  plan.replicas = {{1, 2, {{4, "a", 1}}}, {1, 2, {{4, "c", 1}}}};
+  const Prediction prediction = predicted(plan);
+  EXPECT_NEAR(prediction.workers[0].exposed_reduction, bytes / 1e9, 1e-9);  // 2 (n - 1) / n = 1
+  EXPECT_NEAR(prediction.step_seconds, 2 * (kForward + kBackward) + bytes / 1e9 + kUpdate, 1e-9);
+  calibration_.allreduce = 0.5;
+  EXPECT_NEAR(predicted(plan).workers[1].exposed_reduction, 2 * bytes / 1e9, 1e-9);
+}
+
+TEST_F(Predictor, OverlapHidesReductionsBehindTheLastBackward) {
+  Plan plan;
+  plan.replicas = {{1, 2, {{4, "a", 1}}}, {1, 2, {{4, "c", 1}}}};
+  plan.runtime.bucket_bytes = 1;  // a bucket a unit
+  const Prediction prediction = predicted(plan);
+  // Of the units behind, 20 ms of computation each hide all; the last block's 4 MiB have only the embedding's 2 ms,
+  // and the embedding's 8 MiB come after the end.
+  EXPECT_NEAR(prediction.workers[0].exposed_reduction, (12 << 20) / 1e9 - .002, 1e-9);
+}
+
+TEST_F(Predictor, MemoryIsStatesAndActivationsInFlight) {
+  Plan plan;
+  plan.replicas = {{1, 4, {{1, "a", 1}, {1, "b", 1}, {2, "c", 1}}}};
+  calibration_ = {1, {}, 1, 1, 0.5, 1000, 10};
+  const Prediction prediction = predicted(plan);
+  const double mib = 1 << 20;
+  EXPECT_DOUBLE_EQ(prediction.peak_memory_bytes[0], 4 * 12 * mib + 0.5 * 3 * (16 + 64) * mib + 1000);
+  EXPECT_DOUBLE_EQ(prediction.peak_memory_bytes[2], 4 * 16 * mib + 0.5 * 1 * (2 * 64 + 128) * mib + 1000);
+  EXPECT_EQ(memory_excess(cluster_, plan, prediction).bytes, 0);
+  cluster_.nodes[1].memory_bytes = static_cast<int64_t>(prediction.peak_memory_bytes[1]) - 7;
+  const MemoryExcess excess = memory_excess(cluster_, plan, prediction);
+  EXPECT_EQ(excess.worker, 1);
+  EXPECT_EQ(excess.bytes, 7);
+}
+
+TEST_F(Predictor, LaunchTimeIsToldApartFromTheDevice) {
+  // 10 ms of launches, 2 ms of device a sample: what was measured is the larger.
+  for (const auto& [size, seconds] : {std::pair{1, .01}, {2, .01}, {4, .01}, {8, .016}, {16, .032}}) {
+    for (const char* layer : {"embedding", "block", "head"})
+      profile_.compute[{"fast", layer, 1, size}] = {seconds, seconds, 1e-12, .001, 1};
+  }
+  Plan plan;
+  plan.replicas = {{2, 1, {{4, "a", 1}}}};
+  EXPECT_NEAR(predicted(plan).workers[0].compute, 6 * 2 * .01, 1e-9);
+  calibration_.launch = 0.5;
+  EXPECT_NEAR(predicted(plan).workers[0].compute, 6 * 2 * (.5 * .01 + 2 * .002), 1e-9);
+}
+
+TEST_F(Predictor, APlanThatWouldHangIsRefused) {
+  Plan plan;
+  plan.replicas = {{1, 4, {{2, "a", 1}, {2, "c", 1}}}};
+  plan.runtime.background_send_bytes = 0;
+  const auto refused = predict({cluster_, model_, profile_, {}}, plan);
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("would wait for each other for ever"));
+  plan.runtime.schedule = ScheduleKind::kLockstep;
+  EXPECT_GT(predicted(plan).step_seconds, 0);
+}
+
+TEST_F(Predictor, PartsSumToTheStepForRandomPlans) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const auto any = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
+  for (int round = 0; round < 200; ++round) {
+    set_rate(std::pow(10, any(6, 10)));
+    Plan plan;
+    plan.runtime.schedule = any(0, 1) ? ScheduleKind::kLockstep : ScheduleKind::kOneForwardOneBackward;
+    plan.runtime.overlap_gradients = any(0, 1);
+    plan.runtime.bucket_bytes = any(1, 30 << 20);
+    if (plan.runtime.schedule == ScheduleKind::kLockstep && any(0, 1)) plan.runtime.background_send_bytes = 0;
+    const int replicas = any(1, 3);
+    int taken = 0;
+    for (int r = 0; r < replicas; ++r) {
+      plan.replicas.push_back({1 << any(0, 2), any(1, 6), {}});
+      int left = 4;
+      for (int stages = any(1, 2); stages > 0; --stages, ++taken) {
+        const int layers = stages == 1 ? left : any(1, left - 1);
+        plan.replicas.back().stages.push_back({layers, cluster_.nodes[taken % 4].name, 1});
+        left -= layers;
+      }
+    }
+    const Prediction prediction = predicted(plan);
+    for (const WorkerTime& time : prediction.workers) {
+      EXPECT_NEAR(time.sum(), prediction.step_seconds, 1e-9 * prediction.step_seconds);
+      EXPECT_GE(std::min({time.exposed_pipeline, time.exposed_reduction, time.bubble}), -1e-9);
+    }
+    for (const Span& span : prediction.spans) EXPECT_LE(span.end, prediction.step_seconds);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(LockstepSchedule, RunsForAllSizes) {
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
+      std::vector<std::vector<training::PipelineStep>> schedules;
+      std::vector<int> in_flight;
+      for (int stage = 0; stage < stages; ++stage) {
+        schedules.push_back(lockstep_one_forward_one_backward(stages, stage, micro_batches));
+        in_flight.push_back(training::most_in_flight(stages, stage, micro_batches));
+        EXPECT_EQ(most_in_flight(schedules.back()), in_flight.back());
+      }
+      const Status status = training::check_pipeline(schedules, micro_batches, in_flight);
+      EXPECT_TRUE(status.is_ok()) << stages << " stages, " << micro_batches << ": " << status.message();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hdt::plan

@@ -1,0 +1,262 @@
+// search_test.cc: search against enumeration of every plan with the same predictor.
+#include "training/plan/search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/training/plan/examples.h"
+#include "training/plan/predictor.h"
+
+namespace hdt::plan {
+namespace {
+
+// Plays every plan of the space that search_space.h describes, by a way of its own: each worker goes to a replica or stays
+// unused; what is not in the space's order is dropped.
+class Enumeration {
+ public:
+  Enumeration(const PredictionInputs& inputs, const SearchOptions& options)
+      : inputs_(inputs), batch_(options.global_batch_size), runtime_(options.runtime) {
+    for (const Node& node : inputs.cluster.nodes) {
+      for (int i = 0; i < node.devices; ++i) workers_.push_back(&node);
+    }
+    kinds_ = inputs.cluster.device_kinds();
+    for (const int size : {1, 2}) {
+      if (batch_ % size != 0) continue;
+      size_ = size;
+      std::vector<int> replica_of;
+      assign(replica_of);
+    }
+  }
+  double best() const { return best_; }
+  int64_t played() const { return played_; }
+
+ private:
+  void assign(std::vector<int>& replica_of) {
+    if (replica_of.size() < workers_.size()) {
+      // The last value stands for "unused".
+      for (int replica = 0; replica <= static_cast<int>(workers_.size()); ++replica) {
+        replica_of.push_back(replica);
+        assign(replica_of);
+        replica_of.pop_back();
+      }
+      return;
+    }
+    std::vector<std::vector<int>> counts(workers_.size(), std::vector<int>(kinds_.size(), 0));
+    std::vector<std::vector<std::vector<const Node*>>> nodes(
+        workers_.size(), std::vector<std::vector<const Node*>>(kinds_.size()));
+    std::vector<int> last(kinds_.size(), 0);
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      const auto kind = std::ranges::find(kinds_, workers_[i]->device) - kinds_.begin();
+      if (replica_of[i] < last[kind]) return;  // workers of a kind are taken in order
+      last[kind] = replica_of[i];
+      if (replica_of[i] == static_cast<int>(workers_.size())) continue;
+      ++counts[replica_of[i]][kind];
+      nodes[replica_of[i]][kind].push_back(workers_[i]);
+    }
+    if (!std::ranges::is_sorted(counts, std::greater<>())) return;
+    std::vector<std::vector<std::vector<const Node*>>> used;
+    for (size_t replica = 0; replica < counts.size(); ++replica) {
+      if (std::ranges::count(counts[replica], 0) < static_cast<int>(kinds_.size()))
+        used.push_back(nodes[replica]);
+    }
+    if (used.empty()) return;
+    std::vector<std::vector<const Node*>> stages;
+    order(used, stages);
+  }
+
+  void order(const std::vector<std::vector<std::vector<const Node*>>>& used,
+             std::vector<std::vector<const Node*>>& stages) {
+    if (stages.size() == used.size()) {
+      Plan plan;
+      plan.runtime = runtime_;
+      cut(stages, static_cast<int>(batch_) / size_, plan);
+      return;
+    }
+    std::vector<size_t> kinds;
+    for (size_t kind = 0; kind < kinds_.size(); ++kind) {
+      if (!used[stages.size()][kind].empty()) kinds.push_back(kind);
+    }
+    do {
+      std::vector<const Node*> row;
+      for (const size_t kind : kinds) {
+        const auto& nodes = used[stages.size()][kind];
+        row.insert(row.end(), nodes.begin(), nodes.end());
+      }
+      stages.push_back(row);
+      order(used, stages);
+      stages.pop_back();
+    } while (std::ranges::next_permutation(kinds).found);
+  }
+
+  // All micro-batch counts and layer splits of the next replica.
+  void cut(const std::vector<std::vector<const Node*>>& stages, int left, Plan& plan) {
+    const size_t replica = plan.replicas.size();
+    if (replica == stages.size()) {
+      if (left == 0) play(plan);
+      return;
+    }
+    for (int count = 1; count <= left; ++count) {
+      plan.replicas.push_back({size_, count, {}});
+      split(stages, left - count, inputs_.model.num_layers(), plan);
+      plan.replicas.pop_back();
+    }
+  }
+
+  void split(const std::vector<std::vector<const Node*>>& stages, int batches_left, int layers_left,
+             Plan& plan) {
+    const std::vector<const Node*>& nodes = stages[plan.replicas.size() - 1];
+    const size_t stage = plan.replicas.back().stages.size();
+    if (stage == nodes.size()) {
+      if (layers_left == 0) cut(stages, batches_left, plan);
+      return;
+    }
+    for (int layers = 1; layers <= layers_left; ++layers) {
+      plan.replicas.back().stages.push_back({layers, nodes[stage]->name, 1});
+      split(stages, batches_left, layers_left - layers, plan);
+      plan.replicas.back().stages.pop_back();
+    }
+  }
+
+  void play(const Plan& plan) {
+    ++played_;
+    const auto prediction = predict(inputs_, plan);
+    ASSERT_TRUE(prediction.is_ok()) << prediction.status().message();
+    if (memory_excess(inputs_.cluster, plan, prediction.value()).bytes > 0) return;
+    best_ = std::min(best_, prediction.value().step_seconds);
+  }
+
+  const PredictionInputs& inputs_;
+  const int64_t batch_;
+  const Runtime runtime_;
+  int size_ = 1;
+  std::vector<const Node*> workers_;
+  std::vector<std::string> kinds_;
+  double best_ = std::numeric_limits<double>::infinity();
+  int64_t played_ = 0;
+};
+
+// A random model, profile and cluster.
+struct Case {
+  explicit Case(std::mt19937& random) {
+    const auto any = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
+    const auto seconds = [&] { return std::uniform_real_distribution(.001, .03)(random); };
+    model = example_model(any(1, 6));
+    const int kinds = any(1, 3);
+    for (int a = 0; a < kinds; ++a) {
+      const std::string device(1, static_cast<char>('A' + a));
+      for (const LayerKind& kind : model.layers) {
+        const LayerCost one = {seconds(), seconds(), seconds(), seconds(), any(1, 64) << 20};
+        for (const int size : {1, 2}) {
+          // Twice the samples take less than twice the time.
+          const double factor = size == 1 ? 1 : 1.8;
+          profile.compute[{device, kind.name, 1, size}] = {one.forward * factor, one.input_gradient * factor,
+                                                           one.weight_gradient * factor, one.update,
+                                                           one.activation_bytes * size};
+        }
+      }
+      for (int b = 0; b <= a; ++b) {
+        const std::string other(1, static_cast<char>('A' + b));
+        profile.links[{device, other, false}] = {1e-5 * any(0, 100),
+                                                 {{1e5, 1e7 * any(1, 100)}, {1e8, 1e8 * any(1, 10)}}};
+      }
+      profile.links[{device, device, true}] = {0, {{1, 1e9}}};
+    }
+    int workers = any(1, 5);
+    for (int node = 0; workers > 0; ++node) {
+      const int devices = std::min(workers, any(1, 2));
+      const std::string device(1, static_cast<char>('A' + any(0, kinds - 1)));
+      cluster.nodes.push_back({"n" + std::to_string(node), device, devices, int64_t{any(100, 800)} << 20});
+      workers -= devices;
+    }
+    options.global_batch_size = any(1, 7);
+    options.runtime.overlap_gradients = any(0, 1);
+  }
+
+  Model model;
+  Profile profile;
+  Cluster cluster;
+  SearchOptions options;
+};
+
+TEST(Search, IsAsGoodAsEnumeration) {
+  const unsigned seed = std::random_device()();
+  std::mt19937 random(seed);
+  int64_t searched = 0;
+  int64_t enumerated = 0;
+  int fitting = 0;
+  for (int round = 0; round < HDT_SEARCH_CASES; ++round) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", case " << round);
+    const Case made(random);
+    const PredictionInputs inputs{made.cluster, made.model, made.profile, {}};
+    const Enumeration all(inputs, made.options);
+    const auto found = search(inputs, made.options);
+    enumerated += all.played();
+    if (all.best() == std::numeric_limits<double>::infinity()) {
+      EXPECT_FALSE(found.is_ok());
+    } else {
+      ASSERT_TRUE(found.is_ok()) << found.status().message();
+      EXPECT_NEAR(found.value().step_seconds, all.best(), 1e-9 * all.best());
+      EXPECT_TRUE(found.value().proven);
+      // The plan is what it says, and fits.
+      const auto prediction = predict(inputs, found.value().plan);
+      ASSERT_TRUE(prediction.is_ok());
+      EXPECT_EQ(prediction.value().step_seconds, found.value().step_seconds);
+      EXPECT_EQ(memory_excess(made.cluster, found.value().plan, prediction.value()).bytes, 0);
+      EXPECT_EQ(found.value().plan.global_batch_size(), made.options.global_batch_size);
+      searched += found.value().predictions;
+      ++fitting;
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(fitting, HDT_SEARCH_CASES / 2);
+  EXPECT_LT(searched, enumerated / 5) << "bounds cut too little off";
+  std::cout << fitting << " cases with a plan; " << searched << " plans played of " << enumerated << "\n";
+}
+
+TEST(Search, SplitsUnequallyWhereDevicesAreUnequal) {
+  // "slow" needs twice the time. With the embedding (0.1 of a layer) on the slow device and the head (2 layers) on the fast
+  // one, 4 and 8 of 12 layers are 8.2 and 10; 5 and 7 would be 10.2 and 9.
+  const Cluster cluster{{{"f", "fast", 1, int64_t{1} << 40}, {"s", "slow", 1, int64_t{1} << 40}}};
+  const Model model = example_model(12);
+  const Profile profile = example_profile();
+  SearchOptions options;
+  options.global_batch_size = 64;
+  options.most_replicas = 1;
+  const auto found = search({cluster, model, profile, {}}, options);
+  ASSERT_TRUE(found.is_ok()) << found.status().message();
+  ASSERT_EQ(found.value().plan.replicas[0].stages.size(), 2u);
+  EXPECT_EQ(found.value().plan.replicas[0].stages, (std::vector<Stage>{{4, "s", 1}, {8, "f", 1}}));
+}
+
+TEST(Search, WhatDoesNotFitIsSaidWithTheDeviceAndTheAmount) {
+  Cluster cluster = example_cluster();
+  for (Node& node : cluster.nodes) node.memory_bytes = 1 << 20;
+  const Model model = example_model();
+  const Profile profile = example_profile();
+  SearchOptions options;
+  options.global_batch_size = 4;
+  EXPECT_THAT(
+      search({cluster, model, profile, {}}, options).status().message(),
+      testing::ContainsRegex("fits memory in no split: at best 0.[0-9]+ GiB are missing on each device of "
+                             "kind '(fast|slow)'"));
+  options.global_batch_size = 0;
+  EXPECT_FALSE(search({cluster, model, profile, {}}, options).is_ok());
+}
+
+TEST(Search, EndsEarlyWhenToldTo) {
+  const Cluster cluster = example_cluster();
+  const Model model = example_model(8);
+  const Profile profile = example_profile();
+  SearchOptions options;
+  options.global_batch_size = 32;
+  options.most_predictions = 3;
+  const auto found = search({cluster, model, profile, {}}, options);
+  ASSERT_TRUE(found.is_ok());
+  EXPECT_FALSE(found.value().proven);
+  EXPECT_EQ(found.value().predictions, 3);
+}
+
+}  // namespace
+}  // namespace hdt::plan

@@ -1,0 +1,115 @@
+// toml_files_test.cc: what is written reads back the same; what is wrong is refused with file, field and reason.
+#include "training/plan/toml_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/training/data/temporary_folder.h"
+#include "tests/training/plan/examples.h"
+
+namespace hdt::plan {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::StartsWith;
+using training::TemporaryFolder;
+
+class TomlFiles : public ::testing::Test {
+ protected:
+  std::string file(const std::string& text) {
+    path_ = folder_.file("input.toml");
+    training::write_all(path_, text);
+    return path_;
+  }
+  // Without the file's name, which must come first.
+  template <typename T>
+  std::string reason(const Result<T>& result) {
+    EXPECT_FALSE(result.is_ok());
+    const std::string message = result.status().message();
+    EXPECT_THAT(message, StartsWith(path_ + ": "));
+    return message.substr(std::min(message.size(), path_.size() + 2));
+  }
+
+  const TemporaryFolder folder_;
+  std::string path_;
+};
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  const size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  return at == std::string::npos ? text : text.replace(at, what.size(), with);
+}
+
+TEST_F(TomlFiles, ReadBackTheSame) {
+  const std::string model = to_toml(example_model());
+  EXPECT_EQ(to_toml(read_model(file(model)).value()), model);
+  Profile profile = example_profile();
+  profile.compute.begin()->second.forward = 1.0 / 3;
+  const Profile read = read_profile(file(to_toml(profile))).value();
+  EXPECT_EQ(read.compute, profile.compute);
+  EXPECT_EQ(read.links, profile.links);
+  const std::string cluster = to_toml(example_cluster());
+  EXPECT_EQ(to_toml(read_cluster(file(cluster)).value()), cluster);
+  Plan plan = example_plan();
+  plan.replicas[0].stages[0].node = "with \"quotes\" and \\";
+  plan.runtime = {ScheduleKind::kLockstep, 4096, false, 1000};
+  EXPECT_EQ(read_plan(file(to_toml(plan))).value(), plan);
+}
+
+TEST_F(TomlFiles, NodesThatAreAlikeAreCounted) {
+  const auto cluster =
+      read_cluster(file("[[node]]\nname='n'\ndevice='d'\ndevices=8\nmemory_bytes=1\ncount=3\n"));
+  ASSERT_TRUE(cluster.is_ok());
+  ASSERT_EQ(cluster.value().nodes.size(), 3u);
+  EXPECT_EQ(cluster.value().nodes[2].name, "n-3");
+}
+
+TEST_F(TomlFiles, TimesMustBePositive) {
+  const std::string good = to_toml(example_profile());
+  for (const char* field : {"forward", "input_gradient", "weight_gradient", "update"}) {
+    for (const char* value : {"0", "-0.5", "nan", "'1'"}) {
+      const size_t at = good.find(std::string(field) + " = ");
+      const size_t end = good.find('\n', at);
+      const std::string bad = good.substr(0, at) + field + " = " + value + good.substr(end);
+      EXPECT_THAT(reason(read_profile(file(bad))), StartsWith(std::string("compute 1.") + field + ": "));
+    }
+  }
+  EXPECT_EQ(reason(read_profile(file(replaced(good, "latency = 0", "latency = -1")))),
+            "link 1.latency: -1 given, expected at least 0");
+}
+
+TEST_F(TomlFiles, UnknownMissingAndRepeatedFieldsAreNamed) {
+  EXPECT_EQ(reason(read_plan(file("colour = 1\n" + to_toml(example_plan())))), "colour: unknown field");
+  EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "micro_batches = 4\n", "")))),
+            "replica 1.micro_batches: is missing");
+  EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "layers = 3", "layers = 0")))),
+            "replica 1.stage 1.layers: 0 given, expected at least 1");
+  EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "\"1f1b\"", "\"gpipe\"")))),
+            "schedule: 'gpipe' given, expected 1f1b or 1f1b-lockstep");
+  EXPECT_EQ(reason(read_cluster(file("node = 1\n"))), "node: expected [[node]] tables");
+  const std::string profile = to_toml(example_profile());
+  const size_t second = profile.find("\n[[compute]]", profile.find("[[compute]]") + 1);
+  const size_t first = profile.find("\n[[compute]]");
+  EXPECT_THAT(reason(read_profile(file(profile + profile.substr(first, second - first)))),
+              EndsWith("this layer was given before"));
+  EXPECT_EQ(reason(read_model(file(replaced(to_toml(example_model()), "\"head\"", "\"block\"")))),
+            "layer.kind: 'block' given twice");
+}
+
+TEST_F(TomlFiles, BandwidthPointsIncrease) {
+  const std::string good = to_toml(example_profile());
+  for (const char* bad : {"[]", "[[1, 2], [1, 3]]", "[[0, 2]]", "[[1, -2]]", "[[1]]", "5"}) {
+    const size_t at = good.find("bandwidth = ");
+    const std::string text = good.substr(0, at) + "bandwidth = " + bad + good.substr(good.find('\n', at));
+    EXPECT_THAT(reason(read_profile(file(text))), StartsWith("link 1.bandwidth: expected a list of pairs"));
+  }
+}
+
+TEST_F(TomlFiles, SyntaxErrorsNameTheLine) {
+  EXPECT_THAT(reason(read_plan(file("schedule = \"1f1b\"\nreplica = = 3\n"))), StartsWith("line 2: "));
+  path_ = folder_.file("none.toml");
+  EXPECT_FALSE(reason(read_plan(path_)).empty());
+}
+
+}  // namespace
+}  // namespace hdt::plan

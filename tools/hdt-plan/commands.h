@@ -1,0 +1,52 @@
+// commands.h: what the subcommands of hdt-plan do. Each prints its result on stdout.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "tools/hdt-plan/inputs.h"
+#include "training/plan/plan.h"
+#include "training/plan/predictor.h"
+
+namespace hdt::tools {
+
+struct ValidateOptions {
+  std::string folder;
+  bool json = false;
+};
+Status validate_command(const ValidateOptions& options);
+
+struct PredictOptions {
+  InputPaths inputs;
+  std::string plan;
+  std::string trace;  // file to write, or empty
+  std::string svg;    // file to write, or empty
+  bool json = false;
+};
+Status predict_command(const PredictOptions& options);
+
+struct ExplainOptions {
+  InputPaths inputs;
+  std::string plan;
+};
+Status explain_command(const ExplainOptions& options);
+
+struct SearchCommandOptions {
+  InputPaths inputs;
+  int64_t global_batch_size = 0;
+  int most_replicas = 64;
+  int64_t most_predictions = 100'000;
+  std::string output;  // file to write, or empty: stdout
+};
+Status search_command(const SearchCommandOptions& options);
+
+// A plan that can run and fits, and its step.
+struct PlayedPlan {
+  Inputs inputs;
+  plan::Plan plan;
+  plan::Prediction prediction;
+};
+Result<PlayedPlan> play_plan(const InputPaths& inputs, const std::string& plan);
+
+}  // namespace hdt::tools

@@ -1,0 +1,43 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "tools/hdt-plan/commands.h"
+#include "training/plan/explanation.h"
+#include "training/plan/search.h"
+
+namespace hdt::tools {
+
+Status explain_command(const ExplainOptions& options) {
+  const auto played = play_plan(options.inputs, options.plan);
+  if (!played.is_ok()) return played.status();
+  const auto& [inputs, plan, prediction] = played.value();
+  const plan::PredictionInputs given{inputs.cluster, inputs.model, inputs.profile, {}};
+  const auto changes = plan::changes(given, plan);
+  if (!changes.is_ok()) return changes.status();
+  const double step = prediction.step_seconds;
+  const double ideal = plan::ideal_seconds(given, plan.global_batch_size());
+  fmt::print("step   {:.6g} s\n", step);
+  fmt::print(
+      "bound  {:.6g} s, if every device of the cluster worked alone and nothing were lost: reached {:.2f} "
+      "%\n\n",
+      ideal, 100 * ideal / step);
+  fmt::print("{:>7} {:>5} {:<16} {:<20} {:>8} {:>11}\n", "replica", "stage", "node", "most of the step is",
+             "compute", "memory used");
+  const training::Layout layout = plan.layout();
+  for (int worker = 0; worker < layout.world_size(); ++worker) {
+    const training::Position position = layout.position_of(worker);
+    const std::string& name = plan.replicas[position.replica].stages[position.stage].node;
+    const plan::Node& node = inputs.cluster.nodes[inputs.cluster.index_of(name)];
+    const plan::WorkerTime& time = prediction.workers[worker];
+    fmt::print("{:>7} {:>5} {:<16} {:<20} {:>6.1f} % {:>9.1f} %\n", position.replica + 1, position.stage + 1,
+               name, plan::binding_part(time), 100 * time.compute / step,
+               100 * prediction.peak_memory_bytes[worker] / static_cast<double>(node.memory_bytes));
+  }
+  fmt::print("\nwith the same plan, the rate of steps would change by\n");
+  for (const plan::Change& change : changes.value())
+    fmt::print("  {:+6.1f} %  {}\n", 100 * (step / change.step_seconds - 1), change.what);
+  return Status::ok();
+}
+
+}  // namespace hdt::tools

@@ -1,0 +1,19 @@
+#include "tools/hdt-plan/inputs.h"
+
+#include "training/plan/toml_files.h"
+
+namespace hdt::tools {
+
+Result<Inputs> read_inputs(const InputPaths& paths) {
+  auto profile = plan::read_profile(paths.profile);
+  if (!profile.is_ok()) return profile.status();
+  auto cluster = plan::read_cluster(paths.cluster);
+  if (!cluster.is_ok()) return cluster.status();
+  auto model = plan::read_model(paths.model);
+  if (!model.is_ok()) return model.status();
+  const Status complete = plan::check_profile(profile.value(), model.value());
+  if (!complete.is_ok()) return Status(complete.code(), paths.profile + ": " + complete.message());
+  return Inputs{profile.take(), cluster.take(), model.take()};
+}
+
+}  // namespace hdt::tools

@@ -1,0 +1,27 @@
+// inputs.h: the files that predict and search read.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "training/plan/cluster.h"
+#include "training/plan/model.h"
+#include "training/plan/profile.h"
+
+namespace hdt::tools {
+
+struct InputPaths {
+  std::string profile;
+  std::string cluster;
+  std::string model;
+};
+
+struct Inputs {
+  plan::Profile profile;
+  plan::Cluster cluster;
+  plan::Model model;
+};
+
+Result<Inputs> read_inputs(const InputPaths& paths);
+
+}  // namespace hdt::tools

@@ -1,0 +1,123 @@
+// hdt-plan: predicts training steps of plans on mixed clusters, searches plans, and shows how far off it is.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <limits>
+
+#include "tools/hdt-plan/commands.h"
+
+namespace {
+
+constexpr int kExitUsage = 2;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  hdt-plan predict plan.toml -p profile.toml -c cluster.toml -m model.toml\n"
+    "  hdt-plan search cluster.toml model.toml -p profile.toml --global-batch-size 256\n"
+    "  hdt-plan validate published/\n"
+    "\n"
+    "docs/predictor.md describes the files. Exit status: 0 done, 2 wrong usage or an input that was refused.";
+
+constexpr const char* kPredictExamples =
+    "Examples:\n"
+    "  hdt-plan predict plan.toml -p profile.toml -c cluster.toml -m model.toml\n"
+    "  hdt-plan predict plan.toml -p p.toml -c c.toml -m m.toml --trace step.json --svg step.svg";
+
+constexpr const char* kSearchExamples =
+    "Examples:\n"
+    "  hdt-plan search cluster.toml model.toml -p profile.toml --global-batch-size 256 > plan.toml\n"
+    "  hdt-plan search c.toml m.toml -p p.toml --global-batch-size 256 --most-replicas 2 --output plan.toml";
+
+int fail(std::string message) {
+  std::ranges::replace(message, '\n', ' ');
+  fmt::print(stderr, "hdt-plan: {}\n", message);
+  return kExitUsage;
+}
+
+void add_profile(CLI::App* command, hdt::tools::InputPaths& paths) {
+  command->add_option("-p,--profile", paths.profile, "measured times and links")
+      ->type_name("FILE")
+      ->required();
+}
+
+void add_plan_inputs(CLI::App* command, hdt::tools::InputPaths& paths, std::string& plan) {
+  command->add_option("plan", plan, "the plan")->type_name("PLAN")->required();
+  add_profile(command, paths);
+  command->add_option("-c,--cluster", paths.cluster, "the machines")->type_name("FILE")->required();
+  command->add_option("-m,--model", paths.model, "the model")->type_name("FILE")->required();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Predicts what a training step of a plan takes on a mixed cluster, searches the plan that takes least, "
+      "and shows "
+      "how far off the predictions are.");
+  app.footer(kExamples);
+  app.require_subcommand(1);
+  std::function<hdt::Status()> run;
+
+  hdt::tools::PredictOptions predict;
+  CLI::App* predict_app = app.add_subcommand("predict", "time, its parts and memory of one step of a plan");
+  predict_app->footer(kPredictExamples);
+  add_plan_inputs(predict_app, predict.inputs, predict.plan);
+  predict_app->add_option("--trace", predict.trace, "write a trace for ui.perfetto.dev")->type_name("FILE");
+  predict_app->add_option("--svg", predict.svg, "write a picture of the pipeline")->type_name("FILE");
+  predict_app->add_flag("--json", predict.json, "print JSON");
+  predict_app->callback([&] { run = [&] { return hdt::tools::predict_command(predict); }; });
+
+  hdt::tools::SearchCommandOptions search;
+  CLI::App* search_app =
+      app.add_subcommand("search", "the plan with the least predicted step that fits memory");
+  search_app->footer(kSearchExamples);
+  search_app->add_option("cluster", search.inputs.cluster, "the machines")->type_name("CLUSTER")->required();
+  search_app->add_option("model", search.inputs.model, "the model")->type_name("MODEL")->required();
+  add_profile(search_app, search.inputs);
+  search_app->add_option("--global-batch-size", search.global_batch_size, "samples of a step")
+      ->check(CLI::Range(int64_t{1}, int64_t{std::numeric_limits<int>::max()}))
+      ->required();
+  search_app->add_option("--most-replicas", search.most_replicas, "copies of the model")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  search_app
+      ->add_option("--most-predictions", search.most_predictions,
+                   "plans to play before the best so far is taken")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))
+      ->capture_default_str();
+  search_app->add_option("--output", search.output, "write the plan here instead of to stdout")
+      ->type_name("FILE");
+  search_app->callback([&] { run = [&] { return hdt::tools::search_command(search); }; });
+
+  hdt::tools::ExplainOptions explain;
+  CLI::App* explain_app = app.add_subcommand("explain", "what binds a plan, and what would make it faster");
+  explain_app->footer("Example:\n  hdt-plan explain plan.toml -p profile.toml -c cluster.toml -m model.toml");
+  add_plan_inputs(explain_app, explain.inputs, explain.plan);
+  explain_app->callback([&] { run = [&] { return hdt::tools::explain_command(explain); }; });
+
+  hdt::tools::ValidateOptions validate;
+  CLI::App* validate_app =
+      app.add_subcommand("validate", "predict published measurements, each calibrated on the others");
+  validate_app->footer("Example:\n  hdt-plan validate published/");
+  validate_app
+      ->add_option("folder", validate.folder,
+                   "reads profiles.json, links.json, llm_info.json and plans-*/*.json")
+      ->type_name("DIR")
+      ->required();
+  validate_app->add_flag("--json", validate.json, "print JSON");
+  validate_app->callback([&] { run = [&] { return hdt::tools::validate_command(validate); }; });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return fail(std::string(error.what()) + " (see hdt-plan --help)");
+  }
+  const hdt::Status status = run();
+  if (!status.is_ok()) return fail(status.message());
+  if (std::fflush(stdout) != 0) return fail("cannot write to stdout");
+  return 0;
+}

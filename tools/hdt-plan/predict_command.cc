@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "tools/hdt-plan/commands.h"
+#include "training/data/atomic_file.h"
+#include "training/plan/pictures.h"
+
+namespace hdt::tools {
+namespace {
+
+constexpr double kGibibyte = double{1 << 30};
+
+void print_table(const plan::Plan& plan, const plan::Prediction& prediction) {
+  const training::Layout layout = plan.layout();
+  const double step = prediction.step_seconds;
+  fmt::print("step        {:.6g} s\n", step);
+  fmt::print("throughput  {:.6g} samples/s\n\n", static_cast<double>(plan.global_batch_size()) / step);
+  fmt::print("{:>7} {:>5} {:<16} {:>8} {:>11} {:>11} {:>8} {:>10} {:>11}\n", "replica", "stage", "node",
+             "compute", "exposed pp", "exposed dp", "bubble", "optimizer", "memory GiB");
+  for (int worker = 0; worker < layout.world_size(); ++worker) {
+    const training::Position position = layout.position_of(worker);
+    const plan::WorkerTime& time = prediction.workers[worker];
+    const auto percent = [&](double seconds) { return fmt::format("{:.1f} %", 100 * seconds / step); };
+    fmt::print("{:>7} {:>5} {:<16} {:>8} {:>11} {:>11} {:>8} {:>10} {:>11.2f}\n", position.replica + 1,
+               position.stage + 1, plan.replicas[position.replica].stages[position.stage].node,
+               percent(time.compute), percent(time.exposed_pipeline), percent(time.exposed_reduction),
+               percent(time.bubble), percent(time.optimizer),
+               prediction.peak_memory_bytes[worker] / kGibibyte);
+  }
+}
+
+void print_json(const plan::Plan& plan, const plan::Prediction& prediction) {
+  const training::Layout layout = plan.layout();
+  nlohmann::ordered_json json = {{"step_seconds", prediction.step_seconds},
+                                 {"samples", plan.global_batch_size()}};
+  for (int worker = 0; worker < layout.world_size(); ++worker) {
+    const training::Position position = layout.position_of(worker);
+    const plan::WorkerTime& time = prediction.workers[worker];
+    json["workers"].push_back({{"replica", position.replica},
+                               {"stage", position.stage},
+                               {"compute", time.compute},
+                               {"exposed_pipeline", time.exposed_pipeline},
+                               {"exposed_reduction", time.exposed_reduction},
+                               {"bubble", time.bubble},
+                               {"optimizer", time.optimizer},
+                               {"peak_memory_bytes", prediction.peak_memory_bytes[worker]}});
+  }
+  fmt::print("{}\n", json.dump(2));
+}
+
+}  // namespace
+
+Status predict_command(const PredictOptions& options) {
+  const auto played = play_plan(options.inputs, options.plan);
+  if (!played.is_ok()) return played.status();
+  const plan::Plan& plan = played.value().plan;
+  const plan::Prediction& prediction = played.value().prediction;
+  if (!options.trace.empty())
+    HDT_RETURN_IF_ERROR(
+        training::write_file_atomically(options.trace, plan::perfetto_trace(plan, prediction)));
+  if (!options.svg.empty())
+    HDT_RETURN_IF_ERROR(training::write_file_atomically(options.svg, plan::pipeline_svg(plan, prediction)));
+  if (options.json)
+    print_json(plan, prediction);
+  else
+    print_table(plan, prediction);
+  return Status::ok();
+}
+
+}  // namespace hdt::tools

@@ -1,0 +1,41 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "tools/hdt-plan/commands.h"
+#include "training/data/atomic_file.h"
+#include "training/plan/search.h"
+#include "training/plan/toml_files.h"
+
+namespace hdt::tools {
+
+Status search_command(const SearchCommandOptions& options) {
+  const auto inputs = read_inputs(options.inputs);
+  if (!inputs.is_ok()) return inputs.status();
+  const plan::PredictionInputs given{
+      inputs.value().cluster, inputs.value().model, inputs.value().profile, {}};
+  plan::SearchOptions search_options;
+  search_options.global_batch_size = options.global_batch_size;
+  search_options.most_replicas = options.most_replicas;
+  search_options.most_predictions = options.most_predictions;
+  const auto found = plan::search(given, search_options);
+  if (!found.is_ok()) return found.status();
+  const plan::SearchResult& result = found.value();
+  const double ideal = plan::ideal_seconds(given, options.global_batch_size);
+  // As comments, so that stdout as a whole is a plan.
+  const std::string summary =
+      fmt::format("# step {:.6g} s, {:.2f} % of the bound of {:.6g} s; {} plans played; {}\n",
+                  result.step_seconds, 100 * ideal / result.step_seconds, ideal, result.predictions,
+                  result.proven ? "no plan of the searched space is faster"
+                                : "search ended early: not proven to be the fastest");
+  const std::string text = summary + plan::to_toml(result.plan);
+  if (options.output.empty()) {
+    fmt::print("{}", text);
+    return Status::ok();
+  }
+  HDT_RETURN_IF_ERROR(training::write_file_atomically(options.output, text));
+  fmt::print("{}", summary);
+  return Status::ok();
+}
+
+}  // namespace hdt::tools

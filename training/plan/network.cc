@@ -1,0 +1,73 @@
+// network.cc: equal shares.
+#include "training/plan/network.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace hdt::plan {
+
+Network::Network(const Cluster& cluster, const Profile& profile)
+    : cluster_(cluster), profile_(profile), users_(3 * cluster.nodes.size(), 0) {}
+
+int Network::start(const std::vector<Hop>& hops, double bytes, double message_bytes, double efficiency) {
+  Transfer transfer;
+  transfer.id = next_id_++;
+  transfer.bytes = bytes;
+  for (const Hop& hop : hops) {
+    const bool inside = hop.from == hop.to;
+    const Link& link =
+        *profile_.find_link(cluster_.nodes[hop.from].device, cluster_.nodes[hop.to].device, inside);
+    transfer.latency = std::max(transfer.latency, link.latency);
+    transfer.hop_rates.push_back(efficiency * link.rate(message_bytes));
+    transfer.ports.push_back(inside ? 3 * hop.from + 2 : 3 * hop.from);
+    transfer.ports.push_back(inside ? 3 * hop.from + 2 : 3 * hop.to + 1);
+  }
+  for (size_t hop = 0; hop < hops.size(); ++hop) {
+    ++users_[transfer.ports[2 * hop]];
+    if (transfer.ports[2 * hop] != transfer.ports[2 * hop + 1]) ++users_[transfer.ports[2 * hop + 1]];
+  }
+  transfers_.push_back(std::move(transfer));
+  share();
+  return next_id_ - 1;
+}
+
+void Network::share() {
+  for (Transfer& transfer : transfers_) {
+    transfer.rate = std::numeric_limits<double>::infinity();
+    for (size_t hop = 0; hop < transfer.hop_rates.size(); ++hop) {
+      const int users = std::max(users_[transfer.ports[2 * hop]], users_[transfer.ports[2 * hop + 1]]);
+      transfer.rate = std::min(transfer.rate, transfer.hop_rates[hop] / users);
+    }
+  }
+}
+
+double Network::next_end() const {
+  double next = std::numeric_limits<double>::infinity();
+  for (const Transfer& transfer : transfers_)
+    next = std::min(next, transfer.latency + transfer.bytes / transfer.rate);
+  return next;
+}
+
+std::vector<int> Network::advance(double seconds) {
+  std::vector<int> ended;
+  // What remains of a transfer by rounding alone would never end.
+  constexpr double kRounding = 1e-12;
+  for (Transfer& transfer : transfers_) {
+    const double left = transfer.latency + transfer.bytes / transfer.rate - seconds;
+    const double waited = std::min(transfer.latency, seconds);
+    transfer.latency -= waited;
+    transfer.bytes -= (seconds - waited) * transfer.rate;
+    if (left > kRounding) continue;
+    ended.push_back(transfer.id);
+    for (size_t port = 0; port < transfer.ports.size(); ++port) {
+      if (port % 2 == 0 || transfer.ports[port] != transfer.ports[port - 1]) --users_[transfer.ports[port]];
+    }
+  }
+  if (ended.empty()) return ended;
+  std::erase_if(transfers_,
+                [&](const Transfer& transfer) { return std::ranges::count(ended, transfer.id) > 0; });
+  share();
+  return ended;
+}
+
+}  // namespace hdt::plan

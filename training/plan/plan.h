@@ -1,0 +1,63 @@
+// plan.h: who computes what: replicas, their stages, where each stage runs, and how the framework runs them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "training/engine/layout.h"
+#include "training/plan/cluster.h"
+#include "training/plan/model.h"
+#include "training/plan/profile.h"
+
+namespace hdt::plan {
+
+// A tensor-parallel group on one node that holds consecutive units.
+struct Stage {
+  int layers = 1;  // transformer layers; the first stage has the embedding too, the last the head
+  std::string node;
+  int tensor_parallel = 1;  // devices
+  bool operator==(const Stage&) const = default;
+};
+
+struct Replica {
+  int micro_batch_size = 1;
+  int micro_batches = 1;
+  std::vector<Stage> stages;
+  bool operator==(const Replica&) const = default;
+};
+
+// kOneForwardOneBackward: the engine's. kLockstep: that of DeepSpeed (lockstep_schedule.h).
+enum class ScheduleKind { kOneForwardOneBackward, kLockstep };
+
+const char* schedule_name(ScheduleKind kind);
+
+// How the training framework carries the plan out.
+struct Runtime {
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  // Sends of at most so many bytes a device go on in the background; larger ones keep the sender waiting until
+  // they have arrived. None: all go in the background.
+  std::optional<int64_t> background_send_bytes;
+  // Gradients are reduced, bucket by bucket, while earlier units are still in their last backward.
+  bool overlap_gradients = true;
+  int64_t bucket_bytes = int64_t{25} << 20;
+  bool operator==(const Runtime&) const = default;
+};
+
+struct Plan {
+  std::vector<Replica> replicas;
+  Runtime runtime;
+
+  int64_t global_batch_size() const;
+  // Replica by replica, stage by stage: the index of a worker in all results.
+  training::Layout layout() const;
+  bool operator==(const Plan&) const = default;
+};
+
+// Refuses (field and reason) what contradicts itself, the cluster, the model or the profile, and what would need
+// a device twice. Memory is the predictor's question.
+Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, const Profile& profile);
+
+}  // namespace hdt::plan

@@ -1,0 +1,68 @@
+// predictor.cc: checks, then plays the step.
+#include "training/plan/predictor.h"
+
+#include <algorithm>
+
+#include "training/plan/lockstep_schedule.h"
+#include "training/plan/step_simulation.h"
+
+namespace hdt::plan {
+
+const char* span_name(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::kForward:
+      return "forward";
+    case SpanKind::kBackward:
+      return "backward";
+    case SpanKind::kActivation:
+      return "send activation";
+    case SpanKind::kGradient:
+      return "send gradient";
+    case SpanKind::kReduction:
+      return "reduce";
+    case SpanKind::kUpdate:
+      return "update";
+  }
+  return "";
+}
+
+double Prediction::most_memory_bytes() const { return *std::ranges::max_element(peak_memory_bytes); }
+
+Result<Prediction> predict(const PredictionInputs& inputs, const Plan& plan) {
+  HDT_RETURN_IF_ERROR(check_plan(plan, inputs.cluster, inputs.model, inputs.profile));
+  StepSimulation simulation(inputs, plan);
+  HDT_RETURN_IF_ERROR(simulation.run());
+  Prediction prediction = simulation.take();
+  prediction.peak_memory_bytes = peak_memory_bytes(inputs, plan);
+  return prediction;
+}
+
+std::vector<double> peak_memory_bytes(const PredictionInputs& inputs, const Plan& plan) {
+  const training::Layout layout = plan.layout();
+  std::vector<double> bytes;
+  for (int worker = 0; worker < layout.world_size(); ++worker) {
+    const training::Position position = layout.position_of(worker);
+    const Replica& replica = plan.replicas[position.replica];
+    const int in_flight = most_in_flight(schedule_of(plan.runtime, static_cast<int>(replica.stages.size()),
+                                                     position.stage, replica.micro_batches));
+    bytes.push_back(stage_memory_bytes(inputs, stage_cost(inputs, plan, layout, position),
+                                       replica.stages[position.stage].tensor_parallel, in_flight));
+  }
+  return bytes;
+}
+
+MemoryExcess memory_excess(const Cluster& cluster, const Plan& plan, const Prediction& prediction) {
+  MemoryExcess most;
+  int worker = 0;
+  for (const Replica& replica : plan.replicas) {
+    for (const Stage& stage : replica.stages) {
+      const auto memory = static_cast<double>(cluster.nodes[cluster.index_of(stage.node)].memory_bytes);
+      const double excess = prediction.peak_memory_bytes[worker] - memory;
+      if (excess > most.bytes) most = {worker, excess};
+      ++worker;
+    }
+  }
+  return most;
+}
+
+}  // namespace hdt::plan

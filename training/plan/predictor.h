@@ -1,0 +1,26 @@
+// predictor.h: the time and the memory of one training step of a plan.
+#pragma once
+
+#include <vector>
+
+#include "base/status.h"
+#include "training/plan/plan.h"
+#include "training/plan/prediction.h"
+#include "training/plan/stage_cost.h"
+
+namespace hdt::plan {
+
+// kConfig when the plan cannot run (plan.h, step_simulation.h). Whether it fits memory: see memory_excess.
+Result<Prediction> predict(const PredictionInputs& inputs, const Plan& plan);
+
+// By worker: what each of its devices needs. The plan must be one that can run.
+std::vector<double> peak_memory_bytes(const PredictionInputs& inputs, const Plan& plan);
+
+// The worker that lacks most memory, and by how much on each of its devices; bytes 0: all fit.
+struct MemoryExcess {
+  int worker = 0;
+  double bytes = 0;
+};
+MemoryExcess memory_excess(const Cluster& cluster, const Plan& plan, const Prediction& prediction);
+
+}  // namespace hdt::plan

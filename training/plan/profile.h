@@ -1,0 +1,72 @@
+// profile.h: what was measured: seconds and memory of each layer kind on each device kind, and links by message
+// size. Measured by a tool, written by hand or imported; the predictor knows nothing else about hardware.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "training/plan/model.h"
+
+namespace hdt::plan {
+
+struct ComputeKey {
+  std::string device;
+  std::string layer;
+  int tensor_parallel = 1;
+  int micro_batch_size = 1;
+  auto operator<=>(const ComputeKey&) const = default;
+};
+
+// One unit, one micro-batch, on one device of a tensor-parallel group.
+struct LayerCost {
+  double forward = 0;            // seconds
+  double input_gradient = 0;     // seconds
+  double weight_gradient = 0;    // seconds
+  double update = 0;             // seconds of the optimizer, once a step
+  int64_t activation_bytes = 0;  // kept from forward to backward
+
+  double backward() const { return input_gradient + weight_gradient; }
+  bool operator==(const LayerCost&) const = default;
+};
+
+// Between two nodes (all their devices together), or inside one.
+struct LinkKey {
+  std::string from;
+  std::string to;
+  bool inside = false;
+  auto operator<=>(const LinkKey&) const = default;
+};
+
+struct Link {
+  double latency = 0;  // seconds
+  // Message size in bytes, bytes per second; sizes increase. Between points the rate is linear in log(size),
+  // outside it is that of the nearest point.
+  std::vector<std::pair<double, double>> bandwidth;
+
+  double rate(double bytes) const;
+  bool operator==(const Link&) const = default;
+};
+
+struct Profile {
+  std::string name;
+  std::map<ComputeKey, LayerCost> compute;
+  std::map<LinkKey, Link> links;
+
+  const LayerCost* find(const ComputeKey& key) const;
+  // Links are the same in both directions unless both are given.
+  const Link* find_link(const std::string& from, const std::string& to, bool inside) const;
+  // Measured micro-batch sizes of a layer, increasing.
+  std::vector<int> micro_batch_sizes(const std::string& device, const std::string& layer,
+                                     int tensor_parallel) const;
+};
+
+// Every device kind must have every layer kind of the model for each (tensor-parallel degree, micro-batch size)
+// that it has for any: a profile with holes would make some plans look impossible.
+Status check_profile(const Profile& profile, const Model& model);
+
+}  // namespace hdt::plan

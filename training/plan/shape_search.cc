@@ -1,0 +1,230 @@
+// shape_search.cc: branch and bound inside a shape.
+#include "training/plan/shape_search.h"
+
+#include <algorithm>
+
+#include "training/engine/pipeline_schedule.h"
+#include "training/plan/predictor.h"
+
+namespace hdt::plan {
+
+ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& options, const Shape& shape,
+                         SearchState& state)
+    : inputs_(inputs),
+      options_(options),
+      shape_(shape),
+      state_(state),
+      kinds_(inputs.cluster.device_kinds()) {
+  for (const ReplicaShape& replica : shape.replicas) {
+    for (const int kind : replica.kinds) {
+      const std::tuple key{kind, shape.tensor_parallel, shape.micro_batch_size};
+      if (!state.costs.contains(key))
+        state.costs.emplace(key,
+                            RangeCosts(inputs, kinds_[kind], shape.tensor_parallel, shape.micro_batch_size));
+    }
+  }
+}
+
+void ShapeSearch::run() {
+  const auto replicas = static_cast<int64_t>(shape_.replicas.size());
+  if (options_.global_batch_size % shape_.micro_batch_size != 0 || micro_batches() < replicas) return;
+  for (int replica = 0; replica < replicas; ++replica) balanced_.push_back(balanced(replica));
+  try_greedy();
+  std::vector<int64_t> counts;
+  give_out(0, micro_batches(), counts);
+}
+
+StageCost ShapeSearch::stage(int replica, int stage, int first_layer, int layers) const {
+  const ReplicaShape& shape = shape_.replicas[replica];
+  const bool last = stage + 1 == static_cast<int>(shape.kinds.size());
+  const RangeCosts& costs =
+      state_.costs.at({shape.kinds[stage], shape_.tensor_parallel, shape_.micro_batch_size});
+  return costs.range(stage == 0 ? 0 : first_layer + 1, first_layer + layers + (last ? 2 : 1));
+}
+
+bool ShapeSearch::fits(int replica, int index, const StageCost& cost, int64_t count) {
+  const ReplicaShape& shape = shape_.replicas[replica];
+  const int stages = static_cast<int>(shape.nodes.size());
+  const int in_flight = training::most_in_flight(stages, index, static_cast<int>(count));
+  const Node& node = inputs_.cluster.nodes[inputs_.cluster.index_of(shape.nodes[index])];
+  const double excess = stage_memory_bytes(inputs_, cost, shape_.tensor_parallel, in_flight) -
+                        static_cast<double>(node.memory_bytes);
+  if (excess <= 0) return true;
+  if (excess < state_.least_excess) {
+    state_.least_excess = excess;
+    state_.excess_device = node.device;
+  }
+  return false;
+}
+
+double ShapeSearch::message_seconds(int replica, int stage) const {
+  const ReplicaShape& shape = shape_.replicas[replica];
+  const std::string& from = shape.nodes[stage];
+  const std::string& to = shape.nodes[stage + 1];
+  const Link* link =
+      inputs_.profile.find_link(kinds_[shape.kinds[stage]], kinds_[shape.kinds[stage + 1]], from == to);
+  if (!link) return 0;
+  int64_t bytes = std::numeric_limits<int64_t>::max();
+  for (const LayerKind& kind : inputs_.model.layers) bytes = std::min(bytes, kind.output_bytes);
+  const double message = static_cast<double>(bytes) * shape_.micro_batch_size;
+  double fastest = 0;  // a larger message may be faster, but takes as long as the smallest at the best rate
+  for (const auto& [size, rate] : link->bandwidth) fastest = std::max(fastest, rate);
+  return link->latency + message / (fastest * inputs_.calibration.point_to_point);
+}
+
+double ShapeSearch::bound(int replica, const Split& split, int64_t count) const {
+  double longest = 0;
+  double passed = 0;  // from the first stage to this one and back
+  double first_update = 0;
+  int layer = 0;
+  for (size_t index = 0; index < split.size(); ++index) {
+    const StageCost cost = stage(replica, static_cast<int>(index), layer, split[index]);
+    if (index == 0) first_update = cost.update;
+    longest = std::max(longest,
+                       passed + static_cast<double>(count) * (cost.forward + cost.backward) + first_update);
+    layer += split[index];
+    if (index + 1 < shape_.replicas[replica].nodes.size())
+      passed += cost.forward + cost.backward + 2 * message_seconds(replica, static_cast<int>(index));
+  }
+  return longest;
+}
+
+std::pair<double, ShapeSearch::Split> ShapeSearch::balanced(int replica) const {
+  const int layers = inputs_.model.num_layers();
+  const int stages = static_cast<int>(shape_.replicas[replica].nodes.size());
+  // longest[l]: of the best split of the first l layers over the stages so far; its last stage begins at from[s][l].
+  std::vector<double> longest(layers + 1, std::numeric_limits<double>::infinity());
+  std::vector<std::vector<int>> from(stages, std::vector<int>(layers + 1, 0));
+  longest[0] = 0;
+  for (int index = 0; index < stages; ++index) {
+    std::vector<double> next(layers + 1, std::numeric_limits<double>::infinity());
+    for (int end = index + 1; end <= layers - (stages - 1 - index); ++end) {
+      for (int begin = index; begin < end; ++begin) {
+        const StageCost cost = stage(replica, index, begin, end - begin);
+        const double value = std::max(longest[begin], cost.forward + cost.backward);
+        if (value >= next[end]) continue;
+        next[end] = value;
+        from[index][end] = begin;
+      }
+    }
+    longest = std::move(next);
+  }
+  Split split(stages);
+  for (int index = stages - 1, end = layers; index >= 0; end = from[index][end], --index)
+    split[index] = end - from[index][end];
+  return {longest[layers], split};
+}
+
+void ShapeSearch::try_greedy() {
+  std::vector<Split> splits;
+  std::vector<int64_t> counts;
+  for (const auto& [longest, split] : balanced_) {
+    splits.push_back(split);
+    counts.push_back(1);
+  }
+  for (int64_t left = micro_batches() - static_cast<int64_t>(counts.size()); left > 0; --left) {
+    size_t first = 0;
+    for (size_t replica = 1; replica < counts.size(); ++replica) {
+      if (static_cast<double>(counts[replica] + 1) * balanced_[replica].first <
+          static_cast<double>(counts[first] + 1) * balanced_[first].first)
+        first = replica;
+    }
+    ++counts[first];
+  }
+  for (size_t replica = 0; replica < counts.size(); ++replica) {
+    int layer = 0;
+    if (bound(static_cast<int>(replica), splits[replica], counts[replica]) >= state_.best_seconds) return;
+    for (size_t index = 0; index < splits[replica].size(); layer += splits[replica][index], ++index) {
+      const StageCost cost =
+          stage(static_cast<int>(replica), static_cast<int>(index), layer, splits[replica][index]);
+      if (!fits(static_cast<int>(replica), static_cast<int>(index), cost, counts[replica])) return;
+    }
+  }
+  play(splits, counts);
+}
+
+void ShapeSearch::give_out(size_t replica, int64_t left, std::vector<int64_t>& counts) {
+  if (replica == shape_.replicas.size()) {
+    std::vector<Split> splits;
+    choose_splits(0, counts, splits);
+    return;
+  }
+  const auto others = static_cast<int64_t>(shape_.replicas.size() - replica - 1);
+  const int64_t least = others == 0 ? left : 1;
+  for (int64_t count = least; count <= left - others && may_look(); ++count) {
+    // The best split's longest stage is a bound for all splits; it grows with the count.
+    if (static_cast<double>(count) * balanced_[replica].first >= state_.best_seconds) break;
+    counts.push_back(count);
+    give_out(replica + 1, left - count, counts);
+    counts.pop_back();
+  }
+}
+
+void ShapeSearch::choose_splits(size_t replica, const std::vector<int64_t>& counts,
+                                std::vector<Split>& splits) {
+  if (replica == shape_.replicas.size()) {
+    play(splits, counts);
+    return;
+  }
+  std::vector<Split> found;
+  Split split;
+  extend_split(static_cast<int>(replica), counts[replica], 0, split, found);
+  for (Split& one : found) {
+    if (state_.ended_early || bound(static_cast<int>(replica), one, counts[replica]) >= state_.best_seconds)
+      continue;
+    splits.push_back(std::move(one));
+    choose_splits(replica + 1, counts, splits);
+    splits.pop_back();
+  }
+}
+
+void ShapeSearch::extend_split(int replica, int64_t count, int first_layer, Split& split,
+                               std::vector<Split>& found) {
+  const int index = static_cast<int>(split.size());
+  const int stages = static_cast<int>(shape_.replicas[replica].nodes.size());
+  const int left = inputs_.model.num_layers() - first_layer;
+  if (index == stages) {
+    found.push_back(split);
+    return;
+  }
+  const int behind = stages - index - 1;
+  for (int layers = behind == 0 ? left : 1; layers <= left - behind && may_look(); ++layers) {
+    // More layers need more memory and time, so what is too much ends the loop.
+    if (!fits(replica, index, stage(replica, index, first_layer, layers), count)) return;
+    split.push_back(layers);
+    const bool worth = bound(replica, split, count) < state_.best_seconds;
+    if (worth) extend_split(replica, count, first_layer + layers, split, found);
+    split.pop_back();
+    if (!worth) return;
+  }
+}
+
+bool ShapeSearch::may_look() {
+  constexpr int64_t kLooksPerPrediction = 1000;
+  if (++state_.looks > kLooksPerPrediction * options_.most_predictions) state_.ended_early = true;
+  return !state_.ended_early;
+}
+
+void ShapeSearch::play(const std::vector<Split>& splits, const std::vector<int64_t>& counts) {
+  if (state_.ended_early) return;
+  if (state_.predictions == options_.most_predictions) {
+    state_.ended_early = true;
+    return;
+  }
+  Plan plan;
+  plan.runtime = options_.runtime;
+  for (size_t replica = 0; replica < splits.size(); ++replica) {
+    plan.replicas.push_back({shape_.micro_batch_size, static_cast<int>(counts[replica]), {}});
+    for (size_t index = 0; index < splits[replica].size(); ++index)
+      plan.replicas.back().stages.push_back(
+          {splits[replica][index], shape_.replicas[replica].nodes[index], shape_.tensor_parallel});
+  }
+  ++state_.predictions;
+  // A plan that cannot run (no link between its nodes, stages that wait for each other for ever) is no plan.
+  const auto prediction = predict(inputs_, plan);
+  if (!prediction.is_ok() || prediction.value().step_seconds >= state_.best_seconds) return;
+  state_.best_seconds = prediction.value().step_seconds;
+  state_.best = std::move(plan);
+}
+
+}  // namespace hdt::plan

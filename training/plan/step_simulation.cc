@@ -1,0 +1,163 @@
+// step_simulation.cc: the event loop, and what a worker does.
+#include "training/plan/step_simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "training/plan/lockstep_schedule.h"
+
+namespace hdt::plan {
+
+using training::PipelineAction;
+using training::PipelineStep;
+
+std::vector<PipelineStep> schedule_of(const Runtime& runtime, int stages, int stage, int micro_batches) {
+  return runtime.schedule == ScheduleKind::kLockstep
+             ? lockstep_one_forward_one_backward(stages, stage, micro_batches)
+             : training::one_forward_one_backward(stages, stage, micro_batches);
+}
+
+StepSimulation::StepSimulation(const PredictionInputs& inputs, const Plan& plan)
+    : inputs_(inputs),
+      plan_(plan),
+      layout_(plan.layout()),
+      network_(inputs.cluster, inputs.profile),
+      reductions_(plan_reductions(inputs, plan, layout_)) {
+  for (int index = 0; index < layout_.world_size(); ++index) {
+    const training::Position position = layout_.position_of(index);
+    const Replica& replica = plan.replicas[position.replica];
+    const Stage& stage = replica.stages[position.stage];
+    Worker worker;
+    worker.cost = stage_cost(inputs, plan, layout_, position);
+    worker.node = inputs.cluster.index_of(stage.node);
+    worker.devices = stage.tensor_parallel;
+    worker.steps = schedule_of(plan.runtime, layout_.replica(position.replica).stages(), position.stage,
+                               replica.micro_batches);
+    for (const bool activation : {true, false}) messages_[{index, activation}].resize(replica.micro_batches);
+    workers_.push_back(std::move(worker));
+  }
+  for (const Reduction& reduction : reductions_) {
+    running_.push_back({static_cast<int>(reduction.workers.size()), -1, -1});
+    for (const int worker : reduction.workers) ++workers_[worker].open_reductions;
+  }
+  prediction_.workers.resize(workers_.size());
+}
+
+Status StepSimulation::run() {
+  while (true) {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int worker = 0; worker < static_cast<int>(workers_.size()); ++worker) {
+        while (advance(worker)) moved = true;
+      }
+    }
+    if (std::ranges::all_of(workers_, [](const Worker& worker) { return worker.phase == Phase::kDone; }))
+      break;
+    const bool something_runs =
+        !transfers_.empty() || !ready_.empty() || std::ranges::any_of(workers_, &Worker::busy);
+    if (!something_runs)
+      return {Code::kConfig,
+              fmt::format("schedule {}: its stages would wait for each other for ever when sends of this "
+                          "size wait for their receivers",
+                          schedule_name(plan_.runtime.schedule))};
+    next_event();
+  }
+  prediction_.step_seconds = now_;
+  for (size_t i = 0; i < workers_.size(); ++i) prediction_.workers[i].bubble += now_ - workers_[i].until;
+  return Status::ok();
+}
+
+void StepSimulation::next_event() {
+  double next = now_ + network_.next_end();
+  for (const Worker& worker : workers_) {
+    if (worker.busy) next = std::min(next, worker.until);
+  }
+  if (!ready_.empty()) next = std::min(next, ready_.top().when);
+  const std::vector<int> ended = network_.advance(next - now_);
+  now_ = next;
+  for (const int id : ended) {
+    const auto found = transfers_.find(id);
+    TransferUse& use = found->second;
+    use.span.end = now_;
+    if (use.message) {
+      use.message->arrived = now_;
+      prediction_.spans.push_back(use.span);
+    } else {
+      running_[use.reduction].ended = now_;
+      for (const int worker : reductions_[use.reduction].workers) {
+        --workers_[worker].open_reductions;
+        use.span.worker = worker;
+        prediction_.spans.push_back(use.span);
+      }
+    }
+    transfers_.erase(found);
+  }
+  for (Worker& worker : workers_) {
+    if (worker.busy && worker.until <= now_) worker.busy = false;
+  }
+  while (!ready_.empty() && ready_.top().when <= now_) {
+    const int reduction = ready_.top().reduction;
+    ready_.pop();
+    gradient_ready(reduction);
+  }
+}
+
+bool StepSimulation::advance(int index) {
+  Worker& worker = workers_[index];
+  if (worker.busy) return false;
+  switch (worker.phase) {
+    case Phase::kSteps:
+      if (worker.next < worker.steps.size()) return take_step(index, worker.steps[worker.next]);
+      if (!plan_.runtime.overlap_gradients) gradients_during(index, now_);
+      worker.waiting_since = now_;
+      worker.phase = Phase::kReducing;
+      return true;
+    case Phase::kReducing:
+      return finish_reductions(index);
+    case Phase::kUpdating:
+      worker.phase = Phase::kDone;
+      return true;
+    case Phase::kDone:
+      return false;
+  }
+  return false;
+}
+
+bool StepSimulation::take_step(int index, const PipelineStep& step) {
+  Worker& worker = workers_[index];
+  switch (step.action) {
+    case PipelineAction::kReceiveActivation:
+      return receive(index, true, step.micro_batch);
+    case PipelineAction::kReceiveGradient:
+      return receive(index, false, step.micro_batch);
+    case PipelineAction::kSendActivation:
+      return send(index, true, step.micro_batch);
+    case PipelineAction::kSendGradient:
+      return send(index, false, step.micro_batch);
+    case PipelineAction::kForward:
+      compute(index, SpanKind::kForward, step.micro_batch, worker.cost.forward);
+      break;
+    case PipelineAction::kBackward:
+      // 1F1B finishes micro-batches in order: the last one completes the gradients.
+      if (plan_.runtime.overlap_gradients &&
+          step.micro_batch + 1 == plan_.replicas[layout_.position_of(index).replica].micro_batches)
+        gradients_during(index, now_);
+      compute(index, SpanKind::kBackward, step.micro_batch, worker.cost.backward);
+      break;
+  }
+  ++worker.next;
+  return true;
+}
+
+void StepSimulation::compute(int index, SpanKind kind, int micro_batch, double seconds) {
+  Worker& worker = workers_[index];
+  worker.busy = true;
+  worker.until = now_ + seconds;
+  WorkerTime& time = prediction_.workers[index];
+  (kind == SpanKind::kUpdate ? time.optimizer : time.compute) += seconds;
+  prediction_.spans.push_back({index, kind, micro_batch, now_, worker.until});
+}
+
+}  // namespace hdt::plan

@@ -1,0 +1,96 @@
+// step_simulation.h: plays one training step of a plan, event by event.
+//
+// A worker runs the steps of its schedule in order. Messages and reductions are transfers of the network, so they slow
+// each other down. After its last step a worker waits for the reductions it takes part in, then updates.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "training/engine/pipeline_schedule.h"
+#include "training/plan/network.h"
+#include "training/plan/prediction.h"
+#include "training/plan/reductions.h"
+#include "training/plan/stage_cost.h"
+
+namespace hdt::plan {
+
+std::vector<training::PipelineStep> schedule_of(const Runtime& runtime, int stages, int stage,
+                                                int micro_batches);
+
+class StepSimulation {
+ public:
+  StepSimulation(const PredictionInputs& inputs, const Plan& plan);
+  // kConfig when the workers wait for each other for ever (sends that wait under an order not made for it).
+  Status run();
+  Prediction take() { return std::move(prediction_); }
+
+ private:
+  enum class Phase { kSteps, kReducing, kUpdating, kDone };
+  struct Worker {
+    StageCost cost;
+    int node = 0;
+    int devices = 1;
+    std::vector<training::PipelineStep> steps;
+    size_t next = 0;
+    Phase phase = Phase::kSteps;
+    bool busy = false;  // computing until `until`
+    double until = 0;
+    double waiting_since = -1;  // at its next step; negative: it is not waiting
+    int open_reductions = 0;
+  };
+  // Between neighbouring stages, by sender, direction and micro-batch.
+  struct Message {
+    double posted = -1;
+    double wanted = -1;
+    double started = -1;
+    double arrived = -1;
+  };
+  struct RunningReduction {
+    int missing = 0;  // owners whose gradient is not complete
+    double started = -1;
+    double ended = -1;
+  };
+  struct TransferUse {
+    Message* message = nullptr;  // or
+    int reduction = -1;
+    Span span;
+  };
+  struct Readiness {
+    double when = 0;
+    int reduction = 0;
+    bool operator<(const Readiness& other) const { return when > other.when; }  // earliest on top
+  };
+
+  Message& message(int sender, bool activation, int micro_batch);
+  bool advance(int worker);  // one state change, if there is one to make now
+  bool take_step(int worker, const training::PipelineStep& step);
+  bool send(int worker, bool activation, int micro_batch);
+  bool receive(int worker, bool activation, int micro_batch);
+  void compute(int worker, SpanKind kind, int micro_batch, double seconds);
+  void start_message(int sender, bool activation, int micro_batch, Message& sent);
+  void account_wait(Worker& worker, WorkerTime& time, double transfer_started);
+  void gradients_during(int worker, double start);
+  void gradient_ready(int reduction);
+  bool finish_reductions(int worker);
+  void next_event();
+
+  const PredictionInputs& inputs_;
+  const Plan& plan_;
+  const training::Layout layout_;
+  Network network_;
+  std::vector<Worker> workers_;
+  std::vector<Reduction> reductions_;
+  std::vector<RunningReduction> running_;
+  std::map<std::pair<int, bool>, std::vector<Message>> messages_;  // by sender and direction
+  std::map<int, TransferUse> transfers_;
+  std::priority_queue<Readiness> ready_;
+  double now_ = 0;
+  Prediction prediction_;
+};
+
+}  // namespace hdt::plan

@@ -1,0 +1,154 @@
+// toml_files.cc: the readers.
+#include "training/plan/toml_files.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "training/plan/toml_fields.h"
+
+namespace hdt::plan {
+namespace {
+
+// Parses `path`, lets `read` take the fields, then refuses what is left over.
+template <typename T, typename Read>
+Result<T> read_file(const std::string& path, Read read) {
+  const Result<toml::table> table = parse_toml_file(path);
+  if (!table.is_ok()) return table.status();
+  TomlErrors errors(path);
+  TomlFields fields(table.value(), "", errors);
+  T value = read(fields);
+  fields.end();
+  HDT_RETURN_IF_ERROR(errors.status());
+  return value;
+}
+
+Status in_file(const std::string& path, const Status& status) {
+  return status.is_ok() ? status : Status(status.code(), path + ": " + status.message());
+}
+
+LayerKind read_layer(TomlFields& fields) {
+  LayerKind kind;
+  kind.name = fields.text("kind");
+  kind.count = static_cast<int>(fields.count_or("count", 1));
+  kind.output_bytes = fields.size("output_bytes");
+  for (const auto& [degree, bytes] : fields.points("parameter_bytes")) {
+    if (degree != std::floor(degree) || degree > std::numeric_limits<int>::max() ||
+        bytes != std::floor(bytes) || bytes > 9e15)
+      fields.fail("parameter_bytes", "expected [[tensor_parallel, bytes], ...] of whole numbers");
+    else
+      kind.parameter_bytes[static_cast<int>(degree)] = static_cast<int64_t>(bytes);
+  }
+  fields.end();
+  return kind;
+}
+
+void read_compute(TomlFields& fields, Profile& profile) {
+  ComputeKey key;
+  key.device = fields.text("device");
+  key.layer = fields.text("layer");
+  key.tensor_parallel = static_cast<int>(fields.count("tensor_parallel"));
+  key.micro_batch_size = static_cast<int>(fields.count("micro_batch_size"));
+  LayerCost cost;
+  cost.forward = fields.positive("forward");
+  cost.input_gradient = fields.positive("input_gradient");
+  cost.weight_gradient = fields.positive("weight_gradient");
+  cost.update = fields.positive("update");
+  cost.activation_bytes = fields.size("activation_bytes");
+  fields.end();
+  if (!profile.compute.emplace(key, cost).second) fields.fail("device", "this layer was given before");
+}
+
+void read_link(TomlFields& fields, Profile& profile) {
+  LinkKey key;
+  key.from = fields.text("from");
+  key.to = fields.text("to");
+  key.inside = fields.flag_or("inside", false);
+  if (key.inside && key.from != key.to) fields.fail("inside", "a link inside a node has one device kind");
+  Link link;
+  link.latency = fields.not_negative_or("latency", 0);
+  link.bandwidth = fields.points("bandwidth");
+  fields.end();
+  if (!profile.links.emplace(key, link).second) fields.fail("from", "this link was given before");
+}
+
+Replica read_replica(TomlFields& fields) {
+  Replica replica;
+  replica.micro_batch_size = static_cast<int>(fields.count("micro_batch_size"));
+  replica.micro_batches = static_cast<int>(fields.count("micro_batches"));
+  for (TomlFields& stage : fields.tables("stage")) {
+    replica.stages.push_back({static_cast<int>(stage.count("layers")), stage.text("node"),
+                              static_cast<int>(stage.count_or("tensor_parallel", 1))});
+    stage.end();
+  }
+  fields.end();
+  return replica;
+}
+
+void read_runtime(TomlFields& fields, Runtime& runtime) {
+  const std::string schedule = fields.text_or("schedule", schedule_name(runtime.schedule));
+  if (schedule == schedule_name(ScheduleKind::kLockstep))
+    runtime.schedule = ScheduleKind::kLockstep;
+  else if (schedule != schedule_name(ScheduleKind::kOneForwardOneBackward))
+    fields.fail("schedule", fmt::format("'{}' given, expected 1f1b or 1f1b-lockstep", schedule));
+  runtime.background_send_bytes = fields.optional_size("background_send_bytes");
+  runtime.overlap_gradients = fields.flag_or("overlap_gradients", runtime.overlap_gradients);
+  runtime.bucket_bytes = fields.count_or("bucket_bytes", runtime.bucket_bytes);
+}
+
+}  // namespace
+
+Result<Model> read_model(const std::string& path) {
+  Result<Model> model = read_file<Model>(path, [](TomlFields& fields) {
+    Model result;
+    result.name = fields.text("name");
+    result.state_factor = fields.positive("state_factor");
+    for (TomlFields& layer : fields.tables("layer")) result.layers.push_back(read_layer(layer));
+    return result;
+  });
+  if (model.is_ok()) HDT_RETURN_IF_ERROR(in_file(path, check_model(model.value())));
+  return model;
+}
+
+Result<Profile> read_profile(const std::string& path) {
+  return read_file<Profile>(path, [](TomlFields& fields) {
+    Profile profile;
+    profile.name = fields.text("name");
+    for (TomlFields& entry : fields.tables("compute")) read_compute(entry, profile);
+    for (TomlFields& entry : fields.tables("link", 0)) read_link(entry, profile);
+    return profile;
+  });
+}
+
+Result<Cluster> read_cluster(const std::string& path) {
+  Result<Cluster> cluster = read_file<Cluster>(path, [](TomlFields& fields) {
+    Cluster result;
+    for (TomlFields& entry : fields.tables("node")) {
+      const Node node{entry.text("name"), entry.text("device"), static_cast<int>(entry.count("devices")),
+                      entry.size("memory_bytes")};
+      const int64_t count = entry.count_or("count", 1);
+      entry.end();
+      if (count > 1'000'000) entry.fail("count", "expected at most 1000000");
+      // Several alike are called name-1, name-2, ...
+      for (int64_t i = 1; i <= std::min<int64_t>(count, 1'000'000); ++i) {
+        result.nodes.push_back(node);
+        if (count > 1) result.nodes.back().name = fmt::format("{}-{}", node.name, i);
+      }
+    }
+    return result;
+  });
+  if (cluster.is_ok()) HDT_RETURN_IF_ERROR(in_file(path, check_cluster(cluster.value())));
+  return cluster;
+}
+
+Result<Plan> read_plan(const std::string& path) {
+  return read_file<Plan>(path, [](TomlFields& fields) {
+    Plan plan;
+    read_runtime(fields, plan.runtime);
+    for (TomlFields& replica : fields.tables("replica")) plan.replicas.push_back(read_replica(replica));
+    return plan;
+  });
+}
+
+}  // namespace hdt::plan

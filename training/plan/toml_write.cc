@@ -1,0 +1,83 @@
+// toml_write.cc: the writers. Numbers are written so that they read back as the same number.
+#include <fmt/format.h>
+
+#include <iterator>
+#include <string_view>
+
+#include "training/plan/toml_files.h"
+
+namespace hdt::plan {
+namespace {
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20)
+      out += fmt::format("\\u{:04x}", static_cast<int>(c));
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+}  // namespace
+
+std::string to_toml(const Model& model) {
+  std::string out = fmt::format("name = {}\nstate_factor = {}\n", quoted(model.name), model.state_factor);
+  for (const LayerKind& kind : model.layers) {
+    out += fmt::format("\n[[layer]]\nkind = {}\ncount = {}\noutput_bytes = {}\nparameter_bytes = [",
+                       quoted(kind.name), kind.count, kind.output_bytes);
+    for (const auto& [degree, bytes] : kind.parameter_bytes) out += fmt::format("[{}, {}], ", degree, bytes);
+    out += "]\n";
+  }
+  return out;
+}
+
+std::string to_toml(const Profile& profile) {
+  std::string out = fmt::format("name = {}\n", quoted(profile.name));
+  for (const auto& [key, cost] : profile.compute) {
+    out += fmt::format(
+        "\n[[compute]]\ndevice = {}\nlayer = {}\ntensor_parallel = {}\nmicro_batch_size = {}\nforward = {}\n"
+        "input_gradient = {}\nweight_gradient = {}\nupdate = {}\nactivation_bytes = {}\n",
+        quoted(key.device), quoted(key.layer), key.tensor_parallel, key.micro_batch_size, cost.forward,
+        cost.input_gradient, cost.weight_gradient, cost.update, cost.activation_bytes);
+  }
+  for (const auto& [key, link] : profile.links) {
+    out += fmt::format("\n[[link]]\nfrom = {}\nto = {}\ninside = {}\nlatency = {}\nbandwidth = [",
+                       quoted(key.from), quoted(key.to), key.inside, link.latency);
+    for (const auto& [bytes, rate] : link.bandwidth) out += fmt::format("[{}, {}], ", bytes, rate);
+    out += "]\n";
+  }
+  return out;
+}
+
+std::string to_toml(const Cluster& cluster) {
+  std::string out;
+  for (const Node& node : cluster.nodes) {
+    out += fmt::format("{}[[node]]\nname = {}\ndevice = {}\ndevices = {}\nmemory_bytes = {}\n",
+                       out.empty() ? "" : "\n", quoted(node.name), quoted(node.device), node.devices,
+                       node.memory_bytes);
+  }
+  return out;
+}
+
+std::string to_toml(const Plan& plan) {
+  const Runtime& runtime = plan.runtime;
+  std::string out = fmt::format("schedule = {}\n", quoted(schedule_name(runtime.schedule)));
+  if (runtime.background_send_bytes)
+    out += fmt::format("background_send_bytes = {}\n", *runtime.background_send_bytes);
+  out += fmt::format("overlap_gradients = {}\nbucket_bytes = {}\n", runtime.overlap_gradients,
+                     runtime.bucket_bytes);
+  for (const Replica& replica : plan.replicas) {
+    out += fmt::format("\n[[replica]]\nmicro_batch_size = {}\nmicro_batches = {}\n", replica.micro_batch_size,
+                       replica.micro_batches);
+    for (const Stage& stage : replica.stages) {
+      out += fmt::format("\n  [[replica.stage]]\n  layers = {}\n  node = {}\n  tensor_parallel = {}\n",
+                         stage.layers, quoted(stage.node), stage.tensor_parallel);
+    }
+  }
+  return out;
+}
+
+}  // namespace hdt::plan
