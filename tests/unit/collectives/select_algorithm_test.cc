@@ -24,7 +24,7 @@ TEST(SelectAlgorithm, TakesFewStepsForSmallPiecesAndTheRingForLargeOnes) {
             Algorithm::kHalvingDoubling);
   EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 8, 1024), DataType::kFloat32, kPlenty),
             Algorithm::kRecursiveDoubling);
-  EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 8, 16'384), DataType::kFloat32, kPlenty),
+  EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 8, 2048), DataType::kFloat32, kPlenty),
             Algorithm::kHalvingDoubling);
   EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 8, 1 << 20), DataType::kFloat32, kPlenty),
             Algorithm::kRing);
@@ -33,9 +33,9 @@ TEST(SelectAlgorithm, TakesFewStepsForSmallPiecesAndTheRingForLargeOnes) {
 }
 
 TEST(SelectAlgorithm, CountsBytesNotElements) {
-  EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 2, 16'384), DataType::kFloat32, kPlenty),
+  EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 2, 8192), DataType::kFloat32, kPlenty),
             Algorithm::kHalvingDoubling);
-  EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 2, 16'384), DataType::kFloat64, kPlenty),
+  EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 2, 8192), DataType::kFloat64, kPlenty),
             Algorithm::kRing);
 }
 
