@@ -281,7 +281,9 @@ void Engine::session_lost(uint64_t session, const std::string& how) {
 
 void Engine::fail_all(Code code, const std::string& text) {
   for (auto& group : groups_) {
-    if (group != nullptr && group->has_local_ranks()) group->fail(code, -1, text);
+    if (group == nullptr) continue;
+    group->note_departures();  // a process that leaves and ends at once has not failed
+    if (group->has_local_ranks()) group->fail(code, -1, text);
   }
 }
 

@@ -192,6 +192,12 @@ void EngineGroup::local_rank_left(uint32_t local) {
   progress();
 }
 
+void EngineGroup::note_departures() {
+  for (uint32_t local = 0; local < local_left_.size(); ++local) {
+    if (context_.segment.board(local).left.load(std::memory_order_acquire) != 0) local_rank_left(local);
+  }
+}
+
 void EngineGroup::local_rank_lost(uint32_t local, const std::string& how) {
   if (local_left_[local]) return;
   const uint32_t rank = context_.local_ranks[local];

@@ -56,6 +56,8 @@ class EngineGroup {
   }
 
   void local_rank_left(uint32_t local);
+  // Ranks whose boards say that they have left, though their message has not come yet.
+  void note_departures();
   void local_rank_lost(uint32_t local, const std::string& how);
   void fail(Code code, int32_t rank, const std::string& text);
   // A local rank's deadline passed in call `sequence`: ask everyone who is late, then fail with the answer.

@@ -85,7 +85,14 @@ typedef enum {
 /* Reductions. Average is sum / ranks; integers round toward zero. Integer sums (those of an average, too) and products wrap
  * around. NaN in min and max: a NaN contribution may or may not reach the result. A finite fp8 result beyond the largest
  * number becomes the largest number; the other floats become infinite. More reductions: hdtRedOpCreatePreMulSum. */
-typedef enum { HDT_SUM = 0, HDT_PROD = 1, HDT_MIN = 2, HDT_MAX = 3, HDT_AVG = 4 } hdtRedOp_t;
+typedef enum {
+  HDT_SUM = 0,
+  HDT_PROD = 1,
+  HDT_MIN = 2,
+  HDT_MAX = 3,
+  HDT_AVG = 4,
+  HDT_RED_OP_LARGEST = 0x7fffffff /* no reduction: the type holds what hdtRedOpCreatePreMulSum returns */
+} hdtRedOp_t;
 
 typedef struct hdtComm* hdtComm_t;       /* a rank's handle on a group */
 typedef struct hdtRequest* hdtRequest_t; /* an operation under way */
@@ -98,13 +105,14 @@ typedef struct {
 
 /* How to make a communicator. Start from HDT_COMM_CONFIG_INIT; fields not set keep their defaults. */
 typedef struct {
-  size_t size; /* sizeof(hdtCommConfig_t), for compatibility */
-  const char*
-      group_class; /* [class.NAME] of the daemon's configuration; NULL: "default". At most 31 bytes. */
-  const char*
-      socket; /* daemon's socket; NULL: $HDT_SOCKET, then the system's, then embedded (see hdt guide) */
-  int64_t
-      timeout_ms; /* deadline of making the group and of every operation on it; 0: $HDT_TIMEOUT_MS, or 600,000 */
+  /* sizeof(hdtCommConfig_t), for compatibility. */
+  size_t size;
+  /* [class.NAME] of the daemon's configuration; NULL: "default". At most 31 bytes. */
+  const char* group_class;
+  /* The daemon's socket; NULL: $HDT_SOCKET, then the system's, then embedded (see the user guide). */
+  const char* socket;
+  /* Deadline of making the group and of every operation on it; 0: $HDT_TIMEOUT_MS, or 600,000. */
+  int64_t timeout_ms;
 } hdtCommConfig_t;
 #define HDT_COMM_CONFIG_INIT \
   { sizeof(hdtCommConfig_t), NULL, NULL, 0 }

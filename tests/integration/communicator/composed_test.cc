@@ -74,12 +74,14 @@ TEST_P(Composed, PreMulSum) {
       }
       const size_t own = static_cast<size_t>(self.rank) * count;
       HDT_EXPECT(hdtReduceScatter(send.data(), recv.data(), count, HDT_INT32, op, self.comm, nullptr));
-      ASSERT_TRUE(std::equal(recv.begin(), recv.begin() + static_cast<ptrdiff_t>(count), &expected[own]))
+      ASSERT_TRUE(std::equal(recv.begin(), recv.begin() + static_cast<ptrdiff_t>(count),
+                             expected.begin() + static_cast<ptrdiff_t>(own)))
           << "reduce-scatter";
       const std::vector<size_t> counts(static_cast<size_t>(self.ranks), count);
       HDT_EXPECT(
           hdtReduceScatterV(send.data(), recv.data(), counts.data(), HDT_INT32, op, self.comm, nullptr));
-      ASSERT_TRUE(std::equal(recv.begin(), recv.begin() + static_cast<ptrdiff_t>(count), &expected[own]))
+      ASSERT_TRUE(std::equal(recv.begin(), recv.begin() + static_cast<ptrdiff_t>(count),
+                             expected.begin() + static_cast<ptrdiff_t>(own)))
           << "reduce-scatterv";
       ASSERT_EQ(send, original) << "sendbuf is not changed";
     }
