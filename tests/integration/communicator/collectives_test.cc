@@ -15,14 +15,15 @@ constexpr Operation kOperations[] = {Operation::kAllReduce, Operation::kReduce, 
 #if defined(__SANITIZE_THREAD__)
 constexpr hdtDataType_t kTypes[] = {HDT_INT32, HDT_BFLOAT16};
 constexpr hdtRedOp_t kReductions[] = {HDT_SUM, HDT_AVG};
+constexpr size_t kManyPieces[] = {9'001, 200'003};
 #else
 constexpr hdtDataType_t kTypes[] = {HDT_INT32,   HDT_INT64,  HDT_FLOAT16,    HDT_BFLOAT16,  HDT_FLOAT32,
                                     HDT_FLOAT64, HDT_INT8,   HDT_UINT8,      HDT_INT16,     HDT_UINT16,
                                     HDT_UINT32,  HDT_UINT64, HDT_FLOAT8E4M3, HDT_FLOAT8E5M2};
 constexpr hdtRedOp_t kReductions[] = {HDT_SUM, HDT_PROD, HDT_MIN, HDT_MAX, HDT_AVG};
+constexpr size_t kManyPieces[] = {9'001, 200'003, 1'500'001};
 #endif
 constexpr size_t kSizes[] = {0, 1, 7, 4097};
-constexpr size_t kManyPieces[] = {9'001, 200'003, 1'500'001};
 
 std::vector<Example> every_example(int ranks) {
   std::vector<Example> all;
