@@ -12,7 +12,9 @@
 namespace hdt::tools {
 
 struct ValidateOptions {
-  std::string folder;
+  std::string measured;      // a published folder, or a file of own runs, which needs `inputs`
+  InputPaths inputs;         // of own runs; else empty
+  std::string calibrations;  // folder to write calibrations to, or empty
   bool json = false;
 };
 Status validate_command(const ValidateOptions& options);

@@ -12,7 +12,8 @@ Status explain_command(const ExplainOptions& options) {
   const auto played = play_plan(options.inputs, options.plan);
   if (!played.is_ok()) return played.status();
   const auto& [inputs, plan, prediction] = played.value();
-  const plan::PredictionInputs given{inputs.cluster, inputs.model, inputs.profile, {}};
+  const plan::PredictionInputs given{inputs.cluster, inputs.model, inputs.profile,
+                                     inputs.calibration.factors};
   const auto changes = plan::changes(given, plan);
   if (!changes.is_ok()) return changes.status();
   const double step = prediction.step_seconds;

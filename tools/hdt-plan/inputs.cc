@@ -13,7 +13,13 @@ Result<Inputs> read_inputs(const InputPaths& paths) {
   if (!model.is_ok()) return model.status();
   const Status complete = plan::check_profile(profile.value(), model.value());
   if (!complete.is_ok()) return Status(complete.code(), paths.profile + ": " + complete.message());
-  return Inputs{profile.take(), cluster.take(), model.take()};
+  Inputs inputs{profile.take(), cluster.take(), model.take(), {}};
+  if (!paths.calibration.empty()) {
+    auto calibration = plan::read_calibration(paths.calibration);
+    if (!calibration.is_ok()) return calibration.status();
+    inputs.calibration = calibration.take();
+  }
+  return inputs;
 }
 
 }  // namespace hdt::tools

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "training/plan/calibration.h"
 #include "training/plan/cluster.h"
 #include "training/plan/model.h"
 #include "training/plan/profile.h"
@@ -14,12 +15,14 @@ struct InputPaths {
   std::string profile;
   std::string cluster;
   std::string model;
+  std::string calibration;  // or empty: the profile as it is
 };
 
 struct Inputs {
   plan::Profile profile;
   plan::Cluster cluster;
   plan::Model model;
+  plan::CalibrationRecord calibration;
 };
 
 Result<Inputs> read_inputs(const InputPaths& paths);

@@ -31,6 +31,11 @@ constexpr const char* kSearchExamples =
     "  hdt-plan search cluster.toml model.toml -p profile.toml --global-batch-size 256 > plan.toml\n"
     "  hdt-plan search c.toml m.toml -p p.toml --global-batch-size 256 --most-replicas 2 --output plan.toml";
 
+constexpr const char* kValidateExamples =
+    "Examples:\n"
+    "  hdt-plan validate published/\n"
+    "  hdt-plan validate runs.toml -p profile.toml -c cluster.toml -m model.toml --calibrations .";
+
 int fail(std::string message) {
   std::ranges::replace(message, '\n', ' ');
   fmt::print(stderr, "hdt-plan: {}\n", message);
@@ -41,6 +46,8 @@ void add_profile(CLI::App* command, hdt::tools::InputPaths& paths) {
   command->add_option("-p,--profile", paths.profile, "measured times and links")
       ->type_name("FILE")
       ->required();
+  command->add_option("--calibration", paths.calibration, "factors and residuals of measured runs")
+      ->type_name("FILE");
 }
 
 void add_plan_inputs(CLI::App* command, hdt::tools::InputPaths& paths, std::string& plan) {
@@ -100,13 +107,22 @@ int main(int argc, char** argv) {
 
   hdt::tools::ValidateOptions validate;
   CLI::App* validate_app =
-      app.add_subcommand("validate", "predict published measurements, each calibrated on the others");
-  validate_app->footer("Example:\n  hdt-plan validate published/");
+      app.add_subcommand("validate", "predict measured steps, each calibrated on the others");
+  validate_app->footer(kValidateExamples);
   validate_app
-      ->add_option("folder", validate.folder,
-                   "reads profiles.json, links.json, llm_info.json and plans-*/*.json")
-      ->type_name("DIR")
+      ->add_option(
+          "measured", validate.measured,
+          "a published folder (profiles.json, links.json, llm_info.json and plans-*/*.json), or a file "
+          "of own runs (with -p, -c and -m)")
+      ->type_name("PATH")
       ->required();
+  validate_app->add_option("-p,--profile", validate.inputs.profile, "of own runs")->type_name("FILE");
+  validate_app->add_option("-c,--cluster", validate.inputs.cluster, "of own runs")->type_name("FILE");
+  validate_app->add_option("-m,--model", validate.inputs.model, "of own runs")->type_name("FILE");
+  validate_app
+      ->add_option("--calibrations", validate.calibrations,
+                   "write what was learnt from each set to DIR/SET.toml, for --calibration")
+      ->type_name("DIR");
   validate_app->add_flag("--json", validate.json, "print JSON");
   validate_app->callback([&] { run = [&] { return hdt::tools::validate_command(validate); }; });
 

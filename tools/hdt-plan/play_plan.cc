@@ -21,8 +21,8 @@ Result<PlayedPlan> play_plan(const InputPaths& paths, const std::string& path) {
   if (!inputs.is_ok()) return inputs.status();
   auto plan = plan::read_plan(path);
   if (!plan.is_ok()) return plan.status();
-  const auto& [profile, cluster, model] = inputs.value();
-  auto prediction = plan::predict({cluster, model, profile, {}}, plan.value());
+  const auto& [profile, cluster, model, calibration] = inputs.value();
+  auto prediction = plan::predict({cluster, model, profile, calibration.factors}, plan.value());
   Status status = prediction.status();
   if (status.is_ok()) {
     const plan::MemoryExcess excess = plan::memory_excess(cluster, plan.value(), prediction.value());

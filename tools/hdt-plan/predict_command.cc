@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "tools/hdt-plan/commands.h"
 #include "training/data/atomic_file.h"
@@ -12,10 +13,17 @@ namespace {
 
 constexpr double kGibibyte = double{1 << 30};
 
-void print_table(const plan::Plan& plan, const plan::Prediction& prediction) {
+void print_interval(const plan::StepInterval& interval) {
+  fmt::print("interval    {:.6g} to {:.6g} s, {:.0f} % of plans like the {} measured ones\n", interval.low,
+             interval.high, 100 * interval.coverage, interval.rows);
+}
+
+void print_table(const plan::Plan& plan, const plan::Prediction& prediction,
+                 const std::optional<plan::StepInterval>& interval) {
   const training::Layout layout = plan.layout();
   const double step = prediction.step_seconds;
   fmt::print("step        {:.6g} s\n", step);
+  if (interval) print_interval(*interval);
   fmt::print("throughput  {:.6g} samples/s\n\n", static_cast<double>(plan.global_batch_size()) / step);
   fmt::print("{:>7} {:>5} {:<16} {:>8} {:>11} {:>11} {:>8} {:>10} {:>11}\n", "replica", "stage", "node",
              "compute", "exposed pp", "exposed dp", "bubble", "optimizer", "memory GiB");
@@ -31,10 +39,17 @@ void print_table(const plan::Plan& plan, const plan::Prediction& prediction) {
   }
 }
 
-void print_json(const plan::Plan& plan, const plan::Prediction& prediction) {
+void print_json(const plan::Plan& plan, const plan::Prediction& prediction,
+                const std::optional<plan::StepInterval>& interval) {
   const training::Layout layout = plan.layout();
   nlohmann::ordered_json json = {{"step_seconds", prediction.step_seconds},
                                  {"samples", plan.global_batch_size()}};
+  if (interval) {
+    json["interval"] = {{"low_seconds", interval->low},
+                        {"high_seconds", interval->high},
+                        {"coverage", interval->coverage},
+                        {"rows", interval->rows}};
+  }
   for (int worker = 0; worker < layout.world_size(); ++worker) {
     const training::Position position = layout.position_of(worker);
     const plan::WorkerTime& time = prediction.workers[worker];
@@ -62,10 +77,11 @@ Status predict_command(const PredictOptions& options) {
         training::write_file_atomically(options.trace, plan::perfetto_trace(plan, prediction)));
   if (!options.svg.empty())
     HDT_RETURN_IF_ERROR(training::write_file_atomically(options.svg, plan::pipeline_svg(plan, prediction)));
+  const auto interval = plan::step_interval(played.value().inputs.calibration, prediction.step_seconds);
   if (options.json)
-    print_json(plan, prediction);
+    print_json(plan, prediction, interval);
   else
-    print_table(plan, prediction);
+    print_table(plan, prediction, interval);
   return Status::ok();
 }
 

@@ -12,8 +12,8 @@ namespace hdt::tools {
 Status search_command(const SearchCommandOptions& options) {
   const auto inputs = read_inputs(options.inputs);
   if (!inputs.is_ok()) return inputs.status();
-  const plan::PredictionInputs given{
-      inputs.value().cluster, inputs.value().model, inputs.value().profile, {}};
+  const plan::PredictionInputs given{inputs.value().cluster, inputs.value().model, inputs.value().profile,
+                                     inputs.value().calibration.factors};
   plan::SearchOptions search_options;
   search_options.global_batch_size = options.global_batch_size;
   search_options.most_replicas = options.most_replicas;

@@ -1,9 +1,14 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tools/hdt-plan/commands.h"
+#include "training/data/atomic_file.h"
+#include "training/plan/measured_runs.h"
 #include "training/plan/validation.h"
 
 namespace hdt::tools {
@@ -39,11 +44,14 @@ void print_set(const plan::PublishedSet& set, const plan::Validation& validation
   for (size_t i = 0; i < validation.rows.size(); ++i) {
     const plan::ValidatedRow& row = validation.rows[i];
     const plan::Measurement& measured = *row.measured;
-    fmt::print("| {} | {:.4g} | {:.4g} | {:+.1f} % | {:+.1f} % | {:.2f} | {:.2f} | {:+.1f} % | {}{} |\n",
-               measured.name, measured.step_seconds, row.step_seconds, 100 * row.step_error(),
-               100 * validation.from_profile[i].step_error(),
-               static_cast<double>(measured.peak_memory_bytes) / kGibibyte, row.memory_bytes / kGibibyte,
-               100 * row.memory_error(), shape(set, measured.plan),
+    const std::string memory = row.has_memory()
+                                   ? fmt::format("{:.2f} | {:.2f} | {:+.1f} %",
+                                                 static_cast<double>(measured.peak_memory_bytes) / kGibibyte,
+                                                 row.memory_bytes / kGibibyte, 100 * row.memory_error())
+                                   : fmt::format("| {:.2f} |", row.memory_bytes / kGibibyte);
+    fmt::print("| {} | {:.4g} | {:.4g} | {:+.1f} % | {:+.1f} % | {} | {}{} |\n", measured.name,
+               measured.step_seconds, row.step_seconds, 100 * row.step_error(),
+               100 * validation.from_profile[i].step_error(), memory, shape(set, measured.plan),
                measured.left_out.empty() ? "" : "; not counted: " + measured.left_out);
   }
   const plan::Calibration& all = validation.calibration;
@@ -52,10 +60,12 @@ void print_set(const plan::PublishedSet& set, const plan::Validation& validation
       "(profile as it is: mean {:.1f} %, worst {:.1f} %)\n",
       100 * validation.step.mean, 100 * validation.step.worst, validation.rank_correlation,
       100 * validation.profile_step.mean, 100 * validation.profile_step.worst);
-  fmt::print(
-      "peak memory: mean error {:.1f} %, worst {:.1f} % (profile as it is: mean {:.1f} %, worst {:.1f} %)\n",
-      100 * validation.memory.mean, 100 * validation.memory.worst, 100 * validation.profile_memory.mean,
-      100 * validation.profile_memory.worst);
+  if (validation.memory.rows > 0)
+    fmt::print(
+        "peak memory: mean error {:.1f} %, worst {:.1f} % (profile as it is: mean {:.1f} %, worst {:.1f} "
+        "%)\n",
+        100 * validation.memory.mean, 100 * validation.memory.worst, 100 * validation.profile_memory.mean,
+        100 * validation.profile_memory.worst);
   fmt::print(
       "calibration from all rows: compute {:.3f}, launch {:.3f}, point_to_point {:.3f}, allreduce {:.3f}, "
       "activation {:.3f}, fixed {:.2f} GiB, peer {:.2f} GiB\n\n",
@@ -69,27 +79,62 @@ nlohmann::ordered_json to_json(const plan::PublishedSet& set, const plan::Valida
                                  {"step_worst_error", validation.step.worst},
                                  {"memory_mean_error", validation.memory.mean},
                                  {"memory_worst_error", validation.memory.worst},
-                                 {"rank_correlation", validation.rank_correlation}};
-  for (const plan::ValidatedRow& row : validation.rows) {
+                                 {"rank_correlation", validation.rank_correlation},
+                                 {"profile_step_mean_error", validation.profile_step.mean},
+                                 {"profile_step_worst_error", validation.profile_step.worst}};
+  for (size_t i = 0; i < validation.rows.size(); ++i) {
+    const plan::ValidatedRow& row = validation.rows[i];
     json["rows"].push_back({{"plan", row.measured->name},
                             {"counted", row.measured->left_out.empty()},
                             {"measured_seconds", row.measured->step_seconds},
                             {"predicted_seconds", row.step_seconds},
+                            {"predicted_from_profile_seconds", validation.from_profile[i].step_seconds},
                             {"measured_bytes", row.measured->peak_memory_bytes},
                             {"predicted_bytes", row.memory_bytes}});
   }
   return json;
 }
 
+Result<std::vector<plan::PublishedSet>> read_sets(const ValidateOptions& options) {
+  const InputPaths& paths = options.inputs;
+  const std::array<std::pair<const char*, const std::string*>, 3> files = {
+      {{"--profile", &paths.profile}, {"--cluster", &paths.cluster}, {"--model", &paths.model}}};
+  std::error_code ignored;
+  const bool own_runs = std::filesystem::is_regular_file(options.measured, ignored);
+  for (const auto& [flag, path] : files) {
+    if (own_runs && path->empty())
+      return Status(Code::kConfig, fmt::format("{}: is missing; own runs need what they ran on", flag));
+    if (!own_runs && !path->empty())
+      return Status(Code::kConfig,
+                    fmt::format("{}: given, but '{}' is no file of own runs; a published folder "
+                                "has its own",
+                                flag, options.measured));
+  }
+  if (!own_runs) return plan::import_published_sets(options.measured);
+  auto inputs = read_inputs(paths);
+  if (!inputs.is_ok()) return inputs.status();
+  std::vector<plan::PublishedSet> sets(1);
+  sets[0].profile = std::move(inputs.value().profile);
+  sets[0].cluster = std::move(inputs.value().cluster);
+  sets[0].model = std::move(inputs.value().model);
+  HDT_RETURN_IF_ERROR(plan::read_measured_runs(options.measured, sets[0]));
+  return sets;
+}
+
 }  // namespace
 
 Status validate_command(const ValidateOptions& options) {
-  const auto sets = plan::import_published_sets(options.folder);
+  const auto sets = read_sets(options);
   if (!sets.is_ok()) return sets.status();
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const plan::PublishedSet& set : sets.value()) {
     const auto validation = plan::validate(set);
     if (!validation.is_ok()) return validation.status();
+    if (!options.calibrations.empty()) {
+      HDT_RETURN_IF_ERROR(
+          training::write_file_atomically(fmt::format("{}/{}.toml", options.calibrations, set.name),
+                                          plan::to_toml(validation.value().record(set.name))));
+    }
     if (options.json)
       json.push_back(to_json(set, validation.value()));
     else

@@ -2,7 +2,12 @@
 // The defaults take the profile as it is.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
 
 namespace hdt::plan {
 
@@ -20,6 +25,33 @@ struct Calibration {
   double activation = 1;
   double fixed_bytes = 0;
   double peer_bytes = 0;
+  bool operator==(const Calibration&) const = default;
 };
+
+// A calibration and how well it did: what `validate` learns from a set of measured steps, for plans that were not measured.
+struct CalibrationRecord {
+  std::string name;
+  Calibration factors;
+  // Measured over predicted step, one for each counted row, predicted with factors that had not seen the row.
+  std::vector<double> ratios;
+};
+
+// Where a step lies, with the share of plans that it holds for.
+struct StepInterval {
+  double low = 0;  // seconds
+  double high = 0;
+  double coverage = 0;
+  size_t rows = 0;
+};
+
+// None without ratios. From order statistics, with no assumption on the errors' distribution but that the plan is
+// like the measured ones (split conformal prediction: Vovk, Gammerman, Shafer, "Algorithmic learning in a random world",
+// 2005): of n + 1 plans alike, the new one's error is among the k smallest with probability k / (n + 1). k is the
+// least that reaches 80 %, or n.
+std::optional<StepInterval> step_interval(const CalibrationRecord& record, double predicted_seconds);
+
+// As TOML; a failure (kConfig) names file, field and reason.
+Result<CalibrationRecord> read_calibration(const std::string& path);
+std::string to_toml(const CalibrationRecord& record);
 
 }  // namespace hdt::plan

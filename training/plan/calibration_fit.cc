@@ -109,11 +109,15 @@ Result<Calibration> fit_calibration(const PublishedSet& set, const std::vector<c
   const TimeFit time = choose_factors(rows.size(), distance);
   HDT_RETURN_IF_ERROR(failure);
 
+  std::vector<const Measurement*> with_peak = rows;
+  std::erase_if(with_peak, [](const Measurement* row) { return row->peak_memory_bytes == 0; });
+  if (with_peak.empty()) return time.calibration;
+
   // Memory does not depend on the factors of time: no step has to be played. What lies on a ridge (a little more for each
   // activation, a little less for all) is begun from several sides.
   const auto memory_distance = [&](const std::vector<double>& values) {
     double sum = 0;
-    for (const Measurement* row : rows) {
+    for (const Measurement* row : with_peak) {
       const std::vector<double> bytes = peak_memory_bytes(
           {set.cluster, set.model, set.profile, with_memory(time.calibration, values)}, row->plan);
       sum +=

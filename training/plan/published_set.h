@@ -18,7 +18,7 @@ struct Measurement {
   std::string name;
   Plan plan;
   double step_seconds = 0;
-  int64_t peak_memory_bytes = 0;
+  int64_t peak_memory_bytes = 0;  // 0: not measured
   std::string left_out;  // why it does not count; empty: it does
 };
 

@@ -73,6 +73,15 @@ double TomlFields::positive(const char* field) {
   return 1;
 }
 
+double TomlFields::positive_or(const char* field, double otherwise) {
+  return table_->get(field) ? positive(field) : otherwise;
+}
+
+std::optional<double> TomlFields::optional_positive(const char* field) {
+  if (!table_->get(field)) return std::nullopt;
+  return positive(field);
+}
+
 double TomlFields::not_negative_or(const char* field, double otherwise) {
   const double value = number(field, otherwise, false);
   if (value < 0) fail(field, fmt::format("{} given, expected at least 0", value));
@@ -105,6 +114,26 @@ std::optional<int64_t> TomlFields::optional_size(const char* field) {
 }
 
 int64_t TomlFields::size(const char* field) { return integer(field, 1, std::nullopt); }
+
+std::vector<double> TomlFields::positives(const char* field) {
+  std::vector<double> values;
+  const toml::node* node = find(field, true);
+  if (!node) return values;
+  const toml::array* list = node->as_array();
+  if (!list) {
+    fail(field, "expected a list of positive numbers");
+    return values;
+  }
+  for (const toml::node& entry : *list) {
+    const double value = entry.is_number() ? *entry.value<double>() : 0;
+    if (!(value > 0) || !std::isfinite(value)) {
+      fail(field, "expected a list of positive numbers");
+      return values;
+    }
+    values.push_back(value);
+  }
+  return values;
+}
 
 std::vector<std::pair<double, double>> TomlFields::points(const char* field) {
   std::vector<std::pair<double, double>> points;

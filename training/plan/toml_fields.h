@@ -9,12 +9,16 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
 
 namespace hdt::plan {
+
+// As a TOML string.
+std::string quoted(std::string_view text);
 
 // The first thing wrong in a file. Reading goes on with harmless values, so that readers need no checks.
 class TomlErrors {
@@ -39,11 +43,15 @@ class TomlFields {
   std::string text_or(const char* field, const char* otherwise);
   bool flag_or(const char* field, bool otherwise);
   double positive(const char* field);
+  double positive_or(const char* field, double otherwise);
+  std::optional<double> optional_positive(const char* field);
   double not_negative_or(const char* field, double otherwise);
   int64_t count(const char* field);  // at least 1
   int64_t count_or(const char* field, int64_t otherwise);
   std::optional<int64_t> optional_size(const char* field);  // at least 0
   int64_t size(const char* field);
+  // [1.0, 2.0, ...] of positive numbers; may be empty.
+  std::vector<double> positives(const char* field);
   // [[1.0, 2.0], ...] of positive numbers, the first ones increasing.
   std::vector<std::pair<double, double>> points(const char* field);
   // The tables of [[field]], at least `least`.
@@ -63,5 +71,18 @@ class TomlFields {
   TomlErrors* errors_;
   std::set<std::string, std::less<>> read_;
 };
+
+// Parses `path`, lets `read` take the fields, then refuses what is left over.
+template <typename T, typename Read>
+Result<T> read_toml(const std::string& path, Read read) {
+  const Result<toml::table> table = parse_toml_file(path);
+  if (!table.is_ok()) return table.status();
+  TomlErrors errors(path);
+  TomlFields fields(table.value(), "", errors);
+  T value = read(fields);
+  fields.end();
+  HDT_RETURN_IF_ERROR(errors.status());
+  return value;
+}
 
 }  // namespace hdt::plan

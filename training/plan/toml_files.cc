@@ -11,19 +11,6 @@
 namespace hdt::plan {
 namespace {
 
-// Parses `path`, lets `read` take the fields, then refuses what is left over.
-template <typename T, typename Read>
-Result<T> read_file(const std::string& path, Read read) {
-  const Result<toml::table> table = parse_toml_file(path);
-  if (!table.is_ok()) return table.status();
-  TomlErrors errors(path);
-  TomlFields fields(table.value(), "", errors);
-  T value = read(fields);
-  fields.end();
-  HDT_RETURN_IF_ERROR(errors.status());
-  return value;
-}
-
 Status in_file(const std::string& path, const Status& status) {
   return status.is_ok() ? status : Status(status.code(), path + ": " + status.message());
 }
@@ -100,7 +87,7 @@ void read_runtime(TomlFields& fields, Runtime& runtime) {
 }  // namespace
 
 Result<Model> read_model(const std::string& path) {
-  Result<Model> model = read_file<Model>(path, [](TomlFields& fields) {
+  Result<Model> model = read_toml<Model>(path, [](TomlFields& fields) {
     Model result;
     result.name = fields.text("name");
     result.state_factor = fields.positive("state_factor");
@@ -112,7 +99,7 @@ Result<Model> read_model(const std::string& path) {
 }
 
 Result<Profile> read_profile(const std::string& path) {
-  return read_file<Profile>(path, [](TomlFields& fields) {
+  return read_toml<Profile>(path, [](TomlFields& fields) {
     Profile profile;
     profile.name = fields.text("name");
     for (TomlFields& entry : fields.tables("compute")) read_compute(entry, profile);
@@ -122,7 +109,7 @@ Result<Profile> read_profile(const std::string& path) {
 }
 
 Result<Cluster> read_cluster(const std::string& path) {
-  Result<Cluster> cluster = read_file<Cluster>(path, [](TomlFields& fields) {
+  Result<Cluster> cluster = read_toml<Cluster>(path, [](TomlFields& fields) {
     Cluster result;
     for (TomlFields& entry : fields.tables("node")) {
       const Node node{entry.text("name"), entry.text("device"), static_cast<int>(entry.count("devices")),
@@ -143,7 +130,7 @@ Result<Cluster> read_cluster(const std::string& path) {
 }
 
 Result<Plan> read_plan(const std::string& path) {
-  return read_file<Plan>(path, [](TomlFields& fields) {
+  return read_toml<Plan>(path, [](TomlFields& fields) {
     Plan plan;
     read_runtime(fields, plan.runtime);
     for (TomlFields& replica : fields.tables("replica")) plan.replicas.push_back(read_replica(replica));

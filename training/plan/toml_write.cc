@@ -4,10 +4,10 @@
 #include <iterator>
 #include <string_view>
 
+#include "training/plan/toml_fields.h"
 #include "training/plan/toml_files.h"
 
 namespace hdt::plan {
-namespace {
 
 std::string quoted(std::string_view text) {
   std::string out = "\"";
@@ -20,8 +20,6 @@ std::string quoted(std::string_view text) {
   }
   return out + '"';
 }
-
-}  // namespace
 
 std::string to_toml(const Model& model) {
   std::string out = fmt::format("name = {}\nstate_factor = {}\n", quoted(model.name), model.state_factor);

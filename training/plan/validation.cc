@@ -18,18 +18,16 @@ Result<ValidatedRow> predicted_row(const PublishedSet& set, const Measurement& r
                       prediction.value().most_memory_bytes()};
 }
 
-template <typename Error>
-ErrorSummary summary(const std::vector<ValidatedRow>& rows, Error error) {
-  ErrorSummary result;
-  double counted = 0;
-  for (const ValidatedRow& row : rows) {
-    if (!row.measured->left_out.empty()) continue;
-    counted += 1;
-    result.mean += std::abs(error(row));
-    result.worst = std::max(result.worst, std::abs(error(row)));
-  }
-  result.mean /= counted;
-  return result;
+void add(ErrorSummary& summary, double error) {
+  ++summary.rows;
+  summary.mean += (std::abs(error) - summary.mean) / static_cast<double>(summary.rows);
+  summary.worst = std::max(summary.worst, std::abs(error));
+}
+
+void add(ErrorSummary& step, ErrorSummary& memory, const ValidatedRow& row) {
+  if (!row.measured->left_out.empty()) return;
+  add(step, row.step_error());
+  if (row.has_memory()) add(memory, row.memory_error());
 }
 
 std::vector<double> ranks_of(const std::vector<double>& values) {
@@ -56,7 +54,7 @@ double rank_correlation(const std::vector<double>& a, const std::vector<double>&
     xx += (x[i] - mean) * (x[i] - mean);
     yy += (y[i] - mean) * (y[i] - mean);
   }
-  return xy / std::sqrt(xx * yy);
+  return xx * yy > 0 ? xy / std::sqrt(xx * yy) : 0;
 }
 
 Result<Validation> validate(const PublishedSet& set) {
@@ -82,12 +80,9 @@ Result<Validation> validate(const PublishedSet& set) {
     validation.rows.push_back(calibrated.take());
     validation.from_profile.push_back(from_profile.take());
   }
-  validation.step = summary(validation.rows, [](const ValidatedRow& row) { return row.step_error(); });
-  validation.memory = summary(validation.rows, [](const ValidatedRow& row) { return row.memory_error(); });
-  validation.profile_step =
-      summary(validation.from_profile, [](const ValidatedRow& row) { return row.step_error(); });
-  validation.profile_memory =
-      summary(validation.from_profile, [](const ValidatedRow& row) { return row.memory_error(); });
+  for (const ValidatedRow& row : validation.rows) add(validation.step, validation.memory, row);
+  for (const ValidatedRow& row : validation.from_profile)
+    add(validation.profile_step, validation.profile_memory, row);
   std::vector<double> predicted;
   std::vector<double> measured;
   for (const ValidatedRow& row : validation.rows) {
@@ -97,6 +92,15 @@ Result<Validation> validate(const PublishedSet& set) {
   }
   validation.rank_correlation = rank_correlation(predicted, measured);
   return validation;
+}
+
+CalibrationRecord Validation::record(const std::string& name) const {
+  CalibrationRecord record{name, calibration, {}};
+  for (const ValidatedRow& row : rows) {
+    if (row.measured->left_out.empty())
+      record.ratios.push_back(row.measured->step_seconds / row.step_seconds);
+  }
+  return record;
 }
 
 }  // namespace hdt::plan

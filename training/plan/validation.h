@@ -16,10 +16,12 @@ struct ValidatedRow {
   double memory_bytes = 0;  // predicted, of the device that needs most
 
   double step_error() const { return step_seconds / measured->step_seconds - 1; }
+  bool has_memory() const { return measured->peak_memory_bytes > 0; }
   double memory_error() const { return memory_bytes / static_cast<double>(measured->peak_memory_bytes) - 1; }
 };
 
 struct ErrorSummary {
+  size_t rows = 0;   // that count
   double mean = 0;   // of the absolute errors
   double worst = 0;  // the largest of them
 };
@@ -31,6 +33,9 @@ struct Validation {
   ErrorSummary step, memory;               // of the counted rows
   ErrorSummary profile_step, profile_memory;
   double rank_correlation = 0;  // Spearman's, of predicted and measured step
+
+  // What was learnt, for plans that were not measured.
+  CalibrationRecord record(const std::string& name) const;
 };
 
 // Fits the factors of Calibration: those of time to the measured steps, then those of memory to the peaks, by the sum of
@@ -40,7 +45,7 @@ Result<Calibration> fit_calibration(const PublishedSet& set, const std::vector<c
 
 Result<Validation> validate(const PublishedSet& set);
 
-// Spearman's coefficient; ties take their mean rank.
+// Spearman's coefficient; ties take their mean rank. 0 where all of one side are equal.
 double rank_correlation(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace hdt::plan

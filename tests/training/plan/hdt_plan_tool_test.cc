@@ -1,4 +1,5 @@
 // hdt-plan as its users run it: what it prints, and with which exit status it ends.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +36,7 @@ void expect_refused(const training::CommandOutput& output, const std::string& me
 TEST(HdtPlan, WrongUsageAndRefusedInputsEndWith2) {
   expect_refused(hdt_plan({}), "subcommand is required");
   expect_refused(hdt_plan({"improve"}), "see hdt-plan --help");
-  expect_refused(hdt_plan({"validate"}), "folder");
+  expect_refused(hdt_plan({"validate"}), "measured");
   expect_refused(hdt_plan({"validate", "/nonexistent"}), "/nonexistent/profiles.json: cannot be read");
 }
 
@@ -135,6 +136,35 @@ TEST_F(HdtPlanFiles, ExplainNamesWhatWouldHelp) {
   EXPECT_EQ(output.exit_code, 0) << output.err;
   EXPECT_THAT(output.out, AllOf(HasSubstr("bound  "), HasSubstr("slow a tenth faster"),
                                 HasSubstr("link fast - slow twice as fast")));
+}
+
+TEST_F(HdtPlanFiles, OwnRunsCalibrateAPrediction) {
+  const double step = nlohmann::json::parse(hdt_plan(on_plan("predict", {"--json"})).out)["step_seconds"];
+  std::string runs = "name = \"own\"\n";
+  for (int run = 0; run < 4; ++run)
+    runs += fmt::format("[[run]]\nplan = \"plan.toml\"\nstep_seconds = {}\n", step * (1 + .01 * run));
+  training::write_all(file("runs.toml"), runs);
+  const std::vector<std::string> on_what = {"-p", file("profile.toml"), "-c", file("cluster.toml"),
+                                            "-m", file("model.toml")};
+  std::vector<std::string> arguments = {"validate", file("runs.toml"), "--calibrations", file(".")};
+  arguments.insert(arguments.end(), on_what.begin(), on_what.end());
+  const auto validated = hdt_plan(arguments);
+  ASSERT_EQ(validated.exit_code, 0) << validated.err;
+  EXPECT_THAT(validated.out, AllOf(StartsWith("## own"), HasSubstr("profile as it is: mean 1.5 %, worst 2.9 %")));
+  const auto output = hdt_plan(on_plan("predict", {"--json", "--calibration", file("own.toml")}));
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const auto json = nlohmann::json::parse(output.out);
+  EXPECT_EQ(json["interval"]["rows"], 4);
+  EXPECT_LE(json["interval"]["low_seconds"].get<double>(), json["step_seconds"].get<double>());
+  EXPECT_THAT(hdt_plan(on_plan("predict", {"--calibration", file("own.toml")})).out,
+              HasSubstr("80 % of plans like the 4 measured ones"));
+  EXPECT_EQ(hdt_plan(on_plan("explain", {"--calibration", file("own.toml")})).exit_code, 0);
+
+  expect_refused(hdt_plan({"validate", file("runs.toml")}), "--profile: is missing");
+  expect_refused(hdt_plan({"validate", folder_.file("."), "-p", file("profile.toml")}), "--profile: given");
+  training::write_all(file("bad.toml"), "name = 'b'\nmeasured_over_predicted = 3\n");
+  expect_refused(hdt_plan(on_plan("predict", {"--calibration", file("bad.toml")})),
+                 "bad.toml: measured_over_predicted: expected a list");
 }
 
 TEST(HdtPlan, HelpHasExamples) {
