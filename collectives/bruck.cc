@@ -48,9 +48,7 @@ class Builder {
   };
 
   int wrap(int node) const { return (node + problem_.nodes) % problem_.nodes; }
-  uint64_t length_of(int block) const {
-    return problem_.block_offsets[block + 1] - problem_.block_offsets[block];
-  }
+  uint64_t length_of(int block) const { return blocks_of(problem_, block, block + 1).length; }
   int longest() const { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(problem_.nodes)) / 2); }
   int blocks_sent(int distance) const { return std::min(distance, problem_.nodes - distance); }
 

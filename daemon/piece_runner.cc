@@ -161,23 +161,19 @@ bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& wher
   const Call& call = active.call;
   if (!session::may_be_direct(call, context_.layout())) return true;
   OutputNote note{context_.id, context_.me, active.sequence, call, 0, {}, 0};
-  const bool by_ranks = session::by_blocks(call.what);
-  const uint64_t bytes = call.count * collectives::type_size(call.type);
+  const uint64_t sent = session::contribution_bytes(call, context_.layout().ranks);
+  const uint64_t received = session::result_bytes(call, context_.layout().ranks);
   const uint32_t rank = context_.local_ranks[0];
   const bool root = static_cast<uint32_t>(call.root) == rank;
   bool opened = true;
   if (context_.layout().local_ranks == 1) {
     const bool in = collectives::reduces(call.what) && where.send_memory != 0;
-    if (in) {
-      const uint64_t sent = by_ranks ? bytes * context_.layout().ranks : bytes;
-      opened = open_buffer(active, where.send_memory, where.send, sent, active.input, nullptr);
-    }
+    if (in) opened = open_buffer(active, where.send_memory, where.send, sent, active.input, nullptr);
     using collectives::Collective;
     if (opened && call.what == Collective::kBroadcast && root && where.send_memory != 0) {
-      opened = open_buffer(active, where.send_memory, where.send, bytes, active.output, nullptr);
+      opened = open_buffer(active, where.send_memory, where.send, sent, active.output, nullptr);
     } else if (opened && where.recv_memory != 0 && call.what != Collective::kReduceScatter &&
                (call.what != Collective::kReduce || root) && !(call.what == Collective::kBroadcast && root)) {
-      const uint64_t received = by_ranks ? bytes * context_.layout().ranks : bytes;
       opened = open_buffer(active, where.recv_memory, where.recv, received, active.output, &note);
     }
   }

@@ -10,6 +10,7 @@
 using hdt::Code;
 using hdt::Result;
 using hdt::Status;
+using hdt::client::call_of;
 using hdt::client::check;
 using hdt::client::check_rank;
 using hdt::client::Communicator;
@@ -35,21 +36,35 @@ struct Part {
   bool receives = false;
 };
 
-void keep(Posting& posting, Result<std::shared_ptr<hdt::client::Operation>> posted, Status& status) {
-  if (posted.is_ok()) {
-    posting.operations.push_back(posted.take());
-  } else if (status.is_ok()) {
-    status = posted.status();
+// Collects operations; the first that could not be posted makes all of them fail.
+class Collector {
+ public:
+  explicit Collector(std::shared_ptr<void> memory = nullptr) { posting_.memory = std::move(memory); }
+
+  void add(Result<std::shared_ptr<hdt::client::Operation>> posted) {
+    if (posted.is_ok()) {
+      posting_.operations.push_back(posted.take());
+    } else if (status_.is_ok()) {
+      status_ = posted.status();
+    }
   }
-}
+
+  Result<Posting> take() {
+    if (!status_.is_ok()) return status_;
+    return std::move(posting_);
+  }
+
+ private:
+  Posting posting_;
+  Status status_;
+};
 
 // Posts the parts of this rank with everyone; `part_of(peer)` says which. What it has for itself is copied at once.
 template <typename PartOf>
 Result<Posting> exchange(Communicator& communicator, PartOf part_of) {
   const uint32_t ranks = communicator.options().ranks;
   const uint32_t me = communicator.options().rank;
-  Posting posting;
-  Status status;
+  Collector collector;
   const Part own = part_of(me);
   if (own.sends && own.receives && own.recv_bytes != 0 && own.recv != own.send) {
     std::memmove(own.recv, own.send, own.recv_bytes);
@@ -57,22 +72,10 @@ Result<Posting> exchange(Communicator& communicator, PartOf part_of) {
   for (uint32_t i = 1; i < ranks; ++i) {
     const uint32_t to = (me + i) % ranks, from = (me + ranks - i) % ranks;
     const Part out = part_of(to), in = part_of(from);
-    if (in.receives) keep(posting, communicator.recv(from, in.recv, in.recv_bytes), status);
-    if (out.sends) keep(posting, communicator.send(to, out.send, out.send_bytes), status);
+    if (in.receives) collector.add(communicator.recv(from, in.recv, in.recv_bytes));
+    if (out.sends) collector.add(communicator.send(to, out.send, out.send_bytes));
   }
-  if (!status.is_ok()) return status;
-  return posting;
-}
-
-Call call_of(Collective what, size_t count, hdtDataType_t type, hdt::collectives::ReduceOp op,
-             uint32_t root) {
-  Call call;
-  call.what = what;
-  call.count = count;
-  call.root = static_cast<int32_t>(root);
-  call.type = static_cast<hdt::collectives::DataType>(type);
-  call.op = op;
-  return call;
+  return collector.take();
 }
 
 Status check_array(const void* array, const char* name) {
@@ -182,18 +185,14 @@ hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvc
   if (!status.is_ok()) return report(status);
   const size_t width = hdtTypeSize(type);
   return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
-    Posting posting;
-    Status posted;
+    Collector collector;
     for (uint32_t rank = 0; rank < ranks_of(comm); ++rank) {
-      const Call call =
-          call_of(Collective::kBroadcast, recvcounts[rank], type, hdt::collectives::ReduceOp::kSum, rank);
-      keep(posting,
-           c.collective(call, rank == rank_of(comm) ? sendbuf : nullptr,
-                        static_cast<std::byte*>(recvbuf) + recvdispls[rank] * width),
-           posted);
+      const Call call = call_of(Collective::kBroadcast, recvcounts[rank], type,
+                                hdt::collectives::ReduceOp::kSum, static_cast<int>(rank));
+      collector.add(c.collective(call, rank == rank_of(comm) ? sendbuf : nullptr,
+                                 static_cast<std::byte*>(recvbuf) + recvdispls[rank] * width));
     }
-    if (!posted.is_ok()) return posted;
-    return posting;
+    return collector.take();
   });
 }
 
@@ -210,15 +209,14 @@ hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t r
     const size_t elements = std::accumulate(recvcounts, recvcounts + ranks_of(comm), size_t{0});
     Result<Contribution> contribution = comm->reductions.contribute(op, type, sendbuf, elements, nullptr);
     if (!contribution.is_ok()) return contribution.status();
-    Posting posting{{}, contribution.value().memory};
-    Status posted;
+    Collector collector(contribution.value().memory);
     const auto* block = static_cast<const std::byte*>(contribution.value().send);
     for (uint32_t rank = 0; rank < ranks_of(comm); block += recvcounts[rank] * width, ++rank) {
-      const Call call = call_of(Collective::kReduce, recvcounts[rank], type, contribution.value().op, rank);
-      keep(posting, c.collective(call, block, rank == rank_of(comm) ? recvbuf : nullptr), posted);
+      const Call call = call_of(Collective::kReduce, recvcounts[rank], type, contribution.value().op,
+                                static_cast<int>(rank));
+      collector.add(c.collective(call, block, rank == rank_of(comm) ? recvbuf : nullptr));
     }
-    if (!posted.is_ok()) return posted;
-    return posting;
+    return collector.take();
   });
 }
 
@@ -231,11 +229,9 @@ hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest, void* r
   if (!status.is_ok()) return report(status);
   const size_t width = hdtTypeSize(type);
   return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
-    Posting posting;
-    Status posted;
-    keep(posting, c.send(static_cast<uint32_t>(dest), sendbuf, sendcount * width), posted);
-    keep(posting, c.recv(static_cast<uint32_t>(source), recvbuf, recvcount * width), posted);
-    if (!posted.is_ok()) return posted;
-    return posting;
+    Collector collector;
+    collector.add(c.send(static_cast<uint32_t>(dest), sendbuf, sendcount * width));
+    collector.add(c.recv(static_cast<uint32_t>(source), recvbuf, recvcount * width));
+    return collector.take();
   });
 }

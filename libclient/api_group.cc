@@ -1,13 +1,11 @@
 // The C interface: library and groups.
 #include <cstdlib>
-#include <exception>
 #include <mutex>
 
 #include "base/log.h"
 #include "hdt/hdt.h"
 #include "libclient/bootstrap.h"
-#include "libclient/handles.h"
-#include "libclient/last_error.h"
+#include "libclient/issue.h"
 
 using hdt::Code;
 using hdt::Result;
@@ -29,17 +27,13 @@ hdtResult_t hand_out(Result<std::shared_ptr<Communicator>> made, hdtComm_t* comm
   return HDT_SUCCESS;
 }
 
-// No exception crosses the C interface: what the standard library throws becomes a Status.
+// The first calls of a program pass here.
 template <typename Body>
 hdtResult_t guarded(Body body) {
-  try {
+  return hdt::client::guarded([&] {
     start_logging();
     return body();
-  } catch (const std::bad_alloc&) {
-    return report(Status(Code::kSystem, "out of memory"));
-  } catch (const std::exception& error) {
-    return report(Status(Code::kInternal, error.what()));
-  }
+  });
 }
 
 hdtResult_t null_argument(const char* what) {

@@ -1,27 +1,23 @@
 // The C interface: shared memory.
-#include <exception>
-#include <new>
-
 #include "hdt/hdt.h"
 #include "libclient/allocations.h"
-#include "libclient/last_error.h"
+#include "libclient/issue.h"
 
 using hdt::Code;
 using hdt::Status;
 using hdt::client::Allocations;
+using hdt::client::guarded;
 using hdt::client::report;
 
 hdtResult_t hdtMemAlloc(void** pointer, size_t bytes) {
   if (pointer == nullptr) return report(Status(Code::kInvalidArgument, "pointer is null"));
   *pointer = nullptr;
-  try {
+  return guarded([&] {
     const auto memory = Allocations::instance().allocate(bytes);
     if (!memory.is_ok()) return report(memory.status());
     *pointer = memory.value();
     return HDT_SUCCESS;
-  } catch (const std::bad_alloc&) {
-    return report(Status(Code::kSystem, "out of memory"));
-  }
+  });
 }
 
 hdtResult_t hdtMemFree(void* pointer) {

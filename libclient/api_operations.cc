@@ -8,11 +8,13 @@ using hdt::Code;
 using hdt::Deadline;
 using hdt::Result;
 using hdt::Status;
+using hdt::client::call_of;
 using hdt::client::check;
 using hdt::client::check_rank;
 using hdt::client::Communicator;
 using hdt::client::Contribution;
 using hdt::client::guarded;
+using hdt::client::is_built_in;
 using hdt::client::is_me;
 using hdt::client::issue;
 using hdt::client::Operation;
@@ -31,12 +33,7 @@ Result<Posting> posting(Result<std::shared_ptr<Operation>> posted, std::shared_p
 
 hdtResult_t collective(Collective what, const Contribution& contribution, void* recv, size_t count,
                        hdtDataType_t type, int root, hdtComm_t comm, hdtRequest_t* request) {
-  Call call;
-  call.what = what;
-  call.count = count;
-  call.root = root;
-  call.type = static_cast<hdt::collectives::DataType>(type);
-  call.op = contribution.op;
+  const Call call = call_of(what, count, type, contribution.op, root);
   if (request == nullptr && !hdt::client::in_group()) {
     return guarded([&] { return report(comm->communicator->run_collective(call, contribution.send, recv)); });
   }
@@ -52,7 +49,7 @@ Contribution of_bytes(const void* send) { return {hdt::collectives::ReduceOp::kS
 hdtResult_t reducing(Collective what, const void* sendbuf, size_t sendcount, void* scratch, void* recvbuf,
                      size_t count, hdtDataType_t type, hdtRedOp_t op, int root, hdtComm_t comm,
                      hdtRequest_t* request) {
-  if (op >= HDT_SUM && op <= HDT_AVG) {
+  if (is_built_in(op)) {
     const Contribution own{static_cast<hdt::collectives::ReduceOp>(op), sendbuf, nullptr};
     return collective(what, own, recvbuf, count, type, root, comm, request);
   }
@@ -79,11 +76,11 @@ hdtResult_t hdtAllReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDa
 }
 
 hdtResult_t hdtRedOpCreatePreMulSum(hdtRedOp_t* op, const void* scalar, hdtDataType_t type, hdtComm_t comm) {
-  const Status status = check(comm, {scalar, true, op, true}, 1, type);
-  if (!status.is_ok()) {
-    return report(op == nullptr || scalar == nullptr ? Status(Code::kInvalidArgument, "op or scalar is null")
-                                                     : status);
+  if (op == nullptr || scalar == nullptr) {
+    return report(Status(Code::kInvalidArgument, op == nullptr ? "op is null" : "scalar is null"));
   }
+  const Status status = check(comm, {}, 0, type);
+  if (!status.is_ok()) return report(status);
   return guarded([&] {
     *op = comm->reductions.add(scalar, type);
     return HDT_SUCCESS;

@@ -43,16 +43,14 @@ Status CollectiveQueue::place_buffers(Entry& entry) const {
   const bool root = static_cast<uint32_t>(call.root) == access_.rank;
   const bool broadcast = call.what == Collective::kBroadcast;
   if (reduces(call.what) || (broadcast && root)) {
-    const uint64_t sent = call.what == Collective::kReduceScatter ? bytes * layout.ranks : bytes;
-    const auto place = locate_(entry.send, sent);
+    const auto place = locate_(entry.send, session::contribution_bytes(call, layout.ranks));
     if (!place.is_ok()) return place.status();
     entry.where.send_memory = place.value().memory;
     entry.where.send = place.value().offset;
   }
   const bool receives = call.what == Collective::kReduce ? root : !(broadcast && root);
   if (receives && call.what != Collective::kReduceScatter) {
-    const uint64_t received = call.what == Collective::kAllGather ? bytes * layout.ranks : bytes;
-    const auto place = locate_(entry.recv, received);
+    const auto place = locate_(entry.recv, session::result_bytes(call, layout.ranks));
     if (!place.is_ok()) return place.status();
     entry.where.recv_memory = place.value().memory;
     entry.where.recv = place.value().offset;

@@ -34,6 +34,17 @@ Status check_rank(hdtComm_t comm, int rank, const char* what) {
                                       " is not in the group of " + std::to_string(ranks_of(comm))};
 }
 
+session::Call call_of(collectives::Collective what, size_t count, hdtDataType_t type,
+                      collectives::ReduceOp op, int root) {
+  session::Call call;
+  call.what = what;
+  call.count = count;
+  call.root = root;
+  call.type = static_cast<collectives::DataType>(type);
+  call.op = op;
+  return call;
+}
+
 bool in_group() { return group_depth > 0; }
 
 void group_start() { ++group_depth; }

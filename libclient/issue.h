@@ -41,6 +41,10 @@ inline bool is_me(hdtComm_t comm, int rank) {
   return comm != nullptr && static_cast<int>(rank_of(comm)) == rank;
 }
 
+// What the arguments of a collective say.
+session::Call call_of(collectives::Collective what, size_t count, hdtDataType_t type,
+                      collectives::ReduceOp op, int root);
+
 // Between hdtGroupStart and hdtGroupEnd of this thread.
 bool in_group();
 void group_start();

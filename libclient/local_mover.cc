@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "collectives/kernels.h"
+#include "libclient/copy_bytes.h"
 
 namespace hdt::client {
 
@@ -42,10 +43,6 @@ collectives::Stores stores_for(const session::Call& call, size_t ranks) {
   static const auto cache = static_cast<uint64_t>(std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), 8L << 20));
   const uint64_t moved = 2 * ranks * call.count * type_size(call.type);
   return moved > cache ? collectives::Stores::kStreaming : collectives::Stores::kCached;
-}
-
-void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
-  if (to != from) std::memcpy(to, from, bytes);
 }
 
 }  // namespace

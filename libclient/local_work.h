@@ -7,9 +7,9 @@
 //   kShares      everyone computes a share and delivers it to all who need it: no element is combined twice
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
+#include "libclient/share.h"
 #include "session/call.h"
 
 namespace hdt::client {
@@ -42,14 +42,11 @@ template <typename Run>
 bool for_each_task(const session::Call& call, uint32_t ranks, uint32_t me, Sharing sharing, Run run) {
   using collectives::Collective;
   using Kind = Task::Kind;
-  constexpr uint64_t kShareUnit = 64;  // elements: shares do not meet within a cache line
   const uint64_t n = call.count;
   if (n == 0) return true;
   const auto self = static_cast<int>(me);
   const bool shares = sharing == Sharing::kShares;
-  const uint64_t size = ((n + ranks - 1) / ranks + kShareUnit - 1) / kShareUnit * kShareUnit;
-  const uint64_t first = shares ? std::min(n, me * size) : 0;
-  const uint64_t count = shares ? std::min(size, n - first) : n;
+  const auto [first, count] = shares ? share_of(n, ranks, me) : Share{0, n};
   const int receiver = shares ? kEveryone : self;
   switch (call.what) {
     case Collective::kAllReduce:

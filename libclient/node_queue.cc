@@ -17,6 +17,7 @@ using session::kInlineBytes;
 using session::kPayloads;
 using session::kPosts;
 using session::Post;
+using session::result_bytes;
 
 namespace {
 
@@ -31,11 +32,6 @@ constexpr int64_t kUntouchedMs = 1'000;
 // True if this rank's sendbuf holds something that is to be contributed.
 bool contributes(const session::Call& call, uint32_t rank) {
   return call.what != Collective::kBroadcast || static_cast<uint32_t>(call.root) == rank;
-}
-
-uint64_t result_bytes(const session::Call& call, uint32_t ranks) {
-  const uint64_t bytes = call.count * collectives::type_size(call.type);
-  return call.what == Collective::kAllGather ? bytes * ranks : bytes;
 }
 
 }  // namespace
@@ -183,13 +179,13 @@ NodeQueue::Way NodeQueue::choose(const session::Call& call, uint64_t sequence) {
     if (writes_to_others(call.what) && receives && exposure.recv_memory == 0) all_shared = false;
   }
   if (all_copied) return Way::kEager;
-  if (all_shared) return Way::kDirect;
+  if (all_shared) return Way::kMapped;
   if (!by_kernel) return Way::kStaged;
   switch (reach_.ask()) {
     case Reach::Answer::kNotYet:
       return Way::kUnknown;
     case Reach::Answer::kYes:
-      return Way::kDirect;
+      return Way::kKernel;
     case Reach::Answer::kNo:
       break;
   }
@@ -269,14 +265,17 @@ bool NodeQueue::work() {
     // Slots are used by one call at a time.
     entry.way = choose(entry.call, entry.sequence);
     if (entry.way == Way::kUnknown) return false;
-    if (access_.local == 0 && entry.way != Way::kEager) entry.started = std::chrono::steady_clock::now();
+    if (access_.local == 0 && (entry.way == Way::kKernel || entry.way == Way::kStaged)) {
+      entry.started = std::chrono::steady_clock::now();
+    }
     if (entry.way == Way::kStaged) staged_.begin(entry.call, entry.send, entry.recv);
   }
   switch (entry.way) {
     case Way::kEager:
       take_eager(entry.call, entry.sequence, entry.recv);
       break;
-    case Way::kDirect:
+    case Way::kMapped:
+    case Way::kKernel:
       // A share that was given up because the group has failed is not done.
       if (!share_work(entry) || access_.segment.failed()) return false;
       break;
@@ -289,7 +288,7 @@ bool NodeQueue::work() {
       return false;
   }
   ++worked_;
-  if (entry.way == Way::kDirect) {
+  if (is_direct(entry.way)) {
     access_.board().worked.store(worked_, std::memory_order_release);
     access_.ring_peers();
   }
@@ -299,14 +298,13 @@ bool NodeQueue::work() {
 bool NodeQueue::finish() {
   if (calls_.empty() || calls_.front().sequence >= worked_) return false;
   const Entry& entry = calls_.front();
-  if (entry.way == Way::kDirect && least(access_, &Board::worked) <= entry.sequence) return false;
+  if (is_direct(entry.way) && least(access_, &Board::worked) <= entry.sequence) return false;
   finished(entry.sequence);
   if (entry.started.time_since_epoch().count() != 0) {
-    // Where the kernel is refused, both answers of the tuner are staged, and where all buffers are shared, both are direct:
-    // then they do not matter.
+    // Where the kernel is refused, both answers of the tuner are staged, and do not matter.
     const auto took = std::chrono::steady_clock::now() - entry.started;
     tuner_.took(entry.call.what, contribution_bytes(entry.call),
-                entry.way == Way::kDirect ? WayTuner::Way::kKernel : WayTuner::Way::kSlots,
+                entry.way == Way::kKernel ? WayTuner::Way::kKernel : WayTuner::Way::kSlots,
                 std::chrono::nanoseconds(took).count());
   }
   entry.operation->complete(Status::ok());

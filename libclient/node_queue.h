@@ -1,8 +1,8 @@
 // node_queue.h: collectives of a group of one node. No daemon takes part: ranks post their calls (session/post.h) and reach each
 // other's buffers. By what the posts of a call say, all ranks of the node do the same of three things:
 //   eager    all contributions are in the posts or their payloads: everyone takes its own result; one meeting
-//   direct   everyone reaches everyone's buffers, by a mapping (memory of hdtMemAlloc) or through the kernel (any other,
-//            where it is permitted and measured to be faster): everyone does its share in place; two meetings, no staging
+//   direct   everyone reaches everyone's buffers, mapped (memory of hdtMemAlloc) or through the kernel (any other, where
+//            it is permitted and measured to be faster): everyone does its share in place; two meetings, no staging
 //   staged   the rest: piece by piece through the node's slots
 // Not thread-safe: the communicator's lock is held.
 #pragma once
@@ -52,7 +52,8 @@ class NodeQueue : public CallQueue {
   void adopt(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation);
 
  private:
-  enum class Way : uint8_t { kUnknown, kEager, kDirect, kStaged };
+  enum class Way : uint8_t { kUnknown, kEager, kMapped, kKernel, kStaged };
+  static bool is_direct(Way way) { return way == Way::kMapped || way == Way::kKernel; }
   struct Entry {
     uint64_t sequence;
     session::Call call;

@@ -1,10 +1,10 @@
 #include "libclient/node_stages.h"
 
-#include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "collectives/kernels.h"
+#include "libclient/copy_bytes.h"
+#include "libclient/share.h"
 
 namespace hdt::client::one_node {
 
@@ -13,10 +13,6 @@ using collectives::ReduceOp;
 using collectives::type_size;
 
 namespace {
-
-void copy_bytes(void* to, const void* from, size_t bytes) {
-  if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
-}
 
 // A piece as bytes, and who this rank is in it. In a group of one node rank, local index and position are the same.
 class View {

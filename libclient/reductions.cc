@@ -23,9 +23,7 @@ Status Reductions::remove(hdtRedOp_t op) {
 
 Result<Contribution> Reductions::contribute(hdtRedOp_t op, hdtDataType_t type, const void* send, size_t count,
                                             void* scratch) const {
-  if (op >= HDT_SUM && op <= HDT_AVG) {
-    return Contribution{static_cast<collectives::ReduceOp>(op), send, nullptr};
-  }
+  if (is_built_in(op)) return Contribution{static_cast<collectives::ReduceOp>(op), send, nullptr};
   PreMulSum made{};
   {
     const std::lock_guard lock(mutex_);

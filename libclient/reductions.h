@@ -21,6 +21,9 @@ struct Contribution {
   std::shared_ptr<void> memory;  // holds `send` where that is not the caller's
 };
 
+// Not made by hdtRedOpCreatePreMulSum.
+constexpr bool is_built_in(hdtRedOp_t op) { return op >= HDT_SUM && op <= HDT_AVG; }
+
 // Any thread.
 class Reductions {
  public:

@@ -1,10 +1,10 @@
 #include "libclient/slot_stages.h"
 
-#include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "collectives/kernels.h"
+#include "libclient/copy_bytes.h"
+#include "libclient/share.h"
 
 namespace hdt::client {
 
@@ -13,13 +13,6 @@ using collectives::reduces;
 using collectives::type_size;
 
 namespace {
-
-// Shares of a piece start at multiples of this many elements, so that ranks do not write to the same cache line.
-constexpr uint64_t kShareUnit = 64;
-
-void copy(void* to, const void* from, size_t bytes) {
-  if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
-}
 
 // Where this rank's contribution goes. One that is combined: to its staging area, or, alone on the node, straight to where
 // the sum would be.
@@ -32,13 +25,6 @@ std::byte* contribution(const NodeAccess& access, const SlotPiece& piece) {
 
 }  // namespace
 
-Share share_of(uint64_t elements, uint32_t local_ranks, uint32_t local) {
-  const uint64_t size =
-      ((elements + local_ranks - 1) / local_ranks + kShareUnit - 1) / kShareUnit * kShareUnit;
-  const uint64_t first = std::min(elements, local * size);
-  return {first, std::min(size, elements - first)};
-}
-
 void stage(const NodeAccess& access, const SlotPiece& piece) {
   const session::Call& call = piece.call;
   const size_t width = type_size(call.type);
@@ -47,20 +33,21 @@ void stage(const NodeAccess& access, const SlotPiece& piece) {
   switch (call.what) {
     case Collective::kAllReduce:
     case Collective::kReduce:
-      copy(to, piece.send + piece.part.offset * width, bytes);
+      copy_bytes(to, piece.send + piece.part.offset * width, bytes);
       break;
     case Collective::kReduceScatter:
       for (uint64_t position = 0; position < access.order.rank_at.size(); ++position) {
         const uint64_t block = access.order.rank_at[position] * call.count + piece.part.offset;
-        copy(to + position * bytes, piece.send + block * width, bytes);
+        copy_bytes(to + position * bytes, piece.send + block * width, bytes);
       }
       break;
     case Collective::kAllGather:
-      copy(to + access.order.position_of[access.rank] * bytes, piece.send + piece.part.offset * width, bytes);
+      copy_bytes(to + access.order.position_of[access.rank] * bytes, piece.send + piece.part.offset * width,
+                 bytes);
       break;
     case Collective::kBroadcast:
       if (static_cast<uint32_t>(call.root) == access.rank)
-        copy(to, piece.send + piece.part.offset * width, bytes);
+        copy_bytes(to, piece.send + piece.part.offset * width, bytes);
       break;
     case Collective::kBarrier:
       break;
@@ -95,7 +82,7 @@ void take(const NodeAccess& access, const SlotPiece& piece) {
       collectives::copy_divided(call.type, result, to, piece.part.elements,
                                 static_cast<int>(access.layout().ranks));
     } else {
-      copy(to, result, bytes);
+      copy_bytes(to, result, bytes);
     }
   };
   switch (call.what) {
@@ -111,11 +98,12 @@ void take(const NodeAccess& access, const SlotPiece& piece) {
     case Collective::kAllGather:
       for (uint64_t position = 0; position < access.order.rank_at.size(); ++position) {
         const uint64_t block = access.order.rank_at[position] * call.count + piece.part.offset;
-        copy(piece.recv + block * width, from + position * bytes, bytes);
+        copy_bytes(piece.recv + block * width, from + position * bytes, bytes);
       }
       break;
     case Collective::kBroadcast:
-      if (static_cast<uint32_t>(call.root) != access.rank || piece.recv != piece.send) copy(to, from, bytes);
+      if (static_cast<uint32_t>(call.root) != access.rank || piece.recv != piece.send)
+        copy_bytes(to, from, bytes);
       break;
     case Collective::kBarrier:
       break;

@@ -18,13 +18,6 @@ struct SlotPiece {
   std::byte* recv;
 };
 
-// Elements of a piece that one of a node's ranks combines.
-struct Share {
-  uint64_t first;
-  uint64_t count;
-};
-Share share_of(uint64_t elements, uint32_t local_ranks, uint32_t local);
-
 void stage(const NodeAccess& access, const SlotPiece& piece);
 // Nothing to do where nothing is combined, or this rank is alone on its node.
 void combine(const NodeAccess& access, const SlotPiece& piece);

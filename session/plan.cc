@@ -46,6 +46,11 @@ uint64_t contribution_bytes(const Call& call, uint32_t ranks) {
   return call.what == Collective::kReduceScatter ? bytes * ranks : bytes;
 }
 
+uint64_t result_bytes(const Call& call, uint32_t ranks) {
+  const uint64_t bytes = call.count * collectives::type_size(call.type);
+  return call.what == Collective::kAllGather ? bytes * ranks : bytes;
+}
+
 bool may_be_direct(const Call& call, const Layout& layout) {
   const uint32_t nodes = layout.nodes;
   // Below, a copy costs less than another note; and among several nodes, less than what the ring costs more.

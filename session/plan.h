@@ -49,6 +49,8 @@ struct Order {
 
 // Bytes that one rank's sendbuf contributes to a call (the root's, where only the root contributes).
 uint64_t contribution_bytes(const Call& call, uint32_t ranks);
+// Bytes of a rank's recvbuf (the root's, where only the root receives).
+uint64_t result_bytes(const Call& call, uint32_t ranks);
 
 // Whether buffers of the call may be used in place between nodes: nodes then tell each other where their output is. The
 // same on all nodes.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "hdt/hdt.h"
@@ -35,45 +36,25 @@ inline void check(hdtResult_t result) {
 template <typename T>
 struct TypeOf;
 template <>
-struct TypeOf<int32_t> {
-  static constexpr hdtDataType_t value = HDT_INT32;
-};
+struct TypeOf<int32_t> : std::integral_constant<hdtDataType_t, HDT_INT32> {};
 template <>
-struct TypeOf<int64_t> {
-  static constexpr hdtDataType_t value = HDT_INT64;
-};
+struct TypeOf<int64_t> : std::integral_constant<hdtDataType_t, HDT_INT64> {};
 template <>
-struct TypeOf<int8_t> {
-  static constexpr hdtDataType_t value = HDT_INT8;
-};
+struct TypeOf<int8_t> : std::integral_constant<hdtDataType_t, HDT_INT8> {};
 template <>
-struct TypeOf<uint8_t> {
-  static constexpr hdtDataType_t value = HDT_UINT8;
-};
+struct TypeOf<uint8_t> : std::integral_constant<hdtDataType_t, HDT_UINT8> {};
 template <>
-struct TypeOf<int16_t> {
-  static constexpr hdtDataType_t value = HDT_INT16;
-};
+struct TypeOf<int16_t> : std::integral_constant<hdtDataType_t, HDT_INT16> {};
 template <>
-struct TypeOf<uint16_t> {
-  static constexpr hdtDataType_t value = HDT_UINT16;
-};
+struct TypeOf<uint16_t> : std::integral_constant<hdtDataType_t, HDT_UINT16> {};
 template <>
-struct TypeOf<uint32_t> {
-  static constexpr hdtDataType_t value = HDT_UINT32;
-};
+struct TypeOf<uint32_t> : std::integral_constant<hdtDataType_t, HDT_UINT32> {};
 template <>
-struct TypeOf<uint64_t> {
-  static constexpr hdtDataType_t value = HDT_UINT64;
-};
+struct TypeOf<uint64_t> : std::integral_constant<hdtDataType_t, HDT_UINT64> {};
 template <>
-struct TypeOf<float> {
-  static constexpr hdtDataType_t value = HDT_FLOAT32;
-};
+struct TypeOf<float> : std::integral_constant<hdtDataType_t, HDT_FLOAT32> {};
 template <>
-struct TypeOf<double> {
-  static constexpr hdtDataType_t value = HDT_FLOAT64;
-};
+struct TypeOf<double> : std::integral_constant<hdtDataType_t, HDT_FLOAT64> {};
 
 // An operation under way. Its destructor waits, as buffers must not go away under an operation; failures are then dropped,
 // so call wait() where they matter.
