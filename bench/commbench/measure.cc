@@ -31,6 +31,10 @@ Result<Measurer> Measurer::make(Communicator& communicator, Settings settings, s
   return Measurer(communicator, settings, send.take(), recv.take(), daemon);
 }
 
+int64_t RowResult::wrong() const {
+  return out_of_place.wrong.value_or(0) + (in_place ? in_place->wrong.value_or(0) : 0);
+}
+
 Result<RowResult> Measurer::measure(const Row& row, Pattern& pattern) {
   std::vector<Measurer> alone{*this};
   Result<std::vector<RowResult>> results = measure_in_turn(alone, 0, 1, row, pattern);

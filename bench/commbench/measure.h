@@ -42,6 +42,9 @@ struct RowResult {
   std::optional<Measurement> in_place;
   size_t engine = 0;  // index in the run
   std::string lacks;  // not empty: why nothing was measured
+
+  // Wrong elements and guards of both placements.
+  int64_t wrong() const;
 };
 
 // Runs one engine's iterations.

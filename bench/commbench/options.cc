@@ -43,7 +43,7 @@ listed): the median over rounds of the ratios of the rounds' p50. A call that an
         size for m nodes; reduce_scatter and allgather (m-1)/m; sendrecv all). In one node: every rank at once a memcpy
         of its share of the least memory traffic (read and written bytes / 2): allreduce, allgather, broadcast and
         sendrecv the size, reduce_scatter and reduce (n+1)/2n of it.
-Exit code: 0 all values right, 1 wrong values or a failure, 2 wrong usage.)";
+Exit code: 0 all of HDT's values right, 1 wrong values or a failure, 2 wrong usage. A peer's wrong values are named below its row.)";
 
 std::vector<std::string> split(const std::string& list) {
   std::vector<std::string> parts;

@@ -85,7 +85,7 @@ class Sweep {
     print_on_root(footer_text(totals_));
     SweepResult result;
     result.right = totals_.wrong == 0;
-    for (const Measurer& measurer : measurers_) result.right = result.right && measurer.wrong_here() == 0;
+    result.right = result.right && measurers_[reference_of(engines_)].wrong_here() == 0;
     if (communicator_.rank() == 0) result.json = json_report(options_, ranks, engines_, rows_, totals_);
     return result;
   }
@@ -115,8 +115,10 @@ class Sweep {
 
   void add(RowResult row) {
     const Engine& engine = engines_[row.engine];
-    totals_.add(row, engine.communicator->makes_results(), row.engine == reference_of(engines_));
+    const bool judged = row.engine == reference_of(engines_);
+    totals_.add(row, judged && engine.communicator->makes_results(), judged);
     print_on_root(row_text(row, engine.kind));
+    if (!judged && row.wrong() != 0) print_on_root(wrong_peer_text(row, engine.kind));
     const std::string missing = std::string(name_of(engine.kind)) + ": " + row.lacks;
     if (!row.lacks.empty() && said_.insert(missing).second) print_on_root("# " + missing + "\n");
     rows_.push_back(std::move(row));

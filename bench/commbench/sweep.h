@@ -13,7 +13,8 @@
 namespace hdt::bench {
 
 struct SweepResult {
-  bool right = true;  // no wrong value was seen, here or by the group
+  // No wrong value was seen, here or by the group, of HDT; of the first engine where HDT is not measured.
+  bool right = true;
   std::string json;   // on rank 0
 };
 

@@ -101,6 +101,11 @@ std::string row_text(const RowResult& result, EngineKind engine) {
          ratio_text(result.in_place) + " " + cpu_text(result.out_of_place) + cpu_text(result.in_place) + "\n";
 }
 
+std::string wrong_peer_text(const RowResult& result, EngineKind engine) {
+  return fmt::format("#  {}: {} wrong values above: these times are of a wrong result\n", name_of(engine),
+                     result.wrong());
+}
+
 std::string sent_text(const RowResult& result, EngineKind engine) {
   std::string text;
   for (const auto& [name, bytes] : result.out_of_place.sent_bytes) text += fmt::format(" {} {}", name, bytes);

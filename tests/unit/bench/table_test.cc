@@ -56,6 +56,15 @@ TEST(Table, WhatAnEngineLacksIsNoFigure) {
             "    -         -        -         -        -     mpi        -       -        -       -\n");
 }
 
+TEST(Table, AWrongPeerIsNamedAndNotCounted) {
+  EXPECT_EQ(wrong_peer_text(example_rows()[0], EngineKind::kGloo),
+            "#  gloo: 3 wrong values above: these times are of a wrong result\n");
+  EXPECT_EQ(example_rows()[1].wrong(), 0);
+  Totals totals;
+  totals.add(example_rows()[0], false, false);
+  EXPECT_EQ(totals.wrong, 0);
+}
+
 TEST(Table, BytesByInterfaceAreACommentLine) {
   EXPECT_EQ(sent_text(example_rows()[0], EngineKind::kHdt),
             "#  allreduce of 8388608 bytes, hdt, an iteration, bytes sent by interface: lo 77\n");
