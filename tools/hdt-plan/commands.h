@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "tools/hdt-plan/inputs.h"
@@ -33,6 +34,14 @@ struct ExplainOptions {
   std::string plan;
 };
 Status explain_command(const ExplainOptions& options);
+
+struct ExportOptions {
+  std::string plan;
+  std::string cluster;
+  bool megatron = false;               // flags of Megatron forks instead of the start of hdt-train
+  std::vector<std::string> arguments;  // for hdt-train
+};
+Status export_command(const ExportOptions& options);
 
 struct SearchCommandOptions {
   InputPaths inputs;

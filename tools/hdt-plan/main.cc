@@ -17,6 +17,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  hdt-plan predict plan.toml -p profile.toml -c cluster.toml -m model.toml\n"
     "  hdt-plan search cluster.toml model.toml -p profile.toml --global-batch-size 256\n"
+    "  hdt-plan export plan.toml -c cluster.toml -- --data-path data/kjv > train.sh\n"
     "  hdt-plan validate published/\n"
     "\n"
     "docs/predictor.md describes the files. Exit status: 0 done, 2 wrong usage or an input that was refused.";
@@ -35,6 +36,10 @@ constexpr const char* kValidateExamples =
     "Examples:\n"
     "  hdt-plan validate published/\n"
     "  hdt-plan validate runs.toml -p profile.toml -c cluster.toml -m model.toml --calibrations .";
+constexpr const char* kExportExamples =
+    "Examples:\n"
+    "  hdt-plan export plan.toml -c cluster.toml -- --data-path data/kjv --train-iters 100 > train.sh\n"
+    "  hdt-plan export plan.toml -c cluster.toml --megatron";
 
 int fail(std::string message) {
   std::ranges::replace(message, '\n', ' ');
@@ -104,6 +109,18 @@ int main(int argc, char** argv) {
   explain_app->footer("Example:\n  hdt-plan explain plan.toml -p profile.toml -c cluster.toml -m model.toml");
   add_plan_inputs(explain_app, explain.inputs, explain.plan);
   explain_app->callback([&] { run = [&] { return hdt::tools::explain_command(explain); }; });
+
+  hdt::tools::ExportOptions exported;
+  CLI::App* export_app = app.add_subcommand("export", "a plan as the command line that runs it");
+  export_app->footer(kExportExamples);
+  export_app->add_option("plan", exported.plan, "the plan")->type_name("PLAN")->required();
+  export_app->add_option("-c,--cluster", exported.cluster, "the machines")->type_name("FILE")->required();
+  export_app->add_flag("--megatron", exported.megatron,
+                       "print the flags of mixed-vendor Megatron forks instead of the start of hdt-train");
+  export_app
+      ->add_option("arguments", exported.arguments, "after --: flags for hdt-train, as data and iterations")
+      ->type_name("FLAG");
+  export_app->callback([&] { run = [&] { return hdt::tools::export_command(exported); }; });
 
   hdt::tools::ValidateOptions validate;
   CLI::App* validate_app =

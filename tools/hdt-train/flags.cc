@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "tools/hdt-train/plan_layout.h"
+
 namespace hdt::tools {
 namespace {
 
@@ -19,6 +21,9 @@ constexpr const char* kExamples =
     "      --hetero-pipeline-stages 1 3 1 1 --hetero-pipeline-stages 2 2 2 \\\n"
     "      --micro-batch-size 4 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 24\n"
     "      two replicas of two stages; layers split 3 + 1 and 2 + 2; one takes twice the micro-batches\n"
+    "  hdt-plan search cluster.toml model.toml -p profile.toml --global-batch-size 24 --output plan.toml\n"
+    "  hdt-plan export plan.toml -c cluster.toml -- --data-path data/kjv > train.sh\n"
+    "      train.sh runs hdt-train --plan plan.toml on the plan's nodes\n"
     "\n"
     "Exit status: 0 done, 1 the run failed, 2 wrong usage.";
 
@@ -50,6 +55,9 @@ void add_model(CLI::App& app, TrainFlags& flags) {
 
 void add_layout(CLI::App& app, TrainFlags& flags) {
   auto& layout = flags.layout;
+  app.add_option("--plan", flags.plan_path,
+                 "a plan of hdt-plan search: takes the place of the flags of the layout")
+      ->type_name("FILE");
   app.add_option("--tensor-model-parallel-size", layout.tensor_model_parallel_size, "only 1 is supported")
       ->capture_default_str();
   app.add_option("--pipeline-model-parallel-size", layout.pipeline_model_parallel_size,
@@ -189,6 +197,12 @@ ParsedFlags parse_flags(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     parsed.exit_status = usage_error(error.what());
     return parsed;
+  }
+  if (!flags.plan_path.empty()) {
+    if (const Status status = take_plan(app, flags); !status.is_ok()) {
+      parsed.exit_status = usage_error(status.message());
+      return parsed;
+    }
   }
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;

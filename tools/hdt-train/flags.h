@@ -7,6 +7,7 @@
 
 #include "training/engine/layout_flags.h"
 #include "training/engine/trainer.h"
+#include "training/plan/plan.h"
 #include "training/torch/model_shape.h"
 
 namespace hdt::tools {
@@ -14,6 +15,8 @@ namespace hdt::tools {
 struct TrainFlags {
   training::ModelShape shape;
   training::LayoutFlags layout;
+  std::string plan_path;
+  std::optional<plan::Plan> plan;  // what plan_path holds; takes the place of the layout's flags
   training::TrainerOptions trainer;
   int64_t train_iters = 500;
   std::optional<double> min_lr;

@@ -9,6 +9,7 @@
 #include "hdt/hdt.h"
 #include "tools/hdt-train/flags.h"
 #include "tools/hdt-train/job.h"
+#include "tools/hdt-train/plan_layout.h"
 #include "tools/hdt-train/token_input.h"
 
 namespace hdt::tools {
@@ -34,7 +35,7 @@ int run(TrainFlags& flags, hdtComm_t world) {
       hdtCommCount(world, &flags.layout.world_size) != HDT_SUCCESS) {
     return fail(kExitFailed, hdtGetLastError());
   }
-  const Result<training::Layout> layout = training::make_layout(flags.layout);
+  const Result<training::Layout> layout = make_run_layout(flags);
   if (!layout.is_ok()) return refuse(rank, layout.status());
   const Result<TokenInput> input = open_tokens(flags);
   if (!input.is_ok()) return fail(kExitUsage, fmt::format("rank {}: {}", rank, input.status().message()));

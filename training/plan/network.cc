@@ -14,21 +14,25 @@ int Network::start(const std::vector<Hop>& hops, double bytes, double message_by
   transfer.id = next_id_++;
   transfer.bytes = bytes;
   for (const Hop& hop : hops) {
-    const bool inside = hop.from == hop.to;
+    const bool inside = hop.inside();
     const Link& link =
         *profile_.find_link(cluster_.nodes[hop.from].device, cluster_.nodes[hop.to].device, inside);
     transfer.latency = std::max(transfer.latency, link.latency);
     transfer.hop_rates.push_back(efficiency * link.rate(message_bytes));
     transfer.ports.push_back(inside ? 3 * hop.from + 2 : 3 * hop.from);
     transfer.ports.push_back(inside ? 3 * hop.from + 2 : 3 * hop.to + 1);
+    transfer.port_users.push_back(hop.from_users);
+    transfer.port_users.push_back(inside ? 0 : hop.to_users);
   }
-  for (size_t hop = 0; hop < hops.size(); ++hop) {
-    ++users_[transfer.ports[2 * hop]];
-    if (transfer.ports[2 * hop] != transfer.ports[2 * hop + 1]) ++users_[transfer.ports[2 * hop + 1]];
-  }
+  use_ports(transfer, 1);
   transfers_.push_back(std::move(transfer));
   share();
   return next_id_ - 1;
+}
+
+void Network::use_ports(const Transfer& transfer, int sign) {
+  for (size_t port = 0; port < transfer.ports.size(); ++port)
+    users_[transfer.ports[port]] += sign * transfer.port_users[port];
 }
 
 void Network::share() {
@@ -59,9 +63,7 @@ std::vector<int> Network::advance(double seconds) {
     transfer.bytes -= (seconds - waited) * transfer.rate;
     if (left > kRounding) continue;
     ended.push_back(transfer.id);
-    for (size_t port = 0; port < transfer.ports.size(); ++port) {
-      if (port % 2 == 0 || transfer.ports[port] != transfer.ports[port - 1]) --users_[transfer.ports[port]];
-    }
+    use_ports(transfer, -1);
   }
   if (ended.empty()) return ended;
   std::erase_if(transfers_,

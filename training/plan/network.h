@@ -17,6 +17,12 @@ namespace hdt::plan {
 struct Hop {
   int from = 0;  // nodes
   int to = 0;
+  // What the transfer adds to the users of the two ports; a hop inside a node has one port, the first.
+  int from_users = 1;
+  int to_users = 1;
+  bool crosses = false;  // `from` and `to` are the same and stand for two equal nodes (equal_replicas.h)
+
+  bool inside() const { return from == to && !crosses; }
 };
 
 class Network {
@@ -39,8 +45,10 @@ class Network {
     double bytes = 0;    // still to move over each hop
     double rate = 0;     // now
     std::vector<int> ports;
+    std::vector<int> port_users;
     std::vector<double> hop_rates;  // alone; two ports a hop
   };
+  void use_ports(const Transfer& transfer, int sign);
   void share();
 
   const Cluster& cluster_;

@@ -3,8 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
 
 namespace hdt::plan {
 namespace {
@@ -14,10 +18,7 @@ Status refuse(const std::string& field, const std::string& reason) {
 }
 
 Status check_stage(const std::string& field, const Stage& stage, const Replica& replica,
-                   const Cluster& cluster, const Model& model, const Profile& profile) {
-  const int node = cluster.index_of(stage.node);
-  if (node < 0) return refuse(field + ".node", fmt::format("the cluster has no node '{}'", stage.node));
-  const std::string& device = cluster.nodes[node].device;
+                   const std::string& device, const Model& model, const Profile& profile) {
   for (const LayerKind& kind : model.layers) {
     if (!kind.parameter_bytes.contains(stage.tensor_parallel))
       return refuse(field + ".tensor_parallel",
@@ -31,27 +32,57 @@ Status check_stage(const std::string& field, const Stage& stage, const Replica& 
   return Status::ok();
 }
 
-Status check_links(const Plan& plan, const Cluster& cluster, const Profile& profile) {
-  std::set<std::string> used;
-  for (const Replica& replica : plan.replicas) {
-    for (const Stage& stage : replica.stages) used.insert(stage.node);
+Status check_not_empty(const Plan& plan) {
+  if (plan.replicas.empty()) return refuse("replica", "none given, expected at least one");
+  for (size_t r = 0; r < plan.replicas.size(); ++r) {
+    if (plan.replicas[r].stages.empty())
+      return refuse(fmt::format("replica {}.stage", r + 1), "none given, expected at least one");
   }
-  for (const std::string& from : used) {
-    for (const std::string& to : used) {
-      const Node& a = cluster.nodes[cluster.index_of(from)];
-      const Node& b = cluster.nodes[cluster.index_of(to)];
-      if (from < to && !profile.find_link(a.device, b.device, false))
-        return refuse("link", fmt::format("the profile has none between '{}' and '{}'", a.device, b.device));
-    }
+  return Status::ok();
+}
+
+// The nodes by name, and how many of their devices are taken.
+class Devices {
+ public:
+  explicit Devices(const Cluster& cluster) {
+    for (const Node& node : cluster.nodes) nodes_.try_emplace(node.name, &node, 0);
   }
-  // Two workers on one node talk inside it.
-  std::map<std::string, int> workers;
+
+  Result<const Node*> find(const std::string& field, const Stage& stage) const {
+    const auto found = nodes_.find(stage.node);
+    if (found == nodes_.end()) return refuse(field, fmt::format("the cluster has no node '{}'", stage.node));
+    return found->second.first;
+  }
+
+  Status take(const std::string& field, const Stage& stage) {
+    auto& [node, taken] = nodes_.at(stage.node);
+    taken += stage.tensor_parallel;
+    if (taken <= node->devices) return Status::ok();
+    return refuse(field, fmt::format("node '{}' has {} devices; the plan needs {} or more of them",
+                                     node->name, node->devices, taken));
+  }
+
+  const Node& of(const Stage& stage) const { return *nodes_.at(stage.node).first; }
+
+ private:
+  std::unordered_map<std::string_view, std::pair<const Node*, int>> nodes_;
+};
+
+// Any two nodes of the plan may talk in a reduction, and two workers on one node inside it.
+Status check_links(const Plan& plan, const Devices& devices, const Profile& profile) {
+  std::map<std::string, std::map<std::string_view, int>> used;  // device, node: workers
   for (const Replica& replica : plan.replicas) {
-    for (const Stage& stage : replica.stages) {
-      const Node& node = cluster.nodes[cluster.index_of(stage.node)];
-      if (++workers[stage.node] > 1 && !profile.find_link(node.device, node.device, true))
-        return refuse("link", fmt::format("the profile has none inside a node of '{}'", node.device));
+    for (const Stage& stage : replica.stages) ++used[devices.of(stage).device][stage.node];
+  }
+  for (const auto& [from, from_nodes] : used) {
+    for (const auto& [to, to_nodes] : used) {
+      const bool talk = from < to || (from == to && from_nodes.size() > 1);
+      if (talk && !profile.find_link(from, to, false))
+        return refuse("link", fmt::format("the profile has none between '{}' and '{}'", from, to));
     }
+    const bool shared = std::ranges::any_of(from_nodes, [](const auto& node) { return node.second > 1; });
+    if (shared && !profile.find_link(from, from, true))
+      return refuse("link", fmt::format("the profile has none inside a node of '{}'", from));
   }
   return Status::ok();
 }
@@ -80,31 +111,58 @@ training::Layout Plan::layout() const {
   return {num_layers, std::move(shapes), training::RankOrder::kTpPpDp};
 }
 
+Status check_replicas(const Plan& plan) {
+  HDT_RETURN_IF_ERROR(check_not_empty(plan));
+  int64_t expected = 0;
+  for (size_t r = 0; r < plan.replicas.size(); ++r) {
+    int64_t layers = 0;
+    for (const Stage& stage : plan.replicas[r].stages) layers += stage.layers;
+    if (r == 0) expected = layers;
+    if (layers != expected)
+      return refuse(fmt::format("replica {}.stage.layers", r + 1),
+                    fmt::format("sum to {}, those of replica 1 to {}: replicas are copies of one model",
+                                layers, expected));
+  }
+  return Status::ok();
+}
+
+Status check_nodes(const Plan& plan, const Cluster& cluster) {
+  Devices devices(cluster);
+  for (size_t r = 0; r < plan.replicas.size(); ++r) {
+    for (size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {
+      const Stage& stage = plan.replicas[r].stages[s];
+      const std::string field = fmt::format("replica {}.stage {}.node", r + 1, s + 1);
+      HDT_RETURN_IF_ERROR(devices.find(field, stage).status());
+      HDT_RETURN_IF_ERROR(devices.take(field, stage));
+    }
+  }
+  return Status::ok();
+}
+
 Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, const Profile& profile) {
-  if (plan.replicas.empty()) return refuse("replica", "none given, expected at least one");
-  std::map<std::string, int> taken;
+  HDT_RETURN_IF_ERROR(check_not_empty(plan));
+  Devices devices(cluster);
+  std::set<std::tuple<std::string, int, int>> profiled;  // looked up once for stages that are alike
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
     const Replica& replica = plan.replicas[r];
     const std::string where = fmt::format("replica {}", r + 1);
-    if (replica.stages.empty()) return refuse(where + ".stage", "none given, expected at least one");
     int layers = 0;
     for (size_t s = 0; s < replica.stages.size(); ++s) {
       const Stage& stage = replica.stages[s];
       const std::string field = fmt::format("{}.stage {}", where, s + 1);
-      HDT_RETURN_IF_ERROR(check_stage(field, stage, replica, cluster, model, profile));
+      const Result<const Node*> node = devices.find(field + ".node", stage);
+      if (!node.is_ok()) return node.status();
+      const std::string& device = node.value()->device;
+      if (profiled.emplace(device, stage.tensor_parallel, replica.micro_batch_size).second)
+        HDT_RETURN_IF_ERROR(check_stage(field, stage, replica, device, model, profile));
+      HDT_RETURN_IF_ERROR(devices.take(field + ".node", stage));
       layers += stage.layers;
-      taken[stage.node] += stage.tensor_parallel;
-      const Node& node = cluster.nodes[cluster.index_of(stage.node)];
-      if (taken[stage.node] > node.devices)
-        return refuse(field + ".node",
-                      fmt::format("node '{}' has {} devices; the plan needs {} or more of them", node.name,
-                                  node.devices, taken[stage.node]));
     }
     if (layers != model.num_layers())
       return refuse(where + ".stage.layers", fmt::format("sum to {}, expected the {} of model '{}'", layers,
                                                          model.num_layers(), model.name));
   }
-  return check_links(plan, cluster, profile);
+  return check_links(plan, devices, profile);
 }
 
 }  // namespace hdt::plan

@@ -56,6 +56,10 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+// Refuses replicas without stages, and replicas of different models.
+Status check_replicas(const Plan& plan);
+// Refuses nodes that the cluster does not have, and more devices than they have.
+Status check_nodes(const Plan& plan, const Cluster& cluster);
 // Refuses (field and reason) what contradicts itself, the cluster, the model or the profile, and what would need
 // a device twice. Memory is the predictor's question.
 Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, const Profile& profile);

@@ -2,6 +2,8 @@
 #include "training/plan/predictor.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "training/plan/lockstep_schedule.h"
 #include "training/plan/step_simulation.h"
@@ -30,11 +32,20 @@ double Prediction::most_memory_bytes() const { return *std::ranges::max_element(
 
 Result<Prediction> predict(const PredictionInputs& inputs, const Plan& plan) {
   HDT_RETURN_IF_ERROR(check_plan(plan, inputs.cluster, inputs.model, inputs.profile));
-  StepSimulation simulation(inputs, plan);
+  const EqualReplicas equal = find_equal_replicas(inputs, plan);
+  StepSimulation simulation(inputs, equal);
   HDT_RETURN_IF_ERROR(simulation.run());
   Prediction prediction = simulation.take();
-  prediction.peak_memory_bytes = peak_memory_bytes(inputs, plan);
-  return prediction;
+  prediction.peak_memory_bytes = peak_memory_bytes(inputs, equal.plan);
+  return equal.of_all(prediction);
+}
+
+Result<double> predict_seconds(const PredictionInputs& inputs, const Plan& plan) {
+  HDT_RETURN_IF_ERROR(check_plan(plan, inputs.cluster, inputs.model, inputs.profile));
+  const EqualReplicas equal = find_equal_replicas(inputs, plan);
+  StepSimulation simulation(inputs, equal);
+  HDT_RETURN_IF_ERROR(simulation.run());
+  return simulation.take().step_seconds;
 }
 
 std::vector<double> peak_memory_bytes(const PredictionInputs& inputs, const Plan& plan) {
@@ -53,11 +64,12 @@ std::vector<double> peak_memory_bytes(const PredictionInputs& inputs, const Plan
 
 MemoryExcess memory_excess(const Cluster& cluster, const Plan& plan, const Prediction& prediction) {
   MemoryExcess most;
+  std::unordered_map<std::string_view, double> memory_of;
+  for (const Node& node : cluster.nodes) memory_of.emplace(node.name, static_cast<double>(node.memory_bytes));
   int worker = 0;
   for (const Replica& replica : plan.replicas) {
     for (const Stage& stage : replica.stages) {
-      const auto memory = static_cast<double>(cluster.nodes[cluster.index_of(stage.node)].memory_bytes);
-      const double excess = prediction.peak_memory_bytes[worker] - memory;
+      const double excess = prediction.peak_memory_bytes[worker] - memory_of.at(stage.node);
       if (excess > most.bytes) most = {worker, excess};
       ++worker;
     }

@@ -13,6 +13,9 @@ namespace hdt::plan {
 // kConfig when the plan cannot run (plan.h, step_simulation.h). Whether it fits memory: see memory_excess.
 Result<Prediction> predict(const PredictionInputs& inputs, const Plan& plan);
 
+// The step alone: what a search asks for many plans.
+Result<double> predict_seconds(const PredictionInputs& inputs, const Plan& plan);
+
 // By worker: what each of its devices needs. The plan must be one that can run.
 std::vector<double> peak_memory_bytes(const PredictionInputs& inputs, const Plan& plan);
 

@@ -13,16 +13,25 @@ namespace hdt::plan {
 // optimal all-reduce algorithms for clusters of workstations", 2009); all devices of a stage reduce their parts
 // at the same time over the ports of their node.
 struct Reduction {
-  std::vector<int> workers;
+  std::vector<int> workers;  // one of each class of equal ones (equal_replicas.h)
   training::UnitRange units;
+  int owners = 0;         // all of them
   double bytes = 0;       // of all devices of one owner
-  std::vector<Hop> hops;  // in the order of workers, and back to the first
+  std::vector<Hop> hops;  // the ring's
 
   double bytes_over_each_hop() const;
 };
 
-// Every range that several replicas own: an owner set each, or with overlap its buckets.
+// A range of units with one set of owners.
+struct OwnedRange {
+  std::vector<int> workers;
+  training::UnitRange units;
+  int owners = 0;
+  std::vector<Hop> hops;
+};
+
+// A reduction for each range, or with overlap for each bucket of it. `plan` and `layout` have the ranges' workers.
 std::vector<Reduction> plan_reductions(const PredictionInputs& inputs, const Plan& plan,
-                                       const training::Layout& layout);
+                                       const training::Layout& layout, const std::vector<OwnedRange>& ranges);
 
 }  // namespace hdt::plan

@@ -221,9 +221,9 @@ void ShapeSearch::play(const std::vector<Split>& splits, const std::vector<int64
   }
   ++state_.predictions;
   // A plan that cannot run (no link between its nodes, stages that wait for each other for ever) is no plan.
-  const auto prediction = predict(inputs_, plan);
-  if (!prediction.is_ok() || prediction.value().step_seconds >= state_.best_seconds) return;
-  state_.best_seconds = prediction.value().step_seconds;
+  const auto seconds = predict_seconds(inputs_, plan);
+  if (!seconds.is_ok() || seconds.value() >= state_.best_seconds) return;
+  state_.best_seconds = seconds.value();
   state_.best = std::move(plan);
 }
 

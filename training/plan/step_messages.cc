@@ -14,7 +14,9 @@ StepSimulation::Message& StepSimulation::message(int sender, bool activation, in
 void StepSimulation::start_message(int sender, bool activation, int micro_batch, Message& sent) {
   const int receiver = activation ? sender + 1 : sender - 1;
   const auto bytes = static_cast<double>(workers_[activation ? sender : receiver].cost.output_bytes);
-  const int id = network_.start({{workers_[sender].node, workers_[receiver].node}}, bytes, bytes,
+  const training::Position first = layout_.position_of(activation ? sender : receiver);
+  const Hop& forward = equal_.activations[first.replica][first.stage];
+  const int id = network_.start({activation ? forward : EqualReplicas::back(forward)}, bytes, bytes,
                                 inputs_.calibration.point_to_point);
   sent.started = now_;
   const SpanKind kind = activation ? SpanKind::kActivation : SpanKind::kGradient;

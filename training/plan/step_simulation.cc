@@ -19,21 +19,21 @@ std::vector<PipelineStep> schedule_of(const Runtime& runtime, int stages, int st
              : training::one_forward_one_backward(stages, stage, micro_batches);
 }
 
-StepSimulation::StepSimulation(const PredictionInputs& inputs, const Plan& plan)
+StepSimulation::StepSimulation(const PredictionInputs& inputs, const EqualReplicas& equal)
     : inputs_(inputs),
-      plan_(plan),
-      layout_(plan.layout()),
+      equal_(equal),
+      plan_(equal.plan),
+      layout_(equal.plan.layout()),
       network_(inputs.cluster, inputs.profile),
-      reductions_(plan_reductions(inputs, plan, layout_)) {
+      reductions_(equal.reductions) {
   for (int index = 0; index < layout_.world_size(); ++index) {
     const training::Position position = layout_.position_of(index);
-    const Replica& replica = plan.replicas[position.replica];
+    const Replica& replica = plan_.replicas[position.replica];
     const Stage& stage = replica.stages[position.stage];
     Worker worker;
-    worker.cost = stage_cost(inputs, plan, layout_, position);
-    worker.node = inputs.cluster.index_of(stage.node);
+    worker.cost = stage_cost(inputs, plan_, layout_, position);
     worker.devices = stage.tensor_parallel;
-    worker.steps = schedule_of(plan.runtime, layout_.replica(position.replica).stages(), position.stage,
+    worker.steps = schedule_of(plan_.runtime, layout_.replica(position.replica).stages(), position.stage,
                                replica.micro_batches);
     for (const bool activation : {true, false}) messages_[{index, activation}].resize(replica.micro_batches);
     workers_.push_back(std::move(worker));

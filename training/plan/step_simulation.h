@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "training/engine/pipeline_schedule.h"
+#include "training/plan/equal_replicas.h"
 #include "training/plan/network.h"
 #include "training/plan/prediction.h"
 #include "training/plan/reductions.h"
@@ -24,7 +25,8 @@ std::vector<training::PipelineStep> schedule_of(const Runtime& runtime, int stag
 
 class StepSimulation {
  public:
-  StepSimulation(const PredictionInputs& inputs, const Plan& plan);
+  // One replica of each class is played; what comes out is of these.
+  StepSimulation(const PredictionInputs& inputs, const EqualReplicas& equal);
   // kConfig when the workers wait for each other for ever (sends that wait under an order not made for it).
   Status run();
   Prediction take() { return std::move(prediction_); }
@@ -33,7 +35,6 @@ class StepSimulation {
   enum class Phase { kSteps, kReducing, kUpdating, kDone };
   struct Worker {
     StageCost cost;
-    int node = 0;
     int devices = 1;
     std::vector<training::PipelineStep> steps;
     size_t next = 0;
@@ -80,11 +81,12 @@ class StepSimulation {
   void next_event();
 
   const PredictionInputs& inputs_;
+  const EqualReplicas& equal_;
   const Plan& plan_;
   const training::Layout layout_;
   Network network_;
   std::vector<Worker> workers_;
-  std::vector<Reduction> reductions_;
+  const std::vector<Reduction>& reductions_;
   std::vector<RunningReduction> running_;
   std::map<std::pair<int, bool>, std::vector<Message>> messages_;  // by sender and direction
   std::map<int, TransferUse> transfers_;

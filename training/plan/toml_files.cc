@@ -130,12 +130,14 @@ Result<Cluster> read_cluster(const std::string& path) {
 }
 
 Result<Plan> read_plan(const std::string& path) {
-  return read_toml<Plan>(path, [](TomlFields& fields) {
+  Result<Plan> read = read_toml<Plan>(path, [](TomlFields& fields) {
     Plan plan;
     read_runtime(fields, plan.runtime);
     for (TomlFields& replica : fields.tables("replica")) plan.replicas.push_back(read_replica(replica));
     return plan;
   });
+  if (read.is_ok()) HDT_RETURN_IF_ERROR(in_file(path, check_replicas(read.value())));
+  return read;
 }
 
 }  // namespace hdt::plan

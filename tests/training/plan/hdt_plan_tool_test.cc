@@ -167,11 +167,41 @@ TEST_F(HdtPlanFiles, OwnRunsCalibrateAPrediction) {
                  "bad.toml: measured_over_predicted: expected a list");
 }
 
+TEST_F(HdtPlanFiles, ExportPrintsTheCommandThatRunsThePlan) {
+  const auto output =
+      hdt_plan({"export", file("plan.toml"), "-c", file("cluster.toml"), "--", "--text", "book"});
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_THAT(output.out, AllOf(StartsWith("mpirun --bind-to none \\\n  -np 1 --host a:1 hdt-train --plan "),
+                                HasSubstr(" --text book : \\\n  -np 1 --host b:1 ")));
+  const auto megatron = hdt_plan({"export", file("plan.toml"), "-c", file("cluster.toml"), "--megatron"});
+  ASSERT_EQ(megatron.exit_code, 0);
+  EXPECT_THAT(megatron.out, HasSubstr("--hetero-pipeline-stages 1 3 1 1 --micro-batch-size-per-dp 2 1 "
+                                      "--num-micro-batches-per-dp 1 4 1 2 "));
+  EXPECT_THAT(megatron.err, StartsWith("hdt-plan: warning: replica 2 is split into 2 + 2 layers"));
+  expect_refused(
+      hdt_plan({"export", file("plan.toml"), "-c", file("cluster.toml"), "--megatron", "--", "--lr"}),
+      "--megatron prints flags only");
+  Plan plan = example_plan();
+  plan.replicas[0].stages[0].tensor_parallel = 2;
+  training::write_all(file("plan.toml"), to_toml(plan));
+  expect_refused(hdt_plan({"export", file("plan.toml"), "-c", file("cluster.toml")}),
+                 "plan.toml: replica 1.stage 1.tensor_parallel: 2 given");
+  plan.replicas[1].stages[0].node = "a";
+  training::write_all(file("plan.toml"), to_toml(plan));
+  expect_refused(hdt_plan({"export", file("plan.toml"), "-c", file("cluster.toml")}),
+                 "replica 2.stage 1.node: node 'a' has 2 devices; the plan needs 3");
+  plan.replicas[0].stages[0].layers = 1;
+  training::write_all(file("plan.toml"), to_toml(plan));
+  expect_refused(hdt_plan({"export", file("plan.toml"), "-c", file("cluster.toml")}),
+                 "plan.toml: replica 2.stage.layers: sum to 4, those of replica 1 to 2");
+}
+
 TEST(HdtPlan, HelpHasExamples) {
   for (const auto& arguments : std::vector<std::vector<std::string>>{{"--help"},
                                                                      {"predict", "--help"},
                                                                      {"search", "--help"},
                                                                      {"explain", "-h"},
+                                                                     {"export", "-h"},
                                                                      {"validate", "--help"}}) {
     const auto help = hdt_plan(arguments);
     EXPECT_EQ(help.exit_code, 0);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <utility>
 
 #include "tests/training/torch/program.h"
 
@@ -25,6 +27,7 @@ const std::string kModel =
 constexpr int kTimeLimit = 280;
 const std::string kFiftySteps = " --train-iters 50 --lr 3e-3";
 const std::string kProgram = HDT_TRAIN;
+const std::string kPlanProgram = HDT_PLAN;
 const std::string kFourRanks = "mpirun --oversubscribe --bind-to none -np 4 ";
 const std::string kStages =
     " --use-tp-pp-dp-mapping --hetero-pipeline-stages 1 3 1 1 --hetero-pipeline-stages 2 2 2";
@@ -54,6 +57,11 @@ class JobTest : public ::testing::Test {
     const ProgramResult four = run_program(
         place(kModel + kFiftySteps + kStages + split + " --loss-log " + scratch_.path("four")), kTimeLimit);
     ASSERT_EQ(four.exit_status, 0) << four.output;
+    expect_losses_of_one_process(global_batch);
+  }
+
+  // What was logged as "four".
+  void expect_losses_of_one_process(int global_batch) {
     const ProgramResult one =
         run_program(kProgram + kModel + kFiftySteps + " --micro-batch-size " + std::to_string(global_batch) +
                         " --loss-log " + scratch_.path("one"),
@@ -85,6 +93,66 @@ TEST_F(JobTest, OverTwoNodesAsWell) {
 TEST_F(JobTest, MicroBatchSizesDiffer) {
   expect_equal_losses(
       " --micro-batch-size-per-dp 1 3 1 1 --num-micro-batches-per-dp 1 2 1 4 --global-batch-size 10", 10);
+}
+
+TEST_F(JobTest, AnExportedPlanRunsAndEqualsOneProcess) {
+  const std::string plan = scratch_.path("plan.toml");
+  const std::string cluster = scratch_.path("cluster.toml");
+  std::ofstream(cluster)
+      << "[[node]]\nname = \"localhost\"\ndevice = \"cpu\"\ndevices = 4\nmemory_bytes = 1\n";
+  std::ofstream(plan) << R"([[replica]]
+micro_batch_size = 2
+micro_batches = 4
+  [[replica.stage]]
+  layers = 3
+  node = "localhost"
+  [[replica.stage]]
+  layers = 1
+  node = "localhost"
+[[replica]]
+micro_batch_size = 1
+micro_batches = 4
+  [[replica.stage]]
+  layers = 2
+  node = "localhost"
+  [[replica.stage]]
+  layers = 2
+  node = "localhost"
+)";
+  std::string model = kModel;
+  model.erase(model.find(" --num-layers 4"), std::string(" --num-layers 4").size());
+  const ProgramResult exported = run_program(kPlanProgram + " export " + plan + " -c " + cluster + " -- " +
+                                                 model + kFiftySteps + " --loss-log " + scratch_.path("four"),
+                                             kTimeLimit);
+  ASSERT_EQ(exported.exit_status, 0) << exported.output;
+  const std::string script = scratch_.path("train.sh");
+  std::ofstream(script) << exported.output;
+  const std::string folder = kProgram.substr(0, kProgram.rfind('/'));
+  const ProgramResult four = run_program("env PATH=" + folder + ":$PATH bash " + script, kTimeLimit);
+  ASSERT_EQ(four.exit_status, 0) << exported.output << four.output;
+  expect_losses_of_one_process(12);
+}
+
+TEST_F(JobTest, FlagsBesideAPlanAreRefused) {
+  const std::string plan = scratch_.path("plan.toml");
+  std::ofstream(plan) << "[[replica]]\nmicro_batch_size = 2\nmicro_batches = 4\n"
+                         "  [[replica.stage]]\n  layers = 3\n  node = \"here\"\n"
+                         "  [[replica.stage]]\n  layers = 1\n  node = \"here\"\n";
+  const std::pair<const char*, const char*> wrong[] = {
+      {" --micro-batch-size 2", "--micro-batch-size and --plan exclude each other"},
+      {" --hetero-pipeline-stages 2 2 2", "--hetero-pipeline-stages and --plan exclude each other"},
+      {" --num-layers 5", "--num-layers 5: --plan "},
+      {" --global-batch-size 9", "has 8 samples a step"},
+      {"", "has 2 stages in all, but the job has 1 ranks"}};
+  for (const auto& [flags, reason] : wrong) {
+    const ProgramResult run = run_program(kProgram + " " + kText + " --plan " + plan + flags, kTimeLimit);
+    EXPECT_EQ(run.exit_status, 2) << flags;
+    EXPECT_THAT(run.output, HasSubstr(reason)) << flags;
+  }
+  std::ofstream(plan, std::ios::app) << "  tensor_parallel = 2\n";
+  const ProgramResult run = run_program(kProgram + " " + kText + " --plan " + plan, kTimeLimit);
+  EXPECT_EQ(run.exit_status, 2);
+  EXPECT_THAT(run.output, HasSubstr("replica 1.stage 2.tensor_parallel: 2 given; hdt-train has no tensor"));
 }
 
 TEST_F(JobTest, ReportsEverythingThatWasAskedFor) {

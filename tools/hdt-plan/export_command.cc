@@ -1,0 +1,33 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "tools/hdt-plan/commands.h"
+#include "training/plan/plan_export.h"
+#include "training/plan/toml_files.h"
+
+namespace hdt::tools {
+
+Status export_command(const ExportOptions& options) {
+  const auto plan = plan::read_plan(options.plan);
+  if (!plan.is_ok()) return plan.status();
+  const auto cluster = plan::read_cluster(options.cluster);
+  if (!cluster.is_ok()) return cluster.status();
+  Status status = plan::check_nodes(plan.value(), cluster.value());
+  if (status.is_ok() && !options.megatron) status = plan::check_engine_runs(plan.value());
+  if (!status.is_ok()) return Status(status.code(), options.plan + ": " + status.message());
+  if (!options.megatron) {
+    fmt::print("{}\n", plan::mpirun_command(plan.value(), options.plan, options.arguments));
+    return Status::ok();
+  }
+  if (!options.arguments.empty())
+    return {Code::kConfig,
+            fmt::format("'{}': --megatron prints flags only and takes no arguments for hdt-train",
+                        options.arguments.front())};
+  const plan::MegatronFlags exported = plan::megatron_flags(plan.value(), cluster.value());
+  fmt::print("{}\n", exported.flags);
+  for (const std::string& warning : exported.warnings) fmt::print(stderr, "hdt-plan: warning: {}\n", warning);
+  return Status::ok();
+}
+
+}  // namespace hdt::tools

@@ -1,0 +1,54 @@
+// plan_layout.cc: --plan.
+#include "tools/hdt-train/plan_layout.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+
+#include "training/plan/plan_export.h"
+#include "training/plan/toml_files.h"
+
+namespace hdt::tools {
+
+Status take_plan(const CLI::App& app, TrainFlags& flags) {
+  const std::string& path = flags.plan_path;
+  Result<plan::Plan> read = plan::read_plan(path);
+  if (!read.is_ok()) return read.status();
+  plan::Plan plan = read.take();
+  const Status runs = plan::check_engine_runs(plan);
+  if (!runs.is_ok()) return {runs.code(), path + ": " + runs.message()};
+  for (const char* flag : {"--tensor-model-parallel-size", "--pipeline-model-parallel-size",
+                           "--hetero-pipeline-stages", "--use-tp-pp-dp-mapping", "--micro-batch-size",
+                           "--micro-batch-size-per-dp", "--num-micro-batches-per-dp", "--ddp-bucket-size"}) {
+    if (app.get_option(flag)->count() > 0)
+      return {Code::kInvalidArgument,
+              fmt::format("{} and --plan exclude each other: the plan says it", flag)};
+  }
+  const int layers = plan.layout().num_layers();
+  if (app.get_option("--num-layers")->count() > 0 && flags.layout.num_layers != layers)
+    return {Code::kInvalidArgument,
+            fmt::format("--num-layers {}: --plan {} has {} layers", flags.layout.num_layers, path, layers)};
+  const int64_t samples = plan.global_batch_size();
+  if (flags.layout.global_batch_size.value_or(samples) != samples)
+    return {Code::kInvalidArgument, fmt::format("--global-batch-size {}: --plan {} has {} samples a step",
+                                                *flags.layout.global_batch_size, path, samples)};
+  flags.layout.num_layers = layers;
+  flags.layout.use_tp_pp_dp_mapping = true;
+  flags.trainer.bucket_elements =
+      std::max<size_t>(1, static_cast<size_t>(plan.runtime.bucket_bytes) / sizeof(float));
+  flags.plan = std::move(plan);
+  return Status::ok();
+}
+
+Result<training::Layout> make_run_layout(const TrainFlags& flags) {
+  if (!flags.plan) return training::make_layout(flags.layout);
+  training::Layout layout = flags.plan->layout();
+  if (layout.world_size() == flags.layout.world_size) return layout;
+  return Status(
+      Code::kInvalidArgument,
+      fmt::format("--plan {}: has {} stages in all, but the job has {} ranks: start one rank a stage "
+                  "(hdt-plan export prints the command)",
+                  flags.plan_path, layout.world_size(), flags.layout.world_size));
+}
+
+}  // namespace hdt::tools
