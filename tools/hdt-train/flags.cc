@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 
@@ -24,6 +26,8 @@ constexpr const char* kExamples =
     "  hdt-plan search cluster.toml model.toml -p profile.toml --global-batch-size 24 --output plan.toml\n"
     "  hdt-plan export plan.toml -c cluster.toml -- --data-path data/kjv > train.sh\n"
     "      train.sh runs hdt-train --plan plan.toml on the plan's nodes\n"
+    "  mpirun -np 2 hdt-train --profile profile/ --profile-device fast slow:3\n"
+    "      measures this machine, and emulates one that is three times slower, for hdt-plan\n"
     "\n"
     "Exit status: 0 done, 1 the run failed, 2 wrong usage.";
 
@@ -119,7 +123,7 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
   data->add_option("--data-path", flags.data_path, "a Megatron dataset, PREFIX.bin and PREFIX.idx")
       ->type_name("PREFIX");
   data->add_option("--text", flags.text, "a text file, taken byte by byte")->type_name("FILE");
-  data->require_option(1);
+  data->require_option(0, 1);
   app.add_option("--log-interval", flags.log_interval, "steps between progress lines when not on a terminal")
       ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
@@ -138,6 +142,72 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
+// What is parsed after the flags are read.
+struct RawFlags {
+  std::vector<double> slow_down;
+  std::vector<std::string> profile_devices;
+};
+
+void add_devices(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
+  app.add_option(
+         "--slow-down", raw.slow_down,
+         "n0 f0 n1 f1 ...: emulates slow devices: the first n0 ranks compute f0 times slower, the next n1 f1 "
+         "times (they sleep after each piece of work)")
+      ->type_name("N F ...");
+  app.add_option("--profile", flags.profile_folder,
+                 "measure this machine for hdt-plan instead of training; writes DIR/profile.toml and "
+                 "DIR/model.toml. Two ranks or more measure links, too")
+      ->type_name("DIR");
+  app.add_option("--profile-device", raw.profile_devices,
+                 "a device to profile: a name, or NAME:F for this machine slowed down F times (default: cpu)")
+      ->type_name("NAME[:F] ...");
+  app.add_option("--profile-micro-batch-sizes", flags.profile_micro_batch_sizes,
+                 "samples of a micro-batch to measure (default: 1 2 4 8)")
+      ->check(CLI::Range(1, kMost));
+}
+
+constexpr double kMostSlowDown = 10'000;
+
+std::string read_slow_down(const std::vector<double>& raw, TrainFlags& flags) {
+  if (raw.size() % 2 != 0) return "--slow-down: expected pairs of a number of ranks and a factor";
+  for (size_t i = 0; i < raw.size(); i += 2) {
+    const double ranks = raw[i];
+    if (!(ranks >= 1 && ranks <= kMost && ranks == std::floor(ranks)))
+      return fmt::format("--slow-down: {} given, expected a number of ranks", ranks);
+    if (!(raw[i + 1] >= 1 && raw[i + 1] <= kMostSlowDown))
+      return fmt::format("--slow-down: factor {} given, expected 1 to {}", raw[i + 1], kMostSlowDown);
+    flags.slow_down.insert(flags.slow_down.end(), static_cast<size_t>(ranks), raw[i + 1]);
+  }
+  return "";
+}
+
+std::string read_devices(const std::vector<std::string>& raw, TrainFlags& flags) {
+  for (const std::string& text : raw) {
+    EmulatedDevice device{text, 1};
+    if (const size_t colon = text.find(':'); colon != std::string::npos) {
+      const char* end = text.data() + text.size();
+      const auto parsed = std::from_chars(text.data() + colon + 1, end, device.slow_down);
+      if (parsed.ec != std::errc() || parsed.ptr != end ||
+          !(device.slow_down >= 1 && device.slow_down <= kMostSlowDown))
+        return fmt::format("--profile-device: '{}' given, expected NAME or NAME:F with F from 1 to {}", text,
+                           kMostSlowDown);
+      device.name = text.substr(0, colon);
+    }
+    const bool twice = std::ranges::count(flags.profile_devices, device.name, &EmulatedDevice::name) > 0;
+    if (device.name.empty() || twice)
+      return fmt::format("--profile-device: '{}' given, expected a name that is not empty, once", text);
+    flags.profile_devices.push_back(device);
+  }
+  if (flags.profile_devices.empty()) flags.profile_devices.push_back({"cpu", 1});
+  if (flags.profile_micro_batch_sizes.empty()) flags.profile_micro_batch_sizes = {1, 2, 4, 8};
+  return "";
+}
+
+bool slows_down(const TrainFlags& flags) {
+  return !flags.slow_down.empty() ||
+         std::ranges::any_of(flags.profile_devices, [](const auto& device) { return device.slow_down > 1; });
+}
+
 std::string beyond_ranges(const TrainFlags& flags) {
   const auto& shape = flags.shape;
   if (shape.hidden_size % (2 * shape.num_attention_heads) != 0) {
@@ -154,6 +224,10 @@ std::string beyond_ranges(const TrainFlags& flags) {
     return fmt::format("--lr-warmup-iters {}: expected at most --train-iters {}", *flags.lr_warmup_iters,
                        flags.train_iters);
   }
+  if (flags.profile_folder.empty() && flags.data_path.empty() && flags.text.empty())
+    return "--data-path or --text: expected one of them, found none";
+  if (flags.threads > 1 && slows_down(flags))
+    return fmt::format("--threads {}: expected 1 where devices are slowed down", flags.threads);
   if (flags.sample_tokens > 0 && flags.sample_prompt.empty())
     return "--sample-prompt: expected some text, found none";
   return "";
@@ -189,6 +263,8 @@ ParsedFlags parse_flags(int argc, char** argv) {
   add_layout(app, flags);
   add_optimizer(app, flags);
   add_data_and_reports(app, flags);
+  RawFlags raw;
+  add_devices(app, flags, raw);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -211,9 +287,22 @@ ParsedFlags parse_flags(int argc, char** argv) {
   flags.trainer.learning_rate.minimum = flags.min_lr.value_or(flags.trainer.learning_rate.peak / 10);
   flags.trainer.learning_rate.warmup_steps =
       flags.lr_warmup_iters.value_or(std::min(kDefaultWarmUp, flags.train_iters / 10));
+  for (const std::string& problem :
+       {read_slow_down(raw.slow_down, flags), read_devices(raw.profile_devices, flags)}) {
+    if (!problem.empty()) {
+      parsed.exit_status = usage_error(problem);
+      return parsed;
+    }
+  }
   if (const std::string problem = beyond_ranges(flags); !problem.empty())
     parsed.exit_status = usage_error(problem);
   return parsed;
+}
+
+Status check_slow_down(const TrainFlags& flags, int world_size) {
+  if (flags.slow_down.empty() || static_cast<int>(flags.slow_down.size()) == world_size) return Status::ok();
+  return {Code::kInvalidArgument, fmt::format("--slow-down: for {} ranks, expected the {} of the job",
+                                              flags.slow_down.size(), world_size)};
 }
 
 }  // namespace hdt::tools

@@ -16,6 +16,7 @@
 #include "training/data/batch_sampler.h"
 #include "training/data/progress_line.h"
 #include "training/engine/hdt_messenger.h"
+#include "training/engine/slowed_compute.h"
 #include "training/torch/blas_check.h"
 #include "training/torch/torch_stage.h"
 
@@ -65,10 +66,12 @@ Status warn_of_slow_blas(hdtComm_t world, int rank) {
 Status train(const TrainFlags& flags, training::Trainer& trainer, Reporter* reporter,
              training::StepResult& last) {
   for (int64_t step = 0; step < flags.train_iters; ++step) {
+    const auto begin = std::chrono::steady_clock::now();
     const Result<training::StepResult> result = trainer.step(step);
     if (!result.is_ok()) return result.status();
     last = result.value();
-    if (reporter != nullptr) HDT_RETURN_IF_ERROR(reporter->step_done(step + 1, last));
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    if (reporter != nullptr) HDT_RETURN_IF_ERROR(reporter->step_done(step + 1, last, taken.count()));
   }
   return Status::ok();
 }
@@ -97,7 +100,9 @@ Status run_job(const TrainFlags& flags, const TokenInput& input, const training:
   }
 
   const training::Position position = layout.position_of(rank);
-  const auto compute = training::make_torch_stage(flags.shape, layout.units_of(position));
+  auto compute = training::make_torch_stage(flags.shape, layout.units_of(position));
+  if (!flags.slow_down.empty() && flags.slow_down[rank] > 1)
+    compute = training::make_slowed_compute(std::move(compute), flags.slow_down[rank]);
   Result<std::unique_ptr<training::Trainer>> trainer = training::Trainer::create(
       layout, *compute, *messenger.value(),
       [&](int64_t step, int64_t index, std::span<int64_t> tokens) {

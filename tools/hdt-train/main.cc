@@ -10,6 +10,7 @@
 #include "tools/hdt-train/flags.h"
 #include "tools/hdt-train/job.h"
 #include "tools/hdt-train/plan_layout.h"
+#include "tools/hdt-train/profile_job.h"
 #include "tools/hdt-train/token_input.h"
 
 namespace hdt::tools {
@@ -35,6 +36,13 @@ int run(TrainFlags& flags, hdtComm_t world) {
       hdtCommCount(world, &flags.layout.world_size) != HDT_SUCCESS) {
     return fail(kExitFailed, hdtGetLastError());
   }
+  if (!flags.profile_folder.empty()) {
+    const Status status = run_profile(flags, world);
+    if (!status.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, status.to_string()));
+    return 0;
+  }
+  const Status slow_down = check_slow_down(flags, flags.layout.world_size);
+  if (!slow_down.is_ok()) return refuse(rank, slow_down);
   const Result<training::Layout> layout = make_run_layout(flags);
   if (!layout.is_ok()) return refuse(rank, layout.status());
   const Result<TokenInput> input = open_tokens(flags);

@@ -41,7 +41,7 @@ Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags) {
   return reporter;
 }
 
-Status Reporter::step_done(int64_t done, const training::StepResult& result) {
+Status Reporter::step_done(int64_t done, const training::StepResult& result, double seconds) {
   progress_.step_done({.step = done,
                        .loss = result.loss,
                        .tokens = result.tokens,
@@ -62,7 +62,8 @@ Status Reporter::step_done(int64_t done, const training::StepResult& result) {
                                    {"loss", result.loss},
                                    {"tokens", result.tokens},
                                    {"grad_norm", result.gradient_norm},
-                                   {"learning_rate", result.learning_rate}}
+                                   {"learning_rate", result.learning_rate},
+                                   {"seconds", seconds}}
          << '\n';
     if (!log_) return {Code::kSystem, "--loss-log " + flags_.loss_log + ": cannot write"};
   }

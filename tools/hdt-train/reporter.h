@@ -21,8 +21,8 @@ class Reporter {
   // Opens what the flags name.
   static Result<std::unique_ptr<Reporter>> open(const TrainFlags& flags);
 
-  // After each step; `done` counts from 1.
-  Status step_done(int64_t done, const training::StepResult& result);
+  // After each step; `done` counts from 1; `seconds` are those of the step on this rank.
+  Status step_done(int64_t done, const training::StepResult& result, double seconds);
   // Ends the progress line, writes out what is buffered, draws the curve. `unigram_entropy` is drawn beside
   // it.
   Status finish(const std::string& subtitle, double unigram_entropy);

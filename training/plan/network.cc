@@ -9,7 +9,8 @@ namespace hdt::plan {
 Network::Network(const Cluster& cluster, const Profile& profile)
     : cluster_(cluster), profile_(profile), users_(3 * cluster.nodes.size(), 0) {}
 
-int Network::start(const std::vector<Hop>& hops, double bytes, double message_bytes, double efficiency) {
+int Network::start(TransferKind kind, const std::vector<Hop>& hops, double bytes, double message_bytes,
+                   double efficiency) {
   Transfer transfer;
   transfer.id = next_id_++;
   transfer.bytes = bytes;
@@ -18,7 +19,9 @@ int Network::start(const std::vector<Hop>& hops, double bytes, double message_by
     const Link& link =
         *profile_.find_link(cluster_.nodes[hop.from].device, cluster_.nodes[hop.to].device, inside);
     transfer.latency = std::max(transfer.latency, link.latency);
-    transfer.hop_rates.push_back(efficiency * link.rate(message_bytes));
+    transfer.hop_rates.push_back(efficiency * (kind == TransferKind::kAllreduce
+                                                   ? link.allreduce_rate(message_bytes)
+                                                   : link.rate(message_bytes)));
     transfer.ports.push_back(inside ? 3 * hop.from + 2 : 3 * hop.from);
     transfer.ports.push_back(inside ? 3 * hop.from + 2 : 3 * hop.to + 1);
     transfer.port_users.push_back(hop.from_users);

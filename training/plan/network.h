@@ -25,13 +25,17 @@ struct Hop {
   bool inside() const { return from == to && !crosses; }
 };
 
+// Which of a link's rates a transfer has.
+enum class TransferKind { kMessage, kAllreduce };
+
 class Network {
  public:
   Network(const Cluster& cluster, const Profile& profile);
 
   // Begins to move `bytes` over each hop, all hops at once; `message_bytes` choose the rate from the profile, and
   // `efficiency` is the part of it that is reached. Returns an id.
-  int start(const std::vector<Hop>& hops, double bytes, double message_bytes, double efficiency);
+  int start(TransferKind kind, const std::vector<Hop>& hops, double bytes, double message_bytes,
+            double efficiency);
 
   // Seconds until the next transfer ends if none is started before; infinite when there is none.
   double next_end() const;

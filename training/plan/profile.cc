@@ -10,7 +10,9 @@
 
 namespace hdt::plan {
 
-double Link::rate(double bytes) const {
+namespace {
+
+double rate_at(const std::vector<std::pair<double, double>>& bandwidth, double bytes) {
   if (bytes <= bandwidth.front().first) return bandwidth.front().second;
   if (bytes >= bandwidth.back().first) return bandwidth.back().second;
   const auto above =
@@ -18,6 +20,14 @@ double Link::rate(double bytes) const {
   const auto below = above - 1;
   const double share = std::log(bytes / below->first) / std::log(above->first / below->first);
   return below->second + share * (above->second - below->second);
+}
+
+}  // namespace
+
+double Link::rate(double bytes) const { return rate_at(bandwidth, bytes); }
+
+double Link::allreduce_rate(double bytes) const {
+  return rate_at(allreduce.empty() ? bandwidth : allreduce, bytes);
 }
 
 const LayerCost* Profile::find(const ComputeKey& key) const {

@@ -47,8 +47,11 @@ struct Link {
   // Message size in bytes, bytes per second; sizes increase. Between points the rate is linear in log(size),
   // outside it is that of the nearest point.
   std::vector<std::pair<double, double>> bandwidth;
+  // The same of an allreduce, over each hop of its ring; empty: as messages.
+  std::vector<std::pair<double, double>> allreduce = {};
 
   double rate(double bytes) const;
+  double allreduce_rate(double bytes) const;
   bool operator==(const Link&) const = default;
 };
 

@@ -19,7 +19,7 @@ struct Measurement {
   Plan plan;
   double step_seconds = 0;
   int64_t peak_memory_bytes = 0;  // 0: not measured
-  std::string left_out;  // why it does not count; empty: it does
+  std::string left_out;           // why it does not count; empty: it does
 };
 
 struct PublishedSet {

@@ -25,8 +25,8 @@ void StepSimulation::gradient_ready(int index) {
   if (--running_[index].missing > 0) return;
   running_[index].started = now_;
   const Reduction& reduction = reductions_[index];
-  const int id = network_.start(reduction.hops, reduction.bytes_over_each_hop(), reduction.bytes,
-                                inputs_.calibration.allreduce);
+  const int id = network_.start(TransferKind::kAllreduce, reduction.hops, reduction.bytes_over_each_hop(),
+                                reduction.bytes, inputs_.calibration.allreduce);
   transfers_[id] = {nullptr, index, {0, SpanKind::kReduction, index, now_, now_}};
 }
 

@@ -16,8 +16,8 @@ void StepSimulation::start_message(int sender, bool activation, int micro_batch,
   const auto bytes = static_cast<double>(workers_[activation ? sender : receiver].cost.output_bytes);
   const training::Position first = layout_.position_of(activation ? sender : receiver);
   const Hop& forward = equal_.activations[first.replica][first.stage];
-  const int id = network_.start({activation ? forward : EqualReplicas::back(forward)}, bytes, bytes,
-                                inputs_.calibration.point_to_point);
+  const int id = network_.start(TransferKind::kMessage, {activation ? forward : EqualReplicas::back(forward)},
+                                bytes, bytes, inputs_.calibration.point_to_point);
   sent.started = now_;
   const SpanKind kind = activation ? SpanKind::kActivation : SpanKind::kGradient;
   transfers_[id] = {&sent, -1, {sender, kind, micro_batch, now_, now_}};

@@ -160,6 +160,11 @@ std::vector<std::pair<double, double>> TomlFields::points(const char* field) {
   return points;
 }
 
+std::vector<std::pair<double, double>> TomlFields::points_or_none(const char* field) {
+  if (!table_->get(field)) return {};
+  return points(field);
+}
+
 std::vector<TomlFields> TomlFields::tables(const char* field, size_t least) {
   std::vector<TomlFields> tables;
   const toml::node* node = find(field, least > 0);

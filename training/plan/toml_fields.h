@@ -54,6 +54,7 @@ class TomlFields {
   std::vector<double> positives(const char* field);
   // [[1.0, 2.0], ...] of positive numbers, the first ones increasing.
   std::vector<std::pair<double, double>> points(const char* field);
+  std::vector<std::pair<double, double>> points_or_none(const char* field);
   // The tables of [[field]], at least `least`.
   std::vector<TomlFields> tables(const char* field, size_t least = 1);
   // Call last: refuses fields that were not read.

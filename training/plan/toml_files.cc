@@ -56,6 +56,7 @@ void read_link(TomlFields& fields, Profile& profile) {
   Link link;
   link.latency = fields.not_negative_or("latency", 0);
   link.bandwidth = fields.points("bandwidth");
+  link.allreduce = fields.points_or_none("allreduce");
   fields.end();
   if (!profile.links.emplace(key, link).second) fields.fail("from", "this link was given before");
 }

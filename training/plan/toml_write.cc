@@ -46,6 +46,10 @@ std::string to_toml(const Profile& profile) {
                        quoted(key.from), quoted(key.to), key.inside, link.latency);
     for (const auto& [bytes, rate] : link.bandwidth) out += fmt::format("[{}, {}], ", bytes, rate);
     out += "]\n";
+    if (link.allreduce.empty()) continue;
+    out += "allreduce = [";
+    for (const auto& [bytes, rate] : link.allreduce) out += fmt::format("[{}, {}], ", bytes, rate);
+    out += "]\n";
   }
   return out;
 }

@@ -150,7 +150,8 @@ TEST_F(HdtPlanFiles, OwnRunsCalibrateAPrediction) {
   arguments.insert(arguments.end(), on_what.begin(), on_what.end());
   const auto validated = hdt_plan(arguments);
   ASSERT_EQ(validated.exit_code, 0) << validated.err;
-  EXPECT_THAT(validated.out, AllOf(StartsWith("## own"), HasSubstr("profile as it is: mean 1.5 %, worst 2.9 %")));
+  EXPECT_THAT(validated.out,
+              AllOf(StartsWith("## own"), HasSubstr("profile as it is: mean 1.5 %, worst 2.9 %")));
   const auto output = hdt_plan(on_plan("predict", {"--json", "--calibration", file("own.toml")}));
   ASSERT_EQ(output.exit_code, 0) << output.err;
   const auto json = nlohmann::json::parse(output.out);

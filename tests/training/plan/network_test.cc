@@ -29,7 +29,7 @@ class Networks : public ::testing::Test {
 TEST_F(Networks, OneTransferTakesLatencyAndBytes) {
   Network network(cluster_, profile_);
   EXPECT_EQ(network.next_end(), std::numeric_limits<double>::infinity());
-  const int id = network.start({{0, 1}}, 200, 200, 1);
+  const int id = network.start(TransferKind::kMessage, {{0, 1}}, 200, 200, 1);
   EXPECT_DOUBLE_EQ(network.next_end(), latency_ + 2);
   EXPECT_THAT(network.advance(1), ElementsAre());
   EXPECT_THAT(network.advance(network.next_end()), ElementsAre(id));
@@ -37,10 +37,11 @@ TEST_F(Networks, OneTransferTakesLatencyAndBytes) {
 
 TEST_F(Networks, APortIsSharedInOneDirection) {
   Network network(cluster_, profile_);
-  const int first = network.start({{0, 1}}, 100, 100, 1);
-  const int second = network.start({{0, 2}}, 200, 200, 1);    // same port out
-  const int back = network.start({{1, 0}}, 100, 100, 1);      // the other direction is free
-  const int inside = network.start({{0, 0}}, 1000, 1000, 1);  // and so is the inside
+  const int first = network.start(TransferKind::kMessage, {{0, 1}}, 100, 100, 1);
+  const int second = network.start(TransferKind::kMessage, {{0, 2}}, 200, 200, 1);  // same port out
+  const int back =
+      network.start(TransferKind::kMessage, {{1, 0}}, 100, 100, 1);  // the other direction is free
+  const int inside = network.start(TransferKind::kMessage, {{0, 0}}, 1000, 1000, 1);  // and so is the inside
   EXPECT_THAT(network.advance(1), ElementsAre(inside));
   EXPECT_THAT(network.advance(latency_), ElementsAre(back));
   EXPECT_DOUBLE_EQ(network.next_end(), 1);
@@ -52,14 +53,14 @@ TEST_F(Networks, APortIsSharedInOneDirection) {
 
 TEST_F(Networks, ARingMovesAtItsSlowestHop) {
   Network network(cluster_, profile_);
-  const int ring = network.start({{0, 1}, {1, 0}}, 100, 100, 1);
-  const int into = network.start({{2, 1}}, 100, 100, 1);
+  const int ring = network.start(TransferKind::kMessage, {{0, 1}, {1, 0}}, 100, 100, 1);
+  const int into = network.start(TransferKind::kMessage, {{2, 1}}, 100, 100, 1);
   EXPECT_THAT(network.advance(latency_ + 2), UnorderedElementsAre(ring, into));
 }
 
 TEST_F(Networks, EfficiencyIsAPartOfTheRate) {
   Network network(cluster_, profile_);
-  network.start({{0, 1}}, 100, 100, 0.5);
+  network.start(TransferKind::kMessage, {{0, 1}}, 100, 100, 0.5);
   EXPECT_DOUBLE_EQ(network.next_end(), latency_ + 2);
 }
 

@@ -81,6 +81,9 @@ TEST_F(Predictor, GradientsAreReducedOverARing) {
   EXPECT_NEAR(prediction.step_seconds, 2 * (kForward + kBackward) + bytes / 1e9 + kUpdate, 1e-9);
   calibration_.allreduce = 0.5;
   EXPECT_NEAR(predicted(plan).workers[1].exposed_reduction, 2 * bytes / 1e9, 1e-9);
+  // Rates measured for allreduces replace those of messages.
+  for (auto& [key, link] : profile_.links) link.allreduce = {{1, 1e8}};
+  EXPECT_NEAR(predicted(plan).workers[1].exposed_reduction, 2 * bytes / 1e8, 1e-9);
 }
 
 TEST_F(Predictor, OverlapHidesReductionsBehindTheLastBackward) {

@@ -45,6 +45,7 @@ TEST_F(TomlFiles, ReadBackTheSame) {
   EXPECT_EQ(to_toml(read_model(file(model)).value()), model);
   Profile profile = example_profile();
   profile.compute.begin()->second.forward = 1.0 / 3;
+  profile.links.begin()->second.allreduce = {{1e3, 1e8}, {1e6, 5e8}};
   const Profile read = read_profile(file(to_toml(profile))).value();
   EXPECT_EQ(read.compute, profile.compute);
   EXPECT_EQ(read.links, profile.links);

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "tests/training/torch/program.h"
+#include "training/plan/predictor.h"
+#include "training/plan/toml_files.h"
 
 namespace hdt::training::testing {
 namespace {
@@ -91,8 +93,11 @@ TEST_F(JobTest, OverTwoNodesAsWell) {
 }
 
 TEST_F(JobTest, MicroBatchSizesDiffer) {
+  // A rank that is slowed down computes the same.
   expect_equal_losses(
-      " --micro-batch-size-per-dp 1 3 1 1 --num-micro-batches-per-dp 1 2 1 4 --global-batch-size 10", 10);
+      " --slow-down 1 1.5 3 1 --micro-batch-size-per-dp 1 3 1 1 --num-micro-batches-per-dp 1 2 1 4 "
+      "--global-batch-size 10",
+      10);
 }
 
 TEST_F(JobTest, AnExportedPlanRunsAndEqualsOneProcess) {
@@ -171,6 +176,36 @@ TEST_F(JobTest, ReportsEverythingThatWasAskedFor) {
   EXPECT_FALSE(std::filesystem::is_empty(scratch_.path("events")));
 }
 
+// Files that hdt-plan can use: of both emulated devices everything, with links between and inside their nodes.
+TEST_F(JobTest, ProfilesThisMachineForThePlanner) {
+  const std::string folder = scratch_.path("profile");
+  const ProgramResult run = run_program(
+      "mpirun --oversubscribe --bind-to none -np 2 " + kProgram +
+          " --num-layers 3 --hidden-size 32 --num-attention-heads 4 --ffn-hidden-size 64 --seq-length 32"
+          " --profile-device fast slow:3 --profile-micro-batch-sizes 1 2 --profile " +
+          folder,
+      kTimeLimit);
+  ASSERT_EQ(run.exit_status, 0) << run.output;
+  const auto model = plan::read_model(folder + "/model.toml");
+  const auto profile = plan::read_profile(folder + "/profile.toml");
+  ASSERT_TRUE(model.is_ok()) << model.status().message();
+  ASSERT_TRUE(profile.is_ok()) << profile.status().message();
+  EXPECT_TRUE(plan::check_profile(profile.value(), model.value()).is_ok());
+  EXPECT_EQ(model.value().num_layers(), 3);
+  // 4 h^2 of attention, 3 h f of the MLP, two norms.
+  EXPECT_EQ(model.value().unit(1).parameter_bytes.at(1), 4 * (4 * 32 * 32 + 3 * 32 * 64 + 2 * 32));
+  plan::Cluster cluster;
+  plan::Plan split;
+  for (const char* device : {"fast", "slow"}) {
+    cluster.nodes.push_back({device, device, 2, int64_t{1} << 33});
+    split.replicas.push_back({2, 3, {{2, device, 1}, {1, device, 1}}});
+  }
+  const auto step = plan::predict({cluster, model.value(), profile.value(), {}}, split);
+  ASSERT_TRUE(step.is_ok()) << step.status().message();
+  EXPECT_GT(step.value().step_seconds, 0);
+  for (const auto& [key, link] : profile.value().links) EXPECT_EQ(link.allreduce.size(), 6U);
+}
+
 TEST_F(JobTest, WrongUsageIsOneLineAndExitTwo) {
   const auto expect_usage_error = [](const std::string& flags, const std::string& named) {
     const ProgramResult run = run_program(kProgram + " " + flags, kTimeLimit);
@@ -182,6 +217,12 @@ TEST_F(JobTest, WrongUsageIsOneLineAndExitTwo) {
   expect_usage_error(kText + " --hidden-size 130", "2 left over");
   expect_usage_error(kText + " --no-such-flag", "--no-such-flag");
   expect_usage_error("", "--data-path");
+  expect_usage_error(kText + " --slow-down 1", "--slow-down: expected pairs");
+  expect_usage_error(kText + " --slow-down 1 0.5", "factor 0.5 given");
+  expect_usage_error(kText + " --slow-down 2 3", "--slow-down: for 2 ranks, expected the 1 of the job");
+  expect_usage_error(kText + " --threads 2 --slow-down 1 3", "--threads 2");
+  expect_usage_error("--profile /tmp --profile-device a:x", "'a:x' given");
+  expect_usage_error("--profile /tmp --profile-device a a", "a name that is not empty, once");
   expect_usage_error(kText + " --pipeline-model-parallel-size 2",
                      "1 ranks do not divide into replicas of 2 stages");
   expect_usage_error(kText + " --hetero-pipeline-stages 1 3", "1 short");

@@ -1,0 +1,74 @@
+// slowed_compute_test.cc: an emulated slow device computes the same, and takes at least as long as it says.
+#include "training/engine/slowed_compute.h"
+
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "tests/training/engine/fake_compute.h"
+
+namespace hdt::training::testing {
+namespace {
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// The whole model in one stage, forward and backward of one micro-batch.
+struct Outcome {
+  std::vector<float> gradients;
+  std::vector<int> order;  // in which units were done
+  double loss = 0;
+  std::vector<std::vector<float>> memory;  // that the stage is bound to
+};
+
+Outcome run_once(StageCompute& compute) {
+  Outcome result;
+  std::vector<std::vector<float>> parameters;
+  std::vector<std::vector<float>> gradients;
+  for (int unit = compute.units().first; unit < compute.units().end; ++unit) {
+    parameters.emplace_back(compute.unit_size(unit).elements);
+    gradients.emplace_back(compute.unit_size(unit).elements);
+    compute.bind(unit, parameters.back(), gradients.back());
+    compute.initialize(unit, 7);
+  }
+  std::vector<int64_t> samples(compute.sequence_length() + 1, 3);
+  result.loss = compute.forward(0, samples, {}, {}).loss;
+  compute.backward(0, {}, {}, [&](int unit) { result.order.push_back(unit); });
+  for (const std::vector<float>& unit : gradients)
+    result.gradients.insert(result.gradients.end(), unit.begin(), unit.end());
+  for (std::vector<float>& unit : gradients) result.memory.push_back(std::move(unit));
+  for (std::vector<float>& unit : parameters) result.memory.push_back(std::move(unit));
+  return result;
+}
+
+TEST(SlowedCompute, ComputesTheSameAndTakesLonger) {
+  const FakeShape shape{6, 64, 200, 32};
+  const UnitRange all{0, shape.num_layers + 2};
+  FakeCompute plain(shape, all);
+  const Outcome expected = run_once(plain);
+  constexpr double kFactor = 4;
+  const auto slowed = make_slowed_compute(std::make_unique<FakeCompute>(shape, all), kFactor);
+  std::vector<int64_t> samples(shape.sequence_length + 1, 3);
+  const Outcome same = run_once(*slowed);
+  EXPECT_EQ(same.loss, expected.loss);
+  EXPECT_EQ(same.gradients, expected.gradients);
+  EXPECT_EQ(same.order, expected.order);
+
+  // By construction, on any machine: what passes is no less than the factor times what was computed. The thread's own
+  // clock is read outside, so a little more of it is counted than by the slowed stage: half of the factor is demanded.
+  const auto begin = std::chrono::steady_clock::now();
+  const double cpu = cpu_seconds();
+  slowed->forward(0, samples, {}, {});
+  const double used = cpu_seconds() - cpu;
+  EXPECT_GE(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+            kFactor / 2 * used);
+}
+
+}  // namespace
+}  // namespace hdt::training::testing

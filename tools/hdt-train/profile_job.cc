@@ -1,0 +1,177 @@
+// profile_job.cc: links first, all ranks together; then rank 0 measures alone.
+#include "tools/hdt-train/profile_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/hdt-train/link_timing.h"
+#include "tools/hdt-train/unit_timing.h"
+#include "training/data/atomic_file.h"
+#include "training/engine/hdt_operation.h"
+#include "training/plan/toml_files.h"
+#include "training/torch/torch_stage.h"
+
+namespace hdt::tools {
+namespace {
+
+using training::status_of;
+
+struct MeasuredLinks {
+  std::optional<plan::Link> inside;   // between two ranks of one node
+  std::optional<plan::Link> between;  // of two nodes
+};
+
+// The first rank that is, or is not, on rank 0's node; 0: there is none.
+Result<int> first_peer(hdtComm_t world, bool same_node) {
+  int ranks = 0;
+  int mine = 0;
+  HDT_RETURN_IF_ERROR(status_of(hdtCommCount(world, &ranks)));
+  HDT_RETURN_IF_ERROR(status_of(hdtCommNodeOf(world, 0, &mine)));
+  for (int rank = 1; rank < ranks; ++rank) {
+    int node = 0;
+    HDT_RETURN_IF_ERROR(status_of(hdtCommNodeOf(world, rank, &node)));
+    if ((node == mine) == same_node) return rank;
+  }
+  return 0;
+}
+
+Result<std::optional<plan::Link>> link_to_peer(hdtComm_t world, bool same_node) {
+  const Result<int> peer = first_peer(world, same_node);
+  if (!peer.is_ok()) return peer.status();
+  if (peer.value() == 0) return std::optional<plan::Link>();
+  int rank = 0;
+  HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(world, &rank)));
+  const bool member = rank == 0 || rank == peer.value();
+  hdtComm_t pair = nullptr;
+  HDT_RETURN_IF_ERROR(status_of(hdtCommSplit(world, member ? 0 : HDT_SPLIT_NO_COLOR, rank, &pair, nullptr)));
+  if (!member) return std::optional<plan::Link>();
+  const Result<plan::Link> link = time_link(pair);
+  hdtCommDestroy(pair);
+  if (!link.is_ok()) return link.status();
+  return std::optional<plan::Link>(link.value());
+}
+
+struct UnitKind {
+  const char* name;
+  training::UnitRange measured;
+  int count;
+};
+
+// Two layers in a row where the model has them: as in a stage, their weights then come from further away.
+std::array<UnitKind, 3> kinds_of(const training::ModelShape& shape) {
+  const int head = shape.num_layers + 1;
+  return {{{"embedding", {0, 1}, 1},
+           {"layer", {1, std::min(shape.num_layers, 2) + 1}, shape.num_layers},
+           {"head", {head, head + 1}, 1}}};
+}
+
+plan::Model model_of(const training::ModelShape& shape) {
+  plan::Model model;
+  model.name = fmt::format("llama-{}x{}", shape.num_layers, shape.hidden_size);
+  model.state_factor = 4;  // weight, gradient, two moments, all fp32
+  const int64_t output = shape.sequence_length * shape.hidden_size * static_cast<int64_t>(sizeof(float));
+  for (const UnitKind& kind : kinds_of(shape)) {
+    const auto bytes = static_cast<int64_t>(unit_elements(shape, kind.measured.first) * sizeof(float));
+    model.layers.push_back({kind.name, kind.count, output, {{1, bytes}}});
+  }
+  return model;
+}
+
+// Everything is measured in rounds, so that a machine that is disturbed for a while disturbs all figures a little and none
+// much.
+constexpr int kRounds = 7;
+
+void add_compute(const TrainFlags& flags, plan::Profile& profile) {
+  std::map<plan::ComputeKey, UnitTiming> timings;
+  std::map<std::string, std::vector<double>> updates;  // by layer
+  for (int round = 0; round < kRounds; ++round) {
+    for (const UnitKind& kind : kinds_of(flags.shape)) {
+      updates[kind.name].push_back(time_update(unit_elements(flags.shape, kind.measured.first)));
+      for (const EmulatedDevice& device : flags.profile_devices) {
+        for (const int size : flags.profile_micro_batch_sizes)
+          time_units(flags.shape, kind.measured, size, device.slow_down,
+                     timings[{device.name, kind.name, 1, size}]);
+      }
+    }
+    fmt::print("round {} of {}\n", round + 1, kRounds);
+    std::fflush(stdout);
+  }
+  for (const auto& [key, timing] : timings) {
+    const double forward = median(timing.forward);
+    const double backward = median(timing.backward);
+    const double update = median(updates.at(key.layer));
+    // Halves, not measurements: autograd gives the two gradients together, and 1F1B uses only their sum.
+    profile.compute[key] = {forward, backward / 2, backward / 2, update, timing.activation_bytes};
+    fmt::print("{:<12} {:<10} {:>3} samples: forward {:8.3f} ms, backward {:8.3f} ms, update {:.3f} ms\n",
+               key.device, key.layer, key.micro_batch_size, 1e3 * forward, 1e3 * backward, 1e3 * update);
+  }
+}
+
+void add_links(const TrainFlags& flags, const MeasuredLinks& links, plan::Profile& profile) {
+  // What there was no pair of ranks for is taken to be as the other.
+  const auto& inside = links.inside ? links.inside : links.between;
+  const auto& between = links.between ? links.between : links.inside;
+  if (!inside) return;
+  for (const EmulatedDevice& from : flags.profile_devices) {
+    profile.links[{from.name, from.name, true}] = *inside;
+    for (const EmulatedDevice& to : flags.profile_devices) {
+      if (from.name <= to.name) profile.links[{from.name, to.name, false}] = *between;
+    }
+  }
+}
+
+std::string remarks(const TrainFlags& flags, const MeasuredLinks& links) {
+  std::string text =
+      "# Measured by hdt-train --profile. input_gradient and weight_gradient are halves of the measured "
+      "backward.\n";
+  for (const EmulatedDevice& device : flags.profile_devices) {
+    if (device.slow_down > 1)
+      text += fmt::format("# {}: emulated, this machine slowed down {} times (not in update).\n", device.name,
+                          device.slow_down);
+  }
+  if (!links.inside && !links.between)
+    text += "# One rank: no link was measured.\n";
+  else if (!links.between)
+    text += "# All ranks were on one node: links between nodes are those inside.\n";
+  else if (!links.inside)
+    text += "# No two ranks were on one node: links inside nodes are those between.\n";
+  return text;
+}
+
+}  // namespace
+
+Status run_profile(const TrainFlags& flags, hdtComm_t world) {
+  training::set_torch_threads(flags.threads);
+  MeasuredLinks links;
+  for (const auto& [same_node, link] : {std::pair{true, &links.inside}, std::pair{false, &links.between}}) {
+    Result<std::optional<plan::Link>> measured = link_to_peer(world, same_node);
+    if (!measured.is_ok()) return measured.status();
+    *link = measured.take();
+  }
+  int rank = 0;
+  HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(world, &rank)));
+  if (rank != 0) return Status::ok();
+  plan::Profile profile;
+  profile.name = flags.profile_devices.front().name;
+  add_links(flags, links, profile);
+  add_compute(flags, profile);
+  std::error_code error;
+  std::filesystem::create_directories(flags.profile_folder, error);
+  if (error) return Status::from_errno("--profile " + flags.profile_folder, error.value());
+  HDT_RETURN_IF_ERROR(training::write_file_atomically(flags.profile_folder + "/profile.toml",
+                                                      remarks(flags, links) + plan::to_toml(profile)));
+  HDT_RETURN_IF_ERROR(training::write_file_atomically(flags.profile_folder + "/model.toml",
+                                                      plan::to_toml(model_of(flags.shape))));
+  fmt::print("written: {0}/profile.toml, {0}/model.toml\n", flags.profile_folder);
+  return Status::ok();
+}
+
+}  // namespace hdt::tools

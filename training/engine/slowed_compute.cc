@@ -1,0 +1,87 @@
+// slowed_compute.cc: stretches each piece of work.
+#include "training/engine/slowed_compute.h"
+
+#include <time.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace hdt::training {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::chrono::nanoseconds thread_cpu_time() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+// From its construction to stretch(): one piece of work.
+class Piece {
+ public:
+  void stretch(double factor) const {
+    const auto whole = std::chrono::duration<double, std::nano>(thread_cpu_time() - cpu_) * factor;
+    std::this_thread::sleep_until(begin_ + std::chrono::duration_cast<Clock::duration>(whole));
+  }
+
+ private:
+  Clock::time_point begin_ = Clock::now();
+  std::chrono::nanoseconds cpu_ = thread_cpu_time();
+};
+
+class SlowedCompute final : public StageCompute {
+ public:
+  SlowedCompute(std::unique_ptr<StageCompute> compute, double factor)
+      : compute_(std::move(compute)), factor_(factor) {}
+
+  UnitRange units() const override { return compute_->units(); }
+  UnitSize unit_size(int unit) const override { return compute_->unit_size(unit); }
+  void bind(int unit, std::span<float> parameters, std::span<float> gradients) override {
+    compute_->bind(unit, parameters, gradients);
+  }
+  void initialize(int unit, uint64_t seed) override { compute_->initialize(unit, seed); }
+  int sequence_length() const override { return compute_->sequence_length(); }
+  int64_t vocab_size() const override { return compute_->vocab_size(); }
+  size_t activation_elements(size_t tokens) const override { return compute_->activation_elements(tokens); }
+
+  LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
+                  std::span<float> output) override {
+    const Piece piece;
+    const LossSum loss = compute_->forward(slot, samples, input, output);
+    piece.stretch(factor_);
+    return loss;
+  }
+
+  // A unit's gradient is reported when the slow device would have it.
+  void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
+                const UnitDone& unit_done) override {
+    Piece piece;
+    compute_->backward(slot, output_gradient, input_gradient, [&](int unit) {
+      piece.stretch(factor_);
+      unit_done(unit);
+      piece = Piece();
+    });
+    piece.stretch(factor_);
+  }
+
+  void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
+             std::span<float> logits) override {
+    const Piece piece;
+    compute_->infer(tokens, input, output, logits);
+    piece.stretch(factor_);
+  }
+
+ private:
+  std::unique_ptr<StageCompute> compute_;
+  double factor_;
+};
+
+}  // namespace
+
+std::unique_ptr<StageCompute> make_slowed_compute(std::unique_ptr<StageCompute> compute, double factor) {
+  return std::make_unique<SlowedCompute>(std::move(compute), factor);
+}
+
+}  // namespace hdt::training
