@@ -46,7 +46,7 @@ Status export_command(const ExportOptions& options);
 struct SearchCommandOptions {
   InputPaths inputs;
   int64_t global_batch_size = 0;
-  int most_replicas = 64;
+  int most_replicas = 100'000;
   int64_t most_predictions = 100'000;
   std::string output;  // file to write, or empty: stdout
 };

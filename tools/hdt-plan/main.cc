@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(int64_t{1}, int64_t{std::numeric_limits<int>::max()}))
       ->required();
   search_app->add_option("--most-replicas", search.most_replicas, "copies of the model")
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   search_app
       ->add_option("--most-predictions", search.most_predictions,

@@ -8,6 +8,21 @@
 #include "training/plan/toml_files.h"
 
 namespace hdt::tools {
+namespace {
+
+const char* proof_text(plan::SearchProof proof) {
+  switch (proof) {
+    case plan::SearchProof::kBest:
+      return "no plan of the searched space is faster";
+    case plan::SearchProof::kEndedEarly:
+      return "search ended early: not proven to be the fastest";
+    case plan::SearchProof::kNone:
+      break;
+  }
+  return "put together from classes of equal replicas: not proven to be the fastest";
+}
+
+}  // namespace
 
 Status search_command(const SearchCommandOptions& options) {
   const auto inputs = read_inputs(options.inputs);
@@ -23,11 +38,9 @@ Status search_command(const SearchCommandOptions& options) {
   const plan::SearchResult& result = found.value();
   const double ideal = plan::ideal_seconds(given, options.global_batch_size);
   // As comments, so that stdout as a whole is a plan.
-  const std::string summary =
-      fmt::format("# step {:.6g} s, {:.2f} % of the bound of {:.6g} s; {} plans played; {}\n",
-                  result.step_seconds, 100 * ideal / result.step_seconds, ideal, result.predictions,
-                  result.proven ? "no plan of the searched space is faster"
-                                : "search ended early: not proven to be the fastest");
+  const std::string summary = fmt::format(
+      "# step {:.6g} s, {:.2f} % of the bound of {:.6g} s; {} plans played; {}\n", result.step_seconds,
+      100 * ideal / result.step_seconds, ideal, result.predictions, proof_text(result.proof));
   const std::string text = summary + plan::to_toml(result.plan);
   if (options.output.empty()) {
     fmt::print("{}", text);

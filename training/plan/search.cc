@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "training/plan/class_search.h"
 #include "training/plan/shape_search.h"
 
 namespace hdt::plan {
@@ -28,15 +29,27 @@ double ideal_seconds(const PredictionInputs& inputs, int64_t global_batch_size) 
   return static_cast<double>(global_batch_size) / rate;
 }
 
+bool exhaustive(const PredictionInputs& inputs) {
+  int64_t devices = 0;
+  for (const Node& node : inputs.cluster.nodes) devices += node.devices;
+  return devices <= kMostDevicesOfAllShapes;
+}
+
 Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions& options) {
   HDT_RETURN_IF_ERROR(check_profile(inputs.profile, inputs.model));
   SearchState state;
   bool any_shape = false;
-  for_each_shape(inputs, options.most_replicas, [&](const Shape& shape) {
-    any_shape = true;
-    ShapeSearch(inputs, options, shape, state).run();
-    return !state.ended_early;
-  });
+  const bool all_shapes = exhaustive(inputs);
+  if (all_shapes) {
+    for_each_shape(inputs, options.most_replicas, [&](const Shape& shape) {
+      any_shape = true;
+      ShapeSearch(inputs, options, shape, state).run();
+      return !state.ended_early;
+    });
+  } else {
+    ClassSearch(inputs, options, state).run();
+    any_shape = state.best || !state.excess_device.empty();
+  }
   if (!any_shape)
     return Status(Code::kConfig, "the profile has no device kind of the cluster for this model");
   if (!state.best && state.excess_device.empty())
@@ -51,7 +64,9 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
   SearchResult result;
   result.plan = *state.best;
   result.step_seconds = state.best_seconds;
-  result.proven = !state.ended_early;
+  result.proof = !all_shapes         ? SearchProof::kNone
+                 : state.ended_early ? SearchProof::kEndedEarly
+                                     : SearchProof::kBest;
   result.predictions = state.predictions;
   return result;
 }

@@ -1,6 +1,6 @@
 // search.h: the plan with the least predicted step.
 //
-// Branch and bound over all shapes (search_space.h), all ways to give out micro-batches and all layer splits. What is
+// On clusters of up to kMostDevicesOfAllShapes devices: branch and bound over all shapes (search_space.h), all ways to give out micro-batches and all layer splits. What is
 // cut off cannot be better, because of a lower bound that holds for every schedule: a stage needs its forward and its
 // backward for each micro-batch; before its first forward, the first micro-batch passes all earlier stages and
 // links, and after its last backward the last gradient passes them back.
@@ -17,18 +17,28 @@
 
 namespace hdt::plan {
 
+// Beyond so many devices the shapes are too many to look at each.
+constexpr int kMostDevicesOfAllShapes = 12;
+
 struct SearchOptions {
   int64_t global_batch_size = 0;
-  int most_replicas = 64;
+  int most_replicas = 100'000;
   Runtime runtime;
   // After so many played steps, or a thousand times as many looks at partial plans, the best so far is taken.
   int64_t most_predictions = 100'000;
 };
 
+// What is known about plans that were not played.
+enum class SearchProof {
+  kBest,        // all shapes were searched: none has a shorter step
+  kEndedEarly,  // at most_predictions
+  kNone,        // a large cluster: the plan was put together from classes of equal replicas (class_search.h)
+};
+
 struct SearchResult {
   Plan plan;
   double step_seconds = 0;
-  bool proven = false;      // false: the search ended early
+  SearchProof proof = SearchProof::kNone;
   int64_t predictions = 0;  // steps played
 };
 

@@ -198,7 +198,7 @@ TEST(Search, IsAsGoodAsEnumeration) {
     } else {
       ASSERT_TRUE(found.is_ok()) << found.status().message();
       EXPECT_NEAR(found.value().step_seconds, all.best(), 1e-9 * all.best());
-      EXPECT_TRUE(found.value().proven);
+      EXPECT_EQ(found.value().proof, SearchProof::kBest);
       // The plan is what it says, and fits.
       const auto prediction = predict(inputs, found.value().plan);
       ASSERT_TRUE(prediction.is_ok());
@@ -254,7 +254,7 @@ TEST(Search, EndsEarlyWhenToldTo) {
   options.most_predictions = 3;
   const auto found = search({cluster, model, profile, {}}, options);
   ASSERT_TRUE(found.is_ok());
-  EXPECT_FALSE(found.value().proven);
+  EXPECT_EQ(found.value().proof, SearchProof::kEndedEarly);
   EXPECT_EQ(found.value().predictions, 3);
 }
 

@@ -1,0 +1,259 @@
+// replica_class.cc: splits and sequences.
+#include "training/plan/replica_class.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+namespace hdt::plan {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// More stages than this are not tried: their micro-batches in flight cost more than they bring.
+constexpr int kMostStages = 64;
+constexpr int kMostStagesOfTwoKinds = 24;
+
+}  // namespace
+
+int64_t ReplicaClass::most_samples(double seconds) const {
+  if (seconds < fill + period) return 0;
+  return static_cast<int64_t>((seconds - fill) / period) * micro_batch_size;
+}
+
+ClassMaker::ClassMaker(const PredictionInputs& inputs)
+    : inputs_(inputs), kinds_(inputs.cluster.device_kinds()) {
+  devices_.assign(kinds_.size(), 0);
+  memory_.assign(kinds_.size(), kInfinity);
+  workers_.resize(kinds_.size());
+  std::set<std::pair<int, int>> variants;
+  for (const auto& [key, cost] : inputs.profile.compute)
+    variants.insert({key.tensor_parallel, key.micro_batch_size});
+  for (const Node& node : inputs.cluster.nodes) {
+    const auto kind = std::ranges::find(kinds_, node.device) - kinds_.begin();
+    devices_[kind] += node.devices;
+    memory_[kind] = std::min(memory_[kind], static_cast<double>(node.memory_bytes));
+    for (const auto& [degree, size] : variants) {
+      if (size == std::ranges::find(variants, degree, &std::pair<int, int>::first)->second)
+        workers_[kind][degree] += node.devices / degree;
+    }
+  }
+  for (const std::pair<int, int>& variant : variants) {
+    bool any = false;
+    for (size_t kind = 0; kind < kinds_.size(); ++kind) {
+      const bool known = std::ranges::all_of(inputs.model.layers, [&](const LayerKind& layer) {
+        return layer.parameter_bytes.contains(variant.first) &&
+               inputs.profile.find({kinds_[kind], layer.name, variant.first, variant.second});
+      });
+      if (!known || workers_[kind][variant.first] == 0) continue;
+      any = true;
+      costs_.emplace(std::pair{static_cast<int>(kind), variant},
+                     RangeCosts(inputs, kinds_[kind], variant.first, variant.second));
+    }
+    if (any) variants_.push_back(variant);
+  }
+}
+
+int ClassMaker::workers(int kind, int tensor_parallel) const { return workers_[kind].at(tensor_parallel); }
+
+bool ClassMaker::profiled(int kind, std::pair<int, int> variant) const {
+  return costs_.contains({kind, variant});
+}
+
+StageCost ClassMaker::stage(const ReplicaClass& made, int stage, int first_layer, int layers) const {
+  const bool last = stage + 1 == static_cast<int>(made.kinds.size());
+  return costs_.at({made.kinds[stage], {made.tensor_parallel, made.micro_batch_size}})
+      .range(stage == 0 ? 0 : first_layer + 1, first_layer + layers + (last ? 2 : 1));
+}
+
+double ClassMaker::memory_left(const ReplicaClass& made, int stage, const StageCost& cost) const {
+  const int in_flight = static_cast<int>(made.kinds.size()) - stage;
+  return memory_[made.kinds[stage]] - stage_memory_bytes(inputs_, cost, made.tensor_parallel, in_flight);
+}
+
+double ClassMaker::message_seconds(const ReplicaClass& made, int stage) const {
+  const int from = made.kinds[stage];
+  const int to = made.kinds[stage + 1];
+  const Link* link = nullptr;
+  // Neighbours of a kind share a node where one holds several groups.
+  const int groups_a_node =
+      workers(from, made.tensor_parallel) > 0 && from == to ? devices_[from] / made.tensor_parallel : 1;
+  const auto nodes = std::ranges::count(inputs_.cluster.nodes, kinds_[from], &Node::device);
+  if (from == to && groups_a_node >= 2 * nodes)
+    link = inputs_.profile.find_link(kinds_[from], kinds_[to], true);
+  if (!link) link = inputs_.profile.find_link(kinds_[from], kinds_[to], false);
+  if (!link) return 0;
+  const double bytes = static_cast<double>(inputs_.model.layers[1].output_bytes) * made.micro_batch_size;
+  return link->latency + bytes / (link->rate(bytes) * inputs_.calibration.point_to_point);
+}
+
+std::vector<int> ClassMaker::split(const ReplicaClass& made, double longest, double extra_bytes) const {
+  const int stages = static_cast<int>(made.kinds.size());
+  std::vector<int> layers;
+  int first = 0;
+  for (int index = 0; index < stages; ++index) {
+    const auto fits = [&](int count) {
+      const StageCost cost = stage(made, index, first, count);
+      return cost.forward + cost.backward <= longest && memory_left(made, index, cost) + extra_bytes >= 0;
+    };
+    const int left = inputs_.model.num_layers() - first;
+    const int behind = stages - index - 1;
+    int most = left - behind;
+    int least = behind == 0 ? left : 1;
+    if (!fits(least)) return {};
+    while (least < most) {
+      const int middle = (least + most + 1) / 2;
+      if (fits(middle))
+        least = middle;
+      else
+        most = middle - 1;
+    }
+    layers.push_back(least);
+    first += least;
+  }
+  return layers;
+}
+
+bool ClassMaker::evaluate(ReplicaClass& made) const {
+  const int stages = static_cast<int>(made.kinds.size());
+  std::vector<double> seconds;
+  double update = 0;
+  int first = 0;
+  for (int index = 0; index < stages; ++index) {
+    const StageCost cost = stage(made, index, first, made.layers[index]);
+    if (memory_left(made, index, cost) < 0) return false;
+    first += made.layers[index];
+    seconds.push_back(cost.forward + cost.backward);
+    update = std::max(update, cost.update);
+  }
+  made.period = 0;
+  double there_and_back = 0;
+  for (int index = stages - 1; index >= 0; --index) {
+    there_and_back += seconds[index];
+    if (index + 1 < stages) there_and_back += 2 * message_seconds(made, index);
+    made.period = std::max({made.period, seconds[index], there_and_back / (stages - index)});
+  }
+  made.fill = there_and_back - made.period + update;
+  return true;
+}
+
+std::optional<ReplicaClass> ClassMaker::make(std::pair<int, int> variant,
+                                             const std::vector<int>& kinds) const {
+  ReplicaClass made;
+  made.tensor_parallel = variant.first;
+  made.micro_batch_size = variant.second;
+  made.kinds = kinds;
+  made.devices.assign(kinds_.size(), 0);
+  for (const int kind : kinds) made.devices[kind] += variant.first;
+  made.layers = split(made, kInfinity, 0);
+  if (made.layers.empty()) return std::nullopt;
+  double low = 0;
+  double high = 0;
+  for (int index = 0, first = 0; index < static_cast<int>(kinds.size()); first += made.layers[index++]) {
+    const StageCost cost = stage(made, index, first, made.layers[index]);
+    high = std::max(high, cost.forward + cost.backward);
+  }
+  constexpr double kPrecision = 1e-7;
+  while (high - low > kPrecision * high) {
+    const double middle = (low + high) / 2;
+    std::vector<int> layers = split(made, middle, 0);
+    if (layers.empty()) {
+      low = middle;
+    } else {
+      made.layers = std::move(layers);
+      high = middle;
+    }
+  }
+  return evaluate(made) ? std::optional(made) : std::nullopt;
+}
+
+double ClassMaker::least_excess(std::pair<int, int> variant, const std::vector<int>& kinds) const {
+  ReplicaClass made;
+  made.tensor_parallel = variant.first;
+  made.micro_batch_size = variant.second;
+  made.kinds = kinds;
+  double low = 0;
+  double high = 1;
+  while (split(made, kInfinity, high).empty()) high *= 2;
+  while (high - low > 1) {
+    const double middle = (low + high) / 2;
+    (split(made, kInfinity, middle).empty() ? low : high) = middle;
+  }
+  return high;
+}
+
+void ClassMaker::for_each_sequence(std::pair<int, int> variant, bool three_or_more,
+                                   const std::function<void(const std::vector<int>&)>& visit) const {
+  std::vector<int> usable;
+  for (int kind = 0; kind < static_cast<int>(kinds_.size()); ++kind) {
+    if (profiled(kind, variant)) usable.push_back(kind);
+  }
+  const int layers = inputs_.model.num_layers();
+  std::vector<int> sequence;
+  const auto add = [&](int kind, int stages) { sequence.insert(sequence.end(), stages, kind); };
+  for (const int first : usable) {
+    if (three_or_more) break;
+    for (int stages = 1; stages <= std::min({workers(first, variant.first), layers, kMostStages}); ++stages) {
+      sequence.clear();
+      add(first, stages);
+      visit(sequence);
+    }
+    const int most = std::min(layers, kMostStagesOfTwoKinds);
+    for (const int second : usable) {
+      if (second == first) continue;
+      for (int a = 1; a <= std::min(workers(first, variant.first), most - 1); ++a) {
+        for (int b = 1; b <= std::min(workers(second, variant.first), most - a); ++b) {
+          sequence.clear();
+          add(first, a);
+          add(second, b);
+          visit(sequence);
+        }
+      }
+    }
+  }
+  // More kinds: in the order of the cluster and in the opposite one.
+  const std::function<void(size_t, int)> more = [&](size_t at, int chosen) {
+    if (static_cast<int>(sequence.size()) > std::min(layers, kMostStages)) return;
+    if (at == usable.size()) {
+      if (chosen < 3) return;
+      visit(sequence);
+      const std::vector<int> forward = sequence;
+      std::ranges::reverse(sequence);
+      visit(sequence);
+      sequence = forward;
+      return;
+    }
+    more(at + 1, chosen);
+    for (int stages = 1; stages <= workers(usable[at], variant.first); stages *= 2) {
+      const size_t before = sequence.size();
+      add(usable[at], stages);
+      more(at + 1, chosen + 1);
+      sequence.resize(before);
+    }
+  };
+  sequence.clear();
+  if (three_or_more) more(0, 0);
+}
+
+std::vector<ReplicaClass> ClassMaker::all() const {
+  std::map<std::tuple<std::vector<int>, int, int>, ReplicaClass> best;
+  for (const bool three_or_more : {false, true}) {
+    if (!best.empty()) break;
+    for (const std::pair<int, int>& variant : variants_) {
+      for_each_sequence(variant, three_or_more, [&](const std::vector<int>& kinds) {
+        std::optional<ReplicaClass> made = make(variant, kinds);
+        if (!made) return;
+        const auto [entry, added] =
+            best.try_emplace({made->devices, made->tensor_parallel, made->micro_batch_size}, *made);
+        if (!added && std::tie(made->period, made->fill) < std::tie(entry->second.period, entry->second.fill))
+          entry->second = *made;
+      });
+    }
+  }
+  std::vector<ReplicaClass> classes;
+  for (auto& [key, made] : best) classes.push_back(std::move(made));
+  return classes;
+}
+
+}  // namespace hdt::plan
