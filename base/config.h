@@ -44,6 +44,11 @@ struct Config {
     int64_t peer_ms = 10'000;
     int64_t drain_ms = 5'000;
   } timeouts;
+  struct Link {
+    std::string checksum = "none";
+    int64_t stall_ms = 25;
+    int64_t wait_ms = 5'000;
+  } link;
   struct Log {
     std::string level = "info";
     std::string file;

@@ -30,6 +30,7 @@ bool is_name(const std::string& text) {
 }
 bool is_not_empty(const std::string& text) { return !text.empty(); }
 bool is_backend(const std::string& text) { return text == "tcp" || text == "shm"; }
+bool is_checksum(const std::string& text) { return text == "none" || text == "crc32c"; }
 bool is_level(const std::string& text) { return parse_log_level(text).has_value(); }
 
 template <typename T>
@@ -76,6 +77,16 @@ const Key kKeys[] = {
      "an integer 1..3600000", "Silence after which another daemon counts as lost, in ms."},
     {"timeouts", "drain_ms", HDT_FIELD(int64_t, timeouts.drain_ms), 0, kMaxTimeoutMs, nullptr, false,
      "an integer 0..3600000", "How long operations under way may still take after SIGTERM, in ms."},
+
+    {"link", "checksum", HDT_FIELD(std::string, link.checksum), 1, kMaxTextBytes, is_checksum, false,
+     "\"none\" or \"crc32c\"",
+     "Checksum of what this node sends to others. A part that comes with a wrong one is sent again."},
+    {"link", "stall_ms", HDT_FIELD(int64_t, link.stall_ms), 10, kMaxTimeoutMs, nullptr, false,
+     "an integer 10..3600000",
+     "A rail on which nothing has moved for so long, while the peer is heard on another one, counts as lost, in ms."},
+    {"link", "wait_ms", HDT_FIELD(int64_t, link.wait_ms), 0, kMaxTimeoutMs, nullptr, false,
+     "an integer 0..3600000",
+     "How long a link that lost all its rails waits for one to come back before its groups fail, in ms."},
 
     {"log", "level", HDT_FIELD(std::string, log.level), 1, kMaxTextBytes, is_level, false,
      "\"trace\", \"debug\", \"info\", \"warn\" or \"error\"", "Least important messages to log."},

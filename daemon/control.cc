@@ -58,6 +58,9 @@ Status Control::open_devices() {
     options.devices = nics.value();
     options.connect_ms = config_.timeouts.connect_ms;
     options.spin_ns = kSpinNs;
+    options.link.checksum = config_.link.checksum == "crc32c";
+    options.link.stall_ns = config_.link.stall_ms * kNsPerMs;
+    options.link.wait_ns = config_.link.wait_ms * kNsPerMs;
     engines_.push_back(std::make_unique<Engine>(options));
     HDT_RETURN_IF_ERROR(engines_.back()->start());
     node_.rails.push_back(engines_.back()->addresses());

@@ -35,6 +35,8 @@ Engine::~Engine() { stop(); }
 Status Engine::start() {
   if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
   watch(epoll_.get(), mailbox_.fd());
+  HDT_RETURN_IF_ERROR(nic_watch_.open());
+  watch(epoll_.get(), nic_watch_.fd());
   for (const auto& info : options_.devices) {
     auto device = backend_->open(info);
     if (!device.is_ok()) return device.status();
@@ -73,6 +75,7 @@ void Engine::run() {
     if (!work()) {
       const int ready = ::epoll_wait(epoll_.get(), events.data(), events.size(), sleep_ms());
       for (int i = 0; i < ready; ++i) {
+        if (events[static_cast<size_t>(i)].data.fd == nic_watch_.fd()) hear_nics();
         // Sessions' eventfds are emptied here; devices and the mailbox empty theirs when they work.
         const bool is_session = std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
           return entry.second.link->eventfds[options_.index].get() == events[static_cast<size_t>(i)].data.fd;
@@ -101,13 +104,15 @@ void Engine::say_goodbye() {
 // One round over everything that can have happened.
 bool Engine::work() {
   bool any = mailbox_.run();
-  for (auto& device : devices_) {
+  for (size_t device = 0; device < devices_.size(); ++device) {
     completions_.clear();
-    any |= device->poll(completions_);
-    for (const auto& completion : completions_) on_completion(*device, completion);
+    any |= devices_[device]->poll(completions_);
+    for (const auto& completion : completions_) on_completion(device, completion);
   }
   any |= hear_sessions();
   for (EngineGroup* group : std::exchange(touched_, {})) any |= group->progress();
+  // After the groups have written: that carries most acknowledgements.
+  for (auto& [id, peer] : peers_) peer->link.flush();
   run_timers();
   any |= reap_groups();
   retired_.clear();
@@ -156,6 +161,7 @@ void Engine::run_timers() {
   for (auto& [connection, rail] : rails_) {
     if (rail.greeting != nullptr && rail.greeting->until.expired()) connection->close();
   }
+  run_link_timers();
   std::erase_if(early_, [](const EarlyNote& note) { return note.until.expired(); });
 }
 
@@ -168,6 +174,7 @@ int Engine::sleep_ms() const {
   for (const auto& [connection, rail] : rails_) {
     if (rail.greeting != nullptr) next = Deadline::earlier(next, rail.greeting->until);
   }
+  for (const auto& [id, peer] : peers_) next = Deadline::earlier(next, peer->next_time());
   return next.poll_timeout_ms();
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/mailbox.h"
 #include "daemon/engine_group.h"
+#include "daemon/nic_watch.h"
 #include "daemon/peer_link.h"
 #include "daemon/session_link.h"
 #include "transports/transport.h"
@@ -32,6 +33,7 @@ struct EngineOptions {
   std::string cluster_key;
   std::vector<transport::DeviceInfo> devices;
   int64_t connect_ms = 10'000;
+  transport::LinkOptions link;
   int64_t spin_ns = 0;
 };
 
@@ -80,9 +82,11 @@ class Engine : public transport::LinkObserver {
     std::unordered_map<uint32_t, Seat> seats;  // by handle
   };
   struct Rail {
+    enum class Origin : uint8_t { kAccepted, kDialled, kAsking };
     PeerLink* peer = nullptr;
-    transport::Device* device = nullptr;
+    size_t device = 0;
     std::unique_ptr<Greeting> greeting;  // until the handshake is done
+    Origin origin = Origin::kAccepted;
   };
 
   // engine.cc
@@ -101,18 +105,31 @@ class Engine : public transport::LinkObserver {
 
   // engine_links.cc
   PeerLink& peer_for(const NodeInfo& node);
-  void dial(PeerLink& peer);
   void connect_group(EngineGroup& group);
   void tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer);
-  void on_completion(transport::Device& device, const transport::Completion& completion);
+  void on_completion(size_t device, const transport::Completion& completion);
   void on_greeting(Rail& rail, transport::Connection& connection, std::span<const std::byte> message);
   void adopt(Rail& rail, transport::Connection& connection);
-  void dial_failed(PeerLink& peer, const Status& why);
   void forget_peer(PeerLink& peer, const Status& why);
   void on_sent(transport::Link& link, uint64_t token) override;
   void on_arrived(transport::Link& link, const transport::LinkHeader& header, uint64_t bytes) override;
   void on_message(transport::Link& link, std::span<const std::byte> message) override;
   void on_down(transport::Link& link, const Status& reason) override;
+
+  // engine_rails.cc
+  void dial(PeerLink& peer);
+  void dial_path(PeerLink& peer, RailPath& path);
+  // Asks whether the peer's daemon still listens, without making a rail.
+  void ask(PeerLink& peer);
+  void on_connection_lost(PeerLink& peer, const transport::Connection& connection, Rail::Origin origin,
+                          const Status& why);
+  void hear_nics();
+  void run_link_timers();
+  PeerLink& peer_of(const transport::Link& link);
+  void on_rail_up(transport::Link& link, const transport::Connection& connection,
+                  const transport::RailStatus& status) override;
+  void on_rail_down(transport::Link& link, const transport::Connection& connection,
+                    const transport::RailStatus& status) override;
   EngineGroup* group_of(uint64_t id);
   // The node index of the peer in the group, or nothing if it is no member.
   std::optional<uint32_t> node_in(const EngineGroup& group, const PeerLink& peer) const;
@@ -120,6 +137,7 @@ class Engine : public transport::LinkObserver {
   EngineOptions options_;
   Mailbox mailbox_;
   UniqueFd epoll_;
+  NicWatch nic_watch_;
   std::unique_ptr<transport::Backend> backend_;
   std::vector<std::unique_ptr<transport::Device>> devices_;
   std::vector<std::string> addresses_;

@@ -8,7 +8,6 @@ namespace hdt::daemon {
 
 using transport::Completion;
 using transport::Connection;
-using transport::Device;
 using transport::Link;
 
 namespace {
@@ -20,7 +19,8 @@ constexpr int64_t kEarlyMs = 60'000;
 
 PeerLink& Engine::peer_for(const NodeInfo& node) {
   auto& peer = peers_[node.id];
-  if (peer == nullptr) peer = std::make_unique<PeerLink>(node, *this);
+  if (peer == nullptr) peer = std::make_unique<PeerLink>(node, *this, options_.link);
+  if (peer->node.rails.empty()) peer->node.rails = node.rails;  // whoever dialled did not say where it listens
   return *peer;
 }
 
@@ -40,7 +40,7 @@ void Engine::connect_group(EngineGroup& group) {
     PeerLink& peer = peer_for(context.nodes[node]);
     if (peer.announced) {
       tell_link_up(group, node, peer);
-    } else if (peer.dialing == 0 && options_.node < peer.node.id) {
+    } else if (peer.paths.empty() && options_.node < peer.node.id) {
       dial(peer);
     }
   }
@@ -55,37 +55,6 @@ void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
     return true;
   });
   for (const Note& note : mine) group.on_note(node, note);
-}
-
-void Engine::dial(PeerLink& peer) {
-  const auto& theirs = peer.node.rails[options_.index];
-  const size_t rails = std::max(devices_.size(), theirs.size());
-  Status last = {Code::kLink, "it has no address"};
-  for (size_t i = 0; i < rails && !theirs.empty(); ++i) {
-    Device& device = *devices_[i % devices_.size()];
-    auto connection = device.connect(theirs[i % theirs.size()], options_.connect_ms);
-    if (!connection.is_ok()) {
-      last = connection.status();
-      continue;
-    }
-    ++peer.dialing;
-    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, static_cast<uint32_t>(i)};
-    rails_[connection.value()] = {&peer, &device,
-                                  std::make_unique<Greeting>(Greeting{
-                                      Handshake(Handshake::Role::kDialer, own, options_.cluster_key), &device,
-                                      Deadline::after_ms(options_.connect_ms), peer.node.id,
-                                      static_cast<uint32_t>(i)})};
-  }
-  if (peer.dialing == 0) dial_failed(peer, last);
-}
-
-void Engine::dial_failed(PeerLink& peer, const Status& why) {
-  peer.last_error = why.message();
-  if (peer.dialing > 0 || peer.announced) {
-    HDT_LOG_WARN("rail to node {} not made: {} {}", peer.node.name, why.message(), LogTag{.node = options_.node_name});
-    return;
-  }
-  forget_peer(peer, {Code::kLink, "cannot connect to it: " + why.message()});
 }
 
 void Engine::forget_peer(PeerLink& peer, const Status& why) {
@@ -113,14 +82,15 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
   }
 }
 
-void Engine::on_completion(Device& device, const Completion& completion) {
+void Engine::on_completion(size_t device, const Completion& completion) {
   Connection& connection = *completion.connection;
   if (completion.kind == Completion::Kind::kAccepted) {
     const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, 0};
-    rails_[&connection] = {nullptr, &device,
+    rails_[&connection] = {nullptr, device,
                            std::make_unique<Greeting>(Greeting{
-                               Handshake(Handshake::Role::kAcceptor, own, options_.cluster_key), &device,
-                               Deadline::after_ms(options_.connect_ms), NodeId{}, 0})};
+                               Handshake(Handshake::Role::kAcceptor, own, options_.cluster_key),
+                               Deadline::after_ms(options_.connect_ms), NodeId{}}),
+                           Rail::Origin::kAccepted};
     return;
   }
   const auto found = rails_.find(&connection);
@@ -128,20 +98,20 @@ void Engine::on_completion(Device& device, const Completion& completion) {
   Rail& rail = found->second;
   if (rail.greeting == nullptr) {
     if (rail.peer != nullptr) rail.peer->link.on_completion(completion);
+  } else if (completion.kind == Completion::Kind::kConnected && rail.origin == Rail::Origin::kAsking) {
+    connection.close();  // it lives
   } else if (completion.kind == Completion::Kind::kConnected) {
     for (const auto& message : rail.greeting->handshake.start()) (void)connection.send(message, 0);
   } else if (completion.kind == Completion::Kind::kMessage) {
     on_greeting(rail, connection, completion.message);
   }
   if (completion.kind != Completion::Kind::kClosed) return;
-  PeerLink* dialled = rail.greeting != nullptr ? rail.peer : nullptr;
+  PeerLink* peer = rail.peer;
+  const Rail::Origin origin = rail.origin;
   rails_.erase(found);
-  device.release(&connection);
-  if (dialled != nullptr) {
-    --dialled->dialing;
-    const Status why = completion.error.is_ok() ? Status(Code::kLink, "it closed the connection") : completion.error;
-    dial_failed(*dialled, why);
-  }
+  const Status why = completion.error.is_ok() ? Status(Code::kLink, "it closed the connection") : completion.error;
+  if (peer != nullptr && origin != Rail::Origin::kAccepted) on_connection_lost(*peer, connection, origin, why);
+  devices_[device]->release(&connection);
 }
 
 void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std::byte> message) {
@@ -157,24 +127,23 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
   if (!handshake.done()) return;
   const PeerHello& peer = handshake.peer();
   if (peer.purpose != Purpose::kRail || peer.engine != options_.index) return refuse("not meant for this engine");
-  if (rail.peer != nullptr && peer.node != rail.greeting->expected) return refuse("another node answered");
+  if (rail.peer != nullptr && peer.node != rail.greeting->expected) {
+    refuse("another node answered");
+    return rail.peer->link.close({Code::kLink, "another daemon listens where it did"});
+  }
   adopt(rail, connection);
 }
 
 // The handshake is done: the connection becomes a rail of the peer's link.
 void Engine::adopt(Rail& rail, Connection& connection) {
   const PeerHello hello = rail.greeting->handshake.peer();
-  if (rail.peer != nullptr) {
-    --rail.peer->dialing;
-  } else {
+  if (rail.peer == nullptr) {
     NodeInfo node{hello.node, hello.name, {}};
     rail.peer = &peer_for(node);
   }
   rail.greeting.reset();
   PeerLink& peer = *rail.peer;
   peer.link.add_rail(&connection);
-  HDT_LOG_INFO("rail to node {} up: {} - {} {}", peer.node.name, connection.local_address(),
-               connection.remote_address(), LogTag{.node = options_.node_name});
   if (peer.announced) return;
   peer.announced = true;
   peer.up_since_ns = now_ns();
@@ -192,19 +161,10 @@ std::optional<uint32_t> Engine::node_in(const EngineGroup& group, const PeerLink
   return std::nullopt;
 }
 
-namespace {
-
-PeerLink& peer_of(const std::map<NodeId, std::unique_ptr<PeerLink>>& peers, const Link& link) {
-  const auto found = std::find_if(peers.begin(), peers.end(), [&](const auto& p) { return &p.second->link == &link; });
-  return *found->second;
-}
-
-}  // namespace
-
 void Engine::on_sent(Link& link, uint64_t token) {
   const WriteToken sent = WriteToken::unpack(token);
   EngineGroup* group = groups_[sent.group_slot].get();
-  group->on_sent(*node_in(*group, peer_of(peers_, link)), sent);
+  group->on_sent(*node_in(*group, peer_of(link)), sent);
   touch(group);
 }
 
@@ -217,7 +177,7 @@ void Engine::on_arrived(Link& link, const transport::LinkHeader& header, uint64_
       },
       frame);
   EngineGroup* group = group_of(id);
-  PeerLink& peer = peer_of(peers_, link);
+  PeerLink& peer = peer_of(link);
   const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
   if (!node) {
     link.close({Code::kInvalidArgument, "node " + peer.node.name + " wrote to a group it is not in"});
@@ -229,7 +189,7 @@ void Engine::on_arrived(Link& link, const transport::LinkHeader& header, uint64_
 
 void Engine::on_message(Link& link, std::span<const std::byte> message) {
   const Note note = decode_note(message);
-  PeerLink& peer = peer_of(peers_, link);
+  PeerLink& peer = peer_of(link);
   if (std::holds_alternative<std::monostate>(note)) {
     link.close({Code::kInvalidArgument, "node " + peer.node.name + " sent a malformed note"});
     return;
@@ -247,7 +207,7 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
 }
 
 void Engine::on_down(Link& link, const Status& reason) {
-  PeerLink& peer = peer_of(peers_, link);
+  PeerLink& peer = peer_of(link);
   // Writes of this link are not reported any more: their groups must not wait for them.
   forget_peer(peer, reason);
 }

@@ -34,16 +34,31 @@ nlohmann::json describe(const EngineGroup& group) {
   return json;
 }
 
+const char* state_text(transport::RailStatus::State state) {
+  switch (state) {
+    case transport::RailStatus::State::kGreeting: return "connecting";
+    case transport::RailStatus::State::kUp: return "up";
+    case transport::RailStatus::State::kDown: return "down";
+  }
+  return "unknown";
+}
+
 nlohmann::json describe(const PeerLink& peer) {
   nlohmann::json json;
   json["node"] = peer.node.name;
-  json["state"] = peer.link.up() ? "up" : "connecting";
+  json["state"] = peer.link.up() ? "up" : peer.announced ? "waiting for a rail" : "connecting";
   const double seconds = static_cast<double>(now_ns() - peer.up_since_ns) / kNsPerSecond;
   json["rails"] = nlohmann::json::array();
   for (const auto& rail : peer.link.rails()) {
     json["rails"].push_back({{"local", rail.local_address},
                              {"remote", rail.remote_address},
-                             {"open", rail.open},
+                             {"state", state_text(rail.state)},
+                             {"losses", rail.losses},
+                             {"last_error", rail.last_error},
+                             {"bytes_resent", rail.bytes_resent},
+                             {"corrupted", rail.corrupted},
+                             {"bytes_in_flight", rail.bytes_in_flight},
+                             {"bytes_per_s", rail.bytes_per_second},
                              {"bytes_out", rail.bytes_out},
                              {"bytes_in", rail.bytes_in},
                              {"writes_out", rail.writes_out},

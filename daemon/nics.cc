@@ -1,10 +1,74 @@
 #include "daemon/nics.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <tuple>
 
 #include "base/log.h"
 
 namespace hdt::daemon {
+
+namespace {
+
+constexpr uint32_t kGuessedPrefixV4 = 24;
+constexpr uint32_t kGuessedPrefixV6 = 64;
+
+struct NumericAddress {
+  bool is_v6 = false;
+  std::array<uint8_t, 16> bytes{};
+};
+
+std::optional<NumericAddress> parse_host(std::string host) {
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  NumericAddress address;
+  if (::inet_pton(AF_INET, host.c_str(), address.bytes.data()) == 1) return address;
+  address.is_v6 = true;
+  if (::inet_pton(AF_INET6, host.c_str(), address.bytes.data()) == 1) return address;
+  return std::nullopt;
+}
+
+bool same_subnet(const transport::DeviceInfo& device, const std::string& address) {
+  const auto ours = parse_host(device.address);
+  const auto theirs = parse_host(address.substr(0, address.rfind(':')));
+  if (!ours || !theirs || ours->is_v6 != theirs->is_v6) return false;
+  uint32_t left = device.prefix_bits != 0 ? device.prefix_bits : ours->is_v6 ? kGuessedPrefixV6 : kGuessedPrefixV4;
+  for (size_t i = 0; left > 0 && i < ours->bytes.size(); ++i) {
+    const uint32_t bits = std::min<uint32_t>(left, 8);
+    if (((ours->bytes[i] ^ theirs->bytes[i]) >> (8 - bits)) != 0) return false;
+    left -= bits;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::pair<size_t, size_t>> pair_nics(const std::vector<transport::DeviceInfo>& devices,
+                                                 const std::vector<std::string>& addresses) {
+  std::vector<std::pair<size_t, size_t>> pairs;
+  if (devices.empty() || addresses.empty()) return pairs;
+  const bool ours_are_more = devices.size() >= addresses.size();
+  const size_t more = std::max(devices.size(), addresses.size());
+  const size_t fewer = std::min(devices.size(), addresses.size());
+  std::vector<size_t> used(fewer);
+  for (size_t i = 0; i < more; ++i) {
+    const auto cost = [&](size_t j) {
+      const bool near = same_subnet(devices[ours_are_more ? i : j], addresses[ours_are_more ? j : i]);
+      return std::tuple(!near, used[j], (j + fewer - i % fewer) % fewer);
+    };
+    size_t best = 0;
+    for (size_t j = 1; j < fewer; ++j) {
+      if (cost(j) < cost(best)) best = j;
+    }
+    ++used[best];
+    pairs.emplace_back(ours_are_more ? i : best, ours_are_more ? best : i);
+  }
+  return pairs;
+}
 
 Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& config, transport::Backend& backend) {
   auto found = backend.discover();

@@ -1,6 +1,6 @@
-// peer_link.h: the way from this engine to the same-numbered engine of one other node: connections being made, their
-// handshakes, and the link they become. The node with the smaller id dials. Up with the first rail; further
-// rails join when their handshake is done.
+// peer_link.h: the way from this engine to the same-numbered engine of one other node: the link, and the paths that
+// are to carry its rails. The node with the smaller id dials, one connection a path, and again whenever one is lost; the
+// other one only asks, while it has no rail, whether the peer's daemon still lives.
 #pragma once
 
 #include <map>
@@ -15,24 +15,42 @@
 
 namespace hdt::daemon {
 
+// A device of ours and an address of theirs.
+struct RailPath {
+  size_t device = 0;
+  std::string address;
+  transport::Connection* connection = nullptr;  // being made, or a rail
+  bool up = false;
+  Deadline dial_at = Deadline::never();  // without a connection: when to try again
+  uint32_t failures = 0;                 // dials in a row that led to no rail
+  int64_t up_ns = 0;
+  int64_t held_back_ns = 0;  // the last delay of a rail that does not stay up
+
+  // When to dial after the rail or the attempt was lost.
+  void schedule(int64_t now);
+};
+
 struct PeerLink {
-  PeerLink(NodeInfo info, transport::LinkObserver& observer) : node(std::move(info)), link(observer) {}
+  PeerLink(NodeInfo info, transport::LinkObserver& observer, transport::LinkOptions options)
+      : node(std::move(info)), link(observer, std::move(options)) {}
 
   NodeInfo node;
   transport::Link link;
-  bool announced = false;      // groups have been told that it is up
-  uint32_t dialing = 0;        // connections under way
-  std::string last_error;      // of a dial that failed
+  std::vector<RailPath> paths;  // where we dial
+  bool announced = false;       // groups have been told that it is up
+  std::string last_error;       // of a dial that failed
   int64_t up_since_ns = 0;
+  Deadline ask_at = Deadline::never();  // where the peer dials: whether it is still there
+
+  bool dialing() const;
+  Deadline next_time() const;
 };
 
 // A connection whose handshake is under way.
 struct Greeting {
   Handshake handshake;
-  transport::Device* device = nullptr;
   Deadline until;
   NodeId expected;  // dialer: whom we dialled; zero for accepted connections
-  uint32_t rail = 0;
 };
 
 }  // namespace hdt::daemon

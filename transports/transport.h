@@ -32,7 +32,7 @@
 
 namespace hdt::transport {
 
-inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kAbiVersion = 2;
 inline constexpr size_t kMaxMessageBytes = 8192;
 inline constexpr size_t kImmediateBytes = 64;
 inline constexpr size_t kMaxWriteBytes = size_t{1} << 30;
@@ -54,6 +54,7 @@ struct DeviceInfo {
   uint64_t bits_per_second = 0;  // 0: unknown
   int numa_node = -1;            // -1: unknown
   uint32_t mtu = 0;              // 0: unknown
+  uint32_t prefix_bits = 0;      // of its subnet; 0: unknown
   bool up = false;
 };
 
@@ -65,8 +66,10 @@ struct Completion {
     kAccepted,   // a new incoming connection; kConnected is not reported for it
     kSent,       // send() or write() `token`: its memory may be reused
     kMessage,    // the peer's send(): `message`, valid until the next poll()
-    kWritten,    // the peer's write() has been placed; `immediate` says what it was, `bytes` how long
-    kClosed,     // the connection is finished; `error` says why (kSuccess: the peer closed it in order)
+    kWritten,    // the peer's write() has been placed; `immediate` says what it was, `bytes` how long,
+                 // `message` where
+    kClosed,     // the connection is finished; `error` says why (kSuccess: the peer closed it in order,
+                 // kNoDaemon: it was never connected, as the peer's host answered that nobody listens)
   };
   Kind kind;
   Connection* connection = nullptr;
@@ -91,6 +94,14 @@ class Connection {
   virtual size_t write_window() const = 0;
   // Starts closing; what is still queued is given up (reported as failed). kClosed follows.
   virtual void close() = 0;
+  // The same for a connection that does not work: the peer is told nothing, and nothing is waited for.
+  virtual void abandon() = 0;
+  // Whether the peer's host still takes what is sent, as far as the backend knows without the peer's help.
+  struct Progress {
+    uint64_t moved = 0;        // changes whenever something of either direction has arrived
+    bool outstanding = false;  // something is on its way that has not
+  };
+  virtual Progress progress() const = 0;
   virtual std::string local_address() const = 0;  // "127.0.1.1:45678"
   virtual std::string remote_address() const = 0;
 };

@@ -54,10 +54,15 @@ std::string status_table(const nlohmann::json& status) {
   for (const auto& peer : status["peers"]) {
     text += fmt::format("  node {}: {}\n", peer["node"].get<std::string>(), peer["state"].get<std::string>());
     for (const auto& rail : peer["rails"]) {
-      text += fmt::format("    rail {} - {}{}: out {} ({}/s), in {} ({}/s)\n", rail["local"].get<std::string>(),
-                          rail["remote"].get<std::string>(), rail["open"].get<bool>() ? "" : " closed",
+      text += fmt::format("    rail {} - {} {}: out {} ({}/s), in {} ({}/s)", rail["local"].get<std::string>(),
+                          rail["remote"].get<std::string>(), rail["state"].get<std::string>(),
                           bytes(rail["bytes_out"].get<double>()), bytes(rail["mean_bytes_per_s_out"].get<double>()),
                           bytes(rail["bytes_in"].get<double>()), bytes(rail["mean_bytes_per_s_in"].get<double>()));
+      if (const auto losses = rail["losses"].get<uint64_t>(); losses > 0) {
+        text += fmt::format(", lost {} time(s), sent again {}, last: {}", losses, bytes(rail["bytes_resent"].get<double>()),
+                            rail["last_error"].get<std::string>());
+      }
+      text += "\n";
     }
   }
   return text;

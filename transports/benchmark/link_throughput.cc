@@ -48,6 +48,7 @@ class Engine : public LinkObserver {
       }
       link.on_completion(completion);
     }
+    link.flush();
     completions_.clear();
   }
 

@@ -96,9 +96,22 @@ void FakeConnection::close() {
   finish(Status::ok(), Status(Code::kAborted, "the connection was closed on this side"), Status::ok());
 }
 
+void FakeConnection::abandon() {
+  const std::lock_guard lock(device_.network().mutex);
+  if (finished_) return;
+  finish(Status::ok(), Status(Code::kAborted, "the connection was given up on this side"),
+         Status(Code::kLink, "the peer closed without a goodbye"));
+}
+
+Connection::Progress FakeConnection::progress() const {
+  const std::lock_guard lock(device_.network().mutex);
+  return {out_->delivered + out_->placed + in_->delivered + in_->placed, !out_->frames.empty()};
+}
+
 bool FakeConnection::deliver() {
   if (finished_) return false;
   const Faults& faults = device_.network().faults_of(in_->from);
+  if (faults.blackhole) return false;
   uint64_t budget = faults.bytes_per_poll > 0 ? faults.bytes_per_poll : UINT64_MAX;
   bool any = false;
   while (!in_->frames.empty()) {
@@ -113,6 +126,7 @@ bool FakeConnection::deliver() {
       return true;
     }
     if (frame.is_write && !place(frame, budget)) return true;
+    corrupt(frame, faults);
     hand_over(frame);
     in_->frames.pop_front();
   }
@@ -132,8 +146,18 @@ bool FakeConnection::place(Frame& frame, uint64_t& budget) {
   const size_t now = std::min<uint64_t>(budget, frame.bytes - frame.placed);
   std::memcpy(target + frame.placed, frame.data + frame.placed, now);
   frame.placed += now;
+  in_->placed += now;
   budget -= now;
   return frame.placed == frame.bytes;
+}
+
+// Flips one bit of what was placed, as a NIC with a bad memory would.
+void FakeConnection::corrupt(const Frame& frame, const Faults& faults) {
+  if (!frame.is_write || frame.bytes == 0 || faults.corrupt_one_in == 0) return;
+  NetworkState& network = device_.network();
+  if (network.random() % faults.corrupt_one_in != 0) return;
+  std::byte* target = device_.locate(frame.region, frame.offset, frame.bytes);
+  target[network.random() % frame.bytes] ^= std::byte(1U << network.random() % 8);
 }
 
 void FakeConnection::hand_over(const Frame& frame) {
@@ -142,6 +166,7 @@ void FakeConnection::hand_over(const Frame& frame) {
     Completion& completion = device_.report(Completion::Kind::kWritten, this);
     completion.immediate = frame.immediate;
     completion.bytes = frame.bytes;
+    completion.message = {device_.locate(frame.region, frame.offset, frame.bytes), frame.bytes};
     --in_->writes;
     in_->write_bytes -= frame.bytes;
   } else {
@@ -158,6 +183,11 @@ bool FakeConnection::inside_write_to(uint64_t region) const {
 void FakeConnection::fail(const std::string& reason) {
   finish(Status(Code::kLink, reason), Status(Code::kLink, reason),
          Status(Code::kLink, "the peer failed: " + reason));
+}
+
+void FakeConnection::refuse() {
+  const Status refused(Code::kNoDaemon, "cannot connect: refused");
+  finish(refused, refused, refused);
 }
 
 void FakeConnection::break_wire(const std::string& reason) {

@@ -67,7 +67,7 @@ Result<Connection*> FakeDevice::connect(const std::string& address, int64_t time
   if (network_->unreachable.count(back->from) > 0) {
     connection->fail("cannot connect: no answer within " + std::to_string(timeout_ms) + " ms");
   } else if (listener == network_->listeners.end() || network_->faults_of(info_.address).refuse_connects) {
-    connection->fail("cannot connect: refused");
+    connection->refuse();
   } else {
     connection->open();
     report(Completion::Kind::kConnected, connection);

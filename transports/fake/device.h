@@ -23,6 +23,8 @@ class FakeConnection final : public Connection {
                const Immediate& immediate, uint64_t token) override;
   size_t write_window() const override;
   void close() override;
+  void abandon() override;
+  Progress progress() const override;
   std::string local_address() const override { return local_; }
   std::string remote_address() const override { return remote_; }
 
@@ -37,6 +39,7 @@ class FakeConnection final : public Connection {
   // Gives up what is under way to the peer, who learns `told_to_peer`.
   void finish(const Status& reason, const Status& given_up, const Status& told_to_peer);
   void fail(const std::string& reason);
+  void refuse();
   // Both ends at once.
   void break_wire(const std::string& reason);
 
@@ -46,6 +49,7 @@ class FakeConnection final : public Connection {
   // False: not all of it was placed (yet, or ever: then the connection is finished).
   bool place(Frame& frame, uint64_t& budget);
   void hand_over(const Frame& frame);
+  void corrupt(const Frame& frame, const Faults& faults);
   void report_sent(const Frame& frame, const Status& status);
   void signal_peer() const;
   void leave_pipes();

@@ -20,6 +20,10 @@ struct Faults {
   uint32_t max_delay_polls = 0;
   // The connection breaks when so many frames were delivered in one direction. 0: never.
   uint64_t fail_after_frames = 0;
+  // Nothing arrives any more, and no end of the connection tells.
+  bool blackhole = false;
+  // One in so many writes has a bit flipped when it was placed. 0: none.
+  uint32_t corrupt_one_in = 0;
   // Connects from this address are refused.
   bool refuse_connects = false;
 };

@@ -43,6 +43,7 @@ struct Pipe {
   size_t writes = 0;
   size_t write_bytes = 0;
   uint64_t delivered = 0;
+  uint64_t placed = 0;  // payload bytes
   bool closed = false;  // the sending end is gone
   Status close_reason;
 };

@@ -7,34 +7,53 @@ namespace hdt::transport {
 
 namespace {
 Status refuse(const ChunkHeader& chunk, const char* why) {
-  return {Code::kLink, "chunk at offset " + std::to_string(chunk.offset) + " of message " +
+  return {Code::kLink, "chunk " + std::to_string(chunk.index) + " of message " +
                            std::to_string(chunk.message_id) + ": " + why};
 }
 }  // namespace
 
 Result<bool> Arrivals::add(const ChunkHeader& chunk) {
-  auto found = open_.find(chunk.message_id);
+  const uint64_t id = chunk.message_id;
+  if (id < floor_ || (id - floor_ < complete_.size() && complete_[id - floor_])) {
+    return refuse(chunk, "came twice: its message was complete");
+  }
+  if (id - floor_ >= kMaxAhead) return refuse(chunk, "too far ahead of what is missing");
+  auto found = open_.find(id);
   if (found == open_.end()) {
-    if (chunk.count() == 1) return true;
+    if (chunk.count() == 1) {
+      complete(id);
+      return true;
+    }
     if (open_.size() >= kMaxOpenMessages || chunk.count() > kMaxOpenChunks - open_chunks_) {
       return refuse(chunk, "too many incomplete messages");
     }
     open_chunks_ += chunk.count();
-    Message fresh{chunk.header, chunk.message_bytes, chunk.chunk_bytes, chunk.count(), {}};
+    Message fresh{chunk.header, chunk.message_bytes, chunk.pages, chunk.count(), {}};
     fresh.landed.resize(chunk.count());
-    found = open_.emplace(chunk.message_id, std::move(fresh)).first;
+    found = open_.emplace(id, std::move(fresh)).first;
   }
   Message& message = found->second;
-  if (message.bytes != chunk.message_bytes || message.chunk_bytes != chunk.chunk_bytes ||
+  if (message.bytes != chunk.message_bytes || message.pages != chunk.pages ||
       message.header != chunk.header) {
     return refuse(chunk, "contradicts an earlier chunk of the message");
   }
-  if (message.landed[chunk.index()]) return refuse(chunk, "came twice");
-  message.landed[chunk.index()] = true;
+  if (message.landed[chunk.index]) return refuse(chunk, "came twice");
+  message.landed[chunk.index] = true;
   if (--message.missing > 0) return false;
   open_chunks_ -= message.landed.size();
   open_.erase(found);
+  complete(id);
   return true;
+}
+
+void Arrivals::complete(uint64_t id) {
+  if (id == floor_ && complete_.empty()) {  // the usual case
+    ++floor_;
+    return;
+  }
+  if (complete_.size() <= id - floor_) complete_.resize(id - floor_ + 1);
+  complete_[id - floor_] = true;
+  for (; !complete_.empty() && complete_.front(); ++floor_) complete_.pop_front();
 }
 
 }  // namespace hdt::transport

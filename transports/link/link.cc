@@ -3,57 +3,38 @@
 #include "transports/link/link.h"
 
 #include <algorithm>
+#include <cstring>
+#include <random>
 
-#include "transports/link/arrivals.h"
-#include "transports/link/outbox.h"
-#include "transports/link/rail.h"
+#include "transports/link/link_state.h"
 
 namespace hdt::transport {
 
-struct Link::State {
-  enum class Phase { kUp, kClosing, kDown };
+namespace {
 
-  State(Link& link, LinkObserver& watcher, size_t chunk_bytes)
-      : self(link), observer(watcher), outbox(chunk_bytes) {}
+LinkOptions sane(LinkOptions options) {
+  options.chunk_bytes = std::clamp(options.chunk_bytes, kMinChunkBytes, kMaxChunkBytes);
+  return options;
+}
 
-  Rail* rail_of(const Connection* connection);
-  Rail* idlest_rail();
-  void on_sent(Rail& rail, const Completion& completion);
-  void on_written(Rail& rail, const Completion& completion);
-  void on_closed(Rail& rail, const Status& reason);
-  void start_closing(const Status& why);
-  void report_down_if_closed();
-  void pump();
+uint64_t random_number() {
+  std::random_device device;
+  return (uint64_t{device()} << 32 | device()) | 1;
+}
 
-  Link& self;
-  LinkObserver& observer;
-  Phase phase = Phase::kUp;
-  Status reason;
-  std::vector<std::unique_ptr<Rail>> rails;
-  Outbox outbox;
-  Arrivals arrivals;
-  std::vector<std::vector<std::byte>> early_messages;  // sent before the first rail was there
-};
+}  // namespace
 
-Link::Link(LinkObserver& observer, size_t chunk_bytes)
-    : state_(std::make_unique<State>(*this, observer,
-                                     std::clamp(chunk_bytes, kMinChunkBytes, kMaxChunkBytes))) {}
+Link::State::State(Link& link, LinkObserver& watcher, LinkOptions with)
+    : self(link),
+      observer(watcher),
+      options(sane(std::move(with))),
+      outbox(options.chunk_bytes),
+      number(random_number()) {}
+
+Link::Link(LinkObserver& observer, LinkOptions options)
+    : state_(std::make_unique<State>(*this, observer, std::move(options))) {}
 
 Link::~Link() = default;
-
-void Link::add_rail(Connection* connection) {
-  state_->rails.push_back(std::make_unique<Rail>(connection));
-  if (state_->phase != State::Phase::kUp) {
-    // Its kClosed is awaited like that of the others; after on_down() it is only counted out.
-    connection->close();
-    return;
-  }
-  for (const auto& message : state_->early_messages) {
-    if (Status sent = send(message); !sent.is_ok()) return close(sent);
-  }
-  state_->early_messages.clear();
-  state_->pump();
-}
 
 Status Link::write(const WriteRequest& request) {
   if (request.bytes > kMaxLinkWriteBytes || request.offset > UINT64_MAX - request.bytes ||
@@ -62,23 +43,19 @@ Status Link::write(const WriteRequest& request) {
                                         std::to_string(request.offset) + " is not possible on a link"};
   }
   if (state_->phase != State::Phase::kUp) return {Code::kLink, state_->reason.message()};
-  state_->outbox.push(request);
+  state_->outbox.push(request, state_->rails_up());
   state_->pump();
   return Status::ok();
 }
 
 Status Link::send(std::span<const std::byte> message) {
-  if (message.empty() || message.size() > kMaxMessageBytes) {
-    return {Code::kInvalidArgument, "a control message has 1 to " + std::to_string(kMaxMessageBytes) +
+  if (message.empty() || message.size() > kMaxLinkMessageBytes) {
+    return {Code::kInvalidArgument, "a control message has 1 to " + std::to_string(kMaxLinkMessageBytes) +
                                         " bytes, not " + std::to_string(message.size())};
   }
   if (state_->phase != State::Phase::kUp) return {Code::kLink, state_->reason.message()};
-  if (state_->rails.empty()) {
-    state_->early_messages.emplace_back(message.begin(), message.end());
-    return Status::ok();
-  }
-  // Always the same rail: that keeps them in order.
-  return state_->rails.front()->send(message);
+  state_->post(NoticeKind::kMessage, {message.begin(), message.end()});
+  return Status::ok();
 }
 
 void Link::on_completion(const Completion& completion) {
@@ -95,8 +72,7 @@ void Link::on_completion(const Completion& completion) {
       state_->on_written(*rail, completion);
       break;
     case Completion::Kind::kMessage:
-      rail->on_message();
-      if (state_->phase == State::Phase::kUp) state_->observer.on_message(*this, completion.message);
+      state_->on_notice(*rail, completion.message);
       break;
     case Completion::Kind::kClosed:
       state_->on_closed(*rail, completion.error);
@@ -105,7 +81,12 @@ void Link::on_completion(const Completion& completion) {
   state_->pump();
 }
 
-void Link::pump() { state_->pump(); }
+void Link::flush() {
+  state_->done_rails.clear();
+  for (const auto& rail : state_->rails) {
+    if (rail->up() && rail->owes()) state_->send_on(*rail, NoticeKind::kAcknowledge, 0, {});
+  }
+}
 
 void Link::close(const Status& reason) {
   if (state_->phase != State::Phase::kUp) return;
@@ -113,13 +94,14 @@ void Link::close(const Status& reason) {
   state_->report_down_if_closed();
 }
 
-bool Link::up() const { return state_->phase == State::Phase::kUp && !state_->rails.empty(); }
+bool Link::up() const { return state_->phase == State::Phase::kUp && state_->rails_up() > 0; }
 bool Link::down() const { return state_->phase == State::Phase::kDown; }
 size_t Link::pending_writes() const { return state_->outbox.size(); }
 
 std::vector<RailStatus> Link::rails() const {
   std::vector<RailStatus> list;
   for (const auto& rail : state_->rails) list.push_back(rail->status());
+  list.insert(list.end(), state_->lost.begin(), state_->lost.end());
   return list;
 }
 
@@ -130,62 +112,162 @@ Rail* Link::State::rail_of(const Connection* connection) {
   return nullptr;
 }
 
-// The rail with room that has the fewest bytes under way; the first of equals.
-Rail* Link::State::idlest_rail() {
+size_t Link::State::rails_up() const {
+  return static_cast<size_t>(
+      std::count_if(rails.begin(), rails.end(), [](const auto& rail) { return rail->up(); }));
+}
+
+// The rail with room that would be done with the next chunk first; the first of equals.
+Rail* Link::State::best_rail() {
+  const bool alone = rails_up() == 1;
+  double fastest = 1;
+  for (const auto& rail : rails)
+    fastest = std::max(fastest, static_cast<double>(rail->status().bytes_per_second));
   Rail* best = nullptr;
   for (const auto& rail : rails) {
-    if (!rail->has_room()) continue;
-    if (best == nullptr || rail->bytes_in_flight() < best->bytes_in_flight()) best = rail.get();
+    if (!rail->has_room(alone)) continue;
+    if (best == nullptr || rail->load(kMinChunkBytes, fastest) < best->load(kMinChunkBytes, fastest))
+      best = rail.get();
   }
   return best;
 }
 
 void Link::State::pump() {
-  while (phase == Phase::kUp && outbox.has_chunk()) {
-    Rail* rail = idlest_rail();
+  if (phase != Phase::kUp || !outbox.has_chunk()) return;
+  const int64_t now = options.now();
+  while (outbox.has_chunk()) {
+    Rail* rail = best_rail();
     if (rail == nullptr) return;
-    if (Status written = rail->write(outbox.pull()); !written.is_ok()) {
-      return start_closing({Code::kLink, rail->describe() + ": " + written.message()});
+    Outbox::Chunk chunk = outbox.pull();
+    if (Status written = rail->write(chunk, options.checksum, now); !written.is_ok()) {
+      outbox.put_back(std::move(chunk));
+      give_up(*rail, written);
     }
   }
+  watch_progress();
 }
 
 void Link::State::on_sent(Rail& rail, const Completion& completion) {
   // After a failure kClosed follows, which says why.
   if (phase != Phase::kUp || !completion.error.is_ok()) return;
-  rail.on_chunk_sent();
-  if (const auto token = outbox.on_sent(completion.token)) observer.on_sent(self, *token);
+  Outbox::Chunk* chunk = rail.on_handed_over();
+  if (chunk != nullptr) handed_over(*chunk);
+}
+
+void Link::State::handed_over(Outbox::Chunk& chunk) {
+  if (std::exchange(chunk.handed_over, true)) return;
+  if (const auto token = outbox.on_handed_over(chunk)) observer.on_sent(self, *token);
+}
+
+void Link::State::arrived(const Outbox::Chunk& chunk) {
+  Outbox::Chunk whole = chunk;
+  handed_over(whole);  // where the backend has not said so yet
+  if (const auto token = outbox.on_arrived(chunk)) observer.on_sent(self, *token);
 }
 
 void Link::State::on_written(Rail& rail, const Completion& completion) {
-  rail.on_chunk_arrived(completion.bytes);
-  if (phase != Phase::kUp) return;
-  const Result<ChunkHeader> chunk = to_chunk(completion.immediate, completion.bytes);
-  const Result<bool> complete = chunk.is_ok() ? arrivals.add(chunk.value()) : Result<bool>(chunk.status());
+  // After giving a rail up nothing of it counts any more: the peer has been told, or will be, where it ended.
+  if (phase != Phase::kUp || !rail.up()) return;
+  rail.heard(options.now());
+  const Result<ChunkHeader> parsed = to_chunk(completion.immediate, completion.bytes);
+  if (!parsed.is_ok())
+    return start_closing({Code::kLink, rail.describe() + " closed: " + parsed.status().message()});
+  const ChunkHeader& chunk = parsed.value();
+  if (chunk.magic == kCheckedChunkMagic && checksum_of(chunk, completion.message) != chunk.checksum) {
+    ++rail.status().corrupted;
+    return give_up(rail, {Code::kLink, "a chunk came with a wrong checksum"});
+  }
+  const Result<bool> complete = arrivals.add(chunk);
   if (!complete.is_ok()) {
     return start_closing({Code::kLink, rail.describe() + " closed: " + complete.status().message()});
   }
-  if (complete.value()) observer.on_arrived(self, chunk.value().header, chunk.value().message_bytes);
+  rail.on_chunk(completion.bytes, chunk.message_bytes > kCopiedWriteBytes);
+  if (!acknowledge(rail, chunk.received)) return;
+  if (complete.value()) observer.on_arrived(self, chunk.header, chunk.message_bytes);
 }
 
-void Link::State::on_closed(Rail& rail, const Status& why) {
-  const std::string end = why.is_ok() ? "the peer closed it" : why.message();
-  rail.on_closed();
-  start_closing({Code::kLink, rail.describe() + " closed: " + end});
-  report_down_if_closed();
+bool Link::State::acknowledge(Rail& rail, uint32_t received) {
+  const auto fresh = rail.acknowledged(received, options.now());
+  if (!fresh) {
+    start_closing({Code::kLink, rail.describe() + " closed: the peer acknowledges what was not sent"});
+    return false;
+  }
+  for (uint64_t i = 0; i < *fresh && phase == Phase::kUp; ++i) arrived(rail.take_front());
+  return phase == Phase::kUp;
+}
+
+void Link::State::acknowledge_notices(uint64_t up_to) {
+  while (!notices.empty() && notices.front().number <= up_to) notices.pop_front();
+}
+
+void Link::State::on_notice(Rail& rail, std::span<const std::byte> message) {
+  if (phase != Phase::kUp || rail.given_up || rail.connection() == nullptr) return;
+  const auto malformed = [&](const char* what) {
+    start_closing({Code::kLink, rail.describe() + " closed: malformed " + what});
+  };
+  rail.heard(options.now());
+  ++rail.status().messages_in;
+  const auto head = decode_head(message);
+  if (!head || head->notices > last_notice) return malformed("notice");
+  const auto body = message.subspan(sizeof(NoticeHead));
+  if (head->kind == NoticeKind::kHello) return on_hello(rail, body);
+  if (!rail.up()) return malformed("beginning of a rail");
+  acknowledge_notices(head->notices);
+  if (!acknowledge(rail, head->received)) return;
+  if (head->kind == NoticeKind::kPing) return send_on(rail, NoticeKind::kAcknowledge, 0, {});
+  if (head->number != 0) on_numbered(rail, *head, body);
+}
+
+void Link::State::on_numbered(Rail& rail, const NoticeHead& head, std::span<const std::byte> body) {
+  rail.on_notice();
+  if (head.number <= notices_received) return;  // came on a rail that was lost, and again
+  if (head.number != notices_received + 1) {
+    return start_closing({Code::kLink, rail.describe() + " closed: a notice is missing"});
+  }
+  ++notices_received;
+  if (head.kind == NoticeKind::kRailLost) {
+    const auto lost_rail = decode_rail_lost(body);
+    if (!lost_rail)
+      return start_closing({Code::kLink, rail.describe() + " closed: malformed notice of a lost rail"});
+    return on_rail_lost(*lost_rail);
+  }
+  if (body.empty() || body.size() > kMaxLinkMessageBytes) {
+    return start_closing({Code::kLink, rail.describe() + " closed: a control message of a wrong length"});
+  }
+  observer.on_message(self, body);
+}
+
+void Link::State::post(NoticeKind kind, std::vector<std::byte> body) {
+  const Numbered& notice = notices.emplace_back(Numbered{++last_notice, kind, std::move(body)});
+  if (notice_rail == nullptr) return;
+  send_on(*notice_rail, kind, notice.number, notice.body);
+  watch_progress();
+}
+
+// A rail that refuses has died: its kClosed follows.
+void Link::State::send_on(Rail& rail, NoticeKind kind, uint64_t notice, std::span<const std::byte> body) {
+  if (Status sent = rail.send(kind, notice, notices_received, body); !sent.is_ok()) give_up(rail, sent);
 }
 
 void Link::State::start_closing(const Status& why) {
   if (phase != Phase::kUp) return;
   phase = Phase::kClosing;
   reason = why;
+  next_look_ns = wait_until_ns = hello_until_ns = kNeverNs;
+  notice_rail = nullptr;
   for (const auto& rail : rails) {
-    if (rail->open()) rail->connection()->close();
+    if (rail->connection() == nullptr || rail->given_up) continue;
+    if (rail->up()) {
+      rail->status().state = RailStatus::State::kDown;
+      observer.on_rail_down(self, *rail->connection(), rail->status());
+    }
+    rail->connection()->close();
   }
 }
 
 void Link::State::report_down_if_closed() {
-  const bool closed = std::none_of(rails.begin(), rails.end(), [](const auto& rail) { return rail->open(); });
+  const bool closed =
+      std::all_of(rails.begin(), rails.end(), [](const auto& rail) { return rail->connection() == nullptr; });
   if (phase != Phase::kClosing || !closed) return;
   phase = Phase::kDown;
   observer.on_down(self, reason);

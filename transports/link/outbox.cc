@@ -3,39 +3,62 @@
 
 namespace hdt::transport {
 
-void Outbox::push(const WriteRequest& request) {
-  writes_.emplace_back().request = request;
+void Outbox::push(const WriteRequest& request, size_t rails) {
+  constexpr uint64_t kLeastPages = std::max(kMinChunkBytes, kCopiedWriteBytes) / kChunkPage;
+  Write& write = writes_.emplace_back();
+  write.request = request;
+  if (write.copied()) {
+    const auto* data = static_cast<const std::byte*>(request.data);
+    if (request.bytes > 0) write.copy.assign(data, data + request.bytes);
+    write.request.data = write.copy.data();
+  }
+  const uint64_t share = request.bytes / std::max<size_t>(rails, 1) / kChunkPage;
+  write.pages = static_cast<uint16_t>(
+      std::min<uint64_t>(rails > 1 ? std::max(share, kLeastPages) : most_pages_, most_pages_));
+  write.chunks = ChunkHeader{.message_bytes = request.bytes, .pages = write.pages}.count();
   ++pending_;
+  bytes_to_pull_ += request.bytes;
 }
 
 Outbox::Chunk Outbox::pull() {
+  if (!again_.empty()) {
+    Chunk chunk = std::move(again_.front());
+    again_.pop_front();
+    return chunk;
+  }
   Write& write = writes_[next_];
   const WriteRequest& request = write.request;
   Chunk chunk;
   chunk.header.header = request.header;
   chunk.header.message_id = first_id_ + next_;
   chunk.header.message_bytes = request.bytes;
-  chunk.header.offset = write.pulled;
-  chunk.header.chunk_bytes = chunk_bytes_;
-  chunk.data = static_cast<const std::byte*>(request.data) + write.pulled;
+  chunk.header.index = static_cast<uint32_t>(write.pulled);
+  chunk.header.pages = write.pages;
+  const uint64_t offset = chunk.header.offset();
+  chunk.data = static_cast<const std::byte*>(request.data) + offset;
   chunk.region = request.region;
-  chunk.region_offset = request.offset + write.pulled;
-  write.pulled += chunk.header.bytes();
-  ++write.chunks_under_way;
-  if (write.pulled == request.bytes) {
-    write.all_pulled = true;
-    ++next_;
-  }
+  chunk.region_offset = request.offset + offset;
+  bytes_to_pull_ -= chunk.header.bytes();
+  if (++write.pulled == write.chunks) ++next_;
   return chunk;
 }
 
-std::optional<uint64_t> Outbox::on_sent(uint64_t message_id) {
-  Write& write = writes_[message_id - first_id_];
-  --write.chunks_under_way;
-  if (!write.done()) return std::nullopt;
-  const uint64_t token = write.request.token;
+std::optional<uint64_t> Outbox::on_handed_over(const Chunk& chunk) {
+  Write& write = write_of(chunk);
+  if (++write.handed_over < write.chunks || !write.copied()) return std::nullopt;
   --pending_;
-  while (!writes_.empty() && writes_.front().done()) {
+  return write.request.token;
+}
+
+std::optional<uint64_t> Outbox::on_arrived(const Chunk& chunk) {
+  Write& write = write_of(chunk);
+  if (++write.arrived < write.chunks) return std::nullopt;
+  std::optional<uint64_t> token;
+  if (!write.copied()) {
+    token = write.request.token;
+    --pending_;
+  }
+  while (!writes_.empty() && writes_.front().arrived == writes_.front().chunks) {
     writes_.pop_front();
     ++first_id_;
     --next_;

@@ -1,9 +1,11 @@
-// outbox.h: the sending side's queue: writes in order, handed out chunk by chunk to whichever rail asks.
+// outbox.h: the sending side's queue: writes in order, handed out chunk by chunk to whichever rail asks, and kept
+// until every chunk has arrived. Chunks that were lost with their rail are handed out again, first.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "transports/link/chunk.h"
 
@@ -11,38 +13,52 @@ namespace hdt::transport {
 
 class Outbox {
  public:
-  explicit Outbox(size_t chunk_bytes) : chunk_bytes_(static_cast<uint32_t>(chunk_bytes)) {}
+  explicit Outbox(size_t chunk_bytes) : most_pages_(static_cast<uint16_t>(chunk_bytes / kChunkPage)) {}
 
   struct Chunk {
     ChunkHeader header;
-    const std::byte* data;
+    const std::byte* data = nullptr;
     RegionKey region;
-    uint64_t region_offset;
+    uint64_t region_offset = 0;
+    bool handed_over = false;  // once was reported sent by a rail
   };
 
-  void push(const WriteRequest& request);
-  bool has_chunk() const { return next_ < writes_.size(); }
+  // Writes are cut so that each of `rails` gets a part, if they are large enough.
+  void push(const WriteRequest& request, size_t rails);
+  bool has_chunk() const { return !again_.empty() || next_ < writes_.size(); }
   // The next chunk, from now on under way. has_chunk() must be true.
   Chunk pull();
-  // A chunk of message `message_id` has left the memory. Returns the write's token when it was its last.
-  std::optional<uint64_t> on_sent(uint64_t message_id);
+  // Lost on its way: to be pulled again.
+  void put_back(Chunk chunk) { again_.push_back(std::move(chunk)); }
+  // A chunk left the memory for the first time; it has arrived. Either returns the token of its write if its
+  // memory is free with that.
+  std::optional<uint64_t> on_handed_over(const Chunk& chunk);
+  std::optional<uint64_t> on_arrived(const Chunk& chunk);
+  // Writes whose memory is not free yet.
   size_t size() const { return pending_; }
+  uint64_t bytes_to_pull() const { return bytes_to_pull_; }
 
  private:
   struct Write {
     WriteRequest request;
-    uint64_t pulled = 0;  // bytes handed out
-    uint64_t chunks_under_way = 0;
-    bool all_pulled = false;
-    bool done() const { return all_pulled && chunks_under_way == 0; }
+    std::vector<std::byte> copy;
+    uint16_t pages = 0;
+    uint64_t chunks = 0;
+    uint64_t pulled = 0;
+    uint64_t handed_over = 0;
+    uint64_t arrived = 0;
+    bool copied() const { return request.bytes <= kCopiedWriteBytes; }
   };
+  Write& write_of(const Chunk& chunk) { return writes_[chunk.header.message_id - first_id_]; }
 
-  const uint32_t chunk_bytes_;
-  // Message ids are consecutive: writes_[i] has id first_id_ + i. Done writes leave from the front.
+  const uint16_t most_pages_;
+  // Message ids are consecutive: writes_[i] has id first_id_ + i. Writes that have arrived leave from the front.
   std::deque<Write> writes_;
+  std::deque<Chunk> again_;
   uint64_t first_id_ = 0;
   size_t next_ = 0;  // index of the write that chunks are taken from
   size_t pending_ = 0;
+  uint64_t bytes_to_pull_ = 0;
 };
 
 }  // namespace hdt::transport

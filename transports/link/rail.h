@@ -1,70 +1,95 @@
-// rail.h: one connection of a link, with what is under way on it and its counters.
+// rail.h: one connection of a link: what is under way on it, what has come on it, and its counters.
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 
-#include "transports/link/link.h"
+#include "transports/link/notice.h"
 #include "transports/link/outbox.h"
 
 namespace hdt::transport {
 
 class Rail {
  public:
-  explicit Rail(Connection* connection) : connection_(connection) {
-    status_.local_address = connection->local_address();
-    status_.remote_address = connection->remote_address();
-  }
+  Rail(Connection* connection, uint32_t number, int64_t now);
 
   Connection* connection() const { return connection_; }
-  bool open() const { return status_.open; }
-  bool has_room() const { return status_.open && connection_->write_window() > 0; }
-  uint64_t bytes_in_flight() const { return status_.bytes_in_flight; }
+  uint32_t number() const { return number_; }
   const RailStatus& status() const { return status_; }
+  RailStatus& status() { return status_; }
   std::string describe() const { return "rail " + status_.local_address + " -> " + status_.remote_address; }
+  int64_t added_ns() const { return added_ns_; }
+  bool up() const { return status_.state == RailStatus::State::kUp; }
 
-  Status write(const Outbox::Chunk& chunk) {
-    HDT_RETURN_IF_ERROR(connection_->write(chunk.data, chunk.header.bytes(), chunk.region,
-                                           chunk.region_offset, to_immediate(chunk.header),
-                                           chunk.header.message_id));
-    in_flight_.push_back(chunk.header.bytes());
-    status_.bytes_in_flight += chunk.header.bytes();
-    return Status::ok();
-  }
+  // Of the peer's hello.
+  std::optional<uint32_t> peer_number;
+  // The peer's last word on how many chunks came: it closed its end.
+  std::optional<uint64_t> peer_received;
+  // Why it is being given up; kept until kClosed.
+  std::optional<Status> given_up;
 
-  Status send(std::span<const std::byte> message) {
-    HDT_RETURN_IF_ERROR(connection_->send(message, 0));
-    ++status_.messages_out;
-    return Status::ok();
-  }
+  // --- sending ---
+  bool has_room(bool alone) const;
+  // How long what is under way and `more` bytes take at the measured rate, relative to other rails.
+  double load(uint64_t more, double unknown_rate) const;
+  Status write(const Outbox::Chunk& chunk, bool checksum, int64_t now);
+  Status send(NoticeKind kind, uint64_t number, uint64_t notices, std::span<const std::byte> body);
+  // kSent of the oldest chunk that had none. Null: there is none.
+  Outbox::Chunk* on_handed_over();
+  // The peer's count, modulo 2^32, has come: returns how many chunks that newly acknowledges, or nothing if it
+  // cannot be.
+  std::optional<uint64_t> acknowledged(uint32_t received, int64_t now);
+  // The oldest chunk under way leaves the book.
+  Outbox::Chunk take_front();
+  bool idle() const { return under_way_.empty(); }
+  // Of all chunks ever written, those not under way any more.
+  uint64_t settled() const { return settled_; }
+  uint64_t written() const { return settled_ + under_way_.size(); }
 
-  // The oldest chunk under way has left (completions of a connection come in order).
-  void on_chunk_sent() {
-    const uint64_t bytes = in_flight_.front();
-    in_flight_.pop_front();
-    status_.bytes_in_flight -= bytes;
-    status_.bytes_out += bytes;
-    ++status_.writes_out;
-  }
+  // --- receiving ---
+  void on_chunk(uint64_t bytes, bool prompt);
+  void on_notice() { ++owed_notices_; }
+  uint64_t received() const { return received_; }
+  bool owes() const;
 
-  void on_chunk_arrived(uint64_t bytes) {
-    status_.bytes_in += bytes;
-    ++status_.writes_in;
-  }
+  // --- is it alive? ---
+  void heard(int64_t now);
+  int64_t heard_ns() const { return heard_ns_; }
+  // Looks at the connection: true if something is under way and nothing has moved since the last time.
+  bool silent(int64_t now);
+  int64_t silent_since_ns() const { return silent_since_ns_; }
+  // When silent() looked last: something was under way.
+  bool outstanding() const { return outstanding_; }
+  bool pinged = false;
 
-  void on_message() { ++status_.messages_in; }
-
-  void on_closed() {
-    status_.open = false;
-    status_.bytes_in_flight = 0;
-    in_flight_.clear();
-    connection_ = nullptr;
-  }
+  void on_closed() { connection_ = nullptr; }
 
  private:
+  void measure(uint64_t bytes, int64_t now);
+
   Connection* connection_;
+  const uint32_t number_;
+  const int64_t added_ns_;
   RailStatus status_;
-  std::deque<uint64_t> in_flight_;
+  std::deque<Outbox::Chunk> under_way_;
+  uint64_t settled_ = 0;
+  uint64_t handed_over_ = 0;  // of all chunks ever written
+
+  uint64_t received_ = 0;
+  uint64_t told_ = 0;  // of received_, what the peer knows
+  uint64_t owed_bytes_ = 0;
+  uint64_t owed_notices_ = 0;
+  bool prompt_ = false;
+
+  int64_t heard_ns_;
+  int64_t silent_since_ns_ = 0;  // 0: it is not silent
+  uint64_t moved_ = 0;
+  bool outstanding_ = false;
+
+  int64_t measured_since_ns_ = 0;
+  uint64_t measured_bytes_ = 0;
+  double rate_ = 0;  // bytes a second
 };
 
 }  // namespace hdt::transport

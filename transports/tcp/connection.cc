@@ -1,6 +1,10 @@
 // connection.cc: see connection.h.
 #include "transports/tcp/connection.h"
 
+#include <netinet/in.h>
+#include <linux/tcp.h>
+#include <sys/socket.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -120,6 +124,10 @@ void TcpConnection::on_connect_result(int error) {
     // TCP allows a socket to connect to itself when the system picks the port that nobody listens on.
     error = ECONNREFUSED;
   }
+  if (error == ECONNREFUSED) {
+    const Status refused(Code::kNoDaemon, "cannot connect: " + std::string(std::strerror(error)));
+    return finish(refused, refused, false);
+  }
   if (error != 0) return fail("cannot connect: " + std::string(std::strerror(error)));
   local_address_ = local_address_of(fd_.get());
   phase_ = Phase::kOpen;
@@ -153,6 +161,19 @@ void TcpConnection::close() {
     in_order = ::send(fd_.get(), &goodbye, sizeof goodbye, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof goodbye;
   }
   finish(Status::ok(), Status(Code::kAborted, "the connection was closed on this side"), in_order);
+}
+
+void TcpConnection::abandon() {
+  if (phase_ == Phase::kFinished) return;
+  finish(Status::ok(), Status(Code::kAborted, "the connection was given up on this side"), false);
+}
+
+// Segments in flight that the peer's kernel has not acknowledged; a window closed by a slow process leaves none.
+Connection::Progress TcpConnection::progress() const {
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  if (phase_ != Phase::kOpen || ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
+  return {info.tcpi_bytes_acked + info.tcpi_bytes_received + info.tcpi_delivered, info.tcpi_unacked > 0};
 }
 
 void TcpConnection::fail(const std::string& reason) {
@@ -189,10 +210,11 @@ void TcpConnection::on_message(std::span<const std::byte> message) {
   device_.pending.back().message = device_.arena.copy(message);
 }
 
-void TcpConnection::on_written(const Immediate& immediate, size_t bytes) {
+void TcpConnection::on_written(const Immediate& immediate, std::span<const std::byte> placed) {
   report(Completion::Kind::kWritten);
   device_.pending.back().immediate = immediate;
-  device_.pending.back().bytes = bytes;
+  device_.pending.back().bytes = placed.size();
+  device_.pending.back().message = placed;
 }
 
 void TcpConnection::report(Completion::Kind kind) {

@@ -49,6 +49,8 @@ class TcpConnection final : public Connection, private EventSource, private Fram
                const Immediate& immediate, uint64_t token) override;
   size_t write_window() const override;
   void close() override;
+  void abandon() override;
+  Progress progress() const override;
   std::string local_address() const override { return local_address_; }
   std::string remote_address() const override { return remote_address_; }
 
@@ -59,7 +61,7 @@ class TcpConnection final : public Connection, private EventSource, private Fram
   void on_deadline() override;
   std::byte* locate(uint64_t region, uint64_t offset, size_t bytes) override;
   void on_message(std::span<const std::byte> message) override;
-  void on_written(const Immediate& immediate, size_t bytes) override;
+  void on_written(const Immediate& immediate, std::span<const std::byte> placed) override;
 
   void on_connect_result(int error);
   void receive();

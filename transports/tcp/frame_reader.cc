@@ -99,7 +99,7 @@ Status FrameReader::begin_write(const FrameHeader& header, FrameSink& sink) {
 void FrameReader::took_payload(size_t bytes, FrameSink& sink) {
   remaining_ -= bytes;
   if (place_ != nullptr) place_ += bytes;
-  if (remaining_ == 0) sink.on_written(immediate_, write_bytes_);
+  if (remaining_ == 0) sink.on_written(immediate_, {place_ - write_bytes_, write_bytes_});
 }
 
 FrameReader::Outcome FrameReader::end_of_stream() const {

@@ -20,7 +20,7 @@ class FrameSink {
   // Where a write's payload goes, or nullptr if the peer may not write there.
   virtual std::byte* locate(uint64_t region, uint64_t offset, size_t bytes) = 0;
   virtual void on_message(std::span<const std::byte> message) = 0;
-  virtual void on_written(const Immediate& immediate, size_t bytes) = 0;
+  virtual void on_written(const Immediate& immediate, std::span<const std::byte> placed) = 0;
 };
 
 class FrameReader {

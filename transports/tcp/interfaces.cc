@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 
+#include <bit>
 #include <cerrno>
 #include <fstream>
 #include <memory>
@@ -24,11 +25,23 @@ std::optional<int64_t> read_number(const std::string& path) {
   return std::nullopt;
 }
 
+uint32_t prefix_bits_of(const sockaddr* mask) {
+  if (mask == nullptr) return 0;
+  uint32_t bits = 0;
+  if (mask->sa_family == AF_INET6) {
+    for (const uint8_t byte : reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr.s6_addr) bits += std::popcount(byte);
+  } else {
+    bits = static_cast<uint32_t>(std::popcount(reinterpret_cast<const sockaddr_in*>(mask)->sin_addr.s_addr));
+  }
+  return bits;
+}
+
 DeviceInfo describe(const ifaddrs& entry, const SocketAddress& address) {
   DeviceInfo info;
   info.name = entry.ifa_name;
   info.address = address.host();
   info.up = (entry.ifa_flags & IFF_UP) != 0 && (entry.ifa_flags & IFF_RUNNING) != 0;
+  info.prefix_bits = prefix_bits_of(entry.ifa_netmask);
   const std::string folder = "/sys/class/net/" + info.name;
   // Virtual interfaces report -1, or fail to be read.
   const int64_t megabits = read_number(folder + "/speed").value_or(0);

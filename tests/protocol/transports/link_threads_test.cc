@@ -96,12 +96,13 @@ class Engine : public LinkObserver {
         link_.on_completion(completion);
         if (completion.kind == Completion::Kind::kClosed) devices[i]->release(completion.connection);
       }
+      link_.flush();
     }
   }
 
   std::unique_ptr<Backend> backend_;
   uint64_t seed_;
-  Link link_{*this, 64 << 10};
+  Link link_{*this, {.chunk_bytes = 64 << 10}};
   std::vector<size_t> sizes_;
   std::vector<std::byte> source_;
   std::vector<std::byte> region_;

@@ -14,8 +14,8 @@ ChunkHeader chunk_of(uint64_t id, uint64_t message_bytes, uint64_t index) {
   ChunkHeader chunk;
   chunk.message_id = id;
   chunk.message_bytes = message_bytes;
-  chunk.chunk_bytes = kMinChunkBytes;
-  chunk.offset = index * kMinChunkBytes;
+  chunk.pages = kMinChunkBytes / kChunkPage;
+  chunk.index = static_cast<uint32_t>(index);
   return chunk;
 }
 }  // namespace
@@ -54,16 +54,26 @@ TEST(Arrivals, IncompleteMessagesAreLimitedInNumberAndSize) {
   for (uint64_t id = 0; id < Arrivals::kMaxOpenMessages; ++id) {
     ASSERT_TRUE(many.add(chunk_of(id, 2 * kMinChunkBytes, 0)).is_ok());
   }
-  EXPECT_FALSE(many.add(chunk_of(1 << 20, 2 * kMinChunkBytes, 0)).is_ok());
-  EXPECT_TRUE(many.add(chunk_of(1 << 20, kMinChunkBytes, 0)).value()) << "one chunk needs no book-keeping";
+  EXPECT_FALSE(many.add(chunk_of(1 << 19, 2 * kMinChunkBytes, 0)).is_ok());
+  EXPECT_TRUE(many.add(chunk_of(1 << 18, kMinChunkBytes, 0)).value()) << "one chunk needs no book-keeping";
   EXPECT_TRUE(many.add(chunk_of(7, 2 * kMinChunkBytes, 1)).value());
-  EXPECT_TRUE(many.add(chunk_of(1 << 20, 2 * kMinChunkBytes, 0)).is_ok()) << "there is room again";
+  EXPECT_TRUE(many.add(chunk_of(1 << 19, 2 * kMinChunkBytes, 0)).is_ok()) << "there is room again";
 
   Arrivals large;
   const uint64_t per_message = kMaxLinkWriteBytes / kMinChunkBytes;
   uint64_t id = 0;
   while (large.add(chunk_of(id, kMaxLinkWriteBytes, 0)).is_ok()) ASSERT_LT(++id, 100u);
   EXPECT_EQ(id, Arrivals::kMaxOpenChunks / per_message);
+}
+
+// A chunk of a message that was complete would be placed where something newer may lie.
+TEST(Arrivals, WhatWasCompleteDoesNotCountAgain) {
+  Arrivals arrivals;
+  for (const uint64_t id : {2, 0, 1, 4}) ASSERT_TRUE(arrivals.add(chunk_of(id, 100, 0)).value());
+  for (const uint64_t id : {0, 1, 2, 4}) EXPECT_FALSE(arrivals.add(chunk_of(id, 100, 0)).is_ok()) << id;
+  EXPECT_TRUE(arrivals.add(chunk_of(3, 100, 0)).value());
+  EXPECT_FALSE(arrivals.add(chunk_of(3, 100, 0)).is_ok());
+  EXPECT_FALSE(arrivals.add(chunk_of(5 + Arrivals::kMaxAhead, 100, 0)).is_ok()) << "too far ahead";
 }
 
 }  // namespace hdt::transport

@@ -97,7 +97,7 @@ TEST(Link, OneRail) {
 
 // Between two chunks of a write nothing of it is under way, and still it has not been sent.
 TEST(Link, OneChunkAtATime) {
-  LinkWorld world(1, 1, 2 << 20);
+  LinkWorld world(1, 1, {.chunk_bytes = 2 << 20});
   world.connect();
   run_both_ways(world, 1, 9'000'000, 5);
 }
@@ -115,7 +115,6 @@ TEST(Link, ThreeRailsWhoseChunksOvertakeEachOther) {
     for (const RailStatus& rail : world.a.link.rails()) {
       EXPECT_GT(rail.writes_out, 0u) << rail.local_address;
       EXPECT_GT(rail.writes_in, 0u) << rail.local_address;
-      EXPECT_EQ(rail.bytes_in_flight, 0u);
     }
   }
 }
@@ -155,6 +154,7 @@ TEST(Link, WhatIsQueuedBeforeTheFirstRailMovesWithIt) {
   EXPECT_FALSE(world.a.link.up());
   EXPECT_EQ(world.a.link.pending_writes(), 10u);
   world.connect();
+  ASSERT_TRUE(world.wait_for_rails(2));
   EXPECT_TRUE(world.a.link.up());
   ASSERT_TRUE(world.run_until([&] { return flow.done() && world.b.messages.size() == 5; }));
   flow.check();
@@ -190,7 +190,8 @@ TEST(Link, WrongRequestsQueueNothing) {
   request.offset = UINT64_MAX - 6;
   EXPECT_EQ(world.a.link.write(request).code(), Code::kInvalidArgument) << "chunks would wrap around";
   EXPECT_EQ(world.a.link.send({}).code(), Code::kInvalidArgument);
-  EXPECT_EQ(world.a.link.send(std::vector<std::byte>(kMaxMessageBytes + 1)).code(), Code::kInvalidArgument);
+  EXPECT_EQ(world.a.link.send(std::vector<std::byte>(kMaxLinkMessageBytes + 1)).code(),
+            Code::kInvalidArgument);
   EXPECT_EQ(world.a.link.pending_writes(), 0u);
 }
 

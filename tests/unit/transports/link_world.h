@@ -37,11 +37,12 @@ struct Arrival {
 // One engine: devices, connections, the link, and everything it was told.
 class Side : public LinkObserver {
  public:
-  explicit Side(size_t chunk_bytes) : link(*this, chunk_bytes) {}
+  explicit Side(LinkOptions options) : link(*this, std::move(options)) {}
 
   void on_sent(Link&, uint64_t token) override {
     EXPECT_FALSE(down.has_value());
     sent.push_back(token);
+    if (when_sent) when_sent(token);
   }
   void on_arrived(Link& from, const LinkHeader& header, uint64_t bytes) override {
     EXPECT_FALSE(down.has_value());
@@ -52,6 +53,8 @@ class Side : public LinkObserver {
     EXPECT_FALSE(down.has_value());
     messages.emplace_back(message.begin(), message.end());
   }
+  void on_rail_up(Link&, const Connection&, const RailStatus&) override { ++rails_up; }
+  void on_rail_down(Link&, const Connection&, const RailStatus&) override { --rails_up; }
   void on_down(Link&, const Status& reason) override {
     EXPECT_FALSE(down.has_value()) << "on_down is the last call";
     down = reason;
@@ -77,24 +80,32 @@ class Side : public LinkObserver {
         device->release(completion.connection);
         ++released;
       }
+      link.flush();
     }
+    if (link.next_time() <= now) link.on_time();
   }
 
   Link link;
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<Connection*> accepted;
   size_t released = 0;
+  int rails_up = 0;
   std::vector<uint64_t> sent;
   std::vector<Arrival> arrived;
   std::vector<std::vector<std::byte>> messages;
   std::optional<Status> down;
   std::function<void(Link&, uint64_t)> when_arrived;
+  std::function<void(uint64_t)> when_sent;
+  int64_t now = 0;
 };
 
 class LinkWorld {
  public:
-  LinkWorld(uint64_t seed, int rail_count, size_t chunk_bytes = kMinChunkBytes)
-      : network(seed), a(chunk_bytes), b(chunk_bytes), rails_(rail_count) {
+  // A poll of both sides takes this long in their time.
+  static constexpr int64_t kPollNs = 100 * kNsPerUs;
+
+  LinkWorld(uint64_t seed, int rail_count, LinkOptions options = {.chunk_bytes = kMinChunkBytes})
+      : network(seed), a(with_clock(options)), b(with_clock(options)), rails_(rail_count) {
     const std::unique_ptr<Backend> backend = network.make_backend();
     a.open_devices(*backend, 'a', rail_count);
     b.open_devices(*backend, 'b', rail_count);
@@ -103,18 +114,29 @@ class LinkWorld {
   // Connects a's device i to b's device i and makes the connections rails of both links.
   void connect() {
     for (int i = 0; i < rails_; ++i) {
-      const std::string address = b.devices[i]->listen(0).take();
-      clients.push_back(a.devices[i]->connect(address, 1000).take());
-      b.accepted.clear();
-      poll();
-      ASSERT_EQ(b.accepted.size(), 1u);
-      servers.push_back(b.accepted.front());
-      b.link.add_rail(servers.back());
-      a.link.add_rail(clients.back());
+      addresses.push_back(b.devices[i]->listen(0).take());
+      connect(i);
     }
   }
 
+  // Connects devices i (again).
+  void connect(int i) {
+    clients.push_back(a.devices[i]->connect(addresses[i], 1000).take());
+    b.accepted.clear();
+    poll();
+    ASSERT_EQ(b.accepted.size(), 1u);
+    servers.push_back(b.accepted.front());
+    b.link.add_rail(servers.back());
+    a.link.add_rail(clients.back());
+  }
+
+  bool wait_for_rails(int count) {
+    return run_until([&] { return a.rails_up == count && b.rails_up == count; });
+  }
+
   void poll() {
+    now += kPollNs;
+    a.now = b.now = now;
     a.poll();
     b.poll();
   }
@@ -129,11 +151,18 @@ class LinkWorld {
     return done();
   }
 
+  LinkOptions with_clock(LinkOptions options) {
+    options.now = [this] { return now; };
+    return options;
+  }
+
+  int64_t now = 0;
   fake::FakeNetwork network;
   Side a;
   Side b;
   std::vector<Connection*> clients;
   std::vector<Connection*> servers;
+  std::vector<std::string> addresses;
 
  private:
   int rails_;

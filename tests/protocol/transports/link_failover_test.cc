@@ -1,0 +1,309 @@
+// link_failover_test.cc: rails that break, are cut, fall silent, corrupt, and come back while both ends write and send:
+// everything comes exactly once, messages in order, memory reported sent is not read again, and memory that arrived is
+// not written again.
+#include <gmock/gmock.h>
+
+#include <deque>
+#include <iostream>
+#include <random>
+
+#include "tests/unit/transports/link_world.h"
+#include "transports/link/chunk.h"
+
+namespace hdt::transport {
+
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::byte> random_bytes(size_t bytes, std::mt19937_64& random) {
+  std::vector<std::byte> data(bytes);
+  for (size_t at = 0; at < bytes; at += 8) {
+    const uint64_t word = random();
+    std::memcpy(data.data() + at, &word, std::min<size_t>(8, bytes - at));
+  }
+  return data;
+}
+
+// Random writes and messages of one side to the other, each checked when it comes.
+class Traffic {
+ public:
+  Traffic(Side& from, Side& to, std::mt19937_64& random) : from_(from), to_(to), random_(random) {
+    from_.when_sent = [this](uint64_t token) {
+      // The memory is the sender's again: it puts something else there.
+      std::fill(sources_[token].begin(), sources_[token].end(), std::byte{0xee});
+      ++sent_;
+    };
+    to_.when_arrived = [this](Link&, uint64_t value) {
+      ASSERT_LT(value, expected_.size());
+      EXPECT_FALSE(arrived_[value]) << "write " << value << " came twice";
+      arrived_[value] = true;
+      EXPECT_TRUE(regions_[value] == expected_[value]) << "write " << value << " came with other bytes";
+      // The memory is in use for something newer from now on: nothing may be placed there again.
+      expected_[value] = random_bytes(expected_[value].size(), random_);
+      regions_[value] = expected_[value];
+    };
+  }
+
+  void post(size_t most_bytes) {
+    const size_t bytes = random_() % 3 == 0 ? random_() % 64 : random_() % most_bytes;
+    const uint64_t value = expected_.size();
+    expected_.push_back(random_bytes(bytes, random_));
+    sources_.push_back(expected_.back());
+    regions_.emplace_back(bytes + 1).resize(bytes);
+    arrived_.push_back(false);
+    WriteRequest request{sources_.back().data(), bytes, {}, 0, header_of(value), value};
+    if (bytes > 0) request.region = to_.devices[0]->register_memory(regions_.back().data(), bytes, -1).take();
+    ASSERT_TRUE(from_.link.write(request).is_ok());
+    if (random_() % 2 != 0) return;
+    messages_.push_back(random_bytes(1 + random_() % 100, random_));
+    ASSERT_TRUE(from_.link.send(messages_.back()).is_ok());
+  }
+
+  bool done() const {
+    return sent_ == expected_.size() && to_.messages.size() == messages_.size() &&
+           std::all_of(arrived_.begin(), arrived_.end(), [](bool arrived) { return arrived; });
+  }
+
+  void check() const {
+    EXPECT_EQ(to_.messages, messages_);
+    EXPECT_EQ(from_.link.pending_writes(), 0u);
+    for (size_t i = 0; i < regions_.size(); ++i)
+      EXPECT_TRUE(regions_[i] == expected_[i]) << "write " << i << " was placed again";
+  }
+
+ private:
+  Side& from_;
+  Side& to_;
+  std::mt19937_64& random_;
+  std::deque<std::vector<std::byte>> expected_;
+  std::deque<std::vector<std::byte>> sources_;
+  std::deque<std::vector<std::byte>> regions_;
+  std::deque<bool> arrived_;
+  std::vector<std::vector<std::byte>> messages_;
+  size_t sent_ = 0;
+};
+
+const char* const kSideNames[] = {"a", "b"};
+
+struct Mix {
+  const char* name;
+  bool cuts, breaks, blackholes, corruption;
+};
+constexpr Mix kMixes[] = {{"cuts", true, false, false, false},
+                          {"breaks", false, true, false, false},
+                          {"blackholes", false, false, true, false},
+                          {"corruption", false, false, false, true},
+                          {"everything", true, true, true, true}};
+
+// A counter of all rails of a side.
+uint64_t sum_of(const Side& side, uint64_t RailStatus::*field) {
+  uint64_t sum = 0;
+  for (const RailStatus& rail : side.link.rails()) sum += rail.*field;
+  return sum;
+}
+
+// Keeps rail 0 free of blackholes: without a rail that hears the peer nobody can tell a dead rail from a slow peer.
+// What the faults did.
+struct Damage {
+  uint64_t losses = 0;
+  uint64_t corrupted = 0;
+};
+
+void run_with_faults(const Mix& mix, uint64_t seed, Damage& damage) {
+  SCOPED_TRACE(testing::Message() << mix.name << ", seed " << seed);
+  std::mt19937_64 random(seed);
+  constexpr int kRails = 3;
+  LinkOptions options{
+      .chunk_bytes = kMinChunkBytes, .checksum = mix.corruption, .wait_ns = kNsPerSecond * 1000};
+  LinkWorld world(seed, kRails, options);
+  const auto set_faults = [&](int rail, bool blackhole) {
+    for (const char* side : kSideNames) {
+      fake::Faults faults;
+      faults.bytes_per_poll = 5'000 + random() % 60'000;
+      faults.max_delay_polls = static_cast<uint32_t>(random() % 4);
+      faults.blackhole = blackhole;
+      if (mix.breaks && random() % 2 == 0) faults.fail_after_frames = 1 + random() % 60;
+      if (mix.corruption && random() % 2 == 0)
+        faults.corrupt_one_in = static_cast<uint32_t>(2 + random() % 30);
+      world.network.set_faults(side + std::to_string(rail), faults);
+    }
+  };
+  world.connect();
+  ASSERT_TRUE(world.wait_for_rails(kRails));
+  Traffic there(world.a, world.b, random);
+  Traffic back(world.b, world.a, random);
+  int posted = 0;
+  std::vector<int> dead_for(kRails);
+  for (int round = 0; round < 4000 && !(posted == 150 && there.done() && back.done()); ++round) {
+    if (posted < 150 && random() % 4 == 0) {
+      there.post(200'000);
+      back.post(200'000);
+      ++posted;
+    }
+    const int rail = static_cast<int>(random() % kRails);
+    const std::string end = kSideNames[random() % 2] + std::to_string(rail);
+    if (mix.cuts && random() % 40 == 0) world.network.cut(end);
+    if (random() % 30 == 0) set_faults(rail, mix.blackholes && rail > 0 && random() % 2 == 0);
+    for (int i = 0; i < 3; ++i) world.poll();
+    // What was lost is dialled again after a while, as the engine does.
+    for (int lost = 0; lost < kRails; ++lost) {
+      const auto rails = world.a.link.rails();
+      const bool up = std::any_of(rails.begin(), rails.end(), [&](const RailStatus& status) {
+        return status.local_address.starts_with("a" + std::to_string(lost)) &&
+               status.state != RailStatus::State::kDown;
+      });
+      dead_for[lost] = up ? 0 : dead_for[lost] + 1;
+      if (dead_for[lost] < 10) continue;
+      set_faults(lost, false);
+      world.connect(lost);
+      dead_for[lost] = 0;
+    }
+    ASSERT_FALSE(world.a.down || world.b.down) << (world.a.down ? *world.a.down : *world.b.down).to_string();
+  }
+  for (const Side* side : {&world.a, &world.b}) {
+    damage.losses += sum_of(*side, &RailStatus::losses);
+    damage.corrupted += sum_of(*side, &RailStatus::corrupted);
+  }
+  // Time for all to come where the last rails were lost late.
+  for (int rail = 0; rail < kRails; ++rail) {
+    for (const char* side : kSideNames) world.network.set_faults(side + std::to_string(rail), {});
+    world.network.cut("a" + std::to_string(rail));
+  }
+  for (int i = 0; i < 20; ++i) world.poll();
+  for (int rail = 0; rail < kRails; ++rail) world.connect(rail);
+  ASSERT_TRUE(world.run_until([&] { return there.done() && back.done(); }));
+  for (int i = 0; i < 50; ++i) world.poll();
+  there.check();
+  back.check();
+}
+
+}  // namespace
+
+TEST(LinkFailover, EverythingComesOnceWhateverRailsDo) {
+  uint64_t first = 20261121;
+  if (const char* given = std::getenv("HDT_TEST_SEED")) first = std::strtoull(given, nullptr, 10);
+  std::cout << "seeds from " << first << "\n";
+  for (const Mix& mix : kMixes) {
+    Damage damage;
+    for (uint64_t seed = first; seed < first + 4 && !testing::Test::HasFailure(); ++seed) {
+      run_with_faults(mix, seed, damage);
+    }
+    EXPECT_GT(damage.losses, 0u) << "the faults of " << mix.name << " did nothing";
+    if (mix.corruption) {
+      EXPECT_GT(damage.corrupted, 0u);
+    }
+  }
+}
+
+// Only what had not arrived is sent again, on the other rail.
+TEST(LinkFailover, OnlyWhatWasLostIsSentAgain) {
+  LinkWorld world(1, 2);
+  fake::Faults slow;
+  slow.bytes_per_poll = 4 * kMinChunkBytes;
+  world.network.set_faults(slow);
+  world.connect();
+  ASSERT_TRUE(world.wait_for_rails(2));
+  std::vector<std::byte> source(4 << 20, std::byte{7});
+  std::vector<std::byte> region(source.size());
+  const RegionKey key = world.b.devices[0]->register_memory(region.data(), region.size(), -1).take();
+  ASSERT_TRUE(world.a.link.write({source.data(), source.size(), key, 0, header_of(0), 0}).is_ok());
+  for (int i = 0; i < 10; ++i) world.poll();
+  world.network.cut("a1");
+  ASSERT_TRUE(world.run_until([&] { return world.b.arrived.size() == 1 && world.a.sent.size() == 1; }));
+  EXPECT_TRUE(region == source);
+  const uint64_t resent = sum_of(world.a, &RailStatus::bytes_resent);
+  EXPECT_GT(resent, 0u);
+  EXPECT_EQ(sum_of(world.b, &RailStatus::bytes_in), source.size()) << "each chunk counted once";
+}
+
+TEST(LinkFailover, ALinkWithoutRailsGoesOnWithTheNextOne) {
+  LinkWorld world(3, 1);
+  world.connect();
+  ASSERT_TRUE(world.wait_for_rails(1));
+  std::mt19937_64 random(3);
+  Traffic there(world.a, world.b, random);
+  Traffic back(world.b, world.a, random);
+  for (int i = 0; i < 10; ++i) there.post(100'000), back.post(100'000);
+  world.network.cut("b0");
+  for (int i = 0; i < 30; ++i) world.poll();
+  EXPECT_FALSE(world.a.link.up() || world.b.link.up());
+  for (int i = 0; i < 10; ++i) there.post(100'000), back.post(100'000);
+  world.connect(0);
+  ASSERT_TRUE(world.run_until([&] { return there.done() && back.done(); }));
+  there.check();
+  back.check();
+  ASSERT_EQ(world.a.link.rails().size(), 1u);
+  EXPECT_EQ(world.a.link.rails()[0].losses, 1u) << "the counters of a rail go on";
+}
+
+// The peer gave its link up and begun another: that must not be taken for the old one's continuation.
+TEST(LinkFailover, ANewLinkOfThePeerIsNotTakenForTheOldOne) {
+  LinkWorld world(4, 1);
+  world.connect();
+  ASSERT_TRUE(world.wait_for_rails(1));
+  world.network.cut("a0");
+  for (int i = 0; i < 5; ++i) world.poll();
+  Side successor(world.with_clock({}));
+  Connection* connection = world.a.devices[0]->connect(world.addresses[0], 1000).take();
+  world.b.accepted.clear();
+  world.poll();
+  world.b.link.add_rail(world.b.accepted.at(0));
+  successor.link.add_rail(connection);
+  ASSERT_TRUE(world.run_until([&] { return world.b.down.has_value(); }));
+  EXPECT_THAT(world.b.down->message(), HasSubstr("begun a new one"));
+}
+
+// A rail on which nothing moves is given up in time; what was on it takes the other one.
+TEST(LinkFailover, ASilentRailIsGivenUp) {
+  LinkWorld world(5, 2);
+  world.connect();
+  ASSERT_TRUE(world.wait_for_rails(2));
+  fake::Faults blackhole;
+  blackhole.blackhole = true;
+  world.network.set_faults("a1", blackhole);
+  world.network.set_faults("b1", blackhole);
+  std::mt19937_64 random(5);
+  Traffic there(world.a, world.b, random);
+  Traffic back(world.b, world.a, random);
+  const int64_t begin = world.now;
+  for (int i = 0; i < 20; ++i) there.post(300'000), back.post(300'000);
+  ASSERT_TRUE(world.run_until([&] { return there.done() && back.done(); }));
+  there.check();
+  EXPECT_LT(world.now - begin, 50 * kNsPerMs) << "of the polls' time";
+  EXPECT_EQ(world.a.rails_up, 1);
+}
+
+// A peer that says nothing on any rail is slow, not its rails.
+TEST(LinkFailover, RailsOfASlowPeerAreKept) {
+  LinkWorld world(6, 3);
+  world.connect();
+  ASSERT_TRUE(world.wait_for_rails(3));
+  std::mt19937_64 random(6);
+  Traffic there(world.a, world.b, random);
+  Traffic back(world.b, world.a, random);
+  for (int i = 0; i < 5; ++i) there.post(300'000);
+  for (int i = 0; i < 2'000; ++i) {
+    world.now += LinkWorld::kPollNs;
+    world.a.now = world.now;
+    world.a.poll();
+  }
+  EXPECT_EQ(world.a.rails_up, 3);
+  ASSERT_TRUE(world.run_until([&] { return there.done(); }));
+  there.check();
+  EXPECT_EQ(sum_of(world.a, &RailStatus::losses), 0u);
+}
+
+TEST(Crc32c, KnownValuesBothWays) {
+  // RFC 3720, appendix B.4.
+  std::vector<std::byte> bytes(32);
+  EXPECT_EQ(crc32c(0, bytes), 0x8a9136aau);
+  EXPECT_EQ(crc32c_portable(0, bytes), 0x8a9136aau);
+  for (size_t i = 0; i < 32; ++i) bytes[i] = std::byte(i);
+  EXPECT_EQ(crc32c(0, bytes), 0x46dd794eu);
+  EXPECT_EQ(crc32c_portable(0, bytes), 0x46dd794eu);
+  const std::span all(bytes);
+  EXPECT_EQ(crc32c(crc32c(0, all.first(13)), all.subspan(13)), 0x46dd794eu) << "in parts";
+}
+
+}  // namespace hdt::transport

@@ -1,0 +1,159 @@
+// rail.cc: see rail.h.
+#include "transports/link/rail.h"
+
+#include <cstring>
+
+namespace hdt::transport {
+
+namespace {
+
+// A rail among others has at most so much under way: what it carries in kWindowSeconds, so that a slow one
+// delays the end of an operation by no more, but enough to keep it busy from one acknowledgement to the next.
+constexpr double kWindowSeconds = 0.006;
+constexpr uint64_t kLeastWindow = 192 << 10;
+constexpr uint64_t kMostWindow = 16 << 20;
+constexpr uint64_t kFirstWindow = 512 << 10;  // before the rate is known
+
+// Acknowledgements that nobody waits for are sent when so much is owed.
+constexpr uint64_t kMostOwedChunks = 32;
+constexpr uint64_t kMostOwedBytes = 512 << 10;
+constexpr uint64_t kMostOwedNotices = 64;
+
+constexpr int64_t kMeasureNs = 4 * kNsPerMs;
+
+}  // namespace
+
+Rail::Rail(Connection* connection, uint32_t number, int64_t now)
+    : connection_(connection), number_(number), added_ns_(now), heard_ns_(now) {
+  status_.local_address = connection->local_address();
+  status_.remote_address = connection->remote_address();
+}
+
+bool Rail::has_room(bool alone) const {
+  if (!up() || connection_->write_window() == 0) return false;
+  if (alone) return true;
+  const uint64_t window =
+      rate_ == 0 ? kFirstWindow
+                 : std::clamp(static_cast<uint64_t>(rate_ * kWindowSeconds), kLeastWindow, kMostWindow);
+  return status_.bytes_in_flight < window;
+}
+
+double Rail::load(uint64_t more, double unknown_rate) const {
+  return static_cast<double>(status_.bytes_in_flight + more) / (rate_ == 0 ? unknown_rate : rate_);
+}
+
+Status Rail::write(const Outbox::Chunk& chunk, bool checksum, int64_t now) {
+  ChunkHeader header = chunk.header;
+  const uint64_t bytes = header.bytes();
+  if (checksum) {
+    header.magic = kCheckedChunkMagic;
+    header.checksum = checksum_of(header, {chunk.data, bytes});
+  }
+  header.received = static_cast<uint32_t>(received_);
+  HDT_RETURN_IF_ERROR(connection_->write(chunk.data, bytes, chunk.region, chunk.region_offset,
+                                         to_immediate(header), header.message_id));
+  if (status_.bytes_in_flight == 0) {
+    measured_since_ns_ = now;
+    measured_bytes_ = 0;
+  }
+  under_way_.push_back(chunk);
+  status_.bytes_in_flight += bytes;
+  told_ = received_;
+  owed_bytes_ = 0;
+  prompt_ = false;
+  return Status::ok();
+}
+
+Status Rail::send(NoticeKind kind, uint64_t number, uint64_t notices, std::span<const std::byte> body) {
+  NoticeHead head;
+  head.kind = kind;
+  head.number = number;
+  head.notices = notices;
+  head.received = static_cast<uint32_t>(received_);
+  std::byte message[kMaxMessageBytes];
+  std::memcpy(message, &head, sizeof head);
+  if (!body.empty()) std::memcpy(message + sizeof head, body.data(), body.size());
+  HDT_RETURN_IF_ERROR(connection_->send({message, sizeof head + body.size()}, 0));
+  ++status_.messages_out;
+  told_ = received_;
+  owed_bytes_ = owed_notices_ = 0;
+  prompt_ = false;
+  return Status::ok();
+}
+
+Outbox::Chunk* Rail::on_handed_over() {
+  if (handed_over_ >= written()) return nullptr;
+  // Acknowledged before the backend said that it was sent: then it has left the book.
+  if (handed_over_ < settled_) {
+    ++handed_over_;
+    return nullptr;
+  }
+  Outbox::Chunk& chunk = under_way_[handed_over_++ - settled_];
+  status_.bytes_out += chunk.header.bytes();
+  ++status_.writes_out;
+  return &chunk;
+}
+
+std::optional<uint64_t> Rail::acknowledged(uint32_t received, int64_t now) {
+  const auto fresh = static_cast<int32_t>(received - static_cast<uint32_t>(settled_));
+  if (fresh <= 0) return 0;
+  if (static_cast<uint64_t>(fresh) > under_way_.size()) return std::nullopt;
+  uint64_t bytes = 0;
+  for (int32_t i = 0; i < fresh; ++i) bytes += under_way_[static_cast<size_t>(i)].header.bytes();
+  measure(bytes, now);
+  return static_cast<uint64_t>(fresh);
+}
+
+Outbox::Chunk Rail::take_front() {
+  Outbox::Chunk chunk = std::move(under_way_.front());
+  under_way_.pop_front();
+  ++settled_;
+  status_.bytes_in_flight -= chunk.header.bytes();
+  return chunk;
+}
+
+// The rate while something is under way: a rail that waits for work is not slow.
+void Rail::measure(uint64_t bytes, int64_t now) {
+  measured_bytes_ += bytes;
+  const int64_t elapsed = now - measured_since_ns_;
+  if (elapsed < kMeasureNs) return;
+  const double rate = static_cast<double>(measured_bytes_) * kNsPerSecond / static_cast<double>(elapsed);
+  rate_ = rate_ == 0 ? rate : rate_ * 0.7 + rate * 0.3;
+  status_.bytes_per_second = static_cast<uint64_t>(rate_);
+  measured_since_ns_ = now;
+  measured_bytes_ = 0;
+}
+
+void Rail::on_chunk(uint64_t bytes, bool prompt) {
+  ++received_;
+  owed_bytes_ += bytes;
+  prompt_ |= prompt;
+  status_.bytes_in += bytes;
+  ++status_.writes_in;
+}
+
+bool Rail::owes() const {
+  return prompt_ || received_ - told_ >= kMostOwedChunks || owed_bytes_ >= kMostOwedBytes ||
+         owed_notices_ >= kMostOwedNotices;
+}
+
+void Rail::heard(int64_t now) {
+  heard_ns_ = now;
+  silent_since_ns_ = 0;
+  pinged = false;
+}
+
+bool Rail::silent(int64_t now) {
+  const Connection::Progress progress = connection_->progress();
+  outstanding_ = progress.outstanding;
+  if (progress.moved != moved_ || !progress.outstanding) {
+    moved_ = progress.moved;
+    silent_since_ns_ = 0;
+    pinged = false;
+    return false;
+  }
+  if (silent_since_ns_ == 0) silent_since_ns_ = now;
+  return true;
+}
+
+}  // namespace hdt::transport
