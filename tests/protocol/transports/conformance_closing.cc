@@ -19,7 +19,7 @@ TEST_P(TransportConformance, RefusedConnectIsReported) {
   auto connection = a_.device->connect(world_->refusing_address(), 5000);
   ASSERT_TRUE(connection.is_ok());
   ASSERT_TRUE(run_until([&] { return a_.closed(connection.value()) != nullptr; }));
-  EXPECT_EQ(a_.closed(connection.value())->completion.error.code(), Code::kLink);
+  EXPECT_EQ(a_.closed(connection.value())->completion.error.code(), Code::kNoDaemon);
   EXPECT_EQ(a_.count(Kind::kConnected), 0u);
   a_.device->release(connection.value());
 }
@@ -30,6 +30,21 @@ TEST_P(TransportConformance, UnansweredConnectEndsByItsDeadline) {
   ASSERT_TRUE(run_until([&] { return a_.closed(connection.value()) != nullptr; }));
   EXPECT_NE(a_.closed(connection.value())->completion.error.message().find("200 ms"), std::string::npos)
       << a_.closed(connection.value())->completion.error.message();
+}
+
+// Unlike close(): the peer can tell that this was no end in order.
+TEST_P(TransportConformance, AbandonedConnectionEndsWithoutAGoodbye) {
+  const Pair pair = connect();
+  ASSERT_TRUE(pair.client->send(random_bytes(100, 1), 0).is_ok());
+  ASSERT_TRUE(run_until([&] { return b_.count(Kind::kMessage, pair.server) == 1; }));
+  ASSERT_TRUE(run_until([&] { return !pair.client->progress().outstanding; }));
+  const uint64_t moved = pair.client->progress().moved;
+  ASSERT_TRUE(pair.server->send(random_bytes(100, 2), 0).is_ok());
+  ASSERT_TRUE(run_until([&] { return a_.count(Kind::kMessage, pair.client) == 1; }));
+  EXPECT_NE(pair.client->progress().moved, moved);
+  pair.client->abandon();
+  ASSERT_TRUE(run_until([&] { return a_.closed(pair.client) != nullptr && b_.closed(pair.server) != nullptr; }));
+  EXPECT_FALSE(b_.closed(pair.server)->completion.error.is_ok());
 }
 
 TEST_P(TransportConformance, ManyConnectionsAtOnce) {
