@@ -15,6 +15,9 @@ namespace {
 // Steps played to improve the best mix.
 constexpr int kMostImprovements = 300;
 
+// An estimate may be so much longer than what is played.
+constexpr double kEstimate = 1.02;
+
 // The order of replicas in shapes (search_space.h).
 auto order_key(const ReplicaClass& made) {
   return std::tuple(made.tensor_parallel, made.devices, made.micro_batch_size);
@@ -50,10 +53,25 @@ void ClassSearch::run() {
   for (const int degree : degrees)
     add([&](const ReplicaClass& made) { return made.tensor_parallel == degree; });
   for (const int size : sizes) add([&](const ReplicaClass& made) { return made.micro_batch_size == size; });
+  // Every replica over several kinds, in one order: then gradients are reduced inside each kind's network, and only
+  // activations pass between networks.
+  for (int first = 0; first < static_cast<int>(maker_.kinds().size()); ++first) {
+    add([&](const ReplicaClass& made) { return made.kinds.front() == first && made.kinds.back() != first; });
+    for (const auto& [degree, size] : maker_.variants()) {
+      add([&](const ReplicaClass& made) {
+        return made.kinds.front() == first && made.kinds.back() != first && made.tensor_parallel == degree &&
+               made.micro_batch_size == size;
+      });
+    }
+  }
+  // Short pipelines: more replicas to reduce over, less to fill.
+  for (const size_t most : {1, 2, 4, 8})
+    add([&](const ReplicaClass& made) { return made.kinds.size() <= most; });
+  add([](const ReplicaClass& made) { return made.kinds.size() == 2 && made.kinds[0] != made.kinds[1]; });
   std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
   Uses best;
   for (const Candidate& candidate : candidates) {
-    if (candidate.seconds >= state_.best_seconds) break;
+    if (candidate.seconds >= kEstimate * state_.best_seconds) break;
     if (play(candidate.uses)) best = candidate.uses;
   }
   if (!best.empty()) improve(std::move(best));
@@ -159,8 +177,7 @@ void ClassSearch::improve(Uses uses) {
         ++use.made.layers[to];
         if (played == kMostImprovements) return;
         // What makes the longest stage longer by more than messages could win back is not played.
-        constexpr double kWorthPlaying = 1.02;
-        if (maker_.evaluate(use.made) && use.made.period < kWorthPlaying * before.period && ++played &&
+        if (maker_.evaluate(use.made) && use.made.period < kEstimate * before.period && ++played &&
             play(uses)) {
           better = true;
           continue;

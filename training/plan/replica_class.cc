@@ -237,15 +237,15 @@ void ClassMaker::for_each_sequence(std::pair<int, int> variant, bool three_or_mo
 }
 
 std::vector<ReplicaClass> ClassMaker::all() const {
-  std::map<std::tuple<std::vector<int>, int, int>, ReplicaClass> best;
+  std::map<std::tuple<std::vector<int>, int, int, int>, ReplicaClass> best;
   for (const bool three_or_more : {false, true}) {
     if (!best.empty()) break;
     for (const std::pair<int, int>& variant : variants_) {
       for_each_sequence(variant, three_or_more, [&](const std::vector<int>& kinds) {
         std::optional<ReplicaClass> made = make(variant, kinds);
         if (!made) return;
-        const auto [entry, added] =
-            best.try_emplace({made->devices, made->tensor_parallel, made->micro_batch_size}, *made);
+        const auto [entry, added] = best.try_emplace(
+            {made->devices, kinds.front(), made->tensor_parallel, made->micro_batch_size}, *made);
         if (!added && std::tie(made->period, made->fill) < std::tie(entry->second.period, entry->second.fill))
           entry->second = *made;
       });

@@ -51,7 +51,7 @@ class ClassMaker {
   double least_excess(std::pair<int, int> variant, const std::vector<int>& kinds) const;
 
   // All classes of one or two kinds; if none fits, those of more kinds whose numbers of stages are powers of two. Of those that take
-  // the same devices with the same degree and micro-batch size, the one with the shortest period.
+  // the same devices with the same first kind, degree and micro-batch size, the one with the shortest period.
   std::vector<ReplicaClass> all() const;
   // Calls `visit` with each sequence of kinds of these.
   void for_each_sequence(std::pair<int, int> variant, bool three_or_more,
@@ -67,7 +67,7 @@ class ClassMaker {
   std::vector<int> split(const ReplicaClass& made, double longest, double extra_bytes) const;
   double message_seconds(const ReplicaClass& made, int stage) const;
 
-  const PredictionInputs& inputs_;
+  const PredictionInputs inputs_;
   const std::vector<std::string> kinds_;
   std::vector<std::pair<int, int>> variants_;
   std::vector<int> devices_;
