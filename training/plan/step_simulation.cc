@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "training/plan/lockstep_schedule.h"
 
@@ -43,21 +44,21 @@ StepSimulation::StepSimulation(const PredictionInputs& inputs, const EqualReplic
     for (const int worker : reduction.workers) ++workers_[worker].open_reductions;
   }
   prediction_.workers.resize(workers_.size());
+  touched_.resize(workers_.size());
+  std::iota(touched_.begin(), touched_.end(), 0);
 }
 
 Status StepSimulation::run() {
   while (true) {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (int worker = 0; worker < static_cast<int>(workers_.size()); ++worker) {
-        while (advance(worker)) moved = true;
-      }
+    // Workers act on each other only through events, so only those that an event touched can go on.
+    std::ranges::sort(touched_);
+    touched_.erase(std::ranges::unique(touched_).begin(), touched_.end());
+    for (const int worker : touched_) {
+      while (advance(worker)) continue;
     }
-    if (std::ranges::all_of(workers_, [](const Worker& worker) { return worker.phase == Phase::kDone; }))
-      break;
-    const bool something_runs =
-        !transfers_.empty() || !ready_.empty() || std::ranges::any_of(workers_, &Worker::busy);
-    if (!something_runs)
+    touched_.clear();
+    if (done_ == workers_.size()) break;
+    if (transfers_.empty() && ready_.empty() && busy_.empty())
       return {Code::kConfig,
               fmt::format("schedule {}: its stages would wait for each other for ever when sends of this "
                           "size wait for their receivers",
@@ -71,9 +72,7 @@ Status StepSimulation::run() {
 
 void StepSimulation::next_event() {
   double next = now_ + network_.next_end();
-  for (const Worker& worker : workers_) {
-    if (worker.busy) next = std::min(next, worker.until);
-  }
+  if (!busy_.empty()) next = std::min(next, busy_.top().when);
   if (!ready_.empty()) next = std::min(next, ready_.top().when);
   const std::vector<int> ended = network_.advance(next - now_);
   now_ = next;
@@ -83,22 +82,27 @@ void StepSimulation::next_event() {
     use.span.end = now_;
     if (use.message) {
       use.message->arrived = now_;
+      touched_.push_back(use.span.worker);
+      touched_.push_back(use.span.worker + (use.span.kind == SpanKind::kActivation ? 1 : -1));
       prediction_.spans.push_back(use.span);
     } else {
       running_[use.reduction].ended = now_;
       for (const int worker : reductions_[use.reduction].workers) {
         --workers_[worker].open_reductions;
+        touched_.push_back(worker);
         use.span.worker = worker;
         prediction_.spans.push_back(use.span);
       }
     }
     transfers_.erase(found);
   }
-  for (Worker& worker : workers_) {
-    if (worker.busy && worker.until <= now_) worker.busy = false;
+  while (!busy_.empty() && busy_.top().when <= now_) {
+    workers_[busy_.top().what].busy = false;
+    touched_.push_back(busy_.top().what);
+    busy_.pop();
   }
   while (!ready_.empty() && ready_.top().when <= now_) {
-    const int reduction = ready_.top().reduction;
+    const int reduction = ready_.top().what;
     ready_.pop();
     gradient_ready(reduction);
   }
@@ -118,6 +122,7 @@ bool StepSimulation::advance(int index) {
       return finish_reductions(index);
     case Phase::kUpdating:
       worker.phase = Phase::kDone;
+      ++done_;
       return true;
     case Phase::kDone:
       return false;
@@ -155,6 +160,7 @@ void StepSimulation::compute(int index, SpanKind kind, int micro_batch, double s
   Worker& worker = workers_[index];
   worker.busy = true;
   worker.until = now_ + seconds;
+  busy_.push({worker.until, index});
   WorkerTime& time = prediction_.workers[index];
   (kind == SpanKind::kUpdate ? time.optimizer : time.compute) += seconds;
   prediction_.spans.push_back({index, kind, micro_batch, now_, worker.until});

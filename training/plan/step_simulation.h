@@ -61,10 +61,10 @@ class StepSimulation {
     int reduction = -1;
     Span span;
   };
-  struct Readiness {
+  struct Due {
     double when = 0;
-    int reduction = 0;
-    bool operator<(const Readiness& other) const { return when > other.when; }  // earliest on top
+    int what = 0;
+    bool operator<(const Due& other) const { return when > other.when; }  // earliest on top
   };
 
   Message& message(int sender, bool activation, int micro_batch);
@@ -90,7 +90,10 @@ class StepSimulation {
   std::vector<RunningReduction> running_;
   std::map<std::pair<int, bool>, std::vector<Message>> messages_;  // by sender and direction
   std::map<int, TransferUse> transfers_;
-  std::priority_queue<Readiness> ready_;
+  std::priority_queue<Due> ready_;  // reductions: parts of their gradients
+  std::priority_queue<Due> busy_;   // workers: ends of what they compute
+  std::vector<int> touched_;        // workers that may go on
+  size_t done_ = 0;                 // workers
   double now_ = 0;
   Prediction prediction_;
 };
