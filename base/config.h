@@ -46,7 +46,7 @@ struct Config {
   } timeouts;
   struct Link {
     std::string checksum = "none";
-    int64_t stall_ms = 25;
+    int64_t stall_ms = 20;
     int64_t wait_ms = 5'000;
   } link;
   struct Log {

@@ -60,7 +60,7 @@ struct LinkOptions {
   size_t chunk_bytes = kDefaultChunkBytes;  // at most; kMinChunkBytes to kMaxChunkBytes
   bool checksum = false;                    // CRC32C of every chunk this end sends
   int64_t wait_ns = 5 * kNsPerSecond;       // how long a link that lost its last rail waits for another one
-  int64_t stall_ns = 25 * kNsPerMs;  // silence after which a rail is given up, if another one hears the peer
+  int64_t stall_ns = 20 * kNsPerMs;  // silence after which a rail is given up, if another one hears the peer
   std::function<int64_t()> now = &now_ns;
 };
 

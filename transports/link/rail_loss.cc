@@ -10,7 +10,7 @@ namespace hdt::transport {
 namespace {
 
 constexpr int64_t kLookNs = 5 * kNsPerMs;
-constexpr int64_t kPingNs = 8 * kNsPerMs;
+constexpr int64_t kPingNs = 6 * kNsPerMs;
 // A new rail on which the peer's link says nothing does not work.
 constexpr int64_t kHelloNs = 2 * kNsPerSecond;
 // After the peer closed a rail in order all others are about to follow.

@@ -1,0 +1,130 @@
+// main.cc: hdt-bench-rails, one of two ranks that exchange for some time, compare every result bit for bit and tell when
+// each operation began and ended. For bench/striping, bench/failover and the fault tests of rails.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "hdt/hdt.h"
+
+namespace {
+
+constexpr long kMostSeconds = 600;
+constexpr long kMostMebibytes = 1024;
+
+enum class Kind { kAllReduce, kSendRecv };
+
+int wrong_usage(const char* what) {
+  std::fprintf(stderr, "hdt-bench-rails: %s; expected: hdt-bench-rails allreduce|sendrecv|both SECONDS KIB\n", what);
+  return 2;
+}
+
+bool succeeded(hdtResult_t result, const char* what) {
+  if (result == HDT_SUCCESS) return true;
+  std::fprintf(stderr, "hdt-bench-rails: %s: %s\n", what, hdtGetLastError());
+  return false;
+}
+
+// Small whole numbers: their sums are exact, so that results can be compared bit for bit.
+void fill(std::vector<float>& data, long call, int rank, bool last) {
+  uint32_t value = static_cast<uint32_t>(call) * 2654435761U + static_cast<uint32_t>(rank) * 40503U;
+  for (float& element : data) {
+    element = static_cast<float>(value >> 12 & 0xfff);
+    value += 0x9e3779b9U;
+  }
+  data.front() = last ? 1.0F : 0.0F;
+}
+
+struct Timing {
+  int64_t begin_ns;
+  int64_t end_ns;
+};
+
+class Exchange {
+ public:
+  Exchange(hdtComm_t group, int rank, size_t count)
+      : group_(group), rank_(rank), mine_(count), theirs_(count), result_(count) {}
+
+  // False: it failed. `last`: this rank wants to end; afterwards whether either does.
+  bool run(Kind kind, long call, bool& last) {
+    fill(mine_, call, rank_, last);
+    fill(theirs_, call, 1 - rank_, false);
+    const int64_t begin = hdt::now_ns();
+    const bool right = kind == Kind::kAllReduce ? all_reduce() : send_recv();
+    if (!right) return false;
+    timings.push_back({begin, hdt::now_ns()});
+    const bool either = result_.front() != 0.0F || last;
+    // The first element says who wants to end; the others are what is compared.
+    if (kind == Kind::kAllReduce) {
+      for (size_t i = 1; i < mine_.size(); ++i) theirs_[i] += mine_[i];
+    }
+    const size_t bytes = (mine_.size() - 1) * sizeof(float);
+    if (std::memcmp(result_.data() + 1, theirs_.data() + 1, bytes) != 0) ++wrong;
+    last = either;
+    return true;
+  }
+
+  std::vector<Timing> timings;
+  long wrong = 0;
+
+ private:
+  bool all_reduce() {
+    return succeeded(hdtAllReduce(mine_.data(), result_.data(), mine_.size(), HDT_FLOAT32, HDT_SUM, group_, nullptr),
+                     "hdtAllReduce");
+  }
+  bool send_recv() {
+    hdtRequest_t sending = nullptr;
+    hdtRequest_t receiving = nullptr;
+    const int peer = 1 - rank_;
+    return succeeded(hdtSend(mine_.data(), mine_.size(), HDT_FLOAT32, peer, group_, &sending), "hdtSend") &&
+           succeeded(hdtRecv(result_.data(), result_.size(), HDT_FLOAT32, peer, group_, &receiving), "hdtRecv") &&
+           succeeded(hdtWait(&sending, -1), "hdtWait") && succeeded(hdtWait(&receiving, -1), "hdtWait");
+  }
+
+  hdtComm_t group_;
+  int rank_;
+  std::vector<float> mine_, theirs_, result_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return wrong_usage("wrong number of arguments");
+  const std::string kind = argv[1];
+  if (kind != "allreduce" && kind != "sendrecv" && kind != "both") return wrong_usage("unknown operation");
+  char* end = nullptr;
+  const double seconds = std::strtod(argv[2], &end);
+  if (*end != 0 || !(seconds > 0 && seconds <= kMostSeconds)) return wrong_usage("SECONDS is no number up to 600");
+  const long kib = std::strtol(argv[3], &end, 10);
+  if (*end != 0 || kib < 1 || kib > kMostMebibytes * 1024) return wrong_usage("KIB is no number from 1 to 1048576");
+
+  hdtComm_t group = nullptr;
+  int rank = 0;
+  int size = 0;
+  if (!succeeded(hdtCommInit(&group, nullptr), "joining the group") ||
+      !succeeded(hdtCommUserRank(group, &rank), "hdtCommUserRank") ||
+      !succeeded(hdtCommCount(group, &size), "hdtCommCount")) {
+    return 1;
+  }
+  if (size != 2) return wrong_usage("the job has not two ranks");
+  std::puts("ready");
+  std::fflush(stdout);
+  Exchange exchange(group, rank, static_cast<size_t>(kib) * 1024 / sizeof(float));
+  const hdt::Deadline until = hdt::Deadline::after_ns(static_cast<int64_t>(seconds * hdt::kNsPerSecond));
+  bool right = true;
+  long call = 0;
+  for (bool last = false; right && !last; ++call) {
+    last = until.expired();
+    const bool reduce = kind == "allreduce" || (kind == "both" && call % 2 == 0);
+    right = exchange.run(reduce ? Kind::kAllReduce : Kind::kSendRecv, call, last);
+  }
+  for (const Timing& timing : exchange.timings) {
+    std::printf("op %lld %lld\n", static_cast<long long>(timing.begin_ns), static_cast<long long>(timing.end_ns));
+  }
+  std::printf("%s %ld wrong %ld\n", right ? "done" : "failed", call, exchange.wrong);
+  hdtCommDestroy(group);
+  return right && exchange.wrong == 0 ? 0 : 1;
+}

@@ -1,0 +1,144 @@
+"""two_hosts.py: hosts made by tools/testhosts, a hdtcommd on each, and pairs of ranks (hdt-bench-rails) on them."""
+
+import json
+import os
+import statistics
+import subprocess
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TESTHOSTS = os.path.join(ROOT, "tools", "testhosts")
+LIMIT_S = 30
+PORT = 18520
+
+
+class NotPossible(RuntimeError):
+    """The machine does not permit network namespaces."""
+
+
+def clean_environment():
+    return {key: value for key, value in os.environ.items() if not key.startswith("HDT_")}
+
+
+class TwoHosts:
+    """For a block: hosts, NICs and daemons."""
+
+    def __init__(self, build, folder, nics, rates, flags=()):
+        self.bin = os.path.join(build, "bin")
+        self.folder = folder
+        self.name = f"t{os.getpid()}"
+        self.nics, self.rates, self.flags = nics, rates, list(flags)
+        self.daemons = []
+
+    def testhosts(self, *words, check=True):
+        done = subprocess.run([TESTHOSTS, "--name", self.name, *words], capture_output=True, text=True, timeout=LIMIT_S,
+                              check=False)
+        if check and done.returncode != 0:
+            raise NotPossible(done.stderr.strip())
+        return done.stdout
+
+    def on(self, host, *command, **more):
+        return subprocess.Popen([TESTHOSTS, "--name", self.name, "exec", str(host), "--", *command], text=True,
+                                stdin=subprocess.DEVNULL, **more)
+
+    def __enter__(self):
+        self.testhosts("up", "--nics", self.nics, "--rates", self.rates)
+        try:
+            for host in range(2):
+                with open(self.log(host), "w", encoding="utf-8") as log:
+                    self.daemons.append(self.on(
+                        host, os.path.join(self.bin, "hdtcommd"), "--node.name", f"h{host}", "--node.socket",
+                        self.socket(host), "--nics.use", "eth*", *self.flags, stdout=log, stderr=log,
+                        env=clean_environment()))
+            deadline = time.monotonic() + LIMIT_S
+            for host in range(2):
+                while " serves " not in self.read_log(host):
+                    if self.daemons[host].poll() is not None or time.monotonic() > deadline:
+                        raise RuntimeError(f"hdtcommd does not start: {self.read_log(host)}")
+                    time.sleep(0.01)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for daemon in self.daemons:
+            daemon.terminate()
+        for daemon in self.daemons:
+            try:
+                daemon.wait(LIMIT_S)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        self.testhosts("down", check=False)
+
+    def socket(self, host):
+        return os.path.join(self.folder, f"{self.name}-{host}.sock")
+
+    def log(self, host):
+        return os.path.join(self.folder, f"{self.name}-{host}.log")
+
+    def read_log(self, host):
+        with open(self.log(host), encoding="utf-8") as file:
+            return file.read()
+
+    def link(self, host, nic, *action):
+        self.testhosts("link", str(host), str(nic), *action)
+
+    def rails(self, host):
+        """The rails of the host's only link, as hdtctl tells."""
+        done = subprocess.run([os.path.join(self.bin, "hdtctl"), "--socket", self.socket(host), "status", "--json"],
+                              capture_output=True, text=True, timeout=LIMIT_S, check=True)
+        return json.loads(done.stdout)["peers"][0]["rails"]
+
+    def address(self):
+        return self.testhosts("show").split()[3]
+
+    def ranks(self, *arguments):
+        return Ranks(self, arguments)
+
+
+class Ranks:
+    """Two running hdt-bench-rails."""
+
+    def __init__(self, hosts, arguments):
+        self.processes = []
+        for rank in range(2):
+            environment = dict(clean_environment(), HDT_RANK=str(rank), HDT_SIZE="2", HDT_SOCKET=hosts.socket(rank),
+                               HDT_RENDEZVOUS=f"{hosts.address()}:{PORT}")
+            self.processes.append(hosts.on(rank, os.path.join(hosts.bin, "hdt-bench-rails"), *map(str, arguments),
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment))
+        for process in self.processes:
+            if process.stdout.readline() != "ready\n":
+                self.end()
+                raise RuntimeError("a rank did not start: " + process.communicate()[1])
+
+    def end(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+
+    def results(self, limit_s):
+        """Begin and end of every operation of rank 0, in seconds of the monotonic clock. Fails if anything was wrong."""
+        operations = []
+        for rank, process in enumerate(self.processes):
+            try:
+                output, errors = process.communicate(timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                self.end()
+                raise RuntimeError(f"rank {rank} hangs") from None
+            last = output.splitlines()[-1] if output else ""
+            if process.returncode != 0 or not last.endswith("wrong 0"):
+                self.end()
+                raise RuntimeError(f"rank {rank}: {last} {errors.strip()}")
+            if rank == 0:
+                operations = [tuple(int(word) / 1e9 for word in line.split()[1:]) for line in output.splitlines()
+                              if line.startswith("op ")]
+        return operations
+
+
+def pause_after(operations, moment, window_s):
+    """How much longer than usual the slowest operation under way within the window after the moment took, in seconds."""
+    usual = statistics.median(end - begin for begin, end in operations)
+    slow = max((end - begin for begin, end in operations if end > moment and begin < moment + window_s), default=0)
+    return max(0.0, slow - usual)
