@@ -35,8 +35,13 @@ class Enumeration {
  private:
   void assign(std::vector<int>& replica_of) {
     if (replica_of.size() < workers_.size()) {
-      // The last value stands for "unused".
-      for (int replica = 0; replica <= static_cast<int>(workers_.size()); ++replica) {
+      // The value after the last replica stands for "unused"; workers of a kind are taken in order.
+      int first = 0;
+      for (size_t before = 0; before < replica_of.size(); ++before) {
+        if (workers_[before]->device == workers_[replica_of.size()]->device)
+          first = std::max(first, replica_of[before]);
+      }
+      for (int replica = first; replica <= most_replicas(); ++replica) {
         replica_of.push_back(replica);
         assign(replica_of);
         replica_of.pop_back();
@@ -46,12 +51,9 @@ class Enumeration {
     std::vector<std::vector<int>> counts(workers_.size(), std::vector<int>(kinds_.size(), 0));
     std::vector<std::vector<std::vector<const Node*>>> nodes(
         workers_.size(), std::vector<std::vector<const Node*>>(kinds_.size()));
-    std::vector<int> last(kinds_.size(), 0);
     for (size_t i = 0; i < workers_.size(); ++i) {
       const auto kind = std::ranges::find(kinds_, workers_[i]->device) - kinds_.begin();
-      if (replica_of[i] < last[kind]) return;  // workers of a kind are taken in order
-      last[kind] = replica_of[i];
-      if (replica_of[i] == static_cast<int>(workers_.size())) continue;
+      if (replica_of[i] == most_replicas()) continue;
       ++counts[replica_of[i]][kind];
       nodes[replica_of[i]][kind].push_back(workers_[i]);
     }
@@ -64,6 +66,11 @@ class Enumeration {
     if (used.empty()) return;
     std::vector<std::vector<const Node*>> stages;
     order(used, stages);
+  }
+
+  // Each has a micro-batch.
+  int most_replicas() const {
+    return static_cast<int>(std::min<int64_t>(static_cast<int64_t>(workers_.size()), batch_ / size_));
   }
 
   void order(const std::vector<std::vector<std::vector<const Node*>>>& used,
@@ -139,11 +146,12 @@ class Enumeration {
 
 // A random model, profile and cluster.
 struct Case {
-  explicit Case(std::mt19937& random) {
+  // Large: eight workers of three kinds and up to twelve layers; one sample, so that they can be enumerated.
+  explicit Case(std::mt19937& random, bool large = false) {
     const auto any = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
     const auto seconds = [&] { return std::uniform_real_distribution(.001, .03)(random); };
-    model = example_model(any(1, 6));
-    const int kinds = any(1, 3);
+    model = example_model(large ? any(10, 12) : any(1, 6));
+    const int kinds = large ? 3 : any(1, 3);
     for (int a = 0; a < kinds; ++a) {
       const std::string device(1, static_cast<char>('A' + a));
       for (const LayerKind& kind : model.layers) {
@@ -163,14 +171,14 @@ struct Case {
       }
       profile.links[{device, device, true}] = {0, {{1, 1e9}}};
     }
-    int workers = any(1, 5);
+    int workers = large ? 8 : any(1, 5);
     for (int node = 0; workers > 0; ++node) {
       const int devices = std::min(workers, any(1, 2));
-      const std::string device(1, static_cast<char>('A' + any(0, kinds - 1)));
+      const std::string device(1, static_cast<char>('A' + (large ? node % 3 : any(0, kinds - 1))));
       cluster.nodes.push_back({"n" + std::to_string(node), device, devices, int64_t{any(100, 800)} << 20});
       workers -= devices;
     }
-    options.global_batch_size = any(1, 7);
+    options.global_batch_size = large ? 1 : any(1, 7);
     options.runtime.overlap_gradients = any(0, 1);
   }
 
@@ -188,7 +196,7 @@ TEST(Search, IsAsGoodAsEnumeration) {
   int fitting = 0;
   for (int round = 0; round < HDT_SEARCH_CASES; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", case " << round);
-    const Case made(random);
+    const Case made(random, round % 250 == 0);
     const PredictionInputs inputs{made.cluster, made.model, made.profile, {}};
     const Enumeration all(inputs, made.options);
     const auto found = search(inputs, made.options);
