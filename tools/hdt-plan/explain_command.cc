@@ -4,6 +4,7 @@
 
 #include "tools/hdt-plan/commands.h"
 #include "training/plan/explanation.h"
+#include "training/plan/plan_text.h"
 #include "training/plan/search.h"
 
 namespace hdt::tools {
@@ -23,7 +24,7 @@ Status explain_command(const ExplainOptions& options) {
       "bound  {:.6g} s, if every device of the cluster worked alone and nothing were lost: reached {:.2f} "
       "%\n\n",
       ideal, 100 * ideal / step);
-  fmt::print("{:>7} {:>5} {:<16} {:<20} {:>8} {:>11}\n", "replica", "stage", "node", "most of the step is",
+  fmt::print("{:>7} {:>5} {:<16} {:<24} {:>8} {:>11}\n", "replica", "stage", "node", "most time goes to",
              "compute", "memory used");
   const training::Layout layout = plan.layout();
   for (int worker = 0; worker < layout.world_size(); ++worker) {
@@ -31,13 +32,24 @@ Status explain_command(const ExplainOptions& options) {
     const std::string& name = plan.replicas[position.replica].stages[position.stage].node;
     const plan::Node& node = inputs.cluster.nodes[inputs.cluster.index_of(name)];
     const plan::WorkerTime& time = prediction.workers[worker];
-    fmt::print("{:>7} {:>5} {:<16} {:<20} {:>6.1f} % {:>9.1f} %\n", position.replica + 1, position.stage + 1,
-               name, plan::binding_part(time), 100 * time.compute / step,
+    fmt::print("{:>7} {:>5} {:<16} {:<24} {:>6.1f} % {:>9.1f} %\n", position.replica + 1, position.stage + 1,
+               name, plan::binding_resource(given, plan, prediction, worker), 100 * time.compute / step,
                100 * prediction.peak_memory_bytes[worker] / static_cast<double>(node.memory_bytes));
   }
   fmt::print("\nwith the same plan, the rate of steps would change by\n");
   for (const plan::Change& change : changes.value())
     fmt::print("  {:+6.1f} %  {}\n", 100 * (step / change.step_seconds - 1), change.what);
+  const auto rival = plan::best_rival(given, plan);
+  if (!rival.is_ok()) return rival.status();
+  fmt::print("\nplan       {}\n", plan::plan_text(plan, inputs.cluster));
+  if (!rival.value()) {
+    fmt::print("runner-up  none: no plan of another shape was played\n");
+    return Status::ok();
+  }
+  fmt::print("{}  {}: {:.6g} s, {:+.2f} %; {}\n",
+             rival.value()->step_seconds < step ? "faster   " : "runner-up",
+             plan::plan_text(rival.value()->plan, inputs.cluster), rival.value()->step_seconds,
+             100 * (rival.value()->step_seconds / step - 1), rival.value()->reason);
   return Status::ok();
 }
 

@@ -156,10 +156,7 @@ bool ClassSearch::play(const Uses& uses) {
   if (!plan) return false;
   ++state_.predictions;
   const auto seconds = predict_seconds(inputs_, *plan);
-  if (!seconds.is_ok() || seconds.value() >= state_.best_seconds) return false;
-  state_.best_seconds = seconds.value();
-  state_.best = std::move(plan);
-  return true;
+  return seconds.is_ok() && state_.offer(inputs_, std::move(*plan), seconds.value());
 }
 
 void ClassSearch::improve(Uses uses) {

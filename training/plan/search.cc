@@ -68,6 +68,8 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
                  : state.ended_early ? SearchProof::kEndedEarly
                                      : SearchProof::kBest;
   result.predictions = state.predictions;
+  result.runner_up = state.runner_up;
+  result.runner_up_seconds = state.runner_up_seconds;
   return result;
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/status.h"
 #include "training/plan/plan.h"
@@ -38,6 +39,9 @@ enum class SearchProof {
 struct SearchResult {
   Plan plan;
   double step_seconds = 0;
+  // The best of another shape that was played, if any: other device kinds or sizes of stages.
+  std::optional<Plan> runner_up;
+  double runner_up_seconds = 0;
   SearchProof proof = SearchProof::kNone;
   int64_t predictions = 0;  // steps played
 };

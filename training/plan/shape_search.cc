@@ -4,9 +4,27 @@
 #include <algorithm>
 
 #include "training/engine/pipeline_schedule.h"
+#include "training/plan/plan_text.h"
 #include "training/plan/predictor.h"
 
 namespace hdt::plan {
+
+bool SearchState::offer(const PredictionInputs& inputs, Plan plan, double seconds) {
+  if (seconds < best_seconds) {
+    if (best && shape_text(*best, inputs.cluster) != shape_text(plan, inputs.cluster)) {
+      runner_up = std::move(best);
+      runner_up_seconds = best_seconds;
+    }
+    best = std::move(plan);
+    best_seconds = seconds;
+    return true;
+  }
+  if (seconds < runner_up_seconds && shape_text(*best, inputs.cluster) != shape_text(plan, inputs.cluster)) {
+    runner_up = std::move(plan);
+    runner_up_seconds = seconds;
+  }
+  return false;
+}
 
 ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& options, const Shape& shape,
                          SearchState& state)
@@ -222,9 +240,7 @@ void ShapeSearch::play(const std::vector<Split>& splits, const std::vector<int64
   ++state_.predictions;
   // A plan that cannot run (no link between its nodes, stages that wait for each other for ever) is no plan.
   const auto seconds = predict_seconds(inputs_, plan);
-  if (!seconds.is_ok() || seconds.value() >= state_.best_seconds) return;
-  state_.best_seconds = seconds.value();
-  state_.best = std::move(plan);
+  if (seconds.is_ok()) state_.offer(inputs_, std::move(plan), seconds.value());
 }
 
 }  // namespace hdt::plan

@@ -18,6 +18,9 @@ namespace hdt::plan {
 struct SearchState {
   std::optional<Plan> best;
   double best_seconds = std::numeric_limits<double>::infinity();
+  // The best that was played of those whose stages, by replica, are on other device kinds or in other sizes.
+  std::optional<Plan> runner_up;
+  double runner_up_seconds = std::numeric_limits<double>::infinity();
   int64_t predictions = 0;
   int64_t looks = 0;  // at partial plans
   bool ended_early = false;
@@ -25,6 +28,9 @@ struct SearchState {
   double least_excess = std::numeric_limits<double>::infinity();
   std::string excess_device;
   std::map<std::tuple<int, int, int>, RangeCosts> costs;  // by kind, degree, micro-batch size
+
+  // Takes a played plan. True if it is the best so far.
+  bool offer(const PredictionInputs& inputs, Plan plan, double seconds);
 };
 
 class ShapeSearch {

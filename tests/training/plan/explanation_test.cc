@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/training/plan/examples.h"
+#include "training/plan/plan_text.h"
 #include "training/plan/predictor.h"
 
 namespace hdt::plan {
@@ -24,6 +25,28 @@ TEST(Explanation, TheSlowStageIsWhatHelps) {
   EXPECT_LT(found.value().front().step_seconds, .95 * step);
 }
 
+TEST(Explanation, TheRivalIsOfAnotherShapeAndSaysWhy) {
+  const Cluster cluster{{{"f", "fast", 1, int64_t{1} << 40}, {"s", "slow", 1, int64_t{1} << 40}}};
+  const Model model = example_model(12);
+  Profile profile = example_profile();
+  std::erase_if(profile.compute, [](const auto& entry) { return entry.first.micro_batch_size > 1; });
+  const PredictionInputs inputs{cluster, model, profile, {}};
+  // Half of the devices unused: there is a faster one, which leaves none unused.
+  Plan alone;
+  alone.replicas = {{1, 32, {{12, "f", 1}}}};
+  const auto faster = best_rival(inputs, alone);
+  ASSERT_TRUE(faster.is_ok() && faster.value());
+  EXPECT_LT(faster.value()->step_seconds, predict(inputs, alone).value().step_seconds);
+  EXPECT_THAT(faster.value()->reason, testing::HasSubstr(" s less "));
+  const auto slower = best_rival(inputs, faster.value()->plan);
+  ASSERT_TRUE(slower.is_ok() && slower.value());
+  EXPECT_GT(slower.value()->step_seconds, faster.value()->step_seconds);
+  EXPECT_NE(shape_text(slower.value()->plan, cluster), shape_text(faster.value()->plan, cluster));
+  EXPECT_THAT(slower.value()->reason, testing::HasSubstr(" s more "));
+  EXPECT_NEAR(predict(inputs, slower.value()->plan).value().step_seconds, slower.value()->step_seconds,
+              1e-12);
+}
+
 TEST(Explanation, SlowLinksAreWhatHelps) {
   const Cluster cluster = example_cluster();
   const Model model = example_model();
@@ -36,6 +59,7 @@ TEST(Explanation, SlowLinksAreWhatHelps) {
   EXPECT_EQ(found.value().front().what, "link fast - fast twice as fast");
   const Prediction prediction = predict({cluster, model, profile, {}}, plan).value();
   EXPECT_STREQ(binding_part(prediction.workers[0]), "gradient reduction");
+  EXPECT_EQ(binding_resource({cluster, model, profile, {}}, plan, prediction, 0), "link fast - fast");
 }
 
 }  // namespace

@@ -134,7 +134,8 @@ TEST_F(HdtPlanFiles, SearchPrintsAPlanThatPredictsAsItSays) {
 TEST_F(HdtPlanFiles, ExplainNamesWhatWouldHelp) {
   const auto output = hdt_plan(on_plan("explain"));
   EXPECT_EQ(output.exit_code, 0) << output.err;
-  EXPECT_THAT(output.out, AllOf(HasSubstr("bound  "), HasSubstr("slow a tenth faster"),
+  EXPECT_THAT(output.out, AllOf(HasSubstr("bound  "), HasSubstr("\nplan       1 x (3 fast, 1 slow) of 4 x 1"),
+                                HasSubstr("\nfaster     "), HasSubstr("slow a tenth faster"),
                                 HasSubstr("link fast - slow twice as fast")));
 }
 
