@@ -120,9 +120,12 @@ size_t Link::State::rails_up() const {
 // The rail with room that would be done with the next chunk first; the first of equals.
 Rail* Link::State::best_rail() {
   const bool alone = rails_up() == 1;
-  double fastest = 1;
-  for (const auto& rail : rails)
-    fastest = std::max(fastest, static_cast<double>(rail->status().bytes_per_second));
+  double fastest = 0;  // a new rail is tried as if it were as fast
+  for (const auto& rail : rails) {
+    const double known = rail->up() ? rail->ns_per_byte() : 0;
+    if (known > 0 && (fastest == 0 || known < fastest)) fastest = known;
+  }
+  if (fastest == 0) fastest = 1;
   Rail* best = nullptr;
   for (const auto& rail : rails) {
     if (!rail->has_room(alone)) continue;

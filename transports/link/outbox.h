@@ -21,6 +21,7 @@ class Outbox {
     RegionKey region;
     uint64_t region_offset = 0;
     bool handed_over = false;  // once was reported sent by a rail
+    int64_t written_ns = 0;    // to the rail it is under way on
   };
 
   // Writes are cut so that each of `rails` gets a part, if they are large enough.

@@ -7,10 +7,10 @@ namespace hdt::transport {
 
 namespace {
 
-// A rail among others has at most so much under way: what it carries in kWindowSeconds, so that a slow one
+// A rail among others has at most so much under way: what it carries in kWindowNs, so that a slow one
 // delays the end of an operation by no more, but enough to keep it busy from one acknowledgement to the next.
-constexpr double kWindowSeconds = 0.006;
-constexpr uint64_t kLeastWindow = 192 << 10;
+constexpr double kWindowNs = 4e6;
+constexpr uint64_t kLeastWindow = 256 << 10;
 constexpr uint64_t kMostWindow = 16 << 20;
 constexpr uint64_t kFirstWindow = 512 << 10;  // before the rate is known
 
@@ -19,7 +19,8 @@ constexpr uint64_t kMostOwedChunks = 32;
 constexpr uint64_t kMostOwedBytes = 512 << 10;
 constexpr uint64_t kMostOwedNotices = 64;
 
-constexpr int64_t kMeasureNs = 4 * kNsPerMs;
+// So many bytes determine half of what is known of the rate.
+constexpr double kMemoryBytes = 256 << 10;
 
 }  // namespace
 
@@ -29,17 +30,19 @@ Rail::Rail(Connection* connection, uint32_t number, int64_t now)
   status_.remote_address = connection->remote_address();
 }
 
-bool Rail::has_room(bool alone) const {
-  if (!up() || connection_->write_window() == 0) return false;
-  if (alone) return true;
-  const uint64_t window =
-      rate_ == 0 ? kFirstWindow
-                 : std::clamp(static_cast<uint64_t>(rate_ * kWindowSeconds), kLeastWindow, kMostWindow);
-  return status_.bytes_in_flight < window;
+uint64_t Rail::window() const {
+  if (ns_per_byte_ == 0) return kFirstWindow;
+  return std::clamp(static_cast<uint64_t>(kWindowNs / ns_per_byte_), kLeastWindow, kMostWindow);
 }
 
-double Rail::load(uint64_t more, double unknown_rate) const {
-  return static_cast<double>(status_.bytes_in_flight + more) / (rate_ == 0 ? unknown_rate : rate_);
+bool Rail::has_room(bool alone) const {
+  if (!up() || connection_->write_window() == 0) return false;
+  return alone || status_.bytes_in_flight < window();
+}
+
+double Rail::load(uint64_t more, double unknown_ns_per_byte) const {
+  return static_cast<double>(status_.bytes_in_flight + more) *
+         (ns_per_byte_ == 0 ? unknown_ns_per_byte : ns_per_byte_);
 }
 
 Status Rail::write(const Outbox::Chunk& chunk, bool checksum, int64_t now) {
@@ -52,11 +55,8 @@ Status Rail::write(const Outbox::Chunk& chunk, bool checksum, int64_t now) {
   header.received = static_cast<uint32_t>(received_);
   HDT_RETURN_IF_ERROR(connection_->write(chunk.data, bytes, chunk.region, chunk.region_offset,
                                          to_immediate(header), header.message_id));
-  if (status_.bytes_in_flight == 0) {
-    measured_since_ns_ = now;
-    measured_bytes_ = 0;
-  }
   under_way_.push_back(chunk);
+  under_way_.back().written_ns = now;
   status_.bytes_in_flight += bytes;
   told_ = received_;
   owed_bytes_ = 0;
@@ -100,7 +100,7 @@ std::optional<uint64_t> Rail::acknowledged(uint32_t received, int64_t now) {
   if (static_cast<uint64_t>(fresh) > under_way_.size()) return std::nullopt;
   uint64_t bytes = 0;
   for (int32_t i = 0; i < fresh; ++i) bytes += under_way_[static_cast<size_t>(i)].header.bytes();
-  measure(bytes, now);
+  measure(bytes, under_way_.front().written_ns, now);
   return static_cast<uint64_t>(fresh);
 }
 
@@ -112,16 +112,16 @@ Outbox::Chunk Rail::take_front() {
   return chunk;
 }
 
-// The rate while something is under way: a rail that waits for work is not slow.
-void Rail::measure(uint64_t bytes, int64_t now) {
-  measured_bytes_ += bytes;
-  const int64_t elapsed = now - measured_since_ns_;
-  if (elapsed < kMeasureNs) return;
-  const double rate = static_cast<double>(measured_bytes_) * kNsPerSecond / static_cast<double>(elapsed);
-  rate_ = rate_ == 0 ? rate : rate_ * 0.7 + rate * 0.3;
-  status_.bytes_per_second = static_cast<uint64_t>(rate_);
-  measured_since_ns_ = now;
-  measured_bytes_ = 0;
+// From when the rail could have begun with these bytes: a rail that waits for work is not slow. The way of the last few
+// chunks counts, so that one hiccup is soon forgotten.
+void Rail::measure(uint64_t bytes, int64_t since, int64_t now) {
+  const auto elapsed = static_cast<double>(std::max<int64_t>(now - std::max(since, acknowledged_ns_), 1));
+  acknowledged_ns_ = now;
+  if (bytes == 0) return;
+  const auto size = static_cast<double>(bytes);
+  const double weight = ns_per_byte_ == 0 ? 1 : size / (size + kMemoryBytes);
+  ns_per_byte_ += weight * (elapsed / size - ns_per_byte_);
+  status_.bytes_per_second = static_cast<uint64_t>(kNsPerSecond / ns_per_byte_);
 }
 
 void Rail::on_chunk(uint64_t bytes, bool prompt) {

@@ -31,12 +31,13 @@ class Rail {
 
   // --- sending ---
   bool has_room(bool alone) const;
-  // How long what is under way and `more` bytes take at the measured rate, relative to other rails.
-  double load(uint64_t more, double unknown_rate) const;
+  // How long what is under way and `more` bytes take, as it went lately.
+  double load(uint64_t more, double unknown_ns_per_byte) const;
   Status write(const Outbox::Chunk& chunk, bool checksum, int64_t now);
   Status send(NoticeKind kind, uint64_t number, uint64_t notices, std::span<const std::byte> body);
   // kSent of the oldest chunk that had none. Null: there is none.
   Outbox::Chunk* on_handed_over();
+  double ns_per_byte() const { return ns_per_byte_; }
   // The peer's count, modulo 2^32, has come: returns how many chunks that newly acknowledges, or nothing if it
   // cannot be.
   std::optional<uint64_t> acknowledged(uint32_t received, int64_t now);
@@ -66,7 +67,9 @@ class Rail {
   void on_closed() { connection_ = nullptr; }
 
  private:
-  void measure(uint64_t bytes, int64_t now);
+  void measure(uint64_t bytes, int64_t since, int64_t now);
+  // Bytes it may have under way beside others.
+  uint64_t window() const;
 
   Connection* connection_;
   const uint32_t number_;
@@ -87,9 +90,8 @@ class Rail {
   uint64_t moved_ = 0;
   bool outstanding_ = false;
 
-  int64_t measured_since_ns_ = 0;
-  uint64_t measured_bytes_ = 0;
-  double rate_ = 0;  // bytes a second
+  int64_t acknowledged_ns_ = 0;  // when the peer acknowledged chunks last
+  double ns_per_byte_ = 0;       // lately; 0: not known yet
 };
 
 }  // namespace hdt::transport
