@@ -1,10 +1,11 @@
-# What `cmake --install` brings besides the programs: libhdt, its headers, and what find_package(hdt) and pkg-config
+# What `cmake --install` brings besides the programs: libhdt and libhdtplan, their headers, and what find_package(hdt) and pkg-config
 # need. All paths in there are relative, so an installed tree can be moved.
 include(CMakePackageConfigHelpers)
 
 get_target_property(HDT_SOVERSION hdt SOVERSION)
-install(TARGETS hdt LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/libclient/include/hdt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS hdt hdtplan LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/libclient/include/hdt ${PROJECT_SOURCE_DIR}/training/plan/include/hdt
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 set(HDT_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/hdt)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/hdtConfig.cmake.in ${PROJECT_BINARY_DIR}/hdtConfig.cmake

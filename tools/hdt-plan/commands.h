@@ -48,6 +48,7 @@ struct SearchCommandOptions {
   int64_t global_batch_size = 0;
   int most_replicas = 100'000;
   int64_t most_predictions = 100'000;
+  bool equal = false;  // treat all devices alike
   std::string output;  // file to write, or empty: stdout
 };
 Status search_command(const SearchCommandOptions& options);

@@ -100,6 +100,9 @@ int main(int argc, char** argv) {
                    "plans to play before the best so far is taken")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))
       ->capture_default_str();
+  search_app->add_flag(
+      "--equal", search.equal,
+      "treat all devices alike: equal replicas, even layers; to see what unequal splits bring");
   search_app->add_option("--output", search.output, "write the plan here instead of to stdout")
       ->type_name("FILE");
   search_app->callback([&] { run = [&] { return hdt::tools::search_command(search); }; });

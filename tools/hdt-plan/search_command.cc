@@ -4,6 +4,7 @@
 
 #include "tools/hdt-plan/commands.h"
 #include "training/data/atomic_file.h"
+#include "training/plan/equal_split.h"
 #include "training/plan/search.h"
 #include "training/plan/toml_files.h"
 
@@ -33,14 +34,16 @@ Status search_command(const SearchCommandOptions& options) {
   search_options.global_batch_size = options.global_batch_size;
   search_options.most_replicas = options.most_replicas;
   search_options.most_predictions = options.most_predictions;
-  const auto found = plan::search(given, search_options);
+  const auto found =
+      options.equal ? plan::search_equal_split(given, search_options) : plan::search(given, search_options);
   if (!found.is_ok()) return found.status();
   const plan::SearchResult& result = found.value();
   const double ideal = plan::ideal_seconds(given, options.global_batch_size);
   // As comments, so that stdout as a whole is a plan.
-  const std::string summary = fmt::format(
-      "# step {:.6g} s, {:.2f} % of the bound of {:.6g} s; {} plans played; {}\n", result.step_seconds,
-      100 * ideal / result.step_seconds, ideal, result.predictions, proof_text(result.proof));
+  const std::string summary =
+      fmt::format("# step {:.6g} s, {:.2f} % of the bound of {:.6g} s; {} plans played; {}\n",
+                  result.step_seconds, 100 * ideal / result.step_seconds, ideal, result.predictions,
+                  options.equal ? "the best of all equal splits" : proof_text(result.proof));
   const std::string text = summary + plan::to_toml(result.plan);
   if (options.output.empty()) {
     fmt::print("{}", text);

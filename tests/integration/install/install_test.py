@@ -20,6 +20,14 @@ add_executable(allreduce allreduce.c)
 target_link_libraries(allreduce PRIVATE hdt::hdt)
 """
 
+PLANNER_CMAKE_LISTS = """cmake_minimum_required(VERSION 3.25)
+project(user CXX)
+set(CMAKE_CXX_STANDARD 17)
+find_package(hdt 0.1 REQUIRED)
+add_executable(search search.cc)
+target_link_libraries(search PRIVATE hdt::plan)
+"""
+
 
 def run(command, **options):
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -62,7 +70,8 @@ class Installed(unittest.TestCase):
 
     def test_holds_what_it_should(self):
         for name in ("hdt.h", "hdt.hpp", "libhdt.so", "libhdt.so.0", "hdt.pc", "hdtConfig.cmake",
-                     "hdtConfigVersion.cmake", "hdtcommd", "hdtctl", "hdt-commbench", "hdt-data"):
+                     "hdtConfigVersion.cmake", "hdtcommd", "hdtctl", "hdt-commbench", "hdt-data", "hdt-plan", "plan.hpp",
+                     "libhdtplan.so", "768-cluster.toml"):
             self.find(name)
 
     def test_programs_find_their_library(self):
@@ -83,6 +92,27 @@ class Installed(unittest.TestCase):
              "-DCMAKE_C_FLAGS=" + " ".join(SANITIZE)])
         run(["cmake", "--build", build])
         self.assertIn("sum", self.run_alone(os.path.join(build, "allreduce")))
+
+    def test_the_planner_is_a_library(self):
+        folder = os.path.join(self.folder.name, "planner")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write(PLANNER_CMAKE_LISTS)
+        with open(os.path.join(folder, "search.cc"), "w", encoding="utf-8") as file:
+            file.write(doc_blocks.file_block(os.path.join(ROOT, "docs", "predictor.md"), "search.cc"))
+        build = os.path.join(folder, "build")
+        run(["cmake", "-S", folder, "-B", build, "-DCMAKE_PREFIX_PATH=" + self.prefix,
+             "-DCMAKE_CXX_FLAGS=" + " ".join(SANITIZE)])
+        run(["cmake", "--build", build])
+        examples = os.path.dirname(self.find("768-cluster.toml"))
+        printed = run([os.path.join(build, "search"), examples + "/amd-nvidia-cluster.toml",
+                       examples + "/llama-8b-model.toml", examples + "/llama-8b-profile.toml"])
+        self.assertIn("[[replica.stage]]", printed)
+        self.assertIn("layers = 17", printed)
+        refused = subprocess.run([os.path.join(build, "search"), "no.toml", "no.toml", "no.toml"], text=True,
+                                 stdout=subprocess.PIPE, timeout=60, check=False)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("no.toml", refused.stdout)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "training/plan/equal_split.h"
 #include "training/plan/predictor.h"
 #include "training/plan/replica_class.h"
 #include "training/plan/search.h"
@@ -94,6 +95,24 @@ TEST(PublishedSplits, AmdAndNvidia) {
     ASSERT_TRUE(found.is_ok()) << found.status().message();
     EXPECT_LE(found.value().step_seconds, published) << name;
   }
+}
+
+// HAPMoE (arXiv 2609.39350): equal splits take 1.35 to 2.8 times as long on mixed clusters.
+TEST(PublishedSplits, EqualSplitsCostWhatDevicesDiffer) {
+  const Example large("768", "140b");
+  SearchOptions options;
+  options.global_batch_size = 256;
+  const auto equal = search_equal_split(large.inputs(), options);
+  ASSERT_TRUE(equal.is_ok()) << equal.status().message();
+  EXPECT_EQ(equal.value().plan.global_batch_size(), 256);
+  for (const Replica& replica : equal.value().plan.replicas) {
+    EXPECT_EQ(replica.micro_batches, equal.value().plan.replicas[0].micro_batches);
+    EXPECT_TRUE(std::ranges::equal(replica.stages, equal.value().plan.replicas[0].stages, {}, &Stage::layers,
+                                   &Stage::layers));
+  }
+  const auto unequal = search(large.inputs(), options);
+  ASSERT_TRUE(unequal.is_ok());
+  EXPECT_GT(equal.value().step_seconds, 1.05 * unequal.value().step_seconds);
 }
 
 }  // namespace

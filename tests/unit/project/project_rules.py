@@ -41,7 +41,7 @@ EXCEPTIONS = [
 TORCH_FOLDERS = ["training/torch", "tools/hdt-train/", "tests/training/"]
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10)/")
 
-PUBLIC_HEADERS = {"hdt/hdt.h", "hdt/hdt.hpp"}
+PUBLIC_HEADERS = {"hdt/hdt.h", "hdt/hdt.hpp", "hdt/plan.hpp"}
 MAX_LINES = 500
 SOURCE = re.compile(r"\.(h|hpp|cc|c|py)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)

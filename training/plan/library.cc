@@ -1,0 +1,71 @@
+// library.cc: the functions of hdt/plan.hpp.
+#include <fmt/format.h>
+
+#include "hdt/plan.hpp"
+#include "training/plan/predictor.h"
+#include "training/plan/search.h"
+#include "training/plan/toml_files.h"
+
+namespace hdt::planner {
+namespace {
+
+template <typename T>
+T value_of(Result<T> result) {
+  if (!result.is_ok()) throw Error(result.status().message());
+  return result.take();
+}
+
+void check(const Status& status, const std::string& where) {
+  if (!status.is_ok()) throw Error(where + ": " + status.message());
+}
+
+struct Read {
+  explicit Read(const Inputs& files)
+      : cluster(value_of(plan::read_cluster(files.cluster))),
+        model(value_of(plan::read_model(files.model))),
+        profile(value_of(plan::read_profile(files.profile))) {
+    check(plan::check_profile(profile, model), files.profile);
+  }
+  plan::PredictionInputs inputs() const { return {cluster, model, profile, {}}; }
+
+  plan::Cluster cluster;
+  plan::Model model;
+  plan::Profile profile;
+};
+
+}  // namespace
+
+Step predict(const Inputs& inputs, const std::string& path) {
+  const Read read(inputs);
+  const plan::Plan plan = value_of(plan::read_plan(path));
+  const auto prediction = plan::predict(read.inputs(), plan);
+  check(prediction.status(), path);
+  const plan::MemoryExcess excess = plan::memory_excess(read.cluster, plan, prediction.value());
+  if (excess.bytes > 0)
+    throw Error(fmt::format("{}: does not fit: worker {} lacks {:.3f} GiB on each device", path,
+                            excess.worker, excess.bytes / (1 << 30)));
+  Step step{prediction.value().step_seconds, {}};
+  const training::Layout layout = plan.layout();
+  for (int worker = 0; worker < layout.world_size(); ++worker) {
+    const training::Position position = layout.position_of(worker);
+    const plan::WorkerTime& time = prediction.value().workers[worker];
+    step.workers.push_back({position.replica, position.stage,
+                            plan.replicas[position.replica].stages[position.stage].node, time.compute,
+                            time.exposed_pipeline, time.exposed_reduction, time.bubble, time.optimizer,
+                            prediction.value().peak_memory_bytes[worker]});
+  }
+  return step;
+}
+
+FoundPlan search(const Inputs& inputs, std::int64_t global_batch_size) {
+  if (global_batch_size < 1)
+    throw Error(fmt::format("global batch size: {} given, expected at least 1", global_batch_size));
+  const Read read(inputs);
+  plan::SearchOptions options;
+  options.global_batch_size = global_batch_size;
+  const plan::SearchResult found = value_of(plan::search(read.inputs(), options));
+  return {plan::to_toml(found.plan), found.step_seconds,
+          plan::ideal_seconds(read.inputs(), global_batch_size), found.proof == plan::SearchProof::kBest};
+}
+
+}  // namespace hdt::planner
