@@ -28,11 +28,11 @@ auto order_key(const ReplicaClass& made) {
 ClassSearch::ClassSearch(const PredictionInputs& inputs, const SearchOptions& options, SearchState& state)
     : inputs_(inputs), options_(options), state_(state), maker_(inputs) {}
 
-void ClassSearch::run() {
+bool ClassSearch::run() {
   const std::vector<ReplicaClass> all = maker_.all();
   if (all.empty()) {
     note_excess();
-    return;
+    return !maker_.variants().empty();
   }
   std::vector<Candidate> candidates;
   const auto add = [&](const auto& condition) {
@@ -75,6 +75,7 @@ void ClassSearch::run() {
     if (play(candidate.uses)) best = candidate.uses;
   }
   if (!best.empty()) improve(std::move(best));
+  return true;
 }
 
 ClassSearch::Candidate ClassSearch::shortest_mix(const std::vector<ReplicaClass>& classes) const {

@@ -20,7 +20,8 @@ namespace hdt::plan {
 class ClassSearch {
  public:
   ClassSearch(const PredictionInputs& inputs, const SearchOptions& options, SearchState& state);
-  void run();
+  // False: no device kind of the cluster is profiled for this model.
+  bool run();
 
  private:
   struct Use {

@@ -47,8 +47,7 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
       return !state.ended_early;
     });
   } else {
-    ClassSearch(inputs, options, state).run();
-    any_shape = state.best || !state.excess_device.empty();
+    any_shape = ClassSearch(inputs, options, state).run();
   }
   if (!any_shape)
     return Status(Code::kConfig, "the profile has no device kind of the cluster for this model");

@@ -199,5 +199,19 @@ TEST(ClassSearch, WhatDoesNotFitIsSaidWithTheDeviceAndTheAmount) {
                              "kind '(fast|slow)'"));
 }
 
+TEST(ClassSearch, ABatchThatCannotBeCutIsRefused) {
+  const Cluster cluster = cluster_of(4, 4);
+  const Model model = example_model();
+  Profile profile = example_profile();
+  std::erase_if(profile.compute, [](const auto& entry) { return entry.first.micro_batch_size != 2; });
+  SearchOptions options;
+  options.global_batch_size = 3;
+  EXPECT_THAT(search({cluster, model, profile, {}}, options).status().message(),
+              testing::HasSubstr("a global batch of 3 cannot be cut into the profile's micro-batches"));
+  profile.compute.clear();
+  EXPECT_THAT(search({cluster, model, profile, {}}, options).status().message(),
+              testing::HasSubstr("no device kind of the cluster"));
+}
+
 }  // namespace
 }  // namespace hdt::plan
