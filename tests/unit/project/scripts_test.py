@@ -31,6 +31,16 @@ class Usage(unittest.TestCase):
             self.assertEqual(done.stdout, "")
             self.assertRegex(done.stderr, rf"^{name}: '--bogus' given; expected .*\n$")
 
+    def test_testhosts_and_what_measures_on_them(self):
+        for words in (["tools/testhosts"], ["tools/testhosts", "up", "--rates", "1x"], ["tools/testhosts", "link", "0", "0", "rate"],
+                      ["tools/testhosts", "up", "--hosts", "2", "--nics", "1,2,3"], ["bench/failover", "--times", "0"],
+                      ["bench/striping", "--rows", "none"]):
+            done = subprocess.run([os.path.join(ROOT, words[0]), *words[1:]], capture_output=True, text=True, timeout=TIMEOUT_S,
+                                  check=False)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn("given" if len(words) > 1 and words[1] != "link" else "", done.stderr)
+            self.assertEqual(done.stdout, "")
+
     def test_help_shows_an_example(self):
         for name in ("setup", "check", "quickstart", "docs"):
             done = subprocess.run([tool(name), "--help"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
