@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """own_runs.py: how far off hdt-plan is on this machine: random heterogeneous layouts are run and predicted.
 
-Measures a profile with `hdt-train --profile`, then trains a small model in random layouts (unequal stages and replicas, ranks
+Measures a profile with `hdt-train --profile` (before, between and after the rounds of runs: the median of each figure counts, so that
+a machine that is disturbed for a while disturbs profile and runs alike), and trains a small model in random layouts (unequal stages and replicas, ranks
 of three speeds) and holds the median step against what `hdt-plan` predicts from that profile alone. Slow devices are
 emulated (--slow-down): their ranks mostly sleep, so that more ranks than cores do not get into each other's way.
 """
@@ -13,6 +14,7 @@ import random
 import statistics
 import subprocess
 import sys
+import tomllib
 
 DEVICES = {"swift": 6, "medium": 10, "slow": 16}  # times slower than a core of this machine
 LAYERS = 6
@@ -85,6 +87,29 @@ def write(folder, name, text):
         out.write(text)
 
 
+def measure_profile(folder, programs):
+    run(mpirun(2, programs + "/hdt-train") + MODEL + ["--profile", folder, "--profile-device"] +
+        [f"{name}:{factor}" for name, factor in DEVICES.items()] +
+        ["--profile-micro-batch-sizes"] + [str(size) for size in MICRO_BATCH_SIZES], folder)
+    with open(os.path.join(folder, "profile.toml"), "rb") as profile:
+        return tomllib.load(profile)
+
+
+def median_profile(profiles):
+    """The same tables with the median of each number: profiles of one machine at several times."""
+    def medians(values):
+        first = values[0]
+        if isinstance(first, list):
+            return [medians(list(each)) for each in zip(*values)]
+        return statistics.median(values) if isinstance(first, float) else first
+    text = 'name = "own-runs"\n'
+    for table in ("compute", "link"):
+        for entries in zip(*(profile[table] for profile in profiles)):
+            text += f"\n[[{table}]]\n" + "".join(
+                f"{field} = {json.dumps(medians([entry[field] for entry in entries]))}\n" for field in entries[0])
+    return text
+
+
 def step_seconds(folder, programs, layout, arguments):
     ranks = sum(len(stages) for _, _, stages in layout)
     log = os.path.join(folder, "steps.jsonl")
@@ -103,8 +128,8 @@ def main():
     parser.add_argument("--text", default=root + "/LICENSE", help="what to train on")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the layouts")
     parser.add_argument("--layouts", type=int, default=12)
-    parser.add_argument("--steps", type=int, default=12, help="of each run")
-    parser.add_argument("--rounds", type=int, default=2, help="runs of each layout, one round after the other")
+    parser.add_argument("--steps", type=int, default=6, help="of each run")
+    parser.add_argument("--rounds", type=int, default=4, help="runs of each layout, one round after the other")
     parser.add_argument("--bucket-elements", type=int, default=1 << 18, help="--ddp-bucket-size of the runs")
     parser.add_argument("--mean-bar", type=float, default=5, help="percent")
     parser.add_argument("--worst-bar", type=float, default=12, help="percent")
@@ -115,15 +140,15 @@ def main():
 
     rng = random.Random(arguments.seed)
     layouts = [random_layout(rng) for _ in range(arguments.layouts)]
-    print(run(mpirun(2, programs + "/hdt-train") + MODEL + ["--profile", folder, "--profile-device"] +
-              [f"{name}:{factor}" for name, factor in DEVICES.items()] +
-              ["--profile-micro-batch-sizes"] + [str(size) for size in MICRO_BATCH_SIZES], folder), flush=True)
     write(folder, "cluster.toml", cluster_toml())
     times = [[] for _ in layouts]
+    profiles = [measure_profile(folder, programs)]
     for turn in range(arguments.rounds):
         for index, layout in enumerate(layouts):
             times[index] += step_seconds(folder, programs, layout, arguments)
             print(f"round {turn + 1}, layout {index + 1}: median {statistics.median(times[index]):.4f} s", flush=True)
+        profiles.append(measure_profile(folder, programs))
+    write(folder, "profile.toml", median_profile(profiles))
     runs = 'name = "own-runs"\n'
     for index, layout in enumerate(layouts):
         write(folder, f"layout-{index + 1}.toml", plan_toml(layout, 4 * arguments.bucket_elements))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,16 @@ struct SearchCommandOptions {
   std::string output;  // file to write, or empty: stdout
 };
 Status search_command(const SearchCommandOptions& options);
+
+struct SimulateOptions {
+  InputPaths inputs;  // the cluster; the rest with a plan
+  std::string plan;   // or empty: step_seconds
+  std::optional<double> step_seconds;
+  std::string reliability;
+  std::optional<double> checkpoint_interval;  // seconds
+  bool json = false;
+};
+Status simulate_command(const SimulateOptions& options);
 
 // A plan that can run and fits, and its step.
 struct PlayedPlan {

@@ -41,6 +41,12 @@ constexpr const char* kExportExamples =
     "  hdt-plan export plan.toml -c cluster.toml -- --data-path data/kjv --train-iters 100 > train.sh\n"
     "  hdt-plan export plan.toml -c cluster.toml --megatron";
 
+constexpr const char* kSimulateExamples =
+    "Examples:\n"
+    "  hdt-plan simulate cluster.toml reliability.toml --step-seconds 12.5\n"
+    "  hdt-plan simulate c.toml reliability.toml --plan plan.toml -p p.toml -m m.toml --checkpoint-interval "
+    "1800";
+
 int fail(std::string message) {
   std::ranges::replace(message, '\n', ' ');
   fmt::print(stderr, "hdt-plan: {}\n", message);
@@ -145,6 +151,31 @@ int main(int argc, char** argv) {
       ->type_name("DIR");
   validate_app->add_flag("--json", validate.json, "print JSON");
   validate_app->callback([&] { run = [&] { return hdt::tools::validate_command(validate); }; });
+
+  hdt::tools::SimulateOptions simulate;
+  CLI::App* simulate_app =
+      app.add_subcommand("simulate", "steps an hour on machines that fail, and the best checkpoint interval");
+  simulate_app->footer(kSimulateExamples);
+  simulate_app->add_option("cluster", simulate.inputs.cluster, "the machines")
+      ->type_name("CLUSTER")
+      ->required();
+  simulate_app->add_option("reliability", simulate.reliability, "how often they fail, and what that costs")
+      ->type_name("RELIABILITY")
+      ->required();
+  const CLI::Range seconds(1e-9, 1e12);
+  simulate_app->add_option("--step-seconds", simulate.step_seconds, "what a step takes, if it is known")
+      ->check(seconds);
+  simulate_app->add_option("--plan", simulate.plan, "the plan whose step is predicted (with -p and -m)")
+      ->type_name("FILE");
+  simulate_app->add_option("-p,--profile", simulate.inputs.profile, "of the plan")->type_name("FILE");
+  simulate_app->add_option("-m,--model", simulate.inputs.model, "of the plan")->type_name("FILE");
+  simulate_app->add_option("--calibration", simulate.inputs.calibration, "of the plan")->type_name("FILE");
+  simulate_app
+      ->add_option("--checkpoint-interval", simulate.checkpoint_interval,
+                   "seconds of training between checkpoints (default: the best)")
+      ->check(seconds);
+  simulate_app->add_flag("--json", simulate.json, "print JSON");
+  simulate_app->callback([&] { run = [&] { return hdt::tools::simulate_command(simulate); }; });
 
   try {
     app.parse(argc, argv);

@@ -65,11 +65,13 @@ struct UnitKind {
   int count;
 };
 
-// Two layers in a row where the model has them: as in a stage, their weights then come from further away.
+// Several layers in a row where the model has them: as in a stage, their weights then come from further away.
+constexpr int kMeasuredLayers = 4;
+
 std::array<UnitKind, 3> kinds_of(const training::ModelShape& shape) {
   const int head = shape.num_layers + 1;
   return {{{"embedding", {0, 1}, 1},
-           {"layer", {1, std::min(shape.num_layers, 2) + 1}, shape.num_layers},
+           {"layer", {1, std::min(shape.num_layers, kMeasuredLayers) + 1}, shape.num_layers},
            {"head", {head, head + 1}, 1}}};
 }
 
@@ -87,14 +89,17 @@ plan::Model model_of(const training::ModelShape& shape) {
 
 // Everything is measured in rounds, so that a machine that is disturbed for a while disturbs all figures a little and none
 // much.
-constexpr int kRounds = 7;
+constexpr int kRounds = 5;
 
 void add_compute(const TrainFlags& flags, plan::Profile& profile) {
   std::map<plan::ComputeKey, UnitTiming> timings;
-  std::map<std::string, std::vector<double>> updates;  // by layer
+  size_t elements = 0;
+  for (const UnitKind& kind : kinds_of(flags.shape))
+    elements += kind.count * unit_elements(flags.shape, kind.measured.first);
+  std::vector<double> updates;  // of the whole model: a unit alone would stay in the caches
   for (int round = 0; round < kRounds; ++round) {
+    updates.push_back(time_update(elements));
     for (const UnitKind& kind : kinds_of(flags.shape)) {
-      updates[kind.name].push_back(time_update(unit_elements(flags.shape, kind.measured.first)));
       for (const EmulatedDevice& device : flags.profile_devices) {
         for (const int size : flags.profile_micro_batch_sizes)
           time_units(flags.shape, kind.measured, size, device.slow_down,
@@ -104,10 +109,15 @@ void add_compute(const TrainFlags& flags, plan::Profile& profile) {
     fmt::print("round {} of {}\n", round + 1, kRounds);
     std::fflush(stdout);
   }
+  std::map<std::string, double> update_of;  // by layer
+  for (const UnitKind& kind : kinds_of(flags.shape))
+    update_of[kind.name] = median(updates) *
+                           static_cast<double>(unit_elements(flags.shape, kind.measured.first)) /
+                           static_cast<double>(elements);
   for (const auto& [key, timing] : timings) {
     const double forward = median(timing.forward);
     const double backward = median(timing.backward);
-    const double update = median(updates.at(key.layer));
+    const double update = update_of.at(key.layer);
     // Halves, not measurements: autograd gives the two gradients together, and 1F1B uses only their sum.
     profile.compute[key] = {forward, backward / 2, backward / 2, update, timing.activation_bytes};
     fmt::print("{:<12} {:<10} {:>3} samples: forward {:8.3f} ms, backward {:8.3f} ms, update {:.3f} ms\n",

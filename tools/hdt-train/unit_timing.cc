@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Repetitions of a measurement: enough for a median, and more while they are short.
-constexpr int kLeastRepetitions = 3;
+constexpr int kLeastRepetitions = 2;
 constexpr int kMostRepetitions = 40;
 constexpr std::chrono::milliseconds kMeasuringTime(200);
 
@@ -32,10 +32,9 @@ int64_t bytes_in_use() {
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
 }
 
-// Repeats `once` as the constants above say, after two rounds that warm up.
+// Repeats `once` as the constants above say, after one that warms up.
 template <typename Once>
 void repeat(Once once) {
-  once(false);
   once(false);
   const Clock::time_point begin = Clock::now();
   for (int i = 0; i < kMostRepetitions; ++i) {

@@ -33,7 +33,11 @@ class Player {
     for (size_t stage = 0; stage < stages_.size(); ++stage) {
       if (stages_[stage].next < schedules_[stage].size()) return failure(stage, "waits for ever");
       for (int i = 0; i < micro_batches_; ++i) {
-        if (stages_[stage].progress[i].backward) continue;
+        const Progress& progress = stages_[stage].progress[i];
+        if (progress.backward && progress.weights) continue;
+        if (progress.backward)
+          return {Code::kInternal,
+                  fmt::format("stage {}: micro-batch {} has no gradient of weights", stage, i)};
         return {Code::kInternal, fmt::format("stage {}: micro-batch {} was not run backward", stage, i)};
       }
       if (!stages_[stage].activations.empty() || !stages_[stage].gradients.empty()) {
@@ -46,7 +50,7 @@ class Player {
  private:
   struct Progress {
     bool activation = false, forward = false, activation_sent = false;
-    bool gradient = false, backward = false, gradient_sent = false;
+    bool gradient = false, backward = false, weights = false, gradient_sent = false;
   };
   struct Stage {
     size_t next = 0;
@@ -107,7 +111,17 @@ class Player {
       case PipelineAction::kBackward:
         if (!progress.forward || progress.backward) return failure(index, "backward out of turn");
         if (!last && !progress.gradient) return failure(index, "backward without its gradient");
+        progress.backward = progress.weights = true;
+        --stage.in_flight;
+        break;
+      case PipelineAction::kInputGradient:
+        if (!progress.forward || progress.backward) return failure(index, "backward out of turn");
+        if (!last && !progress.gradient) return failure(index, "backward without its gradient");
         progress.backward = true;
+        break;
+      case PipelineAction::kWeightGradient:
+        if (!progress.backward || progress.weights) return failure(index, "gradient of weights out of turn");
+        progress.weights = true;
         --stage.in_flight;
         break;
       case PipelineAction::kSendGradient:

@@ -102,6 +102,9 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
           complete ? unit_done : [](int) {});
       return Status::ok();
     }
+    case PipelineAction::kInputGradient:
+    case PipelineAction::kWeightGradient:
+      break;
     case PipelineAction::kSendActivation: {
       Result<Pending> sent = messenger_->send_to_stage(position_.stage + 1, view(slot.output));
       if (!sent.is_ok()) return sent.status();
@@ -115,7 +118,7 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
       return Status::ok();
     }
   }
-  return {Code::kInternal, "unknown pipeline action"};
+  return {Code::kInternal, "the engine computes both gradients at once: no zero-bubble schedules"};
 }
 
 Status PipelineRunner::forward(int micro_batch, Slot& slot, const SampleReader& samples, LossSum& loss) {

@@ -33,4 +33,26 @@ std::vector<PipelineStep> one_forward_one_backward(int stages, int stage, int mi
   return steps;
 }
 
+std::vector<PipelineStep> zero_bubble(int stages, int stage, int micro_batches) {
+  std::vector<PipelineStep> steps;
+  int put_off = 0;
+  int next_weight = 0;
+  const auto weight = [&] {
+    steps.push_back({PipelineAction::kWeightGradient, next_weight++});
+    --put_off;
+  };
+  for (const PipelineStep& step : one_forward_one_backward(stages, stage, micro_batches)) {
+    // The weights' turn comes after the gradient has been sent, so before whatever follows.
+    if (step.action != PipelineAction::kSendGradient && put_off > stage) weight();
+    if (step.action != PipelineAction::kBackward) {
+      steps.push_back(step);
+      continue;
+    }
+    steps.push_back({PipelineAction::kInputGradient, step.micro_batch});
+    ++put_off;
+  }
+  while (put_off > 0) weight();
+  return steps;
+}
+
 }  // namespace hdt::training

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "training/plan/allreduce_time.h"
 #include "training/plan/replica_classes.h"
 
 namespace hdt::plan {
@@ -98,12 +99,26 @@ EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& pl
   std::vector<OwnedRange> ranges;
   for (const Ring& ring : classes.rings) {
     OwnedRange range{
-        {}, ring.units, static_cast<int>(plan.replicas.size()), ring_hops(stands_for, classes, ring)};
+        {}, ring.units, static_cast<int>(plan.replicas.size()), ring_hops(stands_for, classes, ring), {}};
+    std::set<int> seen;
+    for (size_t r = 0; r < plan.replicas.size(); ++r) {
+      const int node = classes.nodes[r][ring.stages[r]];
+      if (seen.insert(node).second) range.nodes.push_back(stands_for[classes.node_class[node]]);
+    }
     for (size_t c = 0; c < first.size(); ++c)
       range.workers.push_back(layout.rank_of({static_cast<int>(c), ring.stages[first[c]]}));
     ranges.push_back(std::move(range));
   }
   equal.reductions = plan_reductions(inputs, equal.plan, layout, ranges);
+  if (plan.runtime.reduction == ReductionKind::kHdt) {
+    std::vector<int> used;
+    for (const int node_class : classes.node_class) {
+      if (node_class >= 0) used.push_back(stands_for[node_class]);
+    }
+    size_t workers = 0;
+    for (const Replica& replica : plan.replicas) workers += replica.stages.size();
+    equal.norm_seconds = small_sum_seconds(inputs, used, workers > used.size());
+  }
   return equal;
 }
 

@@ -25,6 +25,8 @@ struct EqualReplicas {
   std::vector<std::vector<Hop>> activations;  // by class and stage but the last: to the next stage
   std::vector<Reduction> reductions;          // of the whole plan; workers are those of `plan`
 
+  double norm_seconds = 0;  // of the sum over all workers before the update
+
   // The same hop the other way.
   static Hop back(const Hop& hop);
   // Times of the workers of the whole plan from those of `plan`; spans likewise.

@@ -38,7 +38,9 @@ int most_in_flight(const std::vector<PipelineStep>& steps) {
   int most = 0;
   for (const PipelineStep& step : steps) {
     if (step.action == PipelineAction::kForward) most = std::max(most, ++in_flight);
-    if (step.action == PipelineAction::kBackward) --in_flight;
+    // Activations are kept for the weights' gradient too.
+    if (step.action == PipelineAction::kBackward || step.action == PipelineAction::kWeightGradient)
+      --in_flight;
   }
   return most;
 }

@@ -3,8 +3,23 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <utility>
 
 namespace hdt::plan {
+
+namespace {
+
+// Of a node: out, in, inside.
+void add_ports(const Hop& hop, std::vector<int>& ports, std::vector<int>& users) {
+  const bool inside = hop.inside();
+  ports.push_back(inside ? 3 * hop.from + 2 : 3 * hop.from);
+  ports.push_back(inside ? 3 * hop.from + 2 : 3 * hop.to + 1);
+  users.push_back(hop.from_users);
+  users.push_back(inside ? 0 : hop.to_users);
+}
+
+}  // namespace
 
 Network::Network(const Cluster& cluster, const Profile& profile)
     : cluster_(cluster), profile_(profile), users_(3 * cluster.nodes.size(), 0) {}
@@ -12,7 +27,6 @@ Network::Network(const Cluster& cluster, const Profile& profile)
 int Network::start(TransferKind kind, const std::vector<Hop>& hops, double bytes, double message_bytes,
                    double efficiency) {
   Transfer transfer;
-  transfer.id = next_id_++;
   transfer.bytes = bytes;
   for (const Hop& hop : hops) {
     const bool inside = hop.inside();
@@ -22,11 +36,26 @@ int Network::start(TransferKind kind, const std::vector<Hop>& hops, double bytes
     transfer.hop_rates.push_back(efficiency * (kind == TransferKind::kAllreduce
                                                    ? link.allreduce_rate(message_bytes)
                                                    : link.rate(message_bytes)));
-    transfer.ports.push_back(inside ? 3 * hop.from + 2 : 3 * hop.from);
-    transfer.ports.push_back(inside ? 3 * hop.from + 2 : 3 * hop.to + 1);
-    transfer.port_users.push_back(hop.from_users);
-    transfer.port_users.push_back(inside ? 0 : hop.to_users);
+    add_ports(hop, transfer.ports, transfer.port_users);
   }
+  return add(std::move(transfer));
+}
+
+// Its bytes are seconds, its rate alone is 1: each hop's is as many times higher as the transfer itself shares its ports.
+int Network::start_timed(const std::vector<Hop>& hops, double seconds) {
+  Transfer transfer;
+  transfer.bytes = seconds;
+  for (const Hop& hop : hops) add_ports(hop, transfer.ports, transfer.port_users);
+  std::map<int, int> own;
+  for (size_t port = 0; port < transfer.ports.size(); ++port)
+    own[transfer.ports[port]] += transfer.port_users[port];
+  for (size_t hop = 0; hop < hops.size(); ++hop)
+    transfer.hop_rates.push_back(std::max(own[transfer.ports[2 * hop]], own[transfer.ports[2 * hop + 1]]));
+  return add(std::move(transfer));
+}
+
+int Network::add(Transfer transfer) {
+  transfer.id = next_id_++;
   use_ports(transfer, 1);
   transfers_.push_back(std::move(transfer));
   share();

@@ -37,6 +37,9 @@ class Network {
   int start(TransferKind kind, const std::vector<Hop>& hops, double bytes, double message_bytes,
             double efficiency);
 
+  // A transfer that takes `seconds` when nothing else uses the ports of its hops, and longer as they are shared.
+  int start_timed(const std::vector<Hop>& hops, double seconds);
+
   // Seconds until the next transfer ends if none is started before; infinite when there is none.
   double next_end() const;
   // Lets the time pass, at most next_end(). Returns the transfers that have ended.
@@ -52,6 +55,7 @@ class Network {
     std::vector<int> port_users;
     std::vector<double> hop_rates;  // alone; two ports a hop
   };
+  int add(Transfer transfer);
   void use_ports(const Transfer& transfer, int sign);
   void share();
 

@@ -16,7 +16,8 @@ namespace hdt::plan {
 namespace {
 
 bool is_computation(SpanKind kind) {
-  return kind == SpanKind::kForward || kind == SpanKind::kBackward || kind == SpanKind::kUpdate;
+  return kind == SpanKind::kForward || kind == SpanKind::kBackward || kind == SpanKind::kInputGradient ||
+         kind == SpanKind::kWeightGradient || kind == SpanKind::kUpdate;
 }
 
 // Spans that overlap must not share a thread of a trace: each goes to the first lane that is free.
@@ -45,7 +46,8 @@ constexpr const char* kStyle =
 
 const char* style_class(SpanKind kind) {
   if (kind == SpanKind::kForward) return "forward";
-  if (kind == SpanKind::kBackward) return "backward";
+  if (kind == SpanKind::kBackward || kind == SpanKind::kInputGradient || kind == SpanKind::kWeightGradient)
+    return "backward";
   return kind == SpanKind::kUpdate ? "update" : "reduce";
 }
 

@@ -90,8 +90,18 @@ Status check_links(const Plan& plan, const Devices& devices, const Profile& prof
 }  // namespace
 
 const char* schedule_name(ScheduleKind kind) {
-  return kind == ScheduleKind::kLockstep ? "1f1b-lockstep" : "1f1b";
+  switch (kind) {
+    case ScheduleKind::kOneForwardOneBackward:
+      return "1f1b";
+    case ScheduleKind::kLockstep:
+      return "1f1b-lockstep";
+    case ScheduleKind::kZeroBubble:
+      return "zero-bubble";
+  }
+  return "";
 }
+
+const char* reduction_name(ReductionKind kind) { return kind == ReductionKind::kRing ? "ring" : "hdt"; }
 
 int64_t Plan::global_batch_size() const {
   int64_t samples = 0;

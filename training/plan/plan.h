@@ -30,9 +30,19 @@ struct Replica {
 };
 
 // kOneForwardOneBackward: the engine's. kLockstep: that of DeepSpeed (lockstep_schedule.h).
-enum class ScheduleKind { kOneForwardOneBackward, kLockstep };
+// kZeroBubble: ZB-H1 (training/engine/pipeline_schedule.h).
+enum class ScheduleKind { kOneForwardOneBackward, kLockstep, kZeroBubble };
+
+inline constexpr ScheduleKind kScheduleKinds[] = {ScheduleKind::kOneForwardOneBackward,
+                                                  ScheduleKind::kLockstep, ScheduleKind::kZeroBubble};
 
 const char* schedule_name(ScheduleKind kind);
+
+// How gradients are summed. kHdt: by libhdt, timed by its schedules' cost model, and the engine's sum of the norm over all
+// workers before the update. kRing: one ring of the whole bucket, as NCCL's.
+enum class ReductionKind { kHdt, kRing };
+
+const char* reduction_name(ReductionKind kind);
 
 // How the training framework carries the plan out.
 struct Runtime {
@@ -43,6 +53,7 @@ struct Runtime {
   // Gradients are reduced, bucket by bucket, while earlier units are still in their last backward.
   bool overlap_gradients = true;
   int64_t bucket_bytes = int64_t{25} << 20;
+  ReductionKind reduction = ReductionKind::kHdt;
   bool operator==(const Runtime&) const = default;
 };
 

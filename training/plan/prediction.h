@@ -6,7 +6,16 @@
 
 namespace hdt::plan {
 
-enum class SpanKind { kForward, kBackward, kActivation, kGradient, kReduction, kUpdate };
+enum class SpanKind {
+  kForward,
+  kBackward,
+  kActivation,
+  kGradient,
+  kReduction,
+  kUpdate,
+  kInputGradient,
+  kWeightGradient
+};
 
 const char* span_name(SpanKind kind);
 

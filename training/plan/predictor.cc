@@ -24,6 +24,10 @@ const char* span_name(SpanKind kind) {
       return "reduce";
     case SpanKind::kUpdate:
       return "update";
+    case SpanKind::kInputGradient:
+      return "input gradient";
+    case SpanKind::kWeightGradient:
+      return "weight gradient";
   }
   return "";
 }

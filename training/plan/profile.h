@@ -55,8 +55,20 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
+// What collectives cost besides links (collectives/cost_model.h). The defaults are those that its documentation uses.
+struct CollectiveFigures {
+  double step_overhead = 2e-6;               // seconds of CPU a step
+  double reduce_rate = 8e9;                  // bytes/s of combining
+  double copy_rate = 8e9;                    // bytes/s
+  int64_t piece_bytes = int64_t{512} << 10;  // an operation is cut into pieces of at most so much
+  bool operator==(const CollectiveFigures&) const = default;
+};
+
 struct Profile {
   std::string name;
+  // Computation takes so many times longer while a message or reduction of its worker is under way.
+  double overlap_slowdown = 1;
+  CollectiveFigures collective;
   std::map<ComputeKey, LayerCost> compute;
   std::map<LinkKey, Link> links;
 

@@ -22,6 +22,7 @@ constexpr int64_t kCommunicatorBufferBytes = int64_t{4} << 20;
 Runtime deepspeed_runtime() {
   Runtime runtime;
   runtime.schedule = ScheduleKind::kLockstep;
+  runtime.reduction = ReductionKind::kRing;
   runtime.background_send_bytes = kCommunicatorBufferBytes;
   runtime.overlap_gradients = false;
   return runtime;

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 
+#include "training/plan/allreduce_time.h"
+
 namespace hdt::plan {
 namespace {
 
 Reduction reduction_of(const PredictionInputs& inputs, const Plan& plan, const training::Layout& layout,
                        const OwnedRange& range, training::UnitRange units) {
-  Reduction reduction{range.workers, units, range.owners, 0, range.hops};
+  Reduction reduction{range.workers, units, range.owners, 0, range.hops, {}};
   for (const int worker : range.workers) {
     const training::Position position = layout.position_of(worker);
     const Stage& stage = plan.replicas[position.replica].stages[position.stage];
@@ -19,6 +21,9 @@ Reduction reduction_of(const PredictionInputs& inputs, const Plan& plan, const t
     // Owners of other degrees keep more or fewer copies of what is not cut; the ring carries the most.
     reduction.bytes = std::max(reduction.bytes, bytes);
   }
+  if (plan.runtime.reduction == ReductionKind::kHdt && range.nodes.size() > 1 &&
+      !allreduce_measured(inputs, range.nodes))
+    reduction.seconds_alone = allreduce_seconds(inputs, range.nodes, reduction.bytes);
   return reduction;
 }
 

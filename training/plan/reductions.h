@@ -1,6 +1,7 @@
 // reductions.h: the gradient reductions of a plan: which ranges of units, by which workers, over which links.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "training/engine/ownership.h"
@@ -18,6 +19,8 @@ struct Reduction {
   int owners = 0;         // all of them
   double bytes = 0;       // of all devices of one owner
   std::vector<Hop> hops;  // the ring's
+  // With nothing else on the links, by the collectives' cost model; none: what the ring takes.
+  std::optional<double> seconds_alone;
 
   double bytes_over_each_hop() const;
 };
@@ -28,6 +31,7 @@ struct OwnedRange {
   training::UnitRange units;
   int owners = 0;
   std::vector<Hop> hops;
+  std::vector<int> nodes;  // each that has owners, once; of equal ones one stands for all
 };
 
 // A reduction for each range, or with overlap for each bucket of it. `plan` and `layout` have the ranges' workers.

@@ -41,6 +41,7 @@ UnitCost unit_cost(const PredictionInputs& inputs, const std::string& device, co
   UnitCost cost;
   cost.forward = calibrated(inputs, key, [](const LayerCost& layer) { return layer.forward; });
   cost.backward = calibrated(inputs, key, [](const LayerCost& layer) { return layer.backward(); });
+  cost.weight_gradient = cost.backward * profiled.weight_gradient / profiled.backward();
   cost.update = profiled.update;
   cost.parameter_bytes = kind.parameter_bytes.at(tensor_parallel);
   cost.activation_bytes = profiled.activation_bytes;
@@ -66,6 +67,7 @@ StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const tra
     const UnitCost& added = cost.units.back();
     cost.forward += added.forward;
     cost.backward += added.backward;
+    cost.weight_gradient += added.weight_gradient;
     cost.update += added.update;
     cost.parameter_bytes += added.parameter_bytes;
     cost.activation_bytes += added.activation_bytes;

@@ -23,6 +23,7 @@ struct PredictionInputs {
 struct UnitCost {
   double forward = 0;  // seconds of one micro-batch
   double backward = 0;
+  double weight_gradient = 0;    // that part of the backward
   double update = 0;             // seconds of one step
   int64_t parameter_bytes = 0;   // of one device
   int64_t activation_bytes = 0;  // of one device and micro-batch, as profiled
@@ -40,6 +41,7 @@ UnitCost unit_cost(const PredictionInputs& inputs, const std::string& device, co
 struct StageCost {
   double forward = 0;
   double backward = 0;
+  double weight_gradient = 0;
   double update = 0;
   int64_t parameter_bytes = 0;
   int64_t activation_bytes = 0;

@@ -20,6 +20,8 @@ void StepSimulation::start_message(int sender, bool activation, int micro_batch,
                                 bytes, bytes, inputs_.calibration.point_to_point);
   sent.started = now_;
   const SpanKind kind = activation ? SpanKind::kActivation : SpanKind::kGradient;
+  communicate(sender, 1);
+  communicate(receiver, 1);
   transfers_[id] = {&sent, -1, {sender, kind, micro_batch, now_, now_}};
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "training/plan/lockstep_schedule.h"
@@ -15,9 +14,15 @@ using training::PipelineAction;
 using training::PipelineStep;
 
 std::vector<PipelineStep> schedule_of(const Runtime& runtime, int stages, int stage, int micro_batches) {
-  return runtime.schedule == ScheduleKind::kLockstep
-             ? lockstep_one_forward_one_backward(stages, stage, micro_batches)
-             : training::one_forward_one_backward(stages, stage, micro_batches);
+  switch (runtime.schedule) {
+    case ScheduleKind::kLockstep:
+      return lockstep_one_forward_one_backward(stages, stage, micro_batches);
+    case ScheduleKind::kZeroBubble:
+      return training::zero_bubble(stages, stage, micro_batches);
+    case ScheduleKind::kOneForwardOneBackward:
+      break;
+  }
+  return training::one_forward_one_backward(stages, stage, micro_batches);
 }
 
 StepSimulation::StepSimulation(const PredictionInputs& inputs, const EqualReplicas& equal)
@@ -58,7 +63,7 @@ Status StepSimulation::run() {
     }
     touched_.clear();
     if (done_ == workers_.size()) break;
-    if (transfers_.empty() && ready_.empty() && busy_.empty())
+    if (transfers_.empty() && due_.empty())
       return {Code::kConfig,
               fmt::format("schedule {}: its stages would wait for each other for ever when sends of this "
                           "size wait for their receivers",
@@ -72,8 +77,7 @@ Status StepSimulation::run() {
 
 void StepSimulation::next_event() {
   double next = now_ + network_.next_end();
-  if (!busy_.empty()) next = std::min(next, busy_.top().when);
-  if (!ready_.empty()) next = std::min(next, ready_.top().when);
+  if (!due_.empty()) next = std::min(next, std::max(now_, due_.top().when));
   const std::vector<int> ended = network_.advance(next - now_);
   now_ = next;
   for (const int id : ended) {
@@ -82,13 +86,16 @@ void StepSimulation::next_event() {
     use.span.end = now_;
     if (use.message) {
       use.message->arrived = now_;
-      touched_.push_back(use.span.worker);
-      touched_.push_back(use.span.worker + (use.span.kind == SpanKind::kActivation ? 1 : -1));
+      for (const int worker : {use.span.worker, receiver_of(use.span)}) {
+        communicate(worker, -1);
+        touched_.push_back(worker);
+      }
       prediction_.spans.push_back(use.span);
     } else {
       running_[use.reduction].ended = now_;
       for (const int worker : reductions_[use.reduction].workers) {
         --workers_[worker].open_reductions;
+        communicate(worker, -1);
         touched_.push_back(worker);
         use.span.worker = worker;
         prediction_.spans.push_back(use.span);
@@ -96,16 +103,34 @@ void StepSimulation::next_event() {
     }
     transfers_.erase(found);
   }
-  while (!busy_.empty() && busy_.top().when <= now_) {
-    workers_[busy_.top().what].busy = false;
-    touched_.push_back(busy_.top().what);
-    busy_.pop();
+  while (!due_.empty() && due_.top().when <= now_) {
+    const int worker = due_.top().worker;
+    due_.pop();
+    if (worker == kNorm) {
+      touched_.resize(workers_.size());
+      std::iota(touched_.begin(), touched_.end(), 0);
+    } else {
+      happens(worker);
+    }
   }
-  while (!ready_.empty() && ready_.top().when <= now_) {
-    const int reduction = ready_.top().what;
-    ready_.pop();
+}
+
+// What is due for a worker now, if it is not overtaken.
+void StepSimulation::happens(int index) {
+  Worker& worker = workers_[index];
+  if (!worker.busy) return;
+  const bool done = worker.until <= now_;
+  bool moved = done;
+  while (!worker.gradients.empty() && (done || next_gradient(worker) <= now_)) {
+    const int reduction = worker.gradients.back().second;
+    worker.gradients.pop_back();
     gradient_ready(reduction);
+    moved = true;
   }
+  if (done)
+    end_computation(index);
+  else if (moved)
+    due_.push({next_gradient(worker), index});
 }
 
 bool StepSimulation::advance(int index) {
@@ -114,12 +139,14 @@ bool StepSimulation::advance(int index) {
   switch (worker.phase) {
     case Phase::kSteps:
       if (worker.next < worker.steps.size()) return take_step(index, worker.steps[worker.next]);
-      if (!plan_.runtime.overlap_gradients) gradients_during(index, now_);
+      if (!plan_.runtime.overlap_gradients) gradients_complete(index);
       worker.waiting_since = now_;
       worker.phase = Phase::kReducing;
       return true;
     case Phase::kReducing:
       return finish_reductions(index);
+    case Phase::kNorm:
+      return finish_norm(index);
     case Phase::kUpdating:
       worker.phase = Phase::kDone;
       ++done_;
@@ -145,11 +172,16 @@ bool StepSimulation::take_step(int index, const PipelineStep& step) {
       compute(index, SpanKind::kForward, step.micro_batch, worker.cost.forward);
       break;
     case PipelineAction::kBackward:
-      // 1F1B finishes micro-batches in order: the last one completes the gradients.
-      if (plan_.runtime.overlap_gradients &&
-          step.micro_batch + 1 == plan_.replicas[layout_.position_of(index).replica].micro_batches)
-        gradients_during(index, now_);
+      if (completes_gradients(index, step)) gradients_during(index, &UnitCost::backward);
       compute(index, SpanKind::kBackward, step.micro_batch, worker.cost.backward);
+      break;
+    case PipelineAction::kInputGradient:
+      compute(index, SpanKind::kInputGradient, step.micro_batch,
+              worker.cost.backward - worker.cost.weight_gradient);
+      break;
+    case PipelineAction::kWeightGradient:
+      if (completes_gradients(index, step)) gradients_during(index, &UnitCost::weight_gradient);
+      compute(index, SpanKind::kWeightGradient, step.micro_batch, worker.cost.weight_gradient);
       break;
   }
   ++worker.next;
@@ -159,11 +191,41 @@ bool StepSimulation::take_step(int index, const PipelineStep& step) {
 void StepSimulation::compute(int index, SpanKind kind, int micro_batch, double seconds) {
   Worker& worker = workers_[index];
   worker.busy = true;
+  worker.work = seconds;
+  worker.paced = now_;
+  worker.pace = 1;
   worker.until = now_ + seconds;
-  busy_.push({worker.until, index});
-  WorkerTime& time = prediction_.workers[index];
-  (kind == SpanKind::kUpdate ? time.optimizer : time.compute) += seconds;
+  worker.span = prediction_.spans.size();
   prediction_.spans.push_back({index, kind, micro_batch, now_, worker.until});
+  due_.push({next_gradient(worker), index});
+  set_pace(index);
+}
+
+void StepSimulation::end_computation(int index) {
+  Worker& worker = workers_[index];
+  worker.busy = false;
+  touched_.push_back(index);
+  Span& span = prediction_.spans[worker.span];
+  span.end = now_;
+  WorkerTime& time = prediction_.workers[index];
+  (span.kind == SpanKind::kUpdate ? time.optimizer : time.compute) += now_ - span.start;
+}
+
+void StepSimulation::communicate(int index, int change) {
+  workers_[index].communicating += change;
+  set_pace(index);
+}
+
+// Computation is slowed down while the worker communicates.
+void StepSimulation::set_pace(int index) {
+  Worker& worker = workers_[index];
+  const double pace = worker.communicating > 0 ? 1 / inputs_.profile.overlap_slowdown : 1;
+  if (!worker.busy || pace == worker.pace) return;
+  worker.work -= (now_ - worker.paced) * worker.pace;
+  worker.paced = now_;
+  worker.pace = pace;
+  worker.until = now_ + worker.work / pace;
+  due_.push({next_gradient(worker), index});
 }
 
 }  // namespace hdt::plan

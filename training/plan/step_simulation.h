@@ -32,15 +32,22 @@ class StepSimulation {
   Prediction take() { return std::move(prediction_); }
 
  private:
-  enum class Phase { kSteps, kReducing, kUpdating, kDone };
+  enum class Phase { kSteps, kReducing, kNorm, kUpdating, kDone };
   struct Worker {
     StageCost cost;
     int devices = 1;
     std::vector<training::PipelineStep> steps;
     size_t next = 0;
     Phase phase = Phase::kSteps;
-    bool busy = false;  // computing until `until`
+    bool busy = false;  // computing until `until`, if its pace does not change
     double until = 0;
+    double work = 0;  // seconds of it left at `paced`, when nothing slows it down
+    double pace = 1;
+    double paced = 0;
+    size_t span = 0;        // of what it computes
+    int communicating = 0;  // transfers it takes part in
+    // Gradients complete during this computation: when so much work is left, reduction. The next one is the last.
+    std::vector<std::pair<double, int>> gradients;
     double waiting_since = -1;  // at its next step; negative: it is not waiting
     int open_reductions = 0;
   };
@@ -61,12 +68,18 @@ class StepSimulation {
     int reduction = -1;
     Span span;
   };
+  // Something that happens to a worker at a time: it is done, or a gradient is complete. What has been overtaken by a change of
+  // pace is still in the queue, and does nothing when its time comes.
   struct Due {
     double when = 0;
-    int what = 0;
+    int worker = 0;                                                       // or kNorm
     bool operator<(const Due& other) const { return when > other.when; }  // earliest on top
   };
+  static constexpr int kNorm = -1;
 
+  static int receiver_of(const Span& message) {
+    return message.kind == SpanKind::kActivation ? message.worker + 1 : message.worker - 1;
+  }
   Message& message(int sender, bool activation, int micro_batch);
   bool advance(int worker);  // one state change, if there is one to make now
   bool take_step(int worker, const training::PipelineStep& step);
@@ -75,9 +88,17 @@ class StepSimulation {
   void compute(int worker, SpanKind kind, int micro_batch, double seconds);
   void start_message(int sender, bool activation, int micro_batch, Message& sent);
   void account_wait(Worker& worker, WorkerTime& time, double transfer_started);
-  void gradients_during(int worker, double start);
+  void end_computation(int worker);
+  void communicate(int worker, int change);
+  void set_pace(int worker);
+  void happens(int worker);
+  double next_gradient(const Worker& worker) const;
+  bool completes_gradients(int worker, const training::PipelineStep& step) const;
+  void gradients_during(int worker, double UnitCost::*seconds);
+  void gradients_complete(int worker);
   void gradient_ready(int reduction);
   bool finish_reductions(int worker);
+  bool finish_norm(int worker);
   void next_event();
 
   const PredictionInputs& inputs_;
@@ -90,10 +111,11 @@ class StepSimulation {
   std::vector<RunningReduction> running_;
   std::map<std::pair<int, bool>, std::vector<Message>> messages_;  // by sender and direction
   std::map<int, TransferUse> transfers_;
-  std::priority_queue<Due> ready_;  // reductions: parts of their gradients
-  std::priority_queue<Due> busy_;   // workers: ends of what they compute
-  std::vector<int> touched_;        // workers that may go on
-  size_t done_ = 0;                 // workers
+  int at_norm_ = 0;        // workers that wait for the sum of the norm or are past it
+  double norm_ends_ = -1;  // once all are there
+  std::priority_queue<Due> due_;
+  std::vector<int> touched_;  // workers that may go on
+  size_t done_ = 0;           // workers
   double now_ = 0;
   Prediction prediction_;
 };

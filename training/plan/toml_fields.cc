@@ -170,7 +170,7 @@ std::vector<TomlFields> TomlFields::tables(const char* field, size_t least) {
   const toml::node* node = find(field, least > 0);
   if (!node) return tables;
   const toml::array* list = node->as_array();
-  if (!list || !list->is_homogeneous(toml::node_type::table) || list->size() < least) {
+  if (!list || list->size() < least || (!list->empty() && !list->is_homogeneous(toml::node_type::table))) {
     fail(field, fmt::format("expected [[{}]] tables", field));
     return tables;
   }

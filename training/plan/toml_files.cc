@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "training/plan/toml_fields.h"
@@ -47,6 +49,14 @@ void read_compute(TomlFields& fields, Profile& profile) {
   if (!profile.compute.emplace(key, cost).second) fields.fail("device", "this layer was given before");
 }
 
+void read_collective(TomlFields& fields, CollectiveFigures& figures) {
+  figures.step_overhead = fields.positive_or("step_overhead", figures.step_overhead);
+  figures.reduce_rate = fields.positive_or("reduce_rate", figures.reduce_rate);
+  figures.copy_rate = fields.positive_or("copy_rate", figures.copy_rate);
+  figures.piece_bytes = fields.count_or("piece_bytes", figures.piece_bytes);
+  fields.end();
+}
+
 void read_link(TomlFields& fields, Profile& profile) {
   LinkKey key;
   key.from = fields.text("from");
@@ -76,10 +86,16 @@ Replica read_replica(TomlFields& fields) {
 
 void read_runtime(TomlFields& fields, Runtime& runtime) {
   const std::string schedule = fields.text_or("schedule", schedule_name(runtime.schedule));
-  if (schedule == schedule_name(ScheduleKind::kLockstep))
-    runtime.schedule = ScheduleKind::kLockstep;
-  else if (schedule != schedule_name(ScheduleKind::kOneForwardOneBackward))
-    fields.fail("schedule", fmt::format("'{}' given, expected 1f1b or 1f1b-lockstep", schedule));
+  const auto* kind = std::ranges::find(kScheduleKinds, schedule, schedule_name);
+  if (kind == std::end(kScheduleKinds))
+    fields.fail("schedule", fmt::format("'{}' given, expected 1f1b, 1f1b-lockstep or zero-bubble", schedule));
+  else
+    runtime.schedule = *kind;
+  const std::string reduction = fields.text_or("reduction", reduction_name(runtime.reduction));
+  if (reduction == reduction_name(ReductionKind::kRing))
+    runtime.reduction = ReductionKind::kRing;
+  else if (reduction != reduction_name(ReductionKind::kHdt))
+    fields.fail("reduction", fmt::format("'{}' given, expected hdt or ring", reduction));
   runtime.background_send_bytes = fields.optional_size("background_send_bytes");
   runtime.overlap_gradients = fields.flag_or("overlap_gradients", runtime.overlap_gradients);
   runtime.bucket_bytes = fields.count_or("bucket_bytes", runtime.bucket_bytes);
@@ -103,6 +119,12 @@ Result<Profile> read_profile(const std::string& path) {
   return read_toml<Profile>(path, [](TomlFields& fields) {
     Profile profile;
     profile.name = fields.text("name");
+    profile.overlap_slowdown = fields.positive_or("overlap_slowdown", profile.overlap_slowdown);
+    if (profile.overlap_slowdown < 1)
+      fields.fail("overlap_slowdown", fmt::format("{} given, expected at least 1", profile.overlap_slowdown));
+    std::vector<TomlFields> collective = fields.tables("collective", 0);
+    if (collective.size() > 1) fields.fail("collective", "given twice");
+    for (TomlFields& entry : collective) read_collective(entry, profile.collective);
     for (TomlFields& entry : fields.tables("compute")) read_compute(entry, profile);
     for (TomlFields& entry : fields.tables("link", 0)) read_link(entry, profile);
     return profile;

@@ -33,7 +33,12 @@ std::string to_toml(const Model& model) {
 }
 
 std::string to_toml(const Profile& profile) {
-  std::string out = fmt::format("name = {}\n", quoted(profile.name));
+  std::string out =
+      fmt::format("name = {}\noverlap_slowdown = {}\n", quoted(profile.name), profile.overlap_slowdown);
+  const CollectiveFigures& figures = profile.collective;
+  out += fmt::format(
+      "\n[[collective]]\nstep_overhead = {}\nreduce_rate = {}\ncopy_rate = {}\npiece_bytes = {}\n",
+      figures.step_overhead, figures.reduce_rate, figures.copy_rate, figures.piece_bytes);
   for (const auto& [key, cost] : profile.compute) {
     out += fmt::format(
         "\n[[compute]]\ndevice = {}\nlayer = {}\ntensor_parallel = {}\nmicro_batch_size = {}\nforward = {}\n"
@@ -67,6 +72,7 @@ std::string to_toml(const Cluster& cluster) {
 std::string to_toml(const Plan& plan) {
   const Runtime& runtime = plan.runtime;
   std::string out = fmt::format("schedule = {}\n", quoted(schedule_name(runtime.schedule)));
+  out += fmt::format("reduction = {}\n", quoted(reduction_name(runtime.reduction)));
   if (runtime.background_send_bytes)
     out += fmt::format("background_send_bytes = {}\n", *runtime.background_send_bytes);
   out += fmt::format("overlap_gradients = {}\nbucket_bytes = {}\n", runtime.overlap_gradients,

@@ -46,6 +46,33 @@ TEST(PipelineScheduleTest, TakesTurnsAfterWarmUp) {
   EXPECT_EQ(one_forward_one_backward(2, 0, 2), expected);
 }
 
+TEST(PipelineScheduleTest, ZeroBubbleHoldsForAllSizes) {
+  for (int stages = 1; stages <= 12; ++stages) {
+    for (int micro_batches = 1; micro_batches <= 24; ++micro_batches) {
+      Schedules schedules;
+      std::vector<int> in_flight;
+      for (int stage = 0; stage < stages; ++stage) {
+        schedules.push_back(zero_bubble(stages, stage, micro_batches));
+        // No stage keeps more than the first of 1F1B does.
+        in_flight.push_back(most_in_flight(stages, 0, micro_batches));
+      }
+      const Status status = check_pipeline(schedules, micro_batches, in_flight);
+      EXPECT_TRUE(status.is_ok()) << stages << " stages, " << micro_batches << ": " << status.message();
+    }
+  }
+}
+
+TEST(PipelineScheduleTest, CheckerFindsAMissingGradientOfWeights) {
+  Schedules schedules = {zero_bubble(1, 0, 2)};
+  EXPECT_EQ(schedules[0].back().action, PipelineAction::kWeightGradient);
+  schedules[0].pop_back();
+  EXPECT_THAT(check_pipeline(schedules, 2, {2}).message(),
+              HasSubstr("micro-batch 1 has no gradient of weights"));
+  schedules = {zero_bubble(1, 0, 1)};
+  std::swap(schedules[0][1], schedules[0][2]);
+  EXPECT_THAT(check_pipeline(schedules, 1, {1}).message(), HasSubstr("gradient of weights out of turn"));
+}
+
 // A schedule with one thing wrong, and what the checker says.
 TEST(PipelineScheduleTest, CheckerFindsADeadlock) {
   Schedules schedules = all_stages(2, 2);

@@ -198,11 +198,56 @@ TEST_F(HdtPlanFiles, ExportPrintsTheCommandThatRunsThePlan) {
                  "plan.toml: replica 2.stage.layers: sum to 4, those of replica 1 to 2");
 }
 
+TEST_F(HdtPlanFiles, SimulatesTenThousandDevicesThatFail) {
+  training::write_all(file("large.toml"),
+                      "[[node]]\nname='f'\ndevice='fast'\ndevices=8\nmemory_bytes=1\ncount=750\n"
+                      "[[node]]\nname='s'\ndevice='slow'\ndevices=8\nmemory_bytes=1\ncount=500\n");
+  const std::string good =
+      "checkpoint_seconds = 60\nrestart_seconds = 600\nnode_mtbf_hours = 100000\n"
+      "[[device]]\nkind = 'fast'\nmtbf_hours = 50000\n[[device]]\nkind = 'slow'\nmtbf_hours = 20000\n";
+  training::write_all(file("r.toml"), good);
+  const auto output =
+      hdt_plan({"simulate", file("large.toml"), file("r.toml"), "--step-seconds", "10", "--json"});
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const auto json = nlohmann::json::parse(output.out);
+  EXPECT_EQ(json["devices"], 10000);
+  EXPECT_NEAR(json["failures_per_hour"], 6000. / 50000 + 4000. / 20000 + 1250. / 100000, 1e-9);
+  const double best = json["best"]["goodput"];
+  // Young's interval is close to the best one, and no better.
+  const double young = std::sqrt(2 * 60 * 3600 / json["failures_per_hour"].get<double>());
+  EXPECT_NEAR(json["best"]["interval_seconds"], young, .05 * young);
+  const auto given = hdt_plan({"simulate", file("large.toml"), file("r.toml"), "--step-seconds", "10",
+                               "--checkpoint-interval", std::to_string(young), "--json"});
+  EXPECT_LE(nlohmann::json::parse(given.out)["given"]["goodput"], best);
+  EXPECT_NEAR(json["best"]["steps_per_hour"], 360 * best, 1e-6);
+  EXPECT_THAT(hdt_plan({"simulate", file("large.toml"), file("r.toml"), "--step-seconds", "10"}).out,
+              HasSubstr("failures         one every 3.00"));
+
+  // Of a plan, with spares.
+  training::write_all(file("r.toml"), good);
+  const auto planned =
+      hdt_plan({"simulate", file("cluster.toml"), file("r.toml"), "--plan", file("plan.toml"), "-p",
+                file("profile.toml"), "-m", file("model.toml"), "--json"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  EXPECT_EQ(nlohmann::json::parse(planned.out)["step_seconds"],
+            nlohmann::json::parse(hdt_plan(on_plan("predict", {"--json"})).out)["step_seconds"]);
+  expect_refused(hdt_plan({"simulate", file("cluster.toml"), file("r.toml")}), "--step-seconds or --plan");
+  expect_refused(hdt_plan({"simulate", file("cluster.toml"), file("r.toml"), "--plan", file("plan.toml")}),
+                 "--profile: is missing");
+  training::write_all(file("r.toml"), "checkpoint_seconds = -1\nrestart_seconds = 600\n");
+  expect_refused(hdt_plan({"simulate", file("cluster.toml"), file("r.toml"), "--step-seconds", "1"}),
+                 "r.toml: checkpoint_seconds: -1 given");
+  training::write_all(file("r.toml"), good + "[[device]]\nkind = 'odd'\nmtbf_hours = 1\n");
+  expect_refused(hdt_plan({"simulate", file("cluster.toml"), file("r.toml"), "--step-seconds", "1"}),
+                 "r.toml: device.kind: the cluster has no 'odd'");
+}
+
 TEST(HdtPlan, HelpHasExamples) {
   for (const auto& arguments : std::vector<std::vector<std::string>>{{"--help"},
                                                                      {"predict", "--help"},
                                                                      {"search", "--help"},
                                                                      {"explain", "-h"},
+                                                                     {"simulate", "--help"},
                                                                      {"export", "-h"},
                                                                      {"validate", "--help"}}) {
     const auto help = hdt_plan(arguments);

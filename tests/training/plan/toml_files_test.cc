@@ -46,14 +46,18 @@ TEST_F(TomlFiles, ReadBackTheSame) {
   Profile profile = example_profile();
   profile.compute.begin()->second.forward = 1.0 / 3;
   profile.links.begin()->second.allreduce = {{1e3, 1e8}, {1e6, 5e8}};
+  profile.overlap_slowdown = 1.25;
+  profile.collective = {1e-6, 2e9, 3e9, 4096};
   const Profile read = read_profile(file(to_toml(profile))).value();
   EXPECT_EQ(read.compute, profile.compute);
   EXPECT_EQ(read.links, profile.links);
+  EXPECT_EQ(read.collective, profile.collective);
+  EXPECT_EQ(read.overlap_slowdown, 1.25);
   const std::string cluster = to_toml(example_cluster());
   EXPECT_EQ(to_toml(read_cluster(file(cluster)).value()), cluster);
   Plan plan = example_plan();
   plan.replicas[0].stages[0].node = "with \"quotes\" and \\";
-  plan.runtime = {ScheduleKind::kLockstep, 4096, false, 1000};
+  plan.runtime = {ScheduleKind::kLockstep, 4096, false, 1000, ReductionKind::kRing};
   EXPECT_EQ(read_plan(file(to_toml(plan))).value(), plan);
 }
 
@@ -86,7 +90,12 @@ TEST_F(TomlFiles, UnknownMissingAndRepeatedFieldsAreNamed) {
   EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "layers = 3", "layers = 0")))),
             "replica 1.stage 1.layers: 0 given, expected at least 1");
   EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "\"1f1b\"", "\"gpipe\"")))),
-            "schedule: 'gpipe' given, expected 1f1b or 1f1b-lockstep");
+            "schedule: 'gpipe' given, expected 1f1b, 1f1b-lockstep or zero-bubble");
+  EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "\"hdt\"", "\"tree\"")))),
+            "reduction: 'tree' given, expected hdt or ring");
+  EXPECT_EQ(
+      reason(read_profile(file(replaced(to_toml(example_profile()), "slowdown = 1", "slowdown = 0.5")))),
+      "overlap_slowdown: 0.5 given, expected at least 1");
   EXPECT_EQ(reason(read_cluster(file("node = 1\n"))), "node: expected [[node]] tables");
   const std::string profile = to_toml(example_profile());
   const size_t second = profile.find("\n[[compute]]", profile.find("[[compute]]") + 1);

@@ -30,6 +30,7 @@ PublishedSet measured_with(const Calibration& truth) {
         if (stages.size() < 3) row.plan.replicas.push_back({size, micro_batches, {{4, "d", 1}}});
         row.plan.runtime.schedule = ScheduleKind::kLockstep;
         row.plan.runtime.overlap_gradients = false;
+        row.plan.runtime.reduction = ReductionKind::kRing;
         row.name = "row " + std::to_string(set.rows.size());
         const auto prediction = predict({set.cluster, set.model, set.profile, truth}, row.plan);
         EXPECT_TRUE(prediction.is_ok()) << prediction.status().message();
