@@ -69,7 +69,7 @@ def train_flags(layout):
 
 
 def plan_toml(layout, bucket_bytes):
-    text = f'schedule = "1f1b"\nbucket_bytes = {bucket_bytes}\n'
+    text = f'schedule = "1f1b"\nreduction = "hdt"\nbucket_bytes = {bucket_bytes}\n'
     for size, count, stages in layout:
         text += f"\n[[replica]]\nmicro_batch_size = {size}\nmicro_batches = {count}\n"
         for layers, device in stages:

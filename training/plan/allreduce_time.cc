@@ -59,6 +59,7 @@ Algorithm algorithm_of(const PredictionInputs& inputs, const collectives::Proble
   return direct ? Algorithm::kRing : select_algorithm(problem, collectives::DataType::kFloat32, scratch);
 }
 
+// A link's rate is that for all bytes: a small message's is low because it waits, and what a step waits is the latency here.
 double simulated(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
   const CollectiveFigures& given = inputs.profile.collective;
   const Pieces pieces = pieces_of(inputs, bytes);
@@ -67,10 +68,9 @@ double simulated(const PredictionInputs& inputs, const std::vector<int>& nodes, 
   figures.step_overhead_s = given.step_overhead;
   figures.reduce_bytes_s = given.reduce_rate;
   figures.copy_bytes_s = given.copy_rate;
-  const double message = static_cast<double>(pieces.elements * kElementBytes) / problem.nodes;
   figures.link_of = [&](int from, int to) {
     const Link& link = link_between(inputs, nodes[from], nodes[to]);
-    return collectives::LinkFigures{link.latency, inputs.calibration.allreduce * link.rate(message)};
+    return collectives::LinkFigures{link.latency, inputs.calibration.allreduce * link.rate(bytes)};
   };
   return collectives::predict(algorithm_of(inputs, problem, bytes),
                               {problem, collectives::DataType::kFloat32, pieces.count, kPiecesInFlight},
@@ -100,13 +100,11 @@ void for_each_link(const PredictionInputs& inputs, const std::vector<int>& nodes
 double closed_form(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
   const auto count = static_cast<double>(nodes.size());
   const Pieces pieces = pieces_of(inputs, bytes);
-  const double piece = static_cast<double>(pieces.elements * kElementBytes);
-  const double message = piece / count;
   double latency = 0;
   double rate = std::numeric_limits<double>::infinity();
   for_each_link(inputs, nodes, [&](const Link& link) {
     latency = std::max(latency, link.latency);
-    rate = std::min(rate, inputs.calibration.allreduce * link.rate(message));
+    rate = std::min(rate, inputs.calibration.allreduce * link.rate(bytes));
   });
   const bool ring = algorithm_of(inputs, problem_of(static_cast<int>(nodes.size()), pieces.elements),
                                  bytes) == Algorithm::kRing;
@@ -146,15 +144,12 @@ Memo::Key key_of(const PredictionInputs& inputs, const std::vector<int>& nodes, 
                    figures.reduce_rate,
                    figures.copy_rate,
                    static_cast<double>(figures.piece_bytes)};
-  const Pieces pieces = pieces_of(inputs, bytes);
-  const double message =
-      static_cast<double>(pieces.elements * kElementBytes) / static_cast<double>(nodes.size());
   std::map<std::string, double> numbers;
   for (const int node : nodes)
     key.push_back(numbers.emplace(inputs.cluster.nodes[node].device, numbers.size()).first->second);
   for_each_link(inputs, nodes, [&](const Link& link) {
     key.push_back(link.latency);
-    key.push_back(link.rate(message));
+    key.push_back(link.rate(bytes));
   });
   return key;
 }

@@ -53,7 +53,7 @@ struct Runtime {
   // Gradients are reduced, bucket by bucket, while earlier units are still in their last backward.
   bool overlap_gradients = true;
   int64_t bucket_bytes = int64_t{25} << 20;
-  ReductionKind reduction = ReductionKind::kHdt;
+  ReductionKind reduction = ReductionKind::kRing;
   bool operator==(const Runtime&) const = default;
 };
 

@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -55,11 +56,11 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-// What collectives cost besides links (collectives/cost_model.h). The defaults are those that its documentation uses.
+// What collectives cost besides links (collectives/cost_model.h). What was not measured costs nothing.
 struct CollectiveFigures {
-  double step_overhead = 2e-6;               // seconds of CPU a step
-  double reduce_rate = 8e9;                  // bytes/s of combining
-  double copy_rate = 8e9;                    // bytes/s
+  double step_overhead = 0;                                      // seconds of CPU a step
+  double reduce_rate = std::numeric_limits<double>::infinity();  // bytes/s of combining
+  double copy_rate = std::numeric_limits<double>::infinity();    // bytes/s
   int64_t piece_bytes = int64_t{512} << 10;  // an operation is cut into pieces of at most so much
   bool operator==(const CollectiveFigures&) const = default;
 };

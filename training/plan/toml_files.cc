@@ -50,7 +50,7 @@ void read_compute(TomlFields& fields, Profile& profile) {
 }
 
 void read_collective(TomlFields& fields, CollectiveFigures& figures) {
-  figures.step_overhead = fields.positive_or("step_overhead", figures.step_overhead);
+  figures.step_overhead = fields.not_negative_or("step_overhead", figures.step_overhead);
   figures.reduce_rate = fields.positive_or("reduce_rate", figures.reduce_rate);
   figures.copy_rate = fields.positive_or("copy_rate", figures.copy_rate);
   figures.piece_bytes = fields.count_or("piece_bytes", figures.piece_bytes);

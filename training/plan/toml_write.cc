@@ -1,6 +1,7 @@
 // toml_write.cc: the writers. Numbers are written so that they read back as the same number.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <iterator>
 #include <string_view>
 
@@ -36,9 +37,11 @@ std::string to_toml(const Profile& profile) {
   std::string out =
       fmt::format("name = {}\noverlap_slowdown = {}\n", quoted(profile.name), profile.overlap_slowdown);
   const CollectiveFigures& figures = profile.collective;
-  out += fmt::format(
-      "\n[[collective]]\nstep_overhead = {}\nreduce_rate = {}\ncopy_rate = {}\npiece_bytes = {}\n",
-      figures.step_overhead, figures.reduce_rate, figures.copy_rate, figures.piece_bytes);
+  out += fmt::format("\n[[collective]]\nstep_overhead = {}\npiece_bytes = {}\n", figures.step_overhead,
+                     figures.piece_bytes);
+  // Infinite: not measured, and not a number that is read back.
+  if (std::isfinite(figures.reduce_rate)) out += fmt::format("reduce_rate = {}\n", figures.reduce_rate);
+  if (std::isfinite(figures.copy_rate)) out += fmt::format("copy_rate = {}\n", figures.copy_rate);
   for (const auto& [key, cost] : profile.compute) {
     out += fmt::format(
         "\n[[compute]]\ndevice = {}\nlayer = {}\ntensor_parallel = {}\nmicro_batch_size = {}\nforward = {}\n"

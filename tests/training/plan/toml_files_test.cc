@@ -57,7 +57,7 @@ TEST_F(TomlFiles, ReadBackTheSame) {
   EXPECT_EQ(to_toml(read_cluster(file(cluster)).value()), cluster);
   Plan plan = example_plan();
   plan.replicas[0].stages[0].node = "with \"quotes\" and \\";
-  plan.runtime = {ScheduleKind::kLockstep, 4096, false, 1000, ReductionKind::kRing};
+  plan.runtime = {ScheduleKind::kLockstep, 4096, false, 1000, ReductionKind::kHdt};
   EXPECT_EQ(read_plan(file(to_toml(plan))).value(), plan);
 }
 
@@ -91,7 +91,7 @@ TEST_F(TomlFiles, UnknownMissingAndRepeatedFieldsAreNamed) {
             "replica 1.stage 1.layers: 0 given, expected at least 1");
   EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "\"1f1b\"", "\"gpipe\"")))),
             "schedule: 'gpipe' given, expected 1f1b, 1f1b-lockstep or zero-bubble");
-  EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "\"hdt\"", "\"tree\"")))),
+  EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "\"ring\"", "\"tree\"")))),
             "reduction: 'tree' given, expected hdt or ring");
   EXPECT_EQ(
       reason(read_profile(file(replaced(to_toml(example_profile()), "slowdown = 1", "slowdown = 0.5")))),
