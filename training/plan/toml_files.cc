@@ -92,9 +92,9 @@ void read_runtime(TomlFields& fields, Runtime& runtime) {
   else
     runtime.schedule = *kind;
   const std::string reduction = fields.text_or("reduction", reduction_name(runtime.reduction));
-  if (reduction == reduction_name(ReductionKind::kRing))
-    runtime.reduction = ReductionKind::kRing;
-  else if (reduction != reduction_name(ReductionKind::kHdt))
+  if (reduction == reduction_name(ReductionKind::kHdt))
+    runtime.reduction = ReductionKind::kHdt;
+  else if (reduction != reduction_name(ReductionKind::kRing))
     fields.fail("reduction", fmt::format("'{}' given, expected hdt or ring", reduction));
   runtime.background_send_bytes = fields.optional_size("background_send_bytes");
   runtime.overlap_gradients = fields.flag_or("overlap_gradients", runtime.overlap_gradients);
