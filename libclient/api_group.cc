@@ -101,8 +101,8 @@ hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
   }
   return guarded([&] {
     const auto& parent = comm->communicator->options();
-    const auto wishes =
-        hdt::client::read_config(config, {parent.group_class, parent.socket, parent.timeout_ms});
+    const auto wishes = hdt::client::read_config(
+        config, {parent.group_class, parent.socket, parent.timeout_ms, parent.deterministic});
     if (!wishes.is_ok()) return report(wishes.status());
     return hand_out(hdt::client::split(*comm->communicator, color, key, wishes.value()), newcomm);
   });

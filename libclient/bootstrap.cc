@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
@@ -70,7 +71,13 @@ Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session,
   request.timeout_ms = options.timeout_ms;
   auto joined = session->join(request);
   if (!joined.is_ok()) return joined.status();
-  return Communicator::make(std::move(session), joined.take(), options);
+  auto made = Communicator::make(std::move(session), joined.take(), options);
+  // On one node reductions have the order of ranks in any case.
+  if (!made.is_ok() || !options.deterministic || made.value()->access().one_node()) return made;
+  auto channel = split(*made.value(), 0, 0, {options.group_class, options.socket, options.timeout_ms, false});
+  if (!channel.is_ok()) return channel.status();
+  made.value()->make_deterministic(channel.take());
+  return made;
 }
 
 // Names are looked up here, in the caller's thread: the daemon never blocks on it.
@@ -159,13 +166,15 @@ Result<Wishes> default_wishes() {
 Result<Wishes> read_config(const hdtCommConfig_t* config, const Wishes& defaults) {
   Wishes wishes = defaults;
   if (config == nullptr) return wishes;
-  if (config->size < sizeof(hdtCommConfig_t)) {
+  // Fields behind timeout_ms came later: a program built before them has none.
+  if (config->size < offsetof(hdtCommConfig_t, deterministic)) {
     return Status(Code::kInvalidArgument, "hdtCommConfig_t: start from HDT_COMM_CONFIG_INIT");
   }
   if (config->group_class != nullptr) wishes.group_class = config->group_class;
   if (config->socket != nullptr) wishes.socket = config->socket;
   if (config->timeout_ms < 0) return Status(Code::kInvalidArgument, "hdtCommConfig_t.timeout_ms is negative");
   if (config->timeout_ms > 0) wishes.timeout_ms = config->timeout_ms;
+  if (config->size >= sizeof(hdtCommConfig_t)) wishes.deterministic = config->deterministic != 0;
   if (wishes.group_class.empty() || wishes.group_class.size() > session::kMaxClassBytes) {
     return Status(Code::kInvalidArgument, "group class '" + wishes.group_class + "' must have 1 to " +
                                               std::to_string(session::kMaxClassBytes) + " bytes");
@@ -191,8 +200,8 @@ Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ra
   auto session = find_daemon(wishes.socket);
   if (!session.is_ok()) return session.status();
   const CommunicatorOptions options{
-      contents.value().key, contents.value().rendezvous,  wishes.group_class,         wishes.socket,
-      wishes.timeout_ms,    static_cast<uint32_t>(ranks), static_cast<uint32_t>(rank)};
+      contents.value().key, contents.value().rendezvous,  wishes.group_class,          wishes.socket,
+      wishes.timeout_ms,    static_cast<uint32_t>(ranks), static_cast<uint32_t>(rank), wishes.deterministic};
   return join(session.take(), options, false);
 }
 
@@ -208,6 +217,7 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
   options.group_class = wishes.group_class;
   options.socket = wishes.socket;
   options.timeout_ms = wishes.timeout_ms;
+  options.deterministic = wishes.deterministic;
   bool host = false;
   switch (job.rendezvous.kind) {
     case Rendezvous::Kind::kNone: {
@@ -285,6 +295,7 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
   options.group_class = wishes.group_class;
   options.socket = wishes.socket;
   options.timeout_ms = wishes.timeout_ms;
+  options.deterministic = wishes.deterministic;
   options.ranks = static_cast<uint32_t>(members.size());
   options.rank =
       static_cast<uint32_t>(std::find(members.begin(), members.end(), from.rank) - members.begin());

@@ -15,6 +15,7 @@ struct Wishes {
   std::string group_class = "default";
   std::string socket;
   int64_t timeout_ms = 600'000;
+  bool deterministic = false;
 };
 Result<Wishes> read_config(const hdtCommConfig_t* config, const Wishes& defaults);
 Result<Wishes> default_wishes();

@@ -151,8 +151,21 @@ Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
   return operation;
 }
 
+void Communicator::make_deterministic(std::shared_ptr<Communicator> channel) {
+  deterministic_ = std::make_unique<DeterministicCalls>(std::move(channel), [this](const Status& status) {
+    if (!status.is_ok()) fail(status.code(), -1, status.message());
+    board().doorbell.ring();
+  });
+}
+
 Result<std::shared_ptr<Operation>> Communicator::collective(const session::Call& call, const void* send,
                                                             void* recv) {
+  if (deterministic_ != nullptr && reduces(call.what)) {
+    if (access_.segment.failed()) return access_.segment.failure();
+    auto operation = std::make_shared<Operation>(Deadline::after_ms(options_.timeout_ms));
+    deterministic_->push(call, send, recv, operation);
+    return operation;
+  }
   return post([&](const auto& operation) { collectives_->push(call, send, recv, operation); });
 }
 
@@ -277,6 +290,7 @@ Status Communicator::wait(Operation& operation, const Deadline& deadline) {
 }
 
 void Communicator::leave() {
+  if (deterministic_ != nullptr) deterministic_->finish();
   {
     const std::lock_guard lock(mutex_);
     if (left_) return;
@@ -300,6 +314,7 @@ void Communicator::leave() {
 Status Communicator::abort() {
   fail(Code::kAborted, static_cast<int32_t>(options_.rank),
        "rank " + std::to_string(options_.rank) + " aborted the group (class " + options_.group_class + ")");
+  if (deterministic_ != nullptr) deterministic_->abort();
   return Status::ok();
 }
 

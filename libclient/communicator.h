@@ -9,6 +9,7 @@
 #include <string>
 
 #include "libclient/channel_queue.h"
+#include "libclient/deterministic_calls.h"
 #include "libclient/node_queue.h"
 #include "libclient/session.h"
 
@@ -22,6 +23,7 @@ struct CommunicatorOptions {
   int64_t timeout_ms = 0;
   uint32_t ranks = 1;
   uint32_t rank = 0;
+  bool deterministic = false;
 };
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
@@ -34,6 +36,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const CommunicatorOptions& options() const { return options_; }
   const NodeAccess& access() const { return access_; }
   const std::shared_ptr<Session>& session() const { return session_; }
+  // Reductions go over `channel` from now on (deterministic_calls.h). Before the first operation.
+  void make_deterministic(std::shared_ptr<Communicator> channel);
   // Number of splits made of this group; the same on all ranks, as splits are collective.
   uint64_t next_split() { return splits_++; }
 
@@ -86,6 +90,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<uint64_t> splits_{0};
   uint64_t watch_ = 0;
   bool left_ = false;
+  std::unique_ptr<DeterministicCalls> deterministic_;  // last: its thread uses the others
 };
 
 }  // namespace hdt::client

@@ -113,9 +113,13 @@ typedef struct {
   const char* socket;
   /* Deadline of making the group and of every operation on it; 0: $HDT_TIMEOUT_MS, or 600,000. */
   int64_t timeout_ms;
+  /* 1: reductions give the same bits however ranks sit on nodes, whatever a message's size and the number of NICs:
+   * contributions are combined in the order of ranks and rounded once. Costs bandwidth between nodes. The same on all
+   * ranks; a split group has its parent's unless it is made with a config of its own. */
+  int deterministic;
 } hdtCommConfig_t;
 #define HDT_COMM_CONFIG_INIT \
-  { sizeof(hdtCommConfig_t), NULL, NULL, 0 }
+  { sizeof(hdtCommConfig_t), NULL, NULL, 0, 0 }
 
 /* --- about the library ---------------------------------------------------------------------------------------- */
 
