@@ -19,6 +19,7 @@ inline constexpr int64_t kThreadsAuto = 0;
 // [class.NAME]: the policy of the groups that were made with this class name.
 struct ClassConfig {
   std::vector<std::string> backends = {"tcp"};  // in order of preference
+  std::string algorithm = "auto";               // between nodes, of all collectives
 };
 
 struct Config {

@@ -31,6 +31,12 @@ bool is_name(const std::string& text) {
 bool is_not_empty(const std::string& text) { return !text.empty(); }
 bool is_backend(const std::string& text) { return text == "tcp" || text == "shm"; }
 bool is_checksum(const std::string& text) { return text == "none" || text == "crc32c"; }
+// As collectives/schedule.h names them.
+bool is_algorithm(const std::string& text) {
+  constexpr const char* kNames[] = {
+      "auto", "ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise"};
+  return std::find(std::begin(kNames), std::end(kNames), text) != std::end(kNames);
+}
 bool is_level(const std::string& text) { return parse_log_level(text).has_value(); }
 
 template <typename T>
@@ -98,6 +104,14 @@ const Key kKeys[] = {
          [](Config& c, const std::string& name) -> List<std::string>& { return c.classes[name].backends; }),
      1, kMaxListEntries, is_backend, false, "a list of \"tcp\" and \"shm\", at least one",
      "Backends for groups of this class, best first. \"shm\" alone: all ranks must be on one node."},
+    {kClassSection, "algorithm", Field<std::string>([](Config& c, const std::string& name) -> std::string& {
+       return c.classes[name].algorithm;
+     }),
+     1, kMaxTextBytes, is_algorithm, false,
+     "\"auto\", \"ring\", \"halving_doubling\", \"recursive_doubling\", \"double_binary_tree\", \"bruck\" or "
+     "\"pairwise\"",
+     "Algorithm of collectives between nodes, the same on all nodes of a group; where a call cannot take it, "
+     "as with \"auto\". `hdtctl explain` tells which one a call takes, and why."},
 };
 #undef HDT_FIELD
 

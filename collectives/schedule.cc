@@ -21,6 +21,13 @@ const char* name_of(Algorithm algorithm) {
   return kNames[static_cast<size_t>(algorithm)];
 }
 
+std::optional<Algorithm> parse_algorithm(std::string_view name) {
+  for (int i = 0; i < kAlgorithmCount; ++i) {
+    if (name == name_of(static_cast<Algorithm>(i))) return static_cast<Algorithm>(i);
+  }
+  return std::nullopt;
+}
+
 std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& problem) {
   if (problem.nodes == 1) {
     auto schedule = std::make_unique<ListedSchedule>();

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "collectives/types.h"
@@ -86,6 +87,8 @@ enum class Algorithm : uint8_t {
 };
 inline constexpr int kAlgorithmCount = 6;
 const char* name_of(Algorithm algorithm);  // "ring", "halving_doubling", ...
+// The inverse of name_of. Nothing if unknown.
+std::optional<Algorithm> parse_algorithm(std::string_view name);
 
 // The schedule of node problem.me. Every algorithm covers every collective, any number of nodes and any blocks.
 std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& problem);

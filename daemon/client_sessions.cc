@@ -29,7 +29,8 @@ Status ClientSessions::listen(const std::string& path, int epoll) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = listener_.get();
-  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener_.get(), &event) != 0) return Status::from_errno("epoll_ctl", errno);
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener_.get(), &event) != 0)
+    return Status::from_errno("epoll_ctl", errno);
   return Status::ok();
 }
 
@@ -68,7 +69,8 @@ void ClientSessions::receive(uint64_t number) {
     auto packet = receive_packet(found->second.socket.get());
     if (!packet.is_ok()) {
       if (packet.status().code() == Code::kInProgress) return;
-      return end(number, "(pid " + std::to_string(found->second.credentials.pid) + ") ended without leaving the group");
+      return end(number, "(pid " + std::to_string(found->second.credentials.pid) +
+                             ") ended without leaving the group");
     }
     const Status status = handle(number, packet.value());
     if (!status.is_ok()) return refuse(number, status.code(), status.message());
@@ -83,8 +85,18 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
     return greet(number, packet);
   }
   switch (kind.value()) {
-    case Kind::kRendezvous: handler_.on_rendezvous(number); return Status::ok();
-    case Kind::kStatus: handler_.on_status(number); return Status::ok();
+    case Kind::kRendezvous:
+      handler_.on_rendezvous(number);
+      return Status::ok();
+    case Kind::kStatus:
+      handler_.on_status(number);
+      return Status::ok();
+    case Kind::kExplain: {
+      const auto request = session::decode_explain(packet.bytes);
+      if (!request.is_ok()) return request.status();
+      handler_.on_explain(number, request.value());
+      return Status::ok();
+    }
     case Kind::kJoin: {
       const auto join = session::decode_join(packet.bytes);
       if (!join.is_ok()) return join.status();
@@ -99,7 +111,8 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
       handler_.on_notice(number, kind.value(), notice.value());
       return Status::ok();
     }
-    case Kind::kShare: return share(number, packet);
+    case Kind::kShare:
+      return share(number, packet);
     case Kind::kUnshare:
     case Kind::kOpen: {
       const auto request = session::decode_memory_request(packet.bytes);
@@ -113,7 +126,8 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
       }
       return Status::ok();
     }
-    default: return {Code::kInvalidArgument, "a message that only a daemon may send"};
+    default:
+      return {Code::kInvalidArgument, "a message that only a daemon may send"};
   }
 }
 
@@ -165,8 +179,9 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
   client.link = std::move(link);
   client.greeted = true;
   handler_.on_opened(number);
-  send(number, session::encode(session::Welcome{options_.software, options_.node_name, options_.host_pid,
-                                                options_.engines}),
+  send(number,
+       session::encode(
+           session::Welcome{options_.software, options_.node_name, options_.host_pid, options_.engines}),
        fds);
   return Status::ok();
 }
@@ -181,10 +196,11 @@ bool ClientSessions::allowed(const PeerCredentials& who) const {
     count = 1;
   }
   gids.resize(static_cast<size_t>(count));
-  return std::any_of(options_.allow_groups.begin(), options_.allow_groups.end(), [&](const std::string& name) {
-    const group* known = ::getgrnam(name.c_str());
-    return known != nullptr && std::find(gids.begin(), gids.end(), known->gr_gid) != gids.end();
-  });
+  return std::any_of(
+      options_.allow_groups.begin(), options_.allow_groups.end(), [&](const std::string& name) {
+        const group* known = ::getgrnam(name.c_str());
+        return known != nullptr && std::find(gids.begin(), gids.end(), known->gr_gid) != gids.end();
+      });
 }
 
 ClientSession* ClientSessions::find(uint64_t number) {

@@ -27,7 +27,8 @@ struct ClientSession {
   bool greeted = false;
   std::shared_ptr<SessionLink> link;
   std::map<uint32_t, Seat> seats;  // by handle
-  std::map<uint32_t, std::shared_ptr<SharedMemory>> memories;  // what it shares with the other ranks of its groups
+  std::map<uint32_t, std::shared_ptr<SharedMemory>>
+      memories;  // what it shares with the other ranks of its groups
 
   // The smallest handle that is not in use.
   uint32_t free_handle() const {
@@ -49,6 +50,7 @@ class SessionHandler {
   virtual void on_join(uint64_t session, const session::JoinRequest& request) = 0;
   virtual void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) = 0;
   virtual void on_status(uint64_t session) = 0;
+  virtual void on_explain(uint64_t session, const session::ExplainRequest& request) = 0;
   virtual void on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) = 0;
   virtual void on_unshared(uint32_t number) = 0;
   virtual void on_open(uint64_t session, const session::MemoryRequest& request) = 0;

@@ -34,7 +34,8 @@ Status Control::open_devices() {
   auto key = load_cluster_key(config_.security.cluster_key_file);
   if (!key.is_ok()) return key.status();
   cluster_key_ = key.take();
-  HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(node_.id.bytes.data()), node_.id.bytes.size()}));
+  HDT_RETURN_IF_ERROR(
+      random_bytes({reinterpret_cast<uint8_t*>(node_.id.bytes.data()), node_.id.bytes.size()}));
   node_.name = config_.node.name;
   const auto backend = transport::make_tcp_backend();
   auto nics = select_nics(config_.nics, *backend);
@@ -72,7 +73,9 @@ Status Control::open_devices() {
   options.device = nics.value().front();
   options.port = static_cast<uint16_t>(config_.nics.port);
   options.connect_ms = config_.timeouts.connect_ms;
-  options.on_message = [this](ChannelId channel, std::span<const std::byte> message) { on_control(channel, message); };
+  options.on_message = [this](ChannelId channel, std::span<const std::byte> message) {
+    on_control(channel, message);
+  };
   options.on_closed = [this](ChannelId channel, const Status& why) {
     maker_->on_closed(channel, why);
     reply(rendezvous_.on_closed(channel));
@@ -96,8 +99,8 @@ Status Control::start() {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, mailbox_.fd(), &event);
   watch_network();
   started_ns_ = now_ns();
-  HDT_LOG_INFO("{} serves {} and {}, {} engine thread(s) {}", kSoftware, config_.node.socket, network_->address(),
-               engines_.size(), LogTag{.node = node_.name});
+  HDT_LOG_INFO("{} serves {} and {}, {} engine thread(s) {}", kSoftware, config_.node.socket,
+               network_->address(), engines_.size(), LogTag{.node = node_.name});
   thread_ = std::thread([this] { run(); });
   return Status::ok();
 }
@@ -191,7 +194,8 @@ GroupMaker::Services Control::group_services() {
   services.post = [this](std::function<void()> work) { mailbox_.post(std::move(work)); };
   services.fail = [this](uint32_t engine, uint64_t group, const Outcome& outcome) {
     Engine* owner = engines_[engine].get();
-    owner->post([owner, group, outcome] { owner->fail_group(group, outcome.code, outcome.rank, outcome.text); });
+    owner->post(
+        [owner, group, outcome] { owner->fail_group(group, outcome.code, outcome.rank, outcome.text); });
   };
   services.joined = [this](const LocalJoin& join, const MadeGroup& made, uint32_t local) {
     on_joined(join, made, local);
@@ -223,7 +227,8 @@ void Control::on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t l
   const std::array<int, 1> fds = {made.memory->fd()};
   sessions_->send(join.session, session::encode(answer), fds);
   HDT_LOG_INFO("group {:08x} joined by pid {} {}", static_cast<uint32_t>(made.id), client->credentials.pid,
-               LogTag{.group = join.request.group_class, .rank = static_cast<int>(join.request.rank),
+               LogTag{.group = join.request.group_class,
+                      .rank = static_cast<int>(join.request.rank),
                       .node = node_.name});
 }
 
@@ -235,10 +240,13 @@ void Control::on_opened(uint64_t session) {
 }
 
 void Control::on_rendezvous(uint64_t session) {
-  sessions_->send(session, session::encode_text(session::Kind::kRendezvousAt, Code::kSuccess, network_->address()));
+  sessions_->send(session,
+                  session::encode_text(session::Kind::kRendezvousAt, Code::kSuccess, network_->address()));
 }
 
-void Control::on_join(uint64_t session, const session::JoinRequest& request) { maker_->on_join({session, request}); }
+void Control::on_join(uint64_t session, const session::JoinRequest& request) {
+  maker_->on_join({session, request});
+}
 
 void Control::on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) {
   ClientSession* client = sessions_->find(session);
@@ -248,9 +256,12 @@ void Control::on_notice(uint64_t session, session::Kind kind, const session::Gro
   if (kind == session::Kind::kLeave) client->seats.erase(seat);
   engine->post([engine, session, kind, notice] {
     switch (kind) {
-      case session::Kind::kLeave: return engine->leave(session, notice.handle);
-      case session::Kind::kDeadline: return engine->deadline(session, notice.handle, notice.call, notice.text);
-      default: return engine->fail(session, notice.handle, notice.code, notice.rank, notice.text);
+      case session::Kind::kLeave:
+        return engine->leave(session, notice.handle);
+      case session::Kind::kDeadline:
+        return engine->deadline(session, notice.handle, notice.call, notice.text);
+      default:
+        return engine->fail(session, notice.handle, notice.code, notice.rank, notice.text);
     }
   });
 }
@@ -306,40 +317,6 @@ void Control::on_every_engine(const std::function<void(Engine&)>& work, std::fun
       });
     });
   }
-}
-
-void Control::on_status(uint64_t session) {
-  auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
-  on_every_engine(
-      [parts](Engine& engine) { (*parts)[engine.index()] = engine.status(); },
-      [this, parts, session] {
-        nlohmann::json status;
-        status["node"] = node_.name;
-        status["software"] = kSoftware;
-        status["pid"] = ::getpid();
-        status["embedded"] = host_pid_ != 0;
-        status["socket"] = config_.node.socket;
-        status["address"] = network_->address();
-        status["uptime_s"] = static_cast<double>(now_ns() - started_ns_) / kNsPerSecond;
-        status["sessions"] = nlohmann::json::array();
-        for (const auto& [number, client] : sessions_->all()) {
-          status["sessions"].push_back({{"pid", client.credentials.pid},
-                                        {"uid", client.credentials.uid},
-                                        {"ranks", client.seats.size()}});
-        }
-        status["groups"] = nlohmann::json::array();
-        status["peers"] = nlohmann::json::array();
-        for (const auto& part : *parts) {
-          for (const auto& group : part["groups"]) status["groups"].push_back(group);
-          for (const auto& peer : part["peers"]) status["peers"].push_back(peer);
-        }
-        const std::string text = status.dump();
-        auto memory = SharedMemory::create("hdt-status", text.size() + 1);
-        if (!memory.is_ok()) return sessions_->refuse(session, memory.status().code(), memory.status().message());
-        std::copy(text.begin(), text.end(), reinterpret_cast<char*>(memory.value().data()));
-        const std::array<int, 1> fds = {memory.value().fd()};
-        sessions_->send(session, session::encode_empty(session::Kind::kStatusIs), fds);
-      });
 }
 
 // Called by another thread. Draining polls: it happens once in a daemon's life.

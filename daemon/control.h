@@ -36,6 +36,8 @@ class Control : public SessionHandler {
   void reply(const std::vector<Rendezvous::Reply>& replies);
   void on_control(ChannelId channel, std::span<const std::byte> message);
   void count_sessions();
+  // Answers with a memfd of the JSON's text.
+  void send_json(uint64_t session, std::span<const std::byte> answer, const nlohmann::json& json);
   // Runs work on every engine and then `then` on this thread, when all have done it.
   void on_every_engine(const std::function<void(Engine&)>& work, std::function<void()> then);
 
@@ -44,6 +46,7 @@ class Control : public SessionHandler {
   void on_join(uint64_t session, const session::JoinRequest& request) override;
   void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) override;
   void on_status(uint64_t session) override;
+  void on_explain(uint64_t session, const session::ExplainRequest& request) override;
   void on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) override;
   void on_unshared(uint32_t number) override;
   void on_open(uint64_t session, const session::MemoryRequest& request) override;

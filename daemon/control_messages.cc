@@ -8,12 +8,14 @@ namespace hdt::daemon {
 namespace {
 
 constexpr size_t kMaxText = 4096;
+constexpr uint8_t kAuto = 0xff;  // in place of an algorithm
 
 struct Put {
   Writer& w;
   void operator()(std::monostate) {}
   void operator()(const Join& m) {
-    w.put_bytes(m.key).put(m.ranks).put(m.rank).put_string(m.group_class).put(m.timeout_ms);
+    w.put_bytes(m.key).put(m.ranks).put(m.rank).put_string(m.group_class);
+    w.put(m.algorithm ? static_cast<uint8_t>(*m.algorithm) : kAuto).put(m.timeout_ms);
     put(w, m.node);
   }
   void operator()(const Cancel& m) { w.put_bytes(m.key).put(m.rank).put_string(m.text.substr(0, kMaxText)); }
@@ -34,9 +36,18 @@ Join get_join(Reader& r) {
   m.ranks = r.get<uint32_t>();
   m.rank = r.get<uint32_t>();
   m.group_class = r.get_string(session::kMaxClassBytes);
+  if (const auto algorithm = r.get<uint8_t>(); algorithm != kAuto) {
+    m.algorithm = static_cast<collectives::Algorithm>(algorithm);
+  }
   m.timeout_ms = r.get<int64_t>();
   m.node = get_node(r);
   return m;
+}
+
+bool valid(const Join& m) {
+  return m.ranks > 0 && m.ranks <= session::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0 &&
+         !m.node.rails.empty() &&
+         (!m.algorithm || static_cast<int>(*m.algorithm) < collectives::kAlgorithmCount);
 }
 
 Membership get_membership(Reader& r) {
@@ -75,9 +86,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
   switch (r.get<uint8_t>()) {
     case 1: {
       Join m = get_join(r);
-      const bool good = r.complete() && m.ranks > 0 && m.ranks <= session::kMaxRanks && m.rank < m.ranks &&
-                        m.timeout_ms > 0 && !m.node.rails.empty();
-      if (good) return m;
+      if (r.complete() && valid(m)) return m;
       return {};
     }
     case 2: {
@@ -103,7 +112,8 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       if (r.complete() && code >= 0 && code < kCodeCount) return m;
       return {};
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/status.h"
+#include "collectives/schedule.h"
 #include "daemon/node.h"
 #include "session/messages.h"
 
@@ -22,6 +24,8 @@ struct Join {
   uint32_t ranks = 0;
   uint32_t rank = 0;
   std::string group_class;
+  std::optional<collectives::Algorithm>
+      algorithm;  // that the node's configuration has for the class; none: "auto"
   int64_t timeout_ms = 0;
   NodeInfo node;
 };
@@ -33,7 +37,7 @@ struct Cancel {  // a rank that had joined is gone
 struct Membership {
   GroupKey key{};
   std::string group_class;
-  std::vector<NodeInfo> nodes;          // ordered by their lowest rank
+  std::vector<NodeInfo> nodes;  // ordered by their lowest rank
   std::vector<uint32_t> node_of_rank;
 };
 struct Outcome {

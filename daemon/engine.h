@@ -71,6 +71,8 @@ class Engine : public transport::LinkObserver {
   // True if nothing waits to be sent.
   bool links_idle() const;
   nlohmann::json status() const;
+  // Of each group with this id or of this class: the algorithm that the call takes, and why (session/explanation.h).
+  nlohmann::json explain(const std::string& group, const session::Call& call) const;
 
  private:
   struct Seat {  // a rank of a session

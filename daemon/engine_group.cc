@@ -15,6 +15,7 @@ GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
   context.id = spec.id;
   context.group_slot = group_slot;
   context.group_class = spec.group_class;
+  context.algorithm = spec.algorithm;
   context.order = session::Order(std::move(spec.node_of_rank), static_cast<uint32_t>(spec.nodes.size()));
   context.nodes = std::move(spec.nodes);
   context.me = spec.me;
@@ -87,7 +88,8 @@ void EngineGroup::on_link_down(uint32_t node, const Status& reason) {
     fail_here(reason.code(), static_cast<int32_t>(ranks.front()), text);
     return;
   }
-  fail(reason.code() == Code::kLink ? Code::kLink : Code::kRankLost, static_cast<int32_t>(ranks.front()), text);
+  fail(reason.code() == Code::kLink ? Code::kLink : Code::kRankLost, static_cast<int32_t>(ranks.front()),
+       text);
 }
 
 void EngineGroup::check_ready() {
@@ -102,7 +104,8 @@ void EngineGroup::check_ready() {
 
 void EngineGroup::on_frame(uint32_t node, const Frame& frame, uint64_t bytes) {
   const auto wrong = [&](const char* what) {
-    fail(Code::kInternal, -1, "node " + context_.nodes[node].name + " sent " + what + " to " + context_.name());
+    fail(Code::kInternal, -1,
+         "node " + context_.nodes[node].name + " sent " + what + " to " + context_.name());
   };
   if (const auto* piece = std::get_if<PieceFrame>(&frame)) {
     if (piece->from != node) return wrong("a piece in another's name");
@@ -202,16 +205,18 @@ void EngineGroup::local_rank_lost(uint32_t local, const std::string& how) {
   if (local_left_[local]) return;
   const uint32_t rank = context_.local_ranks[local];
   fail(Code::kRankLost, static_cast<int32_t>(rank),
-       "rank " + std::to_string(rank) + " of " + context_.name() + " on node " + context_.nodes[context_.me].name +
-           " " + how);
+       "rank " + std::to_string(rank) + " of " + context_.name() + " on node " +
+           context_.nodes[context_.me].name + " " + how);
   local_rank_left(local);
 }
 
 void EngineGroup::fail_here(Code code, int32_t rank, const std::string& text) {
   if (!context_.segment.fail(code, rank, text)) return;
   HDT_LOG_WARN("failed: {}: {} {}", code_text(code), text,
-               LogTag{.group = context_.group_class, .rank = rank,
-                      .op = static_cast<int64_t>(pieces_.calls_entered()), .node = context_.nodes[context_.me].name});
+               LogTag{.group = context_.group_class,
+                      .rank = rank,
+                      .op = static_cast<int64_t>(pieces_.calls_entered()),
+                      .node = context_.nodes[context_.me].name});
   if (!on_ready_) return;
   // Nobody has joined: there is nobody to leave.
   std::fill(local_left_.begin(), local_left_.end(), true);
@@ -226,8 +231,8 @@ void EngineGroup::fail(Code code, int32_t rank, const std::string& text) {
 
 void EngineGroup::on_deadline(uint64_t sequence, const std::string& what) {
   if (late_search_ || context_.segment.failed()) return;
-  late_search_ = LateSearch{sequence, what, std::vector<bool>(context_.nodes.size(), false), pieces_.late(sequence),
-                            Deadline::after_ms(kLateAnswerMs)};
+  late_search_ = LateSearch{sequence, what, std::vector<bool>(context_.nodes.size(), false),
+                            pieces_.late(sequence), Deadline::after_ms(kLateAnswerMs)};
   late_search_->answered[context_.me] = true;
   context_.send_all(LateQuery{context_.id, context_.me, sequence});
   if (solo()) finish_late_search();
@@ -256,7 +261,8 @@ void EngineGroup::on_time() {
       missing += (missing.empty() ? "" : ", ") + context_.nodes[node].name +
                  (peer.link == nullptr ? " (no connection)" : " (connected, not ready)");
     }
-    fail(Code::kTimeout, -1, "making " + context_.name() + ": node " + missing + " did not get ready in time");
+    fail(Code::kTimeout, -1,
+         "making " + context_.name() + ": node " + missing + " did not get ready in time");
   }
 }
 

@@ -19,13 +19,14 @@ namespace hdt::daemon {
 struct GroupSpec {
   uint64_t id = 0;
   std::string group_class;
+  std::optional<collectives::Algorithm> algorithm;  // configured, the same on all nodes; none: "auto"
   std::vector<uint32_t> node_of_rank;
   std::vector<NodeInfo> nodes;
   uint32_t me = 0;
-  std::shared_ptr<SharedMemory> memory;  // formatted for this node
+  std::shared_ptr<SharedMemory> memory;   // formatted for this node
   Deadline deadline = Deadline::never();  // of becoming ready
-  std::function<void(Status)> on_ready;  // called once, on the engine's thread
-  DirectMemory::Services direct;         // from the engine
+  std::function<void(Status)> on_ready;   // called once, on the engine's thread
+  DirectMemory::Services direct;          // from the engine
   std::function<void()> look_again;
 };
 

@@ -1,16 +1,21 @@
-// What an engine tells about itself (hdtctl status).
+// What an engine tells about itself (hdtctl status, hdtctl explain).
 #include <fmt/core.h>
 
 #include "daemon/engine.h"
+#include "session/explanation.h"
 
 namespace hdt::daemon {
 
 namespace {
 
+std::string id_of(const EngineGroup& group) {
+  return fmt::format("{:08x}", static_cast<uint32_t>(group.id()));
+}
+
 nlohmann::json describe(const EngineGroup& group) {
   const GroupContext& context = group.context();
   nlohmann::json json;
-  json["id"] = fmt::format("{:08x}", static_cast<uint32_t>(context.id));
+  json["id"] = id_of(group);
   json["class"] = context.group_class;
   json["ranks"] = context.layout().ranks;
   json["state"] = context.segment.failed() ? "failed" : group.ready() ? "ready" : "connecting";
@@ -71,7 +76,54 @@ nlohmann::json describe(const PeerLink& peer) {
   return json;
 }
 
+nlohmann::json explain_call(const EngineGroup& group, const session::Call& call) {
+  const GroupContext& context = group.context();
+  const session::Tuner& tuner = group.pieces().tuner();
+  nlohmann::json json;
+  json["group"] = id_of(group);
+  json["class"] = context.group_class;
+  json["ranks"] = context.layout().ranks;
+  json["nodes"] = context.nodes.size();
+  if (const std::string wrong = session::validate(call, context.layout().ranks); !wrong.empty()) {
+    json["wrong"] = wrong;
+    return json;
+  }
+  json["call"] = session::describe(call);
+  json["configured"] = tuner.configured() ? name_of(*tuner.configured()) : "auto";
+  json["candidates"] = nlohmann::json::array();
+  if (group.solo()) {
+    json["picked"] = nullptr;
+    json["why"] =
+        "all ranks are on one node, where they combine in shared memory: no algorithm between nodes is "
+        "needed";
+    return json;
+  }
+  const session::Plan plan(call, context.layout());
+  json["pieces"] = plan.pieces();
+  json["piece_bytes"] =
+      problem_of(call, plan.piece(0), context.order, 0).elements() * collectives::type_size(call.type);
+  const session::Explanation explanation = explain(tuner, call, context.group_class);
+  json["picked"] = name_of(explanation.decision.algorithm);
+  json["why"] = explanation.why;
+  for (const auto& candidate : explanation.candidates) {
+    nlohmann::json entry = {{"algorithm", name_of(candidate.algorithm)}};
+    if (candidate.seconds > 0) entry["predicted_s"] = candidate.seconds;
+    if (!candidate.left_out.empty()) entry["left_out"] = candidate.left_out;
+    json["candidates"].push_back(entry);
+  }
+  return json;
+}
+
 }  // namespace
+
+nlohmann::json Engine::explain(const std::string& name, const session::Call& call) const {
+  nlohmann::json json = nlohmann::json::array();
+  for (const auto& group : groups_) {
+    if (group == nullptr || (id_of(*group) != name && group->context().group_class != name)) continue;
+    json.push_back(explain_call(*group, call));
+  }
+  return json;
+}
 
 nlohmann::json Engine::status() const {
   nlohmann::json json;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct WriteToken {
   uint32_t slot;    // piece % kSlots or chunk index % kChannelSlots, 4 bits
 
   uint64_t pack() const {
-    return uint64_t{group_slot} << 37 | uint64_t{static_cast<uint8_t>(kind)} << 36 | uint64_t{number} << 4 | slot;
+    return uint64_t{group_slot} << 37 | uint64_t{static_cast<uint8_t>(kind)} << 36 | uint64_t{number} << 4 |
+           slot;
   }
   static WriteToken unpack(uint64_t value) {
     return {static_cast<uint32_t>(value >> 37), static_cast<Kind>(value >> 36 & 1),
@@ -47,6 +49,7 @@ struct GroupContext {
   uint64_t id = 0;
   uint32_t group_slot = 0;
   std::string group_class;
+  std::optional<collectives::Algorithm> algorithm;  // configured; none: "auto"
   session::Segment segment;
   session::Order order{{0}, 1};
   std::vector<NodeInfo> nodes;

@@ -42,8 +42,8 @@ void GroupMaker::on_join(LocalJoin join) {
                                                              " joins a group that is complete already"});
   }
   if (pending.joins.contains(request.rank)) {
-    return services_.refused(
-        join, {Code::kMismatch, "two processes of node " + node_.name + " join as rank " + std::to_string(request.rank)});
+    return services_.refused(join, {Code::kMismatch, "two processes of node " + node_.name +
+                                                         " join as rank " + std::to_string(request.rank)});
   }
   const GroupKey key = request.key;
   LocalJoin& kept = pending.joins.emplace(request.rank, std::move(join)).first->second;
@@ -62,7 +62,12 @@ void GroupMaker::contact(const GroupKey&, Pending& pending) {
 
 void GroupMaker::send_join(Pending& pending, const LocalJoin& join) {
   const auto& r = join.request;
-  services_.send(pending.channel, Join{r.key, r.ranks, r.rank, r.group_class, r.timeout_ms, node_});
+  services_.send(pending.channel, Join{r.key, r.ranks, r.rank, r.group_class,
+                                       configured_algorithm(r.group_class), r.timeout_ms, node_});
+}
+
+std::optional<collectives::Algorithm> GroupMaker::configured_algorithm(const std::string& group_class) const {
+  return collectives::parse_algorithm(config_.class_named(group_class).algorithm);
 }
 
 void GroupMaker::refuse(const GroupKey& key, const Status& why) {
@@ -105,10 +110,12 @@ void GroupMaker::on_membership(const Membership& membership) {
 Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pending& pending, MadeGroup& made) {
   const auto me = std::find_if(membership.nodes.begin(), membership.nodes.end(),
                                [&](const NodeInfo& node) { return node.id == node_.id; });
-  if (me == membership.nodes.end()) return Status(Code::kInternal, "the coordinator made a group without this node");
+  if (me == membership.nodes.end())
+    return Status(Code::kInternal, "the coordinator made a group without this node");
   GroupSpec spec;
   spec.id = group_id(membership.key);
   spec.group_class = membership.group_class;
+  spec.algorithm = configured_algorithm(membership.group_class);
   spec.node_of_rank = membership.node_of_rank;
   spec.nodes = membership.nodes;
   spec.me = static_cast<uint32_t>(me - membership.nodes.begin());
@@ -118,7 +125,8 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
   }
   const bool same = std::equal(local.begin(), local.end(), pending.joins.begin(), pending.joins.end(),
                                [](uint32_t rank, const auto& entry) { return rank == entry.first; });
-  if (!same) return Status(Code::kRankLost, "a rank of node " + node_.name + " ended while the group was made");
+  if (!same)
+    return Status(Code::kRankLost, "a rank of node " + node_.name + " ended while the group was made");
   if (local.size() > session::kMaxLocalRanks) {
     return Status(Code::kInvalidArgument, "node " + node_.name + " has " + std::to_string(local.size()) +
                                               " ranks of the group; at most " +
@@ -134,7 +142,8 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
   for (const NodeInfo& node : spec.nodes) engines = std::min(engines, node.rails.size());
   const session::Layout layout(static_cast<uint32_t>(spec.node_of_rank.size()),
                                static_cast<uint32_t>(spec.nodes.size()), static_cast<uint32_t>(local.size()));
-  auto memory = SharedMemory::create(fmt::format("hdt-group-{:08x}", static_cast<uint32_t>(spec.id)), layout.total);
+  auto memory =
+      SharedMemory::create(fmt::format("hdt-group-{:08x}", static_cast<uint32_t>(spec.id)), layout.total);
   if (!memory.is_ok()) return memory.status();
   made.id = spec.id;
   made.engine = static_cast<uint32_t>(spec.id % engines);
@@ -186,8 +195,8 @@ void GroupMaker::on_time() {
     if (pending.made) continue;  // the engine's group has the deadline now
     if (pending.until.expired()) {
       const std::string error = pending.last_error.empty() ? "it does not answer" : pending.last_error;
-      late.emplace_back(key, Status(Code::kTimeout, "no group was made: the rendezvous at " + pending.rendezvous +
-                                                        " cannot be reached: " + error));
+      late.emplace_back(key, Status(Code::kTimeout, "no group was made: the rendezvous at " +
+                                                        pending.rendezvous + " cannot be reached: " + error));
     } else if (pending.retry_at.expired()) {
       contact(key, pending);
     }

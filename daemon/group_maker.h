@@ -59,7 +59,7 @@ class GroupMaker {
   struct Pending {
     std::string rendezvous;
     std::string group_class;
-    ChannelId channel = 0;      // 0: to be dialled at retry_at
+    ChannelId channel = 0;  // 0: to be dialled at retry_at
     Deadline retry_at = Deadline::never();
     Deadline until = Deadline::never();
     std::string last_error;
@@ -69,6 +69,8 @@ class GroupMaker {
   void contact(const GroupKey& key, Pending& pending);
   void send_join(Pending& pending, const LocalJoin& join);
   void refuse(const GroupKey& key, const Status& why);
+  // Of a class on this node; none: "auto".
+  std::optional<collectives::Algorithm> configured_algorithm(const std::string& group_class) const;
   Result<GroupSpec> prepare(const Membership& membership, const Pending& pending, MadeGroup& made);
   void on_ready(const GroupKey& key, const Status& status);
 

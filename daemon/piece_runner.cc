@@ -60,7 +60,10 @@ class PieceRunner::Slot : public collectives::Port {
   uint32_t index_;
 };
 
-PieceRunner::PieceRunner(GroupContext& context) : context_(context), credit_(context.nodes.size()) {
+PieceRunner::PieceRunner(GroupContext& context)
+    : context_(context),
+      tuner_(context.layout(), context.order, context.algorithm),
+      credit_(context.nodes.size()) {
   for (uint32_t i = 0; i < kSlots; ++i) slots_[i] = std::make_unique<Slot>(*this, i);
 }
 
@@ -112,7 +115,7 @@ bool PieceRunner::accept_call(uint64_t sequence) {
                     call,
                     session::Plan(call, context_.layout()),
                     calls_.empty() ? next_piece_ : calls_.back().end(),
-                    algorithm_of(call, context_.layout(), context_.order),
+                    tuner_.decide(call).algorithm,
                     nullptr,
                     nullptr,
                     {}};

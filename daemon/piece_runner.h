@@ -23,6 +23,7 @@
 
 #include "collectives/executor.h"
 #include "daemon/group_context.h"
+#include "session/tuner.h"
 
 namespace hdt::daemon {
 
@@ -45,6 +46,7 @@ class PieceRunner {
   // Calls that all local ranks have entered / that are finished on this node.
   uint64_t calls_entered() const { return next_call_; }
   uint64_t pieces_exchanged() const { return exchanged_; }
+  const session::Tuner& tuner() const { return tuner_; }
   bool idle() const { return calls_.empty(); }
   // Local ranks (by rank) that have not entered call `sequence`.
   std::vector<uint32_t> late(uint64_t sequence) const;
@@ -91,6 +93,7 @@ class PieceRunner {
   void check_left(uint64_t sequence);
 
   GroupContext& context_;
+  session::Tuner tuner_;
   uint64_t next_call_ = 0;   // first call not read yet
   uint64_t next_piece_ = 0;  // first piece not started yet
   uint64_t exchanged_ = 0;

@@ -23,6 +23,12 @@ std::string missing_ranks(const std::set<uint32_t>& missing) {
   return text;
 }
 
+// "\"ring\" on node n0"
+std::string configured(const Join& join) {
+  const std::string name = join.algorithm ? name_of(*join.algorithm) : "auto";
+  return "\"" + name + "\" on node " + join.node.name;
+}
+
 }  // namespace
 
 std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& join) {
@@ -36,21 +42,27 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
     group.group_class = join.group_class;
     group.deadline = Deadline::after_ms(join.timeout_ms);
   }
-  const auto& [rank, first] = group.members.empty() ? std::pair<const uint32_t, Member>{join.rank, {from, join}}
-                                                    : *group.members.begin();
+  const auto& [rank, first] = group.members.empty()
+                                  ? std::pair<const uint32_t, Member>{join.rank, {from, join}}
+                                  : *group.members.begin();
   std::string wrong;
+  Code code = Code::kMismatch;
   if (join.ranks != group.ranks) {
-    wrong = "rank " + std::to_string(rank) + " joins a group of " + std::to_string(group.ranks) + " ranks, rank " +
-            std::to_string(join.rank) + " one of " + std::to_string(join.ranks);
+    wrong = "rank " + std::to_string(rank) + " joins a group of " + std::to_string(group.ranks) +
+            " ranks, rank " + std::to_string(join.rank) + " one of " + std::to_string(join.ranks);
   } else if (join.group_class != group.group_class) {
     wrong = "rank " + std::to_string(rank) + " joins with class " + group.group_class + ", rank " +
             std::to_string(join.rank) + " with class " + join.group_class;
+  } else if (join.algorithm != first.join.algorithm) {
+    code = Code::kConfig;
+    wrong = "class " + group.group_class + " has algorithm " + configured(first.join) + ", but " +
+            configured(join) + ": give it the same one on all nodes";
   } else if (group.members.contains(join.rank)) {
     wrong = "two processes join as rank " + std::to_string(join.rank);
   }
   group.members.insert_or_assign(join.rank, Member{from, join});
   if (!wrong.empty()) {
-    auto replies = refuse(join.key, group, Code::kMismatch, static_cast<int32_t>(join.rank), wrong);
+    auto replies = refuse(join.key, group, code, static_cast<int32_t>(join.rank), wrong);
     groups_.erase(join.key);
     return replies;
   }
@@ -64,7 +76,8 @@ std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& 
   std::map<NodeId, uint32_t> index;
   std::vector<ChannelId> channels;
   for (const auto& [rank, member] : group.members) {
-    const auto [entry, is_new] = index.emplace(member.join.node.id, static_cast<uint32_t>(membership.nodes.size()));
+    const auto [entry, is_new] =
+        index.emplace(member.join.node.id, static_cast<uint32_t>(membership.nodes.size()));
     if (is_new) {
       membership.nodes.push_back(member.join.node);
       channels.push_back(member.channel);
@@ -81,8 +94,8 @@ std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& 
   return replies;
 }
 
-std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Group& group, Code code, int32_t rank,
-                                                  const std::string& why) {
+std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Group& group, Code code,
+                                                  int32_t rank, const std::string& why) {
   std::set<ChannelId> channels;
   for (const auto& [number, member] : group.members) channels.insert(member.channel);
   std::vector<Reply> replies;
@@ -93,7 +106,8 @@ std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Gro
 std::vector<Rendezvous::Reply> Rendezvous::on_cancel(const Cancel& cancel) {
   const auto found = groups_.find(cancel.key);
   if (found == groups_.end()) return {};
-  auto replies = refuse(cancel.key, found->second, Code::kRankLost, static_cast<int32_t>(cancel.rank), cancel.text);
+  auto replies =
+      refuse(cancel.key, found->second, Code::kRankLost, static_cast<int32_t>(cancel.rank), cancel.text);
   groups_.erase(found);
   return replies;
 }
@@ -108,7 +122,8 @@ std::vector<Rendezvous::Reply> Rendezvous::on_outcome(ChannelId from, const Outc
     std::erase_if(replies, [from](const Reply& reply) { return reply.to == from; });
   } else {
     if (const auto node = group.nodes.find(from); node != group.nodes.end()) node->second = true;
-    if (!std::all_of(group.nodes.begin(), group.nodes.end(), [](const auto& n) { return n.second; })) return {};
+    if (!std::all_of(group.nodes.begin(), group.nodes.end(), [](const auto& n) { return n.second; }))
+      return {};
   }
   groups_.erase(found);
   return replies;
@@ -121,7 +136,8 @@ std::vector<Rendezvous::Reply> Rendezvous::on_closed(ChannelId channel) {
     for (const auto& [rank, member] : group.members) {
       if (member.channel != channel) continue;
       // A node that has reported success does not need us any more.
-      if (const auto node = group.nodes.find(channel); node != group.nodes.end() && node->second) return false;
+      if (const auto node = group.nodes.find(channel); node != group.nodes.end() && node->second)
+        return false;
       auto refused = refuse(key, group, Code::kRankLost, static_cast<int32_t>(rank),
                             "node " + member.join.node.name + " (rank " + std::to_string(rank) +
                                 ") went away while the group was made");

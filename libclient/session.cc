@@ -21,6 +21,15 @@ constexpr int64_t kAnswerMs = 10'000;
 constexpr int64_t kJoinGraceMs = 10'000;
 constexpr timeval kGreetingTimeout{10, 0};
 
+// Of an answer that comes as a memfd.
+Result<std::string> text_of(Packet& packet) {
+  if (packet.fds.size() != 1) return Status(Code::kInternal, "the daemon's answer lacks its text");
+  auto memory = SharedMemory::map(std::move(packet.fds[0]));
+  if (!memory.is_ok()) return memory.status();
+  const auto* text = reinterpret_cast<const char*>(memory.value().data());
+  return std::string(text, ::strnlen(text, memory.value().size()));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Session>> Session::open(const std::string& socket) {
@@ -158,11 +167,18 @@ Result<std::string> Session::status_json() {
   auto packet = ask(kByKind + static_cast<uint64_t>(Kind::kStatusIs), session::encode_empty(Kind::kStatus),
                     Deadline::after_ms(kAnswerMs));
   if (!packet.is_ok()) return packet.status();
-  if (packet.value().fds.size() != 1) return Status(Code::kInternal, "the daemon's status lacks its text");
-  auto memory = SharedMemory::map(std::move(packet.value().fds[0]));
-  if (!memory.is_ok()) return memory.status();
-  const auto* text = reinterpret_cast<const char*>(memory.value().data());
-  return std::string(text, ::strnlen(text, memory.value().size()));
+  return text_of(packet.value());
+}
+
+Result<std::string> Session::explain_json(const session::ExplainRequest& request) {
+  const std::lock_guard lock(question_mutex_);
+  auto packet = ask(kByKind + static_cast<uint64_t>(Kind::kExplanationIs), session::encode(request),
+                    Deadline::after_ms(kAnswerMs));
+  if (!packet.is_ok()) return packet.status();
+  const auto answer = session::decode_text(packet.value().bytes);
+  if (!answer.is_ok()) return answer.status();
+  if (answer.value().code != Code::kSuccess) return Status(answer.value().code, answer.value().text);
+  return text_of(packet.value());
 }
 
 Result<JoinedGroup> Session::join(session::JoinRequest request) {

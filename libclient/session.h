@@ -39,6 +39,8 @@ class Session {
   // Blocks until the group is made or `request.timeout_ms` (and some) has passed.
   Result<JoinedGroup> join(session::JoinRequest request);
   Result<std::string> status_json();
+  // Which algorithm a call takes, and why, as JSON.
+  Result<std::string> explain_json(const session::ExplainRequest& request);
   // Gives the daemon memory of this process, for other ranks of its groups to open. Returns its number.
   Result<uint32_t> share(const SharedMemory& memory);
   void unshare(uint32_t memory);

@@ -8,13 +8,16 @@ namespace hdt::session {
 
 namespace {
 
+constexpr size_t kMaxName = 256;
+
 Status malformed(const char* what) {
   return {Code::kInvalidArgument, std::string("malformed ") + what + " message"};
 }
 
 Status other_version(uint32_t theirs) {
   return {Code::kVersion, "the other side speaks session protocol " + std::to_string(theirs) + ", this one " +
-                              std::to_string(kSessionVersion) + ": use libhdt and hdtcommd of the same release"};
+                              std::to_string(kSessionVersion) +
+                              ": use libhdt and hdtcommd of the same release"};
 }
 
 Writer start(Kind kind) {
@@ -36,22 +39,48 @@ std::vector<std::byte> encode(const Hello& message) {
 }
 
 std::vector<std::byte> encode(const Welcome& message) {
-  return start(Kind::kWelcome).put(kSessionMagic).put(kSessionVersion).put_string(message.software)
-      .put_string(message.node).put(message.host_pid).put(message.engines).take();
+  return start(Kind::kWelcome)
+      .put(kSessionMagic)
+      .put(kSessionVersion)
+      .put_string(message.software)
+      .put_string(message.node)
+      .put(message.host_pid)
+      .put(message.engines)
+      .take();
 }
 
 std::vector<std::byte> encode(const JoinRequest& m) {
-  return start(Kind::kJoin).put(m.request).put_bytes(m.key).put_string(m.rendezvous).put(m.host).put(m.ranks)
-      .put(m.rank).put_string(m.group_class).put(m.timeout_ms).take();
+  return start(Kind::kJoin)
+      .put(m.request)
+      .put_bytes(m.key)
+      .put_string(m.rendezvous)
+      .put(m.host)
+      .put(m.ranks)
+      .put(m.rank)
+      .put_string(m.group_class)
+      .put(m.timeout_ms)
+      .take();
 }
 
 std::vector<std::byte> encode(const Joined& m) {
-  return start(Kind::kJoined).put(m.request).put(m.code).put_string(m.text.substr(0, kMaxText)).put(m.handle)
-      .put(m.engine).put(m.local_index).take();
+  return start(Kind::kJoined)
+      .put(m.request)
+      .put(m.code)
+      .put_string(m.text.substr(0, kMaxText))
+      .put(m.handle)
+      .put(m.engine)
+      .put(m.local_index)
+      .take();
 }
 
 std::vector<std::byte> encode(Kind kind, const GroupNotice& m) {
-  return start(kind).put(m.handle).put(m.code).put(m.rank).put(m.call).put_string(m.text.substr(0, kMaxText)).take();
+  return start(kind)
+      .put(m.handle)
+      .put(m.code)
+      .put(m.rank)
+      .put(m.call)
+      .put_string(m.text.substr(0, kMaxText))
+      .take();
 }
 
 std::vector<std::byte> encode(Kind kind, const MemoryRequest& m) {
@@ -59,7 +88,22 @@ std::vector<std::byte> encode(Kind kind, const MemoryRequest& m) {
 }
 
 std::vector<std::byte> encode(const MemoryAnswer& m) {
-  return start(Kind::kMemory).put(m.request).put(m.code).put_string(m.text.substr(0, kMaxText)).put(m.memory).take();
+  return start(Kind::kMemory)
+      .put(m.request)
+      .put(m.code)
+      .put_string(m.text.substr(0, kMaxText))
+      .put(m.memory)
+      .take();
+}
+
+std::vector<std::byte> encode(const ExplainRequest& m) {
+  return start(Kind::kExplain)
+      .put_string(m.group)
+      .put_string(m.what)
+      .put_string(m.type)
+      .put(m.bytes)
+      .put(m.root)
+      .take();
 }
 
 std::vector<std::byte> encode_text(Kind kind, Code code, const std::string& text) {
@@ -70,7 +114,7 @@ std::vector<std::byte> encode_empty(Kind kind) { return start(kind).take(); }
 
 Result<Kind> kind_of(std::span<const std::byte> bytes) {
   const auto kind = Reader(bytes).get<Kind>();
-  if (kind < Kind::kHello || kind > Kind::kMemory) return malformed("session");
+  if (kind < Kind::kHello || kind > Kind::kExplanationIs) return malformed("session");
   return kind;
 }
 
@@ -92,7 +136,8 @@ Result<Welcome> decode_welcome(std::span<const std::byte> bytes) {
   message.node = reader.get_string(kMaxText);
   message.host_pid = reader.get<uint32_t>();
   message.engines = reader.get<uint32_t>();
-  if (!reader.complete() || message.engines == 0 || message.engines > kMaxEngines) return malformed("welcome");
+  if (!reader.complete() || message.engines == 0 || message.engines > kMaxEngines)
+    return malformed("welcome");
   return message;
 }
 
@@ -144,6 +189,18 @@ Result<MemoryAnswer> decode_memory_answer(std::span<const std::byte> bytes) {
   m.text = reader.get_string(kMaxText);
   m.memory = reader.get<uint32_t>();
   if (!reader.complete()) return malformed("memory");
+  return m;
+}
+
+Result<ExplainRequest> decode_explain(std::span<const std::byte> bytes) {
+  Reader reader = open(bytes);
+  ExplainRequest m;
+  m.group = reader.get_string(kMaxName);
+  m.what = reader.get_string(kMaxName);
+  m.type = reader.get_string(kMaxName);
+  m.bytes = reader.get<uint64_t>();
+  m.root = reader.get<int32_t>();
+  if (!reader.complete()) return malformed("explain");
   return m;
 }
 

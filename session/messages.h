@@ -21,22 +21,24 @@ inline constexpr uint32_t kMaxMemories = 4096;  // shared by one session
 using GroupKey = std::array<std::byte, kKeyBytes>;
 
 enum class Kind : uint8_t {
-  kHello = 1,      // process: magic, version, software version
-  kWelcome,        // daemon: version, node name, embedded host pid, engines; fds: page, one eventfd per engine
-  kRefused,        // daemon: why the session ends (code, text)
-  kRendezvous,     // process: where may others meet me? (for hdtGetUniqueId)
-  kRendezvousAt,   // daemon: address
-  kJoin,           // process: JoinRequest
-  kJoined,         // daemon: request, code, text; on success handle, engine, local index; fd: segment
-  kLeave,          // process: handle
-  kFail,           // process: handle, code, rank, text: fail the group on all nodes
-  kDeadline,       // process: handle, call number: find out who is late and fail the group
-  kStatus,         // process: describe yourself
-  kStatusIs,       // daemon: fd of a memfd with JSON
-  kShare,          // process: request, size; fd: memory that others of its groups may map. Answered by kMemory
-  kUnshare,        // process: memory's number; not answered
-  kOpen,           // process: request, handle, memory's number: map what another rank of this group shares
-  kMemory,         // daemon: request, code, text, memory's number; fd where kOpen succeeded
+  kHello = 1,     // process: magic, version, software version
+  kWelcome,       // daemon: version, node name, embedded host pid, engines; fds: page, one eventfd per engine
+  kRefused,       // daemon: why the session ends (code, text)
+  kRendezvous,    // process: where may others meet me? (for hdtGetUniqueId)
+  kRendezvousAt,  // daemon: address
+  kJoin,          // process: JoinRequest
+  kJoined,        // daemon: request, code, text; on success handle, engine, local index; fd: segment
+  kLeave,         // process: handle
+  kFail,          // process: handle, code, rank, text: fail the group on all nodes
+  kDeadline,      // process: handle, call number: find out who is late and fail the group
+  kStatus,        // process: describe yourself
+  kStatusIs,      // daemon: fd of a memfd with JSON
+  kShare,         // process: request, size; fd: memory that others of its groups may map. Answered by kMemory
+  kUnshare,       // process: memory's number; not answered
+  kOpen,          // process: request, handle, memory's number: map what another rank of this group shares
+  kMemory,        // daemon: request, code, text, memory's number; fd where kOpen succeeded
+  kExplain,       // process: ExplainRequest: which algorithm would this call take, and why?
+  kExplanationIs,  // daemon: code, text; fd of a memfd with JSON on success
 };
 
 struct Hello {
@@ -76,6 +78,14 @@ struct MemoryRequest {  // kShare, kUnshare, kOpen
   uint32_t memory = 0;  // kUnshare, kOpen
 };
 
+struct ExplainRequest {
+  std::string group;   // its id as kStatusIs gives it, or its class
+  std::string what;    // "allreduce"
+  std::string type;    // "float32"
+  uint64_t bytes = 0;  // of `count` elements
+  int32_t root = 0;
+};
+
 struct MemoryAnswer {
   uint32_t request = 0;
   Code code = Code::kSuccess;
@@ -98,8 +108,10 @@ std::vector<std::byte> encode(const Joined& message);
 std::vector<std::byte> encode(Kind kind, const GroupNotice& message);
 std::vector<std::byte> encode(Kind kind, const MemoryRequest& message);
 std::vector<std::byte> encode(const MemoryAnswer& message);
-std::vector<std::byte> encode_text(Kind kind, Code code, const std::string& text);  // kRefused, kRendezvousAt
-std::vector<std::byte> encode_empty(Kind kind);                                     // kRendezvous, kStatus, ...
+std::vector<std::byte> encode(const ExplainRequest& message);
+// kRefused, kRendezvousAt, kExplanationIs
+std::vector<std::byte> encode_text(Kind kind, Code code, const std::string& text);
+std::vector<std::byte> encode_empty(Kind kind);  // kRendezvous, kStatus, ...
 
 // Each fails with kInvalidArgument (kVersion for a Hello or Welcome of another version) and says why.
 Result<Kind> kind_of(std::span<const std::byte> bytes);
@@ -110,7 +122,8 @@ Result<Joined> decode_joined(std::span<const std::byte> bytes);
 Result<GroupNotice> decode_notice(std::span<const std::byte> bytes);
 Result<MemoryRequest> decode_memory_request(std::span<const std::byte> bytes);
 Result<MemoryAnswer> decode_memory_answer(std::span<const std::byte> bytes);
-struct Text {  // kRefused, kRendezvousAt
+Result<ExplainRequest> decode_explain(std::span<const std::byte> bytes);
+struct Text {  // kRefused, kRendezvousAt, kExplanationIs
   Code code = Code::kSuccess;
   std::string text;
 };

@@ -64,14 +64,6 @@ bool may_be_direct(const Call& call, const Layout& layout) {
          call.count * collectives::type_size(call.type) >= smallest;
 }
 
-collectives::Algorithm algorithm_of(const Call& call, const Layout& layout, const Order& order) {
-  const Plan plan(call, layout);
-  const bool in_blocks = by_blocks(call.what) && plan.pieces() > 1;
-  if (in_blocks || (layout.nodes > 2 && may_be_direct(call, layout))) return collectives::Algorithm::kRing;
-  return select_algorithm(problem_of(call, plan.piece(0), order, 0), call.type,
-                          layout.scratch_bytes / collectives::type_size(call.type));
-}
-
 uint64_t user_index(const Call& call, const Piece& piece, const Order& order, uint64_t index) {
   if (!by_blocks(call.what)) return piece.offset + index;
   const uint64_t position = index / piece.elements;

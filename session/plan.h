@@ -56,11 +56,6 @@ uint64_t result_bytes(const Call& call, uint32_t ranks);
 // same on all nodes.
 bool may_be_direct(const Call& call, const Layout& layout);
 
-// What daemons run for all pieces of the call, the same on all nodes. In place only a ring will do, or any algorithm between
-// two nodes: others keep partial results in what would be the user's sendbuf. And of buffers in blocks (several
-// pieces by blocks), only a ring's steps stay within a block.
-collectives::Algorithm algorithm_of(const Call& call, const Layout& layout, const Order& order);
-
 // Where element `index` of a piece's area is in the user's buffer that the area stands for, in elements.
 uint64_t user_index(const Call& call, const Piece& piece, const Order& order, uint64_t index);
 

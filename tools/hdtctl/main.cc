@@ -2,12 +2,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/config.h"
 #include "base/log.h"
 #include "libclient/session.h"
+#include "tools/hdtctl/explain_table.h"
 #include "tools/hdtctl/status_table.h"
 
 namespace {
@@ -15,23 +17,28 @@ namespace {
 constexpr int kWrongUsage = 2;
 constexpr int kFailed = 1;
 
-int print_status(const std::string& socket, bool as_json) {
+using Table = std::string (*)(const nlohmann::json&);
+using Question = std::function<hdt::Result<std::string>(hdt::client::Session&)>;
+
+// Asks the daemon and prints its answer, as JSON or as a table.
+int print_answer(const std::string& socket, bool as_json, const Question& ask, Table table) {
   const auto session = hdt::client::Session::open(socket);
   if (!session.is_ok()) {
-    std::fprintf(stderr, "hdtctl: %s; name another daemon with --socket PATH\n", session.status().message().c_str());
+    std::fprintf(stderr, "hdtctl: %s; name another daemon with --socket PATH\n",
+                 session.status().message().c_str());
     return kFailed;
   }
-  const auto text = session.value()->status_json();
+  const auto text = ask(*session.value());
   if (!text.is_ok()) {
     std::fprintf(stderr, "hdtctl: %s\n", text.status().message().c_str());
+    return text.status().code() == hdt::Code::kInvalidArgument ? kWrongUsage : kFailed;
+  }
+  const auto answer = nlohmann::json::parse(text.value(), nullptr, false);
+  if (answer.is_discarded()) {
+    std::fprintf(stderr, "hdtctl: the daemon at %s sent an answer that is no JSON\n", socket.c_str());
     return kFailed;
   }
-  const auto status = nlohmann::json::parse(text.value(), nullptr, false);
-  if (status.is_discarded()) {
-    std::fprintf(stderr, "hdtctl: the daemon at %s sent a status that is no JSON\n", socket.c_str());
-    return kFailed;
-  }
-  std::fputs(as_json ? (status.dump(2) + "\n").c_str() : hdt::ctl::status_table(status).c_str(), stdout);
+  std::fputs(as_json ? (answer.dump(2) + "\n").c_str() : table(answer).c_str(), stdout);
   return 0;
 }
 
@@ -43,15 +50,43 @@ int main(int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  hdtctl status                          sessions, groups, peers and rails of this node\n"
-      "  hdtctl --socket /tmp/a.sock status --json");
+      "  hdtctl --socket /tmp/a.sock status --json\n"
+      "  hdtctl explain allreduce 64M --group dp");
   app.require_subcommand(1);
   std::string socket = hdt::Config().node.socket;
   if (const char* variable = std::getenv("HDT_SOCKET")) socket = variable;
-  app.add_option("--socket", socket, "The daemon's socket; default $HDT_SOCKET or " + hdt::Config().node.socket);
+  app.add_option("--socket", socket,
+                 "The daemon's socket; default $HDT_SOCKET or " + hdt::Config().node.socket);
   bool as_json = false;
   auto* status = app.add_subcommand("status", "Sessions, groups, ranks, peers, rails with bytes and rates");
-  status->add_flag("--json", as_json, "As JSON");
-  status->fallthrough();  // --socket may stand behind the command, too
+  auto* explain = app.add_subcommand(
+      "explain", "Which algorithm a call of a group takes between nodes, and why not another");
+  for (auto* command : {status, explain}) {
+    command->add_flag("--json", as_json, "As JSON");
+    command->fallthrough();  // --socket may stand behind the command, too
+  }
+  hdt::session::ExplainRequest request;
+  request.type = "float32";
+  explain
+      ->add_option("OPERATION", request.what,
+                   "allreduce, reduce, reduce_scatter, allgather, broadcast or barrier")
+      ->required();
+  explain
+      ->add_option("SIZE", request.bytes,
+                   "Bytes of the call's `count` elements, for allgather and reduce_scatter of one rank's "
+                   "block; K, M and "
+                   "G are powers of 1024")
+      ->transform(CLI::AsSizeValue(false))
+      ->required();
+  explain
+      ->add_option("--group", request.group, "A group's id, as status shows it, or the class of the only one")
+      ->required();
+  explain->add_option("--type", request.type, "Type of the elements; default float32");
+  explain->add_option("--root", request.root, "Root of a broadcast or reduce; default 0");
+  explain->footer(
+      "Examples:\n"
+      "  hdtctl explain allreduce 64M --group dp\n"
+      "  hdtctl explain broadcast 4K --group 1a2b3c4d --type bfloat16 --root 2 --json");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -59,5 +94,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "hdtctl: %s (hdtctl --help tells more)\n", error.what());
     return kWrongUsage;
   }
-  return print_status(socket, as_json);
+  if (explain->parsed()) {
+    return print_answer(
+        socket, as_json, [&](auto& session) { return session.explain_json(request); },
+        hdt::ctl::explain_table);
+  }
+  return print_answer(
+      socket, as_json, [](auto& session) { return session.status_json(); }, hdt::ctl::status_table);
 }

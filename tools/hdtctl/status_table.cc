@@ -4,8 +4,6 @@
 
 namespace hdt::ctl {
 
-namespace {
-
 std::string bytes(double value) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   size_t unit = 0;
@@ -15,6 +13,8 @@ std::string bytes(double value) {
   }
   return unit == 0 ? fmt::format("{:.0f} B", value) : fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
+
+namespace {
 
 std::string ranks(const nlohmann::json& list) {
   std::string text;
@@ -27,13 +27,13 @@ std::string ranks(const nlohmann::json& list) {
 std::string status_table(const nlohmann::json& status) {
   std::string text = fmt::format("node {}: {}{}, pid {}, up {:.0f} s, socket {}, address {}\n",
                                  status["node"].get<std::string>(), status["software"].get<std::string>(),
-                                 status["embedded"].get<bool>() ? " (embedded)" : "", status["pid"].get<int>(),
-                                 status["uptime_s"].get<double>(), status["socket"].get<std::string>(),
-                                 status["address"].get<std::string>());
+                                 status["embedded"].get<bool>() ? " (embedded)" : "",
+                                 status["pid"].get<int>(), status["uptime_s"].get<double>(),
+                                 status["socket"].get<std::string>(), status["address"].get<std::string>());
   text += fmt::format("\nsessions: {}\n", status["sessions"].size());
   for (const auto& session : status["sessions"]) {
-    text += fmt::format("  pid {:<8} uid {:<6} ranks {}\n", session["pid"].get<int>(), session["uid"].get<int>(),
-                        session["ranks"].get<int>());
+    text += fmt::format("  pid {:<8} uid {:<6} ranks {}\n", session["pid"].get<int>(),
+                        session["uid"].get<int>(), session["ranks"].get<int>());
   }
   text += fmt::format("\ngroups: {}\n", status["groups"].size());
   for (const auto& group : status["groups"]) {

@@ -6,6 +6,9 @@
 
 namespace hdt::ctl {
 
+// "64.0 MiB"
+std::string bytes(double value);
+
 std::string status_table(const nlohmann::json& status);
 
 }  // namespace hdt::ctl

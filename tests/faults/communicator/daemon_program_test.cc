@@ -16,22 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct ProgramRun {
-  int status;
-  std::string output, errors;
-};
-
-ProgramRun run_program(const std::vector<std::string>& command,
-                       const std::map<std::string, std::string>& environment = {}) {
-  TemporaryFolder folder;
-  ChildProcess process(command, environment, folder.file("errors"));
-  std::string output;
-  const Deadline deadline = Deadline::after_ms(kAnswerMs);
-  while (const auto line = process.read_line(deadline)) output += *line + "\n";
-  const auto status = process.wait(deadline);
-  return {status.value_or(-1), output, process.errors()};
-}
-
 TEST(WrongUsage, OfHdtcommdIsOneLineThatNamesTheFlag) {
   TemporaryFolder folder;
   std::ofstream(folder.file("bad.toml")) << "[nics]\nport = \"many\"\n";

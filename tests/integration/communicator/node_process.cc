@@ -16,6 +16,7 @@ namespace hdt::testing {
 namespace {
 constexpr int64_t kStartMs = 30'000;
 constexpr int64_t kEndMs = 60'000;
+constexpr int64_t kProgramMs = 30'000;
 constexpr int kKilled = 128 + SIGKILL;
 }  // namespace
 
@@ -65,6 +66,17 @@ NodeProcess::~NodeProcess() {
   ADD_FAILURE() << "hdtcommd did not end in order";
   // Daemons that all tests share end after the last test, when a failure no longer counts.
   if (::testing::UnitTest::GetInstance()->current_test_info() == nullptr) std::_Exit(1);
+}
+
+ProgramRun run_program(const std::vector<std::string>& command,
+                       const std::map<std::string, std::string>& environment) {
+  TemporaryFolder folder;
+  ChildProcess process(command, environment, folder.file("errors"));
+  std::string output;
+  const Deadline deadline = Deadline::after_ms(kProgramMs);
+  while (const auto line = process.read_line(deadline)) output += *line + "\n";
+  const auto status = process.wait(deadline);
+  return {status.value_or(-1), output, process.errors()};
 }
 
 }  // namespace hdt::testing

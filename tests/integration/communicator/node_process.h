@@ -41,4 +41,12 @@ class NodeProcess {
   std::unique_ptr<ChildProcess> process_;
 };
 
+// What a program that was run to its end did.
+struct ProgramRun {
+  int status;  // -1: it did not end in time
+  std::string output, errors;
+};
+ProgramRun run_program(const std::vector<std::string>& command,
+                       const std::map<std::string, std::string>& environment = {});
+
 }  // namespace hdt::testing

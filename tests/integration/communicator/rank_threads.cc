@@ -22,8 +22,10 @@ Nodes& Nodes::instance() {
   return nodes;
 }
 
-Nodes::Nodes() {
-  for (int node = 0; node < kNodes; ++node) nodes_.push_back(std::make_unique<NodeProcess>(folder_, node));
+Nodes::Nodes(const std::vector<std::string>& flags) {
+  for (int node = 0; node < kNodes; ++node) {
+    nodes_.push_back(std::make_unique<NodeProcess>(folder_, node, flags));
+  }
   ::setenv("HDT_SOCKET", socket(0).c_str(), 1);
 }
 

@@ -22,18 +22,20 @@ using Placement = std::vector<int>;
 
 std::string name_of(const Placement& placement);
 
-// Three nodes that all tests of a program share. The first is the one where ids are made.
+// Three nodes. The first is the one where ids are made: one object at a time.
 class Nodes {
  public:
+  // That all tests of a program share.
   static Nodes& instance();
   static constexpr int kNodes = 3;
+  // Every hdtcommd gets the flags.
+  explicit Nodes(const std::vector<std::string>& flags = {});
   const std::string& socket(int node) const { return nodes_[static_cast<size_t>(node)]->socket(); }
 
   // Makes a group, runs `body` in every rank's thread, and leaves the group.
   void run(const Placement& placement, const std::function<void(Rank&)>& body) const;
 
  private:
-  Nodes();
   TemporaryFolder folder_;
   std::vector<std::unique_ptr<NodeProcess>> nodes_;
 };

@@ -60,6 +60,8 @@ INSTANTIATE_TEST_SUITE_P(
         FileCase{"[log]\nlevel = \"loud\"\n", 2, "log.level", "\"trace\""},
         FileCase{"[class.dp]\nbackends = [\"rdma\"]\n", 2, "class.dp.backends",
                  "expected a list of \"tcp\" and \"shm\""},
+        FileCase{"[class.dp]\nalgorithm = \"rings\"\n", 2, "class.dp.algorithm",
+                 "expected \"auto\", \"ring\", \"halving_doubling\""},
         FileCase{"[class.dp]\nbackend = [\"tcp\"]\n", 2, "class.dp.backend: unknown key",
                  "did you mean class.dp.backends?"},
         FileCase{"[class]\nbackends = [\"tcp\"]\n", 2, "class.backends", "expected [class.NAME] around it"},

@@ -20,7 +20,7 @@ NodeInfo node(uint8_t number) {
 }
 
 Join join(uint32_t ranks, uint32_t rank, uint8_t on_node, int64_t timeout_ms = 60'000) {
-  return {GroupKey{}, ranks, rank, "dp", timeout_ms, node(on_node)};
+  return {GroupKey{}, ranks, rank, "dp", std::nullopt, timeout_ms, node(on_node)};
 }
 
 const Outcome& outcome_of(const Rendezvous::Reply& reply) { return std::get<Outcome>(reply.message); }
@@ -68,6 +68,32 @@ TEST(RendezvousTest, DisagreementIsTheMismatchOfAll) {
   Join other = join(3, 1, 2);
   other.group_class = "pp";
   EXPECT_THAT(disagree(other), HasSubstr("class"));
+}
+
+TEST(RendezvousTest, NodesWithDifferentAlgorithmsAreBothNamed) {
+  Rendezvous rendezvous;
+  Join first = join(3, 0, 1);
+  first.algorithm = collectives::Algorithm::kRing;
+  rendezvous.on_join(10, first);
+  const auto replies = rendezvous.on_join(11, join(3, 1, 2));
+  ASSERT_EQ(replies.size(), 2U);
+  for (const auto& reply : replies) {
+    EXPECT_EQ(outcome_of(reply).code, Code::kConfig);
+    EXPECT_THAT(outcome_of(reply).text,
+                HasSubstr("class dp has algorithm \"ring\" on node n1, but \"auto\" on node n2"));
+  }
+  EXPECT_EQ(rendezvous.open_groups(), 0U);
+}
+
+TEST(RendezvousTest, NodesWithTheSameAlgorithmMakeAGroup) {
+  Rendezvous rendezvous;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    Join same = join(2, rank, static_cast<uint8_t>(rank + 1));
+    same.algorithm = collectives::Algorithm::kBruck;
+    const auto replies = rendezvous.on_join(10 + rank, same);
+    EXPECT_EQ(replies.size(), rank == 0 ? 0U : 2U);
+    for (const auto& reply : replies) EXPECT_TRUE(std::holds_alternative<Membership>(reply.message));
+  }
 }
 
 TEST(RendezvousTest, TheDeadlineNamesWhoDidNotCome) {

@@ -33,8 +33,9 @@ std::vector<ControlMessage> control_examples() {
   NodeInfo node;
   node.name = "n";
   node.rails = {{"127.0.1.1:5", "127.0.1.2:6"}};
-  return {Join{GroupKey{}, 4, 3, "dp", 1000, node}, Cancel{GroupKey{}, 3, "gone"},
-          Membership{GroupKey{}, "dp", {node, node}, {0, 1, 1}}, Outcome{GroupKey{}, Code::kLink, -1, "no"}};
+  return {Join{GroupKey{}, 4, 3, "dp", collectives::Algorithm::kBruck, 1000, node},
+          Cancel{GroupKey{}, 3, "gone"}, Membership{GroupKey{}, "dp", {node, node}, {0, 1, 1}},
+          Outcome{GroupKey{}, Code::kLink, -1, "no"}};
 }
 
 TEST(Wire, FramesRoundTrip) {

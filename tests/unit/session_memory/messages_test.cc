@@ -39,6 +39,13 @@ TEST(Messages, RoundTrip) {
   ASSERT_TRUE(notice.is_ok());
   EXPECT_EQ(notice.value().text, "late");
   EXPECT_EQ(notice.value().call, 9U);
+  const auto explain = decode_explain(encode(ExplainRequest{"dp", "reduce", "float16", 4096, 2}));
+  ASSERT_TRUE(explain.is_ok());
+  EXPECT_EQ(explain.value().group, "dp");
+  EXPECT_EQ(explain.value().what, "reduce");
+  EXPECT_EQ(explain.value().type, "float16");
+  EXPECT_EQ(explain.value().bytes, 4096U);
+  EXPECT_EQ(explain.value().root, 2);
 }
 
 TEST(Messages, ImpossibleFieldsAreRefused) {
@@ -52,6 +59,11 @@ TEST(Messages, ImpossibleFieldsAreRefused) {
   join.group_class = std::string(32, 'x');
   EXPECT_FALSE(decode_join(encode(join)).is_ok());
   EXPECT_FALSE(decode_welcome(encode(Welcome{"hdt", "n1", 0, 17})).is_ok());
+  EXPECT_FALSE(decode_explain(encode(ExplainRequest{std::string(257, 'g'), "reduce", "int8", 1, 0})).is_ok());
+  const auto explain = encode(ExplainRequest{"dp", "reduce", "int8", 1, 0});
+  for (size_t length = 0; length < explain.size(); ++length) {
+    EXPECT_FALSE(decode_explain(std::span(explain).first(length)).is_ok()) << length;
+  }
   EXPECT_FALSE(decode_notice(encode(Kind::kFail, GroupNotice{3, static_cast<Code>(99), 2, 9, ""})).is_ok());
 }
 

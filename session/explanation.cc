@@ -1,0 +1,75 @@
+#include "session/explanation.h"
+
+#include <algorithm>
+
+namespace hdt::session {
+
+using collectives::Algorithm;
+
+namespace {
+
+std::string words(Obstacle obstacle, Algorithm algorithm, const Call& call, const Tuner& tuner) {
+  switch (obstacle) {
+    case Obstacle::kNone:
+      break;
+    case Obstacle::kWritesInput:
+      return "it keeps partial results where ranks may have the sendbuf of a call in place";
+    case Obstacle::kSendsInput:
+      return "it sends what it overwrites where ranks may have one buffer for both, in place";
+    case Obstacle::kLeavesBlocks:
+      return "its steps reach across the blocks of buffers that ranks may use in place";
+    case Obstacle::kScratch: {
+      const Plan plan(call, tuner.layout());
+      const uint64_t width = collectives::type_size(call.type);
+      return "it needs " +
+             std::to_string(width *
+                            scratch_needed(algorithm, problem_of(call, plan.piece(0), tuner.order(), 0))) +
+             " bytes of scratch, a slot has " + std::to_string(tuner.layout().scratch_bytes);
+    }
+  }
+  return {};
+}
+
+std::string words(Reason reason) {
+  switch (reason) {
+    case Reason::kConfigured:
+      return "it is configured";
+    case Reason::kInPlace:
+      return "it is the only one for buffers that ranks may use in place";
+    case Reason::kPieceSize:
+      break;
+  }
+  return "by the size of a piece: few steps for small ones, few bytes per link for large ones";
+}
+
+}  // namespace
+
+Explanation explain(const Tuner& tuner, const Call& call, const std::string& group_class) {
+  Explanation all{tuner.decide(call), "", {}};
+  if (tuner.configured()) {
+    all.why = "class " + group_class + " has algorithm \"" + name_of(*tuner.configured()) + "\"";
+    const std::string obstacle = words(all.decision.to_configured, *tuner.configured(), call, tuner);
+    if (!obstacle.empty())
+      all.why += ", but this call cannot take it: " + obstacle + "; so " + name_of(all.decision.algorithm) +
+                 ": " + words(all.decision.reason);
+  } else {
+    all.why = words(all.decision.reason);
+  }
+  const auto problem = problem_of(call, Plan(call, tuner.layout()).piece(0), tuner.order(), 0);
+  for (int i = 0; i < collectives::kAlgorithmCount; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    collectives::Candidate candidate{algorithm, 0, ""};
+    if (!has_own_form(algorithm, problem)) {
+      candidate.left_out = "it has no form of its own here: its steps are halving_doubling's";
+    } else {
+      candidate.left_out =
+          words(obstacle_to(algorithm, call, tuner.layout(), tuner.order()), algorithm, call, tuner);
+    }
+    all.candidates.push_back(std::move(candidate));
+  }
+  std::stable_partition(all.candidates.begin(), all.candidates.end(),
+                        [](const auto& candidate) { return candidate.left_out.empty(); });
+  return all;
+}
+
+}  // namespace hdt::session

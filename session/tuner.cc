@@ -1,0 +1,41 @@
+#include "session/tuner.h"
+
+namespace hdt::session {
+
+using collectives::Algorithm;
+
+Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout, const Order& order) {
+  if (algorithm == Algorithm::kRing) return Obstacle::kNone;
+  const Plan plan(call, layout);
+  const auto problem = problem_of(call, plan.piece(0), order, 0);
+  if (may_be_direct(call, layout)) {
+    if (layout.nodes > 2) return Obstacle::kWritesInput;
+    if (by_blocks(call.what) && plan.pieces() > 1) return Obstacle::kLeavesBlocks;
+    // Between two nodes only recursive doubling sends what it combines: the others send one half and combine the other.
+    if (algorithm == Algorithm::kRecursiveDoubling && has_own_form(algorithm, problem))
+      return Obstacle::kSendsInput;
+  }
+  const uint64_t scratch_limit = layout.scratch_bytes / collectives::type_size(call.type);
+  return scratch_needed(algorithm, problem) > scratch_limit ? Obstacle::kScratch : Obstacle::kNone;
+}
+
+Tuner::Tuner(const Layout& layout, const Order& order, std::optional<Algorithm> configured)
+    : layout_(layout), order_(order), configured_(configured) {}
+
+Decision Tuner::decide(const Call& call) const {
+  Obstacle to_configured = Obstacle::kNone;
+  if (configured_) {
+    to_configured = obstacle_to(*configured_, call, layout_, order_);
+    if (to_configured == Obstacle::kNone) return {*configured_, Reason::kConfigured};
+  }
+  const Plan plan(call, layout_);
+  const bool in_blocks = by_blocks(call.what) && plan.pieces() > 1;
+  if (may_be_direct(call, layout_) && (layout_.nodes > 2 || in_blocks)) {
+    return {Algorithm::kRing, Reason::kInPlace, to_configured};
+  }
+  const Algorithm selected = select_algorithm(problem_of(call, plan.piece(0), order_, 0), call.type,
+                                              layout_.scratch_bytes / collectives::type_size(call.type));
+  return {selected, Reason::kPieceSize, to_configured};
+}
+
+}  // namespace hdt::session

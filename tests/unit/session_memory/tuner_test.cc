@@ -1,0 +1,167 @@
+// tuner_test.cc: what is picked for a call, that it can be run, and what is said about it.
+#include "session/tuner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/config.h"
+#include "session/explanation.h"
+
+namespace hdt::session {
+namespace {
+
+using collectives::Algorithm;
+using collectives::Area;
+using collectives::Collective;
+using collectives::kAlgorithmCount;
+using collectives::StepKind;
+using ::testing::HasSubstr;
+
+Order one_rank_each(uint32_t nodes) {
+  std::vector<uint32_t> node_of_rank(nodes);
+  std::iota(node_of_rank.begin(), node_of_rank.end(), 0U);
+  return Order(node_of_rank, nodes);
+}
+
+Call call_of(Collective what, uint64_t count) {
+  Call call;
+  call.what = what;
+  call.type = collectives::DataType::kFloat32;
+  call.count = count;
+  return call;
+}
+
+std::vector<collectives::Step> steps_of(Algorithm algorithm, const collectives::Problem& problem) {
+  std::vector<collectives::Step> steps;
+  const auto schedule = make_schedule(algorithm, problem);
+  for (size_t i = 0; const auto step = schedule->step(i); ++i) steps.push_back(*step);
+  return steps;
+}
+
+bool overlap(const collectives::Step& a, const collectives::Step& b) {
+  return a.offset < b.offset + b.length && b.offset < a.offset + a.length;
+}
+
+// Where input and output are one buffer of the user, or the input is a sendbuf that must not change.
+bool spoils_users_buffers(const std::vector<collectives::Step>& steps) {
+  for (const auto& step : steps) {
+    const bool writes = step.kind != StepKind::kSend;
+    if (writes && step.to == Area::kInput) return true;
+    for (const auto& other : steps) {
+      const bool sends_input = other.kind == StepKind::kSend && other.from == Area::kInput;
+      if (step.kind == StepKind::kRecvReduce && sends_input && overlap(step, other)) return true;
+    }
+  }
+  return false;
+}
+
+class EveryAlgorithm : public ::testing::TestWithParam<int> {
+ protected:
+  Algorithm algorithm() const { return static_cast<Algorithm>(GetParam()); }
+};
+
+TEST_P(EveryAlgorithm, IsTakenWhereItIsConfiguredUnlessSomethingPreventsIt) {
+  int taken = 0;
+  for (uint32_t nodes = 2; nodes <= 9; ++nodes) {
+    const Layout layout(nodes, nodes, 1);
+    const Order order = one_rank_each(nodes);
+    const Tuner tuner(layout, order, algorithm());
+    for (int what = 0; what < collectives::kCollectiveCount; ++what) {
+      for (const uint64_t count : {0, 1, 4097, 9'000, 16'000, 3'000'000}) {
+        const Call call = call_of(static_cast<Collective>(what), count);
+        const Decision decision = tuner.decide(call);
+        const Obstacle obstacle = obstacle_to(algorithm(), call, layout, order);
+        EXPECT_EQ(decision.to_configured, obstacle);
+        EXPECT_EQ(decision.reason == Reason::kConfigured, obstacle == Obstacle::kNone);
+        EXPECT_EQ(obstacle_to(decision.algorithm, call, layout, order), Obstacle::kNone);
+        if (obstacle != Obstacle::kNone) continue;
+        EXPECT_EQ(decision.algorithm, algorithm());
+        ++taken;
+      }
+    }
+  }
+  EXPECT_GT(taken, 8 * 6 * 2);
+}
+
+TEST_P(EveryAlgorithm, WithoutObstacleLeavesBuffersInPlaceIntactBetweenTwoNodes) {
+  const Layout layout(2, 2, 1);
+  const Order order = one_rank_each(2);
+  for (int what = 0; what < collectives::kCollectiveCount; ++what) {
+    const Call call = call_of(static_cast<Collective>(what), 16'000);
+    if (!may_be_direct(call, layout)) continue;
+    const Plan plan(call, layout);
+    bool spoils = false;
+    for (uint32_t me = 0; me < 2; ++me) {
+      spoils |= spoils_users_buffers(steps_of(algorithm(), problem_of(call, plan.piece(0), order, me)));
+    }
+    const bool possible = obstacle_to(algorithm(), call, layout, order) == Obstacle::kNone;
+    EXPECT_TRUE(!possible || !spoils) << describe(call);
+  }
+}
+
+TEST_P(EveryAlgorithm, IsKnownToTheConfigurationByItsName) {
+  const std::string name = name_of(algorithm());
+  const auto config = load_config({"", {{"class.dp.algorithm", name}}, {}, ""});
+  ASSERT_TRUE(config.is_ok()) << config.status().message();
+  EXPECT_EQ(collectives::parse_algorithm(config.value().class_named("dp").algorithm), algorithm());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryAlgorithm, ::testing::Range(0, kAlgorithmCount), [](const auto& number) {
+  return std::string(name_of(static_cast<Algorithm>(number.param)));
+});
+
+TEST(Tuner, AutoIsNoAlgorithm) { EXPECT_EQ(collectives::parse_algorithm("auto"), std::nullopt); }
+
+TEST(Tuner, OnlyTheRingRunsInPlaceBetweenManyNodes) {
+  const Order order = one_rank_each(3);
+  const Tuner tuner(Layout(3, 3, 1), order, Algorithm::kBruck);
+  const Call call = call_of(Collective::kAllReduce, 100'000);
+  const Decision decision = tuner.decide(call);
+  EXPECT_EQ(decision.algorithm, Algorithm::kRing);
+  EXPECT_EQ(decision.reason, Reason::kInPlace);
+  EXPECT_EQ(decision.to_configured, Obstacle::kWritesInput);
+  EXPECT_THAT(explain(tuner, call, "dp").why,
+              HasSubstr("class dp has algorithm \"bruck\", but this call cannot take it"));
+}
+
+TEST(Tuner, RecursiveDoublingIsNotForABufferThatIsInputAndOutput) {
+  const Order order = one_rank_each(2);
+  const Layout layout(2, 2, 1);
+  EXPECT_EQ(obstacle_to(Algorithm::kRecursiveDoubling, call_of(Collective::kAllReduce, 9'000), layout, order),
+            Obstacle::kSendsInput);
+  EXPECT_EQ(obstacle_to(Algorithm::kRecursiveDoubling, call_of(Collective::kAllReduce, 8'000), layout, order),
+            Obstacle::kNone);
+}
+
+TEST(Tuner, ScratchThatDoesNotFitASlotIsAnObstacle) {
+  std::vector<uint32_t> node_of_rank(17, 0);  // on the first of 16 nodes, and one on each other
+  for (uint32_t node = 1; node < 16; ++node) node_of_rank.push_back(node);
+  const Order order(node_of_rank, 16);
+  const Tuner tuner(Layout(32, 16, 17), order, Algorithm::kPairwise);
+  const Call call = call_of(Collective::kReduceScatter, 100'000);
+  EXPECT_EQ(tuner.decide(call).to_configured, Obstacle::kScratch);
+  EXPECT_EQ(tuner.decide(call).algorithm, Algorithm::kRing);
+  EXPECT_THAT(explain(tuner, call, "dp").why, HasSubstr("bytes of scratch, a slot has 1048576"));
+}
+
+TEST(Explain, NamesEveryAlgorithmOnceAndThePickedAmongThosePossible) {
+  const Order order = one_rank_each(4);
+  const Tuner tuner(Layout(4, 4, 1), order, std::nullopt);
+  for (int what = 0; what < collectives::kCollectiveCount; ++what) {
+    for (const uint64_t count : {1, 5'000, 1'000'000}) {
+      const Explanation all = explain(tuner, call_of(static_cast<Collective>(what), count), "dp");
+      std::vector<int> seen(kAlgorithmCount, 0);
+      for (const auto& candidate : all.candidates) {
+        ++seen[static_cast<size_t>(candidate.algorithm)];
+        EXPECT_TRUE(candidate.algorithm != all.decision.algorithm || candidate.left_out.empty());
+      }
+      EXPECT_EQ(seen, std::vector<int>(kAlgorithmCount, 1));
+      EXPECT_FALSE(all.why.empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hdt::session

@@ -1,0 +1,42 @@
+#include "tools/hdtctl/explain_table.h"
+
+#include <fmt/core.h>
+
+#include "tools/hdtctl/status_table.h"
+
+namespace hdt::ctl {
+
+namespace {
+
+std::string time(double seconds) {
+  return seconds < 1e-3 ? fmt::format("{:.1f} us", seconds * 1e6) : fmt::format("{:.3f} ms", seconds * 1e3);
+}
+
+}  // namespace
+
+std::string explain_table(const nlohmann::json& all) {
+  std::string text =
+      fmt::format("{} in group {} (class {}): {} rank(s) on {} node(s)", all["call"].get<std::string>(),
+                  all["group"].get<std::string>(), all["class"].get<std::string>(), all["ranks"].get<int>(),
+                  all["nodes"].get<int>());
+  if (all.contains("pieces")) {
+    text += fmt::format(", {} piece(s) of {}", all["pieces"].get<uint64_t>(),
+                        bytes(all["piece_bytes"].get<double>()));
+  }
+  text += fmt::format("\nconfigured: {}\npicked: {}\nwhy: {}\n", all["configured"].get<std::string>(),
+                      all["picked"].is_null() ? "none" : all["picked"].get<std::string>(),
+                      all["why"].get<std::string>());
+  if (all["candidates"].empty()) return text;
+  text += "\nalgorithms:\n";
+  for (const auto& candidate : all["candidates"]) {
+    const auto name = candidate["algorithm"].get<std::string>();
+    std::string remark = candidate.contains("predicted_s")
+                             ? "predicted " + time(candidate["predicted_s"].get<double>())
+                             : "possible";
+    if (candidate.contains("left_out")) remark = "left out: " + candidate["left_out"].get<std::string>();
+    text += fmt::format("{} {:<20} {}\n", name == all["picked"] ? " *" : "  ", name, remark);
+  }
+  return text;
+}
+
+}  // namespace hdt::ctl
