@@ -27,6 +27,7 @@ struct Config {
     std::string name;  // filled with the host name when not set
     std::string socket = "/run/hdt/hdtcommd.sock";
     int64_t threads = kThreadsAuto;
+    std::string state_folder;
   } node;
   struct Nics {
     std::vector<std::string> use = {"*"};

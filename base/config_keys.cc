@@ -55,6 +55,12 @@ const Key kKeys[] = {
      "\"auto\" or an integer 1..64",
      "Engine threads. \"auto\": one for every 8 NICs, at most half of the usable cores, at least 1."},
 
+    {"node", "state_folder", HDT_FIELD(std::string, node.state_folder), 0, kMaxTextBytes,
+     is_absolute_or_empty, false, "an absolute path, or \"\"",
+     "Folder, which must exist, for what is kept between runs: figures.json, with what was measured of this "
+     "node and its "
+     "links. Without the file it is measured again. \"\": nothing is kept."},
+
     {"nics", "use", HDT_FIELD(List<std::string>, nics.use), 1, kMaxListEntries, is_not_empty, false,
      "a list of 1 to 64 NIC names or patterns, e.g. [\"eth*\"]",
      "NICs to use, by name; * ? [...] are patterns."},

@@ -46,6 +46,14 @@ Status Control::open_devices() {
                "no security.cluster_key_file: any machine that reaches {} can join groups of this node",
                nics.value().front().address);
   }
+  if (!config_.node.state_folder.empty()) {
+    auto known = load_figures(figures_path());
+    if (known.is_ok()) {
+      figures_ = known.take();
+    } else {
+      HDT_LOG_WARN("{}; it is measured again", known.status().message());
+    }
+  }
   auto topology = Topology::load();
   if (!topology.is_ok()) return topology.status();
   const int cores = topology.value().usable_cores();
@@ -62,6 +70,10 @@ Status Control::open_devices() {
     options.link.checksum = config_.link.checksum == "crc32c";
     options.link.stall_ns = config_.link.stall_ms * kNsPerMs;
     options.link.wait_ns = config_.link.wait_ms * kNsPerMs;
+    options.known = figures_;
+    options.on_measured = [this](std::function<void(KnownFigures&)> measured) {
+      mailbox_.post([this, measured = std::move(measured)] { keep(measured); });
+    };
     engines_.push_back(std::make_unique<Engine>(options));
     HDT_RETURN_IF_ERROR(engines_.back()->start());
     node_.rails.push_back(engines_.back()->addresses());
@@ -103,6 +115,13 @@ Status Control::start() {
                network_->address(), engines_.size(), LogTag{.node = node_.name});
   thread_ = std::thread([this] { run(); });
   return Status::ok();
+}
+
+void Control::keep(const std::function<void(KnownFigures&)>& measured) {
+  measured(figures_);
+  if (config_.node.state_folder.empty()) return;
+  const Status saved = save_figures(figures_path(), figures_);
+  if (!saved.is_ok()) HDT_LOG_WARN("measured figures are not kept: {}", saved.message());
 }
 
 void Control::watch_network() {

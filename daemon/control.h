@@ -36,6 +36,9 @@ class Control : public SessionHandler {
   void reply(const std::vector<Rendezvous::Reply>& replies);
   void on_control(ChannelId channel, std::span<const std::byte> message);
   void count_sessions();
+  std::string figures_path() const { return config_.node.state_folder + "/figures.json"; }
+  // What an engine has measured is kept.
+  void keep(const std::function<void(KnownFigures&)>& measured);
   // Answers with a memfd of the JSON's text.
   void send_json(uint64_t session, std::span<const std::byte> answer, const nlohmann::json& json);
   // Runs work on every engine and then `then` on this thread, when all have done it.
@@ -60,6 +63,7 @@ class Control : public SessionHandler {
   std::string cluster_key_;
   Mailbox mailbox_;
   UniqueFd epoll_;
+  KnownFigures figures_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unique_ptr<ControlNetwork> network_;
   Rendezvous rendezvous_;

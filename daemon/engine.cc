@@ -28,7 +28,9 @@ void watch(int epoll, int fd) {
 }  // namespace
 
 Engine::Engine(EngineOptions options)
-    : options_(std::move(options)), epoll_(::epoll_create1(EPOLL_CLOEXEC)), backend_(transport::make_tcp_backend()) {}
+    : options_(std::move(options)),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      backend_(transport::make_tcp_backend()) {}
 
 Engine::~Engine() { stop(); }
 
@@ -93,7 +95,8 @@ void Engine::run() {
 // Closes links in order, so that peers can tell an end from a crash. What failed before has been said already.
 void Engine::say_goodbye() {
   const Deadline until = Deadline::after_ms(kGoodbyeMs);
-  while (work() && !until.expired()) {  // a last note, that everyone has left, may still be on its way to the sockets
+  while (work() &&
+         !until.expired()) {  // a last note, that everyone has left, may still be on its way to the sockets
   }
   for (auto& [id, peer] : peers_) peer->link.close({Code::kDaemonLost, "this daemon ends"});
   while (!rails_.empty() && !until.expired()) {
@@ -162,6 +165,7 @@ void Engine::run_timers() {
     if (rail.greeting != nullptr && rail.greeting->until.expired()) connection->close();
   }
   run_link_timers();
+  run_probe_timers();
   std::erase_if(early_, [](const EarlyNote& note) { return note.until.expired(); });
 }
 
@@ -175,6 +179,7 @@ int Engine::sleep_ms() const {
     if (rail.greeting != nullptr) next = Deadline::earlier(next, rail.greeting->until);
   }
   for (const auto& [id, peer] : peers_) next = Deadline::earlier(next, peer->next_time());
+  if (const auto time = next_probe_time()) next = Deadline::earlier(next, *time);
   return next.poll_timeout_ms();
 }
 
@@ -209,9 +214,9 @@ std::shared_ptr<SharedMemory> Engine::find_memory(uint64_t group, uint32_t local
   const auto session = sessions_.find(found->second.session);
   if (session == sessions_.end()) return nullptr;
   const EngineGroup* wanted = group_of(group);
-  const bool is_its = std::any_of(session->second.seats.begin(), session->second.seats.end(), [&](const auto& seat) {
-    return seat.second.group == wanted && seat.second.local == local;
-  });
+  const bool is_its = std::any_of(
+      session->second.seats.begin(), session->second.seats.end(),
+      [&](const auto& seat) { return seat.second.group == wanted && seat.second.local == local; });
   return is_its ? found->second.memory : nullptr;
 }
 
@@ -226,12 +231,15 @@ void Engine::create_group(GroupSpec spec) {
   spec.direct.enlist = [this](const SharedMemory& shared) {
     return devices_.front()->register_memory(shared.data(), shared.size(), shared.fd());
   };
-  spec.direct.withdraw = [this](const transport::RegionKey& key) { devices_.front()->deregister_memory(key); };
+  spec.direct.withdraw = [this](const transport::RegionKey& key) {
+    devices_.front()->deregister_memory(key);
+  };
   spec.look_again = [this, id] {
     post([this, id] {
       if (EngineGroup* again = group_of(id)) touch(again);
     });
   };
+  if (spec.nodes.size() > 1) spec.memory_rates = memory_rates();
   auto group = std::make_unique<EngineGroup>(std::move(spec), slot);
   group_by_id_[id] = group.get();
   groups_[slot] = std::move(group);
@@ -299,7 +307,8 @@ void Engine::fail_group(uint64_t group, Code code, int32_t rank, const std::stri
 }
 
 bool Engine::links_idle() const {
-  return std::all_of(peers_.begin(), peers_.end(), [](const auto& p) { return p.second->link.pending_writes() == 0; });
+  return std::all_of(peers_.begin(), peers_.end(),
+                     [](const auto& p) { return p.second->link.pending_writes() == 0; });
 }
 
 bool Engine::quiet() const {

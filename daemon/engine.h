@@ -19,6 +19,7 @@
 
 #include "base/mailbox.h"
 #include "daemon/engine_group.h"
+#include "daemon/figures_file.h"
 #include "daemon/nic_watch.h"
 #include "daemon/peer_link.h"
 #include "daemon/session_link.h"
@@ -35,6 +36,9 @@ struct EngineOptions {
   int64_t connect_ms = 10'000;
   transport::LinkOptions link;
   int64_t spin_ns = 0;
+  KnownFigures known;
+  // Called on the engine's thread with what it has measured.
+  std::function<void(std::function<void(KnownFigures&)>)> on_measured;
 };
 
 class Engine : public transport::LinkObserver {
@@ -72,7 +76,7 @@ class Engine : public transport::LinkObserver {
   bool links_idle() const;
   nlohmann::json status() const;
   // Of each group with this id or of this class: the algorithm that the call takes, and why (session/explanation.h).
-  nlohmann::json explain(const std::string& group, const session::Call& call) const;
+  nlohmann::json explain(const std::string& group, const session::Call& call);
 
  private:
   struct Seat {  // a rank of a session
@@ -113,6 +117,16 @@ class Engine : public transport::LinkObserver {
   void on_greeting(Rail& rail, transport::Connection& connection, std::span<const std::byte> message);
   void adopt(Rail& rail, transport::Connection& connection);
   void forget_peer(PeerLink& peer, const Status& why);
+
+  // engine_probes.cc
+  Status open_probe_memory();
+  const session::MemoryRates& memory_rates();
+  void start_probe(PeerLink& peer);
+  void finish_probe(PeerLink& peer);
+  void check_probe(PeerLink& peer);
+  void run_probe_timers();
+  std::optional<Deadline> next_probe_time() const;
+
   void on_sent(transport::Link& link, uint64_t token) override;
   void on_arrived(transport::Link& link, const transport::LinkHeader& header, uint64_t bytes) override;
   void on_message(transport::Link& link, std::span<const std::byte> message) override;
@@ -147,6 +161,8 @@ class Engine : public transport::LinkObserver {
   std::unordered_map<transport::Connection*, Rail> rails_;
   std::map<NodeId, std::unique_ptr<PeerLink>> peers_;
   std::vector<std::unique_ptr<PeerLink>> retired_;
+  ProbeMemory probe_memory_;
+  std::optional<transport::RegionKey> probe_landing_;
   std::map<uint64_t, Session> sessions_;
   struct Memory {
     uint64_t session;

@@ -58,7 +58,11 @@ EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)
       channels_(context_),
       deadline_(spec.deadline),
       on_ready_(std::move(spec.on_ready)),
+      own_rates_{spec.memory_rates, std::vector<session::LinkRates>(context_.nodes.size())},
+      link_told_(context_.nodes.size(), false),
+      rates_(context_.nodes.size()),
       local_left_(context_.local_ranks.size(), false) {
+  link_told_[context_.me] = true;
   context_.direct.set_services(std::move(spec.direct));
   context_.look_again = std::move(spec.look_again);
   context_.fail = [this](Code code, int32_t rank, const std::string& text) { fail(code, rank, text); };
@@ -68,6 +72,21 @@ EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)
 void EngineGroup::on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region) {
   context_.peers[node].link = &link;
   context_.send(node, GroupHello{context_.id, context_.me, our_region});
+  check_ready();
+}
+
+void EngineGroup::on_link_measured(uint32_t node, const session::LinkRates& rates) {
+  if (!compares_rates() || link_told_[node]) return;
+  own_rates_.links[node] = rates;
+  link_told_[node] = true;
+  if (!std::all_of(link_told_.begin(), link_told_.end(), [](bool told) { return told; })) return;
+  context_.send_all(RatesNote{context_.id, context_.me, own_rates_});
+  keep_rates(context_.me, own_rates_);
+}
+
+void EngineGroup::keep_rates(uint32_t node, const session::NodeRates& rates) {
+  if (rates_[node]) return;  // the first ones are those that all nodes have
+  rates_[node] = rates;
   check_ready();
 }
 
@@ -97,6 +116,12 @@ void EngineGroup::check_ready() {
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     const GroupPeer& peer = context_.peers[node];
     if (node != context_.me && (!peer.ready || peer.link == nullptr)) return;
+    if (compares_rates() && !rates_[node]) return;
+  }
+  if (compares_rates()) {
+    std::vector<session::NodeRates> table;
+    for (auto& rates : rates_) table.push_back(std::move(*rates));
+    pieces_.tuner().set_figures(session::cost_figures(std::move(table)));
   }
   ready_ = true;
   if (on_ready_) std::exchange(on_ready_, nullptr)(Status::ok());
@@ -127,6 +152,8 @@ void EngineGroup::on_note(uint32_t node, const Note& note) {
     context_.peers[node].region = hello->region;
     context_.peers[node].ready = true;
     check_ready();
+  } else if (const auto* rates = std::get_if<RatesNote>(&note)) {
+    if (rates->from == node && compares_rates()) keep_rates(node, rates->rates);
   } else if (const auto* credit = std::get_if<PieceCredit>(&note)) {
     if (credit->from == node) pieces_.on_note(*credit);
   } else if (const auto* chunk = std::get_if<ChunkCredit>(&note)) {
@@ -257,7 +284,7 @@ void EngineGroup::on_time() {
     std::string missing;
     for (uint32_t node = 0; node < context_.peers.size(); ++node) {
       const GroupPeer& peer = context_.peers[node];
-      if (node == context_.me || peer.ready) continue;
+      if (node == context_.me || (peer.ready && (!compares_rates() || rates_[node]))) continue;
       missing += (missing.empty() ? "" : ", ") + context_.nodes[node].name +
                  (peer.link == nullptr ? " (no connection)" : " (connected, not ready)");
     }

@@ -24,6 +24,7 @@ struct GroupSpec {
   std::vector<NodeInfo> nodes;
   uint32_t me = 0;
   std::shared_ptr<SharedMemory> memory;   // formatted for this node
+  session::MemoryRates memory_rates;      // of this node; groups of several nodes
   Deadline deadline = Deadline::never();  // of becoming ready
   std::function<void(Status)> on_ready;   // called once, on the engine's thread
   DirectMemory::Services direct;          // from the engine
@@ -37,11 +38,14 @@ class EngineGroup {
   uint64_t id() const { return context_.id; }
   const GroupContext& context() const { return context_; }
   const PieceRunner& pieces() const { return pieces_; }
+  session::Tuner& tuner() { return pieces_.tuner(); }
   bool ready() const { return ready_; }
   bool solo() const { return context_.nodes.size() == 1; }
 
   // The link to `node` is up and our memory is registered for it: says hello.
   void on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region);
+  // Not measured(): there was no way to. Told once of every node.
+  void on_link_measured(uint32_t node, const session::LinkRates& rates);
   void on_link_down(uint32_t node, const Status& reason);
   void on_frame(uint32_t node, const Frame& frame, uint64_t bytes);
   void on_note(uint32_t node, const Note& note);
@@ -79,6 +83,9 @@ class EngineGroup {
     Deadline until;
   };
   void check_ready();
+  // Nodes tell each other their rates, and every one waits for those of all.
+  bool compares_rates() const { return !solo() && context_.nodes.size() <= session::kMostMeasuredNodes; }
+  void keep_rates(uint32_t node, const session::NodeRates& rates);
   void finish_late_search();
   void fail_here(Code code, int32_t rank, const std::string& text);
 
@@ -88,6 +95,9 @@ class EngineGroup {
   ChannelForwarder channels_;
   Deadline deadline_;
   std::function<void(Status)> on_ready_;
+  session::NodeRates own_rates_;
+  std::vector<bool> link_told_;                           // by node: own_rates_ has its link
+  std::vector<std::optional<session::NodeRates>> rates_;  // by node
   bool ready_ = false;
   bool told_left_ = false;
   std::vector<bool> local_left_;

@@ -48,6 +48,7 @@ void Engine::connect_group(EngineGroup& group) {
 
 void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
   group.on_link_up(node, peer.link, *group_memory_[group.id()].key);
+  if (peer.measured) group.on_link_measured(node, peer.rates());
   std::vector<Note> mine;
   std::erase_if(early_, [&](const EarlyNote& early) {
     if (early.from != peer.node.id || daemon::group_of(early.note) != group.id()) return false;
@@ -62,8 +63,8 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
     const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
     return node && group->needs(*node);
   });
-  HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} down: {} {}", peer.node.name, why.message(),
-             LogTag{.node = options_.node_name});
+  HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} down: {} {}", peer.node.name,
+             why.message(), LogTag{.node = options_.node_name});
   const auto found = peers_.find(peer.node.id);
   // Its Link is on the call stack: it is destroyed at the end of the round.
   retired_.push_back(std::move(found->second));
@@ -118,7 +119,8 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
   Handshake& handshake = rail.greeting->handshake;
   auto answer = handshake.on_message(message);
   const auto refuse = [&](const std::string& why) {
-    HDT_LOG_WARN("connection {} refused: {} {}", connection.remote_address(), why, LogTag{.node = options_.node_name});
+    HDT_LOG_WARN("connection {} refused: {} {}", connection.remote_address(), why,
+                 LogTag{.node = options_.node_name});
     if (rail.peer != nullptr) rail.peer->last_error = why;
     connection.close();
   };
@@ -147,10 +149,13 @@ void Engine::adopt(Rail& rail, Connection& connection) {
   if (peer.announced) return;
   peer.announced = true;
   peer.up_since_ns = now_ns();
+  start_probe(peer);
   for (auto& group : groups_) {
     if (group == nullptr) continue;
     if (const auto index = node_in(*group, peer)) tell_link_up(*group, *index, peer);
   }
+  // Nothing to measure, or no way to.
+  if (!peer.probe || !peer.probe->measuring()) finish_probe(peer);
 }
 
 std::optional<uint32_t> Engine::node_in(const EngineGroup& group, const PeerLink& peer) const {
@@ -162,6 +167,7 @@ std::optional<uint32_t> Engine::node_in(const EngineGroup& group, const PeerLink
 }
 
 void Engine::on_sent(Link& link, uint64_t token) {
+  if (token == LinkProbe::kToken) return;
   const WriteToken sent = WriteToken::unpack(token);
   EngineGroup* group = groups_[sent.group_slot].get();
   group->on_sent(*node_in(*group, peer_of(link)), sent);
@@ -170,10 +176,16 @@ void Engine::on_sent(Link& link, uint64_t token) {
 
 void Engine::on_arrived(Link& link, const transport::LinkHeader& header, uint64_t bytes) {
   const Frame frame = decode_frame(header);
+  if (std::holds_alternative<ProbeFrame>(frame)) {
+    if (PeerLink& from = peer_of(link); from.probe) from.probe->on_burst();
+    return;
+  }
   const uint64_t id = std::visit(
       [](const auto& f) -> uint64_t {
-        if constexpr (std::is_same_v<std::decay_t<decltype(f)>, std::monostate>) return 0;
-        else return f.group;
+        if constexpr (std::is_same_v<std::decay_t<decltype(f)>, std::monostate>)
+          return 0;
+        else
+          return f.group;
       },
       frame);
   EngineGroup* group = group_of(id);
@@ -194,10 +206,16 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
     link.close({Code::kInvalidArgument, "node " + peer.node.name + " sent a malformed note"});
     return;
   }
+  if (const auto* probe = std::get_if<ProbeNote>(&note)) {
+    if (peer.probe) peer.probe->on_note(*probe);
+    return check_probe(peer);
+  }
   EngineGroup* group = group_of(daemon::group_of(note));
   if (group == nullptr) {
-    const bool keep = std::holds_alternative<GroupHello>(note) || std::holds_alternative<GroupFailed>(note);
-    if (keep && early_.size() < kMaxEarlyNotes) early_.push_back({peer.node.id, note, Deadline::after_ms(kEarlyMs)});
+    const bool keep = std::holds_alternative<GroupHello>(note) || std::holds_alternative<GroupFailed>(note) ||
+                      std::holds_alternative<RatesNote>(note);
+    if (keep && early_.size() < kMaxEarlyNotes)
+      early_.push_back({peer.node.id, note, Deadline::after_ms(kEarlyMs)});
     return;
   }
   if (const auto node = node_in(*group, peer)) {

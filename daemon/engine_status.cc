@@ -76,9 +76,9 @@ nlohmann::json describe(const PeerLink& peer) {
   return json;
 }
 
-nlohmann::json explain_call(const EngineGroup& group, const session::Call& call) {
+nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
   const GroupContext& context = group.context();
-  const session::Tuner& tuner = group.pieces().tuner();
+  session::Tuner& tuner = group.tuner();
   nlohmann::json json;
   json["group"] = id_of(group);
   json["class"] = context.group_class;
@@ -105,6 +105,8 @@ nlohmann::json explain_call(const EngineGroup& group, const session::Call& call)
   const session::Explanation explanation = explain(tuner, call, context.group_class);
   json["picked"] = name_of(explanation.decision.algorithm);
   json["why"] = explanation.why;
+  if (!tuner.predictions(call).empty())
+    json["predicted_for"] = describe(session::Tuner::representative(call));
   for (const auto& candidate : explanation.candidates) {
     nlohmann::json entry = {{"algorithm", name_of(candidate.algorithm)}};
     if (candidate.seconds > 0) entry["predicted_s"] = candidate.seconds;
@@ -116,7 +118,7 @@ nlohmann::json explain_call(const EngineGroup& group, const session::Call& call)
 
 }  // namespace
 
-nlohmann::json Engine::explain(const std::string& name, const session::Call& call) const {
+nlohmann::json Engine::explain(const std::string& name, const session::Call& call) {
   nlohmann::json json = nlohmann::json::array();
   for (const auto& group : groups_) {
     if (group == nullptr || (id_of(*group) != name && group->context().group_class != name)) continue;

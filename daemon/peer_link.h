@@ -5,11 +5,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "daemon/handshake.h"
+#include "daemon/link_probe.h"
 #include "daemon/node.h"
 #include "transports/link/link.h"
 
@@ -38,12 +40,15 @@ struct PeerLink {
   transport::Link link;
   std::vector<RailPath> paths;  // where we dial
   bool announced = false;       // groups have been told that it is up
+  std::optional<LinkProbe> probe;
+  bool measured = false;        // groups have been told its rates
   std::string last_error;       // of a dial that failed
   int64_t up_since_ns = 0;
   Deadline ask_at = Deadline::never();  // where the peer dials: whether it is still there
 
   bool dialing() const;
   Deadline next_time() const;
+  session::LinkRates rates() const { return probe ? probe->rates() : session::LinkRates{}; }
 };
 
 // A connection whose handshake is under way.

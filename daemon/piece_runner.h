@@ -46,7 +46,7 @@ class PieceRunner {
   // Calls that all local ranks have entered / that are finished on this node.
   uint64_t calls_entered() const { return next_call_; }
   uint64_t pieces_exchanged() const { return exchanged_; }
-  const session::Tuner& tuner() const { return tuner_; }
+  session::Tuner& tuner() { return tuner_; }
   bool idle() const { return calls_.empty(); }
   // Local ranks (by rank) that have not entered call `sequence`.
   std::vector<uint32_t> late(uint64_t sequence) const;

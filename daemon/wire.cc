@@ -9,7 +9,7 @@ namespace hdt::daemon {
 
 namespace {
 
-constexpr uint8_t kPiece = 1, kChunk = 2;
+constexpr uint8_t kPiece = 1, kChunk = 2, kProbe = 3;
 // A note must fit a transport message.
 constexpr size_t kMaxText = 2048;
 constexpr uint32_t kMaxLate = 1024;
@@ -38,6 +38,11 @@ struct Put {
   }
   void put(const session::Call& call) {
     w.put(call.count).put(call.root).put(call.what).put(call.type).put(call.op);
+  }
+  void operator()(const ProbeNote& n) { w.put(n.group).put(n.kind).put_bytes(n.landing.bytes); }
+  void operator()(const RatesNote& n) {
+    w.put(n.group).put(n.from);
+    session::put(w, n.rates);
   }
   void operator()(const RankLeft& n) { w.put(n.group).put(n.rank).put(n.entered); }
   void operator()(const NodeLeft& n) { w.put(n.group).put(n.from); }
@@ -141,7 +146,21 @@ Note get_note(size_t kind, Reader& r) {
       n.offset = r.get<uint64_t>();
       return n;
     }
-    default: return {};
+    case 11: {
+      auto n = get_common<ProbeNote>(r);
+      n.kind = r.get<ProbeNote::Kind>();
+      r.get_bytes(n.landing.bytes);
+      if (n.group != 0 || n.kind < ProbeNote::Kind::kHere || n.kind > ProbeNote::Kind::kLanded) return {};
+      return n;
+    }
+    case 12: {
+      auto n = get_common<RatesNote>(r);
+      n.from = r.get<uint32_t>();
+      n.rates = session::get_node_rates(r);
+      return n;
+    }
+    default:
+      return {};
   }
 }
 
@@ -157,6 +176,8 @@ transport::LinkHeader encode(const ChunkFrame& f) {
   return to_header(w.put(kChunk).put(f.group).put(f.index).put(f.source).put(f.destination));
 }
 
+transport::LinkHeader encode(const ProbeFrame& f) { return to_header(Writer().put(kProbe).put(f.group)); }
+
 Frame decode_frame(const transport::LinkHeader& header) {
   Reader r(header);
   const auto kind = r.get<uint8_t>();
@@ -166,6 +187,7 @@ Frame decode_frame(const transport::LinkHeader& header) {
   const auto second = r.get<uint32_t>();
   if (kind == kPiece) return PieceFrame{group, number, first, second};
   if (kind == kChunk) return ChunkFrame{group, number, first, second};
+  if (kind == kProbe) return ProbeFrame{group};
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "session/figures.h"
 #include "session/segment.h"
 #include "transports/link/link.h"
 
@@ -25,10 +26,15 @@ struct ChunkFrame {
   uint64_t group, index;
   uint32_t source, destination;
 };
-using Frame = std::variant<std::monostate, PieceFrame, ChunkFrame>;
+// A burst of a probe has landed (link_probe.h).
+struct ProbeFrame {
+  uint64_t group;  // 0: of none
+};
+using Frame = std::variant<std::monostate, PieceFrame, ChunkFrame, ProbeFrame>;
 
 transport::LinkHeader encode(const PieceFrame& frame);
 transport::LinkHeader encode(const ChunkFrame& frame);
+transport::LinkHeader encode(const ProbeFrame& frame);
 // monostate: not a frame of this protocol.
 Frame decode_frame(const transport::LinkHeader& header);
 
@@ -97,8 +103,26 @@ struct LateReply {
   uint64_t sequence;
   std::vector<uint32_t> late;
 };
+// Between the two ends of a link, which measure it (link_probe.h).
+struct ProbeNote {
+  enum class Kind : uint8_t {
+    kHere = 1,  // bursts may land at `landing`
+    kPing,
+    kPong,
+    kLanded,  // a burst has
+  };
+  uint64_t group;  // 0: of none
+  Kind kind;
+  transport::RegionKey landing;  // kHere
+};
+// "This is what I have measured", to all other nodes of the group: with everyone's, all hold the same table.
+struct RatesNote {
+  uint64_t group;
+  uint32_t from;
+  session::NodeRates rates;
+};
 using Note = std::variant<std::monostate, GroupHello, PieceCredit, ChunkCredit, CallNote, RankLeft, NodeLeft,
-                          GroupFailed, LateQuery, LateReply, OutputNote>;
+                          GroupFailed, LateQuery, LateReply, OutputNote, ProbeNote, RatesNote>;
 
 std::vector<std::byte> encode(const Note& note);
 // monostate: malformed.

@@ -36,6 +36,8 @@ std::string words(Reason reason) {
       return "it is configured";
     case Reason::kInPlace:
       return "it is the only one for buffers that ranks may use in place";
+    case Reason::kPredicted:
+      return "it is the fastest by the cost model";
     case Reason::kPieceSize:
       break;
   }
@@ -44,7 +46,7 @@ std::string words(Reason reason) {
 
 }  // namespace
 
-Explanation explain(const Tuner& tuner, const Call& call, const std::string& group_class) {
+Explanation explain(Tuner& tuner, const Call& call, const std::string& group_class) {
   Explanation all{tuner.decide(call), "", {}};
   if (tuner.configured()) {
     all.why = "class " + group_class + " has algorithm \"" + name_of(*tuner.configured()) + "\"";
@@ -65,10 +67,16 @@ Explanation explain(const Tuner& tuner, const Call& call, const std::string& gro
       candidate.left_out =
           words(obstacle_to(algorithm, call, tuner.layout(), tuner.order()), algorithm, call, tuner);
     }
+    for (const auto& predicted : tuner.predictions(call)) {
+      if (predicted.algorithm != algorithm) continue;
+      candidate.seconds = predicted.seconds;
+      if (candidate.left_out.empty()) candidate.left_out = predicted.left_out;
+    }
     all.candidates.push_back(std::move(candidate));
   }
-  std::stable_partition(all.candidates.begin(), all.candidates.end(),
-                        [](const auto& candidate) { return candidate.left_out.empty(); });
+  std::stable_sort(all.candidates.begin(), all.candidates.end(), [](const auto& a, const auto& b) {
+    return a.left_out.empty() != b.left_out.empty() ? a.left_out.empty() : a.seconds < b.seconds;
+  });
   return all;
 }
 

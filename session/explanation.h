@@ -12,10 +12,10 @@ namespace hdt::session {
 struct Explanation {
   Decision decision;
   std::string why;
-  // Every algorithm once: those that the call can take, then those left out. 0 seconds: nothing is predicted.
+  // Every algorithm once: those that the call can take, the fastest first, then those left out. 0 seconds: nothing is predicted.
   std::vector<collectives::Candidate> candidates;
 };
 
-Explanation explain(const Tuner& tuner, const Call& call, const std::string& group_class);
+Explanation explain(Tuner& tuner, const Call& call, const std::string& group_class);
 
 }  // namespace hdt::session

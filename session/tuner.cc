@@ -1,5 +1,8 @@
 #include "session/tuner.h"
 
+#include <algorithm>
+#include <bit>
+
 namespace hdt::session {
 
 using collectives::Algorithm;
@@ -22,7 +25,31 @@ Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout
 Tuner::Tuner(const Layout& layout, const Order& order, std::optional<Algorithm> configured)
     : layout_(layout), order_(order), configured_(configured) {}
 
-Decision Tuner::decide(const Call& call) const {
+Call Tuner::representative(const Call& call) {
+  Call smallest = call;
+  smallest.count = std::bit_floor(call.count);
+  return smallest;
+}
+
+const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) {
+  static const std::vector<collectives::Candidate> kNone;
+  if (!figures_) return kNone;
+  const Call typical = representative(call);
+  const Plan plan(typical, layout_);
+  collectives::Operation operation;
+  operation.piece = problem_of(typical, plan.piece(0), order_, 0);
+  operation.type = typical.type;
+  operation.pieces = plan.pieces();
+  operation.pieces_in_flight = kSlots;
+  const size_t width = collectives::type_size(typical.type);
+  const CallClass key{typical.what, width, static_cast<uint32_t>(operation.piece.root), typical.count};
+  const auto known = predictions_.find(key);
+  if (known != predictions_.end()) return known->second;
+  return predictions_.emplace(key, rank_algorithms(operation, layout_.scratch_bytes / width, *figures_))
+      .first->second;
+}
+
+Decision Tuner::decide(const Call& call) {
   Obstacle to_configured = Obstacle::kNone;
   if (configured_) {
     to_configured = obstacle_to(*configured_, call, layout_, order_);
@@ -32,6 +59,12 @@ Decision Tuner::decide(const Call& call) const {
   const bool in_blocks = by_blocks(call.what) && plan.pieces() > 1;
   if (may_be_direct(call, layout_) && (layout_.nodes > 2 || in_blocks)) {
     return {Algorithm::kRing, Reason::kInPlace, to_configured};
+  }
+  for (const auto& candidate : predictions(call)) {
+    if (candidate.left_out.empty() &&
+        obstacle_to(candidate.algorithm, call, layout_, order_) == Obstacle::kNone) {
+      return {candidate.algorithm, Reason::kPredicted, to_configured};
+    }
   }
   const Algorithm selected = select_algorithm(problem_of(call, plan.piece(0), order_, 0), call.type,
                                               layout_.scratch_bytes / collectives::type_size(call.type));

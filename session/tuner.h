@@ -1,16 +1,21 @@
 // tuner.h: which algorithm the daemons of a group run for a call, and why. Every node computes it for itself and must come to
-// the same answer: it depends on nothing but the call, the group's shape and the configured algorithm, on which the
-// nodes have agreed when the group was made.
+// the same answer: it depends on nothing but the call, the group's shape, the configured algorithm and the measured figures, on
+// which the nodes have agreed when the group was made.
 //
-// The configured algorithm comes first, wherever the call can take it. Else the size of a piece decides (select_algorithm),
-// among those that the call can take.
+// The configured algorithm comes first, wherever the call can take it. Else the one that the cost model predicts to be the
+// fastest, of those that the call can take. Without figures the size of a piece decides (select_algorithm).
+//
+// A prediction takes milliseconds. So it is made once for each class of calls: the same collective, width of elements and
+// root node, and a count between two powers of two; for the lower one.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "collectives/schedule.h"
+#include "collectives/cost_model.h"
 #include "session/plan.h"
 
 namespace hdt::session {
@@ -27,6 +32,7 @@ enum class Obstacle : uint8_t {
 enum class Reason : uint8_t {
   kConfigured,  // [class.NAME] algorithm
   kInPlace,     // the ring is the only one for a call in place
+  kPredicted,   // the fastest by the cost model
   kPieceSize,   // few steps for small pieces, few bytes per link for large ones
 };
 
@@ -45,7 +51,14 @@ class Tuner {
   // The order must outlive the tuner. No configured algorithm: "auto".
   Tuner(const Layout& layout, const Order& order, std::optional<collectives::Algorithm> configured);
 
-  Decision decide(const Call& call) const;
+  // None: something is not measured.
+  void set_figures(std::optional<collectives::CostFigures> figures) { figures_ = std::move(figures); }
+
+  Decision decide(const Call& call);
+  // Of the call's class, the fastest first; empty without figures.
+  const std::vector<collectives::Candidate>& predictions(const Call& call);
+  // The call that predictions() are for.
+  static Call representative(const Call& call);
   std::optional<collectives::Algorithm> configured() const { return configured_; }
   const Layout& layout() const { return layout_; }
   const Order& order() const { return order_; }
@@ -54,6 +67,9 @@ class Tuner {
   Layout layout_;
   const Order& order_;
   std::optional<collectives::Algorithm> configured_;
+  std::optional<collectives::CostFigures> figures_;
+  using CallClass = std::tuple<collectives::Collective, size_t, uint32_t, uint64_t>;
+  std::map<CallClass, std::vector<collectives::Candidate>> predictions_;
 };
 
 }  // namespace hdt::session

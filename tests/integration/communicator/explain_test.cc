@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/integration/communicator/rank_threads.h"
 
@@ -21,14 +25,14 @@ void with_group(const Nodes& nodes, const Placement& placement, const std::funct
   });
 }
 
-ProgramRun explain(const Nodes& nodes, std::vector<std::string> words) {
-  words.insert(words.begin(), {HDT_HDTCTL, "--socket", nodes.socket(0), "explain"});
+ProgramRun explain(const Nodes& nodes, std::vector<std::string> words, int at = 0) {
+  words.insert(words.begin(), {HDT_HDTCTL, "--socket", nodes.socket(at), "explain"});
   return run_program(words);
 }
 
-nlohmann::json explained(const Nodes& nodes, std::vector<std::string> words) {
+nlohmann::json explained(const Nodes& nodes, std::vector<std::string> words, int at = 0) {
   words.insert(words.end(), {"--group", "default", "--json"});
-  const ProgramRun done = explain(nodes, words);
+  const ProgramRun done = explain(nodes, words, at);
   EXPECT_EQ(done.status, 0) << done.errors;
   return nlohmann::json::parse(done.output, nullptr, false);
 }
@@ -58,6 +62,60 @@ TEST(Explain, NamesWhatIsPickedAndWhyTheOthersAreNot) {
     EXPECT_THAT(table.output, AllOf(HasSubstr("root 2 in group " + id), HasSubstr("picked: ring\n"),
                                     HasSubstr("left out: "), HasSubstr(" * ring")));
   });
+}
+
+TEST(Explain, EveryNodePredictsTheSameFromTheSameFigures) {
+  const Nodes nodes;
+  with_group(nodes, {0, 1, 2}, [&] {
+    for (const char* size : {"8", "1K", "32K", "1M"}) {
+      const auto first = explained(nodes, {"allreduce", size});
+      ASSERT_TRUE(first.is_object());
+      EXPECT_TRUE(first.contains("predicted_for"));
+      const auto& fastest = first["candidates"][0];
+      EXPECT_EQ(fastest["algorithm"], first["picked"]);
+      EXPECT_GT(fastest["predicted_s"].get<double>(), 0);
+      for (const int node : {1, 2}) EXPECT_EQ(explained(nodes, {"allreduce", size}, node), first) << node;
+    }
+  });
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Figures, AreKeptAndUsedAgainByTheNextDaemon) {
+  TemporaryFolder state;
+  const std::string file = state.file("figures.json");
+  std::ofstream(file) << "not what a daemon writes";
+  std::string kept;
+  for (int run = 0; run < 2; ++run) {
+    // One folder for all nodes would be written by all: only node 0 keeps what it measures.
+    TemporaryFolder sockets;
+    const NodeProcess first(sockets, 0, {"--node.state_folder", state.path()});
+    const NodeProcess second(sockets, 1);
+    ::setenv("HDT_SOCKET", first.socket().c_str(), 1);
+    hdtUniqueId_t id;
+    ASSERT_EQ(hdtGetUniqueId(&id), HDT_SUCCESS) << hdtGetLastError();
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.emplace_back([&, rank] {
+        hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+        config.socket = rank == 0 ? first.socket().c_str() : second.socket().c_str();
+        hdtComm_t comm = nullptr;
+        HDT_EXPECT(hdtCommInitRank(&comm, 2, id, rank, &config));
+        HDT_EXPECT(hdtCommDestroy(comm));
+      });
+    }
+    for (auto& rank : ranks) rank.join();
+    const auto figures = nlohmann::json::parse(contents(file), nullptr, false);
+    ASSERT_TRUE(figures.is_object()) << contents(file);
+    ASSERT_EQ(figures["links"].size(), 1U);
+    EXPECT_EQ(figures["links"][0]["node"], "n1");
+    EXPECT_GT(figures["memory"]["copy_bytes_s"].get<uint64_t>(), 0U);
+    EXPECT_TRUE(run == 0 || contents(file) == kept) << "nothing is measured twice";
+    kept = contents(file);
+  }
 }
 
 TEST(Explain, TheConfiguredAlgorithmIsTheOneThatIsTaken) {

@@ -26,7 +26,9 @@ std::vector<Note> examples() {
           GroupFailed{1, Code::kTimeout, 4, "late"},
           LateQuery{1, 2, 3},
           LateReply{1, 2, 3, {4, 5}},
-          OutputNote{1, 2, 3, call, 1, key, 99}};
+          OutputNote{1, 2, 3, call, 1, key, 99},
+          ProbeNote{0, ProbeNote::Kind::kPong, key},
+          RatesNote{1, 2, {{3, 4}, {{5, 6}, {7, 8}}}}};
 }
 
 std::vector<ControlMessage> control_examples() {
@@ -46,6 +48,7 @@ TEST(Wire, FramesRoundTrip) {
   EXPECT_EQ(piece.tag, 4U);
   const auto chunk = std::get<ChunkFrame>(decode_frame(encode(ChunkFrame{1, 2, 3, 4})));
   EXPECT_EQ(chunk.source, 3U);
+  EXPECT_TRUE(std::holds_alternative<ProbeFrame>(decode_frame(encode(ProbeFrame{0}))));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_frame(transport::LinkHeader{})));
 }
 
@@ -55,7 +58,7 @@ TEST(Wire, NotesRoundTripAndNeverReadBeyondTheirBytes) {
     const Note decoded = decode_note(bytes);
     EXPECT_EQ(decoded.index(), note.index());
     EXPECT_EQ(encode(decoded), bytes);
-    EXPECT_EQ(group_of(decoded), 1U);
+    EXPECT_EQ(group_of(decoded), std::holds_alternative<ProbeNote>(note) ? 0U : 1U);
     for (size_t length = 0; length < bytes.size(); ++length) {
       EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_note(std::span(bytes).first(length))));
     }

@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "session/explanation.h"
+#include "session/figures.h"
 
 namespace hdt::session {
 namespace {
@@ -67,7 +68,7 @@ TEST_P(EveryAlgorithm, IsTakenWhereItIsConfiguredUnlessSomethingPreventsIt) {
   for (uint32_t nodes = 2; nodes <= 9; ++nodes) {
     const Layout layout(nodes, nodes, 1);
     const Order order = one_rank_each(nodes);
-    const Tuner tuner(layout, order, algorithm());
+    Tuner tuner(layout, order, algorithm());
     for (int what = 0; what < collectives::kCollectiveCount; ++what) {
       for (const uint64_t count : {0, 1, 4097, 9'000, 16'000, 3'000'000}) {
         const Call call = call_of(static_cast<Collective>(what), count);
@@ -116,7 +117,7 @@ TEST(Tuner, AutoIsNoAlgorithm) { EXPECT_EQ(collectives::parse_algorithm("auto"),
 
 TEST(Tuner, OnlyTheRingRunsInPlaceBetweenManyNodes) {
   const Order order = one_rank_each(3);
-  const Tuner tuner(Layout(3, 3, 1), order, Algorithm::kBruck);
+  Tuner tuner(Layout(3, 3, 1), order, Algorithm::kBruck);
   const Call call = call_of(Collective::kAllReduce, 100'000);
   const Decision decision = tuner.decide(call);
   EXPECT_EQ(decision.algorithm, Algorithm::kRing);
@@ -139,16 +140,74 @@ TEST(Tuner, ScratchThatDoesNotFitASlotIsAnObstacle) {
   std::vector<uint32_t> node_of_rank(17, 0);  // on the first of 16 nodes, and one on each other
   for (uint32_t node = 1; node < 16; ++node) node_of_rank.push_back(node);
   const Order order(node_of_rank, 16);
-  const Tuner tuner(Layout(32, 16, 17), order, Algorithm::kPairwise);
+  Tuner tuner(Layout(32, 16, 17), order, Algorithm::kPairwise);
   const Call call = call_of(Collective::kReduceScatter, 100'000);
   EXPECT_EQ(tuner.decide(call).to_configured, Obstacle::kScratch);
   EXPECT_EQ(tuner.decide(call).algorithm, Algorithm::kRing);
   EXPECT_THAT(explain(tuner, call, "dp").why, HasSubstr("bytes of scratch, a slot has 1048576"));
 }
 
+// 10 us and 10 Gbit/s between all.
+collectives::CostFigures even_figures(uint32_t nodes) {
+  return *cost_figures(std::vector<NodeRates>(
+      nodes, {{8'000'000'000, 8'000'000'000}, std::vector<LinkRates>(nodes, {10'000, 1'250'000'000})}));
+}
+
+TEST(Predictions, DecideWhereThereAreFigures) {
+  const Order order = one_rank_each(8);
+  Tuner tuner(Layout(8, 8, 1), order, std::nullopt);
+  const Call small = call_of(Collective::kAllReduce, 2);
+  const Call medium = call_of(Collective::kAllReduce, 16'384);
+  EXPECT_EQ(tuner.decide(medium).reason, Reason::kPieceSize);
+  EXPECT_TRUE(tuner.predictions(medium).empty());
+  tuner.set_figures(even_figures(8));
+  EXPECT_EQ(tuner.decide(small).algorithm, Algorithm::kRecursiveDoubling);
+  EXPECT_EQ(tuner.decide(small).reason, Reason::kPredicted);
+  EXPECT_EQ(tuner.decide(medium).algorithm, Algorithm::kPairwise);
+  const Call in_place = call_of(Collective::kAllReduce, 1'000'000);
+  EXPECT_EQ(tuner.decide(in_place).algorithm, Algorithm::kRing);
+  EXPECT_EQ(tuner.decide(in_place).reason, Reason::kInPlace);
+}
+
+TEST(Predictions, AreTheSameOnEveryNodeAndMadeOnceForAClassOfCalls) {
+  const Order order = one_rank_each(5);
+  Tuner here(Layout(5, 5, 1), order, std::nullopt);
+  Tuner there(Layout(5, 5, 1), order, std::nullopt);
+  here.set_figures(even_figures(5));
+  there.set_figures(even_figures(5));
+  for (const uint64_t count : {1'025, 1'500, 2'047}) {
+    const Call call = call_of(Collective::kAllReduce, count);
+    EXPECT_EQ(&here.predictions(call), &here.predictions(call_of(Collective::kAllReduce, 1'024)));
+    EXPECT_EQ(here.decide(call).algorithm, there.decide(call).algorithm);
+  }
+  const auto& of_class = here.predictions(call_of(Collective::kAllReduce, 1'024));
+  EXPECT_NE(&of_class, &here.predictions(call_of(Collective::kAllReduce, 2'048)));
+  EXPECT_NE(&of_class, &here.predictions(call_of(Collective::kAllGather, 1'024)));
+  Call rooted = call_of(Collective::kBroadcast, 1'024);
+  const auto& from_first = here.predictions(rooted);
+  rooted.root = 3;
+  EXPECT_NE(&from_first, &here.predictions(rooted));
+  EXPECT_EQ(Tuner::representative(call_of(Collective::kAllReduce, 2'047)).count, 1'024U);
+}
+
+TEST(Predictions, AreExplainedWithTheFastestFirst) {
+  const Order order = one_rank_each(8);
+  Tuner tuner(Layout(8, 8, 1), order, std::nullopt);
+  tuner.set_figures(even_figures(8));
+  const Explanation all = explain(tuner, call_of(Collective::kAllReduce, 16'384), "dp");
+  EXPECT_EQ(all.candidates.front().algorithm, all.decision.algorithm);
+  double last = 0;
+  for (const auto& candidate : all.candidates) {
+    if (!candidate.left_out.empty()) continue;
+    EXPECT_GE(candidate.seconds, last);
+    EXPECT_GT(candidate.seconds, 0);
+    last = candidate.seconds;
+  }
+}
+
 TEST(Explain, NamesEveryAlgorithmOnceAndThePickedAmongThosePossible) {
   const Order order = one_rank_each(4);
-  const Tuner tuner(Layout(4, 4, 1), order, std::nullopt);
+  Tuner tuner(Layout(4, 4, 1), order, std::nullopt);
   for (int what = 0; what < collectives::kCollectiveCount; ++what) {
     for (const uint64_t count : {1, 5'000, 1'000'000}) {
       const Explanation all = explain(tuner, call_of(static_cast<Collective>(what), count), "dp");

@@ -1,0 +1,78 @@
+// What an engine measures: its node's memory, and each link when it comes up.
+#include "base/log.h"
+#include "daemon/engine.h"
+#include "daemon/memory_rates.h"
+
+namespace hdt::daemon {
+
+const session::MemoryRates& Engine::memory_rates() {
+  if (!options_.known.memory.measured()) {
+    options_.known.memory = measure_memory();
+    options_.on_measured([rates = options_.known.memory](KnownFigures& known) { known.memory = rates; });
+  }
+  return options_.known.memory;
+}
+
+Status Engine::open_probe_memory() {
+  if (probe_landing_) return Status::ok();
+  auto key = devices_.front()->register_memory(probe_memory_.landing(), ProbeMemory::kBurstBytes, -1);
+  if (!key.is_ok()) return key.status();
+  probe_landing_ = key.take();
+  return Status::ok();
+}
+
+void Engine::start_probe(PeerLink& peer) {
+  const Status opened = open_probe_memory();
+  if (!opened.is_ok()) {
+    HDT_LOG_WARN("link to node {} is not measured: {} {}", peer.node.name, opened.message(),
+                 LogTag{.node = options_.node_name});
+    return;
+  }
+  const auto known = options_.known.links.find({peer.node.name, options_.index});
+  const session::LinkRates rates = known == options_.known.links.end() ? session::LinkRates{} : known->second;
+  peer.probe.emplace(peer.link, probe_memory_, *probe_landing_, rates);
+}
+
+// Tells the groups of the link, and who keeps it, once it is measured.
+void Engine::check_probe(PeerLink& peer) {
+  if (peer.measured || !peer.probe || peer.probe->measuring()) return;
+  finish_probe(peer);
+}
+
+void Engine::finish_probe(PeerLink& peer) {
+  peer.measured = true;
+  const session::LinkRates rates = peer.rates();
+  const std::pair<std::string, uint32_t> whom{peer.node.name, options_.index};
+  if (rates.measured() && !options_.known.links.contains(whom)) {
+    options_.known.links[whom] = rates;
+    options_.on_measured([whom, rates](KnownFigures& known) { known.links[whom] = rates; });
+  }
+  HDT_LOG_INFO("link to node {}: {} ns, {} bytes/s {}", peer.node.name, rates.latency_ns, rates.bytes_s,
+               LogTag{.node = options_.node_name});
+  for (auto& group : groups_) {
+    if (group == nullptr) continue;
+    if (const auto node = node_in(*group, peer)) {
+      group->on_link_measured(*node, rates);
+      touch(group.get());
+    }
+  }
+}
+
+void Engine::run_probe_timers() {
+  for (auto& [id, peer] : peers_) {
+    if (!peer->probe || peer->measured || !peer->probe->until().expired()) continue;
+    peer->probe->give_up();
+    finish_probe(*peer);
+  }
+}
+
+std::optional<Deadline> Engine::next_probe_time() const {
+  std::optional<Deadline> next;
+  for (const auto& [id, peer] : peers_) {
+    if (!peer->probe || peer->measured) continue;
+    next = next ? Deadline::earlier(*next, peer->probe->until()) : peer->probe->until();
+  }
+  return next;
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,55 @@
+#include "session/figures.h"
+
+#include <algorithm>
+
+namespace hdt::session {
+
+namespace {
+
+// What a step costs the engine: a system call and some bookkeeping. Assumed, not measured.
+constexpr double kStepOverheadS = 2e-6;
+
+}  // namespace
+
+void put(Writer& writer, const NodeRates& rates) {
+  writer.put(rates.memory.copy_bytes_s).put(rates.memory.reduce_bytes_s);
+  writer.put(static_cast<uint32_t>(rates.links.size()));
+  for (const LinkRates& link : rates.links) writer.put(link.latency_ns).put(link.bytes_s);
+}
+
+NodeRates get_node_rates(Reader& reader) {
+  NodeRates rates;
+  rates.memory.copy_bytes_s = reader.get<uint64_t>();
+  rates.memory.reduce_bytes_s = reader.get<uint64_t>();
+  const uint32_t links = reader.get_count(kMostMeasuredNodes);
+  for (uint32_t i = 0; i < links && !reader.failed(); ++i) {
+    const auto latency_ns = reader.get<uint64_t>();
+    rates.links.push_back({latency_ns, reader.get<uint64_t>()});
+  }
+  return rates;
+}
+
+std::optional<collectives::CostFigures> cost_figures(std::vector<NodeRates> table) {
+  MemoryRates slowest{UINT64_MAX, UINT64_MAX};
+  for (size_t node = 0; node < table.size(); ++node) {
+    const NodeRates& rates = table[node];
+    if (!rates.memory.measured() || rates.links.size() != table.size()) return std::nullopt;
+    for (size_t peer = 0; peer < table.size(); ++peer) {
+      if (peer != node && !rates.links[peer].measured()) return std::nullopt;
+    }
+    slowest.copy_bytes_s = std::min(slowest.copy_bytes_s, rates.memory.copy_bytes_s);
+    slowest.reduce_bytes_s = std::min(slowest.reduce_bytes_s, rates.memory.reduce_bytes_s);
+  }
+  collectives::CostFigures figures;
+  figures.step_overhead_s = kStepOverheadS;
+  figures.copy_bytes_s = static_cast<double>(slowest.copy_bytes_s);
+  figures.reduce_bytes_s = static_cast<double>(slowest.reduce_bytes_s);
+  figures.link_of = [table = std::move(table)](int from, int to) {
+    const LinkRates& link = table[static_cast<size_t>(from)].links[static_cast<size_t>(to)];
+    return collectives::LinkFigures{static_cast<double>(link.latency_ns) * 1e-9,
+                                    static_cast<double>(link.bytes_s)};
+  };
+  return figures;
+}
+
+}  // namespace hdt::session

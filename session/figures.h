@@ -1,0 +1,44 @@
+// figures.h: what nodes have measured of themselves and of the links between them, as they tell each other when a group is
+// made. In whole numbers, so that all nodes hold the very same: from them each computes what the others compute.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/codec.h"
+#include "collectives/cost_model.h"
+
+namespace hdt::session {
+
+// Groups of more nodes go without: their table and the time to rank algorithms by it grow with the square of the nodes.
+inline constexpr uint32_t kMostMeasuredNodes = 32;
+
+// 0 is: not measured.
+struct LinkRates {
+  uint64_t latency_ns = 0;  // one way
+  uint64_t bytes_s = 0;
+  bool measured() const { return latency_ns != 0 && bytes_s != 0; }
+  bool operator==(const LinkRates&) const = default;
+};
+struct MemoryRates {
+  uint64_t copy_bytes_s = 0;
+  uint64_t reduce_bytes_s = 0;  // of the result of combining two operands
+  bool measured() const { return copy_bytes_s != 0 && reduce_bytes_s != 0; }
+  bool operator==(const MemoryRates&) const = default;
+};
+
+// One node's part of the table.
+struct NodeRates {
+  MemoryRates memory;
+  std::vector<LinkRates> links;  // to every node of the group, in their order; its own entry is unused
+  bool operator==(const NodeRates&) const = default;
+};
+
+void put(Writer& writer, const NodeRates& rates);
+NodeRates get_node_rates(Reader& reader);
+
+// One entry per node. Nothing if something is not measured: then no node has figures.
+std::optional<collectives::CostFigures> cost_figures(std::vector<NodeRates> table);
+
+}  // namespace hdt::session
