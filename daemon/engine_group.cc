@@ -216,6 +216,13 @@ void EngineGroup::local_rank_left(uint32_t local) {
   session::Board& board = context_.segment.board(local);
   board.left.store(1, std::memory_order_release);
   const uint64_t entered = board.entered.load(std::memory_order_acquire);
+  // A node that has not heard of the failure yet would take the departure for its cause: links are not ordered among each
+  // other.
+  if (context_.segment.failed() && !std::exchange(told_failure_, true)) {
+    const Status failure = context_.segment.failure();
+    context_.send_all(
+        GroupFailed{context_.id, failure.code(), context_.segment.failed_rank(), failure.message()});
+  }
   context_.send_all(RankLeft{context_.id, context_.local_ranks[local], entered});
   pieces_.on_rank_left(context_.local_ranks[local], entered);
   context_.segment.ring_all();
@@ -253,6 +260,7 @@ void EngineGroup::fail_here(Code code, int32_t rank, const std::string& text) {
 void EngineGroup::fail(Code code, int32_t rank, const std::string& text) {
   if (context_.segment.failed()) return;
   fail_here(code, rank, text);
+  told_failure_ = true;
   context_.send_all(GroupFailed{context_.id, code, rank, text});
 }
 

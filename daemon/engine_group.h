@@ -95,6 +95,7 @@ class EngineGroup {
   ChannelForwarder channels_;
   Deadline deadline_;
   std::function<void(Status)> on_ready_;
+  bool told_failure_ = false;  // to the other nodes
   session::NodeRates own_rates_;
   std::vector<bool> link_told_;                           // by node: own_rates_ has its link
   std::vector<std::optional<session::NodeRates>> rates_;  // by node

@@ -122,8 +122,11 @@ Communicator::~Communicator() {
 // The daemon's word on a group of several nodes; on one node the ranks are told directly. Both reach everyone.
 void Communicator::fail(Code code, int32_t rank, const std::string& text) {
   const session::GroupNotice notice{joined_.handle, code, rank, 0, text};
-  if (access_.one_node() || !session_->notify(Kind::kFail, notice).is_ok())
+  if (access_.one_node() || !session_->notify(Kind::kFail, notice).is_ok()) {
     access_.segment.fail(code, rank, text);
+  } else {
+    told_daemon_.store(true, std::memory_order_release);
+  }
 }
 
 // An embedded daemon dies with the process that hosts it: then that rank is what was lost.
@@ -306,15 +309,20 @@ void Communicator::leave() {
     if (!any && pending_.load(std::memory_order_acquire)) sleeper.sleep(next_deadline());
   }
   waiters_.fetch_sub(1, std::memory_order_acq_rel);
-  board().left.store(1, std::memory_order_release);
-  access_.ring_peers();
+  // Ranks of this node may see at once that this one has left. But not where the daemon is still to tell them of a failure:
+  // they would take the departure for the cause. It reads that notice before this one, and then marks the departure itself.
+  if (!told_daemon_.load(std::memory_order_acquire)) {
+    board().left.store(1, std::memory_order_release);
+    access_.ring_peers();
+  }
   (void)session_->notify(Kind::kLeave, {joined_.handle, Code::kSuccess, -1, 0, ""});
 }
 
 Status Communicator::abort() {
+  // The channel first: a rank that saw the group fail before would leave the channel, and be taken for lost there.
+  if (deterministic_ != nullptr) deterministic_->abort();
   fail(Code::kAborted, static_cast<int32_t>(options_.rank),
        "rank " + std::to_string(options_.rank) + " aborted the group (class " + options_.group_class + ")");
-  if (deterministic_ != nullptr) deterministic_->abort();
   return Status::ok();
 }
 

@@ -90,6 +90,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<uint64_t> splits_{0};
   uint64_t watch_ = 0;
   bool left_ = false;
+  std::atomic<bool> told_daemon_{false};               // of a failure, which it has to tell everyone
   std::unique_ptr<DeterministicCalls> deterministic_;  // last: its thread uses the others
 };
 
