@@ -3,12 +3,15 @@
 
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/config.h>
+#include <gloo/gather.h>
 #include <gloo/math.h>
 #include <gloo/reduce.h>
 #include <gloo/rendezvous/context.h>
+#include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/types.h>
 
@@ -156,6 +159,31 @@ class GlooCommunicator : public PeerCommunicator {
       options.setRoot(call.root);
       options.setTag(next_tag());
       gloo::broadcast(options);
+    } else if (call.what == Collective::kAllToAll) {
+      const size_t whole = bytes * static_cast<size_t>(ranks());
+      gloo::AlltoallOptions options(context_);
+      options.setInput(send, whole);
+      options.setOutput(recv, whole);
+      options.setTag(next_tag());
+      gloo::alltoall(options);
+    } else if (call.what == Collective::kGather) {
+      gloo::GatherOptions options(context_);
+      options.setInput(send, bytes);
+      if (rank() == call.root) options.setOutput(recv, bytes * static_cast<size_t>(ranks()));
+      options.setRoot(call.root);
+      options.setTag(next_tag());
+      gloo::gather(options);
+    } else if (call.what == Collective::kScatter) {
+      gloo::ScatterOptions options(context_);
+      std::vector<uint8_t*> parts;
+      for (size_t part = 0; rank() == call.root && part < static_cast<size_t>(ranks()); ++part) {
+        parts.push_back(send + part * bytes);
+      }
+      options.setInputs(parts, bytes);
+      options.setOutput(recv, bytes);
+      options.setRoot(call.root);
+      options.setTag(next_tag());
+      gloo::scatter(options);
     } else {
       const auto out = context_->createUnboundBuffer(send, bytes);
       const auto in = context_->createUnboundBuffer(recv, bytes);

@@ -52,6 +52,14 @@ Status HdtCommunicator::run(const Call& call) {
     case Collective::kReduce:
       return check(hdtReduce(call.send, call.recv, call.count, call.type, call.op, call.root, comm_, nullptr),
                    "hdtReduce");
+    case Collective::kAllToAll:
+      return check(hdtAllToAll(call.send, call.recv, call.count, call.type, comm_, nullptr), "hdtAllToAll");
+    case Collective::kGather:
+      return check(hdtGather(call.send, call.recv, call.count, call.type, call.root, comm_, nullptr),
+                   "hdtGather");
+    case Collective::kScatter:
+      return check(hdtScatter(call.send, call.recv, call.count, call.type, call.root, comm_, nullptr),
+                   "hdtScatter");
     case Collective::kSendRecv: {
       HDT_RETURN_IF_ERROR(check(hdtGroupStart(), "hdtGroupStart"));
       const int next = (rank_ + 1) % ranks_;

@@ -178,10 +178,24 @@ int64_t Measurer::verify_received(const Row& row, const Shape& shape, Placement 
       wrong = static_cast<size_t>(verify_scattered(shape, element, in_place, pattern));
       break;
     case Collective::kAllGather:
+    case Collective::kGather:
+      if (row.what == Collective::kGather && rank != row.root) {
+        wrong = recv_.count_touched(0, shape.recv_elements, element);
+        break;
+      }
       for (int part = 0; part < ranks; ++part) {
         wrong += pattern.contribution(part).count_wrong(got + static_cast<size_t>(part) * count * element, 0,
                                                         count);
       }
+      break;
+    case Collective::kAllToAll:
+      for (int part = 0; part < ranks; ++part) {
+        wrong += pattern.contribution(part).count_wrong(got + static_cast<size_t>(part) * count * element,
+                                                        static_cast<size_t>(rank) * count, count);
+      }
+      break;
+    case Collective::kScatter:
+      wrong = pattern.contribution(row.root).count_wrong(got, static_cast<size_t>(rank) * count, count);
       break;
     case Collective::kBroadcast:
       wrong = pattern.contribution(row.root).count_wrong(got, 0, count);

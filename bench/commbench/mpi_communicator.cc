@@ -99,6 +99,14 @@ class MpiCommunicator : public PeerCommunicator {
         if (rank() != call.root) send = call.send;
         return check(MPI_Reduce(send, call.recv, count, type, op_of(call.op), call.root, comm_),
                      "MPI_Reduce");
+      case Collective::kAllToAll:
+        return check(MPI_Alltoall(call.send, count, type, call.recv, count, type, comm_), "MPI_Alltoall");
+      case Collective::kGather:
+        return check(MPI_Gather(call.send, count, type, call.recv, count, type, call.root, comm_),
+                     "MPI_Gather");
+      case Collective::kScatter:
+        return check(MPI_Scatter(call.send, count, type, call.recv, count, type, call.root, comm_),
+                     "MPI_Scatter");
       case Collective::kSendRecv:
         return check(MPI_Sendrecv(call.send, count, type, (rank() + 1) % ranks(), 0, call.recv, count, type,
                                   (rank() + ranks() - 1) % ranks(), 0, comm_, MPI_STATUS_IGNORE),

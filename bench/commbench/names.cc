@@ -13,12 +13,15 @@ struct Name {
   const char* alias;  // as nccl-tests calls it
 };
 
-constexpr std::array<Name<Collective>, 7> kCollectives{
+constexpr std::array<Name<Collective>, 10> kCollectives{
     {{Collective::kAllReduce, "allreduce", "all_reduce"},
      {Collective::kReduceScatter, "reduce_scatter", "reducescatter"},
      {Collective::kAllGather, "allgather", "all_gather"},
      {Collective::kBroadcast, "broadcast", "bcast"},
      {Collective::kReduce, "reduce", "reduce"},
+     {Collective::kAllToAll, "alltoall", "all_to_all"},
+     {Collective::kGather, "gather", "gather"},
+     {Collective::kScatter, "scatter", "scatter"},
      {Collective::kSendRecv, "sendrecv", "send_recv"},
      {Collective::kBarrier, "barrier", "barrier"}}};
 
@@ -107,7 +110,10 @@ bool reduces(Collective what) {
 
 bool moves_data(Collective what) { return what != Collective::kBarrier; }
 
-bool rooted(Collective what) { return what == Collective::kBroadcast || what == Collective::kReduce; }
+bool rooted(Collective what) {
+  return what == Collective::kBroadcast || what == Collective::kReduce || what == Collective::kGather ||
+         what == Collective::kScatter;
+}
 
 size_t element_bytes(hdtDataType_t type) {
   switch (type) {

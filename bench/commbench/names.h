@@ -10,7 +10,18 @@
 
 namespace hdt::bench {
 
-enum class Collective { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kSendRecv, kBarrier };
+enum class Collective {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kReduce,
+  kAllToAll,
+  kGather,
+  kScatter,
+  kSendRecv,
+  kBarrier
+};
 
 // What a row is measured on: HDT, one of its peers, or the machine itself (plain sockets or memcpy, the bound).
 enum class EngineKind { kHdt, kGloo, kMpi, kRaw };

@@ -31,8 +31,8 @@ constexpr const char* kExamples = R"(Examples:
       HDT, its peers and the bound, in turn at each size, on the same two processes
 
 Size is that of the full buffer; time is the mean over iterations of the slowest rank's time, p50 and p99 are
-percentiles of it; algbw = size / time; busbw = algbw * 2(n-1)/n (allreduce), (n-1)/n (allgather, reduce_scatter),
-1 (broadcast, reduce, sendrecv); cpu = processor seconds of all ranks per GB of bus traffic, hdtcommd included; #wrong counts wrong elements and overwritten guards over all ranks.
+percentiles of it; algbw = size / time; busbw = algbw * 2(n-1)/n (allreduce), (n-1)/n (allgather, reduce_scatter,
+alltoall, gather, scatter), 1 (broadcast, reduce, sendrecv); cpu = processor seconds of all ranks per GB of bus traffic, hdtcommd included; #wrong counts wrong elements and overwritten guards over all ranks.
 
 Engines are measured in turn, A B A B, --rounds times at each size; ratio = time / time of hdt (or of the first engine
 listed): the median over rounds of the ratios of the rounds' p50. A call that an engine lacks is shown as "-".
@@ -40,9 +40,9 @@ listed): the median over rounds of the ratios of the rounds' p50. A call that an
   mpi   Open MPI. Ranks started here: over TCP between nodes, by its defaults inside a node.
   raw   The bound, without a reduction or a result. Over several nodes: plain sockets, every rank sending and receiving
         at once the bytes that a node must exchange with the next, divided by its ranks (allreduce 2(m-1)/m of the
-        size for m nodes; reduce_scatter and allgather (m-1)/m; sendrecv all). In one node: every rank at once a memcpy
-        of its share of the least memory traffic (read and written bytes / 2): allreduce, allgather, broadcast and
-        sendrecv the size, reduce_scatter and reduce (n+1)/2n of it.
+        size for m nodes; reduce_scatter, allgather and alltoall (m-1)/m; sendrecv all). In one node: every rank at once a memcpy
+        of its share of the least memory traffic (read and written bytes / 2): allreduce, allgather, broadcast,
+        alltoall and sendrecv the size, reduce_scatter and reduce (n+1)/2n of it, gather and scatter 1/n.
 Exit code: 0 all of HDT's values right, 1 wrong values or a failure, 2 wrong usage. A peer's wrong values are named below its row.)";
 
 std::vector<std::string> split(const std::string& list) {
@@ -103,9 +103,10 @@ void declare(CLI::App& app, Raw& raw) {
                                         std::to_string(HDT_VERSION / 100 % 100) + "." +
                                         std::to_string(HDT_VERSION % 100));
   app.footer(kExamples);
-  app.add_option(
-      "COLLECTIVE", raw.collectives,
-      "allreduce, reduce_scatter, allgather, broadcast, reduce, sendrecv, barrier (one or more), or all");
+  app.add_option("COLLECTIVE", raw.collectives,
+                 "allreduce, reduce_scatter, allgather, broadcast, reduce, alltoall, gather, scatter, "
+                 "sendrecv, barrier (one "
+                 "or more), or all");
   const auto add = [&app](const char* flags, std::string& value, const char* type, const char* help) {
     app.add_option(flags, value, help)->type_name(type);
   };

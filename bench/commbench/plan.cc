@@ -10,11 +10,18 @@ Shape shape_of(const Row& row, int ranks) {
   Shape shape;
   switch (row.what) {
     case Collective::kReduceScatter:
+    case Collective::kScatter:
       shape.count = whole / n;
       shape.send_elements = shape.count * n;
       shape.recv_elements = shape.count;
       break;
+    case Collective::kAllToAll:
+      shape.count = whole / n;
+      shape.send_elements = shape.count * n;
+      shape.recv_elements = shape.count * n;
+      break;
     case Collective::kAllGather:
+    case Collective::kGather:
       shape.count = whole / n;
       shape.send_elements = shape.count;
       shape.recv_elements = shape.count * n;
@@ -35,7 +42,18 @@ Shape shape_of(const Row& row, int ranks) {
   return shape;
 }
 
-bool has_in_place(Collective what) { return what != Collective::kSendRecv && what != Collective::kBarrier; }
+bool has_in_place(Collective what) {
+  switch (what) {
+    case Collective::kAllReduce:
+    case Collective::kReduceScatter:
+    case Collective::kAllGather:
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+      return true;
+    default:
+      return false;
+  }
+}
 
 double bus_factor(Collective what, int ranks) {
   const double n = ranks;
@@ -44,6 +62,9 @@ double bus_factor(Collective what, int ranks) {
       return 2 * (n - 1) / n;
     case Collective::kReduceScatter:
     case Collective::kAllGather:
+    case Collective::kAllToAll:
+    case Collective::kGather:
+    case Collective::kScatter:
       return (n - 1) / n;
     case Collective::kBroadcast:
     case Collective::kReduce:

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 namespace hdt::bench {
 
@@ -54,10 +56,28 @@ Result<Job> Job::parse(const std::string& text) {
 std::string Job::node_name(int node) const { return fmt::format("bench-{}-{}", launcher, node); }
 std::string Job::socket(int node) const { return fmt::format("{}/{}.sock", sockets, node); }
 
+// Threads that a rank or its daemon starts later inherit this.
+void keep_to_cores_of_node(const Options& options, int node) {
+  const int nodes = std::max(options.nodes, 1);
+  cpu_set_t all;
+  if (nodes == 1 || sched_getaffinity(0, sizeof all, &all) != 0) return;
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &all)) cores.push_back(core);
+  }
+  const size_t each = cores.size() / static_cast<size_t>(nodes);
+  if (each == 0) return;  // they share
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  for (size_t i = 0; i < each; ++i) CPU_SET(cores[static_cast<size_t>(node) * each + i], &own);
+  sched_setaffinity(0, sizeof own, &own);
+}
+
 void set_rank_environment(const Options& options, const Job& job, int rank) {
   const int per_node = std::max(options.local, 1);
   const int node = rank / per_node;
   const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
+  if (std::getenv("TRY_PIN") != nullptr) keep_to_cores_of_node(options, node);
   set("HDT_RANK", std::to_string(rank));
   set("HDT_SIZE", std::to_string(rank_count(options)));
   set("HDT_RENDEZVOUS", fmt::format("{}:{}", node_address(0), job.port));

@@ -11,6 +11,7 @@ size_t raw_wire_bytes(Collective what, size_t full_bytes, int nodes, int ranks) 
       return 2 * (n - 1) * full_bytes / n / per_node;
     case Collective::kReduceScatter:
     case Collective::kAllGather:
+    case Collective::kAllToAll:
       return (n - 1) * full_bytes / n / per_node;
     case Collective::kSendRecv:
       return full_bytes / per_node;
@@ -26,6 +27,9 @@ size_t raw_copy_bytes(Collective what, size_t full_bytes, int ranks) {
     case Collective::kReduce:
       // Every rank reads its whole contribution and writes an n-th of the result.
       return (n + 1) * full_bytes / (2 * n);
+    case Collective::kGather:
+    case Collective::kScatter:
+      return full_bytes / n;  // read once and written once, by all ranks together
     case Collective::kBarrier:
       return 0;
     default:

@@ -39,8 +39,10 @@ class RawCommunicator : public PeerCommunicator {
     Region from{static_cast<std::byte*>(const_cast<void*>(call.send)), part};
     Region into{static_cast<std::byte*>(call.recv), part};
     size_t full = part;
-    if (call.what == Collective::kReduceScatter) full = from.bytes = whole;
-    if (call.what == Collective::kAllGather) full = into.bytes = whole;
+    using enum Collective;
+    if (call.what == kReduceScatter || call.what == kScatter || call.what == kAllToAll)
+      full = from.bytes = whole;
+    if (call.what == kAllGather || call.what == kGather || call.what == kAllToAll) full = into.bytes = whole;
     if (full == 0) return Status::ok();
     if (in_place(call)) {
       // Bytes must go elsewhere than where they come from.

@@ -15,7 +15,7 @@ namespace hdt::bench {
 struct SweepResult {
   // No wrong value was seen, here or by the group, of HDT; of the first engine where HDT is not measured.
   bool right = true;
-  std::string json;   // on rank 0
+  std::string json;  // on rank 0
 };
 
 // Collective over the group, of which all engines have the same ranks. `print` gets the table's text as it comes, on rank

@@ -78,7 +78,8 @@ class Engines(unittest.TestCase):
                               "128")
         self.assertTrue(self.measured(report, "raw", collective="allreduce"))
         for peer in set(self.engines) - {"hdt", "raw"}:
-            for what in ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "sendrecv"):
+            for what in ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall", "gather", "scatter",
+                         "sendrecv"):
                 self.assertTrue(self.measured(report, peer, collective=what, type="float32"), (peer, what))
             self.assertFalse(self.measured(report, peer, op="avg"))
             self.assertFalse(self.measured(report, peer, collective="allreduce", type="bfloat16"))

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
 #include <thread>
 
 #include "tests/integration/communicator/example_run.h"
@@ -16,12 +17,23 @@ using ::testing::HasSubstr;
 constexpr const char* kAlgorithms[] = {
     "ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise"};
 
+// Sanitizers look at memory, which types and reductions use alike; with all of them they take minutes.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kTypes = HDT_INT64 + 1;
+constexpr size_t kCounts[] = {0, 7, 12'000, 200'003};
+const std::vector<Placement> kPlacements{{0, 1}, {2, 0, 1, 0}};
+#else
+constexpr int kTypes = HDT_FLOAT8E5M2 + 1;
+constexpr size_t kCounts[] = {0, 1, 7, 4'097, 12'000, 200'003};
+const std::vector<Placement> kPlacements{{0, 1}, {1, 0, 0}, {0, 1, 2}, {2, 0, 1, 0}};
+#endif
+
 // Nothing, a part of a block, one piece, and several; in ordinary memory and in memory that daemons use in place.
 std::vector<Example> examples(int ranks) {
   std::vector<Example> all;
   for (const Operation operation : {Operation::kAllReduce, Operation::kReduce, Operation::kReduceScatter,
                                     Operation::kAllGather, Operation::kBroadcast}) {
-    for (const size_t count : {0, 1, 7, 4'097, 12'000, 200'003}) {
+    for (const size_t count : kCounts) {
       for (const bool shared : {false, true}) {
         for (const bool in_place : {false, true}) {
           const auto salt = static_cast<unsigned>(all.size());
@@ -34,15 +46,37 @@ std::vector<Example> examples(int ranks) {
   return all;
 }
 
+// Every type with every reduction, of random counts.
+std::vector<Example> every_type(int ranks, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<Example> all;
+  for (const Operation operation : {Operation::kAllReduce, Operation::kReduce, Operation::kReduceScatter,
+                                    Operation::kAllGather, Operation::kBroadcast}) {
+    for (int type = 0; type < kTypes; ++type) {
+      for (const hdtRedOp_t op : {HDT_SUM, HDT_PROD, HDT_MIN, HDT_MAX, HDT_AVG}) {
+        if (operation >= Operation::kAllGather && op != HDT_SUM) continue;
+        all.push_back({operation, static_cast<hdtDataType_t>(type), op, random() % 2 == 0, random() % 20'000,
+                       static_cast<int>(random() % static_cast<unsigned>(ranks)),
+                       static_cast<unsigned>(all.size()), random() % 2 == 0});
+      }
+    }
+  }
+  return all;
+}
+
 class Configured : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Configured, EveryCollectiveOverTwoAndThreeNodes) {
   const Nodes nodes({"--class.default.algorithm", GetParam()});
-  for (const Placement& placement :
-       {Placement{0, 1}, Placement{1, 0, 0}, Placement{0, 1, 2}, Placement{2, 0, 1, 0}}) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  for (const Placement& placement : kPlacements) {
     SCOPED_TRACE(name_of(placement));
+    const int ranks = static_cast<int>(placement.size());
+    std::vector<Example> all = examples(ranks);
+    for (const Example& example : every_type(ranks, seed)) all.push_back(example);
     nodes.run(placement, [&](Rank& self) {
-      for (const Example& example : examples(self.ranks)) {
+      for (const Example& example : all) {
         ExampleRun run(example, self);
         run.start(nullptr);
         run.verify();

@@ -24,6 +24,11 @@ TEST(Shape, OfPartedCollectivesIsCutToAWholeCount) {
   EXPECT_EQ(gather.count, 83u);
   EXPECT_EQ(gather.send_elements, 83u);
   EXPECT_EQ(gather.recv_elements, 249u);
+  const Shape all = shape_of({Collective::kAllToAll, 1000, HDT_FLOAT32, HDT_SUM, 0}, 3);
+  EXPECT_EQ(all.count, 83u);
+  EXPECT_EQ(all.bytes, 996u);
+  EXPECT_EQ(all.send_elements, 249u);
+  EXPECT_EQ(all.recv_elements, 249u);
 }
 
 TEST(Shape, SmallerThanAnElementEachIsNothing) {
@@ -35,6 +40,9 @@ TEST(BusFactor, IsThatOfNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllReduce, 1), 0);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllGather, 4), 0.75);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kReduceScatter, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllToAll, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kGather, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kScatter, 4), 0.75);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kBroadcast, 4), 1);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kReduce, 4), 1);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kSendRecv, 4), 1);

@@ -11,6 +11,8 @@ TEST(RawBytes, BetweenNodesARankMovesItsShareOfWhatItsNodeMustExchange) {
   EXPECT_EQ(raw_wire_bytes(Collective::kAllReduce, 1000, 2, 2), 1000u);
   EXPECT_EQ(raw_wire_bytes(Collective::kReduceScatter, 1000, 2, 2), 500u);
   EXPECT_EQ(raw_wire_bytes(Collective::kAllGather, 1000, 2, 2), 500u);
+  EXPECT_EQ(raw_wire_bytes(Collective::kAllToAll, 1000, 2, 2), 500u);
+  EXPECT_EQ(raw_wire_bytes(Collective::kGather, 1000, 2, 2), 0u);
   EXPECT_EQ(raw_wire_bytes(Collective::kSendRecv, 1000, 2, 2), 1000u);
   // Two ranks a node share it.
   EXPECT_EQ(raw_wire_bytes(Collective::kAllReduce, 1000, 2, 4), 500u);
@@ -21,6 +23,8 @@ TEST(RawBytes, BetweenNodesARankMovesItsShareOfWhatItsNodeMustExchange) {
 TEST(RawBytes, InANodeARankCopiesHalfOfWhatItReadsAndWrites) {
   EXPECT_EQ(raw_copy_bytes(Collective::kAllReduce, 1000, 2), 1000u);
   EXPECT_EQ(raw_copy_bytes(Collective::kAllGather, 1000, 2), 1000u);
+  EXPECT_EQ(raw_copy_bytes(Collective::kAllToAll, 1000, 2), 1000u);
+  EXPECT_EQ(raw_copy_bytes(Collective::kScatter, 1000, 2), 500u);
   EXPECT_EQ(raw_copy_bytes(Collective::kReduceScatter, 1000, 2), 750u);
   EXPECT_EQ(raw_copy_bytes(Collective::kReduce, 1000, 4), 625u);
 }

@@ -87,12 +87,20 @@ std::vector<std::byte> result_of(const std::vector<const Call*>& calls, size_t r
       return copy_of(calls[(rank + calls.size() - 1) % calls.size()]->send, bytes);
     case Collective::kBarrier:
       return {};
+    case Collective::kScatter:
+      return copy_of(
+          static_cast<const std::byte*>(calls[static_cast<size_t>(mine.root)]->send) + rank * bytes, bytes);
+    case Collective::kGather:
+      if (static_cast<int>(rank) != mine.root) return {};
+      break;
+    case Collective::kAllToAll:
     case Collective::kAllGather:
       break;
   }
   std::vector<std::byte> all;
   for (const Call* call : calls) {
-    const std::vector<std::byte> part = copy_of(call->send, bytes);
+    const size_t first = mine.what == Collective::kAllToAll ? rank * bytes : 0;
+    const std::vector<std::byte> part = copy_of(static_cast<const std::byte*>(call->send) + first, bytes);
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
