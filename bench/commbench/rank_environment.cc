@@ -56,7 +56,8 @@ Result<Job> Job::parse(const std::string& text) {
 std::string Job::node_name(int node) const { return fmt::format("bench-{}-{}", launcher, node); }
 std::string Job::socket(int node) const { return fmt::format("{}/{}.sock", sockets, node); }
 
-// Threads that a rank or its daemon starts later inherit this.
+// Emulated nodes share no core where there is one for each, as nodes do not: what one waits for does not depend on which of its
+// threads the scheduler happens to put beside another node's. The same for all engines; threads started later inherit it.
 void keep_to_cores_of_node(const Options& options, int node) {
   const int nodes = std::max(options.nodes, 1);
   cpu_set_t all;
@@ -77,7 +78,7 @@ void set_rank_environment(const Options& options, const Job& job, int rank) {
   const int per_node = std::max(options.local, 1);
   const int node = rank / per_node;
   const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
-  if (std::getenv("TRY_PIN") != nullptr) keep_to_cores_of_node(options, node);
+  keep_to_cores_of_node(options, node);
   set("HDT_RANK", std::to_string(rank));
   set("HDT_SIZE", std::to_string(rank_count(options)));
   set("HDT_RENDEZVOUS", fmt::format("{}:{}", node_address(0), job.port));
