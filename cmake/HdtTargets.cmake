@@ -45,3 +45,20 @@ function(hdt_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_TIER} TIMEOUT ${ARG_TIMEOUT})
 endfunction()
+
+# hdt_transport_module(NAME SOURCES backend.cc ... module.cc LIBS x ...): a backend as a module, lib/hdt/transports/
+# libhdt-transport-NAME.so, with its own copy of hdt_base; and hdt_transport_NAME, the same without module.cc, which
+# tests link.
+function(hdt_transport_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  list(REMOVE_ITEM ARG_SOURCES module.cc)
+  hdt_library(hdt_transport_${name} SOURCES ${ARG_SOURCES} DEPS hdt_base ${ARG_LIBS})
+  add_library(hdt-transport-${name} MODULE module.cc)
+  target_link_libraries(hdt-transport-${name} PRIVATE hdt_transport_${name})
+  target_link_options(hdt-transport-${name} PRIVATE -Wl,--exclude-libs,ALL)
+  if(NOT HDT_SANITIZE)  # the sanitizers' functions are the program's
+    target_link_options(hdt-transport-${name} PRIVATE -Wl,-z,defs)
+  endif()
+  set_target_properties(hdt-transport-${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/hdt/transports)
+  install(TARGETS hdt-transport-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/hdt/transports)
+endfunction()

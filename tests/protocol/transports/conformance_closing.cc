@@ -25,7 +25,9 @@ TEST_P(TransportConformance, RefusedConnectIsReported) {
 }
 
 TEST_P(TransportConformance, UnansweredConnectEndsByItsDeadline) {
-  auto connection = a_.device->connect(world_->silent_address(), 200);
+  const std::string silent = world_->silent_address();
+  if (silent.empty()) GTEST_SKIP() << "no address is known that never answers";
+  auto connection = a_.device->connect(silent, 200);
   ASSERT_TRUE(connection.is_ok());
   ASSERT_TRUE(run_until([&] { return a_.closed(connection.value()) != nullptr; }));
   EXPECT_NE(a_.closed(connection.value())->completion.error.message().find("200 ms"), std::string::npos)

@@ -24,7 +24,7 @@ class World {
   virtual DeviceInfo device(int index) = 0;
   // A well-formed address at which nobody listens.
   virtual std::string refusing_address() = 0;
-  // One that never answers; called once.
+  // One that never answers; called once. "": none is known, what needs it is skipped.
   virtual std::string silent_address() = 0;
 };
 
