@@ -312,10 +312,8 @@ bool Engine::links_idle() const {
 }
 
 bool Engine::quiet() const {
-  return std::all_of(groups_.begin(), groups_.end(), [](const auto& group) {
-    return group == nullptr || group->context().segment.failed() ||
-           (group->pieces().idle() && group->context().writes_in_flight() == 0);
-  });
+  return std::all_of(groups_.begin(), groups_.end(),
+                     [](const auto& group) { return group == nullptr || group->quiet(); });
 }
 
 bool Engine::reap_groups() {

@@ -173,6 +173,7 @@ void EngineGroup::on_note(uint32_t node, const Note& note) {
   } else if (std::holds_alternative<NodeLeft>(note)) {
     context_.peers[node].left = true;
   } else if (const auto* failed = std::get_if<GroupFailed>(&note)) {
+    progress();  // what arrived before is finished first
     fail_here(failed->code, failed->rank, failed->text);
   } else if (const auto* query = std::get_if<LateQuery>(&note)) {
     context_.send(node, LateReply{context_.id, context_.me, query->sequence, pieces_.late(query->sequence)});
@@ -319,6 +320,18 @@ bool EngineGroup::finished() const {
     if (node != context_.me && peer.link != nullptr && peer.ready && !peer.left) return false;
   }
   return (ready_ && told_left_) || context_.segment.failed();
+}
+
+bool EngineGroup::quiet() const {
+  if (context_.segment.failed()) return true;
+  if (!pieces_.idle() || context_.writes_in_flight() != 0 || !channels_.drained()) return false;
+  for (uint32_t local = 0; local < local_left_.size(); ++local) {
+    if (local_left_[local]) continue;
+    session::Board& board = context_.segment.board(local);
+    const uint64_t over = solo() ? board.finished.load(std::memory_order_acquire) : pieces_.calls_entered();
+    if (board.entered.load(std::memory_order_acquire) != over) return false;
+  }
+  return true;
 }
 
 }  // namespace hdt::daemon

@@ -73,6 +73,8 @@ class EngineGroup {
   bool needs(uint32_t node) const { return has_local_ranks() && !context_.peers[node].left; }
   // Everyone has left and no write is under way: may be destroyed.
   bool finished() const;
+  // No rank of this node is in a call, and everything that they have sent has arrived.
+  bool quiet() const;
 
  private:
   struct LateSearch {

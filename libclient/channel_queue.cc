@@ -40,6 +40,8 @@ bool ChannelQueue::progress() {
     for (auto& [peer, stream] : recvs_) moved |= recv_some(peer, stream);
     any |= moved;
   }
+  // What had arrived before the failure is received.
+  for (auto& [peer, stream] : recvs_) any |= access_.segment.failed() && recv_some(peer, stream);
   return any;
 }
 

@@ -116,6 +116,8 @@ bool CollectiveQueue::progress() {
     if (!moved) break;
     any = true;
   }
+  // What had been exchanged before the failure is complete: slots of such pieces are used by nobody else.
+  while (access_.segment.failed() && take()) any = true;
   return any;
 }
 

@@ -88,13 +88,16 @@ TEST(DaemonEnd, InOrderTellsOperationsInFlightOnAllNodes) {
   EXPECT_EQ(world.node(0).process().wait(Deadline::after_ms(kAnswerMs)), 0);
 }
 
-// What is under way is finished when it can be.
-TEST(DaemonEnd, InOrderLetsOperationsFinish) {
+// What is under way is finished when it can be, with or without another node.
+class DaemonEndInOrder : public ::testing::TestWithParam<std::vector<int>> {};
+
+TEST_P(DaemonEndInOrder, LetsOperationsFinish) {
   World world(2);
-  auto ranks = world.group({0, 1});
+  auto ranks = world.group(GetParam());
   ranks[0]->start("allreduce 1000000 4 0");
-  EXPECT_EQ(ranks[0]->finish(20).result, HDT_IN_PROGRESS);
+  world.await_entered(0, 0, 1);
   world.node(0).process().signal(SIGTERM);
+  EXPECT_EQ(ranks[0]->finish(20).result, HDT_IN_PROGRESS);
   ranks[1]->start("allreduce 1000000 4 0");
   for (auto& rank : ranks) {
     const Answer answer = rank->finish();
@@ -102,6 +105,26 @@ TEST(DaemonEnd, InOrderLetsOperationsFinish) {
   }
   for (auto& rank : ranks) EXPECT_EQ(rank->call("destroy").result, HDT_SUCCESS);
   EXPECT_EQ(world.node(0).process().wait(Deadline::after_ms(kAnswerMs)), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DaemonEndInOrder,
+                         ::testing::Values(std::vector<int>{0, 0}, std::vector<int>{0, 1}),
+                         [](const auto& shape) { return shape.param[1] == 0 ? "OneNode" : "TwoNodes"; });
+
+// A receiver that stands still meanwhile finds what had arrived before the daemon's end.
+TEST(DaemonEnd, InOrderLosesNothingThatWasSent) {
+  World world(2);
+  auto ranks = world.group({0, 1});
+  ranks[1]->start("recv 5000 4 0");
+  EXPECT_EQ(ranks[1]->finish(200).result, HDT_IN_PROGRESS);
+  ranks[1]->process().signal(SIGSTOP);
+  ASSERT_EQ(ranks[0]->call("send 5000 4 1").result, HDT_SUCCESS);
+  world.node(0).process().signal(SIGTERM);
+  EXPECT_EQ(world.node(0).process().wait(Deadline::after_ms(kAnswerMs)), 0);
+  EXPECT_EQ(ranks[0]->call("barrier").result, HDT_ERR_DAEMON_LOST);
+  ranks[1]->process().signal(SIGCONT);
+  const Answer received = ranks[1]->finish();
+  EXPECT_EQ(received.result, HDT_SUCCESS) << received.text;
 }
 
 TEST(ClusterKey, TheSameWorksAndOthersAreRefusedWithTheReason) {

@@ -5,10 +5,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <set>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "base/seqpacket.h"
 #include "session/messages.h"
@@ -19,21 +23,25 @@ namespace {
 
 constexpr int kRounds = 60;
 
-// Ports on which `address` listens, from the kernel's table.
-std::set<uint16_t> listening_ports(const std::string& address) {
+// Ports on which a process listens, from the kernel's tables.
+std::set<uint16_t> listening_ports(pid_t pid) {
+  std::set<std::string> sockets;  // inodes
+  for (const auto& file : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(file, gone).string();
+    if (target.rfind("socket:[", 0) == 0) sockets.insert(target.substr(8, target.size() - 9));
+  }
   std::set<uint16_t> ports;
   std::ifstream table("/proc/net/tcp");
   std::string line;
-  char wanted[16];
-  std::snprintf(wanted, sizeof wanted, "%08X", ::inet_addr(address.c_str()));
   while (std::getline(table, line)) {
-    std::istringstream fields(line);
-    std::string number;
-    std::string local;
-    std::string remote;
-    std::string state;
-    fields >> number >> local >> remote >> state;
-    if (state == "0A" && local.rfind(wanted, 0) == 0) {
+    std::istringstream text(line);
+    const std::vector<std::string> fields(std::istream_iterator<std::string>(text), {});
+    constexpr size_t kLocal = 1;
+    constexpr size_t kState = 3;
+    constexpr size_t kInode = 9;
+    if (fields.size() > kInode && fields[kState] == "0A" && sockets.contains(fields[kInode])) {
+      const std::string& local = fields[kLocal];
       ports.insert(static_cast<uint16_t>(std::stoul(local.substr(9), nullptr, 16)));
     }
   }
@@ -107,7 +115,7 @@ TEST(ForeignBytes, OnTheTcpPorts) {
   std::mt19937 random(seed);
   World world(2);
   auto ranks = world.group({0, 1});
-  const auto ports = listening_ports("127.0.1.1");
+  const auto ports = listening_ports(world.node(0).process().pid());
   ASSERT_GE(ports.size(), 2U) << "control and rail";
   for (int round = 0; round < kRounds; ++round) {
     for (uint16_t port : ports) {

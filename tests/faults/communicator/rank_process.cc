@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 namespace hdt::testing {
 
 RankProcess::RankProcess(const TemporaryFolder& folder, const std::map<std::string, std::string>& environment)
@@ -47,6 +49,19 @@ std::vector<std::unique_ptr<RankProcess>> World::group(const std::vector<int>& p
     EXPECT_EQ(joined.result, HDT_SUCCESS) << joined.text;
   }
   return ranks;
+}
+
+void World::await_entered(int number, size_t local, uint64_t calls) {
+  const std::vector<std::string> command = {HDT_HDTCTL, "--socket", node(number).socket(), "status",
+                                            "--json"};
+  const Deadline deadline = Deadline::after_ms(kAnswerMs);
+  while (!deadline.expired()) {
+    const auto status = nlohmann::json::parse(run_program(command).output, nullptr, false);
+    const auto groups =
+        status.is_object() ? status.value("groups", nlohmann::json::array()) : nlohmann::json();
+    if (groups.size() == 1 && groups[0]["local"].at(local)["calls"].get<uint64_t>() >= calls) return;
+  }
+  FAIL() << "local rank " << local << " of node " << number << " has not entered " << calls << " calls";
 }
 
 void World::expect_serving() {

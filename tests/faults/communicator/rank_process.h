@@ -41,6 +41,8 @@ class World {
   std::unique_ptr<RankProcess> rank_on(int node);
   NodeProcess& node(int number) { return *nodes_[static_cast<size_t>(number)]; }
   const TemporaryFolder& folder() const { return folder_; }
+  // Returns when that local rank of the only group on that node has entered `calls` calls.
+  void await_entered(int node, size_t local, uint64_t calls);
   // Proves that all nodes still serve: a group over them makes an allreduce.
   void expect_serving();
 

@@ -54,6 +54,23 @@ class Usage(unittest.TestCase):
         self.assertIn("tools/check", commands[0])
 
 
+class FailedTests(unittest.TestCase):
+    def test_names_the_assertion_and_where_it_stands(self):
+        output = "[ RUN      ] A.good\n[       OK ] A.good (1 ms)\n[ RUN      ] A.bad\na.cc:7: Failure\nValue of: x\n  Actual: 3"
+        with tempfile.TemporaryDirectory(prefix="hdt-results-") as folder:
+            path = os.path.join(folder, "results.xml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f'<testsuite><testcase name="fine"><system-out>fine</system-out></testcase><testcase name="a_test">'
+                           f'<failure message="Failed"/><system-out>{output}</system-out></testcase></testsuite>')
+            absent = os.path.join(folder, "absent.xml")
+            done = subprocess.run([sys.executable, tool("common/failed_tests.py"), path, absent], capture_output=True, text=True,
+                                  timeout=TIMEOUT_S, check=True)
+        for words in ("--- a_test (", "[ RUN      ] A.bad", "a.cc:7: Failure", "Actual: 3", f"--- {absent}: "):
+            self.assertIn(words, done.stdout)
+        for words in ("A.good", "fine"):
+            self.assertNotIn(words, done.stdout)
+
+
 class Steps(unittest.TestCase):
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory(prefix="hdt-steps-")
