@@ -1,0 +1,212 @@
+// device.cc: see device.h.
+#include "transports/rdma/device.h"
+
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <iterator>
+
+#include "transports/rdma/discovery.h"
+
+namespace hdt::transport::rdma {
+
+namespace {
+constexpr int kBacklog = 512;
+// While completions keep coming, descriptors are looked at only so often.
+constexpr int kBusyPolls = 16;
+}  // namespace
+
+Result<std::unique_ptr<Device>> RdmaDevice::open(std::shared_ptr<Domain> domain, const DeviceInfo& info) {
+  Result<tcp::SocketAddress> local = tcp::SocketAddress::from_host(info.address, 0);
+  if (!local.is_ok()) return local.status();
+  Result<AdapterPort> adapter = adapter_of(domain->verbs(), local.value());
+  if (!adapter.is_ok()) return adapter.status();
+  Result<Nic*> nic = domain->nic(adapter.value().device);
+  if (!nic.is_ok()) return nic.status();
+  std::unique_ptr<RdmaDevice> device(new RdmaDevice(std::move(domain), *nic.value(), info));
+  HDT_RETURN_IF_ERROR(device->start(local.value(), adapter.value().port));
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+RdmaDevice::RdmaDevice(std::shared_ptr<Domain> domain, Nic& nic, DeviceInfo info)
+    : info_(std::move(info)), state_(std::move(domain), nic) {
+  state_.domain->devices.insert(this);
+  nic.add(this);
+}
+
+RdmaDevice::~RdmaDevice() {
+  connections_.clear();
+  stop_listening();
+  if (state_.channel != nullptr) state_.nic.verbs().destroy_event_channel(state_.channel);
+  state_.nic.remove(this);
+  state_.domain->devices.erase(this);
+}
+
+Status RdmaDevice::start(const tcp::SocketAddress& local, uint8_t port) {
+  state_.local = local;
+  port_ = port;
+  HDT_RETURN_IF_ERROR(state_.loop.open());
+  HDT_RETURN_IF_ERROR(state_.queues.open());
+  state_.channel = state_.nic.verbs().create_event_channel();
+  if (state_.channel == nullptr) return Status::from_errno("cannot make an rdma_cm channel", errno);
+  HDT_RETURN_IF_ERROR(state_.loop.add(state_.channel->fd, &cm_source_, EPOLLIN));
+  HDT_RETURN_IF_ERROR(state_.loop.add(state_.queues.fd(), &completions_source_, EPOLLIN));
+  HDT_RETURN_IF_ERROR(state_.loop.add(state_.nic.async_fd(), &async_source_, EPOLLIN));
+  read_port(state_.nic.verbs(), state_.nic.context(), port_, info_);
+  return Status::ok();
+}
+
+Result<std::string> RdmaDevice::listen(uint16_t port) {
+  if (listener_ != nullptr) return Status(Code::kInvalidUsage, info_.name + " listens already");
+  Result<tcp::SocketAddress> local = tcp::SocketAddress::from_host(info_.address, port);
+  if (!local.is_ok()) return local.status();
+  Verbs& verbs = state_.nic.verbs();
+  listener_ = verbs.create_id(state_.channel, nullptr);
+  if (listener_ == nullptr) return Status::from_errno("cannot make an rdma_cm id", errno);
+  int error = verbs.bind(listener_, local.value().get());
+  if (error == 0) error = verbs.listen(listener_, kBacklog);
+  if (error != 0) {
+    stop_listening();
+    return Status::from_errno("cannot listen on " + local.value().to_string() + " with rdma", error);
+  }
+  return tcp::SocketAddress(reinterpret_cast<const sockaddr*>(&listener_->route.addr.src_storage),
+                            local.value().bytes())
+      .to_string();
+}
+
+void RdmaDevice::stop_listening() {
+  if (listener_ != nullptr) state_.nic.verbs().destroy_id(listener_);
+  listener_ = nullptr;
+}
+
+Result<Connection*> RdmaDevice::connect(const std::string& address, int64_t timeout_ms) {
+  Result<tcp::SocketAddress> remote = tcp::SocketAddress::parse(address);
+  if (!remote.is_ok()) return remote.status();
+  if (remote.value().family() != state_.local.family()) {
+    return Status(Code::kInvalidArgument, "cannot connect from " + info_.address + " to " + address +
+                                              ": one is IPv4, the other IPv6");
+  }
+  if (state_.nic.removed())
+    return Status(Code::kLink, "the RDMA device " + state_.nic.name() + " was removed");
+  auto connection = std::make_unique<RdmaConnection>(state_);
+  HDT_RETURN_IF_ERROR(connection->connect(remote.value(), timeout_ms));
+  Connection* const key = connection.get();
+  connections_.emplace(key, std::move(connection));
+  return key;
+}
+
+Result<RegionKey> RdmaDevice::register_memory(void* base, size_t bytes, int /*fd*/) {
+  if (base == nullptr || bytes == 0) return Status(Code::kInvalidArgument, "cannot register no memory");
+  return state_.domain->add_region(base, bytes);
+}
+
+// The adapter refuses what still comes for the key, which ends the connection that it comes on.
+void RdmaDevice::deregister_memory(const RegionKey& key) {
+  if (state_.domain->remove_region(key)) return;
+  for (RdmaDevice* device : state_.domain->devices) {
+    device->fail_all("an RDMA device did not give up memory that was deregistered");
+  }
+}
+
+void RdmaDevice::on_cm_readable() {
+  CmEvent event;
+  while (state_.nic.verbs().next_cm_event(state_.channel, event)) {
+    if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+      on_request(event);
+    } else if (event.id == listener_) {
+      if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) stop_listening();
+    } else {
+      static_cast<RdmaConnection*>(event.id->context)->on_cm_event(event);
+    }
+  }
+}
+
+void RdmaDevice::on_request(const CmEvent& event) {
+  auto connection = std::make_unique<RdmaConnection>(state_);
+  // One that fails here was never reported, so there is nobody to tell.
+  if (!connection->accept(event).is_ok()) return;
+  Connection* const key = connection.get();
+  connections_.emplace(key, std::move(connection));
+}
+
+void RdmaDevice::on_async_event(const AsyncEvent& event) {
+  switch (event.type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+      for (auto& [unused, connection] : connections_) {
+        if (connection->qp_number() != event.qp_number) continue;
+        connection->fail(event.type == IBV_EVENT_QP_ACCESS_ERR ? "a write outside of registered memory"
+                                                               : "the queue pair broke");
+      }
+      return;
+    case IBV_EVENT_PORT_ERR:
+      if (event.port != port_) return;
+      info_.up = false;
+      return fail_all("port " + std::to_string(port_) + " of " + state_.nic.name() + " went down");
+    case IBV_EVENT_PORT_ACTIVE:
+      if (event.port == port_) read_port(state_.nic.verbs(), state_.nic.context(), port_, info_);
+      return;
+    case IBV_EVENT_GID_CHANGE:
+      if (event.port != port_) return;
+      for (auto& [unused, connection] : connections_) connection->check_gid();
+      return;
+    case IBV_EVENT_DEVICE_FATAL:
+      info_.up = false;
+      for (auto& [unused, connection] : connections_) connection->on_removal();
+      return;
+    default:
+      return;
+  }
+}
+
+void RdmaDevice::fail_all(const std::string& reason) {
+  for (auto& [unused, connection] : connections_) connection->fail(reason);
+}
+
+bool RdmaDevice::poll(std::vector<Completion>& completions) {
+  state_.arena.reset();
+  state_.loop.set_polling(true);  // what is reported from here on is handed over below
+  flush_unflushed();
+  size_t handled = drain_completions();
+  bool dispatched = false;
+  if (handled == 0 || ++busy_polls_ >= kBusyPolls) {
+    busy_polls_ = 0;
+    dispatched = state_.loop.dispatch();
+    handled += drain_completions();
+  }
+  flush_unflushed();
+  // Asked for an event only when nothing more comes by itself, and looked again after that.
+  if (handled == 0 && !state_.queues.armed()) {
+    state_.queues.arm();
+    handled = drain_completions();
+    flush_unflushed();
+  }
+  for (RdmaConnection* connection : state_.discarded) connections_.erase(connection);
+  state_.discarded.clear();
+  state_.loop.set_polling(false);
+  if (handled > 0 || !state_.unflushed.empty()) state_.loop.wake();
+  const bool reported = !state_.pending.empty();
+  completions.insert(completions.end(), std::make_move_iterator(state_.pending.begin()),
+                     std::make_move_iterator(state_.pending.end()));
+  state_.pending.clear();
+  return handled > 0 || dispatched || reported;
+}
+
+size_t RdmaDevice::drain_completions() {
+  return state_.queues.drain([this](const ibv_wc& completion) {
+    const auto found = state_.by_number.find(static_cast<uint32_t>(completion.wr_id >> 32));
+    if (found != state_.by_number.end())
+      found->second->on_completion(completion);  // else of one that is gone
+  });
+}
+
+void RdmaDevice::flush_unflushed() {
+  flushing_.swap(state_.unflushed);
+  for (RdmaConnection* connection : flushing_) connection->flush();
+  flushing_.clear();
+}
+
+void RdmaDevice::release(Connection* connection) { connections_.erase(connection); }
+
+}  // namespace hdt::transport::rdma

@@ -1,0 +1,64 @@
+// device.h: an address of an RDMA adapter as a Device: listens, connects, and polls its connections.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "transports/rdma/connection.h"
+#include "transports/transport.h"
+
+namespace hdt::transport::rdma {
+
+class RdmaDevice final : public Device, private NicListener {
+ public:
+  static Result<std::unique_ptr<Device>> open(std::shared_ptr<Domain> domain, const DeviceInfo& info);
+  ~RdmaDevice() override;
+
+  const DeviceInfo& info() const override { return info_; }
+  Result<std::string> listen(uint16_t port) override;
+  Result<Connection*> connect(const std::string& address, int64_t timeout_ms) override;
+  Result<RegionKey> register_memory(void* base, size_t bytes, int fd) override;
+  void deregister_memory(const RegionKey& key) override;
+  bool poll(std::vector<Completion>& completions) override;
+  int event_fd() const override { return state_.loop.fd(); }
+  void release(Connection* connection) override;
+
+ private:
+  // Descriptors of the libraries in the device's event loop.
+  class Source final : public tcp::EventSource {
+   public:
+    Source(RdmaDevice& device, void (RdmaDevice::*on_readable)())
+        : device_(device), on_readable_(on_readable) {}
+    void on_event(uint32_t) override { (device_.*on_readable_)(); }
+    void on_deadline() override {}
+
+   private:
+    RdmaDevice& device_;
+    void (RdmaDevice::*on_readable_)();
+  };
+
+  RdmaDevice(std::shared_ptr<Domain> domain, Nic& nic, DeviceInfo info);
+  Status start(const tcp::SocketAddress& local, uint8_t port);
+  void on_cm_readable();
+  void on_completions_readable() { state_.queues.on_channel_event(); }
+  void on_async_readable() { state_.nic.dispatch_async_events(); }
+  void on_async_event(const AsyncEvent& event) override;
+  void on_request(const CmEvent& event);
+  void stop_listening();
+  void fail_all(const std::string& reason);
+  size_t drain_completions();
+  void flush_unflushed();
+
+  DeviceInfo info_;
+  uint8_t port_ = 1;
+  DeviceState state_;
+  Source cm_source_{*this, &RdmaDevice::on_cm_readable};
+  Source completions_source_{*this, &RdmaDevice::on_completions_readable};
+  Source async_source_{*this, &RdmaDevice::on_async_readable};
+  rdma_cm_id* listener_ = nullptr;
+  int busy_polls_ = 0;
+  std::unordered_map<Connection*, std::unique_ptr<RdmaConnection>> connections_;
+  std::vector<RdmaConnection*> flushing_;
+};
+
+}  // namespace hdt::transport::rdma

@@ -1,0 +1,53 @@
+// frame.h: what two ends tell each other: a Hello in the private data of rdma_cm's request and reply, and then SENDs
+// that begin with a FrameHeader. Little-endian; both are checked field by field before anything is believed.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "transports/transport.h"
+
+namespace hdt::transport::rdma {
+
+static_assert(std::endian::native == std::endian::little, "frames are copied as they are");
+
+inline constexpr uint32_t kHelloMagic = 0x52544448;  // "HDTR"
+inline constexpr uint16_t kProtocolVersion = 1;
+
+// A receive takes one frame: kSlotBytes. Small, as each connection has kReceiveSlots of them; long messages are cut.
+inline constexpr uint32_t kSlotBytes = 1024;
+inline constexpr uint16_t kReceiveSlots = 64;
+
+struct Hello {
+  uint32_t magic = kHelloMagic;
+  uint16_t version = kProtocolVersion;
+  uint16_t nic_slot = 0;  // which of the keys in a RegionKey is this NIC's
+  uint16_t receive_slots = kReceiveSlots;
+  uint16_t reserved = 0;
+  uint32_t slot_bytes = kSlotBytes;
+};
+static_assert(sizeof(Hello) == 16 && std::is_trivially_copyable_v<Hello>);
+
+enum class FrameType : uint8_t {
+  kMessage = 1,  // a piece of a message
+  kWritten = 2,  // the write to (region, address) has been placed; the 64 bytes of the immediate follow
+  kCredits = 3,  // nothing but the credits
+  kGoodbye = 4,  // the end, in order
+};
+
+struct FrameHeader {
+  FrameType type = FrameType::kMessage;
+  uint8_t more = 0;      // of kMessage: another piece follows
+  uint16_t credits = 0;  // receives that were posted anew since the last frame
+  uint32_t bytes = 0;    // kMessage: of this piece; kWritten: that were placed
+  uint32_t region = 0;   // kWritten: the receiver's own key of the memory
+  uint32_t reserved = 0;
+  uint64_t address = 0;  // kWritten: in that memory, as the adapter counts
+};
+static_assert(sizeof(FrameHeader) == 24 && std::is_trivially_copyable_v<FrameHeader>);
+
+inline constexpr size_t kPieceBytes = kSlotBytes - sizeof(FrameHeader);
+
+}  // namespace hdt::transport::rdma

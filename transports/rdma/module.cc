@@ -1,0 +1,11 @@
+// module.cc: the rdma backend as a module.
+#include "transports/module.h"
+
+#include "transports/rdma/backend.h"
+
+const hdt::transport::ModuleDescription* hdt_transport_module() {
+  static const hdt::transport::ModuleDescription description{hdt::transport::kAbiVersion, "rdma",
+                                                             "libibverbs and librdmacm " HDT_RDMA_VERSION,
+                                                             &hdt::transport::rdma::make_system_backend};
+  return &description;
+}

@@ -1,0 +1,55 @@
+// nic.h: an RDMA adapter, opened once per Backend, for as long as that lives: its protection domain, and its asynchronous
+// events, which are passed on to the devices (addresses) that use it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "transports/rdma/verbs.h"
+
+namespace hdt::transport::rdma {
+
+class NicListener {
+ public:
+  virtual ~NicListener() = default;
+  virtual void on_async_event(const AsyncEvent& event) = 0;
+};
+
+class Nic {
+ public:
+  static Result<std::unique_ptr<Nic>> open(std::shared_ptr<Verbs> verbs, const std::string& name,
+                                           uint16_t slot);
+  Nic(const Nic&) = delete;
+  Nic& operator=(const Nic&) = delete;
+  ~Nic();
+
+  const std::string& name() const { return name_; }
+  uint16_t slot() const { return slot_; }  // in region keys
+  Verbs& verbs() const { return *verbs_; }
+  ibv_context* context() const { return context_; }
+  ibv_pd* pd() const { return pd_; }
+  const Limits& limits() const { return limits_; }
+  bool removed() const { return removed_; }
+
+  int async_fd() const { return verbs_->async_fd(context_); }
+  // Whoever finds the descriptor readable tells all.
+  void dispatch_async_events();
+  void add(NicListener* listener) { listeners_.push_back(listener); }
+  void remove(NicListener* listener) { std::erase(listeners_, listener); }
+
+ private:
+  Nic(std::shared_ptr<Verbs> verbs, std::string name, uint16_t slot);
+
+  std::shared_ptr<Verbs> verbs_;
+  std::string name_;
+  uint16_t slot_;
+  ibv_context* context_ = nullptr;
+  ibv_pd* pd_ = nullptr;
+  Limits limits_;
+  bool removed_ = false;
+  std::vector<NicListener*> listeners_;
+};
+
+}  // namespace hdt::transport::rdma

@@ -1,0 +1,114 @@
+// queue_pair.cc: see queue_pair.h.
+#include "transports/rdma/queue_pair.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "transports/rdma/send_queue.h"
+
+namespace hdt::transport::rdma {
+
+namespace {
+constexpr uint32_t kInlineBytes = 128;  // a write's SEND fits
+constexpr int kEntries = static_cast<int>(SendQueue::kRequests + kReceiveSlots);
+constexpr size_t kSlotMemory = (size_t{kReceiveSlots} + SendQueue::kSlots) * kSlotBytes;
+// A packet that is not acknowledged is sent again after 4.096 us * 2^16, seven times: a peer that is gone ends the
+// connection after about two seconds. The link above notices a silent path sooner.
+constexpr uint8_t kAckTimeout = 16;
+constexpr uint8_t kRetries = 7;
+// Credits keep the peer's receives posted; so few retries show soon that they did not.
+constexpr uint8_t kRnrRetries = 3;
+constexpr uint8_t kRnrTimer = 12;  // 0.64 ms
+// What ibv_modify_qp takes; rdma_cm of some kernels sets bits beyond.
+constexpr int kStandardBits = (1 << 21) - 1;
+}  // namespace
+
+Status QueuePair::create() {
+  Verbs& verbs = nic_.verbs();
+  slots_.reset(
+      static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(::sysconf(_SC_PAGESIZE)), kSlotMemory)));
+  if (slots_ == nullptr) return Status::from_errno("cannot get memory for a connection", ENOMEM);
+  std::memset(slots_.get(), 0, kSlotMemory);
+  registration_ = verbs.register_memory(nic_.pd(), slots_.get(), kSlotMemory,
+                                        reinterpret_cast<uintptr_t>(slots_.get()), IBV_ACCESS_LOCAL_WRITE);
+  if (registration_ == nullptr) {
+    return Status::from_errno("cannot register a connection's messages with " + nic_.name(), errno);
+  }
+  cq_ = queues_.reserve(kEntries);
+  if (cq_ == nullptr) return Status::from_errno("cannot make a completion queue of " + nic_.name(), errno);
+  ibv_qp_init_attr attributes{};
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.send_cq = attributes.recv_cq = cq_;
+  attributes.cap = {SendQueue::kRequests, kReceiveSlots, 1, 1, kInlineBytes};
+  qp_ = verbs.create_qp(nic_.pd(), attributes);
+  inline_bytes_ = kInlineBytes;
+  if (qp_ == nullptr && errno == EINVAL) {  // some adapters take less, or nothing, inline
+    attributes.cap = {SendQueue::kRequests, kReceiveSlots, 1, 1, 0};
+    qp_ = verbs.create_qp(nic_.pd(), attributes);
+    inline_bytes_ = 0;
+  }
+  if (qp_ == nullptr) return Status::from_errno("cannot make a queue pair of " + nic_.name(), errno);
+  return Status::ok();
+}
+
+Status QueuePair::init(rdma_cm_id* id) { return change(id, IBV_QPS_INIT, "INIT"); }
+
+Status QueuePair::connect(rdma_cm_id* id) {
+  HDT_RETURN_IF_ERROR(change(id, IBV_QPS_RTR, "RTR"));
+  return change(id, IBV_QPS_RTS, "RTS");
+}
+
+Status QueuePair::change(rdma_cm_id* id, ibv_qp_state state, const char* name) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = state;
+  int mask = 0;
+  int error = nic_.verbs().qp_attributes(id, attributes, mask);
+  if (error == 0) {
+    if (state == IBV_QPS_INIT) {
+      attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+      port_ = attributes.port_num;
+    }
+    if (state == IBV_QPS_RTR) {
+      attributes.min_rnr_timer = kRnrTimer;
+      if (attributes.ah_attr.is_global != 0) gid_index_ = attributes.ah_attr.grh.sgid_index;
+      if (gid_index_ >= 0) nic_.verbs().query_gid(nic_.context(), port_, gid_index_, gid_);
+    }
+    if (state == IBV_QPS_RTS) {
+      attributes.timeout = kAckTimeout;
+      attributes.retry_cnt = kRetries;
+      attributes.rnr_retry = kRnrRetries;
+    }
+    error = nic_.verbs().modify_qp(qp_, attributes, mask & kStandardBits);
+  }
+  if (error == 0) return Status::ok();
+  return Status::from_errno("cannot take a queue pair of " + nic_.name() + " to " + name, error);
+}
+
+void QueuePair::to_error() {
+  if (qp_ == nullptr) return;
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  nic_.verbs().modify_qp(qp_, attributes, IBV_QP_STATE);
+}
+
+void QueuePair::destroy() {
+  if (qp_ != nullptr) nic_.verbs().destroy_qp(qp_);
+  qp_ = nullptr;
+  if (cq_ != nullptr) queues_.give_back(cq_, kEntries);
+  cq_ = nullptr;
+  if (registration_ != nullptr) nic_.verbs().deregister_memory(registration_);
+  registration_ = nullptr;
+  slots_.reset();
+}
+
+bool QueuePair::gid_moved() const {
+  if (gid_index_ < 0) return false;
+  ibv_gid now{};
+  return nic_.verbs().query_gid(nic_.context(), port_, gid_index_, now) != 0 ||
+         std::memcmp(&now, &gid_, sizeof now) != 0;
+}
+
+}  // namespace hdt::transport::rdma
