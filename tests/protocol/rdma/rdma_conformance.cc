@@ -14,7 +14,8 @@ namespace {
 // The first word of an environment variable.
 std::string first_of(const char* variable) {
   const char* text = std::getenv(variable);
-  if (text == nullptr) throw std::runtime_error(std::string(variable) + " is not set: run this by tools/rdma-vm");
+  if (text == nullptr)
+    throw std::runtime_error(std::string(variable) + " is not set: run this by tools/rdma-vm");
   const std::string words = text;
   return words.substr(0, words.find(' '));
 }
