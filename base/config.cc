@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <optional>
 #include <set>
 
 #include "base/config_keys.h"
@@ -44,7 +45,19 @@ std::set<std::string> classes_of(const std::string& middle, const Config& config
   return names;
 }
 
+// HDT_BACKEND_<NAME>_<KEY>, both in small letters; a name that holds '_' has to be set in the file or by a flag.
+std::optional<config::Entry> backend_entry(const std::string& variable, const std::string& value) {
+  const std::string prefix = config::variable_name(std::string(config::kBackendSection) + ".");
+  if (!variable.starts_with(prefix)) return std::nullopt;
+  std::string rest = variable.substr(prefix.size());
+  std::transform(rest.begin(), rest.end(), rest.begin(), [](unsigned char c) { return std::tolower(c); });
+  const size_t cut = std::min(rest.find('_'), rest.size());
+  return config::Entry{config::kBackendSection, rest.substr(0, cut), rest.substr(std::min(cut + 1, rest.size())),
+                       config::Untyped{value}, "environment " + variable};
+}
+
 Status apply_variable(const std::string& variable, const std::string& value, Config& config) {
+  if (const auto entry = backend_entry(variable, value)) return apply(*entry, config);
   for (const config::Key& key : config::keys()) {
     const std::string section = key.section;
     config::Entry entry{section, "", key.name, config::Untyped{value}, "environment " + variable};
@@ -158,13 +171,15 @@ Result<Config> load_config(const ConfigSources& sources) {
   return config;
 }
 
+bool matches_any(const std::vector<std::string>& patterns, const std::string& text) {
+  return std::any_of(patterns.begin(), patterns.end(), [&text](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
+  });
+}
+
 bool nic_selected(const Config::Nics& nics, const std::string& name) {
-  const auto matches = [&name](const std::string& pattern) {
-    return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-  };
   if (std::find(nics.use.begin(), nics.use.end(), name) != nics.use.end()) return true;
-  return std::any_of(nics.use.begin(), nics.use.end(), matches) &&
-         std::none_of(nics.exclude.begin(), nics.exclude.end(), matches);
+  return matches_any(nics.use, name) && !matches_any(nics.exclude, name);
 }
 
 int engine_threads(const Config& config, int nics, int usable_cores) {

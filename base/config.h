@@ -19,6 +19,7 @@ inline constexpr int64_t kThreadsAuto = 0;
 // [class.NAME]: the policy of the groups that were made with this class name.
 struct ClassConfig {
   std::vector<std::string> backends = {"tcp"};  // in order of preference
+  std::vector<std::string> nics = {"*"};        // names, addresses or patterns of them
   std::string algorithm = "auto";               // between nodes, of all collectives
 };
 
@@ -56,6 +57,8 @@ struct Config {
     std::string file;
   } log;
   std::map<std::string, ClassConfig> classes;
+  // [backend.NAME]: texts for the backend itself, which alone knows what they mean.
+  std::map<std::string, std::map<std::string, std::string>> backends;
 
   // "node.socket" -> "/etc/hdt/hdtcommd.toml:3"; keys left at their defaults are missing.
   std::map<std::string, std::string> origins;
@@ -94,6 +97,9 @@ std::string config_reference();
 // Whether the NIC is to be used: it matches `use` and not `exclude`. A name written out in `use` beats
 // `exclude`.
 bool nic_selected(const Config::Nics& nics, const std::string& name);
+
+// Whether `text` matches one of the patterns (* ? [...]).
+bool matches_any(const std::vector<std::string>& patterns, const std::string& text);
 
 // Engine threads to run: node.threads, or for "auto" one for every 8 NICs, at most half of the usable cores,
 // at least 1.

@@ -2,12 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "base/config_keys.h"
 
 namespace hdt::config {
 namespace {
+
+constexpr size_t kMaxOptionBytes = 1024;
 
 // Plain UTF-8 without control characters, so that it can be printed, logged and written back as TOML.
 bool is_plain_text(const std::string& text) {
@@ -126,9 +129,42 @@ Status fail(const Entry& entry, const std::string& what) {
   return {Code::kConfig, fmt::format("{}: {}: {}", entry.origin, is_plain_text(name) ? name : "a key", what)};
 }
 
+// A key of a backend's own: any value but a list, kept as text.
+Status apply_backend(const Entry& entry, Config& config) {
+  if (!is_backend_name(entry.class_name)) {
+    return fail(entry, "expected [backend.NAME] with the name of a backend, e.g. [backend.rdma]");
+  }
+  auto& options = config.backends[entry.class_name];
+  if (entry.key.empty()) return Status::ok();
+  const bool plain = std::all_of(entry.key.begin(), entry.key.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_';
+  });
+  if (!plain) return fail(entry, "expected a key of letters, digits, '-' and '_'");
+  std::string text;
+  if (const auto* untyped = std::get_if<Untyped>(&entry.value)) {
+    text = untyped->text;
+  } else if (const auto* given = std::get_if<std::string>(&entry.value)) {
+    text = *given;
+  } else if (const auto* integer = std::get_if<int64_t>(&entry.value)) {
+    text = std::to_string(*integer);
+  } else {
+    return fail(entry, "expected a text, an integer or a boolean, found " + found(entry.value));
+  }
+  if (!is_plain_text(text) || text.size() > kMaxOptionBytes) {
+    return fail(entry, fmt::format("expected a text of at most {} bytes, found {}", kMaxOptionBytes, found(entry.value)));
+  }
+  if (options.size() >= kMaxBackendOptions && !options.contains(entry.key)) {
+    return fail(entry, fmt::format("expected at most {} keys for a backend", kMaxBackendOptions));
+  }
+  options[entry.key] = text;
+  config.origins[full_name(entry.section, entry.class_name, entry.key)] = entry.origin;
+  return Status::ok();
+}
+
 }  // namespace
 
 Status apply(const Entry& entry, Config& config) {
+  if (entry.section == kBackendSection) return apply_backend(entry, config);
   const bool of_class = entry.section == kClassSection;
   if (of_class && (entry.class_name.empty() || entry.class_name.size() > kMaxClassNameBytes ||
                    !is_plain_text(entry.class_name))) {

@@ -98,17 +98,17 @@ class Reader {
         return Status(Code::kConfig, fmt::format("{}: {}: expected a key inside of a [section]{}",
                                                  place(section), name, suggestion("", "", name)));
       }
-      if (name != kClassSection) {
+      if (name != kClassSection && name != kBackendSection) {
         add_section(name, "", *table, section);
         continue;
       }
       for (const auto& [class_key, class_node] : *table) {
         const auto* class_table = class_node.as_table();
         if (class_table == nullptr) {
-          return Status(Code::kConfig, fmt::format("{}: class.{}: expected [class.NAME] around it",
-                                                   place(class_key), std::string(class_key.str())));
+          return Status(Code::kConfig, fmt::format("{}: {}.{}: expected [{}.NAME] around it", place(class_key), name,
+                                                   std::string(class_key.str()), name));
         }
-        entries_.push_back({kClassSection, std::string(class_key.str()), "", Untyped{}, place(class_key)});
+        entries_.push_back({name, std::string(class_key.str()), "", Untyped{}, place(class_key)});
         add_section(name, std::string(class_key.str()), *class_table, class_key);
       }
     }
@@ -125,7 +125,11 @@ class Reader {
     // An empty section that does not exist is still a mistake worth naming.
     if (table.empty() && !is_section(name)) entries_.push_back({name, "", "", Untyped{}, place(section)});
     for (const auto& [key, node] : table) {
-      entries_.push_back({name, class_name, std::string(key.str()), raw_value(node), place(key)});
+      RawValue value = raw_value(node);
+      if (const auto* boolean = node.as_boolean(); boolean != nullptr && name == kBackendSection) {
+        value = Untyped{boolean->get() ? "true" : "false"};
+      }
+      entries_.push_back({name, class_name, std::string(key.str()), std::move(value), place(key)});
     }
   }
 

@@ -29,7 +29,6 @@ bool is_name(const std::string& text) {
   });
 }
 bool is_not_empty(const std::string& text) { return !text.empty(); }
-bool is_backend(const std::string& text) { return text == "tcp" || text == "shm"; }
 bool is_checksum(const std::string& text) { return text == "none" || text == "crc32c"; }
 // As collectives/schedule.h names them.
 bool is_algorithm(const std::string& text) {
@@ -108,8 +107,15 @@ const Key kKeys[] = {
     {kClassSection, "backends",
      Field<List<std::string>>(
          [](Config& c, const std::string& name) -> List<std::string>& { return c.classes[name].backends; }),
-     1, kMaxListEntries, is_backend, false, "a list of \"tcp\" and \"shm\", at least one",
-     "Backends for groups of this class, best first. \"shm\" alone: all ranks must be on one node."},
+     1, kMaxListEntries, is_backend_name, false, "a list of 1 to 64 names of backends, e.g. [\"rdma\", \"tcp\"]",
+     "Backends for groups of this class, best first: each pair of nodes takes the first one that connects them. "
+     "\"tcp\" is built in, others are modules; `hdtctl backends` tells which can be used. \"shm\" alone: all ranks "
+     "must be on one node."},
+    {kClassSection, "nics",
+     Field<List<std::string>>(
+         [](Config& c, const std::string& name) -> List<std::string>& { return c.classes[name].nics; }),
+     1, kMaxListEntries, is_not_empty, false, "a list of 1 to 64 NIC names, addresses or patterns, e.g. [\"eth1\"]",
+     "NICs for groups of this class, of those that [nics] selects, by name or address; * ? [...] are patterns."},
     {kClassSection, "algorithm", Field<std::string>([](Config& c, const std::string& name) -> std::string& {
        return c.classes[name].algorithm;
      }),
@@ -140,6 +146,13 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 
 std::span<const Key> keys() { return kKeys; }
 
+bool is_backend_name(const std::string& text) {
+  return !text.empty() && text.size() <= kMaxClassNameBytes && std::islower(static_cast<unsigned char>(text[0])) != 0 &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-' || c == '_';
+         });
+}
+
 const Key* find_key(const std::string& section, const std::string& name) {
   for (const Key& key : kKeys) {
     if (section == key.section && name == key.name) return &key;
@@ -148,7 +161,7 @@ const Key* find_key(const std::string& section, const std::string& name) {
 }
 
 bool is_section(const std::string& section) {
-  return std::any_of(std::begin(kKeys), std::end(kKeys),
+  return section == kBackendSection || std::any_of(std::begin(kKeys), std::end(kKeys),
                      [&](const Key& key) { return section == key.section; });
 }
 

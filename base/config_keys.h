@@ -30,6 +30,9 @@ struct Key {
 };
 
 inline constexpr char kClassSection[] = "class";
+// Its keys are the backends', so the table has none of them.
+inline constexpr char kBackendSection[] = "backend";
+inline constexpr size_t kMaxBackendOptions = 256;
 inline constexpr size_t kMaxClassNameBytes = 31;
 
 std::span<const Key> keys();
@@ -40,6 +43,9 @@ bool is_section(const std::string& section);
 // "node.socket", "class.dp.backends"; the HDT_ variable of the same ("HDT_CLASS_DP_BACKENDS").
 std::string full_name(const std::string& section, const std::string& class_name, const std::string& key);
 std::string variable_name(const std::string& full_name);
+
+// 1 to 31 small letters, digits, '-' and '_', a letter first.
+bool is_backend_name(const std::string& text);
 
 // "; did you mean node.socket?" when a key is near enough to what was written, else "".
 std::string suggestion(const std::string& section, const std::string& class_name, const std::string& key);
@@ -56,7 +62,7 @@ using RawValue = std::variant<Untyped, std::string, int64_t, std::vector<std::st
 // One assignment from any source. An empty key declares the class without setting anything.
 struct Entry {
   std::string section;
-  std::string class_name;
+  std::string class_name;  // or that of a backend
   std::string key;
   RawValue value;
   std::string origin;  // "/etc/hdt/hdtcommd.toml:3", "environment HDT_NODE_SOCKET", "flag --node.socket"

@@ -44,17 +44,22 @@ std::string key_part(const std::string& name) {
   return bare ? name : toml_quoted(name);
 }
 
+std::string origin_of(const Config& config, const std::string& name) {
+  const auto origin = config.origins.find(name);
+  std::string place = origin == config.origins.end() ? "default" : origin->second;
+  std::replace_if(
+      place.begin(), place.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return place;
+}
+
 void print_section(Config& config, const std::string& section, const std::string& class_name,
                    std::string& out) {
   out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n",
                      full_name(section, class_name.empty() ? "" : key_part(class_name), ""));
   for (const Key& key : keys()) {
     if (section != key.section) continue;
-    const auto origin = config.origins.find(full_name(section, class_name, key.name));
-    std::string place = origin == config.origins.end() ? "default" : origin->second;
-    std::replace_if(
-        place.begin(), place.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-    out += fmt::format("{} = {}  # {}\n", key.name, toml_text(key, config, class_name), place);
+    out += fmt::format("{} = {}  # {}\n", key.name, toml_text(key, config, class_name),
+                       origin_of(config, full_name(section, class_name, key.name)));
   }
 }
 
@@ -72,6 +77,13 @@ std::string print_config(const Config& config) {
   }
   for (const auto& [name, unused] : config.classes)
     config::print_section(copy, config::kClassSection, name, out);
+  for (const auto& [name, options] : config.backends) {
+    out += fmt::format("\n[{}]\n", config::full_name(config::kBackendSection, name, ""));
+    for (const auto& [key, value] : options) {
+      out += fmt::format("{} = {}  # {}\n", key, config::toml_quoted(value),
+                         config::origin_of(config, config::full_name(config::kBackendSection, name, key)));
+    }
+  }
   return out;
 }
 
@@ -95,6 +107,10 @@ std::string config_reference() {
     out += fmt::format("| `{}` | {} | {} | `{}` | {} |\n", name, default_text, key.expected,
                        config::variable_name(name), key.help);
   }
+  out +=
+      "\n## [backend.NAME]\n\nKeys of the backend NAME's own, each a text, an integer or a boolean; the backend refuses "
+      "those that it does not know. As a flag `--backend.NAME.KEY VALUE`, as a variable `HDT_BACKEND_NAME_KEY` (KEY is "
+      "then read in small letters).\n";
   return out;
 }
 

@@ -97,6 +97,12 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
       handler_.on_explain(number, request.value());
       return Status::ok();
     }
+    case Kind::kAsk: {
+      const auto question = session::decode_question(packet.bytes);
+      if (!question.is_ok()) return question.status();
+      handler_.on_ask(number, question.value());
+      return Status::ok();
+    }
     case Kind::kJoin: {
       const auto join = session::decode_join(packet.bytes);
       if (!join.is_ok()) return join.status();

@@ -51,6 +51,7 @@ class SessionHandler {
   virtual void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) = 0;
   virtual void on_status(uint64_t session) = 0;
   virtual void on_explain(uint64_t session, const session::ExplainRequest& request) = 0;
+  virtual void on_ask(uint64_t session, const session::Question& question) = 0;
   virtual void on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) = 0;
   virtual void on_unshared(uint32_t number) = 0;
   virtual void on_open(uint64_t session, const session::MemoryRequest& request) = 0;

@@ -12,8 +12,8 @@
 #include "base/hmac.h"
 #include "base/log.h"
 #include "base/topology.h"
-#include "daemon/nics.h"
 #include "daemon/version.h"
+#include "transports/loader/loader.h"
 
 namespace hdt::daemon {
 
@@ -37,14 +37,15 @@ Status Control::open_devices() {
   HDT_RETURN_IF_ERROR(
       random_bytes({reinterpret_cast<uint8_t*>(node_.id.bytes.data()), node_.id.bytes.size()}));
   node_.name = config_.node.name;
-  const auto backend = transport::make_tcp_backend();
-  auto nics = select_nics(config_.nics, *backend);
-  if (!nics.is_ok()) return nics.status();
-  if (cluster_key_.empty() && !nics.value().front().address.starts_with("127.")) {
+  auto plan = BackendPlan::make(config_, transport::module_folders());
+  if (!plan.is_ok()) return plan.status();
+  plan_ = plan.take();
+  const transport::DeviceInfo& first_nic = plan_.nics().front().info;
+  if (cluster_key_.empty() && !first_nic.address.starts_with("127.")) {
     // An embedded daemon serves one job, whose groups have secret names: that is worth a line, not a warning.
     HDT_LOG_AT(host_pid_ == 0 ? LogLevel::kWarn : LogLevel::kInfo,
                "no security.cluster_key_file: any machine that reaches {} can join groups of this node",
-               nics.value().front().address);
+               first_nic.address);
   }
   if (!config_.node.state_folder.empty()) {
     auto known = load_figures(figures_path());
@@ -57,14 +58,17 @@ Status Control::open_devices() {
   auto topology = Topology::load();
   if (!topology.is_ok()) return topology.status();
   const int cores = topology.value().usable_cores();
-  const int engines = engine_threads(config_, static_cast<int>(nics.value().size()), cores);
+  const int engines = engine_threads(config_, static_cast<int>(plan_.nics().size()), cores);
   for (int i = 0; i < std::min(engines, static_cast<int>(session::kMaxEngines)); ++i) {
     EngineOptions options;
     options.index = static_cast<uint32_t>(i);
     options.node = node_.id;
     options.node_name = node_.name;
     options.cluster_key = cluster_key_;
-    options.devices = nics.value();
+    options.nics = plan_.nics();
+    options.make_backend = [plan = plan_](const std::string& name) {
+      return transport::make_backend(name, plan.options(name), plan.folders());
+    };
     options.connect_ms = config_.timeouts.connect_ms;
     options.spin_ns = kSpinNs;
     options.link.checksum = config_.link.checksum == "crc32c";
@@ -76,13 +80,13 @@ Status Control::open_devices() {
     };
     engines_.push_back(std::make_unique<Engine>(options));
     HDT_RETURN_IF_ERROR(engines_.back()->start());
-    node_.rails.push_back(engines_.back()->addresses());
+    node_.rails.push_back(engines_.back()->rail_ends());
   }
   ControlNetworkOptions options;
   options.node = node_.id;
   options.node_name = node_.name;
   options.cluster_key = cluster_key_;
-  options.device = nics.value().front();
+  options.device = first_nic;
   options.port = static_cast<uint16_t>(config_.nics.port);
   options.connect_ms = config_.timeouts.connect_ms;
   options.on_message = [this](ChannelId channel, std::span<const std::byte> message) {
@@ -203,6 +207,7 @@ GroupMaker::Services Control::group_services() {
   GroupMaker::Services services;
   services.dial = [this](const std::string& address) { return network_->dial(address); };
   services.send = [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); };
+  services.rails_for = [this](const std::string& group_class) { return plan_.ends_for(group_class, node_.rails); };
   services.listen_at = [this](const std::string& address) { return network_->listen_at(address); };
   services.create = [this](uint32_t engine, GroupSpec spec) {
     Engine* owner = engines_[engine].get();

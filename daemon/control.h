@@ -10,6 +10,7 @@
 
 #include "base/config.h"
 #include "base/mailbox.h"
+#include "daemon/backend_plan.h"
 #include "daemon/client_sessions.h"
 #include "daemon/control_network.h"
 #include "daemon/engine.h"
@@ -50,6 +51,8 @@ class Control : public SessionHandler {
   void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) override;
   void on_status(uint64_t session) override;
   void on_explain(uint64_t session, const session::ExplainRequest& request) override;
+  void on_ask(uint64_t session, const session::Question& question) override;
+  void answer_link(uint64_t session, const std::string& node);
   void on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) override;
   void on_unshared(uint32_t number) override;
   void on_open(uint64_t session, const session::MemoryRequest& request) override;
@@ -59,6 +62,7 @@ class Control : public SessionHandler {
 
   Config config_;
   uint32_t host_pid_;
+  BackendPlan plan_;
   NodeInfo node_;
   std::string cluster_key_;
   Mailbox mailbox_;

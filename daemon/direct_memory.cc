@@ -7,15 +7,27 @@ Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint32_t 
   if (found == entries_.end()) {
     auto memory = services_.find(local, number);
     if (memory == nullptr) return static_cast<const Use*>(nullptr);
-    auto key = services_.enlist(*memory);
-    if (!key.is_ok()) return key.status();
     Entry entry;
-    entry.use = {memory->data(), memory->size(), key.value()};
+    entry.use = {memory->data(), memory->size()};
     entry.memory = std::move(memory);
     found = entries_.emplace(number, std::move(entry)).first;
   }
   ++found->second.users;
   return &found->second.use;
+}
+
+Result<transport::RegionKey> DirectMemory::key_for(uint32_t number, uint32_t backend) {
+  const auto found = entries_.find(number);
+  if (found == entries_.end()) return Status(Code::kInternal, "memory that no call has acquired has no key");
+  const auto known = found->second.keys.find(backend);
+  if (known != found->second.keys.end()) return known->second;
+  auto key = services_.enlist(*found->second.memory, backend);
+  if (key.is_ok()) found->second.keys.emplace(backend, key.value());
+  return key;
+}
+
+void DirectMemory::withdraw(const Entry& entry) {
+  for (const auto& [backend, key] : entry.keys) services_.withdraw(key, backend);
 }
 
 void DirectMemory::release(uint32_t number) {
@@ -32,12 +44,12 @@ void DirectMemory::drop(uint32_t number) {
 }
 
 void DirectMemory::forget(std::map<uint32_t, Entry>::iterator entry) {
-  services_.withdraw(entry->second.use.key);
+  withdraw(entry->second);
   entries_.erase(entry);
 }
 
 void DirectMemory::clear() {
-  for (auto& [number, entry] : entries_) services_.withdraw(entry.use.key);
+  for (auto& [number, entry] : entries_) withdraw(entry);
   entries_.clear();
 }
 

@@ -20,8 +20,9 @@ class DirectMemory {
   struct Services {
     // Memory `number` of the process of local rank `local`; null if it shares no such memory.
     std::function<std::shared_ptr<SharedMemory>(uint32_t local, uint32_t number)> find;
-    std::function<Result<transport::RegionKey>(const SharedMemory&)> enlist;
-    std::function<void(const transport::RegionKey&)> withdraw;
+    // With the engine's backend of that number, whose peers may write to it then.
+    std::function<Result<transport::RegionKey>(const SharedMemory&, uint32_t backend)> enlist;
+    std::function<void(const transport::RegionKey&, uint32_t backend)> withdraw;
   };
 
   void set_services(Services services) { services_ = std::move(services); }
@@ -30,11 +31,12 @@ class DirectMemory {
   struct Use {
     std::byte* data = nullptr;
     size_t bytes = 0;
-    transport::RegionKey key;
   };
   // Null without error: not known (yet). Every success needs a release().
   Result<const Use*> acquire(uint32_t local, uint32_t number);
   void release(uint32_t number);
+  // The key for peers over that backend, of memory that is acquired.
+  Result<transport::RegionKey> key_for(uint32_t number, uint32_t backend);
   // Its owner shares it no more.
   void drop(uint32_t number);
   void clear();
@@ -43,10 +45,12 @@ class DirectMemory {
   struct Entry {
     std::shared_ptr<SharedMemory> memory;
     Use use;
+    std::map<uint32_t, transport::RegionKey> keys;  // by backend
     uint32_t users = 0;
     bool dropped = false;
   };
   void forget(std::map<uint32_t, Entry>::iterator entry);
+  void withdraw(const Entry& entry);
 
   Services services_;
   std::map<uint32_t, Entry> entries_;

@@ -29,8 +29,7 @@ void watch(int epoll, int fd) {
 
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
-      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      backend_(transport::make_tcp_backend()) {}
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
 Engine::~Engine() { stop(); }
 
@@ -39,12 +38,22 @@ Status Engine::start() {
   watch(epoll_.get(), mailbox_.fd());
   HDT_RETURN_IF_ERROR(nic_watch_.open());
   watch(epoll_.get(), nic_watch_.fd());
-  for (const auto& info : options_.devices) {
-    auto device = backend_->open(info);
-    if (!device.is_ok()) return device.status();
+  for (const auto& [backend, info] : options_.nics) {
+    const auto wrong = [&, name = backend](const Status& why) {
+      return Status(why.code(), name == kTcp ? why.message() : "backend " + name + " on " + name_of(info) + ": " + why.message());
+    };
+    // NICs of one backend stand together.
+    if (backends_.empty() || backends_.back().name != backend) {
+      auto made = options_.make_backend(backend);
+      if (!made.is_ok()) return made.status();
+      backends_.push_back({backend, made.take(), devices_.size(), std::nullopt});
+    }
+    auto device = backends_.back().backend->open(info);
+    if (!device.is_ok()) return wrong(device.status());
     auto address = device.value()->listen(0);
-    if (!address.is_ok()) return address.status();
-    addresses_.push_back(address.take());
+    if (!address.is_ok()) return wrong(address.status());
+    rail_ends_.push_back({backend, info.name, address.take()});
+    backend_of_.push_back(static_cast<uint32_t>(backends_.size() - 1));
     watch(epoll_.get(), device.value()->event_fd());
     devices_.push_back(device.take());
   }
@@ -98,7 +107,9 @@ void Engine::say_goodbye() {
   while (work() &&
          !until.expired()) {  // a last note, that everyone has left, may still be on its way to the sockets
   }
-  for (auto& [id, peer] : peers_) peer->link.close({Code::kDaemonLost, "this daemon ends"});
+  std::vector<PeerLink*> all;  // one without rails is forgotten at once
+  for (auto& [id, peer] : peers_) all.push_back(peer.get());
+  for (PeerLink* peer : all) peer->link.close({Code::kDaemonLost, "this daemon ends"});
   while (!rails_.empty() && !until.expired()) {
     if (!work()) ::usleep(500);
   }
@@ -228,11 +239,11 @@ void Engine::create_group(GroupSpec spec) {
   GroupMemory& memory = group_memory_[id];
   memory.memory = spec.memory;
   spec.direct.find = [this, id](uint32_t local, uint32_t number) { return find_memory(id, local, number); };
-  spec.direct.enlist = [this](const SharedMemory& shared) {
-    return devices_.front()->register_memory(shared.data(), shared.size(), shared.fd());
+  spec.direct.enlist = [this](const SharedMemory& shared, uint32_t backend) {
+    return device_of(backend).register_memory(shared.data(), shared.size(), shared.fd());
   };
-  spec.direct.withdraw = [this](const transport::RegionKey& key) {
-    devices_.front()->deregister_memory(key);
+  spec.direct.withdraw = [this](const transport::RegionKey& key, uint32_t backend) {
+    device_of(backend).deregister_memory(key);
   };
   spec.look_again = [this, id] {
     post([this, id] {
@@ -322,7 +333,8 @@ bool Engine::reap_groups() {
     if (group == nullptr || !group->finished()) continue;
     const uint64_t id = group->id();
     const GroupMemory& memory = group_memory_[id];
-    if (memory.key) devices_.front()->deregister_memory(*memory.key);
+    for (const auto& [backend, key] : memory.keys) device_of(backend).deregister_memory(key);
+    forget_choices(*group);
     HDT_LOG_INFO("group {:08x} ended {}", static_cast<uint32_t>(id),
                  LogTag{.group = group->context().group_class, .node = options_.node_name});
     group_memory_.erase(id);

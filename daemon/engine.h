@@ -1,4 +1,4 @@
-// engine.h: an engine thread. It owns devices, the links to the same-numbered engines of other nodes, and the groups that
+// engine.h: an engine thread. It owns backends and their devices, the links to the same-numbered engines of other nodes, and the groups that
 // were given to it; nothing of that is touched by another thread, so the data path has no locks. The control
 // thread talks to it by post().
 //
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/mailbox.h"
+#include "daemon/backend_plan.h"
 #include "daemon/engine_group.h"
 #include "daemon/figures_file.h"
 #include "daemon/nic_watch.h"
@@ -32,7 +33,9 @@ struct EngineOptions {
   NodeId node;
   std::string node_name;
   std::string cluster_key;
-  std::vector<transport::DeviceInfo> devices;
+  std::vector<BackendNic> nics;
+  // Makes a backend for this engine alone.
+  std::function<Result<std::unique_ptr<transport::Backend>>(const std::string& name)> make_backend;
   int64_t connect_ms = 10'000;
   transport::LinkOptions link;
   int64_t spin_ns = 0;
@@ -46,10 +49,10 @@ class Engine : public transport::LinkObserver {
   explicit Engine(EngineOptions options);
   ~Engine() override;
 
-  // Opens devices and starts the thread. Afterwards addresses() says where peers connect to.
+  // Opens devices and starts the thread. Afterwards rail_ends() says where peers connect to, by NIC.
   Status start();
   void stop();
-  const std::vector<std::string>& addresses() const { return addresses_; }
+  const std::vector<RailEnd>& rail_ends() const { return rail_ends_; }
   // From any thread: runs on the engine's thread.
   void post(std::function<void()> work) { mailbox_.post(std::move(work)); }
 
@@ -77,6 +80,8 @@ class Engine : public transport::LinkObserver {
   nlohmann::json status() const;
   // Of each group with this id or of this class: the algorithm that the call takes, and why (session/explanation.h).
   nlohmann::json explain(const std::string& group, const session::Call& call);
+  // Of each class with groups on that node, or that had some: the candidates for the link, and the choice.
+  nlohmann::json explain_link(const std::string& node) const;
 
  private:
   struct Seat {  // a rank of a session
@@ -109,9 +114,22 @@ class Engine : public transport::LinkObserver {
 
   std::shared_ptr<SharedMemory> find_memory(uint64_t group, uint32_t local, uint32_t number);
 
-  // engine_links.cc
-  PeerLink& peer_for(const NodeInfo& node);
+  // engine_choice.cc
+  using GroupNode = std::pair<uint64_t, uint32_t>;  // a group's id, and the number of a node in it
   void connect_group(EngineGroup& group);
+  // Dialer: the link over the best candidate that has not failed; the group fails when all have.
+  void try_candidates(EngineGroup& group, uint32_t node);
+  // The group takes this link.
+  void take_link(EngineGroup& group, uint32_t node, PeerLink& peer);
+  // The link did not come up: those that wanted it try the next candidate.
+  void candidate_failed(const LinkId& link, const Status& why);
+  void forget_choices(const EngineGroup& group);
+  PeerLink* link_over(const NodeId& node, const LinkCandidate& candidate);
+  PeerLink& add_peer(const LinkId& id, const std::string& name, uint32_t backend);
+  Result<transport::RegionKey> group_key(uint64_t group, uint32_t backend);
+  transport::Device& device_of(uint32_t backend);
+
+  // engine_links.cc
   void tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer);
   void on_completion(size_t device, const transport::Completion& completion);
   void on_greeting(Rail& rail, transport::Connection& connection, std::span<const std::byte> message);
@@ -119,7 +137,8 @@ class Engine : public transport::LinkObserver {
   void forget_peer(PeerLink& peer, const Status& why);
 
   // engine_probes.cc
-  Status open_probe_memory();
+  Result<transport::RegionKey> probe_landing(uint32_t backend);
+  std::string measured_as(const PeerLink& peer) const;
   const session::MemoryRates& memory_rates();
   void start_probe(PeerLink& peer);
   void finish_probe(PeerLink& peer);
@@ -154,15 +173,24 @@ class Engine : public transport::LinkObserver {
   Mailbox mailbox_;
   UniqueFd epoll_;
   NicWatch nic_watch_;
-  std::unique_ptr<transport::Backend> backend_;
-  std::vector<std::unique_ptr<transport::Device>> devices_;
-  std::vector<std::string> addresses_;
+  struct OpenBackend {
+    std::string name;
+    std::unique_ptr<transport::Backend> backend;
+    size_t first_device = 0;
+    std::optional<transport::RegionKey> probe_landing;
+  };
+  std::vector<OpenBackend> backends_;
+  std::vector<std::unique_ptr<transport::Device>> devices_;  // as options_.nics
+  std::vector<uint32_t> backend_of_;                         // by device
+  std::vector<RailEnd> rail_ends_;                           // by device
   std::vector<transport::Completion> completions_;
   std::unordered_map<transport::Connection*, Rail> rails_;
-  std::map<NodeId, std::unique_ptr<PeerLink>> peers_;
+  std::map<LinkId, std::unique_ptr<PeerLink>> peers_;
+  uint32_t next_link_ = 1;
+  std::map<GroupNode, LinkChoice> choices_;
+  std::map<std::pair<std::string, std::string>, LinkChoice> past_choices_;  // by node and class, of groups that ended
   std::vector<std::unique_ptr<PeerLink>> retired_;
   ProbeMemory probe_memory_;
-  std::optional<transport::RegionKey> probe_landing_;
   std::map<uint64_t, Session> sessions_;
   struct Memory {
     uint64_t session;
@@ -173,11 +201,11 @@ class Engine : public transport::LinkObserver {
   std::unordered_map<uint64_t, EngineGroup*> group_by_id_;
   struct GroupMemory {
     std::shared_ptr<SharedMemory> memory;
-    std::optional<transport::RegionKey> key;  // of groups of several nodes
+    std::map<uint32_t, transport::RegionKey> keys;  // by backend
   };
   std::unordered_map<uint64_t, GroupMemory> group_memory_;
   struct EarlyNote {
-    NodeId from;
+    LinkId from;
     Note note;
     Deadline until;
   };

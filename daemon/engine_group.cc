@@ -69,8 +69,10 @@ EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)
   check_ready();
 }
 
-void EngineGroup::on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region) {
+void EngineGroup::on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
+                             uint32_t backend) {
   context_.peers[node].link = &link;
+  context_.peers[node].backend = backend;
   context_.send(node, GroupHello{context_.id, context_.me, our_region});
   check_ready();
 }

@@ -37,13 +37,17 @@ class EngineGroup {
 
   uint64_t id() const { return context_.id; }
   const GroupContext& context() const { return context_; }
+  session::Segment& segment() { return context_.segment; }
   const PieceRunner& pieces() const { return pieces_; }
   session::Tuner& tuner() { return pieces_.tuner(); }
   bool ready() const { return ready_; }
+  // It has a link to the node; this one.
+  bool connected(uint32_t node) const { return context_.peers[node].link != nullptr; }
+  bool uses(uint32_t node, const transport::Link& link) const { return context_.peers[node].link == &link; }
   bool solo() const { return context_.nodes.size() == 1; }
 
   // The link to `node` is up and our memory is registered for it: says hello.
-  void on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region);
+  void on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend);
   // Not measured(): there was no way to. Told once of every node.
   void on_link_measured(uint32_t node, const session::LinkRates& rates);
   void on_link_down(uint32_t node, const Status& reason);

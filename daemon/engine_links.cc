@@ -17,41 +17,14 @@ constexpr int64_t kEarlyMs = 60'000;
 
 }  // namespace
 
-PeerLink& Engine::peer_for(const NodeInfo& node) {
-  auto& peer = peers_[node.id];
-  if (peer == nullptr) peer = std::make_unique<PeerLink>(node, *this, options_.link);
-  if (peer->node.rails.empty()) peer->node.rails = node.rails;  // whoever dialled did not say where it listens
-  return *peer;
-}
-
-// Registers the group's memory with every device and brings up what is missing to its nodes.
-void Engine::connect_group(EngineGroup& group) {
-  const GroupContext& context = group.context();
-  if (!group.solo()) {
-    GroupMemory& memory = group_memory_[group.id()];
-    // A region is valid on every device of its backend.
-    auto key = devices_.front()->register_memory(context.segment.data(), context.segment.data_bytes(),
-                                                 memory.memory->fd());
-    if (!key.is_ok()) return group.fail(key.status().code(), -1, key.status().message());
-    memory.key = key.take();
-  }
-  for (uint32_t node = 0; node < context.nodes.size(); ++node) {
-    if (node == context.me) continue;
-    PeerLink& peer = peer_for(context.nodes[node]);
-    if (peer.announced) {
-      tell_link_up(group, node, peer);
-    } else if (peer.paths.empty() && options_.node < peer.node.id) {
-      dial(peer);
-    }
-  }
-}
-
 void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
-  group.on_link_up(node, peer.link, *group_memory_[group.id()].key);
+  const auto key = group_key(group.id(), peer.backend);
+  if (!key.is_ok()) return group.fail(key.status().code(), -1, key.status().message());
+  group.on_link_up(node, peer.link, key.value(), peer.backend);
   if (peer.measured) group.on_link_measured(node, peer.rates());
   std::vector<Note> mine;
   std::erase_if(early_, [&](const EarlyNote& early) {
-    if (early.from != peer.node.id || daemon::group_of(early.note) != group.id()) return false;
+    if (early.from != peer.id || daemon::group_of(early.note) != group.id()) return false;
     mine.push_back(early.note);
     return true;
   });
@@ -61,11 +34,12 @@ void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
 void Engine::forget_peer(PeerLink& peer, const Status& why) {
   const bool used = std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
     const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
-    return node && group->needs(*node);
+    return node && group->uses(*node, peer.link) && group->needs(*node);
   });
-  HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} down: {} {}", peer.node.name,
-             why.message(), LogTag{.node = options_.node_name});
-  const auto found = peers_.find(peer.node.id);
+  HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} over {} down: {} {}", peer.name,
+             backends_[peer.backend].name, why.message(), LogTag{.node = options_.node_name});
+  const LinkId id = peer.id;
+  const auto found = peers_.find(id);
   // Its Link is on the call stack: it is destroyed at the end of the round.
   retired_.push_back(std::move(found->second));
   peers_.erase(found);
@@ -74,19 +48,24 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
     rail.peer = nullptr;
     if (rail.greeting != nullptr) connection->close();
   }
+  const bool last = std::none_of(peers_.begin(), peers_.end(), [&](const auto& other) { return other.first.node == id.node; });
   for (auto& group : groups_) {
     if (group == nullptr) continue;
-    if (const auto node = node_in(*group, *retired_.back())) {
-      group->on_link_down(*node, why);
-      touch(group.get());
-    }
+    const auto node = node_in(*group, *retired_.back());
+    if (!node) continue;
+    // A group that waits for the peer to choose a link knows that it is gone by its last one.
+    const bool waits = last && !group->connected(*node) && options_.node > id.node;
+    if (!waits && !group->uses(*node, retired_.back()->link)) continue;
+    group->on_link_down(*node, why);
+    touch(group.get());
   }
+  candidate_failed(id, why);
 }
 
 void Engine::on_completion(size_t device, const Completion& completion) {
   Connection& connection = *completion.connection;
   if (completion.kind == Completion::Kind::kAccepted) {
-    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, 0};
+    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, 0, 0};
     rails_[&connection] = {nullptr, device,
                            std::make_unique<Greeting>(Greeting{
                                Handshake(Handshake::Role::kAcceptor, own, options_.cluster_key),
@@ -133,16 +112,19 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
     refuse("another node answered");
     return rail.peer->link.close({Code::kLink, "another daemon listens where it did"});
   }
+  if (rail.peer == nullptr) {
+    const LinkId id{peer.node, peer.link};
+    const auto known = peers_.find(id);
+    if (known != peers_.end() && known->second->backend != backend_of_[rail.device]) {
+      return refuse("a link has one backend");
+    }
+    rail.peer = known != peers_.end() ? known->second.get() : &add_peer(id, peer.name, backend_of_[rail.device]);
+  }
   adopt(rail, connection);
 }
 
 // The handshake is done: the connection becomes a rail of the peer's link.
 void Engine::adopt(Rail& rail, Connection& connection) {
-  const PeerHello hello = rail.greeting->handshake.peer();
-  if (rail.peer == nullptr) {
-    NodeInfo node{hello.node, hello.name, {}};
-    rail.peer = &peer_for(node);
-  }
   rail.greeting.reset();
   PeerLink& peer = *rail.peer;
   peer.link.add_rail(&connection);
@@ -152,7 +134,10 @@ void Engine::adopt(Rail& rail, Connection& connection) {
   start_probe(peer);
   for (auto& group : groups_) {
     if (group == nullptr) continue;
-    if (const auto index = node_in(*group, peer)) tell_link_up(*group, *index, peer);
+    const auto index = node_in(*group, peer);
+    if (!index || group->connected(*index)) continue;
+    const auto choice = choices_.find({group->id(), *index});
+    if (choice != choices_.end() && choice->second.dials && choice->second.link == peer.id) take_link(*group, *index, peer);
   }
   // Nothing to measure, or no way to.
   if (!peer.probe || !peer.probe->measuring()) finish_probe(peer);
@@ -161,7 +146,7 @@ void Engine::adopt(Rail& rail, Connection& connection) {
 std::optional<uint32_t> Engine::node_in(const EngineGroup& group, const PeerLink& peer) const {
   const auto& nodes = group.context().nodes;
   for (uint32_t node = 0; node < nodes.size(); ++node) {
-    if (nodes[node].id == peer.node.id) return node;
+    if (nodes[node].id == peer.id.node) return node;
   }
   return std::nullopt;
 }
@@ -192,7 +177,7 @@ void Engine::on_arrived(Link& link, const transport::LinkHeader& header, uint64_
   PeerLink& peer = peer_of(link);
   const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
   if (!node) {
-    link.close({Code::kInvalidArgument, "node " + peer.node.name + " wrote to a group it is not in"});
+    link.close({Code::kInvalidArgument, "node " + peer.name + " wrote to a group it is not in"});
     return;
   }
   group->on_frame(*node, frame, bytes);
@@ -203,7 +188,7 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
   const Note note = decode_note(message);
   PeerLink& peer = peer_of(link);
   if (std::holds_alternative<std::monostate>(note)) {
-    link.close({Code::kInvalidArgument, "node " + peer.node.name + " sent a malformed note"});
+    link.close({Code::kInvalidArgument, "node " + peer.name + " sent a malformed note"});
     return;
   }
   if (const auto* probe = std::get_if<ProbeNote>(&note)) {
@@ -215,10 +200,14 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
     const bool keep = std::holds_alternative<GroupHello>(note) || std::holds_alternative<GroupFailed>(note) ||
                       std::holds_alternative<RatesNote>(note);
     if (keep && early_.size() < kMaxEarlyNotes)
-      early_.push_back({peer.node.id, note, Deadline::after_ms(kEarlyMs)});
+      early_.push_back({peer.id, note, Deadline::after_ms(kEarlyMs)});
     return;
   }
   if (const auto node = node_in(*group, peer)) {
+    // The peer dials, so the link on which it says hello is the choice.
+    if (std::holds_alternative<GroupHello>(note) && !group->connected(*node) && peer.id.node < options_.node) {
+      take_link(*group, *node, peer);
+    }
     group->on_note(*node, note);
     touch(group);
   }

@@ -13,24 +13,30 @@ const session::MemoryRates& Engine::memory_rates() {
   return options_.known.memory;
 }
 
-Status Engine::open_probe_memory() {
-  if (probe_landing_) return Status::ok();
-  auto key = devices_.front()->register_memory(probe_memory_.landing(), ProbeMemory::kBurstBytes, -1);
-  if (!key.is_ok()) return key.status();
-  probe_landing_ = key.take();
-  return Status::ok();
+Result<transport::RegionKey> Engine::probe_landing(uint32_t backend) {
+  auto& landing = backends_[backend].probe_landing;
+  if (landing) return *landing;
+  auto key = device_of(backend).register_memory(probe_memory_.landing(), ProbeMemory::kBurstBytes, -1);
+  if (key.is_ok()) landing = key.value();
+  return key;
+}
+
+// Under which name what is known of a link is kept.
+std::string Engine::measured_as(const PeerLink& peer) const {
+  const std::string& backend = backends_[peer.backend].name;
+  return backend == kTcp ? peer.name : peer.name + "/" + backend;
 }
 
 void Engine::start_probe(PeerLink& peer) {
-  const Status opened = open_probe_memory();
-  if (!opened.is_ok()) {
-    HDT_LOG_WARN("link to node {} is not measured: {} {}", peer.node.name, opened.message(),
+  const auto landing = probe_landing(peer.backend);
+  if (!landing.is_ok()) {
+    HDT_LOG_WARN("link to node {} is not measured: {} {}", peer.name, landing.status().message(),
                  LogTag{.node = options_.node_name});
     return;
   }
-  const auto known = options_.known.links.find({peer.node.name, options_.index});
+  const auto known = options_.known.links.find({measured_as(peer), options_.index});
   const session::LinkRates rates = known == options_.known.links.end() ? session::LinkRates{} : known->second;
-  peer.probe.emplace(peer.link, probe_memory_, *probe_landing_, rates);
+  peer.probe.emplace(peer.link, probe_memory_, landing.value(), rates);
 }
 
 // Tells the groups of the link, and who keeps it, once it is measured.
@@ -42,16 +48,16 @@ void Engine::check_probe(PeerLink& peer) {
 void Engine::finish_probe(PeerLink& peer) {
   peer.measured = true;
   const session::LinkRates rates = peer.rates();
-  const std::pair<std::string, uint32_t> whom{peer.node.name, options_.index};
+  const std::pair<std::string, uint32_t> whom{measured_as(peer), options_.index};
   if (rates.measured() && !options_.known.links.contains(whom)) {
     options_.known.links[whom] = rates;
     options_.on_measured([whom, rates](KnownFigures& known) { known.links[whom] = rates; });
   }
-  HDT_LOG_INFO("link to node {}: {} ns, {} bytes/s {}", peer.node.name, rates.latency_ns, rates.bytes_s,
+  HDT_LOG_INFO("link to node {} over {}: {} ns, {} bytes/s {}", peer.name, backends_[peer.backend].name, rates.latency_ns, rates.bytes_s,
                LogTag{.node = options_.node_name});
   for (auto& group : groups_) {
     if (group == nullptr) continue;
-    if (const auto node = node_in(*group, peer)) {
+    if (const auto node = node_in(*group, peer); node && group->uses(*node, peer.link)) {
       group->on_link_measured(*node, rates);
       touch(group.get());
     }

@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "daemon/engine.h"
-#include "daemon/nics.h"
 
 namespace hdt::daemon {
 
@@ -20,21 +19,12 @@ constexpr int64_t kAskEveryMs = 500;
 }  // namespace
 
 void Engine::dial(PeerLink& peer) {
-  const auto& theirs = peer.node.rails[options_.index];
-  for (const auto& [device, address] : pair_nics(options_.devices, theirs)) {
-    RailPath& path = peer.paths.emplace_back();
-    path.device = device;
-    path.address = theirs[address];
-  }
   for (RailPath& path : peer.paths) dial_path(peer, path);
-  if (!peer.dialing()) {
-    forget_peer(peer, {Code::kLink, "cannot connect to it: " + (peer.paths.empty() ? "it has no address" : peer.last_error)});
-  }
 }
 
 void Engine::dial_path(PeerLink& peer, RailPath& path) {
   path.dial_at = Deadline::never();
-  const int64_t limit_ms = peer.announced ? std::min(kRedialMs, options_.connect_ms) : options_.connect_ms;
+  const int64_t limit_ms = peer.announced ? std::min(kRedialMs, options_.connect_ms) : peer.first_dial_ms;
   auto connection = devices_[path.device]->connect(path.address, limit_ms);
   if (!connection.is_ok()) {
     peer.last_error = connection.status().message();
@@ -42,26 +32,25 @@ void Engine::dial_path(PeerLink& peer, RailPath& path) {
   }
   path.connection = connection.value();
   const auto number = static_cast<uint32_t>(&path - peer.paths.data());
-  const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, number};
+  const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, peer.id.number, number};
   rails_[path.connection] = {&peer, path.device,
                              std::make_unique<Greeting>(Greeting{
                                  Handshake(Handshake::Role::kDialer, own, options_.cluster_key),
-                                 Deadline::after_ms(limit_ms), peer.node.id}),
+                                 Deadline::after_ms(limit_ms), peer.id.node}),
                              Rail::Origin::kDialled};
 }
 
 void Engine::ask(PeerLink& peer) {
   peer.ask_at = Deadline::never();
-  if (peer.link.up() || peer.node.rails.size() <= options_.index) return;
-  const auto& theirs = peer.node.rails[options_.index];
-  for (const auto& [device, address] : pair_nics(options_.devices, theirs)) {
-    auto connection = devices_[device]->connect(theirs[address], kAskEveryMs);
+  if (peer.link.up() || peer.pairs.empty()) return;
+  for (const auto& [device, ours, theirs] : peer.pairs) {
+    auto connection = devices_[device]->connect(theirs.address, kAskEveryMs);
     if (!connection.is_ok()) continue;
-    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, 0};
+    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, peer.id.number, 0};
     rails_[connection.value()] = {&peer, device,
                                   std::make_unique<Greeting>(Greeting{
                                       Handshake(Handshake::Role::kDialer, own, options_.cluster_key),
-                                      Deadline::after_ms(kAskEveryMs), peer.node.id}),
+                                      Deadline::after_ms(kAskEveryMs), peer.id.node}),
                                   Rail::Origin::kAsking};
   }
   peer.ask_at = Deadline::after_ms(kAskEveryMs);
@@ -79,13 +68,14 @@ void Engine::on_connection_lost(PeerLink& peer, const Connection& connection, Ra
   path->schedule(now_ns());
   if (peer.last_error.empty() || why.code() != Code::kLink || !peer.announced) peer.last_error = why.message();
   if (peer.announced) return;
-  HDT_LOG_WARN("rail to node {} not made: {} {}", peer.node.name, why.message(), LogTag{.node = options_.node_name});
+  HDT_LOG_WARN("rail to node {} over {} not made: {} {}", peer.name, backends_[peer.backend].name, why.message(),
+               LogTag{.node = options_.node_name});
   if (!peer.dialing()) forget_peer(peer, {Code::kLink, "cannot connect to it: " + peer.last_error});
 }
 
 void Engine::hear_nics() {
   for (const NicWatch::Event& event : nic_watch_.events()) {
-    const auto is_it = [&](size_t device) { return options_.devices[device].name == event.name; };
+    const auto is_it = [&](size_t device) { return options_.nics[device].info.name == event.name; };
     for (auto& [connection, rail] : rails_) {
       if (event.up || !is_it(rail.device)) continue;
       if (rail.greeting != nullptr) {
@@ -134,8 +124,8 @@ void Engine::on_rail_up(Link& link, const Connection& connection, const RailStat
     path.up_ns = now_ns();
     path.failures = 0;
   }
-  HDT_LOG_INFO("rail to node {} {}: {} - {} on {} {}", peer.node.name, status.losses > 0 ? "back" : "up",
-               status.local_address, status.remote_address, options_.devices[rail.device].name,
+  HDT_LOG_INFO("rail to node {} {}: {} - {} on {} {}", peer.name, status.losses > 0 ? "back" : "up",
+               status.local_address, status.remote_address, options_.nics[rail.device].info.name,
                LogTag{.node = options_.node_name});
 }
 
@@ -146,8 +136,8 @@ void Engine::on_rail_down(Link& link, const Connection& connection, const RailSt
   const auto left = std::count_if(rails.begin(), rails.end(), [](const RailStatus& r) { return r.state == RailStatus::State::kUp; });
   if (left == 0 && peer.paths.empty()) peer.ask_at = Deadline::after_ms(0);
   if (status.last_error.empty()) return;  // the link ends
-  HDT_LOG_WARN("rail to node {} lost: {} - {} on {}: {}; {} left {}", peer.node.name, status.local_address,
-               status.remote_address, options_.devices[rail.device].name, status.last_error, left,
+  HDT_LOG_WARN("rail to node {} lost: {} - {} on {}: {}; {} left {}", peer.name, status.local_address,
+               status.remote_address, options_.nics[rail.device].info.name, status.last_error, left,
                LogTag{.node = options_.node_name});
 }
 

@@ -48,14 +48,26 @@ const char* state_text(transport::RailStatus::State state) {
   return "unknown";
 }
 
-nlohmann::json describe(const PeerLink& peer) {
+// The NIC that has the local address of a rail.
+std::string nic_at(const std::vector<RailEnd>& ends, const std::string& backend, const std::string& local) {
+  const auto host = [](const std::string& address) { return address.substr(0, address.rfind(':')); };
+  for (const RailEnd& end : ends) {
+    if (end.backend == backend && host(end.address) == host(local)) return end.nic;
+  }
+  return "";
+}
+
+nlohmann::json describe(const PeerLink& peer, const std::string& backend, const std::vector<RailEnd>& ends) {
   nlohmann::json json;
-  json["node"] = peer.node.name;
+  json["node"] = peer.name;
+  json["backend"] = backend;
   json["state"] = peer.link.up() ? "up" : peer.announced ? "waiting for a rail" : "connecting";
   const double seconds = static_cast<double>(now_ns() - peer.up_since_ns) / kNsPerSecond;
   json["rails"] = nlohmann::json::array();
   for (const auto& rail : peer.link.rails()) {
-    json["rails"].push_back({{"local", rail.local_address},
+    json["rails"].push_back({{"backend", backend},
+                             {"nic", nic_at(ends, backend, rail.local_address)},
+                             {"local", rail.local_address},
                              {"remote", rail.remote_address},
                              {"state", state_text(rail.state)},
                              {"losses", rail.losses},
@@ -134,7 +146,9 @@ nlohmann::json Engine::status() const {
     if (group != nullptr) json["groups"].push_back(describe(*group));
   }
   json["peers"] = nlohmann::json::array();
-  for (const auto& [id, peer] : peers_) json["peers"].push_back(describe(*peer));
+  for (const auto& [id, peer] : peers_) {
+    json["peers"].push_back(describe(*peer, backends_[peer->backend].name, rail_ends_));
+  }
   return json;
 }
 

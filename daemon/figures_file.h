@@ -14,7 +14,7 @@ namespace hdt::daemon {
 
 struct KnownFigures {
   session::MemoryRates memory;
-  // By name of the other node and number of the engine.
+  // By name of the other node, with "/BACKEND" behind it where that is not tcp, and number of the engine.
   std::map<std::pair<std::string, uint32_t>, session::LinkRates> links;
   bool operator==(const KnownFigures&) const = default;
 };

@@ -38,6 +38,7 @@ struct WriteToken {
 // Another node of the group.
 struct GroupPeer {
   transport::Link* link = nullptr;  // null before it is up and after it went down
+  uint32_t backend = 0;             // the engine's number of the link's
   transport::RegionKey region;
   bool ready = false;  // its hello has come: its memory may be written
   bool left = false;   // it will write nothing more to us

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "daemon/backend_plan.h"
+#include "daemon/link_choice.h"
 #include "session/page.h"
 
 namespace hdt::daemon {
@@ -62,8 +64,9 @@ void GroupMaker::contact(const GroupKey&, Pending& pending) {
 
 void GroupMaker::send_join(Pending& pending, const LocalJoin& join) {
   const auto& r = join.request;
-  services_.send(pending.channel, Join{r.key, r.ranks, r.rank, r.group_class,
-                                       configured_algorithm(r.group_class), r.timeout_ms, node_});
+  services_.send(pending.channel,
+                 Join{r.key, r.ranks, r.rank, r.group_class, configured_algorithm(r.group_class), r.timeout_ms,
+                      NodeInfo{node_.id, node_.name, services_.rails_for(r.group_class)}});
 }
 
 std::optional<collectives::Algorithm> GroupMaker::configured_algorithm(const std::string& group_class) const {
@@ -133,10 +136,14 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
                                               std::to_string(session::kMaxLocalRanks) + " are possible");
   }
   const auto backends = config_.class_named(spec.group_class).backends;
-  if (spec.nodes.size() > 1 && std::find(backends.begin(), backends.end(), "tcp") == backends.end()) {
+  if (spec.nodes.size() > 1 && backends == std::vector<std::string>{kSharedMemory}) {
     return Status(Code::kNoBackend, "class " + spec.group_class + " of node " + node_.name +
                                         " has only the backend shm, which does not reach node " +
                                         spec.nodes[spec.me == 0 ? 1 : 0].name);
+  }
+  for (const NodeInfo& node : spec.nodes) {
+    const std::string wrong = &node == &spec.nodes[spec.me] ? "" : misfit(spec.nodes[spec.me], node, spec.group_class);
+    if (!wrong.empty()) return Status(Code::kNoBackend, wrong);
   }
   size_t engines = session::kMaxEngines;
   for (const NodeInfo& node : spec.nodes) engines = std::min(engines, node.rails.size());

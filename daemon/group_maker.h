@@ -43,6 +43,8 @@ class GroupMaker {
     std::function<void(uint32_t engine, uint64_t group, const Outcome&)> fail;
     std::function<void(const LocalJoin&, const MadeGroup&, uint32_t local_index)> joined;
     std::function<void(const LocalJoin&, const Status&)> refused;
+    // Where this node can be reached for groups of a class.
+    std::function<std::vector<std::vector<RailEnd>>(const std::string& group_class)> rails_for;
   };
   GroupMaker(NodeInfo node, const Config& config, Services services);
 

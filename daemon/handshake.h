@@ -15,7 +15,7 @@
 namespace hdt::daemon {
 
 inline constexpr uint32_t kPeerMagic = 0x48445450;  // "HDTP"
-inline constexpr uint32_t kPeerVersion = 2;
+inline constexpr uint32_t kPeerVersion = 3;
 
 enum class Purpose : uint8_t { kControl = 1, kRail = 2 };
 
@@ -24,6 +24,7 @@ struct PeerHello {
   NodeId node;
   std::string name;
   uint32_t engine = 0;  // rails: between engines of this index
+  uint32_t link = 0;    // rails: the dialer's number of the link between these engines; they may have several
   uint32_t rail = 0;    // rails: number in the dialer's list
 };
 

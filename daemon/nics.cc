@@ -33,8 +33,14 @@ std::optional<NumericAddress> parse_host(std::string host) {
 }
 
 bool same_subnet(const transport::DeviceInfo& device, const std::string& address) {
+  return in_subnet(device, address.substr(0, address.rfind(':')));
+}
+
+}  // namespace
+
+bool in_subnet(const transport::DeviceInfo& device, const std::string& host) {
   const auto ours = parse_host(device.address);
-  const auto theirs = parse_host(address.substr(0, address.rfind(':')));
+  const auto theirs = parse_host(host);
   if (!ours || !theirs || ours->is_v6 != theirs->is_v6) return false;
   uint32_t left = device.prefix_bits != 0 ? device.prefix_bits : ours->is_v6 ? kGuessedPrefixV6 : kGuessedPrefixV4;
   for (size_t i = 0; left > 0 && i < ours->bytes.size(); ++i) {
@@ -44,8 +50,6 @@ bool same_subnet(const transport::DeviceInfo& device, const std::string& address
   }
   return true;
 }
-
-}  // namespace
 
 std::vector<std::pair<size_t, size_t>> pair_nics(const std::vector<transport::DeviceInfo>& devices,
                                                  const std::vector<std::string>& addresses) {

@@ -12,7 +12,7 @@ void put(Writer& writer, const NodeInfo& node) {
   writer.put_bytes(node.id.bytes).put_string(node.name).put(static_cast<uint32_t>(node.rails.size()));
   for (const auto& devices : node.rails) {
     writer.put(static_cast<uint32_t>(devices.size()));
-    for (const auto& address : devices) writer.put_string(address);
+    for (const RailEnd& end : devices) writer.put_string(end.backend).put_string(end.nic).put_string(end.address);
   }
 }
 
@@ -24,7 +24,12 @@ NodeInfo get_node(Reader& reader) {
   for (uint32_t e = 0; e < engines; ++e) {
     auto& devices = node.rails.emplace_back();
     const uint32_t count = reader.get_count(kMaxRails);
-    for (uint32_t d = 0; d < count; ++d) devices.push_back(reader.get_string(kMaxName));
+    for (uint32_t d = 0; d < count; ++d) {
+      RailEnd& end = devices.emplace_back();
+      end.backend = reader.get_string(kMaxName);
+      end.nic = reader.get_string(kMaxName);
+      end.address = reader.get_string(kMaxName);
+    }
   }
   return node;
 }

@@ -20,11 +20,19 @@ struct NodeId {
   auto operator<=>(const NodeId&) const = default;
 };
 
+// Where an engine of a node can be reached through one backend on one NIC.
+struct RailEnd {
+  std::string backend;
+  std::string nic;
+  std::string address;  // as the backend's Device::listen() gave it
+  auto operator<=>(const RailEnd&) const = default;
+};
+
 struct NodeInfo {
   NodeId id;
   std::string name;
-  // Per engine the addresses its devices listen at: rails[engine][device].
-  std::vector<std::vector<std::string>> rails;
+  // By engine; in messages about a group those that its class may use on that node, best backend first.
+  std::vector<std::vector<RailEnd>> rails;
 };
 
 void put(Writer& writer, const NodeInfo& node);

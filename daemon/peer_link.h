@@ -1,5 +1,6 @@
-// peer_link.h: the way from this engine to the same-numbered engine of one other node: the link, and the paths that
-// are to carry its rails. The node with the smaller id dials, one connection a path, and again whenever one is lost; the
+// peer_link.h: a way from this engine to the same-numbered engine of one other node, over one backend: the link, and the
+// paths that are to carry its rails. Two nodes have as many as the classes of their groups differ in what they may use.
+// The node with the smaller id dials, one connection a path, and again whenever one is lost; the
 // other one only asks, while it has no rail, whether the peer's daemon still lives.
 #pragma once
 
@@ -11,6 +12,7 @@
 
 #include "base/clock.h"
 #include "daemon/handshake.h"
+#include "daemon/link_choice.h"
 #include "daemon/link_probe.h"
 #include "daemon/node.h"
 #include "transports/link/link.h"
@@ -33,12 +35,17 @@ struct RailPath {
 };
 
 struct PeerLink {
-  PeerLink(NodeInfo info, transport::LinkObserver& observer, transport::LinkOptions options)
-      : node(std::move(info)), link(observer, std::move(options)) {}
+  PeerLink(LinkId link_id, std::string node_name, uint32_t over, transport::LinkObserver& observer,
+           transport::LinkOptions options)
+      : id(link_id), name(std::move(node_name)), backend(over), link(observer, std::move(options)) {}
 
-  NodeInfo node;
+  LinkId id;
+  std::string name;  // of the node
+  uint32_t backend;  // the engine's number of it
   transport::Link link;
-  std::vector<RailPath> paths;  // where we dial
+  std::vector<RailPath> paths;             // where we dial
+  std::vector<LinkCandidate::Pair> pairs;  // where the other one dials, as far as we know: whom to ask
+  int64_t first_dial_ms = 0;               // of an attempt to make the first rail
   bool announced = false;       // groups have been told that it is up
   std::optional<LinkProbe> probe;
   bool measured = false;        // groups have been told its rates

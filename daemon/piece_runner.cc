@@ -146,7 +146,6 @@ bool PieceRunner::open_buffer(ActiveCall& call, uint32_t number, uint64_t offset
     place = memory->data + offset;
     if (note != nullptr) {
       note->direct = 1;
-      note->region = memory->key;
       note->offset = offset;
     }
     return true;
@@ -191,8 +190,24 @@ bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& wher
   const bool staged = collectives::reduces(call.what) ? active.input == nullptr : active.output == nullptr;
   const bool taken = active.output == nullptr && (call.what != collectives::Collective::kReduce || root);
   if (!staged && !taken) unslotted_.push_back({active.first_piece, active.end()});
-  context_.send_all(note);
+  tell_output(note, where.recv_memory);
   return true;
+}
+
+// The region has another key for each backend.
+void PieceRunner::tell_output(OutputNote& note, uint32_t memory) {
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    if (node == context_.me) continue;
+    if (note.direct != 0) {
+      auto key = context_.direct.key_for(memory, context_.peers[node].backend);
+      if (!key.is_ok()) {
+        context_.fail(key.status().code(), static_cast<int32_t>(context_.local_ranks[0]), key.status().message());
+        return;
+      }
+      note.region = key.value();
+    }
+    context_.send(node, note);
+  }
 }
 
 PieceRunner::ActiveCall* PieceRunner::call_of(uint64_t piece) {

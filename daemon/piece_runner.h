@@ -80,6 +80,7 @@ class PieceRunner {
   bool open_buffers(ActiveCall& call, const session::Exposure& where);
   bool open_buffer(ActiveCall& call, uint32_t number, uint64_t offset, uint64_t bytes, std::byte*& place,
                    OutputNote* note);
+  void tell_output(OutputNote& note, uint32_t memory);
   bool is_ready(const ActiveCall& call, uint64_t piece) const;
   uint64_t freed();
   ActiveCall* call_of(uint64_t piece);

@@ -170,15 +170,23 @@ Result<std::string> Session::status_json() {
   return text_of(packet.value());
 }
 
-Result<std::string> Session::explain_json(const session::ExplainRequest& request) {
+// Questions whose answer is a text with JSON behind it, or a refusal.
+Result<std::string> Session::json_answer(Kind kind, std::span<const std::byte> question) {
   const std::lock_guard lock(question_mutex_);
-  auto packet = ask(kByKind + static_cast<uint64_t>(Kind::kExplanationIs), session::encode(request),
-                    Deadline::after_ms(kAnswerMs));
+  auto packet = ask(kByKind + static_cast<uint64_t>(kind), question, Deadline::after_ms(kAnswerMs));
   if (!packet.is_ok()) return packet.status();
   const auto answer = session::decode_text(packet.value().bytes);
   if (!answer.is_ok()) return answer.status();
   if (answer.value().code != Code::kSuccess) return Status(answer.value().code, answer.value().text);
   return text_of(packet.value());
+}
+
+Result<std::string> Session::explain_json(const session::ExplainRequest& request) {
+  return json_answer(Kind::kExplanationIs, session::encode(request));
+}
+
+Result<std::string> Session::ask_json(const session::Question& question) {
+  return json_answer(Kind::kAnswerIs, session::encode(question));
 }
 
 Result<JoinedGroup> Session::join(session::JoinRequest request) {

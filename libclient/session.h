@@ -41,6 +41,8 @@ class Session {
   Result<std::string> status_json();
   // Which algorithm a call takes, and why, as JSON.
   Result<std::string> explain_json(const session::ExplainRequest& request);
+  // Other questions of operators (session::Question).
+  Result<std::string> ask_json(const session::Question& question);
   // Gives the daemon memory of this process, for other ranks of its groups to open. Returns its number.
   Result<uint32_t> share(const SharedMemory& memory);
   void unshare(uint32_t memory);
@@ -64,6 +66,7 @@ class Session {
   // Sends `bytes` and waits for the answer filed under `number`.
   Result<Packet> ask(uint64_t number, std::span<const std::byte> bytes, const Deadline& deadline,
                      std::span<const int> fds = {});
+  Result<std::string> json_answer(session::Kind kind, std::span<const std::byte> question);
   Result<Packet> ask_memory(session::Kind kind, session::MemoryRequest request, std::span<const int> fds);
 
   std::string path_;

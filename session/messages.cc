@@ -106,6 +106,10 @@ std::vector<std::byte> encode(const ExplainRequest& m) {
       .take();
 }
 
+std::vector<std::byte> encode(const Question& m) {
+  return start(Kind::kAsk).put_string(m.what).put_string(m.about).take();
+}
+
 std::vector<std::byte> encode_text(Kind kind, Code code, const std::string& text) {
   return start(kind).put(code).put_string(text.substr(0, kMaxText)).take();
 }
@@ -114,7 +118,7 @@ std::vector<std::byte> encode_empty(Kind kind) { return start(kind).take(); }
 
 Result<Kind> kind_of(std::span<const std::byte> bytes) {
   const auto kind = Reader(bytes).get<Kind>();
-  if (kind < Kind::kHello || kind > Kind::kExplanationIs) return malformed("session");
+  if (kind < Kind::kHello || kind > Kind::kAnswerIs) return malformed("session");
   return kind;
 }
 
@@ -201,6 +205,15 @@ Result<ExplainRequest> decode_explain(std::span<const std::byte> bytes) {
   m.bytes = reader.get<uint64_t>();
   m.root = reader.get<int32_t>();
   if (!reader.complete()) return malformed("explain");
+  return m;
+}
+
+Result<Question> decode_question(std::span<const std::byte> bytes) {
+  Reader reader = open(bytes);
+  Question m;
+  m.what = reader.get_string(kMaxName);
+  m.about = reader.get_string(kMaxText);
+  if (!reader.complete()) return malformed("question");
   return m;
 }
 

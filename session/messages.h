@@ -14,7 +14,7 @@
 namespace hdt::session {
 
 inline constexpr uint32_t kSessionMagic = 0x48445453;  // "HDTS"
-inline constexpr uint32_t kSessionVersion = 4;
+inline constexpr uint32_t kSessionVersion = 5;
 inline constexpr size_t kMaxText = 4096;
 inline constexpr size_t kKeyBytes = 32;
 inline constexpr uint32_t kMaxMemories = 4096;  // shared by one session
@@ -39,6 +39,8 @@ enum class Kind : uint8_t {
   kMemory,        // daemon: request, code, text, memory's number; fd where kOpen succeeded
   kExplain,       // process: ExplainRequest: which algorithm would this call take, and why?
   kExplanationIs,  // daemon: code, text; fd of a memfd with JSON on success
+  kAsk,            // process: Question
+  kAnswerIs,       // daemon: code, text; fd of a memfd with JSON on success
 };
 
 struct Hello {
@@ -86,6 +88,12 @@ struct ExplainRequest {
   int32_t root = 0;
 };
 
+// What an operator asks the daemon or tells it, beyond status and explain.
+struct Question {
+  std::string what;   // "backends", "link"
+  std::string about;  // link: the name of the other node
+};
+
 struct MemoryAnswer {
   uint32_t request = 0;
   Code code = Code::kSuccess;
@@ -109,7 +117,8 @@ std::vector<std::byte> encode(Kind kind, const GroupNotice& message);
 std::vector<std::byte> encode(Kind kind, const MemoryRequest& message);
 std::vector<std::byte> encode(const MemoryAnswer& message);
 std::vector<std::byte> encode(const ExplainRequest& message);
-// kRefused, kRendezvousAt, kExplanationIs
+std::vector<std::byte> encode(const Question& message);
+// kRefused, kRendezvousAt, kExplanationIs, kAnswerIs
 std::vector<std::byte> encode_text(Kind kind, Code code, const std::string& text);
 std::vector<std::byte> encode_empty(Kind kind);  // kRendezvous, kStatus, ...
 
@@ -123,7 +132,8 @@ Result<GroupNotice> decode_notice(std::span<const std::byte> bytes);
 Result<MemoryRequest> decode_memory_request(std::span<const std::byte> bytes);
 Result<MemoryAnswer> decode_memory_answer(std::span<const std::byte> bytes);
 Result<ExplainRequest> decode_explain(std::span<const std::byte> bytes);
-struct Text {  // kRefused, kRendezvousAt, kExplanationIs
+Result<Question> decode_question(std::span<const std::byte> bytes);
+struct Text {  // kRefused, kRendezvousAt, kExplanationIs, kAnswerIs
   Code code = Code::kSuccess;
   std::string text;
 };

@@ -9,7 +9,9 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "libclient/session.h"
+#include "tools/hdtctl/backends_table.h"
 #include "tools/hdtctl/explain_table.h"
+#include "tools/hdtctl/link_table.h"
 #include "tools/hdtctl/status_table.h"
 
 namespace {
@@ -51,7 +53,9 @@ int main(int argc, char** argv) {
       "Examples:\n"
       "  hdtctl status                          sessions, groups, peers and rails of this node\n"
       "  hdtctl --socket /tmp/a.sock status --json\n"
-      "  hdtctl explain allreduce 64M --group dp");
+      "  hdtctl explain allreduce 64M --group dp\n"
+      "  hdtctl explain link n1                 which backend connects this node with n1, and why not another\n"
+      "  hdtctl backends                        which backends can be used on which NICs");
   app.require_subcommand(1);
   std::string socket = hdt::Config().node.socket;
   if (const char* variable = std::getenv("HDT_SOCKET")) socket = variable;
@@ -61,26 +65,27 @@ int main(int argc, char** argv) {
   auto* status = app.add_subcommand("status", "Sessions, groups, ranks, peers, rails with bytes and rates");
   auto* explain = app.add_subcommand(
       "explain", "Which algorithm a call of a group takes between nodes, and why not another");
-  for (auto* command : {status, explain}) {
+  auto* backends = app.add_subcommand("backends", "Backends, the NICs they can be used on, and why others cannot be used");
+  auto* link = explain->add_subcommand("link", "Which backend connects this node with another one, and why");
+  std::string node;
+  link->add_option("NODE", node, "Name of the other node")->required();
+  link->footer("Example:\n  hdtctl explain link n1");
+  for (auto* command : {status, explain, backends, link}) {
     command->add_flag("--json", as_json, "As JSON");
     command->fallthrough();  // --socket may stand behind the command, too
   }
   hdt::session::ExplainRequest request;
   request.type = "float32";
-  explain
-      ->add_option("OPERATION", request.what,
-                   "allreduce, reduce, reduce_scatter, allgather, broadcast or barrier")
-      ->required();
-  explain
+  auto* operation = explain->add_option("OPERATION", request.what,
+                                        "allreduce, reduce, reduce_scatter, allgather, broadcast or barrier");
+  auto* size = explain
       ->add_option("SIZE", request.bytes,
                    "Bytes of the call's `count` elements, for allgather and reduce_scatter of one rank's "
                    "block; K, M and "
                    "G are powers of 1024")
-      ->transform(CLI::AsSizeValue(false))
-      ->required();
-  explain
-      ->add_option("--group", request.group, "A group's id, as status shows it, or the class of the only one")
-      ->required();
+      ->transform(CLI::AsSizeValue(false));
+  auto* group = explain->add_option("--group", request.group,
+                                    "A group's id, as status shows it, or the class of the only one");
   explain->add_option("--type", request.type, "Type of the elements; default float32");
   explain->add_option("--root", request.root, "Root of a broadcast or reduce; default 0");
   explain->footer(
@@ -89,10 +94,21 @@ int main(int argc, char** argv) {
       "  hdtctl explain broadcast 4K --group 1a2b3c4d --type bfloat16 --root 2 --json");
   try {
     app.parse(argc, argv);
+    for (const auto* needed : {operation, size, group}) {
+      if (explain->parsed() && !link->parsed() && needed->count() == 0) throw CLI::RequiredError(needed->get_name());
+    }
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     std::fprintf(stderr, "hdtctl: %s (hdtctl --help tells more)\n", error.what());
     return kWrongUsage;
+  }
+  if (link->parsed()) {
+    return print_answer(
+        socket, as_json, [&](auto& session) { return session.ask_json({"link", node}); }, hdt::ctl::link_table);
+  }
+  if (backends->parsed()) {
+    return print_answer(
+        socket, as_json, [](auto& session) { return session.ask_json({"backends", ""}); }, hdt::ctl::backends_table);
   }
   if (explain->parsed()) {
     return print_answer(

@@ -52,9 +52,11 @@ std::string status_table(const nlohmann::json& status) {
   }
   text += fmt::format("\npeers: {}\n", status["peers"].size());
   for (const auto& peer : status["peers"]) {
-    text += fmt::format("  node {}: {}\n", peer["node"].get<std::string>(), peer["state"].get<std::string>());
+    text += fmt::format("  node {} over {}: {}\n", peer["node"].get<std::string>(), peer["backend"].get<std::string>(),
+                        peer["state"].get<std::string>());
     for (const auto& rail : peer["rails"]) {
-      text += fmt::format("    rail {} - {} {}: out {} ({}/s), in {} ({}/s)", rail["local"].get<std::string>(),
+      text += fmt::format("    rail {} on {}: {} - {} {}: out {} ({}/s), in {} ({}/s)", rail["backend"].get<std::string>(),
+                          rail["nic"].get<std::string>(), rail["local"].get<std::string>(),
                           rail["remote"].get<std::string>(), rail["state"].get<std::string>(),
                           bytes(rail["bytes_out"].get<double>()), bytes(rail["mean_bytes_per_s_out"].get<double>()),
                           bytes(rail["bytes_in"].get<double>()), bytes(rail["mean_bytes_per_s_in"].get<double>()));

@@ -33,7 +33,8 @@ TemporaryFolder::~TemporaryFolder() {
 
 std::string NodeProcess::program() { return HDT_HDTCOMMD; }
 
-NodeProcess::NodeProcess(const TemporaryFolder& folder, int number, const std::vector<std::string>& flags) {
+NodeProcess::NodeProcess(const TemporaryFolder& folder, int number, const std::vector<std::string>& flags,
+                         const std::map<std::string, std::string>& environment) {
   const std::string name = "n" + std::to_string(number);
   socket_ = folder.file(name + ".sock");
   std::vector<std::string> command = {program(),
@@ -46,8 +47,7 @@ NodeProcess::NodeProcess(const TemporaryFolder& folder, int number, const std::v
                                       "--nics.port",
                                       "0"};
   command.insert(command.end(), flags.begin(), flags.end());
-  process_ = std::make_unique<ChildProcess>(command, std::map<std::string, std::string>{},
-                                            folder.file(name + ".log"));
+  process_ = std::make_unique<ChildProcess>(command, environment, folder.file(name + ".log"));
   const Deadline deadline = Deadline::after_ms(kStartMs);
   while (!connect_seqpacket(socket_).is_ok()) {
     if (deadline.expired() || process_->wait(Deadline::after_ms(2)).has_value()) {

@@ -27,7 +27,8 @@ class TemporaryFolder {
 class NodeProcess {
  public:
   // Node `number` is "n<number>" at 127.0.1.<number + 1>. Returns when it serves; throws if it does not.
-  NodeProcess(const TemporaryFolder& folder, int number, const std::vector<std::string>& flags = {});
+  NodeProcess(const TemporaryFolder& folder, int number, const std::vector<std::string>& flags = {},
+              const std::map<std::string, std::string>& environment = {});
 
   // Ends the daemon in order, unless the test has ended it, and fails the test if it ends in any other way: so a
   // sanitizer's report in the daemon is a failure here.

@@ -12,10 +12,10 @@ namespace {
 const std::string kKey = "a key of the cluster";
 
 Handshake dialer(const std::string& key) {
-  return {Handshake::Role::kDialer, PeerHello{Purpose::kRail, NodeId{}, "d", 1, 2}, key};
+  return {Handshake::Role::kDialer, PeerHello{Purpose::kRail, NodeId{}, "d", 1, 3, 2}, key};
 }
 Handshake acceptor(const std::string& key) {
-  return {Handshake::Role::kAcceptor, PeerHello{Purpose::kRail, NodeId{}, "a", 1, 0}, key};
+  return {Handshake::Role::kAcceptor, PeerHello{Purpose::kRail, NodeId{}, "a", 1, 0, 0}, key};
 }
 
 // Carries messages between the two until both are done or one refuses; returns the refusal.
@@ -47,6 +47,7 @@ TEST(HandshakeTest, EqualKeysOrNone) {
     EXPECT_TRUE(a.done());
     EXPECT_TRUE(b.done());
     EXPECT_EQ(b.peer().name, "d");
+    EXPECT_EQ(b.peer().link, 3U);
     EXPECT_EQ(b.peer().rail, 2U);
     EXPECT_EQ(a.peer().name, "a");
   }

@@ -15,7 +15,7 @@ NodeInfo node(uint8_t number) {
   NodeInfo info;
   info.id.bytes[0] = std::byte{number};
   info.name = "n" + std::to_string(number);
-  info.rails = {{"127.0.1.1:1"}};
+  info.rails = {{{"tcp", "lo", "127.0.1.1:1"}}};
   return info;
 }
 

@@ -1,0 +1,188 @@
+// Which link a group takes to each other node (link_choice.h).
+#include <algorithm>
+
+#include "base/log.h"
+#include "daemon/engine.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+// While another candidate is left, a NIC pair that does not answer is not waited for any longer than this.
+constexpr int64_t kTryMs = 2'000;
+constexpr size_t kMaxPastChoices = 256;
+
+bool same_pairs(const std::vector<LinkCandidate::Pair>& pairs, const std::vector<RailPath>& paths) {
+  return std::equal(pairs.begin(), pairs.end(), paths.begin(), paths.end(),
+                    [](const auto& pair, const auto& path) {
+                      return pair.device == path.device && pair.theirs.address == path.address;
+                    });
+}
+
+}  // namespace
+
+// Where a region is registered through one device, it is valid on all of the backend.
+transport::Device& Engine::device_of(uint32_t backend) { return *devices_[backends_[backend].first_device]; }
+
+Result<transport::RegionKey> Engine::group_key(uint64_t group, uint32_t backend) {
+  GroupMemory& memory = group_memory_[group];
+  const auto known = memory.keys.find(backend);
+  if (known != memory.keys.end()) return known->second;
+  session::Segment& segment = group_of(group)->segment();
+  auto key = device_of(backend).register_memory(segment.data(), segment.data_bytes(), memory.memory->fd());
+  if (key.is_ok()) memory.keys.emplace(backend, key.value());
+  return key;
+}
+
+PeerLink& Engine::add_peer(const LinkId& id, const std::string& name, uint32_t backend) {
+  auto& peer = peers_[id];
+  peer = std::make_unique<PeerLink>(id, name, backend, *this, options_.link);
+  return *peer;
+}
+
+void Engine::connect_group(EngineGroup& group) {
+  const GroupContext& context = group.context();
+  std::vector<transport::DeviceInfo> devices;
+  std::vector<std::string> addresses;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    devices.push_back(options_.nics[i].info);
+    addresses.push_back(rail_ends_[i].address);
+  }
+  for (uint32_t node = 0; node < context.nodes.size(); ++node) {
+    if (node == context.me) continue;
+    LinkChoice& choice = choices_[{group.id(), node}];
+    choice.peer = context.nodes[node];
+    choice.group_class = context.group_class;
+    choice.dials = options_.node < choice.peer.id;
+    choice.candidates = link_candidates(context.nodes[context.me], choice.peer, context.me < node,
+                                        options_.index, devices, addresses);
+    if (choice.dials) {
+      try_candidates(group, node);
+      if (group.context().segment.failed()) return;
+      continue;
+    }
+    // The peer may have chosen already: its hello has come on the link that it takes.
+    for (const EarlyNote& early : early_) {
+      const auto peer = peers_.find(early.from);
+      if (early.from.node != choice.peer.id || peer == peers_.end() ||
+          daemon::group_of(early.note) != group.id() || !std::holds_alternative<GroupHello>(early.note)) {
+        continue;
+      }
+      take_link(group, node, *peer->second);
+      break;
+    }
+  }
+}
+
+PeerLink* Engine::link_over(const NodeId& node, const LinkCandidate& candidate) {
+  for (auto& [id, peer] : peers_) {
+    if (id.node == node && backends_[peer->backend].name == candidate.backend &&
+        same_pairs(candidate.pairs, peer->paths)) {
+      return peer.get();
+    }
+  }
+  return nullptr;
+}
+
+void Engine::try_candidates(EngineGroup& group, uint32_t node) {
+  LinkChoice& choice = choices_[{group.id(), node}];
+  for (; choice.current < choice.candidates.size(); ++choice.current) {
+    LinkCandidate& candidate = choice.candidates[choice.current];
+    if (PeerLink* peer = link_over(choice.peer.id, candidate)) {
+      choice.link = peer->id;
+      if (peer->announced) take_link(group, node, *peer);
+      return;
+    }
+    PeerLink& peer = add_peer({choice.peer.id, next_link_++}, choice.peer.name,
+                              backend_of_[candidate.pairs.front().device]);
+    const bool last = choice.current + 1 == choice.candidates.size();
+    peer.first_dial_ms = last ? options_.connect_ms : std::min(options_.connect_ms, kTryMs);
+    for (const auto& pair : candidate.pairs) {
+      RailPath& path = peer.paths.emplace_back();
+      path.device = pair.device;
+      path.address = pair.theirs.address;
+    }
+    choice.link = peer.id;
+    dial(peer);
+    if (peer.dialing()) return;
+    candidate.failure = peer.last_error;
+    choice.link.reset();
+    peers_.erase(peer.id);
+  }
+  const std::string failures = choice.failures();
+  const bool one = choice.candidates.size() == 1;
+  if (one)
+    return group.on_link_down(node,
+                              {Code::kLink, "cannot connect to it: " + choice.candidates.front().failure});
+  group.fail(Code::kNoBackend, -1,
+             "class " + choice.group_class + ": no backend connects node " + options_.node_name +
+                 " and node " + choice.peer.name +
+                 (failures.empty() ? ": they have none in common" : ": " + failures));
+}
+
+void Engine::take_link(EngineGroup& group, uint32_t node, PeerLink& peer) {
+  LinkChoice& choice = choices_[{group.id(), node}];
+  choice.link = peer.id;
+  choice.chosen = backends_[peer.backend].name;
+  for (const LinkCandidate& candidate : choice.candidates) {
+    if (!choice.dials && candidate.backend == choice.chosen) peer.pairs = candidate.pairs;
+  }
+  tell_link_up(group, node, peer);
+}
+
+void Engine::candidate_failed(const LinkId& link, const Status& why) {
+  std::vector<GroupNode> waiting;
+  for (auto& [whom, choice] : choices_) {
+    if (choice.dials && choice.link == link && choice.chosen.empty()) waiting.push_back(whom);
+  }
+  for (const GroupNode& whom : waiting) {
+    EngineGroup* group = group_of(whom.first);
+    if (group == nullptr || group->context().segment.failed()) continue;
+    LinkChoice& choice = choices_[whom];
+    choice.link.reset();
+    choice.candidates[choice.current++].failure = why.message();
+    if (choice.current < choice.candidates.size()) {
+      HDT_LOG_WARN("class {}: node {} is not reached over {}, next is {} {}", choice.group_class,
+                   choice.peer.name, choice.candidates[choice.current - 1].backend,
+                   choice.candidates[choice.current].backend, LogTag{.node = options_.node_name});
+    }
+    try_candidates(*group, whom.second);
+    touch(group);
+  }
+}
+
+void Engine::forget_choices(const EngineGroup& group) {
+  for (uint32_t node = 0; node < group.context().nodes.size(); ++node) {
+    const auto found = choices_.find({group.id(), node});
+    if (found == choices_.end()) continue;
+    const std::pair<std::string, std::string> past{found->second.peer.name, found->second.group_class};
+    if (past_choices_.size() < kMaxPastChoices || past_choices_.contains(past)) {
+      past_choices_[past] = std::move(found->second);
+    }
+    choices_.erase(found);
+  }
+}
+
+nlohmann::json Engine::explain_link(const std::string& node) const {
+  std::map<std::pair<std::string, std::string>, const LinkChoice*> latest;
+  for (const auto& [whom, choice] : past_choices_) latest[whom] = &choice;
+  for (const auto& [whom, choice] : choices_) latest[{choice.peer.name, choice.group_class}] = &choice;
+  nlohmann::json json = nlohmann::json::array();
+  for (const auto& [whom, choice] : latest) {
+    if (whom.first != node) continue;
+    nlohmann::json entry = choice->report();
+    entry["rails_up"] = nlohmann::json::array();
+    const auto peer = choice->link ? peers_.find(*choice->link) : peers_.end();
+    if (peer != peers_.end()) {
+      for (const auto& rail : peer->second->link.rails()) {
+        if (rail.state == transport::RailStatus::State::kUp) {
+          entry["rails_up"].push_back({{"local", rail.local_address}, {"remote", rail.remote_address}});
+        }
+      }
+    }
+    json.push_back(entry);
+  }
+  return json;
+}
+
+}  // namespace hdt::daemon

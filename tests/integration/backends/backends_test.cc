@@ -1,0 +1,116 @@
+// backends_test.cc: groups over backends of their class, several at once; and what is told of backends.
+#include <gmock/gmock.h>
+
+#include "tests/integration/backends/backend_nodes.h"
+
+namespace hdt::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Payload that node `node` has sent over rails of each backend.
+std::map<std::string, uint64_t> bytes_out(const BackendNodes& nodes, int node) {
+  std::map<std::string, uint64_t> bytes;
+  const auto status = nodes.ask(node, {"status"});
+  for (const auto& peer : status["peers"]) {
+    for (const auto& rail : peer["rails"]) bytes[rail["backend"]] += rail["bytes_out"].get<uint64_t>();
+  }
+  return bytes;
+}
+
+TEST(Backends, ThreeGroupsUseThreeBackendsAtOnce) {
+  const std::vector<std::string> flags = {"--class.dp.backends", "local,tcp", "--class.pp.backends", "tcp",
+                                          "--class.ep.backends", "near"};
+  const BackendNodes nodes({flags, flags, flags});
+  std::vector<std::thread> groups;
+  for (const char* group_class : {"dp", "pp", "ep"}) {
+    groups.emplace_back([&, group_class] {
+      nodes.run(group_class, [&](int rank, hdtComm_t comm, hdtResult_t made) {
+        ASSERT_EQ(made, HDT_SUCCESS) << hdtGetLastError();
+        BackendNodes::sum(comm, rank, 3, 300'000, 6);
+      });
+    });
+  }
+  for (auto& group : groups) group.join();
+  const auto bytes = bytes_out(nodes, 0);
+  ASSERT_EQ(bytes.size(), 3U);
+  for (const auto& [backend, sent] : bytes) EXPECT_GT(sent, 1'000'000U) << backend;
+  const auto table = nodes.ctl(0, {"status"}).output;
+  EXPECT_THAT(table, AllOf(HasSubstr("node n1 over local: up"), HasSubstr("node n1 over tcp: up"),
+                           HasSubstr("rail near on lo0: 127.0.1.1:")));
+}
+
+TEST(Backends, OneLinkServesAllGroupsThatMayUseTheSame) {
+  const std::vector<std::string> flags = {"--class.a.backends", "local", "--class.b.backends", "local,tcp"};
+  const BackendNodes nodes({flags, flags});
+  for (const char* group_class : {"a", "b", "a"}) {
+    nodes.run(group_class, [&](int rank, hdtComm_t comm, hdtResult_t made) {
+      ASSERT_EQ(made, HDT_SUCCESS) << hdtGetLastError();
+      BackendNodes::sum(comm, rank, 2, 1'000, 2);
+    });
+  }
+  EXPECT_EQ(nodes.ask(0, {"status"})["peers"].size(), 1U);
+}
+
+TEST(Backends, AreShownWithTheirNicsAndWhyOthersCannotBeUsed) {
+  const std::vector<std::string> flags = {"--class.dp.backends", "local,tcp"};
+  const BackendNodes nodes(std::vector<std::vector<std::string>>(1, flags));
+  const auto answer = nodes.ask(0, {"backends"});
+  std::vector<std::string> names;
+  for (const auto& backend : answer["backends"]) {
+    names.push_back(backend["name"]);
+    EXPECT_EQ(backend["problem"], "") << backend;
+    ASSERT_FALSE(backend["nics"].empty()) << backend;
+    EXPECT_TRUE(backend["nics"][0]["selected"].get<bool>()) << backend;
+  }
+  EXPECT_THAT(names, ElementsAre("tcp", "deaf", "local", "mute", "near", "third"));
+  EXPECT_THAT(answer["backends"][2]["classes"].dump(), "[\"dp\"]");
+  EXPECT_THAT(nodes.ctl(0, {"backends"}).output,
+              AllOf(HasSubstr("local: usable (kernel sockets)\n  classes: dp\n"), HasSubstr("127.0.1.1")));
+}
+
+// What hdtcommd says to this configuration: it must refuse it.
+std::string refusal(std::vector<std::string> flags, const std::string& modules = HDT_TEST_MODULES "/good") {
+  TemporaryFolder folder;
+  std::vector<std::string> command = {
+      NodeProcess::program(), "--nics.addresses", "127.0.1.1", "--nics.port", "0",
+      "--node.socket",        folder.file("s")};
+  command.insert(command.end(), flags.begin(), flags.end());
+  const ProgramRun done = run_program(command, {{"HDT_TRANSPORT_PATH", modules}});
+  EXPECT_EQ(done.status, 2) << done.errors;
+  // One line, behind what the log says of modules that do not load.
+  const std::string line = done.errors.substr(std::min(done.errors.find("hdtcommd: "), done.errors.size()));
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << done.errors;
+  return line;
+}
+
+TEST(WrongConfiguration, IsRefusedWithWhatIsAvailable) {
+  EXPECT_THAT(refusal({"--class.dp.backends", "rmda,tcp"}),
+              HasSubstr("available are tcp, local, near, third"));
+  EXPECT_THAT(refusal({"--backend.rmda.depth", "1"}), HasSubstr("available are tcp, local, near, third"));
+  EXPECT_THAT(refusal({"--class.dp.backends", "local,tcp", "--class.dp.nics", "eth77"}),
+              AllOf(HasSubstr("flag --class.dp.nics: class.dp.nics: no NIC of its backends fits \"eth77\""),
+                    HasSubstr("local: lo0 (127.0.1.1); tcp: lo (127.0.1.1)")));
+  EXPECT_THAT(refusal({"--class.dp.backends", "local,tcp", "--class.dp.nics", "lo"}),
+              HasSubstr("class.dp.nics: backend local cannot be used on these NICs"));
+  EXPECT_THAT(refusal({"--backend.local.adresses", "127.0.0.1"}),
+              HasSubstr("no option is called \"adresses\""));
+  EXPECT_THAT(refusal({"--backend.tcp.sockets_", "2"}), HasSubstr("no option is called \"sockets_\""));
+}
+
+TEST(WrongConfiguration, ABackendThatDoesNotLoadIsLeftOutWhereAnotherIsUsable) {
+  const std::map<std::string, std::string> environment = {{"HDT_TRANSPORT_PATH", HDT_TEST_MODULES "/broken"}};
+  TemporaryFolder folder;
+  {
+    const NodeProcess node(folder, 0, {"--class.dp.backends", "version,tcp"}, environment);
+    const ProgramRun told = run_program({HDT_HDTCTL, "--socket", node.socket(), "backends"});
+    EXPECT_THAT(told.output, HasSubstr("version: not usable: backend version: "));
+  }
+  EXPECT_THAT(refusal({"--class.dp.backends", "version"}, HDT_TEST_MODULES "/broken"),
+              HasSubstr("class.dp.backends: none of them can be used here"));
+}
+
+}  // namespace
+}  // namespace hdt::testing
