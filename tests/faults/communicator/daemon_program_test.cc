@@ -104,7 +104,7 @@ TEST(Status, TellsWhatHasHappened) {
   EXPECT_GT(rail["bytes_in"].get<uint64_t>(), 3'000'000U);
   const ProgramRun table = run_program({HDT_HDTCTL, "status", "--socket", world.node(0).socket()});
   EXPECT_EQ(table.status, 0);
-  EXPECT_THAT(table.output, HasSubstr("node n1: up"));
+  EXPECT_THAT(table.output, HasSubstr("node n1 over tcp: up"));
 }
 
 TEST(Status, WrongUsageOfHdtctl) {
