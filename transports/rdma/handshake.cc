@@ -84,8 +84,7 @@ void RdmaConnection::on_cm_event(const CmEvent& event) {
       if (phase_ == Phase::kAccepting) opened(Completion::Kind::kAccepted);
       return;
     case RDMA_CM_EVENT_REJECTED:
-      if (connecting) on_rejected(event);
-      return;
+      return connecting ? on_rejected(event) : fail("the peer did not take the reply");
     case RDMA_CM_EVENT_ADDR_ERROR:
       if (connecting && event.status == -ETIMEDOUT) return resolve();
       return fail("cannot connect: " + error_text(event.status));
