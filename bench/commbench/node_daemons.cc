@@ -44,7 +44,7 @@ Result<NodeDaemons> NodeDaemons::start(const Options& options, Job& job) {
   if (mkdtemp(folder) == nullptr) return Status::from_errno("a temporary folder in /tmp", errno);
   all.folder_ = job.sockets = folder;
   for (int node = 0; node < std::max(options.nodes, 1); ++node) {
-    HDT_RETURN_IF_ERROR(all.start_one(job, node));
+    HDT_RETURN_IF_ERROR(all.start_one(options, job, node));
   }
   const auto deadline = Clock::now() + kStartLimit;
   for (size_t node = 0; node < all.daemons_.size(); ++node) {
@@ -59,7 +59,7 @@ Result<NodeDaemons> NodeDaemons::start(const Options& options, Job& job) {
   return all;
 }
 
-Status NodeDaemons::start_one(const Job& job, int node) {
+Status NodeDaemons::start_one(const Options& options, const Job& job, int node) {
   const pid_t launcher = getpid();
   std::vector<std::string> arguments{program_folder() + "/hdtcommd",
                                      "--node.name",
@@ -72,6 +72,10 @@ Status NodeDaemons::start_one(const Job& job, int node) {
                                      "0",
                                      "--log.level",
                                      "warn"};
+  if (!options.backend.empty()) {
+    arguments.emplace_back("--class.default.backends");
+    arguments.push_back(options.backend);
+  }
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);

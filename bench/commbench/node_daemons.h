@@ -20,7 +20,7 @@ class NodeDaemons {
 
  private:
   NodeDaemons() = default;
-  Status start_one(const Job& job, int node);
+  Status start_one(const Options& options, const Job& job, int node);
 
   std::string folder_;  // empty: none were asked for
   std::vector<Child> daemons_;

@@ -25,6 +25,8 @@ constexpr const char* kExamples = R"(Examples:
       4 ranks of one node, sizes doubling from 8 bytes to 64 MiB
   hdt-commbench all --nodes 2 --local 2 -d all -o all -b 8 -e 1M --json result.json
       every collective, type and reduction over 2 nodes of 2 ranks, on loopback addresses
+  hdt-commbench allreduce --nodes 2 --local 1 --backend rdma -b 8 -e 64M
+      between 2 nodes over another backend than the configured one
   mpirun -np 8 hdt-commbench allreduce allgather -b 1M -e 1G -f 4 --memory hdt
       8 ranks of an MPI job
   hdt-commbench allreduce --nodes 2 --local 1 --engine hdt,gloo,mpi,raw -b 64K -e 64M
@@ -93,7 +95,7 @@ struct Raw {
   std::string min, max, step, factor, iterations{"20"}, warm_up{"5"}, check{"1"}, types{"float32"},
       ops{"sum"};
   std::string engines{"hdt"}, rounds, root{"0"}, json, memory{"host"}, timeout{"120"}, time_limit{"3600"},
-      daemon{"embedded"}, local, nodes;
+      daemon{"embedded"}, local, nodes, backend;
 };
 
 void declare(CLI::App& app, Raw& raw) {
@@ -132,6 +134,8 @@ void declare(CLI::App& app, Raw& raw) {
   add("--local", raw.local, "N", "Start N ranks on this machine (with --nodes: on each node)");
   add("--nodes", raw.nodes, "M",
       "Start M nodes on this machine, each with its own daemon on a loopback address");
+  add("--backend", raw.backend, "NAME",
+      "With --nodes: the backend between them; options for it as HDT_BACKEND_NAME_KEY (default as configured)");
   add("--daemon", raw.daemon, "embedded|separate",
       "With --local or --nodes: daemons inside the first rank of each node, or a hdtcommd for each (default "
       "embedded)");
@@ -212,6 +216,11 @@ Result<Options> interpret(const Raw& raw) {
         Code::kInvalidArgument,
         "--daemon: expected only with --local or --nodes; HDT_SOCKET names the daemon of a rank otherwise");
   }
+  if (!raw.backend.empty() && raw.nodes.empty()) {
+    return Status(Code::kInvalidArgument,
+                  "--backend: expected only with --nodes; [class.default] of the daemons' configuration says it otherwise");
+  }
+  options.backend = raw.backend;
   options.json_file = raw.json;
   HDT_BENCH_ASSIGN(options.timeout_s, parse_whole("--timeout", raw.timeout, 1, 86400));
   HDT_BENCH_ASSIGN(options.time_limit_s, parse_whole("--time-limit", raw.time_limit, 1, 864000));

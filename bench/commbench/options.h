@@ -37,6 +37,7 @@ struct Options {
   int64_t time_limit_s = 3600;    // of the whole run, where the program started the ranks itself
   int local = 0;                  // ranks per node to start; 0: this process is one rank of a job
   int nodes = 0;                  // nodes to start; 0: as one
+  std::string backend;            // that their groups use between nodes; empty: as configured
   bool separate_daemons = false;  // of those nodes: processes of their own instead of embedded in a rank
 };
 

@@ -84,6 +84,7 @@ void set_rank_environment(const Options& options, const Job& job, int rank) {
   set("HDT_RENDEZVOUS", fmt::format("{}:{}", node_address(0), job.port));
   set("HDT_NODE_NAME", job.node_name(node));
   set("HDT_NICS_ADDRESSES", node_address(node));
+  if (!options.backend.empty()) set("HDT_CLASS_DEFAULT_BACKENDS", options.backend);
   if (job.sockets.empty()) {
     unsetenv("HDT_SOCKET");
   } else {

@@ -112,5 +112,43 @@ TEST(WrongConfiguration, ABackendThatDoesNotLoadIsLeftOutWhereAnotherIsUsable) {
               HasSubstr("class.dp.backends: none of them can be used here"));
 }
 
+TEST(BackendTest, WrongUsageIsOneLineAndMissingBackendsAreNamed) {
+  const auto says = [](std::vector<std::string> words, int status, const std::string& text) {
+    words.insert(words.begin(), HDT_BACKEND_TEST);
+    const ProgramRun done = run_program(words, {{"HDT_TRANSPORT_PATH", HDT_TEST_MODULES "/good"}});
+    EXPECT_EQ(done.status, status) << done.output << done.errors;
+    EXPECT_THAT(done.errors, HasSubstr(text));
+    EXPECT_EQ(std::count(done.errors.begin(), done.errors.end(), '\n'), 1) << done.errors;
+  };
+  says({}, 2, "NAME is required");
+  says({"local", "--option", "addresses"}, 2, "--option: 'addresses' given; expected KEY=VALUE");
+  says({"local", "--option", "adresses=127.0.0.1"}, 2, "no option is called \"adresses\"");
+  says({"local", "near"}, 2, "'near' given; expected one NAME");
+  says({"rmda"}, 1, "available are tcp, local, near, third");
+  says({"local", "--nic", "lo7"}, 1, "it finds lo0 (127.0.0.1)");
+}
+
+TEST(BackendTest, RunsTheSuiteOverAModule) {
+  const ProgramRun done =
+      run_program({HDT_BACKEND_TEST, "near", "--address", "127.0.6.1,127.0.6.2", "--gtest_filter=*InOrder*"},
+                  {{"HDT_TRANSPORT_PATH", HDT_TEST_MODULES "/good"}});
+  EXPECT_EQ(done.status, 0) << done.output << done.errors;
+  EXPECT_THAT(done.output, AllOf(HasSubstr("backend near on lo0 (127.0.6.2)"), HasSubstr("PASSED")));
+}
+
+TEST(Commbench, TakesTheBackendThatItIsTold) {
+  const std::map<std::string, std::string> environment = {{"HDT_TRANSPORT_PATH", HDT_TEST_MODULES "/good"}};
+  const auto bench = [&](const std::string& backend, const std::string& daemons) {
+    return run_program({HDT_COMMBENCH, "allreduce", "--nodes", "2", "--local", "1", "--backend", backend,
+                        "--daemon", daemons, "-b", "64K", "-e", "64K", "-n", "2", "-w", "0"},
+                       environment);
+  };
+  for (const char* daemons : {"embedded", "separate"}) {
+    const ProgramRun done = bench("third", daemons);
+    EXPECT_EQ(done.status, 0) << daemons << done.output << done.errors;
+    EXPECT_NE(bench("absent", daemons).status, 0);
+  }
+}
+
 }  // namespace
 }  // namespace hdt::testing

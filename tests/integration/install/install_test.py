@@ -71,11 +71,25 @@ class Installed(unittest.TestCase):
     def test_holds_what_it_should(self):
         for name in ("hdt.h", "hdt.hpp", "libhdt.so", "libhdt.so.0", "hdt.pc", "hdtConfig.cmake",
                      "hdtConfigVersion.cmake", "hdtcommd", "hdtctl", "hdt-commbench", "hdt-data", "hdt-plan", "plan.hpp",
-                     "libhdtplan.so", "768-cluster.toml"):
+                     "libhdtplan.so", "768-cluster.toml", "hdt-backend-test", "libhdt-backend.a"):
             self.find(name)
 
     def test_programs_find_their_library(self):
         self.assertIn("hdt-commbench", run([self.find("hdt-commbench"), "--version"]))
+
+    def test_a_backend_builds_and_passes_as_the_guide_says(self):
+        modules = os.path.join(self.folder.name, "modules")
+        os.mkdir(modules)
+        # The command of docs/backend-guide.md.
+        run(["g++", "-std=c++20", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", *SANITIZE,
+             "-I" + os.path.join(self.prefix, "include", "hdt", "backend"),
+             os.path.join(ROOT, "docs", "examples", "backend", "local.cc"), "-L" + self.library_folder, "-lhdt-backend",
+             "-o", os.path.join(modules, "libhdt-transport-local.so")])
+        environment = dict(os.environ, HDT_TRANSPORT_PATH=modules)
+        told = run([self.find("hdt-backend-test"), "local", "--option", "addresses=127.0.5.1,127.0.5.2"], env=environment)
+        self.assertIn("backend local on lo1 (127.0.5.2)", told)
+        self.assertIn("1 test, listed below", told)  # skipped: nobody said which address never answers
+        self.assertNotIn("FAILED", told)
 
     def test_builds_with_pkg_config(self):
         environment = dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(self.find("hdt.pc")))

@@ -118,6 +118,9 @@ TEST(Options, OneEngineRunsOneRoundSeveralRunInTurn) {
 TEST(Options, DaemonsOfTheirOwnNeedNodesStartedHere) {
   EXPECT_TRUE(parsed({"allreduce", "--nodes", "2", "--daemon", "separate"}).separate_daemons);
   EXPECT_FALSE(parsed({"allreduce", "--nodes", "2"}).separate_daemons);
+  EXPECT_EQ(parsed({"allreduce", "--nodes", "2", "--backend", "rdma"}).backend, "rdma");
+  EXPECT_THAT(refusal({"allreduce", "--local", "2", "--backend", "rdma"}),
+              HasSubstr("--backend: expected only with --nodes"));
   EXPECT_THAT(refusal({"allreduce", "--daemon", "separate"}),
               HasSubstr("--daemon: expected only with --local or --nodes"));
   EXPECT_THAT(refusal({"allreduce", "--local", "2", "--daemon", "none"}),

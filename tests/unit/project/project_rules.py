@@ -28,6 +28,8 @@ EXCEPTIONS = [
     # The daemon's program starts the daemon; the other end of its session protocol is the client library's.
     ("tools/hdtcommd/", "daemon/daemon.h"),
     ("tools/hdtctl/", "libclient/session.h"),
+    # The conformance suite as a program.
+    ("tools/hdt-backend-test/", "transports/"),
     # Google Benchmark of the reduction kernels, which no public header shows.
     ("bench/kernels/", "collectives/kernels.h"),
     # The predictor times the collectives' schedules by their own cost model.
