@@ -42,6 +42,43 @@ TEST(Backends, ThreeGroupsUseThreeBackendsAtOnce) {
                            HasSubstr("rail near on lo0: 127.0.1.1:")));
 }
 
+TEST(Backends, EachClassKeepsToItsNics) {
+  std::vector<std::vector<std::string>> flags;
+  for (const char* host : {"1", "2"}) {
+    const std::string addresses = std::string("127.0.1.") + host + ",127.0.2." + host;
+    flags.push_back({"--nics.addresses", addresses, "--class.dp.nics", "127.0.1.*", "--class.pp.nics",
+                     "127.0.2.*", "--class.both.backends", "tcp"});
+  }
+  const BackendNodes nodes(flags);
+  const auto bytes = [&] {
+    std::map<std::string, uint64_t> by_net;
+    const auto status = nodes.ask(0, {"status"});
+    for (const auto& peer : status["peers"]) {
+      for (const auto& rail : peer["rails"]) {
+        by_net[rail["local"].get<std::string>().substr(0, 8)] += rail["bytes_out"].get<uint64_t>();
+      }
+    }
+    return by_net;
+  };
+  const auto exchange = [&](const std::string& group_class) {
+    nodes.run(group_class, [&](int rank, hdtComm_t comm, hdtResult_t made) {
+      ASSERT_EQ(made, HDT_SUCCESS) << hdtGetLastError();
+      BackendNodes::sum(comm, rank, 2, 2'000'000, 2);
+    });
+  };
+  exchange("dp");
+  auto first = bytes();
+  EXPECT_GT(first["127.0.1."], 8'000'000U);
+  EXPECT_EQ(first["127.0.2."], 0U);
+  exchange("pp");
+  auto second = bytes();
+  EXPECT_EQ(second["127.0.1."], first["127.0.1."]);
+  EXPECT_GT(second["127.0.2."], 8'000'000U);
+  exchange("both");
+  const auto third = bytes();
+  for (const char* net : {"127.0.1.", "127.0.2."}) EXPECT_GT(third.at(net), second[net]) << net;
+}
+
 TEST(Backends, OneLinkServesAllGroupsThatMayUseTheSame) {
   const std::vector<std::string> flags = {"--class.a.backends", "local", "--class.b.backends", "local,tcp"};
   const BackendNodes nodes({flags, flags});
