@@ -53,7 +53,7 @@ TEST_P(TransportConformance, ManyConnectionsAtOnce) {
   constexpr size_t kConnections = 100;
   std::vector<Connection*> clients;
   for (size_t i = 0; i < kConnections; ++i) {
-    auto connection = a_.device->connect(b_.address, 5000);
+    auto connection = a_.device->connect(b_.address, kConnectMs);
     ASSERT_TRUE(connection.is_ok());
     clients.push_back(connection.value());
   }

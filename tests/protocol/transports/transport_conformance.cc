@@ -79,7 +79,7 @@ bool TransportConformance::run_until(std::vector<Endpoint*> polled, const std::f
 
 Pair TransportConformance::connect() {
   const size_t accepted = b_.count(Completion::Kind::kAccepted);
-  auto connection = a_.device->connect(b_.address, 5000);
+  auto connection = a_.device->connect(b_.address, kConnectMs);
   EXPECT_TRUE(connection.is_ok()) << connection.status().to_string();
   if (!connection.is_ok()) return {};
   Pair pair;

@@ -15,6 +15,9 @@
 
 namespace hdt::transport {
 
+// Far beyond what a connection takes on a busy machine: no test of time.
+inline constexpr int64_t kConnectMs = 60'000;
+
 // The place a backend is tested in.
 class World {
  public:

@@ -1,0 +1,40 @@
+// handle.h: an owned libfabric object, and libfabric's errors as Status.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
+
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+
+namespace hdt::transport::ofi {
+
+// T is a libfabric object whose first member is `fid`.
+template <typename T>
+class Handle {
+ public:
+  Handle() = default;
+  Handle(Handle&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Handle() { reset(); }
+  void reset() {
+    if (object_ != nullptr) fi_close(&std::exchange(object_, nullptr)->fid);
+  }
+  T* get() const { return object_; }
+  T** out() { return &object_; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+// `error` as libfabric returns it: negative.
+inline Status from_fi_error(const std::string& what, ssize_t error) {
+  return {Code::kLink, what + ": " + fi_strerror(static_cast<int>(-error))};
+}
+
+}  // namespace hdt::transport::ofi

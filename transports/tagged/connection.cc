@@ -1,0 +1,227 @@
+// connection.cc: its life; see connection.h. What moves on the channel: connection_data.cc.
+#include "transports/tagged/connection.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace hdt::transport::tagged {
+
+namespace {
+// A stranger at the port says within this time what he wants.
+constexpr int64_t kAcceptTimeoutMs = 10'000;
+// A channel that fails because the peer closes or dies fails a little before or after the control socket.
+constexpr int64_t kVerdictMs = 1000;
+}  // namespace
+
+TaggedConnection::~TaggedConnection() {
+  drop_channel();
+  if (control_.valid()) device_.loop.remove(control_.fd(), this);
+  if (hot_) std::erase(device_.hot, this);
+}
+
+Status TaggedConnection::connect(const tcp::SocketAddress& local, const tcp::SocketAddress& remote,
+                                 int64_t timeout_ms) {
+  Result<tcp::Fd> opened = tcp::open_connector(local);
+  if (!opened.is_ok()) return opened.status();
+  control_.attach(opened.take());
+  reported_ = true;
+  local_address_ = local.host();
+  remote_address_ = remote.to_string();
+  connect_timeout_ms_ = timeout_ms;
+  const int error = ::connect(control_.fd(), remote.get(), remote.bytes()) == 0 ? 0 : errno;
+  HDT_RETURN_IF_ERROR(device_.loop.add(control_.fd(), this, EPOLLOUT));
+  device_.loop.set_deadline(this, timeout_ms);
+  if (error != EINPROGRESS) on_connect_result(error);
+  return Status::ok();
+}
+
+Status TaggedConnection::accept(tcp::Fd fd) {
+  HDT_RETURN_IF_ERROR(tcp::set_connection_options(fd.get()));
+  HDT_RETURN_IF_ERROR(device_.loop.add(fd.get(), this, EPOLLIN));
+  control_.attach(std::move(fd));
+  accepting_ = true;
+  local_address_ = tcp::local_address_of(control_.fd());
+  remote_address_ = tcp::remote_address_of(control_.fd());
+  phase_ = Phase::kGreeting;
+  connect_timeout_ms_ = kAcceptTimeoutMs;
+  device_.loop.set_deadline(this, connect_timeout_ms_);
+  return Status::ok();
+}
+
+void TaggedConnection::on_event(uint32_t epoll_events) {
+  if (phase_ == Phase::kConnecting) {
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    if (::getsockopt(control_.fd(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+    return on_connect_result(error);
+  }
+  if ((epoll_events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read_control();
+  if (phase_ != Phase::kFinished && (epoll_events & EPOLLOUT) != 0) flush_hello();
+}
+
+void TaggedConnection::on_connect_result(int error) {
+  local_address_ = tcp::local_address_of(control_.fd());
+  if (error == 0 && local_address_ == tcp::remote_address_of(control_.fd())) {
+    // TCP allows a socket to connect to itself when the system picks the port that nobody listens on.
+    error = ECONNREFUSED;
+  }
+  if (error != 0) {
+    return fail({error == ECONNREFUSED ? Code::kNoDaemon : Code::kLink,
+                 "cannot connect: " + std::string(std::strerror(error))});
+  }
+  if (Status status = open_channel(); !status.is_ok()) return fail(status);
+  phase_ = Phase::kGreeting;
+  flush_hello();
+}
+
+// Each side tells of its channel as soon as it has one.
+Status TaggedConnection::open_channel() {
+  Result<std::unique_ptr<Channel>> opened = device_.fabric->open_channel();
+  if (!opened.is_ok()) return opened.status();
+  channel_ = opened.take();
+  if (channel_->fd() >= 0) HDT_RETURN_IF_ERROR(device_.loop.add(channel_->fd(), &channel_events_, EPOLLIN));
+  control_.push_hello({device_.fabric->segment_bytes(), device_.fabric->protocol(), channel_->address()});
+  return Status::ok();
+}
+
+void TaggedConnection::flush_hello() {
+  if (!control_.flush())
+    return fail({Code::kLink, std::string("cannot greet the peer: ") + std::strerror(errno)});
+  device_.loop.modify(control_.fd(), this, control_.flushed() ? EPOLLIN : EPOLLIN | EPOLLOUT);
+}
+
+void TaggedConnection::read_control() {
+  const Control::Input input = control_.read();
+  if (input.hello) on_hello(*input.hello);
+  if (phase_ == Phase::kFinished) return;
+  if (input.rung) heat();
+  if (!input.ended) return;
+  if (!input.reason.is_ok())
+    return fail(phase_ == Phase::kEnding && input.reason.code() == Code::kLink ? failure_ : input.reason);
+  if (phase_ != Phase::kOpen && phase_ != Phase::kEnding)
+    return fail({Code::kLink, "the peer closed while connecting"});
+  // The channel is not looked at any more: a peer that has said goodbye has had an answer to all it was told was
+  // sent, and a library may not survive a look at an endpoint that is gone.
+  finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
+}
+
+void TaggedConnection::on_hello(const Hello& hello) {
+  if (accepting_ && !channel_) {
+    if (Status status = open_channel(); !status.is_ok()) return fail(status);
+    flush_hello();
+    if (phase_ == Phase::kFinished) return;
+  }
+  if (hello.protocol != device_.fabric->protocol()) {
+    return fail({Code::kNoBackend, "the peer's device speaks '" + hello.protocol + "', this one '" +
+                                       device_.fabric->protocol() + "': set the same provider on both"});
+  }
+  if (Status status = channel_->connect(hello.address); !status.is_ok()) return fail(status);
+  const size_t segment_bytes = std::min(hello.segment_bytes, device_.fabric->segment_bytes());
+  outgoing_.set_segment_bytes(segment_bytes);
+  incoming_.set_segment_bytes(segment_bytes);
+  phase_ = Phase::kProving;
+  outgoing_.push_probe();
+  heat();
+}
+
+void TaggedConnection::on_deadline() {
+  if (phase_ == Phase::kEnding) return fail(failure_);
+  const std::string within = " within " + std::to_string(connect_timeout_ms_) + " ms";
+  if (phase_ != Phase::kProving) return fail({Code::kLink, "cannot connect: no answer" + within});
+  fail({Code::kLink, "cannot connect: the peer answers, but nothing comes through " +
+                         device_.fabric->protocol() + within});
+}
+
+void TaggedConnection::opened(Completion::Kind kind) {
+  device_.loop.clear_deadline(this);
+  phase_ = Phase::kOpen;
+  reported_ = true;
+  report(kind);
+}
+
+void TaggedConnection::on_channel_failed(const Status& reason) {
+  if (phase_ != Phase::kOpen) return fail(reason);
+  failure_ = reason;
+  drop_channel();
+  phase_ = Phase::kEnding;
+  device_.loop.set_deadline(this, kVerdictMs);
+}
+
+void TaggedConnection::on_deregistered(uint64_t region) {
+  if (channel_ && incoming_.inside_write_to(region)) {
+    fail({Code::kLink, "the memory that the peer was writing to was deregistered"});
+  }
+}
+
+void TaggedConnection::close() {
+  if (phase_ == Phase::kFinished) return;
+  const bool in_order = phase_ == Phase::kOpen && control_.signal(Signal::kGoodbye);
+  finish(Status::ok(), Status(Code::kAborted, "the connection was closed on this side"), in_order);
+}
+
+void TaggedConnection::abandon() {
+  if (phase_ == Phase::kFinished) return;
+  finish(Status::ok(), Status(Code::kAborted, "the connection was given up on this side"), false);
+}
+
+// What the library has on its way tells nothing of a peer that is slow, so a tick on the control socket asks the
+// peer's kernel, whenever there is something to ask for and no tick under way.
+Connection::Progress TaggedConnection::progress() const {
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  if (phase_ != Phase::kOpen || ::getsockopt(control_.fd(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
+    return {};
+  if (outgoing_.outstanding() && info.tcpi_unacked == 0) control_.signal(Signal::kTick);
+  return {moved_ + outgoing_.taken() + info.tcpi_bytes_acked + info.tcpi_bytes_received + info.tcpi_delivered,
+          info.tcpi_unacked > 0};
+}
+
+void TaggedConnection::drop_channel() {
+  if (!channel_) return;
+  if (channel_->fd() >= 0) device_.loop.remove(channel_->fd(), &channel_events_);
+  channel_.reset();
+}
+
+void TaggedConnection::finish(const Status& reason, const Status& given_up, bool in_order) {
+  drop_channel();
+  outgoing_.give_up(sent_);
+  report_sent(given_up);
+  device_.loop.remove(control_.fd(), this);
+  if (in_order) {
+    device_.lingering.add(control_.detach());
+  } else {
+    control_.drop();
+  }
+  phase_ = Phase::kFinished;
+  if (!reported_) {
+    device_.dropped.push_back(this);
+    device_.loop.wake();
+    return;
+  }
+  report(Completion::Kind::kClosed);
+  device_.pending.back().error = reason;
+}
+
+void TaggedConnection::report(Completion::Kind kind) {
+  Completion& completion = device_.pending.emplace_back();
+  completion.kind = kind;
+  completion.connection = this;
+  device_.loop.wake();
+}
+
+void TaggedConnection::report_sent(const Status& status) {
+  for (const Outgoing::Sent& frame : sent_) {
+    report(Completion::Kind::kSent);
+    device_.pending.back().token = frame.token;
+    device_.pending.back().bytes = frame.bytes;
+    device_.pending.back().error = status;
+  }
+  sent_.clear();
+}
+
+}  // namespace hdt::transport::tagged

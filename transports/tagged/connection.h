@@ -1,0 +1,120 @@
+// connection.h: one connection of a device: a control socket and a channel, its life (connecting, greeting, proving that
+// the channel works, open, finished) and its two halves.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transports/message_arena.h"
+#include "transports/tagged/channel.h"
+#include "transports/tagged/control.h"
+#include "transports/tagged/domain.h"
+#include "transports/tagged/incoming.h"
+#include "transports/tagged/outgoing.h"
+#include "transports/tcp/event_loop.h"
+#include "transports/tcp/linger.h"
+#include "transports/transport.h"
+
+namespace hdt::transport::tagged {
+
+class TaggedConnection;
+
+// What a device's connections share.
+struct DeviceState {
+  DeviceState(std::shared_ptr<Domain> shared, std::unique_ptr<Fabric> opened)
+      : domain(std::move(shared)), fabric(std::move(opened)) {}
+
+  tcp::EventLoop loop;
+  tcp::LingerSet lingering{loop};
+  std::shared_ptr<Domain> domain;
+  std::unique_ptr<Fabric> fabric;
+  MessageArena arena;
+  std::vector<Completion> pending;         // reported by the next poll()
+  std::vector<TaggedConnection*> hot;      // to be worked on by the next poll()
+  std::vector<TaggedConnection*> dropped;  // finished before anybody was told of them
+};
+
+class TaggedConnection final : public Connection, private tcp::EventSource, private FrameSink {
+ public:
+  explicit TaggedConnection(DeviceState& device) : device_(device), channel_events_(*this) {}
+  ~TaggedConnection() override;
+
+  // Starts connecting. A refusal by the system is reported as kClosed, like one by the peer.
+  Status connect(const tcp::SocketAddress& local, const tcp::SocketAddress& remote, int64_t timeout_ms);
+  Status accept(tcp::Fd fd);
+  // Moves what can be moved. True: wants to be asked again before anybody sleeps.
+  bool work();
+  void heat();
+  void set_cold() { hot_ = false; }
+  void on_deregistered(uint64_t region);
+
+  Status send(std::span<const std::byte> message, uint64_t token) override;
+  Status write(const void* data, size_t bytes, const RegionKey& region, uint64_t offset,
+               const Immediate& immediate, uint64_t token) override;
+  size_t write_window() const override;
+  void close() override;
+  void abandon() override;
+  Progress progress() const override;
+  std::string local_address() const override { return local_address_; }
+  std::string remote_address() const override { return remote_address_; }
+
+ private:
+  // kEnding: the channel has failed, the control socket may know why.
+  enum class Phase { kConnecting, kGreeting, kProving, kOpen, kEnding, kFinished };
+  class ChannelEvents : public tcp::EventSource {
+   public:
+    explicit ChannelEvents(TaggedConnection& owner) : owner_(owner) {}
+    void on_event(uint32_t) override { owner_.heat(); }
+    void on_deadline() override {}
+
+   private:
+    TaggedConnection& owner_;
+  };
+
+  void on_event(uint32_t epoll_events) override;
+  void on_deadline() override;
+  std::byte* locate(uint64_t region, uint64_t offset, size_t bytes) override;
+  void on_probe() override;
+  Status on_taken(uint64_t number) override;
+  void on_message(std::span<const std::byte> message) override;
+  void on_written(const Immediate& immediate, std::span<const std::byte> placed) override;
+
+  void on_connect_result(int error);
+  Status open_channel();
+  void on_hello(const Hello& hello);
+  void flush_hello();
+  void read_control();
+  // One round of sending, receiving and looking; false if the connection is over.
+  bool step(bool& moved);
+  bool tell_taken();
+  Status on_finished(const Finished& operation);
+  void on_channel_failed(const Status& reason);
+  void opened(Completion::Kind kind);
+  void report(Completion::Kind kind);
+  void report_sent(const Status& status);
+  void drop_channel();
+  // Reports what was under way and kClosed; touches no foreign memory afterwards.
+  void finish(const Status& reason, const Status& given_up, bool in_order);
+  void fail(const Status& reason) { finish(reason, reason, false); }
+
+  DeviceState& device_;
+  Phase phase_ = Phase::kConnecting;
+  bool reported_ = false;  // the owner knows of this connection
+  bool accepting_ = false;
+  bool hot_ = false;
+  Control control_;
+  std::unique_ptr<Channel> channel_;
+  ChannelEvents channel_events_;
+  int64_t connect_timeout_ms_ = 0;
+  std::string local_address_;
+  std::string remote_address_;
+  Outgoing outgoing_;
+  Incoming incoming_;
+  uint64_t moved_ = 0;  // operations that the library has completed
+  Status failure_;      // kEnding: of the channel
+  std::vector<Finished> finished_;
+  std::vector<Outgoing::Sent> sent_;
+};
+
+}  // namespace hdt::transport::tagged

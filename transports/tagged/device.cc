@@ -1,0 +1,113 @@
+// device.cc: see device.h.
+#include "transports/tagged/device.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <iterator>
+
+namespace hdt::transport::tagged {
+
+Result<std::unique_ptr<Device>> TaggedDevice::open(std::shared_ptr<Domain> domain, const DeviceInfo& info,
+                                                   std::unique_ptr<Fabric> fabric) {
+  Result<tcp::SocketAddress> local = tcp::SocketAddress::from_host(info.address, 0);
+  if (!local.is_ok()) return local.status();
+  // Says now, and not at the first connect, that the address is not one of this node.
+  if (Result<tcp::Fd> probe = tcp::open_connector(local.value()); !probe.is_ok()) return probe.status();
+  std::unique_ptr<TaggedDevice> device(
+      new TaggedDevice(std::move(domain), info, local.value(), std::move(fabric)));
+  HDT_RETURN_IF_ERROR(device->state_.loop.open());
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+TaggedDevice::TaggedDevice(std::shared_ptr<Domain> domain, DeviceInfo info, tcp::SocketAddress local,
+                           std::unique_ptr<Fabric> fabric)
+    : info_(std::move(info)), local_(local), state_(std::move(domain), std::move(fabric)) {
+  state_.domain->devices.insert(this);
+}
+
+TaggedDevice::~TaggedDevice() { state_.domain->devices.erase(this); }
+
+Result<std::string> TaggedDevice::listen(uint16_t port) {
+  if (listener_) return Status(Code::kInvalidUsage, info_.name + " listens already");
+  Result<tcp::SocketAddress> local = tcp::SocketAddress::from_host(info_.address, port);
+  if (!local.is_ok()) return local.status();
+  auto listener =
+      std::make_unique<tcp::Listener>(state_.loop, [this](tcp::Fd fd) { on_accept(std::move(fd)); });
+  Result<std::string> address = listener->open(local.value());
+  if (address.is_ok()) listener_ = std::move(listener);
+  return address;
+}
+
+void TaggedDevice::on_accept(tcp::Fd fd) {
+  auto connection = std::make_unique<TaggedConnection>(state_);
+  // A socket that died between accept and here was never reported, so there is nobody to tell.
+  if (!connection->accept(std::move(fd)).is_ok()) return;
+  Connection* const key = connection.get();
+  connections_.emplace(key, std::move(connection));
+}
+
+Result<Connection*> TaggedDevice::connect(const std::string& address, int64_t timeout_ms) {
+  Result<tcp::SocketAddress> remote = tcp::SocketAddress::parse(address);
+  if (!remote.is_ok()) return remote.status();
+  if (remote.value().family() != local_.family()) {
+    return Status(Code::kInvalidArgument, "cannot connect from " + info_.address + " to " + address +
+                                              ": one is IPv4, the other IPv6");
+  }
+  auto connection = std::make_unique<TaggedConnection>(state_);
+  HDT_RETURN_IF_ERROR(connection->connect(local_, remote.value(), timeout_ms));
+  Connection* const key = connection.get();
+  connections_.emplace(key, std::move(connection));
+  return key;
+}
+
+Result<RegionKey> TaggedDevice::register_memory(void* base, size_t bytes, int /*fd*/) {
+  if (base == nullptr || bytes == 0) return Status(Code::kInvalidArgument, "cannot register no memory");
+  uint64_t key = 0;
+  do {
+    if (::getrandom(&key, sizeof key, 0) != sizeof key) return Status::from_errno("cannot draw a key", errno);
+  } while (key == 0 || !state_.domain->regions.add(key, base, bytes));
+  return to_region_key(key);
+}
+
+void TaggedDevice::deregister_memory(const RegionKey& key) {
+  state_.domain->regions.remove(from_region_key(key));
+  for (TaggedDevice* device : state_.domain->devices) device->on_deregistered(from_region_key(key));
+}
+
+void TaggedDevice::on_deregistered(uint64_t region) {
+  for (auto& [unused, connection] : connections_) connection->on_deregistered(region);
+}
+
+bool TaggedDevice::poll(std::vector<Completion>& completions) {
+  state_.arena.reset();
+  state_.loop.set_polling(true);  // what is reported from here on is handed over below
+  const bool dispatched = state_.loop.dispatch();
+  const bool worked = work_on_hot();
+  state_.loop.set_polling(false);
+  if (!state_.hot.empty()) state_.loop.wake();
+  for (TaggedConnection* connection : state_.dropped) connections_.erase(connection);
+  state_.dropped.clear();
+  const bool reported = !state_.pending.empty();
+  completions.insert(completions.end(), std::make_move_iterator(state_.pending.begin()),
+                     std::make_move_iterator(state_.pending.end()));
+  state_.pending.clear();
+  return dispatched || worked || reported;
+}
+
+bool TaggedDevice::work_on_hot() {
+  working_.swap(state_.hot);
+  bool again = false;
+  for (TaggedConnection* connection : working_) {
+    connection->set_cold();
+    if (!connection->work()) continue;
+    connection->heat();
+    again = true;
+  }
+  working_.clear();
+  return again;
+}
+
+void TaggedDevice::release(Connection* connection) { connections_.erase(connection); }
+
+}  // namespace hdt::transport::tagged

@@ -1,0 +1,99 @@
+// frame.h: what travels on a channel. Both sides number their frames; a frame's tag is its number, so a receive that is
+// posted for number n can take nothing else, whatever the order in which the library delivers. Payload of large
+// writes follows in segments with numbers, and tags, of their own. Little endian, no padding.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "base/status.h"
+#include "transports/transport.h"
+
+namespace hdt::transport::tagged {
+
+inline constexpr uint32_t kFrameMagic = 0x47544448;  // "HDTG"
+inline constexpr uint8_t kFrameVersion = 1;
+
+enum class FrameType : uint8_t {
+  kProbe = 1,    // the first of each connection: shows that the channel works
+  kMessage = 2,  // then the message
+  kWrite = 3,    // then the immediate, then the payload if it is short
+  kTaken = 4,    // tells only what has been taken
+};
+
+struct FrameHeader {
+  uint32_t magic = kFrameMagic;
+  uint8_t version = kFrameVersion;
+  FrameType type = FrameType::kMessage;
+  uint16_t reserved = 0;
+  uint32_t payload_bytes = 0;
+  uint32_t reserved2 = 0;
+  uint64_t taken = 0;  // frames of the other direction below this number have been delivered
+  uint64_t region = 0;
+  uint64_t offset = 0;
+};
+static_assert(sizeof(FrameHeader) == 40 && offsetof(FrameHeader, taken) == 16);
+static_assert(std::endian::native == std::endian::little, "frames are copied as they lie in memory");
+
+// Payload up to this travels in the frame: shorter than what libraries send eagerly, so it is copied once a side anyway.
+inline constexpr size_t kInlineBytes = 4096;
+inline constexpr size_t kMaxFrameBytes =
+    sizeof(FrameHeader) + std::max(kMaxMessageBytes, kImmediateBytes + kInlineBytes);
+// What segments may have: enough to be worth an operation, little enough for a poll to end soon.
+inline constexpr size_t kMinSegmentBytes = 4096;
+inline constexpr size_t kMaxSegmentBytes = size_t{1} << 20;
+// Segments handed to the library ahead, each way: keeps it busy, and rides out the time until the other side polls.
+inline size_t segments_ahead(size_t segment_bytes) {
+  constexpr size_t kBytesAhead = size_t{2} << 20;
+  constexpr size_t kMostAhead = 64;
+  return std::clamp(kBytesAhead / segment_bytes, size_t{2}, kMostAhead);
+}
+// Numbered frames on their way that the other side has not taken, but for kTaken.
+inline constexpr uint64_t kFrameWindow = 64;
+
+inline constexpr uint64_t kSegmentTag = uint64_t{1} << 63;
+inline uint64_t segments_of(uint64_t payload_bytes, size_t segment_bytes) {
+  return payload_bytes <= kInlineBytes ? 0 : (payload_bytes + segment_bytes - 1) / segment_bytes;
+}
+
+// Checks everything about a foreign frame that can be known without the connection and the region table.
+inline Status check_frame(const FrameHeader& header, size_t frame_bytes) {
+  const auto bad = [](const std::string& what) { return Status(Code::kLink, "malformed frame: " + what); };
+  if (header.magic != kFrameMagic) return bad("the peer does not speak this protocol");
+  if (header.version != kFrameVersion) {
+    return {Code::kVersion, "the peer sends frames of version " + std::to_string(header.version) +
+                                ", this side speaks " + std::to_string(kFrameVersion)};
+  }
+  if (header.reserved != 0 || header.reserved2 != 0) return bad("reserved bits are set");
+  if (header.type != FrameType::kWrite && (header.region != 0 || header.offset != 0))
+    return bad("a region without a write");
+  size_t expected = sizeof header;
+  switch (header.type) {
+    case FrameType::kProbe:
+    case FrameType::kTaken:
+      if (header.payload_bytes != 0) return bad("payload where none belongs");
+      break;
+    case FrameType::kMessage:
+      if (header.payload_bytes == 0 || header.payload_bytes > kMaxMessageBytes) {
+        return bad("message of " + std::to_string(header.payload_bytes) + " bytes");
+      }
+      expected += header.payload_bytes;
+      break;
+    case FrameType::kWrite:
+      if (header.payload_bytes > kMaxWriteBytes) {
+        return bad("write of " + std::to_string(header.payload_bytes) + " bytes");
+      }
+      expected += kImmediateBytes + (header.payload_bytes <= kInlineBytes ? header.payload_bytes : 0);
+      break;
+    default:
+      return bad("unknown type " + std::to_string(static_cast<int>(header.type)));
+  }
+  if (expected != frame_bytes) return bad("its length does not fit its content");
+  return Status::ok();
+}
+
+}  // namespace hdt::transport::tagged
