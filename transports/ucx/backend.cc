@@ -1,0 +1,59 @@
+// backend.cc: see backend.h.
+#include "transports/ucx/backend.h"
+
+#include "transports/tagged/device.h"
+#include "transports/tcp/interfaces.h"
+#include "transports/ucx/fabric.h"
+
+namespace hdt::transport {
+
+namespace {
+
+constexpr const char* kTransportsKey = "tls";
+
+class UcxBackend final : public Backend {
+ public:
+  explicit UcxBackend(std::string transports) : transports_(std::move(transports)) {}
+  const char* name() const override { return "ucx"; }
+
+  // The interfaces on which UCX finds something to use.
+  Result<std::vector<DeviceInfo>> discover() override {
+    Result<std::vector<DeviceInfo>> interfaces = tcp::list_interfaces();
+    if (!interfaces.is_ok()) return interfaces;
+    std::vector<DeviceInfo> usable;
+    for (DeviceInfo& device : interfaces.value()) {
+      Result<std::unique_ptr<tagged::Fabric>> fabric = ucx::UcxFabric::open(transports_, device);
+      if (fabric.is_ok() && fabric.value()->open_channel().is_ok()) usable.push_back(std::move(device));
+    }
+    return usable;
+  }
+
+  Result<std::unique_ptr<Device>> open(const DeviceInfo& info) override {
+    Result<std::unique_ptr<tagged::Fabric>> fabric = ucx::UcxFabric::open(transports_, info);
+    if (!fabric.is_ok()) return fabric.status();
+    return tagged::TaggedDevice::open(domain_, info, fabric.take());
+  }
+
+ private:
+  std::string transports_;
+  std::shared_ptr<tagged::Domain> domain_ = std::make_shared<tagged::Domain>();
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_ucx_backend(const BackendOptions& options) {
+  std::string transports;
+  for (const auto& [key, value] : options) {
+    if (key != kTransportsKey) {
+      return Status(Code::kConfig, "[backend.ucx] " + key + ": unknown key; expected " + kTransportsKey);
+    }
+    if (value.empty()) {
+      return Status(Code::kConfig, std::string("[backend.ucx] ") + kTransportsKey +
+                                       " = '': expected a list as UCX_TLS has it, e.g. 'tcp' or 'rc,self'");
+    }
+    transports = value;
+  }
+  return std::unique_ptr<Backend>(std::make_unique<UcxBackend>(transports));
+}
+
+}  // namespace hdt::transport

@@ -1,0 +1,157 @@
+// channel.cc: see channel.h.
+#include "transports/ucx/channel.h"
+
+#include <cstring>
+
+#include "transports/ucx/fabric.h"
+
+namespace hdt::transport::ucx {
+
+namespace {
+constexpr ucp_tag_t kWholeTag = ~ucp_tag_t{0};
+constexpr int kProgressPerPoll = 64;
+constexpr int kArmsPerPoll = 4;
+// How often a channel that ends looks for the answers to its cancellations.
+constexpr int kProgressAtEnd = 1000;
+}  // namespace
+
+Result<std::unique_ptr<tagged::Channel>> UcxChannel::open(ucp_context_h context) {
+  std::unique_ptr<UcxChannel> channel(new UcxChannel);
+  HDT_RETURN_IF_ERROR(channel->open_worker(context));
+  return std::unique_ptr<tagged::Channel>(std::move(channel));
+}
+
+Status UcxChannel::open_worker(ucp_context_h context) {
+  ucp_worker_params_t parameters{};
+  parameters.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  parameters.thread_mode = UCS_THREAD_MODE_SINGLE;
+  if (const ucs_status_t status = ucp_worker_create(context, &parameters, &worker_); status != UCS_OK) {
+    return from_ucs("cannot open a UCX worker", status);
+  }
+  if (const ucs_status_t status = ucp_worker_get_efd(worker_, &fd_); status != UCS_OK) {
+    return from_ucs("a UCX worker has no descriptor to sleep on", status);
+  }
+  ucp_address_t* address = nullptr;
+  size_t bytes = 0;
+  if (const ucs_status_t status = ucp_worker_get_address(worker_, &address, &bytes); status != UCS_OK) {
+    return from_ucs("cannot tell a UCX worker's address", status);
+  }
+  const auto* begin = reinterpret_cast<const std::byte*>(address);
+  address_.assign(begin, begin + bytes);
+  ucp_worker_release_address(worker_, address);
+  return Status::ok();
+}
+
+UcxChannel::~UcxChannel() {
+  if (worker_ == nullptr) return;
+  cancel_all();
+  ucp_worker_destroy(worker_);
+}
+
+// The worker must have its requests back before it goes. What is still missing after a while goes with it.
+void UcxChannel::cancel_all() {
+  std::vector<void*> requests;
+  for (const auto& [request, id] : under_way_) requests.push_back(request);
+  ucs_status_ptr_t closing = nullptr;
+  if (endpoint_ != nullptr) {
+    ucp_request_param_t parameters{};
+    parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    closing = ucp_ep_close_nbx(endpoint_, &parameters);
+  }
+  for (void* request : requests) {
+    if (under_way_.contains(request)) ucp_request_cancel(worker_, request);
+  }
+  const auto open = [&] {
+    return UCS_PTR_IS_PTR(closing) && ucp_request_check_status(closing) == UCS_INPROGRESS;
+  };
+  for (int i = 0; i < kProgressAtEnd && (open() || !under_way_.empty()); ++i) ucp_worker_progress(worker_);
+  if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
+}
+
+Status UcxChannel::connect(std::span<const std::byte> peer) {
+  ucp_ep_params_t parameters{};
+  parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                          UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  parameters.address = reinterpret_cast<const ucp_address_t*>(peer.data());
+  parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  parameters.err_handler.cb = &UcxChannel::on_endpoint_failed;
+  parameters.err_handler.arg = this;
+  const ucs_status_t status = ucp_ep_create(worker_, &parameters, &endpoint_);
+  return status == UCS_OK ? Status::ok() : from_ucs("UCX finds no way to the peer", status);
+}
+
+Result<bool> UcxChannel::send(uint64_t tag, const void* data, size_t bytes, uint64_t id) {
+  ucp_request_param_t parameters{};
+  parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  parameters.cb.send = &UcxChannel::on_sent;
+  parameters.user_data = this;
+  void* request = ucp_tag_send_nbx(endpoint_, data, bytes, tag, &parameters);
+  if (UCS_PTR_IS_ERR(request)) return from_ucs("cannot send", UCS_PTR_STATUS(request));
+  if (request == nullptr) {
+    finished_.push_back({id, bytes, {}});
+  } else {
+    under_way_.emplace(request, id);
+  }
+  return true;
+}
+
+// What is there already completes inside the call; how long it is only a request tells.
+Result<bool> UcxChannel::receive(uint64_t tag, void* place, size_t bytes, uint64_t id) {
+  ucp_request_param_t parameters{};
+  parameters.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  parameters.cb.recv = &UcxChannel::on_received;
+  parameters.user_data = this;
+  void* request = ucp_tag_recv_nbx(worker_, place, bytes, tag, kWholeTag, &parameters);
+  if (UCS_PTR_IS_ERR(request)) return from_ucs("cannot receive", UCS_PTR_STATUS(request));
+  under_way_.emplace(request, id);
+  ucp_tag_recv_info_t info{};
+  const ucs_status_t status = ucp_tag_recv_request_test(request, &info);
+  if (status != UCS_INPROGRESS) done(request, status, info.length);
+  return true;
+}
+
+void UcxChannel::on_sent(void* request, ucs_status_t status, void* self) {
+  static_cast<UcxChannel*>(self)->done(request, status, 0);
+}
+
+void UcxChannel::on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
+                             void* self) {
+  static_cast<UcxChannel*>(self)->done(request, status, status == UCS_OK ? info->length : 0);
+}
+
+void UcxChannel::done(void* request, ucs_status_t status, size_t bytes) {
+  const auto found = under_way_.find(request);
+  if (found == under_way_.end()) return;  // inside the call that starts it
+  finished_.push_back(
+      {found->second, bytes, status == UCS_OK ? Status::ok() : from_ucs("UCX reports", status)});
+  under_way_.erase(found);
+  ucp_request_free(request);
+}
+
+void UcxChannel::on_endpoint_failed(void* self, ucp_ep_h, ucs_status_t status) {
+  static_cast<UcxChannel*>(self)->failed_ = status;
+}
+
+Status UcxChannel::poll(std::vector<tagged::Finished>& finished) {
+  for (int i = 0; i < kProgressPerPoll && ucp_worker_progress(worker_) != 0; ++i) {
+  }
+  finished.insert(finished.end(), std::make_move_iterator(finished_.begin()),
+                  std::make_move_iterator(finished_.end()));
+  finished_.clear();
+  return failed_ == UCS_OK ? Status::ok() : from_ucs("UCX lost the peer", failed_);
+}
+
+// Events that have come since the last call make UCX refuse until it has looked at them.
+bool UcxChannel::arm() {
+  for (int i = 0; i < kArmsPerPoll && finished_.empty() && failed_ == UCS_OK; ++i) {
+    const ucs_status_t status = ucp_worker_arm(worker_);
+    if (status != UCS_ERR_BUSY) return status == UCS_OK;
+    for (int j = 0; j < kProgressPerPoll && ucp_worker_progress(worker_) != 0; ++j) {
+    }
+  }
+  return false;
+}
+
+}  // namespace hdt::transport::ucx
