@@ -110,11 +110,7 @@ void Engine::try_candidates(EngineGroup& group, uint32_t node) {
     peers_.erase(peer.id);
   }
   const std::string failures = choice.failures();
-  const bool one = choice.candidates.size() == 1;
-  if (one)
-    return group.on_link_down(node,
-                              {Code::kLink, "cannot connect to it: " + choice.candidates.front().failure});
-  group.fail(Code::kNoBackend, -1,
+  group.fail(choice.candidates.size() == 1 ? Code::kLink : Code::kNoBackend, -1,
              "class " + choice.group_class + ": no backend connects node " + options_.node_name +
                  " and node " + choice.peer.name +
                  (failures.empty() ? ": they have none in common" : ": " + failures));

@@ -70,7 +70,7 @@ void Engine::on_connection_lost(PeerLink& peer, const Connection& connection, Ra
   if (peer.announced) return;
   HDT_LOG_WARN("rail to node {} over {} not made: {} {}", peer.name, backends_[peer.backend].name, why.message(),
                LogTag{.node = options_.node_name});
-  if (!peer.dialing()) forget_peer(peer, {Code::kLink, "cannot connect to it: " + peer.last_error});
+  if (!peer.dialing()) forget_peer(peer, {Code::kLink, peer.last_error});
 }
 
 void Engine::hear_nics() {

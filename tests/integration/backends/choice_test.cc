@@ -52,10 +52,11 @@ TEST(Choice, GoesOnToTheNextWhereNicsDoNotReachEachOther) {
 }
 
 // Every rank is told; the code and the words.
-void expect_refused(const BackendNodes& nodes, const std::vector<std::string>& words) {
+void expect_refused(const BackendNodes& nodes, const std::vector<std::string>& words,
+                    hdtResult_t code = HDT_ERR_NO_BACKEND) {
   nodes.run("dp", [&](int /*rank*/, hdtComm_t comm, hdtResult_t made) {
     EXPECT_EQ(comm, nullptr);
-    EXPECT_EQ(made, HDT_ERR_NO_BACKEND) << hdtGetLastError();
+    EXPECT_EQ(made, code) << hdtGetLastError();
     for (const std::string& word : words) EXPECT_THAT(hdtGetLastError(), HasSubstr(word));
   });
 }
@@ -69,6 +70,8 @@ TEST(Choice, NoBackendInCommonIsAnErrorThatNamesBothNodes) {
 TEST(Choice, NoneThatConnectsIsAnErrorThatSaysWhy) {
   expect_refused(BackendNodes({dp("deaf,mute,near"), dp("mute,deaf")}),
                  {"class dp: no backend connects node n", "deaf: ", "mute: ", "refused"});
+  expect_refused(BackendNodes({dp("mute"), dp("mute")}), {"node n0", "node n1", "mute: ", "refused"},
+                 HDT_ERR_LINK);
 }
 
 }  // namespace
