@@ -1,0 +1,153 @@
+// backend_bandwidth.cc: what a backend moves between two processes of this machine, for comparison with fi_pingpong and
+// ucx_perftest in the same run; run by hand. backend_bandwidth LOCAL REMOTE BYTES WRITES BACKEND [KEY=VALUE...]
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "transports/loader/loader.h"
+
+using namespace hdt::transport;
+
+namespace {
+
+constexpr size_t kSlots = 8;  // writes under way go to different places
+constexpr int kWaitMs = 10'000;
+constexpr size_t kTextBytes = 128;
+
+[[noreturn]] void die(const std::string& what) {
+  std::fprintf(stderr, "backend_bandwidth: %s\n", what.c_str());
+  std::exit(1);
+}
+
+// What one process tells the other before there is a connection.
+struct Meeting {
+  char address[kTextBytes];
+  RegionKey key;
+};
+
+struct End {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Device> device;
+  std::vector<std::byte> memory;
+  RegionKey key;
+  size_t connected = 0;
+  size_t sent = 0;
+  size_t written = 0;
+  bool closed = false;
+
+  End(const std::string& name, const BackendOptions& options, const char* address, size_t bytes)
+      : memory(kSlots * bytes) {
+    auto made = make_backend(name, options, module_folders());
+    if (!made.is_ok()) die(made.status().to_string());
+    backend = made.take();
+    DeviceInfo info;
+    info.name = "lo";
+    info.address = address;
+    auto opened = backend->open(info);
+    if (!opened.is_ok()) die(opened.status().to_string());
+    device = opened.take();
+    auto registered = device->register_memory(memory.data(), memory.size(), -1);
+    if (!registered.is_ok()) die(registered.status().to_string());
+    key = registered.value();
+  }
+
+  // Sleeps only when there was nothing to do.
+  void step() {
+    std::vector<Completion> completions;
+    if (!device->poll(completions)) {
+      pollfd wait{device->event_fd(), POLLIN, 0};
+      if (::poll(&wait, 1, kWaitMs) == 0) die("nothing happens for 10 s");
+    }
+    for (const Completion& completion : completions) {
+      if (completion.kind == Completion::Kind::kClosed && !completion.error.is_ok()) {
+        die(completion.error.to_string());
+      }
+      closed = closed || completion.kind == Completion::Kind::kClosed;
+      connected += completion.kind == Completion::Kind::kConnected;
+      sent += completion.kind == Completion::Kind::kSent && completion.error.is_ok();
+      written += completion.kind == Completion::Kind::kWritten;
+    }
+  }
+};
+
+std::byte pattern(size_t index) { return static_cast<std::byte>(index * 7 + index / 251); }
+
+int receive(End& end, int out, size_t writes) {
+  auto address = end.device->listen(0);
+  if (!address.is_ok()) die(address.status().to_string());
+  Meeting meeting{};
+  std::snprintf(meeting.address, sizeof meeting.address, "%s", address.value().c_str());
+  meeting.key = end.key;
+  if (::write(out, &meeting, sizeof meeting) != sizeof meeting) die("cannot tell the address");
+  while (!end.closed) end.step();
+  if (end.written != writes) die("writes are missing");
+  for (size_t i = 0; i < end.memory.size(); ++i) {
+    if (end.memory[i] != pattern(i)) die("the bytes that arrived are not those that were sent");
+  }
+  return 0;
+}
+
+void send(End& end, int in, size_t bytes, size_t writes) {
+  for (size_t i = 0; i < end.memory.size(); ++i) end.memory[i] = pattern(i);
+  Meeting meeting{};
+  if (::read(in, &meeting, sizeof meeting) != sizeof meeting) die("the other process gives no address");
+  const auto connection = end.device->connect(meeting.address, kWaitMs);
+  if (!connection.is_ok()) die(connection.status().to_string());
+  while (end.connected == 0) end.step();
+
+  const auto started = std::chrono::steady_clock::now();
+  for (size_t posted = 0; end.sent < writes; end.step()) {
+    while (posted < writes && connection.value()->write_window() > 0) {
+      const size_t offset = posted % kSlots * bytes;
+      if (!connection.value()
+               ->write(end.memory.data() + offset, bytes, meeting.key, offset, {}, ++posted)
+               .is_ok())
+        die("a write is refused");
+    }
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  std::printf("%zu writes of %zu bytes, each answered: %.2f MB/s\n", writes, bytes,
+              static_cast<double>(writes) * static_cast<double>(bytes) / seconds / 1e6);
+  connection.value()->close();
+  while (!end.closed) end.step();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 6) {
+    std::fprintf(stderr, "usage: backend_bandwidth LOCAL REMOTE BYTES WRITES BACKEND [KEY=VALUE...]\n");
+    return 2;
+  }
+  const size_t bytes = std::strtoull(argv[3], nullptr, 10);
+  const size_t writes = std::max<size_t>(kSlots, std::strtoull(argv[4], nullptr, 10));
+  BackendOptions options;
+  for (int i = 6; i < argc; ++i) {
+    const std::string option = argv[i];
+    const size_t equals = option.find('=');
+    if (equals == std::string::npos) die("'" + option + "' given; expected KEY=VALUE");
+    options[option.substr(0, equals)] = option.substr(equals + 1);
+  }
+  int ends[2];
+  if (::pipe(ends) != 0) die("cannot make a pipe");
+  // Before any library is loaded: they do not survive a fork.
+  const pid_t child = ::fork();
+  if (child < 0) die("cannot fork");
+  if (child == 0) {
+    End end(argv[5], options, argv[2], bytes);
+    std::_Exit(receive(end, ends[1], writes));
+  }
+  ::close(ends[1]);
+  End end(argv[5], options, argv[1], bytes);
+  send(end, ends[0], bytes, writes);
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child || status != 0) die("the receiver failed");
+  return 0;
+}
