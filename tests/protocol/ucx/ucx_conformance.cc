@@ -1,4 +1,4 @@
-// ucx_conformance.cc: the conformance suite over UCX, by its own choice (shared memory, between two ends on one node) and by
+// ucx_conformance.cc: the conformance suite over UCX, by its own choice and by
 // TCP, and the backend's options.
 #include <gmock/gmock.h>
 

@@ -1,0 +1,124 @@
+// tagged_conformance.cc: the conformance suite over channels in memory, and what every backend over tagged messages must
+// survive: strangers at its port, peers with other settings, channels that fail.
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <random>
+
+#include "tests/protocol/tagged/loopback_world.h"
+#include "tests/protocol/tagged/memory_fabric.h"
+#include "transports/tagged/control.h"
+#include "transports/tagged/device.h"
+
+namespace hdt::transport {
+
+namespace {
+
+using Kind = Completion::Kind;
+using Exchange = tagged::MemoryFabric::Exchange;
+
+class MemoryBackend final : public Backend {
+ public:
+  const char* name() const override { return "memory"; }
+  Result<std::vector<DeviceInfo>> discover() override { return std::vector<DeviceInfo>(); }
+  Result<std::unique_ptr<Device>> open(const DeviceInfo& info) override {
+    return tagged::TaggedDevice::open(domain_, info,
+                                      std::make_unique<tagged::MemoryFabric>(exchange, protocol));
+  }
+  std::shared_ptr<Exchange> exchange = std::make_shared<Exchange>();
+  std::string protocol = "memory";
+
+ private:
+  std::shared_ptr<tagged::Domain> domain_ = std::make_shared<tagged::Domain>();
+};
+
+std::unique_ptr<World> make_memory() {
+  return std::make_unique<LoopbackWorld>(std::unique_ptr<Backend>(std::make_unique<MemoryBackend>()));
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Memory, TransportConformance, testing::Values(&make_memory));
+
+class TaggedStrangers : public TransportConformance {
+ protected:
+  MemoryBackend& memory() { return dynamic_cast<MemoryBackend&>(world_->backend()); }
+  // Sends `bytes` to b_'s port, and waits until b_ has closed the socket.
+  bool is_thrown_out(const std::vector<std::byte>& bytes) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(std::stoi(b_.address.substr(b_.address.rfind(':') + 1))));
+    ::inet_pton(AF_INET, "127.0.1.2", &address.sin_addr);
+    EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    std::byte answer[1024];
+    const bool ended = run_until({&b_}, [&] {
+      b_.poll();
+      ssize_t n = 0;
+      while ((n = ::recv(fd, answer, sizeof answer, MSG_DONTWAIT)) > 0) {
+      }
+      return n == 0 || errno != EAGAIN;
+    });
+    ::close(fd);
+    return ended;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Memory, TaggedStrangers, testing::Values(&make_memory));
+
+TEST_P(TaggedStrangers, AreThrownOutAndNobodyIsTold) {
+  const Pair bystander = connect();
+  const size_t events = b_.events.size();
+  const auto hello = [](auto change) {
+    tagged::HelloHeader header;
+    header.protocol_bytes = 6;
+    header.address_bytes = 8;
+    header.segment_bytes = 4096;
+    change(header);
+    std::vector<std::byte> bytes(sizeof header + 14, std::byte{'x'});
+    std::memcpy(bytes.data(), &header, sizeof header);
+    return bytes;
+  };
+  using Header = tagged::HelloHeader;
+  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.magic ^= 1; })));
+  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.version = 9; })));
+  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.protocol_bytes = 0; })));
+  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.protocol_bytes = UINT16_MAX; })));
+  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.address_bytes = UINT32_MAX; })));
+  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.segment_bytes = 0; })));
+  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.segment_bytes = UINT32_MAX; })));
+  EXPECT_TRUE(is_thrown_out(hello([](Header&) {}))) << "another protocol";
+  std::mt19937_64 random(test_seed());
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(is_thrown_out(random_bytes(16 + random() % 3000, random())));
+  EXPECT_EQ(b_.events.size(), events);
+  ASSERT_TRUE(bystander.client->send(random_bytes(100, 1), 0).is_ok());
+  EXPECT_TRUE(run_until([&] { return b_.count(Kind::kMessage, bystander.server) == 1; }));
+}
+
+TEST_P(TaggedStrangers, AnotherProviderIsNamedOnTheSideThatConnects) {
+  memory().protocol = "other";
+  auto opened = memory().open(world_->device(2));
+  ASSERT_TRUE(opened.is_ok());
+  Endpoint other;
+  other.device = opened.take();
+  auto connection = other.device->connect(b_.address, kConnectMs);
+  ASSERT_TRUE(connection.is_ok());
+  ASSERT_TRUE(run_until({&other, &b_}, [&] { return other.closed(connection.value()) != nullptr; }));
+  const Status error = other.closed(connection.value())->completion.error;
+  EXPECT_EQ(error.code(), Code::kNoBackend) << error.to_string();
+  EXPECT_THAT(error.message(), testing::HasSubstr("'memory'"));
+  EXPECT_EQ(b_.count(Kind::kAccepted), 0u);
+}
+
+TEST_P(TaggedStrangers, FailedChannelEndsTheConnectionWithItsReason) {
+  const Pair pair = connect();
+  ASSERT_TRUE(pair.client->send(random_bytes(10, 1), 1).is_ok());
+  for (auto& [id, channel] : *memory().exchange) channel->fail();
+  ASSERT_TRUE(
+      run_until([&] { return a_.closed(pair.client) != nullptr && b_.closed(pair.server) != nullptr; }));
+  EXPECT_THAT(a_.closed(pair.client)->completion.error.message(), testing::HasSubstr("cable"));
+  EXPECT_FALSE(b_.closed(pair.server)->completion.error.is_ok());
+  EXPECT_EQ(a_.count(Kind::kSent, pair.client), 1u) << "reported before the end, successful or not";
+}
+
+}  // namespace hdt::transport
