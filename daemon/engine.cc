@@ -266,6 +266,8 @@ void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t 
     return;
   }
   found->second.seats[handle] = {made, local};
+  // The process may have rung already: between a look at the mailbox and one at the sessions, when nobody knew the seat.
+  touch(made);
 }
 
 Engine::Seat* Engine::seat(uint64_t session, uint32_t handle) {

@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
   std::vector<char*> words;
   for (std::string& word : rest) words.push_back(word.data());
   int count = static_cast<int>(words.size());
+  words.push_back(nullptr);  // as the end of argv
   testing::InitGoogleTest(&count, words.data());
   for (const std::string& option : options) {
     const size_t equals = option.find('=');
