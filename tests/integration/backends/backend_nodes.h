@@ -21,9 +21,9 @@ namespace hdt::testing {
 class BackendNodes {
  public:
   // Flags by node. Node 0, 1, ... is n0, n1, ... at 127.0.1.1, 127.0.1.2, ...
-  explicit BackendNodes(const std::vector<std::vector<std::string>>& flags) {
-    const std::map<std::string, std::string> environment = {
-        {"HDT_TRANSPORT_PATH", HDT_TEST_MODULES "/good:" HDT_TEST_MODULES "/deaf"}};
+  explicit BackendNodes(const std::vector<std::vector<std::string>>& flags,
+                        const std::string& modules = HDT_TEST_MODULES "/good:" HDT_TEST_MODULES "/deaf") {
+    const std::map<std::string, std::string> environment = {{"HDT_TRANSPORT_PATH", modules}};
     for (const auto& of_node : flags) {
       nodes_.push_back(
           std::make_unique<NodeProcess>(folder_, static_cast<int>(nodes_.size()), of_node, environment));
