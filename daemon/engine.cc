@@ -162,6 +162,7 @@ void Engine::touch(EngineGroup* group) {
 }
 
 void Engine::set_asleep(bool asleep) {
+  for (const auto& device : devices_) device->set_attended(!asleep);
   for (auto& [number, session] : sessions_) {
     session.link->page().engines[options_.index].asleep.store(asleep ? 1 : 0, std::memory_order_seq_cst);
   }

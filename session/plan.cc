@@ -54,7 +54,7 @@ uint64_t result_bytes(const Call& call, uint32_t ranks) {
 bool may_be_direct(const Call& call, const Layout& layout) {
   const uint32_t nodes = layout.nodes;
   // Below, a copy costs less than another note; and among several nodes, less than what the ring costs more.
-  constexpr uint64_t kSmallestBetweenTwo = uint64_t{32} << 10;
+  constexpr uint64_t kSmallestBetweenTwo = uint64_t{256} << 10;
   constexpr uint64_t kSmallestOfANode = uint64_t{64} << 10;
   constexpr uint32_t kMostNodes = 16;  // every node tells every other one
   const uint64_t smallest = nodes == 2 ? kSmallestBetweenTwo : kSmallestOfANode * nodes;

@@ -125,6 +125,9 @@ class Device {
   virtual bool poll(std::vector<Completion>& completions) = 0;
   // Readable (as by epoll) when poll() has something to do. Fixed for the device's life.
   virtual int event_fd() const = 0;
+  // While attended, poll() is called after everything that is posted, and event_fd() need not say so: that spares
+  // a system call. Its owner polls once more after it has set this back, before it sleeps on event_fd().
+  virtual void set_attended(bool /*attended*/) {}
   // Frees a connection after its kClosed.
   virtual void release(Connection* connection) = 0;
 };

@@ -22,6 +22,7 @@ class TcpDevice final : public Device {
   void deregister_memory(const RegionKey& key) override;
   bool poll(std::vector<Completion>& completions) override;
   int event_fd() const override { return state_.loop.fd(); }
+  void set_attended(bool attended) override { state_.loop.set_attended(attended); }
   void release(Connection* connection) override;
 
  private:

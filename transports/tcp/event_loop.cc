@@ -80,7 +80,7 @@ void EventLoop::clear_deadline(EventSource* source) {
 }
 
 void EventLoop::wake() {
-  if (woken_ || polling_) return;
+  if (woken_ || polling_ || attended_) return;
   woken_ = true;
   ::eventfd_write(wake_.get(), 1);
 }

@@ -29,8 +29,9 @@ class EventLoop {
   void remove(int fd, EventSource* source);
   void set_deadline(EventSource* source, int64_t milliseconds_from_now);
   void clear_deadline(EventSource* source);
-  // Makes fd() readable until the next dispatch(). Nothing to do while one polls: it looks again by itself.
+  // Makes fd() readable until the next dispatch(). Nothing to do while one polls, or will: it looks again by itself.
   void wake();
+  void set_attended(bool attended) { attended_ = attended; }
   void set_polling(bool polling) { polling_ = polling; }
   // Calls what has events or is due. A source may remove itself, and no other, from inside its call. True if
   // any was called.
@@ -45,6 +46,7 @@ class EventLoop {
   Fd timer_;
   bool woken_ = false;
   bool polling_ = false;
+  bool attended_ = false;
   int64_t armed_ns_ = 0;
   std::set<std::pair<int64_t, EventSource*>> deadlines_;
 };
