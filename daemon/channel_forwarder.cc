@@ -9,7 +9,6 @@ using session::Channel;
 using session::ChunkHeader;
 using session::Direction;
 using session::kAttentionRing;
-using session::kChannelSlots;
 using session::Layout;
 
 ChannelForwarder::ChannelForwarder(GroupContext& context) : context_(context) {}
@@ -52,17 +51,18 @@ bool ChannelForwarder::forward(uint32_t channel) {
   const uint32_t node = context_.order.node_of_rank[destination];
   const Layout& theirs = context_.peers[node].layout;
   // Position order within a node is local order, so the receiver's local index follows from its position.
-  const auto their_local = static_cast<uint32_t>(context_.order.position_of[destination] -
-                                                 context_.order.first_position[node]);
+  const auto their_local =
+      static_cast<uint32_t>(context_.order.position_of[destination] - context_.order.first_position[node]);
   const uint32_t their_channel = theirs.channel_index(Direction::kIn, their_local, source);
-  const uint64_t head = std::min(ring.head.load(std::memory_order_acquire), out.sent + kChannelSlots);
+  const uint64_t head =
+      std::min(ring.head.load(std::memory_order_acquire), out.sent + context_.layout().slots);
   bool any = false;
-  for (; out.next < head && out.next < out.remote_tail + kChannelSlots; ++out.next) {
+  for (; out.next < head && out.next < out.remote_tail + context_.layout().slots; ++out.next) {
     const std::byte* chunk = context_.segment.data() + layout.chunk(channel, out.next);
     const uint64_t payload = reinterpret_cast<const ChunkHeader*>(chunk)->bytes;
     const size_t bytes = sizeof(ChunkHeader) + std::min({payload, layout.chunk_bytes, theirs.chunk_bytes});
     const WriteToken token{context_.group_slot, WriteToken::Kind::kChunk, channel,
-                           static_cast<uint32_t>(out.next % kChannelSlots)};
+                           static_cast<uint32_t>(out.next % context_.layout().slots)};
     context_.write(node, {chunk, bytes, context_.peers[node].region, theirs.chunk(their_channel, out.next),
                           encode(ChunkFrame{context_.id, out.next, source, destination}), token.pack()});
     any = true;
@@ -72,7 +72,8 @@ bool ChannelForwarder::forward(uint32_t channel) {
 
 void ChannelForwarder::on_sent(const WriteToken& token) {
   Outgoing& out = outgoing_[token.number];
-  const uint64_t ahead = (token.slot + kChannelSlots - out.sent % kChannelSlots) % kChannelSlots;
+  const uint64_t ahead =
+      (token.slot + context_.layout().slots - out.sent % context_.layout().slots) % context_.layout().slots;
   out.sent_bits |= 1U << ahead;
   while ((out.sent_bits & 1) != 0) {
     out.sent_bits >>= 1;
@@ -93,7 +94,7 @@ void ChannelForwarder::on_arrived(const ChunkFrame& frame) {
   Channel& ring = context_.segment.channel(channel);
   Incoming& in = incoming_[channel];
   uint64_t head = ring.head.load(std::memory_order_relaxed);
-  if (frame.index < head || frame.index >= in.told + kChannelSlots) {
+  if (frame.index < head || frame.index >= in.told + context_.layout().slots) {
     context_.fail(Code::kInternal, static_cast<int32_t>(frame.source),
                   "rank " + std::to_string(frame.source) + "'s node wrote a chunk to rank " +
                       std::to_string(frame.destination) + " of " + context_.name() + " without credit");

@@ -23,7 +23,7 @@ struct WriteToken {
   uint32_t group_slot;  // 22 bits
   Kind kind;
   uint32_t number;  // piece: schedule step; chunk: channel
-  uint32_t slot;    // piece % kSlots or chunk index % kChannelSlots, 4 bits
+  uint32_t slot;    // piece or chunk index % slots, 4 bits
 
   uint64_t pack() const {
     return uint64_t{group_slot} << 37 | uint64_t{static_cast<uint8_t>(kind)} << 36 | uint64_t{number} << 4 |

@@ -7,7 +7,6 @@ namespace hdt::daemon {
 using collectives::Area;
 using session::Call;
 using session::kCallRing;
-using session::kSlots;
 
 namespace {
 
@@ -64,7 +63,7 @@ PieceRunner::PieceRunner(GroupContext& context)
     : context_(context),
       tuner_(context.layout(), context.order, context.algorithm),
       credit_(context.nodes.size()) {
-  for (uint32_t i = 0; i < kSlots; ++i) slots_[i] = std::make_unique<Slot>(*this, i);
+  for (uint32_t i = 0; i < context.layout().slots; ++i) slots_.push_back(std::make_unique<Slot>(*this, i));
 }
 
 PieceRunner::~PieceRunner() = default;
@@ -242,8 +241,8 @@ uint64_t PieceRunner::freed() {
 
 bool PieceRunner::launch() {
   const ActiveCall* call = call_of(next_piece_);
-  if (call == nullptr || slots_[next_piece_ % kSlots]->executor != nullptr || !is_ready(*call, next_piece_) ||
-      next_piece_ >= freed() + kSlots) {
+  if (call == nullptr || slots_[next_piece_ % slots_.size()]->executor != nullptr ||
+      !is_ready(*call, next_piece_) || next_piece_ >= freed() + slots_.size()) {
     return false;
   }
   start(*call, next_piece_++);
@@ -251,7 +250,7 @@ bool PieceRunner::launch() {
 }
 
 void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
-  Slot& slot = *slots_[piece % kSlots];
+  Slot& slot = *slots_[piece % slots_.size()];
   const session::Layout& layout = context_.layout();
   const session::Piece part = active.plan.piece(piece - active.first_piece);
   auto schedule = make_schedule(active.algorithm, problem_of(active.call, part, context_.order, context_.me));
@@ -318,7 +317,7 @@ void PieceRunner::write_held(uint32_t node) {
 }
 
 bool PieceRunner::publish() {
-  Slot& slot = *slots_[exchanged_ % kSlots];
+  Slot& slot = *slots_[exchanged_ % slots_.size()];
   if (slot.executor == nullptr || slot.piece != exchanged_ || !slot.executor->done()) return false;
   // A call that may not be what the others call must not succeed anywhere: a broadcast's root, say, needs nothing of
   // the other nodes and would be done before it hears of the mismatch.
@@ -338,19 +337,19 @@ bool PieceRunner::publish() {
 
 // Tells those who send to us how far they may go, when they are about to run out of credit.
 void PieceRunner::grant() {
-  const uint64_t credit = freed() + kSlots;
+  const uint64_t credit = freed() + slots_.size();
   for (uint32_t node = 0; node < credit_.size(); ++node) {
     PeerCredit& peer = credit_[node];
     if (!peer.sends_to_us || credit <= peer.granted_by_us) continue;
-    if (peer.granted_by_us > next_piece_ + kSlots / 2) continue;
+    if (peer.granted_by_us > next_piece_ + slots_.size() / 2) continue;
     peer.granted_by_us = credit;
     context_.send(node, PieceCredit{context_.id, context_.me, credit});
   }
 }
 
 void PieceRunner::on_arrived(const PieceFrame& frame) {
-  Slot& slot = *slots_[frame.piece % kSlots];
-  if (frame.piece < exchanged_ || frame.piece >= exchanged_ + 2 * kSlots) {
+  Slot& slot = *slots_[frame.piece % slots_.size()];
+  if (frame.piece < exchanged_ || frame.piece >= exchanged_ + 2 * slots_.size()) {
     context_.fail(Code::kInternal, -1,
                   "node " + context_.nodes[frame.from].name + " wrote piece " + std::to_string(frame.piece) +
                       " of " + context_.name() + " without credit");
@@ -368,7 +367,7 @@ void PieceRunner::on_arrived(const PieceFrame& frame) {
 }
 
 void PieceRunner::on_sent(const WriteToken& token) {
-  Slot& slot = *slots_[token.slot % kSlots];
+  Slot& slot = *slots_[token.slot % slots_.size()];
   if (slot.executor == nullptr) return;
   slot.executor->on_sent(token.number);
   slot.executor->advance();

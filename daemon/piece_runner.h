@@ -2,8 +2,8 @@
 // of each piece when its local part is ready, and publishes `exchanged` in order.
 //
 // Flow control: a node may write piece p to another when that one has granted p < credit. Credit = pieces whose
-// slot every local rank has freed + kSlots, so payload always lands in a free slot, even when the receiver's ranks have
-// not made the call yet. Every node starts with a credit of kSlots at every other.
+// slot every local rank has freed + slots, so payload always lands in a free slot, even when the receiver's ranks have
+// not made the call yet. Every node starts with a credit of as many as there are slots at every other.
 //
 // In place: where a node's only rank of the group has its buffers in memory of hdtMemAlloc, the schedule runs on them instead
 // of the slot's input and output. Before a call of which some node may do so, all tell each other where their output is
@@ -14,7 +14,6 @@
 // A call is finished on a node only when the previous node's call is known to be the same.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -102,7 +101,7 @@ class PieceRunner {
   std::map<uint64_t, CallNote> notes_;               // of the previous node, not compared yet
   std::map<uint64_t, session::Call> entered_;        // ours, not compared yet
   std::vector<std::pair<uint32_t, uint64_t>> left_;  // rank, calls it entered
-  std::array<std::unique_ptr<Slot>, session::kSlots> slots_;
+  std::vector<std::unique_ptr<Slot>> slots_;
   uint64_t freed_ = 0;            // slots of the pieces below are not used any more by our ranks
   uint64_t missed_ = UINT64_MAX;  // call whose memory was not known when it was looked at first
   struct Range {
@@ -110,8 +109,8 @@ class PieceRunner {
   };
   std::deque<Range> unslotted_;  // pieces of which ranks have nothing in slots
   struct PeerCredit {
-    uint64_t granted_to_us = session::kSlots;
-    uint64_t granted_by_us = session::kSlots;
+    uint64_t granted_to_us = session::kSlotsBetweenNodes;
+    uint64_t granted_by_us = session::kSlotsBetweenNodes;
     bool sends_to_us = false;                // in the latest schedule
     std::vector<HeldWrite> held;             // wait for credit, or to know where the peer's output is
     std::map<uint64_t, OutputNote> outputs;  // by call

@@ -10,7 +10,6 @@ using session::Channel;
 using session::ChunkHeader;
 using session::Direction;
 using session::kAttentionRing;
-using session::kChannelSlots;
 
 void ChannelQueue::push(std::map<uint32_t, Stream>& streams, uint32_t peer, std::byte* data, uint64_t bytes,
                         std::shared_ptr<Operation> operation) {
@@ -66,7 +65,7 @@ bool ChannelQueue::send_some(uint32_t peer, Stream& stream) {
   uint64_t head = channel.head.load(std::memory_order_relaxed);
   bool any = false;
   bool completed = false;
-  while (!stream.messages.empty() && head < channel.tail.load(std::memory_order_acquire) + kChannelSlots) {
+  while (!stream.messages.empty() && head < channel.tail.load(std::memory_order_acquire) + layout.slots) {
     Message& message = stream.messages.front();
     const uint64_t bytes = std::min(layout.chunk_bytes, message.bytes - message.moved);
     std::byte* chunk = access_.data(layout.chunk(index, head));

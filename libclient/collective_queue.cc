@@ -11,7 +11,6 @@ using collectives::Collective;
 using collectives::reduces;
 using session::Board;
 using session::kCallRing;
-using session::kSlots;
 
 void CollectiveQueue::push(const session::Call& call, const void* send, void* recv,
                            std::shared_ptr<Operation> operation) {
@@ -132,7 +131,7 @@ bool CollectiveQueue::stage() {
     access_.board().staged.store(stage_.piece, std::memory_order_release);
     return true;
   }
-  if (entry == nullptr || stage_.piece >= least(access_, &Board::done) + kSlots) return false;
+  if (entry == nullptr || stage_.piece >= least(access_, &Board::done) + access_.layout().slots) return false;
   client::stage(access_, slot_piece(*entry, stage_.piece));
   access_.board().staged.store(stage_.piece + 1, std::memory_order_release);
   advance(stage_, *entry);

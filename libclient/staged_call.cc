@@ -31,7 +31,7 @@ bool StagedCall::progress() {
 }
 
 bool StagedCall::stage_one() {
-  if (stage_ == end_ || stage_ >= least(access_, &Board::done) + session::kSlots) return false;
+  if (stage_ == end_ || stage_ >= least(access_, &Board::done) + access_.layout().slots) return false;
   one_node::stage(access_, piece(stage_));
   access_.board().staged.store(++stage_, std::memory_order_release);
   access_.ring_peers();

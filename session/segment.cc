@@ -20,24 +20,27 @@ uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / u
 }  // namespace
 
 Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
-    : ranks(ranks_), nodes(nodes_), local_ranks(local_ranks_) {
+    : ranks(ranks_),
+      nodes(nodes_),
+      local_ranks(local_ranks_),
+      slots(nodes_ == 1 ? kSlotsOfANode : kSlotsBetweenNodes) {
   piece_bytes = kPieceBytes;
   scratch_bytes = nodes > 1 ? 2 * kPieceBytes : 0;
   rings_ = uint64_t{2} * local_ranks * ranks;
-  const uint64_t share = kRingSpace / (rings_ * kChannelSlots);
+  const uint64_t share = kRingSpace / (rings_ * slots);
   chunk_bytes = std::clamp(share / kPage * kPage, kSmallestChunk, kLargestChunk);
-  ring_bytes_ = round_up(kChannelSlots * (sizeof(ChunkHeader) + chunk_bytes), kPage);
+  ring_bytes_ = round_up(slots * (sizeof(ChunkHeader) + chunk_bytes), kPage);
   slot_bytes_ = (local_ranks + 2) * piece_bytes + scratch_bytes;
   members = round_up(sizeof(Header), 64);
   boards = round_up(members + sizeof(Member) * ranks, 64);
   channels = round_up(boards + sizeof(Board) * local_ranks, 64);
   posts = round_up(channels + sizeof(Channel) * rings_, kPage);
   data = round_up(posts + (nodes == 1 ? kPostingBytes * local_ranks : 0), kPage);
-  total = data + kSlots * slot_bytes_ + rings_ * ring_bytes_;
+  total = data + slots * slot_bytes_ + rings_ * ring_bytes_;
 }
 
 uint64_t Layout::staging(uint64_t piece, uint32_t local) const {
-  return piece % kSlots * slot_bytes_ + local * piece_bytes;
+  return piece % slots * slot_bytes_ + local * piece_bytes;
 }
 uint64_t Layout::input(uint64_t piece) const { return staging(piece, local_ranks); }
 uint64_t Layout::output(uint64_t piece) const { return staging(piece, local_ranks + 1); }
@@ -48,8 +51,7 @@ uint32_t Layout::channel_index(Direction direction, uint32_t local, uint32_t pee
 }
 
 uint64_t Layout::chunk(uint32_t channel, uint64_t index) const {
-  return kSlots * slot_bytes_ + channel * ring_bytes_ +
-         index % kChannelSlots * (sizeof(ChunkHeader) + chunk_bytes);
+  return slots * slot_bytes_ + channel * ring_bytes_ + index % slots * (sizeof(ChunkHeader) + chunk_bytes);
 }
 
 Segment Segment::format(std::byte* base, const Layout& layout, uint64_t group, const char* group_class,
@@ -79,8 +81,8 @@ Result<Segment> Segment::attach(std::byte* base, size_t bytes) {
                                       ", this library reads " + std::to_string(kSegmentVersion));
   }
   const uint32_t ranks = header.ranks, nodes = header.nodes, local = header.local_ranks;
-  if (ranks == 0 || ranks > kMaxRanks || local == 0 || local > kMaxLocalRanks || local > ranks || nodes == 0 ||
-      nodes > ranks || header.node >= nodes) {
+  if (ranks == 0 || ranks > kMaxRanks || local == 0 || local > kMaxLocalRanks || local > ranks ||
+      nodes == 0 || nodes > ranks || header.node >= nodes) {
     return Status(Code::kInternal, "a group's shared memory has an impossible geometry");
   }
   Segment segment;
@@ -109,7 +111,8 @@ bool Segment::fail(Code code, int32_t rank, const std::string& message) const {
 Status Segment::failure() const {
   if (!failed()) return Status::ok();
   const Failure& failure = header().failure;
-  const int code = failure.code > 1 && failure.code < kCodeCount ? failure.code : static_cast<int>(Code::kInternal);
+  const int code =
+      failure.code > 1 && failure.code < kCodeCount ? failure.code : static_cast<int>(Code::kInternal);
   const size_t length = ::strnlen(failure.message, sizeof failure.message);
   return {static_cast<Code>(code), std::string(failure.message, length)};
 }

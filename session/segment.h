@@ -8,17 +8,17 @@
 //   Channel[2 * local * ranks]  point-to-point rings, control part
 //   Post[local_ranks][kPosts], payloads   calls with what they contribute (post.h); groups of one node only
 //   --- data part: the only memory that other nodes may write ---
-//   Slot[kSlots]                per piece: staging of each local rank, input, output, scratch
-//   ring data                   kChannelSlots chunks per channel
+//   Slot[slots]                 per piece: staging of each local rank, input, output, scratch
+//   ring data                   slots chunks per channel
 //
 // Progress is told by counters that only grow and are each written by one side. A "piece" is a part of a collective
 // that fits a slot; pieces are numbered through the life of the group, across operations, in call order, and piece p
-// uses slot p % kSlots. For piece p:
+// uses slot p % slots. For piece p:
 //   Board.staged  > p   the rank's contribution is in its staging area (or in input/output: see plan.h)
 //   Board.reduced > p   the rank has combined its share of all local contributions
 //   Header.exchanged > p  the daemon has run the schedule between nodes (groups of several nodes)
 //   Board.done    > p   the rank has taken its result
-// A slot may be used for piece p when every local rank has done > p - kSlots.
+// A slot may be used for piece p when every local rank has done > p - slots.
 // Counters are stored with release after the data and read with acquire before it.
 //
 // Trust: ranks of a group share its memory and trust each other as threads do. The daemon does not: whatever it takes
@@ -37,11 +37,13 @@
 namespace hdt::session {
 
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
-inline constexpr uint32_t kSegmentVersion = 1;
+inline constexpr uint32_t kSegmentVersion = 2;
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
-inline constexpr uint32_t kSlots = 4;
-inline constexpr uint32_t kChannelSlots = 4;
+// Slots of pieces, and chunks of a channel's ring. On one node, what the caches hold; between nodes, what several
+// NICs carry while the first acknowledgement is on its way.
+inline constexpr uint32_t kSlotsOfANode = 4;
+inline constexpr uint32_t kSlotsBetweenNodes = 16;
 inline constexpr uint32_t kCallRing = 64;
 inline constexpr uint32_t kAttentionRing = 256;
 inline constexpr size_t kMaxClassBytes = 31;
@@ -89,7 +91,7 @@ struct alignas(64) Board {
 };
 
 // A ring of chunks from one rank to another. head: chunks written; tail: chunks consumed. Chunk i is at i %
-// kChannelSlots; the writer may write chunk i when i < tail + kChannelSlots. Between nodes each side has a ring: the
+// slots; the writer may write chunk i when i < tail + slots. Between nodes each side has a ring: the
 // daemons carry chunks from the sender's to the receiver's, and tails back.
 struct alignas(64) Channel {
   std::atomic<uint64_t> head{0};
@@ -125,6 +127,7 @@ struct Layout {
   Layout(uint32_t ranks, uint32_t nodes, uint32_t local_ranks);
 
   uint32_t ranks, nodes, local_ranks;
+  uint32_t slots;          // of pieces, and chunks in the ring of each channel
   uint64_t piece_bytes;    // capacity of staging (per rank), input and output
   uint64_t scratch_bytes;
   uint64_t chunk_bytes;    // capacity of a chunk's payload

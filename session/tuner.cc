@@ -40,7 +40,7 @@ const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) 
   operation.piece = problem_of(typical, plan.piece(0), order_, 0);
   operation.type = typical.type;
   operation.pieces = plan.pieces();
-  operation.pieces_in_flight = kSlots;
+  operation.pieces_in_flight = layout_.slots;
   const size_t width = collectives::type_size(typical.type);
   const CallClass key{typical.what, width, static_cast<uint32_t>(operation.piece.root), typical.count};
   const auto known = predictions_.find(key);

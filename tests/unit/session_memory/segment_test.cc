@@ -32,7 +32,7 @@ TEST(Layout, NoTwoAreasOverlap) {
     EXPECT_LE(layout.channels + sizeof(Channel) * 2 * local * ranks, layout.data);
     std::map<uint64_t, uint64_t> used;
     const uint64_t limit = layout.total - layout.data;
-    for (uint64_t piece = 0; piece < kSlots; ++piece) {
+    for (uint64_t piece = 0; piece < layout.slots; ++piece) {
       for (uint32_t i = 0; i < local; ++i) claim(used, layout.staging(piece, i), layout.piece_bytes, limit);
       claim(used, layout.input(piece), layout.piece_bytes, limit);
       claim(used, layout.output(piece), layout.piece_bytes, limit);
@@ -43,7 +43,7 @@ TEST(Layout, NoTwoAreasOverlap) {
         for (const Direction direction : {Direction::kOut, Direction::kIn}) {
           const uint32_t channel = layout.channel_index(direction, i, peer);
           ASSERT_LT(channel, 2 * local * ranks);
-          for (uint64_t index = 0; index < kChannelSlots; ++index) {
+          for (uint64_t index = 0; index < layout.slots; ++index) {
             claim(used, layout.chunk(channel, index), sizeof(ChunkHeader) + layout.chunk_bytes, limit);
           }
         }
