@@ -341,7 +341,9 @@ void PieceRunner::grant() {
   for (uint32_t node = 0; node < credit_.size(); ++node) {
     PeerCredit& peer = credit_[node];
     if (!peer.sends_to_us || credit <= peer.granted_by_us) continue;
-    if (peer.granted_by_us > next_piece_ + slots_.size() / 2) continue;
+    if (peer.granted_by_us > next_piece_ + slots_.size() / 2 &&
+        credit < peer.granted_by_us + slots_.size() / 4)
+      continue;
     peer.granted_by_us = credit;
     context_.send(node, PieceCredit{context_.id, context_.me, credit});
   }

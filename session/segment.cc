@@ -11,6 +11,7 @@ namespace {
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kPieceBytes = uint64_t{512} << 10;
 constexpr uint64_t kLargestChunk = uint64_t{128} << 10;
+constexpr uint64_t kLargestChunkBetweenNodes = uint64_t{256} << 10;
 constexpr uint64_t kSmallestChunk = uint64_t{4} << 10;
 // Address space for rings; pages are only taken for rings that are used.
 constexpr uint64_t kRingSpace = uint64_t{4} << 30;
@@ -28,7 +29,8 @@ Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
   scratch_bytes = nodes > 1 ? 2 * kPieceBytes : 0;
   rings_ = uint64_t{2} * local_ranks * ranks;
   const uint64_t share = kRingSpace / (rings_ * slots);
-  chunk_bytes = std::clamp(share / kPage * kPage, kSmallestChunk, kLargestChunk);
+  chunk_bytes = std::clamp(share / kPage * kPage, kSmallestChunk,
+                           nodes == 1 ? kLargestChunk : kLargestChunkBetweenNodes);
   ring_bytes_ = round_up(slots * (sizeof(ChunkHeader) + chunk_bytes), kPage);
   slot_bytes_ = (local_ranks + 2) * piece_bytes + scratch_bytes;
   members = round_up(sizeof(Header), 64);

@@ -43,7 +43,7 @@ Status Link::write(const WriteRequest& request) {
                                         std::to_string(request.offset) + " is not possible on a link"};
   }
   if (state_->phase != State::Phase::kUp) return {Code::kLink, state_->reason.message()};
-  state_->outbox.push(request, state_->rails_up());
+  state_->outbox.push(request, state_->rails_up(), state_->most_bytes_of_a_chunk());
   state_->pump();
   return Status::ok();
 }
@@ -115,6 +115,16 @@ Rail* Link::State::rail_of(const Connection* connection) {
 size_t Link::State::rails_up() const {
   return static_cast<size_t>(
       std::count_if(rails.begin(), rails.end(), [](const auto& rail) { return rail->up(); }));
+}
+
+// Whichever rail takes a chunk: what the slowest one carries in kChunkNs, so that it delays the end of a write by no more.
+uint64_t Link::State::most_bytes_of_a_chunk() const {
+  constexpr double kChunkNs = 0.5e6;
+  double slowest = 0;  // ns a byte
+  for (const auto& rail : rails) {
+    if (rail->up()) slowest = std::max(slowest, rail->ns_per_byte());
+  }
+  return slowest == 0 ? options.chunk_bytes : static_cast<uint64_t>(kChunkNs / slowest);
 }
 
 // The rail with room that would be done with the next chunk first; the first of equals.

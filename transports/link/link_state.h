@@ -27,6 +27,7 @@ struct Link::State {
   size_t rails_up() const;
   void pump();
   Rail* best_rail();
+  uint64_t most_bytes_of_a_chunk() const;
   void on_sent(Rail& rail, const Completion& completion);
   void on_written(Rail& rail, const Completion& completion);
   void on_notice(Rail& rail, std::span<const std::byte> message);

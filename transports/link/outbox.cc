@@ -3,7 +3,7 @@
 
 namespace hdt::transport {
 
-void Outbox::push(const WriteRequest& request, size_t rails) {
+void Outbox::push(const WriteRequest& request, size_t rails, uint64_t most_bytes) {
   constexpr uint64_t kLeastPages = std::max(kMinChunkBytes, kCopiedWriteBytes) / kChunkPage;
   Write& write = writes_.emplace_back();
   write.request = request;
@@ -12,7 +12,7 @@ void Outbox::push(const WriteRequest& request, size_t rails) {
     if (request.bytes > 0) write.copy.assign(data, data + request.bytes);
     write.request.data = write.copy.data();
   }
-  const uint64_t share = request.bytes / std::max<size_t>(rails, 1) / kChunkPage;
+  const uint64_t share = std::min(request.bytes / std::max<size_t>(rails, 1), most_bytes) / kChunkPage;
   write.pages = static_cast<uint16_t>(
       std::min<uint64_t>(rails > 1 ? std::max(share, kLeastPages) : most_pages_, most_pages_));
   write.chunks = ChunkHeader{.message_bytes = request.bytes, .pages = write.pages}.count();

@@ -7,10 +7,11 @@ namespace hdt::transport {
 
 namespace {
 
-// A rail among others has at most so much under way: what it carries in kWindowNs, so that a slow one
-// delays the end of an operation by no more, but enough to keep it busy from one acknowledgement to the next.
-constexpr double kWindowNs = 4e6;
-constexpr uint64_t kLeastWindow = 256 << 10;
+// A rail among others has at most so much under way: what it carries in kWindowNs. Enough to keep it busy while an
+// acknowledgement comes back behind chunks of the other direction, which themselves wait for no longer; every
+// millisecond more delays the end of each piece by as much, twice in an allreduce, and notes on their way.
+constexpr double kWindowNs = 2e6;
+constexpr uint64_t kLeastWindow = 32 << 10;
 constexpr uint64_t kMostWindow = 16 << 20;
 constexpr uint64_t kFirstWindow = 512 << 10;  // before the rate is known
 
@@ -19,8 +20,9 @@ constexpr uint64_t kMostOwedChunks = 32;
 constexpr uint64_t kMostOwedBytes = 512 << 10;
 constexpr uint64_t kMostOwedNotices = 64;
 
-// So many bytes determine half of what is known of the rate.
-constexpr double kMemoryBytes = 256 << 10;
+// Time under way that one figure of the rate is taken over. Acknowledgements come in bursts, behind chunks of the other
+// direction: over less time a burst looks like a fast rail, which then gets what others should carry.
+constexpr double kMeasuredNs = 16e6;
 
 }  // namespace
 
@@ -112,15 +114,15 @@ Outbox::Chunk Rail::take_front() {
   return chunk;
 }
 
-// From when the rail could have begun with these bytes: a rail that waits for work is not slow. The way of the last few
-// chunks counts, so that one hiccup is soon forgotten.
+// From when the rail could have begun with these bytes: a rail that waits for work is not slow.
 void Rail::measure(uint64_t bytes, int64_t since, int64_t now) {
-  const auto elapsed = static_cast<double>(std::max<int64_t>(now - std::max(since, acknowledged_ns_), 1));
+  busy_ns_ += static_cast<double>(std::max<int64_t>(now - std::max(since, acknowledged_ns_), 1));
+  busy_bytes_ += static_cast<double>(bytes);
   acknowledged_ns_ = now;
-  if (bytes == 0) return;
-  const auto size = static_cast<double>(bytes);
-  const double weight = ns_per_byte_ == 0 ? 1 : size / (size + kMemoryBytes);
-  ns_per_byte_ += weight * (elapsed / size - ns_per_byte_);
+  if (busy_bytes_ == 0 || (ns_per_byte_ != 0 && busy_ns_ < kMeasuredNs)) return;
+  const double lately = busy_ns_ / busy_bytes_;
+  ns_per_byte_ = ns_per_byte_ == 0 ? lately : (ns_per_byte_ + lately) / 2;
+  busy_ns_ = busy_bytes_ = 0;
   status_.bytes_per_second = static_cast<uint64_t>(kNsPerSecond / ns_per_byte_);
 }
 

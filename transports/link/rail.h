@@ -92,6 +92,8 @@ class Rail {
 
   int64_t acknowledged_ns_ = 0;  // when the peer acknowledged chunks last
   double ns_per_byte_ = 0;       // lately; 0: not known yet
+  double busy_ns_ = 0;           // since that was measured: time with chunks under way
+  double busy_bytes_ = 0;        // and what was acknowledged in it
 };
 
 }  // namespace hdt::transport
