@@ -32,7 +32,7 @@
 
 namespace hdt::transport {
 
-inline constexpr uint32_t kAbiVersion = 2;
+inline constexpr uint32_t kAbiVersion = 3;
 inline constexpr size_t kMaxMessageBytes = 8192;
 inline constexpr size_t kImmediateBytes = 64;
 inline constexpr size_t kMaxWriteBytes = size_t{1} << 30;
