@@ -130,9 +130,9 @@ TEST(Tuner, OnlyTheRingRunsInPlaceBetweenManyNodes) {
 TEST(Tuner, RecursiveDoublingIsNotForABufferThatIsInputAndOutput) {
   const Order order = one_rank_each(2);
   const Layout layout(2, 2, 1);
-  EXPECT_EQ(obstacle_to(Algorithm::kRecursiveDoubling, call_of(Collective::kAllReduce, 9'000), layout, order),
+  EXPECT_EQ(obstacle_to(Algorithm::kRecursiveDoubling, call_of(Collective::kAllReduce, 66'000), layout, order),
             Obstacle::kSendsInput);
-  EXPECT_EQ(obstacle_to(Algorithm::kRecursiveDoubling, call_of(Collective::kAllReduce, 8'000), layout, order),
+  EXPECT_EQ(obstacle_to(Algorithm::kRecursiveDoubling, call_of(Collective::kAllReduce, 65'000), layout, order),
             Obstacle::kNone);
 }
 
