@@ -83,8 +83,9 @@ void Link::on_completion(const Completion& completion) {
 
 void Link::flush() {
   state_->done_rails.clear();
+  const bool alone = state_->rails_up() == 1;
   for (const auto& rail : state_->rails) {
-    if (rail->up() && rail->owes()) state_->send_on(*rail, NoticeKind::kAcknowledge, 0, {});
+    if (rail->up() && rail->owes(alone)) state_->send_on(*rail, NoticeKind::kAcknowledge, 0, {});
   }
 }
 
@@ -128,18 +129,19 @@ uint64_t Link::State::most_bytes_of_a_chunk() const {
 }
 
 // The rail with room that would be done with the next chunk first; the first of equals.
-Rail* Link::State::best_rail() {
+Rail* Link::State::best_rail(int64_t now) {
   const bool alone = rails_up() == 1;
   double fastest = 0;  // a new rail is tried as if it were as fast
   for (const auto& rail : rails) {
-    const double known = rail->up() ? rail->ns_per_byte() : 0;
+    const double known = rail->up() ? rail->known_ns_per_byte(now) : 0;
     if (known > 0 && (fastest == 0 || known < fastest)) fastest = known;
   }
   if (fastest == 0) fastest = 1;
   Rail* best = nullptr;
   for (const auto& rail : rails) {
     if (!rail->has_room(alone)) continue;
-    if (best == nullptr || rail->load(kMinChunkBytes, fastest) < best->load(kMinChunkBytes, fastest))
+    if (best == nullptr ||
+        rail->load(kMinChunkBytes, fastest, now) < best->load(kMinChunkBytes, fastest, now))
       best = rail.get();
   }
   return best;
@@ -149,7 +151,7 @@ void Link::State::pump() {
   if (phase != Phase::kUp || !outbox.has_chunk()) return;
   const int64_t now = options.now();
   while (outbox.has_chunk()) {
-    Rail* rail = best_rail();
+    Rail* rail = best_rail(now);
     if (rail == nullptr) return;
     Outbox::Chunk chunk = outbox.pull();
     if (Status written = rail->write(chunk, options.checksum, now); !written.is_ok()) {

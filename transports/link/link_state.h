@@ -26,7 +26,7 @@ struct Link::State {
   Rail* rail_of(const Connection* connection);
   size_t rails_up() const;
   void pump();
-  Rail* best_rail();
+  Rail* best_rail(int64_t now);
   uint64_t most_bytes_of_a_chunk() const;
   void on_sent(Rail& rail, const Completion& completion);
   void on_written(Rail& rail, const Completion& completion);

@@ -23,6 +23,8 @@ constexpr uint64_t kMostOwedNotices = 64;
 // Time under way that one figure of the rate is taken over. Acknowledgements come in bursts, behind chunks of the other
 // direction: over less time a burst looks like a fast rail, which then gets what others should carry.
 constexpr double kMeasuredNs = 16e6;
+// A rail without traffic is tried again after this time, as if it were as fast as the fastest.
+constexpr int64_t kRememberedNs = 100 * kNsPerMs;
 
 }  // namespace
 
@@ -42,9 +44,13 @@ bool Rail::has_room(bool alone) const {
   return alone || status_.bytes_in_flight < window();
 }
 
-double Rail::load(uint64_t more, double unknown_ns_per_byte) const {
-  return static_cast<double>(status_.bytes_in_flight + more) *
-         (ns_per_byte_ == 0 ? unknown_ns_per_byte : ns_per_byte_);
+double Rail::known_ns_per_byte(int64_t now) const {
+  return idle() && now - acknowledged_ns_ > kRememberedNs ? 0 : ns_per_byte_;
+}
+
+double Rail::load(uint64_t more, double unknown_ns_per_byte, int64_t now) const {
+  const double known = known_ns_per_byte(now);
+  return static_cast<double>(status_.bytes_in_flight + more) * (known == 0 ? unknown_ns_per_byte : known);
 }
 
 Status Rail::write(const Outbox::Chunk& chunk, bool checksum, int64_t now) {
@@ -134,7 +140,8 @@ void Rail::on_chunk(uint64_t bytes, bool prompt) {
   ++status_.writes_in;
 }
 
-bool Rail::owes() const {
+bool Rail::owes(bool alone) const {
+  if (!alone && received_ != told_) return true;
   return prompt_ || received_ - told_ >= kMostOwedChunks || owed_bytes_ >= kMostOwedBytes ||
          owed_notices_ >= kMostOwedNotices;
 }

@@ -32,12 +32,14 @@ class Rail {
   // --- sending ---
   bool has_room(bool alone) const;
   // How long what is under way and `more` bytes take, as it went lately.
-  double load(uint64_t more, double unknown_ns_per_byte) const;
+  double load(uint64_t more, double unknown_ns_per_byte, int64_t now) const;
   Status write(const Outbox::Chunk& chunk, bool checksum, int64_t now);
   Status send(NoticeKind kind, uint64_t number, uint64_t notices, std::span<const std::byte> body);
   // kSent of the oldest chunk that had none. Null: there is none.
   Outbox::Chunk* on_handed_over();
   double ns_per_byte() const { return ns_per_byte_; }
+  // 0: nothing is known; what was true some time ago may not be any more, and a rail that is not used would never show it.
+  double known_ns_per_byte(int64_t now) const;
   // The peer's count, modulo 2^32, has come: returns how many chunks that newly acknowledges, or nothing if it
   // cannot be.
   std::optional<uint64_t> acknowledged(uint32_t received, int64_t now);
@@ -52,7 +54,8 @@ class Rail {
   void on_chunk(uint64_t bytes, bool prompt);
   void on_notice() { ++owed_notices_; }
   uint64_t received() const { return received_; }
-  bool owes() const;
+  // Of several rails, each has a window that only acknowledgements open: all is owed at once.
+  bool owes(bool alone) const;
 
   // --- is it alive? ---
   void heard(int64_t now);

@@ -145,6 +145,46 @@ TEST(Link, UnequalRailsAddUp) {
   }
 }
 
+// Nothing comes the other way that would carry acknowledgements, and none of the writes asks for one.
+TEST(Link, SmallWritesOneWayOpenTheirWindows) {
+  LinkWorld world(1, 2);
+  fake::Faults faults;
+  faults.bytes_per_poll = 1'000;
+  world.network.set_faults(faults);
+  world.connect();
+  std::mt19937_64 random(1);
+  Flow flow(world.a, world.b);
+  flow.start(random, 300, kCopiedWriteBytes);
+  ASSERT_TRUE(world.run_until([&] { return flow.done(); }));
+  flow.check();
+}
+
+TEST(Link, ARailThatWasSlowIsTriedAgain) {
+  LinkWorld world(1, 2);
+  fake::Faults slow;
+  slow.bytes_per_poll = 500;
+  world.network.set_faults("a1", slow);
+  world.connect();
+  std::vector<std::byte> source(kCopiedWriteBytes);
+  std::vector<std::byte> region(kCopiedWriteBytes);
+  WriteRequest request{source.data(), source.size(), {}, 0, {}, 0};
+  request.region = world.b.devices[0]->register_memory(region.data(), region.size(), -1).take();
+  const auto write_alone = [&] {
+    const size_t before = world.b.arrived.size();
+    ASSERT_TRUE(world.a.link.write(request).is_ok());
+    ASSERT_TRUE(world.run_until([&] { return world.b.arrived.size() > before; }));
+  };
+  const auto carried = [&] { return world.a.link.rails()[1].writes_out; };
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(world.a.link.write(request).is_ok());
+  ASSERT_TRUE(world.run_until([&] { return world.b.arrived.size() == 100; }));
+  ASSERT_GT(carried(), 0u);
+  world.network.set_faults("a1", {});
+  for (int i = 0; i < 2'000; ++i) world.poll();  // 200 ms without traffic
+  const uint64_t before = carried();
+  for (int i = 0; i < 100; ++i) write_alone();
+  EXPECT_GT(carried(), before);
+}
+
 TEST(Link, WhatIsQueuedBeforeTheFirstRailMovesWithIt) {
   LinkWorld world(1, 2);
   std::mt19937_64 random(1);
