@@ -5,7 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <iterator>
+
+#include "transports/hand_over.h"
 
 namespace hdt::transport::fake {
 
@@ -120,10 +121,7 @@ bool FakeDevice::poll(std::vector<Completion>& completions) {
   bool more = false;
   for (const auto& connection : connections_) any = connection->deliver() || any;
   for (const auto& connection : connections_) more = more || connection->has_input();
-  any = any || !pending_.empty();
-  completions.insert(completions.end(), std::make_move_iterator(pending_.begin()),
-                     std::make_move_iterator(pending_.end()));
-  pending_.clear();
+  any = hand_over(pending_, completions) || any;
   // Reporting above has signalled for what is now handed out; what counts is whether anything is left.
   if (signalled_ && !more) {
     ::eventfd_read(event_fd_, &ignored);

@@ -4,8 +4,8 @@
 #include <sys/epoll.h>
 
 #include <cerrno>
-#include <iterator>
 
+#include "transports/hand_over.h"
 #include "transports/rdma/discovery.h"
 
 namespace hdt::transport::rdma {
@@ -80,12 +80,8 @@ void RdmaDevice::stop_listening() {
 }
 
 Result<Connection*> RdmaDevice::connect(const std::string& address, int64_t timeout_ms) {
-  Result<tcp::SocketAddress> remote = tcp::SocketAddress::parse(address);
+  Result<tcp::SocketAddress> remote = tcp::SocketAddress::parse_remote(address, state_.local);
   if (!remote.is_ok()) return remote.status();
-  if (remote.value().family() != state_.local.family()) {
-    return Status(Code::kInvalidArgument, "cannot connect from " + info_.address + " to " + address +
-                                              ": one is IPv4, the other IPv6");
-  }
   if (state_.nic.removed())
     return Status(Code::kLink, "the RDMA device " + state_.nic.name() + " was removed");
   auto connection = std::make_unique<RdmaConnection>(state_);
@@ -186,10 +182,7 @@ bool RdmaDevice::poll(std::vector<Completion>& completions) {
   state_.discarded.clear();
   state_.loop.set_polling(false);
   if (handled > 0 || !state_.unflushed.empty()) state_.loop.wake();
-  const bool reported = !state_.pending.empty();
-  completions.insert(completions.end(), std::make_move_iterator(state_.pending.begin()),
-                     std::make_move_iterator(state_.pending.end()));
-  state_.pending.clear();
+  const bool reported = hand_over(state_.pending, completions);
   return handled > 0 || dispatched || reported;
 }
 

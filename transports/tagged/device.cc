@@ -1,10 +1,7 @@
 // device.cc: see device.h.
 #include "transports/tagged/device.h"
 
-#include <sys/random.h>
-
-#include <cerrno>
-#include <iterator>
+#include "transports/hand_over.h"
 
 namespace hdt::transport::tagged {
 
@@ -48,12 +45,8 @@ void TaggedDevice::on_accept(tcp::Fd fd) {
 }
 
 Result<Connection*> TaggedDevice::connect(const std::string& address, int64_t timeout_ms) {
-  Result<tcp::SocketAddress> remote = tcp::SocketAddress::parse(address);
+  Result<tcp::SocketAddress> remote = tcp::SocketAddress::parse_remote(address, local_);
   if (!remote.is_ok()) return remote.status();
-  if (remote.value().family() != local_.family()) {
-    return Status(Code::kInvalidArgument, "cannot connect from " + info_.address + " to " + address +
-                                              ": one is IPv4, the other IPv6");
-  }
   auto connection = std::make_unique<TaggedConnection>(state_);
   HDT_RETURN_IF_ERROR(connection->connect(local_, remote.value(), timeout_ms));
   Connection* const key = connection.get();
@@ -62,18 +55,10 @@ Result<Connection*> TaggedDevice::connect(const std::string& address, int64_t ti
 }
 
 Result<RegionKey> TaggedDevice::register_memory(void* base, size_t bytes, int /*fd*/) {
-  if (base == nullptr || bytes == 0) return Status(Code::kInvalidArgument, "cannot register no memory");
-  uint64_t key = 0;
-  do {
-    if (::getrandom(&key, sizeof key, 0) != sizeof key) return Status::from_errno("cannot draw a key", errno);
-  } while (key == 0 || !state_.domain->regions.add(key, base, bytes));
-  return to_region_key(key);
+  return state_.domain->add(base, bytes);
 }
 
-void TaggedDevice::deregister_memory(const RegionKey& key) {
-  state_.domain->regions.remove(from_region_key(key));
-  for (TaggedDevice* device : state_.domain->devices) device->on_deregistered(from_region_key(key));
-}
+void TaggedDevice::deregister_memory(const RegionKey& key) { state_.domain->remove(key); }
 
 void TaggedDevice::on_deregistered(uint64_t region) {
   for (auto& [unused, connection] : connections_) connection->on_deregistered(region);
@@ -88,10 +73,7 @@ bool TaggedDevice::poll(std::vector<Completion>& completions) {
   if (!state_.hot.empty()) state_.loop.wake();
   for (TaggedConnection* connection : state_.dropped) connections_.erase(connection);
   state_.dropped.clear();
-  const bool reported = !state_.pending.empty();
-  completions.insert(completions.end(), std::make_move_iterator(state_.pending.begin()),
-                     std::make_move_iterator(state_.pending.end()));
-  state_.pending.clear();
+  const bool reported = hand_over(state_.pending, completions);
   return dispatched || worked || reported;
 }
 

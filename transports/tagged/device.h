@@ -24,11 +24,11 @@ class TaggedDevice final : public Device {
   bool poll(std::vector<Completion>& completions) override;
   int event_fd() const override { return state_.loop.fd(); }
   void release(Connection* connection) override;
+  void on_deregistered(uint64_t region);
 
  private:
   TaggedDevice(std::shared_ptr<Domain> domain, DeviceInfo info, tcp::SocketAddress local,
                std::unique_ptr<Fabric> fabric);
-  void on_deregistered(uint64_t region);
   void on_accept(tcp::Fd fd);
   bool work_on_hot();
 

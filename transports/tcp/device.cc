@@ -1,10 +1,7 @@
 // device.cc: see device.h.
 #include "transports/tcp/device.h"
 
-#include <sys/random.h>
-
-#include <cerrno>
-#include <iterator>
+#include "transports/hand_over.h"
 
 namespace hdt::transport::tcp {
 
@@ -44,12 +41,8 @@ void TcpDevice::on_accept(Fd fd) {
 }
 
 Result<Connection*> TcpDevice::connect(const std::string& address, int64_t timeout_ms) {
-  Result<SocketAddress> remote = SocketAddress::parse(address);
+  Result<SocketAddress> remote = SocketAddress::parse_remote(address, local_);
   if (!remote.is_ok()) return remote.status();
-  if (remote.value().family() != local_.family()) {
-    return Status(Code::kInvalidArgument, "cannot connect from " + info_.address + " to " + address +
-                                              ": one is IPv4, the other IPv6");
-  }
   auto connection = std::make_unique<TcpConnection>(state_);
   HDT_RETURN_IF_ERROR(connection->connect(local_, remote.value(), timeout_ms));
   Connection* const key = connection.get();
@@ -58,18 +51,10 @@ Result<Connection*> TcpDevice::connect(const std::string& address, int64_t timeo
 }
 
 Result<RegionKey> TcpDevice::register_memory(void* base, size_t bytes, int /*fd*/) {
-  if (base == nullptr || bytes == 0) return Status(Code::kInvalidArgument, "cannot register no memory");
-  uint64_t key = 0;
-  do {
-    if (::getrandom(&key, sizeof key, 0) != sizeof key) return Status::from_errno("cannot draw a key", errno);
-  } while (key == 0 || !state_.domain->regions.add(key, base, bytes));
-  return to_region_key(key);
+  return state_.domain->add(base, bytes);
 }
 
-void TcpDevice::deregister_memory(const RegionKey& key) {
-  state_.domain->regions.remove(from_region_key(key));
-  for (TcpDevice* device : state_.domain->devices) device->on_deregistered(from_region_key(key));
-}
+void TcpDevice::deregister_memory(const RegionKey& key) { state_.domain->remove(key); }
 
 void TcpDevice::on_deregistered(uint64_t region) {
   for (auto& [unused, connection] : connections_) connection->on_deregistered(region);
@@ -82,10 +67,7 @@ bool TcpDevice::poll(std::vector<Completion>& completions) {
   flush_unflushed();
   const bool dispatched = state_.loop.dispatch();
   state_.loop.set_polling(false);
-  const bool reported = !state_.pending.empty();
-  completions.insert(completions.end(), std::make_move_iterator(state_.pending.begin()),
-                     std::make_move_iterator(state_.pending.end()));
-  state_.pending.clear();
+  const bool reported = hand_over(state_.pending, completions);
   return flushed || dispatched || reported;
 }
 

@@ -24,10 +24,10 @@ class TcpDevice final : public Device {
   int event_fd() const override { return state_.loop.fd(); }
   void set_attended(bool attended) override { state_.loop.set_attended(attended); }
   void release(Connection* connection) override;
+  void on_deregistered(uint64_t region);
 
  private:
   TcpDevice(std::shared_ptr<Domain> domain, DeviceInfo info, SocketAddress local);
-  void on_deregistered(uint64_t region);
   void on_accept(Fd fd);
   void flush_unflushed();
 

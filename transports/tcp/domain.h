@@ -1,18 +1,11 @@
-// domain.h: what the devices opened from one backend share: registered memory. A region may be written
-// through any of them, so that any rail of a link can carry any chunk.
+// domain.h: what the devices opened from one backend share.
 #pragma once
 
-#include <set>
-
-#include "transports/region_table.h"
+#include "transports/shared_regions.h"
 
 namespace hdt::transport::tcp {
 
 class TcpDevice;
-
-struct Domain {
-  RegionTable regions;
-  std::set<TcpDevice*> devices;
-};
+using Domain = SharedRegions<TcpDevice>;
 
 }  // namespace hdt::transport::tcp

@@ -63,6 +63,15 @@ Result<SocketAddress> SocketAddress::parse(const std::string& text) {
   return address;
 }
 
+Result<SocketAddress> SocketAddress::parse_remote(const std::string& text, const SocketAddress& local) {
+  Result<SocketAddress> remote = parse(text);
+  if (remote.is_ok() && remote.value().family() != local.family()) {
+    return Status(Code::kInvalidArgument, "cannot connect from " + local.host() + " to " + text +
+                                              ": one is IPv4, the other IPv6");
+  }
+  return remote;
+}
+
 bool SocketAddress::is_loopback() const {
   if (family() == AF_INET) {
     return ntohl(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr) >> 24 == 127;

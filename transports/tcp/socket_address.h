@@ -17,6 +17,8 @@ class SocketAddress {
   // A numeric host without a port, e.g. DeviceInfo::address.
   static Result<SocketAddress> from_host(const std::string& host, uint16_t port);
   static Result<SocketAddress> parse(const std::string& text);
+  // One that can be connected to from `local`: of the same family.
+  static Result<SocketAddress> parse_remote(const std::string& text, const SocketAddress& local);
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t bytes() const { return bytes_; }

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "transports/hand_over.h"
 #include "transports/ucx/fabric.h"
 
 namespace hdt::transport::ucx {
@@ -137,9 +138,7 @@ void UcxChannel::on_endpoint_failed(void* self, ucp_ep_h, ucs_status_t status) {
 Status UcxChannel::poll(std::vector<tagged::Finished>& finished) {
   for (int i = 0; i < kProgressPerPoll && ucp_worker_progress(worker_) != 0; ++i) {
   }
-  finished.insert(finished.end(), std::make_move_iterator(finished_.begin()),
-                  std::make_move_iterator(finished_.end()));
-  finished_.clear();
+  hand_over(finished_, finished);
   return failed_ == UCS_OK ? Status::ok() : from_ucs("UCX lost the peer", failed_);
 }
 

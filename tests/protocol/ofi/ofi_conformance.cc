@@ -1,7 +1,7 @@
 // ofi_conformance.cc: the conformance suite over libfabric's providers that work on any machine, and the backend's options.
 #include <gmock/gmock.h>
 
-#include "tests/protocol/tagged/loopback_world.h"
+#include "tests/protocol/transports/loopback_world.h"
 #include "transports/ofi/backend.h"
 
 namespace hdt::transport {

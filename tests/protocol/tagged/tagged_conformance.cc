@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "tests/protocol/tagged/loopback_world.h"
+#include "tests/protocol/transports/loopback_world.h"
 #include "tests/protocol/tagged/memory_fabric.h"
 #include "transports/tagged/control.h"
 #include "transports/tagged/device.h"

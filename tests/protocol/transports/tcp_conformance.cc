@@ -11,7 +11,7 @@
 #include <cstring>
 #include <random>
 
-#include "tests/protocol/transports/transport_conformance.h"
+#include "tests/protocol/transports/loopback_world.h"
 #include "transports/tcp/frame.h"
 
 namespace hdt::transport {
@@ -20,58 +20,20 @@ namespace {
 
 using Kind = Completion::Kind;
 
-sockaddr_in loopback(const char* host, uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  inet_pton(AF_INET, host, &address.sin_addr);
-  return address;
-}
-
-uint16_t port_of(int fd) {
-  sockaddr_in address{};
-  socklen_t bytes = sizeof address;
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes);
-  return ntohs(address.sin_port);
-}
-
-class TcpWorld : public World {
+class TcpWorld : public LoopbackWorld {
  public:
-  ~TcpWorld() override {
-    for (const int fd : fds_) ::close(fd);
-  }
-  Backend& backend() override { return *backend_; }
-  DeviceInfo device(int index) override {
-    DeviceInfo info;
-    info.name = "lo";
-    info.address = "127.0.1." + std::to_string(index + 1);
-    return info;
-  }
-  // Bound, so that nobody else gets the port, but not listening.
-  std::string refusing_address() override {
-    return "127.0.1.9:" + std::to_string(port_of(bound("127.0.1.9")));
-  }
+  TcpWorld() : LoopbackWorld(make_tcp_backend()) {}
   // A full accept queue: the kernel drops further connection requests.
   std::string silent_address() override {
     const int listener = bound("127.0.1.8");
     ::listen(listener, 0);
     const sockaddr_in address = loopback("127.0.1.8", port_of(listener));
     for (int i = 0; i < 4; ++i) {
-      fds_.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
-      ::connect(fds_.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+      ::connect(hold(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)),
+                reinterpret_cast<const sockaddr*>(&address), sizeof address);
     }
     return "127.0.1.8:" + std::to_string(port_of(listener));
   }
-
- private:
-  int bound(const char* host) {
-    fds_.push_back(::socket(AF_INET, SOCK_STREAM, 0));
-    const sockaddr_in address = loopback(host, 0);
-    EXPECT_EQ(::bind(fds_.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    return fds_.back();
-  }
-  std::unique_ptr<Backend> backend_ = make_tcp_backend();
-  std::vector<int> fds_;
 };
 
 std::unique_ptr<World> make_tcp() { return std::make_unique<TcpWorld>(); }

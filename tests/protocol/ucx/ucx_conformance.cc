@@ -2,7 +2,7 @@
 // TCP, and the backend's options.
 #include <gmock/gmock.h>
 
-#include "tests/protocol/tagged/loopback_world.h"
+#include "tests/protocol/transports/loopback_world.h"
 #include "transports/ucx/backend.h"
 
 namespace hdt::transport {

@@ -1,4 +1,4 @@
-// loopback_world.h: the World of a backend whose connections begin with a control socket: loopback addresses.
+// loopback_world.h: the World of a backend whose connections are, or begin with, TCP sockets: loopback addresses.
 #pragma once
 
 #include <arpa/inet.h>
@@ -12,6 +12,14 @@
 #include "tests/protocol/transports/transport_conformance.h"
 
 namespace hdt::transport {
+
+inline sockaddr_in loopback(const char* host, uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  EXPECT_EQ(::inet_pton(AF_INET, host, &address.sin_addr), 1);
+  return address;
+}
 
 class LoopbackWorld : public World {
  public:
@@ -41,14 +49,17 @@ class LoopbackWorld : public World {
     return "127.0.1.8:" + std::to_string(port_of(fd));
   }
 
- private:
+ protected:
+  // A socket of the world; closed with it.
+  int hold(int fd) {
+    fds_.push_back(fd);
+    return fd;
+  }
   int bound(const char* host) {
-    fds_.push_back(::socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    ::inet_pton(AF_INET, host, &address.sin_addr);
-    EXPECT_EQ(::bind(fds_.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    return fds_.back();
+    const int fd = hold(::socket(AF_INET, SOCK_STREAM, 0));
+    const sockaddr_in address = loopback(host, 0);
+    EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    return fd;
   }
   static uint16_t port_of(int fd) {
     sockaddr_in address{};
@@ -57,6 +68,7 @@ class LoopbackWorld : public World {
     return ntohs(address.sin_port);
   }
 
+ private:
   std::unique_ptr<Backend> backend_;
   std::vector<int> fds_;
 };
