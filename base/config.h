@@ -46,6 +46,7 @@ struct Config {
     int64_t connect_ms = 10'000;
     int64_t peer_ms = 10'000;
     int64_t drain_ms = 5'000;
+    int64_t restart_ms = 30'000;
   } timeouts;
   struct Link {
     std::string checksum = "none";

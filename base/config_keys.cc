@@ -88,6 +88,10 @@ const Key kKeys[] = {
      "an integer 1..3600000", "Silence after which another daemon counts as lost, in ms."},
     {"timeouts", "drain_ms", HDT_FIELD(int64_t, timeouts.drain_ms), 0, kMaxTimeoutMs, nullptr, false,
      "an integer 0..3600000", "How long operations under way may still take after SIGTERM, in ms."},
+    {"timeouts", "restart_ms", HDT_FIELD(int64_t, timeouts.restart_ms), 0, kMaxTimeoutMs, nullptr, false,
+     "an integer 0..3600000",
+     "How long processes and other nodes wait for this daemon to be started again when it was killed, in ms. 0: its "
+     "groups fail at once."},
 
     {"link", "checksum", HDT_FIELD(std::string, link.checksum), 1, kMaxTextBytes, is_checksum, false,
      "\"none\" or \"crc32c\"",

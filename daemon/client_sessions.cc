@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <random>
 
 #include "base/log.h"
 
@@ -18,7 +19,7 @@ namespace hdt::daemon {
 using session::Kind;
 
 ClientSessions::ClientSessions(Options options, SessionHandler& handler)
-    : options_(std::move(options)), handler_(handler) {}
+    : options_(std::move(options)), handler_(handler), next_memory_(std::random_device()()) {}
 
 Status ClientSessions::listen(const std::string& path, int epoll) {
   epoll_ = epoll;
@@ -119,6 +120,8 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
     }
     case Kind::kShare:
       return share(number, packet);
+    case Kind::kAdopt:
+      return adopt(number, packet);
     case Kind::kUnshare:
     case Kind::kOpen: {
       const auto request = session::decode_memory_request(packet.bytes);
@@ -137,26 +140,56 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
   }
 }
 
-// A number is never given twice in a daemon's life (a 32-bit count: 4 billion allocations).
+// Numbers count from a random one, so that they do not meet those that a predecessor gave: ranks remember what they have
+// mapped by its number.
+uint32_t ClientSessions::free_memory_number() {
+  const auto used = [this](uint32_t number) {
+    return number == 0 || std::any_of(sessions_.begin(), sessions_.end(), [number](const auto& session) {
+             return session.second.memories.contains(number);
+           });
+  };
+  while (used(next_memory_)) ++next_memory_;
+  return next_memory_++;
+}
+
 Status ClientSessions::share(uint64_t number, Packet& packet) {
   const auto request = session::decode_memory_request(packet.bytes);
   if (!request.is_ok()) return request.status();
   if (packet.fds.size() != 1) return {Code::kInvalidArgument, "memory to share needs one descriptor"};
+  const uint32_t wanted = request.value().memory;
   session::MemoryAnswer answer;
   answer.request = request.value().request;
   auto& memories = sessions_.at(number).memories;
   auto memory = SharedMemory::map(std::move(packet.fds[0]));
   if (!memory.is_ok()) return memory.status();
+  for (const auto& [other, client] : sessions_) {
+    if (wanted == 0 || !client.memories.contains(wanted)) continue;
+    return {Code::kInvalidUsage, "shared memory " + std::to_string(wanted) + " of this daemon's predecessor has been taken"};
+  }
   if (memories.size() >= session::kMaxMemories) {
     answer.code = Code::kSystem;
     answer.text = "a process may share " + std::to_string(session::kMaxMemories) + " allocations";
   } else {
-    answer.memory = next_memory_++;
+    answer.memory = wanted != 0 ? wanted : free_memory_number();
     const auto shared = std::make_shared<SharedMemory>(memory.take());
     memories.emplace(answer.memory, shared);
     handler_.on_shared(number, answer.memory, shared);
   }
-  send(number, session::encode(answer));
+  if (wanted == 0) send(number, session::encode(answer));
+  return Status::ok();
+}
+
+// A refusal ends the group for that process, not its session.
+Status ClientSessions::adopt(uint64_t number, Packet& packet) {
+  const auto request = session::decode_adopt(packet.bytes);
+  if (!request.is_ok()) return request.status();
+  if (packet.fds.size() != 1) return {Code::kInvalidArgument, "a group to adopt needs one descriptor"};
+  const Status adopted = handler_.on_adopt(number, request.value(), std::move(packet.fds[0]));
+  if (adopted.is_ok()) return adopted;
+  HDT_LOG_WARN("session {} (pid {}): a group is not adopted: {}", number,
+               sessions_.at(number).credentials.pid, adopted.message());
+  send(number, session::encode(Kind::kNotAdopted,
+                               session::GroupNotice{request.value().handle, adopted.code(), -1, 0, adopted.message()}));
   return Status::ok();
 }
 
@@ -187,7 +220,7 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
   handler_.on_opened(number);
   send(number,
        session::encode(
-           session::Welcome{options_.software, options_.node_name, options_.host_pid, options_.engines}),
+           session::Welcome{options_.software, options_.node_name, options_.host_pid, options_.engines, options_.restart_ms}),
        fds);
   return Status::ok();
 }

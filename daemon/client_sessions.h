@@ -54,6 +54,7 @@ class SessionHandler {
   virtual void on_ask(uint64_t session, const session::Question& question) = 0;
   virtual void on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) = 0;
   virtual void on_unshared(uint32_t number) = 0;
+  virtual Status on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) = 0;
   virtual void on_open(uint64_t session, const session::MemoryRequest& request) = 0;
   // The session is gone; `how` completes "rank 3 ...". Its entry is erased afterwards.
   virtual void on_gone(uint64_t session, const std::string& how) = 0;
@@ -66,6 +67,7 @@ class ClientSessions {
     std::string node_name;
     uint32_t host_pid = 0;
     uint32_t engines = 1;
+    int64_t restart_ms = 0;
     std::vector<std::string> allow_groups;  // unix groups; empty: everyone
   };
   ClientSessions(Options options, SessionHandler& handler);
@@ -88,6 +90,8 @@ class ClientSessions {
   Status handle(uint64_t number, Packet& packet);
   Status greet(uint64_t number, const Packet& packet);
   Status share(uint64_t number, Packet& packet);
+  Status adopt(uint64_t number, Packet& packet);
+  uint32_t free_memory_number();
   bool allowed(const PeerCredentials& credentials) const;
   void end(uint64_t number, const std::string& how);
 
@@ -97,7 +101,7 @@ class ClientSessions {
   std::string path_;
   UniqueFd listener_;
   uint64_t next_number_ = 1;
-  uint32_t next_memory_ = 1;
+  uint32_t next_memory_;
   std::map<uint64_t, ClientSession> sessions_;
   std::map<int, uint64_t> by_fd_;
 };

@@ -105,7 +105,7 @@ Status Control::start() {
   HDT_RETURN_IF_ERROR(open_devices());
   maker_ = std::make_unique<GroupMaker>(node_, config_, group_services());
   sessions_ = std::make_unique<ClientSessions>(
-      ClientSessions::Options{kSoftware, node_.name, host_pid_, static_cast<uint32_t>(engines_.size()),
+      ClientSessions::Options{kSoftware, node_.name, host_pid_, static_cast<uint32_t>(engines_.size()), restart_ms(),
                               config_.security.allow_groups},
       *this);
   HDT_RETURN_IF_ERROR(sessions_->listen(config_.node.socket, epoll_.get()));
@@ -300,6 +300,35 @@ void Control::on_unshared(uint32_t number) {
   for (auto& engine : engines_) {
     engine->post([e = engine.get(), number] { e->remove_memory(number); });
   }
+}
+
+// An embedded daemon dies with its process: nobody starts it again.
+int64_t Control::restart_ms() const { return host_pid_ != 0 ? 0 : config_.timeouts.restart_ms; }
+
+Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) {
+  ClientSession* client = sessions_->find(session);
+  if (request.engine >= engines_.size()) {
+    return {Code::kConfig, "the group belongs to engine thread " + std::to_string(request.engine) +
+                               ", this daemon has " + std::to_string(engines_.size()) + ": start it with the same node.threads"};
+  }
+  if (client->seats.contains(request.handle)) return {Code::kInvalidUsage, "two groups have the same handle"};
+  auto found = adoption_.find(request, std::move(segment));
+  if (!found.is_ok()) return found.status();
+  Adoption::Found& group = found.value();
+  Engine* engine = engines_[request.engine].get();
+  if (group.memory != nullptr) {
+    auto spec = adoption_.describe(group, node_);
+    if (!spec.is_ok()) return spec.status();
+    spec.value().deadline = Deadline::after_ms(restart_ms());
+    engine->post([engine, shared = std::make_shared<GroupSpec>(spec.take())] { engine->create_group(std::move(*shared)); });
+  }
+  client->seats[request.handle] = {request.engine, group.id};
+  engine->post([engine, session, handle = request.handle, id = group.id, local = request.local_index] {
+    engine->attach(session, handle, id, local);
+  });
+  HDT_LOG_INFO("group {:08x} adopted from pid {} {}", static_cast<uint32_t>(group.id), client->credentials.pid,
+               LogTag{.node = node_.name});
+  return Status::ok();
 }
 
 // Memory is given only to processes that are in a group together with its owner, and only for that group.

@@ -10,6 +10,7 @@
 
 #include "base/config.h"
 #include "base/mailbox.h"
+#include "daemon/adoption.h"
 #include "daemon/backend_plan.h"
 #include "daemon/client_sessions.h"
 #include "daemon/control_network.h"
@@ -37,6 +38,7 @@ class Control : public SessionHandler {
   void reply(const std::vector<Rendezvous::Reply>& replies);
   void on_control(ChannelId channel, std::span<const std::byte> message);
   void count_sessions();
+  int64_t restart_ms() const;
   std::string figures_path() const { return config_.node.state_folder + "/figures.json"; }
   // What an engine has measured is kept.
   void keep(const std::function<void(KnownFigures&)>& measured);
@@ -55,6 +57,7 @@ class Control : public SessionHandler {
   void answer_link(uint64_t session, const std::string& node);
   void on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) override;
   void on_unshared(uint32_t number) override;
+  Status on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) override;
   void on_open(uint64_t session, const session::MemoryRequest& request) override;
   void on_gone(uint64_t session, const std::string& how) override;
   void on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t local_index);
@@ -72,6 +75,7 @@ class Control : public SessionHandler {
   std::unique_ptr<ControlNetwork> network_;
   Rendezvous rendezvous_;
   std::unique_ptr<GroupMaker> maker_;
+  Adoption adoption_;
   std::unique_ptr<ClientSessions> sessions_;
   std::vector<int> watched_;
   int64_t started_ns_ = 0;

@@ -267,6 +267,7 @@ void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t 
     return;
   }
   found->second.seats[handle] = {made, local};
+  made->local_rank_here(local);
   // The process may have rung already: between a look at the mailbox and one at the sessions, when nobody knew the seat.
   touch(made);
 }

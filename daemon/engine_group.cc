@@ -29,6 +29,10 @@ GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
       context.local_ranks.push_back(context.order.rank_at[p]);
     }
   }
+  if (spec.adopted) {  // checked when it was mapped
+    context.segment = session::Segment::attach(spec.memory->data(), spec.memory->size()).take();
+    return context;
+  }
   context.segment = session::Segment::format(spec.memory->data(), context.peers[spec.me].layout, spec.id,
                                              spec.group_class.c_str(), spec.me);
   for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -61,11 +65,14 @@ EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)
       own_rates_{spec.memory_rates, std::vector<session::LinkRates>(context_.nodes.size())},
       link_told_(context_.nodes.size(), false),
       rates_(context_.nodes.size()),
-      local_left_(context_.local_ranks.size(), false) {
+      local_left_(context_.local_ranks.size(), false),
+      local_here_(context_.local_ranks.size(), !spec.adopted),
+      adopting_(spec.adopted) {
   link_told_[context_.me] = true;
   context_.direct.set_services(std::move(spec.direct));
   context_.look_again = std::move(spec.look_again);
   context_.fail = [this](Code code, int32_t rank, const std::string& text) { fail(code, rank, text); };
+  if (adopting_) note_departures();
   check_ready();
 }
 
@@ -213,9 +220,22 @@ bool EngineGroup::progress() {
   return any;
 }
 
+void EngineGroup::local_rank_here(uint32_t local) {
+  local_here_[local] = true;
+  check_adopted();
+}
+
+void EngineGroup::check_adopted() {
+  for (uint32_t local = 0; local < local_here_.size(); ++local) {
+    if (!local_here_[local] && !local_left_[local]) return;
+  }
+  adopting_ = false;
+}
+
 void EngineGroup::local_rank_left(uint32_t local) {
   if (local_left_[local]) return;
   local_left_[local] = true;
+  if (adopting_) check_adopted();
   session::Board& board = context_.segment.board(local);
   board.left.store(1, std::memory_order_release);
   const uint64_t entered = board.entered.load(std::memory_order_acquire);
@@ -291,6 +311,12 @@ void EngineGroup::finish_late_search() {
 
 void EngineGroup::on_time() {
   if (late_search_ && late_search_->until.expired()) finish_late_search();
+  if (adopting_ && deadline_.expired()) {
+    note_departures();
+    for (uint32_t local = 0; local < local_here_.size(); ++local) {
+      if (!local_here_[local]) local_rank_lost(local, "did not come back to the daemon after its restart");
+    }
+  }
   if (!ready_ && on_ready_ && deadline_.expired()) {
     std::string missing;
     for (uint32_t node = 0; node < context_.peers.size(); ++node) {
@@ -307,7 +333,7 @@ void EngineGroup::on_time() {
 std::optional<Deadline> EngineGroup::next_time() const {
   std::optional<Deadline> next;
   if (late_search_) next = late_search_->until;
-  if (!ready_ && on_ready_) next = next ? Deadline::earlier(*next, deadline_) : deadline_;
+  if (adopting_ || (!ready_ && on_ready_)) next = next ? Deadline::earlier(*next, deadline_) : deadline_;
   return next;
 }
 

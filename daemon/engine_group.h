@@ -23,9 +23,10 @@ struct GroupSpec {
   std::vector<uint32_t> node_of_rank;
   std::vector<NodeInfo> nodes;
   uint32_t me = 0;
-  std::shared_ptr<SharedMemory> memory;   // formatted for this node
+  std::shared_ptr<SharedMemory> memory;   // for this node
+  bool adopted = false;                   // the memory is that of a group that a predecessor of this daemon made
   session::MemoryRates memory_rates;      // of this node; groups of several nodes
-  Deadline deadline = Deadline::never();  // of becoming ready
+  Deadline deadline = Deadline::never();  // of becoming ready; adopted: until when the ranks must have come back
   std::function<void(Status)> on_ready;   // called once, on the engine's thread
   DirectMemory::Services direct;          // from the engine
   std::function<void()> look_again;
@@ -64,6 +65,8 @@ class EngineGroup {
     if (!context_.segment.failed()) pieces_.forget_memory(number);
   }
 
+  // The process of that rank has told the daemon of it.
+  void local_rank_here(uint32_t local);
   void local_rank_left(uint32_t local);
   // Ranks whose boards say that they have left, though their message has not come yet.
   void note_departures();
@@ -89,6 +92,7 @@ class EngineGroup {
     Deadline until;
   };
   void check_ready();
+  void check_adopted();
   // Nodes tell each other their rates, and every one waits for those of all.
   bool compares_rates() const { return !solo() && context_.nodes.size() <= session::kMostMeasuredNodes; }
   void keep_rates(uint32_t node, const session::NodeRates& rates);
@@ -108,6 +112,8 @@ class EngineGroup {
   bool ready_ = false;
   bool told_left_ = false;
   std::vector<bool> local_left_;
+  std::vector<bool> local_here_;  // adopted groups
+  bool adopting_;                 // not all local ranks are here
   std::optional<LateSearch> late_search_;
 };
 

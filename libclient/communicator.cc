@@ -85,10 +85,10 @@ Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session
   made->board().pid.store(static_cast<uint32_t>(::getpid()), std::memory_order_relaxed);
   made->make_queues();
   std::weak_ptr<Communicator> weak = made;
-  made->watch_ = made->session_->watch([weak](const Status& why) {
-    if (const auto alive = weak.lock()) alive->on_session_lost(why);
-  });
-  if (made->session_->lost()) made->on_session_lost({Code::kDaemonLost, "the daemon went away"});
+  made->watch_ = made->session_->watch({&made->joined_, made->access_.one_node(), [weak](const Status& why) {
+                                          if (const auto alive = weak.lock()) alive->on_session_lost(why);
+                                        }});
+  if (made->watch_ == 0) made->on_session_lost({Code::kDaemonLost, "the daemon went away"});
   return made;
 }
 
@@ -315,6 +315,7 @@ void Communicator::leave() {
     board().left.store(1, std::memory_order_release);
     access_.ring_peers();
   }
+  session_->unwatch(watch_);  // a daemon that is started again finds in the group's memory who has left
   (void)session_->notify(Kind::kLeave, {joined_.handle, Code::kSuccess, -1, 0, ""});
 }
 

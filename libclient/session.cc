@@ -20,6 +20,8 @@ constexpr int64_t kAnswerMs = 10'000;
 // The daemon itself keeps the deadline of a join; this much later it is considered stuck.
 constexpr int64_t kJoinGraceMs = 10'000;
 constexpr timeval kGreetingTimeout{10, 0};
+// How often a session without a daemon looks for one.
+constexpr int64_t kLookMs = 10;
 
 // Of an answer that comes as a memfd.
 Result<std::string> text_of(Packet& packet) {
@@ -33,12 +35,12 @@ Result<std::string> text_of(Packet& packet) {
 }  // namespace
 
 Result<std::shared_ptr<Session>> Session::open(const std::string& socket) {
-  auto connected = connect_seqpacket(socket);
-  if (!connected.is_ok()) return connected.status();
+  auto wire = greet(socket);
+  if (!wire.is_ok()) return wire.status();
   std::shared_ptr<Session> session(new Session());
   session->path_ = socket;
-  session->socket_ = connected.take();
-  HDT_RETURN_IF_ERROR(session->greet());
+  session->wire_ = wire.value().get();
+  session->wires_.push_back(wire.take());
   session->reader_ = std::thread([raw = session.get()] {
     set_thread_name("hdt-session");
     raw->read();
@@ -46,41 +48,54 @@ Result<std::shared_ptr<Session>> Session::open(const std::string& socket) {
   return session;
 }
 
-Status Session::greet() {
-  ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kGreetingTimeout, sizeof kGreetingTimeout);
-  HDT_RETURN_IF_ERROR(send_packet(socket_.get(), session::encode(session::Hello{"libhdt 0.1.0"}), {}));
-  auto packet = receive_packet(socket_.get());
+Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path) {
+  auto connected = connect_seqpacket(path);
+  if (!connected.is_ok()) return connected.status();
+  auto wire = std::make_unique<Wire>();
+  wire->socket = connected.take();
+  const int socket = wire->socket.get();
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kGreetingTimeout, sizeof kGreetingTimeout);
+  HDT_RETURN_IF_ERROR(send_packet(socket, session::encode(session::Hello{"libhdt 0.1.0"}), {}));
+  auto packet = receive_packet(socket);
   if (!packet.is_ok()) {
     if (packet.status().code() == Code::kInProgress)
-      return {Code::kNoDaemon, "the daemon at " + path_ + " is stuck"};
+      return Status(Code::kNoDaemon, "the daemon at " + path + " is stuck");
     return packet.status();
   }
   const auto kind = session::kind_of(packet.value().bytes);
   if (kind.is_ok() && kind.value() == Kind::kRefused) {
     const auto text = session::decode_text(packet.value().bytes);
-    if (text.is_ok()) return {text.value().code, "the daemon at " + path_ + " refused: " + text.value().text};
+    if (text.is_ok())
+      return Status(text.value().code, "the daemon at " + path + " refused: " + text.value().text);
   }
   auto welcome = session::decode_welcome(packet.value().bytes);
   if (!welcome.is_ok()) return welcome.status();
-  welcome_ = welcome.take();
+  wire->welcome = welcome.take();
   auto& fds = packet.value().fds;
-  if (fds.size() != 1 + welcome_.engines) return {Code::kInternal, "the daemon's welcome lacks descriptors"};
+  if (fds.size() != 1 + wire->welcome.engines)
+    return Status(Code::kInternal, "the daemon's welcome lacks descriptors");
   auto page = SharedMemory::map(std::move(fds[0]));
   if (!page.is_ok()) return page.status();
   if (page.value().size() < sizeof(session::SessionPage))
-    return {Code::kInternal, "the session's page is too small"};
-  page_ = page.take();
-  for (uint32_t i = 0; i < welcome_.engines; ++i) eventfds_.push_back(std::move(fds[1 + i]));
+    return Status(Code::kInternal, "the session's page is too small");
+  wire->page = page.take();
+  for (uint32_t i = 0; i < wire->welcome.engines; ++i) wire->eventfds.push_back(std::move(fds[1 + i]));
   constexpr timeval kForever{0, 0};
-  ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kForever, sizeof kForever);
-  return Status::ok();
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kForever, sizeof kForever);
+  return wire;
 }
 
 Session::~Session() {
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    ::shutdown(wire().socket.get(), SHUT_RDWR);
+    changed_.notify_all();
+  }
   if (!reader_.joinable()) return;
   // The last communicator may be released from a callback on the reader's own thread.
   if (reader_.get_id() == std::this_thread::get_id()) {
+    *alive_ = false;
     reader_.detach();
   } else {
     reader_.join();
@@ -88,18 +103,108 @@ Session::~Session() {
 }
 
 void Session::read() {
+  const auto alive = alive_;
   for (;;) {
-    auto packet = receive_packet(socket_.get());
-    if (!packet.is_ok()) return mark_lost({Code::kDaemonLost, "the daemon at " + path_ + " went away"});
+    bool final = false;
+    const Status ended = hear(final);
+    if (!*alive) return;
+    if (final) return mark_lost(ended);
+    const Status found = find_successor();
+    if (!*alive) return;
+    if (!found.is_ok()) return mark_lost(found);
+  }
+}
+
+Status Session::hear(bool& final) {
+  const auto alive = alive_;
+  for (;;) {
+    auto packet = receive_packet(wire().socket.get());
+    if (!packet.is_ok()) return {Code::kDaemonLost, "the daemon at " + path_ + " went away"};
     const auto kind = session::kind_of(packet.value().bytes);
     if (kind.is_ok() && kind.value() == Kind::kRefused) {
+      final = true;
       const auto text = session::decode_text(packet.value().bytes);
-      return mark_lost(text.is_ok()
-                           ? Status(text.value().code, "the daemon at " + path_ + ": " + text.value().text)
-                           : text.status());
+      return text.is_ok() ? Status(text.value().code, "the daemon at " + path_ + ": " + text.value().text)
+                          : text.status();
     }
     on_packet(packet.take());
+    if (!*alive) return {};
   }
+}
+
+Status Session::find_successor() {
+  const auto alive = alive_;
+  const int64_t wait_ms = wire().welcome.restart_ms;
+  const Deadline deadline = Deadline::after_ms(wait_ms);
+  Status last(Code::kDaemonLost, "the daemon at " + path_ + " went away");
+  std::vector<Membership> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    connected_ = false;
+    answers_.clear();
+    std::erase_if(memberships_, [&](const auto& entry) {
+      if (entry.second.adoptable || wait_ms == 0) return false;
+      ended.push_back(entry.second);
+      return true;
+    });
+    changed_.notify_all();
+  }
+  for (const Membership& membership : ended) membership.on_lost(last);
+  if (!*alive) return last;
+  if (wait_ms == 0) return last;
+  HDT_LOG_WARN("{}; waiting up to {} ms for it to be started again", last.message(), wait_ms);
+  for (;;) {
+    auto wire = greet(path_);
+    // Who refuses has understood; who is not there, or dies again at once, may come yet.
+    const Code code = wire.is_ok() ? Code::kSuccess : wire.status().code();
+    if (wire.is_ok()) {
+      const Status handed = hand_over(*wire.value());
+      if (handed.is_ok()) {
+        const std::lock_guard sending(send_mutex_);
+        const std::lock_guard lock(mutex_);
+        if (closing_) return last;
+        wire_.store(wire.value().get(), std::memory_order_release);
+        wires_.push_back(wire.take());
+        for (const auto& notice : std::exchange(unsent_, {}))
+          (void)send_packet(this->wire().socket.get(), notice, {});
+        connected_ = true;
+        changed_.notify_all();
+        HDT_LOG_INFO("the daemon at {} is back", path_);
+        return Status::ok();
+      }
+    } else if (code != Code::kNoDaemon && code != Code::kDaemonLost) {
+      return wire.status();
+    }
+    std::unique_lock lock(mutex_);
+    if (closing_) return last;
+    if (deadline.expired()) {
+      return {Code::kDaemonLost,
+              last.message() + " and was not started again within " + std::to_string(wait_ms) + " ms"};
+    }
+    changed_.wait_for(lock, std::chrono::milliseconds(kLookMs));
+  }
+}
+
+// In the order in which it is needed: groups may use what is shared. Nobody else sends meanwhile: nobody knows the wire.
+Status Session::hand_over(Wire& wire) {
+  const std::lock_guard lock(mutex_);
+  ++life_;
+  for (const auto& [number, fd] : shared_) {
+    const std::array<int, 1> fds = {fd};
+    HDT_RETURN_IF_ERROR(send_packet(
+        wire.socket.get(), session::encode(Kind::kShare, session::MemoryRequest{0, 0, number}), fds));
+  }
+  for (const auto& [number, membership] : memberships_) {
+    const JoinedGroup& joined = *membership.joined;
+    const std::array<int, 1> fds = {joined.memory.fd()};
+    HDT_RETURN_IF_ERROR(send_packet(
+        wire.socket.get(),
+        session::encode(session::AdoptRequest{joined.handle, joined.engine, joined.local_index}), fds));
+    if (const auto failure = told_.find(joined.handle); failure != told_.end()) {
+      HDT_RETURN_IF_ERROR(send_packet(wire.socket.get(), failure->second, {}));
+    }
+  }
+  return Status::ok();
 }
 
 void Session::on_packet(Packet packet) {
@@ -114,48 +219,81 @@ void Session::on_packet(Packet packet) {
     const auto answer = session::decode_memory_answer(packet.bytes);
     if (!answer.is_ok()) return;
     number = answer.value().request;
+  } else if (kind.value() == Kind::kNotAdopted) {
+    const auto notice = session::decode_notice(packet.bytes);
+    if (notice.is_ok()) on_not_adopted(notice.value());
+    return;
   }
   const std::lock_guard lock(mutex_);
   answers_[number] = std::move(packet);
-  answered_.notify_all();
+  changed_.notify_all();
+}
+
+void Session::on_not_adopted(const session::GroupNotice& notice) {
+  std::vector<Membership> refused;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(memberships_, [&](const auto& entry) {
+      if (entry.second.joined->handle != notice.handle) return false;
+      refused.push_back(entry.second);
+      return true;
+    });
+  }
+  for (const Membership& membership : refused) {
+    membership.on_lost(
+        {notice.code,
+         "the daemon at " + path_ + " was started again and does not take the group over: " + notice.text});
+  }
 }
 
 void Session::mark_lost(const Status& why) {
-  std::map<uint64_t, std::function<void(const Status&)>> watchers;
+  std::map<uint64_t, Membership> memberships;
   {
     const std::lock_guard lock(mutex_);
     lost_why_ = why;
     lost_.store(true, std::memory_order_release);
-    watchers.swap(watchers_);
-    answered_.notify_all();
+    memberships.swap(memberships_);
+    changed_.notify_all();
   }
-  for (auto& [number, watcher] : watchers) watcher(why);
+  for (auto& [number, membership] : memberships) membership.on_lost(why);
 }
 
-Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, const Deadline& deadline,
-                            std::span<const int> fds) {
-  {
-    const std::lock_guard lock(send_mutex_);
-    if (lost()) return lost_why_;
-    HDT_RETURN_IF_ERROR(send_packet(socket_.get(), bytes, fds));
-  }
+Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, int64_t answer_ms,
+                            std::span<const int> fds, uint64_t* only_in_life) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (auto found = answers_.find(number); found != answers_.end()) {
-      Packet packet = std::move(found->second);
-      answers_.erase(found);
-      return packet;
+    // The reader gives up waiting for a daemon in time.
+    changed_.wait(lock, [this] { return connected_ || lost(); });
+    if (lost()) return lost_why_;
+    const uint64_t life = life_;
+    if (only_in_life != nullptr) *only_in_life = life;
+    lock.unlock();
+    {
+      const std::lock_guard sending(send_mutex_);
+      const Status sent = send_packet(wire().socket.get(), bytes, fds);
+      if (!sent.is_ok() && sent.code() != Code::kDaemonLost) return sent;
+    }
+    lock.lock();
+    const Deadline deadline = Deadline::after_ms(answer_ms);
+    while (connected_ && life_ == life && !lost()) {
+      if (auto found = answers_.find(number); found != answers_.end()) {
+        Packet packet = std::move(found->second);
+        answers_.erase(found);
+        return packet;
+      }
+      if (deadline.expired()) return Status(Code::kTimeout, "the daemon at " + path_ + " does not answer");
+      changed_.wait_for(lock, std::chrono::nanoseconds(std::min(deadline.remaining_ns(), kNsPerSecond)));
     }
     if (lost()) return lost_why_;
-    if (deadline.expired()) return Status(Code::kTimeout, "the daemon at " + path_ + " does not answer");
-    answered_.wait_for(lock, std::chrono::nanoseconds(std::min(deadline.remaining_ns(), kNsPerSecond)));
+    if (only_in_life != nullptr)
+      return Status(Code::kDaemonLost, "the daemon at " + path_ + " went away before the group was made");
   }
 }
 
 Result<std::string> Session::rendezvous_address() {
   const std::lock_guard lock(question_mutex_);
   auto packet = ask(kByKind + static_cast<uint64_t>(Kind::kRendezvousAt),
-                    session::encode_empty(Kind::kRendezvous), Deadline::after_ms(kAnswerMs));
+                    session::encode_empty(Kind::kRendezvous), kAnswerMs);
   if (!packet.is_ok()) return packet.status();
   auto text = session::decode_text(packet.value().bytes);
   if (!text.is_ok()) return text.status();
@@ -164,8 +302,8 @@ Result<std::string> Session::rendezvous_address() {
 
 Result<std::string> Session::status_json() {
   const std::lock_guard lock(question_mutex_);
-  auto packet = ask(kByKind + static_cast<uint64_t>(Kind::kStatusIs), session::encode_empty(Kind::kStatus),
-                    Deadline::after_ms(kAnswerMs));
+  auto packet =
+      ask(kByKind + static_cast<uint64_t>(Kind::kStatusIs), session::encode_empty(Kind::kStatus), kAnswerMs);
   if (!packet.is_ok()) return packet.status();
   return text_of(packet.value());
 }
@@ -173,7 +311,7 @@ Result<std::string> Session::status_json() {
 // Questions whose answer is a text with JSON behind it, or a refusal.
 Result<std::string> Session::json_answer(Kind kind, std::span<const std::byte> question) {
   const std::lock_guard lock(question_mutex_);
-  auto packet = ask(kByKind + static_cast<uint64_t>(kind), question, Deadline::after_ms(kAnswerMs));
+  auto packet = ask(kByKind + static_cast<uint64_t>(kind), question, kAnswerMs);
   if (!packet.is_ok()) return packet.status();
   const auto answer = session::decode_text(packet.value().bytes);
   if (!answer.is_ok()) return answer.status();
@@ -190,22 +328,23 @@ Result<std::string> Session::ask_json(const session::Question& question) {
 }
 
 Result<JoinedGroup> Session::join(session::JoinRequest request) {
+  uint64_t life = 0;
   {
     const std::lock_guard lock(mutex_);
     request.request = next_request_++;
   }
-  auto packet =
-      ask(request.request, session::encode(request), Deadline::after_ms(request.timeout_ms + kJoinGraceMs));
+  auto packet = ask(request.request, session::encode(request), request.timeout_ms + kJoinGraceMs, {}, &life);
   if (!packet.is_ok()) return packet.status();
   const auto joined = session::decode_joined(packet.value().bytes);
   if (!joined.is_ok()) return joined.status();
   if (joined.value().code != Code::kSuccess) return Status(joined.value().code, joined.value().text);
-  if (packet.value().fds.size() != 1 || joined.value().engine >= eventfds_.size()) {
+  if (packet.value().fds.size() != 1 || joined.value().engine >= wire().eventfds.size()) {
     return Status(Code::kInternal, "the daemon's answer to a join makes no sense");
   }
   auto memory = SharedMemory::map(std::move(packet.value().fds[0]));
   if (!memory.is_ok()) return memory.status();
-  return JoinedGroup{memory.take(), joined.value().handle, joined.value().engine, joined.value().local_index};
+  return JoinedGroup{memory.take(), joined.value().handle, joined.value().engine, joined.value().local_index,
+                     life};
 }
 
 Result<Packet> Session::ask_memory(Kind kind, session::MemoryRequest request, std::span<const int> fds) {
@@ -213,7 +352,7 @@ Result<Packet> Session::ask_memory(Kind kind, session::MemoryRequest request, st
     const std::lock_guard lock(mutex_);
     request.request = next_request_++;
   }
-  auto packet = ask(request.request, session::encode(kind, request), Deadline::after_ms(kAnswerMs), fds);
+  auto packet = ask(request.request, session::encode(kind, request), kAnswerMs, fds);
   if (!packet.is_ok()) return packet.status();
   const auto answer = session::decode_memory_answer(packet.value().bytes);
   if (!answer.is_ok()) return answer.status();
@@ -225,12 +364,19 @@ Result<uint32_t> Session::share(const SharedMemory& memory) {
   const std::array<int, 1> fds = {memory.fd()};
   auto packet = ask_memory(Kind::kShare, {}, fds);
   if (!packet.is_ok()) return packet.status();
-  return session::decode_memory_answer(packet.value().bytes).value().memory;
+  const uint32_t number = session::decode_memory_answer(packet.value().bytes).value().memory;
+  const std::lock_guard lock(mutex_);
+  shared_[number] = memory.fd();
+  return number;
 }
 
 void Session::unshare(uint32_t memory) {
-  const std::lock_guard lock(send_mutex_);
-  (void)send_packet(socket_.get(), session::encode(Kind::kUnshare, session::MemoryRequest{0, 0, memory}), {});
+  const std::lock_guard sending(send_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    shared_.erase(memory);
+  }
+  (void)send_notice(session::encode(Kind::kUnshare, session::MemoryRequest{0, 0, memory}));
 }
 
 Result<SharedMemory> Session::open_memory(uint32_t handle, uint32_t memory) {
@@ -241,28 +387,52 @@ Result<SharedMemory> Session::open_memory(uint32_t handle, uint32_t memory) {
 }
 
 Status Session::notify(Kind kind, const session::GroupNotice& notice) {
-  const std::lock_guard lock(send_mutex_);
-  return send_packet(socket_.get(), session::encode(kind, notice), {});
+  const std::lock_guard sending(send_mutex_);
+  const auto bytes = session::encode(kind, notice);
+  if (kind == Kind::kFail) {
+    const std::lock_guard lock(mutex_);
+    told_[notice.handle] = bytes;
+  }
+  return send_notice(bytes);
+}
+
+// send_mutex_ is held. Kept for the successor while there is no daemon.
+Status Session::send_notice(std::span<const std::byte> bytes) {
+  bool connected = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (lost()) return lost_why_;
+    connected = connected_;
+  }
+  const Status sent = connected ? send_packet(wire().socket.get(), bytes, {}) : Status(Code::kDaemonLost, "");
+  if (sent.code() != Code::kDaemonLost || wire().welcome.restart_ms == 0) return sent;
+  const std::lock_guard lock(mutex_);
+  unsent_.emplace_back(bytes.begin(), bytes.end());
+  return Status::ok();
 }
 
 void Session::ring(uint32_t engine, uint32_t handle) {
-  session::EngineBell& bell = reinterpret_cast<session::SessionPage*>(page_.data())->engines[engine];
+  const Wire& daemon = wire();
+  if (engine >= daemon.eventfds.size()) return;
+  session::EngineBell& bell = reinterpret_cast<session::SessionPage*>(daemon.page.data())->engines[engine];
   const uint32_t bit = handle % (session::kAttentionWords * 64);
   // Sequentially consistent with the engine's "set asleep, look again": one of the two sees the other.
   bell.attention[bit / 64].fetch_or(uint64_t{1} << bit % 64, std::memory_order_seq_cst);
-  if (bell.asleep.load(std::memory_order_seq_cst) != 0) ::eventfd_write(eventfds_[engine].get(), 1);
+  if (bell.asleep.load(std::memory_order_seq_cst) != 0) ::eventfd_write(daemon.eventfds[engine].get(), 1);
 }
 
-uint64_t Session::watch(std::function<void(const Status&)> on_lost) {
+uint64_t Session::watch(Membership membership) {
   const std::lock_guard lock(mutex_);
-  const uint64_t number = next_watcher_++;
-  watchers_[number] = std::move(on_lost);
+  if (lost() || membership.joined->life != life_ || (!connected_ && !membership.adoptable)) return 0;
+  const uint64_t number = next_membership_++;
+  told_.erase(membership.joined->handle);
+  memberships_[number] = std::move(membership);
   return number;
 }
 
 void Session::unwatch(uint64_t number) {
   const std::lock_guard lock(mutex_);
-  watchers_.erase(number);
+  memberships_.erase(number);
 }
 
 }  // namespace hdt::client

@@ -1,5 +1,9 @@
 // session.h: this process's session with its node's daemon. One per daemon and process, shared by all communicators. A
 // reader thread waits for what the daemon says; everything else is called from any thread.
+//
+// When the daemon is gone without a word the session waits for one that is started in its place, hands over the memory of
+// its groups and what it shares, and goes on. Requests wait meanwhile. What was asked and not answered is asked again,
+// but for joining a group.
 #pragma once
 
 #include <atomic>
@@ -24,6 +28,7 @@ struct JoinedGroup {
   uint32_t handle = 0;
   uint32_t engine = 0;
   uint32_t local_index = 0;
+  uint64_t life = 0;  // of the daemon that gave it
 };
 
 class Session {
@@ -33,7 +38,7 @@ class Session {
   ~Session();
 
   const std::string& socket_path() const { return path_; }
-  const session::Welcome& daemon() const { return welcome_; }
+  const session::Welcome& daemon() const { return wire().welcome; }
   // Where other nodes' daemons can meet this one.
   Result<std::string> rendezvous_address();
   // Blocks until the group is made or `request.timeout_ms` (and some) has passed.
@@ -52,38 +57,69 @@ class Session {
   // Makes engine `engine` look at the group with `handle`: no system call while the engine is awake.
   void ring(uint32_t engine, uint32_t handle);
 
-  // Called (by the reader thread) when the daemon is gone. Returns a number for unwatch().
-  uint64_t watch(std::function<void(const Status&)> on_lost);
+  // A group this process is in. `on_lost` is called (by the reader thread) when the daemon is gone and no other one has
+  // come for it.
+  struct Membership {
+    JoinedGroup* joined = nullptr;
+    bool adoptable = true;  // false: it ends with the daemon
+    std::function<void(const Status&)> on_lost;
+  };
+  // Returns a number for unwatch(); 0 where the daemon that gave the group is gone already.
+  uint64_t watch(Membership membership);
   void unwatch(uint64_t number);
   bool lost() const { return lost_.load(std::memory_order_acquire); }
 
  private:
+  // The connection to one daemon.
+  struct Wire {
+    UniqueFd socket;
+    session::Welcome welcome;
+    SharedMemory page;
+    std::vector<UniqueFd> eventfds;
+  };
+
   Session() = default;
-  Status greet();
+  const Wire& wire() const { return *wire_.load(std::memory_order_acquire); }
+  static Result<std::unique_ptr<Wire>> greet(const std::string& path);
   void read();
+  // Reads until the daemon has ended; why. `final`: it has said so itself.
+  Status hear(bool& final);
   void on_packet(Packet packet);
+  void on_not_adopted(const session::GroupNotice& notice);
+  // Waits for another daemon in the place of the one that is gone.
+  Status find_successor();
+  Status hand_over(Wire& wire);
   void mark_lost(const Status& why);
-  // Sends `bytes` and waits for the answer filed under `number`.
-  Result<Packet> ask(uint64_t number, std::span<const std::byte> bytes, const Deadline& deadline,
-                     std::span<const int> fds = {});
+  // Sends `bytes` and waits for the answer filed under `number`, at most `answer_ms` of a daemon's life. With
+  // `only_in_life` no second daemon is asked; it becomes the life of the one that was.
+  Result<Packet> ask(uint64_t number, std::span<const std::byte> bytes, int64_t answer_ms,
+                     std::span<const int> fds = {}, uint64_t* only_in_life = nullptr);
   Result<std::string> json_answer(session::Kind kind, std::span<const std::byte> question);
   Result<Packet> ask_memory(session::Kind kind, session::MemoryRequest request, std::span<const int> fds);
+  Status send_notice(std::span<const std::byte> bytes);
 
   std::string path_;
-  UniqueFd socket_;
-  session::Welcome welcome_;
-  SharedMemory page_;
-  std::vector<UniqueFd> eventfds_;
-  std::mutex mutex_;  // guards what follows; send_mutex_ before it
+  std::vector<std::unique_ptr<Wire>> wires_;  // earlier ones, too: somebody may be ringing there
+  std::atomic<Wire*> wire_{nullptr};
   std::mutex send_mutex_;
   std::mutex question_mutex_;  // answers without a number are filed by kind: one such question at a time
-  std::condition_variable answered_;
+  std::mutex mutex_;           // guards what follows; the others come before it
+  std::condition_variable changed_;
   std::map<uint64_t, Packet> answers_;
   uint32_t next_request_ = 1;
-  std::map<uint64_t, std::function<void(const Status&)>> watchers_;
-  uint64_t next_watcher_ = 1;
+  std::map<uint64_t, Membership> memberships_;
+  uint64_t next_membership_ = 1;
+  std::map<uint32_t, int> shared_;              // descriptors by number
+  std::vector<std::vector<std::byte>> unsent_;  // notices for the successor
+  std::map<uint32_t, std::vector<std::byte>>
+      told_;           // failures by handle: told again, as nothing says who has heard them
+  uint64_t life_ = 1;  // counts daemons
+  bool connected_ = true;
+  bool closing_ = false;
   Status lost_why_;
   std::atomic<bool> lost_{false};
+  std::shared_ptr<bool> alive_ =
+      std::make_shared<bool>(true);  // for the reader, in whose callbacks the session may end
   std::thread reader_;
 };
 

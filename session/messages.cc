@@ -46,6 +46,7 @@ std::vector<std::byte> encode(const Welcome& message) {
       .put_string(message.node)
       .put(message.host_pid)
       .put(message.engines)
+      .put(message.restart_ms)
       .take();
 }
 
@@ -60,6 +61,10 @@ std::vector<std::byte> encode(const JoinRequest& m) {
       .put_string(m.group_class)
       .put(m.timeout_ms)
       .take();
+}
+
+std::vector<std::byte> encode(const AdoptRequest& m) {
+  return start(Kind::kAdopt).put(m.handle).put(m.engine).put(m.local_index).take();
 }
 
 std::vector<std::byte> encode(const Joined& m) {
@@ -118,7 +123,7 @@ std::vector<std::byte> encode_empty(Kind kind) { return start(kind).take(); }
 
 Result<Kind> kind_of(std::span<const std::byte> bytes) {
   const auto kind = Reader(bytes).get<Kind>();
-  if (kind < Kind::kHello || kind > Kind::kAnswerIs) return malformed("session");
+  if (kind < Kind::kHello || kind > Kind::kNotAdopted) return malformed("session");
   return kind;
 }
 
@@ -140,7 +145,8 @@ Result<Welcome> decode_welcome(std::span<const std::byte> bytes) {
   message.node = reader.get_string(kMaxText);
   message.host_pid = reader.get<uint32_t>();
   message.engines = reader.get<uint32_t>();
-  if (!reader.complete() || message.engines == 0 || message.engines > kMaxEngines)
+  message.restart_ms = reader.get<int64_t>();
+  if (!reader.complete() || message.engines == 0 || message.engines > kMaxEngines || message.restart_ms < 0)
     return malformed("welcome");
   return message;
 }
@@ -159,6 +165,16 @@ Result<JoinRequest> decode_join(std::span<const std::byte> bytes) {
   if (!reader.complete() || m.ranks == 0 || m.ranks > kMaxRanks || m.rank >= m.ranks || m.timeout_ms <= 0) {
     return malformed("join");
   }
+  return m;
+}
+
+Result<AdoptRequest> decode_adopt(std::span<const std::byte> bytes) {
+  Reader reader = open(bytes);
+  AdoptRequest m;
+  m.handle = reader.get<uint32_t>();
+  m.engine = reader.get<uint32_t>();
+  m.local_index = reader.get<uint32_t>();
+  if (!reader.complete() || m.engine >= kMaxEngines || m.local_index >= kMaxLocalRanks) return malformed("adopt");
   return m;
 }
 

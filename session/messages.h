@@ -14,7 +14,7 @@
 namespace hdt::session {
 
 inline constexpr uint32_t kSessionMagic = 0x48445453;  // "HDTS"
-inline constexpr uint32_t kSessionVersion = 5;
+inline constexpr uint32_t kSessionVersion = 6;
 inline constexpr size_t kMaxText = 4096;
 inline constexpr size_t kKeyBytes = 32;
 inline constexpr uint32_t kMaxMemories = 4096;  // shared by one session
@@ -41,6 +41,8 @@ enum class Kind : uint8_t {
   kExplanationIs,  // daemon: code, text; fd of a memfd with JSON on success
   kAsk,            // process: Question
   kAnswerIs,       // daemon: code, text; fd of a memfd with JSON on success
+  kAdopt,          // process, to a daemon that was started again: AdoptRequest; fd: segment. Answered only if refused
+  kNotAdopted,     // daemon: handle, code, text
 };
 
 struct Hello {
@@ -52,6 +54,14 @@ struct Welcome {
   std::string node;
   uint32_t host_pid = 0;  // of the process an embedded daemon lives in; 0: hdtcommd
   uint32_t engines = 0;
+  int64_t restart_ms = 0;  // so long the process waits for a successor; 0: there is none
+};
+
+// "This is a group of your predecessor, in which I am a rank."
+struct AdoptRequest {
+  uint32_t handle = 0;  // as the predecessor gave it
+  uint32_t engine = 0;
+  uint32_t local_index = 0;
 };
 
 struct JoinRequest {
@@ -77,7 +87,7 @@ struct Joined {
 struct MemoryRequest {  // kShare, kUnshare, kOpen
   uint32_t request = 0;
   uint32_t handle = 0;  // kOpen: of the group
-  uint32_t memory = 0;  // kUnshare, kOpen
+  uint32_t memory = 0;  // kUnshare, kOpen; kShare: the number that a predecessor gave it, 0: none yet
 };
 
 struct ExplainRequest {
@@ -101,7 +111,7 @@ struct MemoryAnswer {
   uint32_t memory = 0;  // never 0 on success
 };
 
-struct GroupNotice {  // kLeave, kFail, kDeadline
+struct GroupNotice {  // kLeave, kFail, kDeadline, kNotAdopted
   uint32_t handle = 0;
   Code code = Code::kSuccess;
   int32_t rank = -1;
@@ -112,6 +122,7 @@ struct GroupNotice {  // kLeave, kFail, kDeadline
 std::vector<std::byte> encode(const Hello& message);
 std::vector<std::byte> encode(const Welcome& message);
 std::vector<std::byte> encode(const JoinRequest& message);
+std::vector<std::byte> encode(const AdoptRequest& message);
 std::vector<std::byte> encode(const Joined& message);
 std::vector<std::byte> encode(Kind kind, const GroupNotice& message);
 std::vector<std::byte> encode(Kind kind, const MemoryRequest& message);
@@ -127,6 +138,7 @@ Result<Kind> kind_of(std::span<const std::byte> bytes);
 Result<Hello> decode_hello(std::span<const std::byte> bytes);
 Result<Welcome> decode_welcome(std::span<const std::byte> bytes);
 Result<JoinRequest> decode_join(std::span<const std::byte> bytes);
+Result<AdoptRequest> decode_adopt(std::span<const std::byte> bytes);
 Result<Joined> decode_joined(std::span<const std::byte> bytes);
 Result<GroupNotice> decode_notice(std::span<const std::byte> bytes);
 Result<MemoryRequest> decode_memory_request(std::span<const std::byte> bytes);

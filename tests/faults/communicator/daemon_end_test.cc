@@ -47,8 +47,8 @@ TEST_F(NoDaemon, StaleSocket) {
   expect_refused(path);
 }
 
-TEST(DaemonEnd, KilledOneTellsItsClientsAndTheOtherNodes) {
-  World world(2);
+TEST(DaemonEnd, KilledOneThatNobodyStartsAgainTellsItsClientsAndTheOtherNodes) {
+  World world(2, {{"--timeouts.restart_ms", "0"}, {"--timeouts.restart_ms", "0"}});
   auto ranks = world.group({0, 0, 1});
   ranks[0]->start("barrier");
   ranks[1]->start("recv 10 4 2");

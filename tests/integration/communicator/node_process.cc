@@ -37,17 +37,16 @@ NodeProcess::NodeProcess(const TemporaryFolder& folder, int number, const std::v
                          const std::map<std::string, std::string>& environment) {
   const std::string name = "n" + std::to_string(number);
   socket_ = folder.file(name + ".sock");
-  std::vector<std::string> command = {program(),
-                                      "--node.name",
-                                      name,
-                                      "--node.socket",
-                                      socket_,
-                                      "--nics.addresses",
-                                      "127.0.1." + std::to_string(number + 1),
-                                      "--nics.port",
-                                      "0"};
-  command.insert(command.end(), flags.begin(), flags.end());
-  process_ = std::make_unique<ChildProcess>(command, environment, folder.file(name + ".log"));
+  command_ = {program(), "--node.name", name, "--node.socket", socket_, "--nics.addresses",
+              "127.0.1." + std::to_string(number + 1), "--nics.port", "0"};
+  command_.insert(command_.end(), flags.begin(), flags.end());
+  environment_ = environment;
+  log_ = folder.file(name + ".log");
+  start();
+}
+
+void NodeProcess::start() {
+  process_ = std::make_unique<ChildProcess>(command_, environment_, log_);
   const Deadline deadline = Deadline::after_ms(kStartMs);
   while (!connect_seqpacket(socket_).is_ok()) {
     if (deadline.expired() || process_->wait(Deadline::after_ms(2)).has_value()) {

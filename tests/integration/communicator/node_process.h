@@ -34,12 +34,18 @@ class NodeProcess {
   // sanitizer's report in the daemon is a failure here.
   ~NodeProcess();
 
+  // Starts it again as it was, after it has been killed.
+  void start();
+
   const std::string& socket() const { return socket_; }
   ChildProcess& process() { return *process_; }
   static std::string program();
 
  private:
   std::string socket_;
+  std::vector<std::string> command_;
+  std::map<std::string, std::string> environment_;
+  std::string log_;
   std::unique_ptr<ChildProcess> process_;
 };
 
