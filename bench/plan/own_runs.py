@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """own_runs.py: how far off hdt-plan is on this machine: random heterogeneous layouts are run and predicted.
 
-Measures a profile with `hdt-train --profile` (before, between and after the rounds of runs: the median of each figure counts, so that
+Measures a profile with `hdt-train --profile` (before and after each round of runs: the median of each figure counts, so that
 a machine that is disturbed for a while disturbs profile and runs alike), and trains a small model in random layouts (unequal stages and replicas, ranks
 of three speeds) and holds the median step against what `hdt-plan` predicts from that profile alone. Slow devices are
 emulated (--slow-down): their ranks mostly sleep, so that more ranks than cores do not get into each other's way.
@@ -24,6 +24,7 @@ MICRO_BATCH_SIZES = [1, 2]
 MOST_RANKS = 5
 SKIPPED_STEPS = 2  # buffers, caches and branch predictors warm up
 RUN_TIMEOUT_S = 120
+MEASURED = "measured.json"
 MPI_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -120,6 +121,23 @@ def step_seconds(folder, programs, layout, arguments):
         return [json.loads(line)["seconds"] for line in lines][SKIPPED_STEPS:]
 
 
+def settings(arguments):
+    """What makes rounds comparable."""
+    return {"seed": arguments.seed, "layouts": arguments.layouts, "bucket_elements": arguments.bucket_elements}
+
+
+def measured_before(folder, arguments):
+    """Step times by layout and profiles of earlier calls with this folder: rounds may be measured in several parts."""
+    try:
+        with open(os.path.join(folder, MEASURED), encoding="utf-8") as file:
+            before = json.load(file)
+    except FileNotFoundError:
+        return [[] for _ in range(arguments.layouts)], []
+    if before["settings"] != settings(arguments):
+        sys.exit(f"own_runs.py: --folder: {folder} holds rounds of {before['settings']}; these are {settings(arguments)}")
+    return before["times"], before["profiles"]
+
+
 def main():
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -129,7 +147,7 @@ def main():
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the layouts")
     parser.add_argument("--layouts", type=int, default=12)
     parser.add_argument("--steps", type=int, default=6, help="of each run")
-    parser.add_argument("--rounds", type=int, default=4, help="runs of each layout, one round after the other")
+    parser.add_argument("--rounds", type=int, default=4, help="runs of each layout, one round after the other; added to those that the folder has")
     parser.add_argument("--bucket-elements", type=int, default=1 << 18, help="--ddp-bucket-size of the runs")
     parser.add_argument("--mean-bar", type=float, default=5, help="percent")
     parser.add_argument("--worst-bar", type=float, default=12, help="percent")
@@ -141,13 +159,14 @@ def main():
     rng = random.Random(arguments.seed)
     layouts = [random_layout(rng) for _ in range(arguments.layouts)]
     write(folder, "cluster.toml", cluster_toml())
-    times = [[] for _ in layouts]
-    profiles = [measure_profile(folder, programs)]
+    times, profiles = measured_before(folder, arguments)
     for turn in range(arguments.rounds):
+        profiles.append(measure_profile(folder, programs))
         for index, layout in enumerate(layouts):
             times[index] += step_seconds(folder, programs, layout, arguments)
             print(f"round {turn + 1}, layout {index + 1}: median {statistics.median(times[index]):.4f} s", flush=True)
         profiles.append(measure_profile(folder, programs))
+        write(folder, MEASURED, json.dumps({"settings": settings(arguments), "times": times, "profiles": profiles}))
     write(folder, "profile.toml", median_profile(profiles))
     runs = 'name = "own-runs"\n'
     for index, layout in enumerate(layouts):

@@ -67,9 +67,9 @@ void print_set(const plan::PublishedSet& set, const plan::Validation& validation
         100 * validation.memory.mean, 100 * validation.memory.worst, 100 * validation.profile_memory.mean,
         100 * validation.profile_memory.worst);
   fmt::print(
-      "calibration from all rows: compute {:.3f}, launch {:.3f}, point_to_point {:.3f}, allreduce {:.3f}, "
-      "activation {:.3f}, fixed {:.2f} GiB, peer {:.2f} GiB\n\n",
-      all.compute, all.launch.value_or(1), all.point_to_point, all.allreduce, all.activation,
+      "calibration from all rows: compute {:.3f}, update {:.3f}, launch {:.3f}, point_to_point {:.3f}, "
+      "allreduce {:.3f}, activation {:.3f}, fixed {:.2f} GiB, peer {:.2f} GiB\n\n",
+      all.compute, all.update, all.launch.value_or(1), all.point_to_point, all.allreduce, all.activation,
       all.fixed_bytes / kGibibyte, all.peer_bytes / kGibibyte);
 }
 

@@ -35,6 +35,7 @@ Result<CalibrationRecord> read_calibration(const std::string& path) {
     record.name = fields.text("name");
     Calibration& factors = record.factors;
     factors.compute = fields.positive_or("compute", factors.compute);
+    factors.update = fields.positive_or("update", factors.update);
     factors.launch = fields.optional_positive("launch");
     factors.point_to_point = fields.positive_or("point_to_point", factors.point_to_point);
     factors.allreduce = fields.positive_or("allreduce", factors.allreduce);
@@ -48,7 +49,8 @@ Result<CalibrationRecord> read_calibration(const std::string& path) {
 
 std::string to_toml(const CalibrationRecord& record) {
   const Calibration& factors = record.factors;
-  std::string out = fmt::format("name = {}\ncompute = {}\n", quoted(record.name), factors.compute);
+  std::string out = fmt::format("name = {}\ncompute = {}\nupdate = {}\n", quoted(record.name),
+                                factors.compute, factors.update);
   if (factors.launch) out += fmt::format("launch = {}\n", *factors.launch);
   return out + fmt::format(
                    "point_to_point = {}\nallreduce = {}\nactivation = {}\nfixed_bytes = {}\npeer_bytes = {}\n"

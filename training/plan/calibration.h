@@ -14,6 +14,8 @@ namespace hdt::plan {
 struct Calibration {
   // Seconds of computation in a run per second in the profile.
   double compute = 1;
+  // Seconds of the optimizer in a run per second in the profile: profiled layer by layer, run over all of a stage at once.
+  double update = 1;
   // Where a profile is bound by the launching of kernels (stage_cost.h), the part of the host's time that is not
   // hidden behind the device. None: times are taken as they were measured.
   std::optional<double> launch;

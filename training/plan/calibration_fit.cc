@@ -20,8 +20,9 @@ struct TimeFactor {
   double least;
   double most;
 };
-const std::array<TimeFactor, 4> kTimeFactors = {{
+const std::array<TimeFactor, 5> kTimeFactors = {{
     {[](Calibration& calibration, double value) { calibration.compute = value; }, .5, 2},
+    {[](Calibration& calibration, double value) { calibration.update = value; }, .02, 2},
     {[](Calibration& calibration, double value) { calibration.launch = value; }, .25, 1.5},
     {[](Calibration& calibration, double value) { calibration.point_to_point = value; }, .05, 1.25},
     {[](Calibration& calibration, double value) { calibration.allreduce = value; }, .05, 1.25},
@@ -85,7 +86,7 @@ TimeFit choose_factors(size_t rows, const Distance& distance) {
     if (next.factors.size() == best.factors.size()) break;
     best = std::move(next);
   }
-  TimeFit all = fit_factors({0, 1, 2, 3}, rows, distance);
+  TimeFit all = fit_factors({0, 1, 2, 3, 4}, rows, distance);
   return all.criterion < best.criterion ? all : best;
 }
 

@@ -42,7 +42,7 @@ UnitCost unit_cost(const PredictionInputs& inputs, const std::string& device, co
   cost.forward = calibrated(inputs, key, [](const LayerCost& layer) { return layer.forward; });
   cost.backward = calibrated(inputs, key, [](const LayerCost& layer) { return layer.backward(); });
   cost.weight_gradient = cost.backward * profiled.weight_gradient / profiled.backward();
-  cost.update = profiled.update;
+  cost.update = inputs.calibration.update * profiled.update;
   cost.parameter_bytes = kind.parameter_bytes.at(tensor_parallel);
   cost.activation_bytes = profiled.activation_bytes;
   return cost;

@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 CalibrationRecord example_record() {
-  return {"lab", {1.25, 0.5, 0.3, 0.4, 0.9, 1000, 10}, {1.02, 0.97, 1.1, 0.95, 1.0}};
+  return {"lab", {1.25, 0.6, 0.5, 0.3, 0.4, 0.9, 1000, 10}, {1.02, 0.97, 1.1, 0.95, 1.0}};
 }
 
 TEST(CalibrationFile, ReadsBackTheSame) {

@@ -20,7 +20,7 @@ PublishedSet measured_with(const Calibration& truth) {
   PublishedSet set{"made", example_model(), example_profile(), example_cluster(), {}};
   // Slow links, so that every factor shows.
   for (auto& [key, link] : set.profile.links) link.bandwidth = {{1, 5e7}};
-  for (const int micro_batches : {1, 4}) {
+  for (const int micro_batches : {1, 2}) {
     for (const int size : {1, 4}) {
       for (const std::vector<Stage>& stages : {std::vector<Stage>{{4, "a", 1}},
                                                {{1, "a", 1}, {3, "c", 1}},
@@ -113,8 +113,7 @@ TEST(Validation, ThePublishedSetsBars) {
     ASSERT_TRUE(validation.is_ok()) << validation.status().message();
     const bool mixed = set.cluster.device_kinds().size() > 1;
     EXPECT_LE(validation.value().step.mean, mixed ? .06 : .04);
-    // GH200's worst row is beyond the 9 % aimed at: docs/predictor.md says why.
-    EXPECT_LE(validation.value().step.worst, mixed ? .15 : .17);
+    EXPECT_LE(validation.value().step.worst, mixed ? .15 : .09);
     EXPECT_LE(validation.value().memory.mean, .15);
     EXPECT_GE(validation.value().rank_correlation, .95);
   }

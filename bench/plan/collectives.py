@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""collectives.py: how far off the daemons' predictions of collectives are: every algorithm at every size, predicted by the figures
+that daemons measure when they start (`hdtctl explain`), and run.
+
+Nodes are emulated by a hdtcommd each, on loopback addresses and cores of their own where there are enough. The daemons keep
+their figures in a state folder, so those with a configured algorithm use the same ones as those that predict. Each point is
+the median over rounds of the median time of a call; a round runs every algorithm once, so that they share what disturbs.
+
+Regret: how much longer the algorithm that the tuner picks takes, as measured, than the fastest one as measured."""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ALGORITHMS = ("ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise")
+COLLECTIVES = ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce")
+BLOCKS = ("reduce_scatter", "allgather")  # hdtctl's SIZE is a rank's block, hdt-commbench's all of them
+SMALLEST, LARGEST = 8, 64 << 20
+# Calls of at most so many bytes are run so often a round.
+ITERATIONS = ((64 << 10, 200), (1 << 20, 60), (8 << 20, 15), (LARGEST, 5))
+START_LIMIT_S = 20
+RUN_LIMIT_S = 280
+
+
+def clean_environment():
+    """Without what would make the ranks part of another job, or choose a daemon."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("HDT_", "OMPI_", "PMIX_"))}
+
+
+def cores_of(node, nodes):
+    """Nodes share no core where there is one for each."""
+    cores = sorted(os.sched_getaffinity(0))
+    each = len(cores) // nodes
+    return set(cores[node * each:(node + 1) * each]) if each else {cores[node % len(cores)]}
+
+
+def start(command, cores, environment, **pipes):
+    return subprocess.Popen(command, env=environment, preexec_fn=lambda: os.sched_setaffinity(0, cores), **pipes)
+
+
+def end(processes, limit_s=10):
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    for process in processes:
+        try:
+            process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Daemons:
+    """A hdtcommd for each node, all with one algorithm."""
+
+    def __init__(self, options, folder, algorithm):
+        self.options, self.folder = options, folder
+        self.processes = []
+        for node in range(options.nodes):
+            state = os.path.join(folder, f"state-{node}")
+            os.makedirs(state, exist_ok=True)
+            command = [options.bin + "/hdtcommd", "--node.name", f"n{node}", "--node.socket", self.socket(node),
+                       "--node.state_folder", state, "--nics.addresses", f"127.0.1.{node + 1}", "--nics.port", "0",
+                       "--class.default.algorithm", algorithm, "--log.level", "error"]
+            self.processes.append(start(command, cores_of(node, options.nodes), clean_environment()))
+        deadline = time.monotonic() + START_LIMIT_S
+        while not all(os.path.exists(self.socket(node)) for node in range(options.nodes)):
+            if time.monotonic() > deadline or any(process.poll() is not None for process in self.processes):
+                end(self.processes)
+                raise RuntimeError(f"a hdtcommd did not start within {START_LIMIT_S} s")
+            time.sleep(0.01)
+
+    def socket(self, node):
+        return os.path.join(self.folder, f"{node}.sock")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        end(self.processes)
+        for node in range(self.options.nodes):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(self.socket(node))
+
+    def ranks(self, command, **pipes):
+        port = 20000 + os.getpid() % 20000
+        started = []
+        for rank in range(self.options.nodes):
+            environment = dict(clean_environment(), HDT_RANK=str(rank), HDT_SIZE=str(self.options.nodes),
+                               HDT_RENDEZVOUS=f"127.0.1.1:{port}", HDT_SOCKET=self.socket(rank))
+            started.append(start(command, cores_of(rank, self.options.nodes), environment, **pipes))
+        return started
+
+    def explain(self, calls):
+        """What node 0 answers for each (collective, bytes), while a group of all nodes is there."""
+        ranks = self.ranks([self.options.bin + "/hdt-bench-groups"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            for rank in ranks:
+                if rank.stdout.readline() != "ready\n":
+                    raise RuntimeError("a rank did not join its group")
+            answers = {}
+            for what, size in calls:
+                asked = size // self.options.nodes if what in BLOCKS else size
+                done = subprocess.run([self.options.bin + "/hdtctl", "--socket", self.socket(0), "explain", what, str(asked),
+                                       "--group", "default", "--json"], capture_output=True, text=True, check=False,
+                                      timeout=START_LIMIT_S)
+                if done.returncode != 0:
+                    raise RuntimeError(f"hdtctl explain {what} {asked}: {done.stderr.strip()}")
+                answers[what, size] = json.loads(done.stdout)
+            return answers
+        finally:
+            for rank in ranks:
+                rank.stdin.close()
+            end_quietly(ranks)
+
+    def measure(self, what, sizes, iterations):
+        """Median seconds of a call, by size."""
+        report = os.path.join(self.folder, "report.json")
+        command = [self.options.bin + "/hdt-commbench", what, "-b", str(sizes[0]), "-e", str(sizes[-1]), "-f",
+                   str(self.options.factor), "-n", str(iterations), "-w", "3", "-c", "0", "--memory", "hdt", "--json", report]
+        ranks = self.ranks(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            errors = [rank.communicate(timeout=RUN_LIMIT_S)[1] for rank in ranks]
+        finally:
+            end(ranks)
+        for rank, error in zip(ranks, errors):
+            if rank.returncode != 0:
+                raise RuntimeError(f"hdt-commbench {what}: {error.strip()}")
+        with open(report, encoding="utf-8") as file:
+            return {row["bytes"]: row["out_of_place"]["p50_us"] * 1e-6 for row in json.load(file)["rows"]}
+
+
+def end_quietly(ranks):
+    for rank in ranks:
+        try:
+            rank.wait(10)
+        except subprocess.TimeoutExpired:
+            rank.kill()
+            rank.wait()
+        rank.stdout.close()
+
+
+def all_sizes(options):
+    sizes = [SMALLEST]
+    while sizes[-1] * options.factor <= options.largest:
+        sizes.append(sizes[-1] * options.factor)
+    if sizes[-1] < options.largest == LARGEST:
+        sizes.append(LARGEST)
+    # Blocks of whole elements of every node.
+    return [size for size in sizes if size >= 4 * options.nodes]
+
+
+def bands(sizes, factor):
+    """(sizes, iterations): cut where the number of iterations changes, or the distance of sizes."""
+    found = []
+    for size in sizes:
+        iterations = next(count for limit, count in ITERATIONS if size <= limit)
+        if found and found[-1][1] == iterations and size == found[-1][0][-1] * factor:
+            found[-1][0].append(size)
+        else:
+            found.append(([size], iterations))
+    return found
+
+
+def predictions(options, folder, sizes):
+    """By (collective, bytes): the tuner's answer; and which algorithms a call takes when they are configured."""
+    calls = [(what, size) for what in options.collectives for size in sizes]
+    with Daemons(options, folder, "auto") as daemons:
+        answers = daemons.explain(calls)
+    taken = {}
+    for algorithm in ALGORITHMS:
+        with Daemons(options, folder, algorithm) as daemons:
+            for call, answer in daemons.explain(calls).items():
+                if answer["picked"] == algorithm:
+                    taken.setdefault(call, []).append(algorithm)
+    return answers, taken
+
+
+def points_of(answers, taken):
+    """Algorithms that are predicted and can be run; of those with the same steps the first."""
+    for (what, size), answer in answers.items():
+        predicted = {each["algorithm"]: each["predicted_s"] for each in answer["candidates"] if "predicted_s" in each}
+        for algorithm in ALGORITHMS:
+            if algorithm in predicted and algorithm in taken.get((what, size), []):
+                yield what, size, algorithm, predicted[algorithm]
+
+
+def measure_all(options, folder, points):
+    times = {}
+    for turn in range(options.rounds):
+        for algorithm in ALGORITHMS:
+            wanted = {}
+            for what, size, name, _ in points:
+                if name == algorithm:
+                    wanted.setdefault(what, []).append(size)
+            if not wanted:
+                continue
+            with Daemons(options, folder, algorithm) as daemons:
+                for what, sizes in wanted.items():
+                    for band, iterations in bands(sizes, options.factor):
+                        for size, seconds in daemons.measure(what, band, iterations).items():
+                            times.setdefault((what, size, algorithm), []).append(seconds)
+        print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
+    return {key: statistics.median(values) for key, values in times.items()}
+
+
+def figures_of(folder):
+    with open(os.path.join(folder, "state-0", "figures.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def report(options, answers, points, measured):
+    rows = []
+    print(f"{'collective':<15}{'bytes':>10}  {'algorithm':<20}{'measured us':>12}{'predicted us':>13}{'error %':>9}")
+    for what, size, algorithm, predicted in points:
+        seconds = measured[what, size, algorithm]
+        error = 100 * (predicted / seconds - 1)
+        picked = answers[what, size]["picked"] == algorithm
+        rows.append({"collective": what, "bytes": size, "algorithm": algorithm, "measured_s": seconds, "predicted_s": predicted,
+                     "error_percent": error, "picked": picked})
+        print(f"{what:<15}{size:>10}  {algorithm + (' *' if picked else ''):<20}{1e6 * seconds:>12.1f}{1e6 * predicted:>13.1f}"
+              f"{error:>+9.1f}")
+    regrets = []
+    for call in sorted({(row["collective"], row["bytes"]) for row in rows}):
+        same = [row for row in rows if (row["collective"], row["bytes"]) == call]
+        chosen = next((row for row in same if row["picked"]), None)
+        if chosen and len(same) > 1:
+            regrets.append((chosen["measured_s"] / min(row["measured_s"] for row in same) - 1, call))
+    within = sum(abs(row["error_percent"]) <= options.within for row in rows)
+    share = 100 * within / len(rows)
+    # The mean over the calls: what choosing by prediction costs altogether.
+    regret = 100 * statistics.mean(each for each, _ in regrets) if regrets else 0.0
+    worst, where = max(regrets, default=(0.0, ("", 0)))
+    verdicts = [("within", share >= options.share), ("regret", regret <= options.regret)]
+    print(f"\n* what the tuner picks\n{options.nodes} nodes, {len(rows)} points: {share:.1f} % within {options.within} % "
+          f"(bar {options.share} %): {'met' if verdicts[0][1] else 'missed'}")
+    print(f"regret of the tuner over {len(regrets)} calls with a choice: mean {regret:.1f} % (bar {options.regret} %): "
+          f"{'met' if verdicts[1][1] else 'missed'}; worst {100 * worst:.1f} % {where[0]} {where[1]}")
+    return {"nodes": options.nodes, "rows": rows, "share_percent": share, "regret_percent": regret,
+            "worst_regret_percent": 100 * worst}, all(met for _, met in verdicts)
+
+
+def parse(arguments):
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    parser = argparse.ArgumentParser(prog="collectives.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="example:\n  bench/plan/collectives.py --nodes 4 --json points.json\n\n"
+                                            "Exit code: 0 the bars are met, 1 one is missed or something failed, 2 wrong usage.")
+    parser.add_argument("--nodes", type=int, default=2, help="emulated nodes of one rank each (default 2)")
+    parser.add_argument("--collectives", default=",".join(COLLECTIVES), help="comma list (default: all that are tuned)")
+    parser.add_argument("--factor", type=int, default=8, help="between sizes (default 8)")
+    parser.add_argument("--largest", type=int, default=LARGEST, help="bytes (default 64 MiB)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--programs", default=root + "/build/release/bin", help="folder of hdtcommd, hdtctl, hdt-commbench")
+    parser.add_argument("--within", type=float, default=15, help="percent of the measured time")
+    parser.add_argument("--share", type=float, default=90, help="percent of the points that must be within")
+    parser.add_argument("--regret", type=float, default=5, help="percent")
+    parser.add_argument("--json", metavar="FILE", help="write all points and the figures, too")
+    options = parser.parse_args(arguments)
+    options.collectives = options.collectives.split(",")
+    for what in options.collectives:
+        if what not in COLLECTIVES:
+            parser.error(f"--collectives: '{what}' given; expected some of {', '.join(COLLECTIVES)}")
+    if options.nodes < 2 or options.factor < 2 or options.rounds < 1 or not SMALLEST <= options.largest <= LARGEST:
+        parser.error("--nodes and --factor must be at least 2, --rounds at least 1, --largest from 8 to 67108864")
+    options.bin = os.path.abspath(options.programs)
+    for program in ("hdtcommd", "hdtctl", "hdt-commbench", "hdt-bench-groups"):
+        if not os.access(os.path.join(options.bin, program), os.X_OK):
+            parser.error(f"--programs: no {program} in {options.bin}; build it first")
+    return options
+
+
+def main():
+    options = parse(sys.argv[1:])
+    with tempfile.TemporaryDirectory(prefix="hdt-collectives-") as folder:
+        answers, taken = predictions(options, folder, all_sizes(options))
+        points = list(points_of(answers, taken))
+        if not points:
+            sys.exit("collectives.py: no algorithm is predicted: the daemons have no figures")
+        result, met = report(options, answers, points, measure_all(options, folder, points))
+        result["figures"] = figures_of(folder)
+    print(f"figures of node 0: {json.dumps(result['figures'])}")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (RuntimeError, OSError, subprocess.SubprocessError) as problem:
+        sys.exit(f"collectives.py: {problem}")
