@@ -28,7 +28,7 @@ def bands(row, quick):
         first *= factor
     found = []
     for size in sizes:
-        iterations = next(count for limit, count in ITERATIONS if size <= limit)
+        iterations = min(row.most_iterations, next(count for limit, count in ITERATIONS if size <= limit))
         iterations = max(3, iterations // QUICK_PART) if quick else iterations
         if found and found[-1][3] == iterations:
             found[-1] = (found[-1][0], size, factor, iterations)
