@@ -197,4 +197,25 @@ std::string Example::name() const {
          (in_place ? " in place" : "") + " of " + std::to_string(count) + ", root " + std::to_string(root);
 }
 
+std::vector<std::byte> contributions(const Example& example, int rank, int ranks) {
+  const size_t width = hdtTypeSize(example.type);
+  std::vector<std::byte> all(example.send_count(ranks) * width);
+  for (size_t i = 0; i * width < all.size(); ++i)
+    store(example.type, contribution(example, rank, i), all.data() + i * width);
+  return all;
+}
+
+Difference compare(const Example& example, int ranks, int rank, const std::vector<std::byte>& received,
+                   double relative) {
+  const size_t width = hdtTypeSize(example.type);
+  Difference found;
+  for (size_t i = 0; i * width < received.size(); ++i) {
+    const double want = expected(example, ranks, rank, i);
+    const double got = load(example.type, received.data() + i * width);
+    if (std::abs(got - want) <= relative * std::abs(want)) continue;
+    if (found.wrong++ == 0) found.first = i;
+  }
+  return found;
+}
+
 }  // namespace hdt::testing
