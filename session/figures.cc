@@ -8,6 +8,8 @@ namespace {
 
 // What a step costs the engine: a system call and some bookkeeping. Assumed, not measured.
 constexpr double kStepOverheadS = 2e-6;
+// Half a round trip of the probe's notes holds the step of each end.
+constexpr uint64_t kStepsOfATripNs = 4'000;
 
 }  // namespace
 
@@ -46,7 +48,8 @@ std::optional<collectives::CostFigures> cost_figures(std::vector<NodeRates> tabl
   figures.reduce_bytes_s = static_cast<double>(slowest.reduce_bytes_s);
   figures.link_of = [table = std::move(table)](int from, int to) {
     const LinkRates& link = table[static_cast<size_t>(from)].links[static_cast<size_t>(to)];
-    return collectives::LinkFigures{static_cast<double>(link.latency_ns) * 1e-9,
+    const uint64_t latency_ns = std::max(link.latency_ns, kStepsOfATripNs) - kStepsOfATripNs;
+    return collectives::LinkFigures{static_cast<double>(latency_ns) * 1e-9,
                                     static_cast<double>(link.bytes_s)};
   };
   return figures;

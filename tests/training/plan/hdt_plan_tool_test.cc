@@ -117,6 +117,49 @@ TEST_F(HdtPlanFiles, APlanThatDoesNotFitIsRefusedAndNothingIsWritten) {
   expect_refused(hdt_plan(on_plan("predict")), "profile.toml: compute: layer 'head' is missing");
 }
 
+// Each changes one thing of the example, which runs as it is.
+TEST_F(HdtPlanFiles, EveryWrongInputIsRefusedWithFileFieldAndReason) {
+  struct Wrong {
+    std::string name, from, to, message;
+  };
+  const std::vector<Wrong> all = {
+      // Profiles with holes, and times that cannot be.
+      {"profile.toml", "device = \"fast\"", "device = \"other\"", "profile.toml: compute: "},
+      {"cluster.toml", "device = \"fast\"", "device = \"unknown\"", "device 'unknown'"},
+      {"profile.toml", "forward = ", "forward = 0 #", "profile.toml: compute 1.forward: "},
+      {"profile.toml", "update = ", "update = -1 #", "profile.toml: compute 1.update: "},
+      // Unknown fields.
+      {"profile.toml", "[[compute]]", "[[compute]]\nwatts = 1",
+       "profile.toml: compute 1.watts: unknown field"},
+      {"cluster.toml", "[[node]]", "[[node]]\nrack = 1", "cluster.toml: node 1.rack: unknown field"},
+      {"model.toml", "[[layer]]", "[[layer]]\nsize = 1", "model.toml: layer 1.size: unknown field"},
+      {"plan.toml", "[[replica]]", "[[replica]]\ntime = 1", "plan.toml: replica 1.time: unknown field"},
+      // Plans that contradict the cluster or themselves.
+      {"plan.toml", "node = \"a\"", "node = \"z\"", "plan.toml: replica 1.stage 1.node: "},
+      {"plan.toml", "micro_batches = ", "micro_batches = 0 #", "plan.toml: replica 1.micro_batches: "},
+      {"plan.toml", "tensor_parallel = ", "tensor_parallel = 64 #",
+       "plan.toml: replica 1.stage 1.tensor_parallel: "},
+  };
+  ASSERT_EQ(hdt_plan(on_plan("predict")).exit_code, 0);
+  for (const Wrong& wrong : all) {
+    SCOPED_TRACE(wrong.name + ": " + wrong.to);
+    const std::string right = training::read_all(file(wrong.name));
+    std::string changed = right;
+    const size_t at = changed.find(wrong.from);
+    ASSERT_NE(at, std::string::npos);
+    changed.replace(at, wrong.from.size(), wrong.to);
+    training::write_all(file(wrong.name), changed);
+    expect_refused(hdt_plan(on_plan("predict")), wrong.message);
+    training::write_all(file(wrong.name), right);
+  }
+  Cluster small = example_cluster();
+  for (Node& node : small.nodes) node.memory_bytes = 1 << 20;
+  training::write_all(file("cluster.toml"), to_toml(small));
+  expect_refused(hdt_plan({"search", file("cluster.toml"), file("model.toml"), "-p", file("profile.toml"),
+                           "--global-batch-size", "8"}),
+                 "fits memory in no split: at best ");
+}
+
 TEST_F(HdtPlanFiles, SearchPrintsAPlanThatPredictsAsItSays) {
   const auto found = hdt_plan({"search", file("cluster.toml"), file("model.toml"), "-p", file("profile.toml"),
                                "--global-batch-size", "4", "--output", file("plan.toml")});

@@ -14,14 +14,18 @@ std::vector<NodeRates> example_table() {
           {{9'000'000'000, 9'000'000'000}, {slow, fast, {}}}};
 }
 
+// Of half a round trip the steps of both ends, 2 us each, are no latency.
 TEST(Figures, LinksByDirectionAndTheSlowestNodesMemory) {
   const auto figures = cost_figures(example_table());
   ASSERT_TRUE(figures.has_value());
   EXPECT_DOUBLE_EQ(figures->copy_bytes_s, 4e9);
   EXPECT_DOUBLE_EQ(figures->reduce_bytes_s, 6e9);
-  EXPECT_DOUBLE_EQ(figures->link_of(1, 2).latency_s, 20e-6);
-  EXPECT_DOUBLE_EQ(figures->link_of(2, 1).latency_s, 5e-6);
+  EXPECT_DOUBLE_EQ(figures->link_of(1, 2).latency_s, 16e-6);
+  EXPECT_DOUBLE_EQ(figures->link_of(2, 1).latency_s, 1e-6);
   EXPECT_DOUBLE_EQ(figures->link_of(2, 1).bandwidth_bytes_s, 1e10);
+  auto near = example_table();
+  near[1].links[2].latency_ns = 3'000;
+  EXPECT_EQ(cost_figures(near)->link_of(1, 2).latency_s, 0);
 }
 
 TEST(Figures, ThereAreNoneWhereSomethingIsNotMeasured) {

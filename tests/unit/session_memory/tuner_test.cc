@@ -130,10 +130,12 @@ TEST(Tuner, OnlyTheRingRunsInPlaceBetweenManyNodes) {
 TEST(Tuner, RecursiveDoublingIsNotForABufferThatIsInputAndOutput) {
   const Order order = one_rank_each(2);
   const Layout layout(2, 2, 1);
-  EXPECT_EQ(obstacle_to(Algorithm::kRecursiveDoubling, call_of(Collective::kAllReduce, 66'000), layout, order),
-            Obstacle::kSendsInput);
-  EXPECT_EQ(obstacle_to(Algorithm::kRecursiveDoubling, call_of(Collective::kAllReduce, 65'000), layout, order),
-            Obstacle::kNone);
+  EXPECT_EQ(
+      obstacle_to(Algorithm::kRecursiveDoubling, call_of(Collective::kAllReduce, 66'000), layout, order),
+      Obstacle::kSendsInput);
+  EXPECT_EQ(
+      obstacle_to(Algorithm::kRecursiveDoubling, call_of(Collective::kAllReduce, 65'000), layout, order),
+      Obstacle::kNone);
 }
 
 TEST(Tuner, ScratchThatDoesNotFitASlotIsAnObstacle) {
@@ -188,6 +190,21 @@ TEST(Predictions, AreTheSameOnEveryNodeAndMadeOnceForAClassOfCalls) {
   rooted.root = 3;
   EXPECT_NE(&from_first, &here.predictions(rooted));
   EXPECT_EQ(Tuner::representative(call_of(Collective::kAllReduce, 2'047)).count, 1'024U);
+}
+
+// Beyond what the nodes do: also a call without bytes goes from the rank to its daemon and back.
+TEST(Predictions, HoldTheWayToTheDaemon) {
+  const Order order = one_rank_each(2);
+  Tuner tuner(Layout(2, 2, 1), order, std::nullopt);
+  const collectives::CostFigures figures = even_figures(2);
+  tuner.set_figures(figures);
+  const Call call = call_of(Collective::kAllReduce, 1);
+  const collectives::Operation between{problem_of(call, Plan(call, tuner.layout()).piece(0), order, 0),
+                                       call.type, 1, 1};
+  for (const auto& candidate : tuner.predictions(call)) {
+    if (!candidate.left_out.empty()) continue;
+    EXPECT_NEAR(candidate.seconds, 9e-6 + collectives::predict(candidate.algorithm, between, figures), 1e-9);
+  }
 }
 
 TEST(Predictions, AreExplainedWithTheFastestFirst) {
