@@ -201,7 +201,7 @@ TEST_F(Predictor, CommunicationSlowsComputationDown) {
 TEST_F(Predictor, MemoryIsStatesAndActivationsInFlight) {
   Plan plan;
   plan.replicas = {{1, 4, {{1, "a", 1}, {1, "b", 1}, {2, "c", 1}}}};
-  calibration_ = {1, {}, 1, 1, 0.5, 1000, 10};
+  calibration_ = {1, 1, {}, 1, 1, 0.5, 1000, 10};
   const Prediction prediction = predicted(plan);
   const double mib = 1 << 20;
   EXPECT_DOUBLE_EQ(prediction.peak_memory_bytes[0], 4 * 12 * mib + 0.5 * 3 * (16 + 64) * mib + 1000);
