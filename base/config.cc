@@ -161,14 +161,21 @@ Result<Config> load_config(const ConfigSources& sources) {
   for (const auto& [variable, value] : sources.environment) {
     HDT_RETURN_IF_ERROR(apply_variable(variable, value, config));
   }
-  for (const auto& [name, value] : sources.flags) {
-    config::Entry entry = split_name(name);
-    entry.value = config::Untyped{value};
-    entry.origin = "flag --" + name;
-    HDT_RETURN_IF_ERROR(apply(entry, config));
+  for (const auto& flag : sources.flags) {
+    HDT_RETURN_IF_ERROR(override_config(config, {flag}, "flag --" + flag.first));
   }
   if (config.node.name.empty()) config.node.name = host_name();
   return config;
+}
+
+Status override_config(Config& config, const ConfigPairs& settings, const std::string& origin) {
+  for (const auto& [name, value] : settings) {
+    config::Entry entry = split_name(name);
+    entry.value = config::Untyped{value};
+    entry.origin = origin;
+    HDT_RETURN_IF_ERROR(apply(entry, config));
+  }
+  return Status::ok();
 }
 
 bool matches_any(const std::vector<std::string>& patterns, const std::string& text) {

@@ -21,6 +21,9 @@ struct ClassConfig {
   std::vector<std::string> backends = {"tcp"};  // in order of preference
   std::vector<std::string> nics = {"*"};        // names, addresses or patterns of them
   std::string algorithm = "auto";               // between nodes, of all collectives
+  std::string priority = "bulk";                // or "latency"
+  int64_t weight = 1;                           // among bulk classes
+  bool operator==(const ClassConfig&) const = default;
 };
 
 struct Config {
@@ -88,6 +91,9 @@ Result<ConfigPairs> take_config_flags(std::vector<std::string>& arguments);
 
 // kConfig, in one line naming the place, the key and what was expected, for an unknown key or a bad value.
 Result<Config> load_config(const ConfigSources& sources);
+
+// Sets "class.dp.weight" and the like, as a flag would; `origin` is what errors and print_config name.
+Status override_config(Config& config, const ConfigPairs& settings, const std::string& origin);
 
 // The configuration as TOML, each value followed by a comment that says where it came from.
 std::string print_config(const Config& config);

@@ -36,6 +36,7 @@ bool is_algorithm(const std::string& text) {
       "auto", "ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise"};
   return std::find(std::begin(kNames), std::end(kNames), text) != std::end(kNames);
 }
+bool is_priority(const std::string& text) { return text == "bulk" || text == "latency"; }
 bool is_level(const std::string& text) { return parse_log_level(text).has_value(); }
 
 template <typename T>
@@ -128,6 +129,17 @@ const Key kKeys[] = {
      "\"pairwise\"",
      "Algorithm of collectives between nodes, the same on all nodes of a group; where a call cannot take it, "
      "as with \"auto\". `hdtctl explain` tells which one a call takes, and why."},
+    {kClassSection, "priority", Field<std::string>([](Config& c, const std::string& name) -> std::string& {
+       return c.classes[name].priority;
+     }),
+     1, kMaxTextBytes, is_priority, false, "\"bulk\" or \"latency\"",
+     "\"latency\": on NICs that several classes use, what groups of this class send goes before what others send, at the "
+     "next chunk; meant for little traffic, as nothing is left to others while there is more."},
+    {kClassSection, "weight", Field<int64_t>([](Config& c, const std::string& name) -> int64_t& {
+       return c.classes[name].weight;
+     }),
+     1, 1000, nullptr, false, "an integer 1..1000",
+     "Share of a NIC beside other bulk classes that want to send at the same time: 3 gets three times as much as 1."},
 };
 #undef HDT_FIELD
 

@@ -58,13 +58,24 @@ Result<BackendPlan> BackendPlan::make(const Config& config, std::vector<std::str
     if (backend == kTcp || !used.contains(backend)) continue;
     for (const DeviceInfo& nic : found.chosen) plan.nics_.push_back({backend, nic});
   }
-  if (plan.nics_.size() > kMaxRails) {
-    return Status(Code::kConfig,
-                  "the classes use " + std::to_string(plan.nics_.size()) + " NICs (each counts once for " +
-                      "every backend on it); at most " + std::to_string(kMaxRails) +
-                      " are possible: leave some out with nics.use, nics.exclude or a class's nics");
-  }
+  HDT_RETURN_IF_ERROR(plan.keep_order({}));
   return plan;
+}
+
+Status BackendPlan::keep_order(const std::vector<BackendNic>& first) {
+  std::vector<BackendNic> all = first;
+  for (const BackendNic& nic : nics_) {
+    const bool known = std::any_of(first.begin(), first.end(), [&](const BackendNic& other) { return nic.same_as(other); });
+    if (!known) all.push_back(nic);
+  }
+  nics_ = std::move(all);
+  if (nics_.size() > kMaxRails) {
+    return {Code::kConfig,
+            "the classes use " + std::to_string(nics_.size()) + " NICs (each counts once for " +
+                      "every backend on it); at most " + std::to_string(kMaxRails) +
+                      " are possible: leave some out with nics.use, nics.exclude or a class's nics"};
+  }
+  return Status::ok();
 }
 
 transport::BackendOptions BackendPlan::options(const std::string& backend) const {

@@ -22,6 +22,9 @@ inline constexpr const char* kSharedMemory = "shm";
 struct BackendNic {
   std::string backend;
   transport::DeviceInfo info;
+  bool same_as(const BackendNic& other) const {
+    return backend == other.backend && info.name == other.info.name && info.address == other.info.address;
+  }
 };
 
 class BackendPlan {
@@ -29,6 +32,8 @@ class BackendPlan {
   // kConfig: a backend, a NIC or an option that is not there.
   static Result<BackendPlan> make(const Config& config, std::vector<std::string> folders);
 
+  // The NICs of another plan come first, as they stand there, used or not; those that it lacks behind them.
+  Status keep_order(const std::vector<BackendNic>& first);
   // Of all classes; those of tcp, which control connections use, first.
   const std::vector<BackendNic>& nics() const { return nics_; }
   const std::vector<std::string>& folders() const { return folders_; }

@@ -40,6 +40,7 @@ Status Control::open_devices() {
   auto plan = BackendPlan::make(config_, transport::module_folders());
   if (!plan.is_ok()) return plan.status();
   plan_ = plan.take();
+  opened_ = plan_.nics();
   const transport::DeviceInfo& first_nic = plan_.nics().front().info;
   if (cluster_key_.empty() && !first_nic.address.starts_with("127.")) {
     // An embedded daemon serves one job, whose groups have secret names: that is worth a line, not a warning.
@@ -74,6 +75,16 @@ Status Control::open_devices() {
     options.link.checksum = config_.link.checksum == "crc32c";
     options.link.stall_ns = config_.link.stall_ms * kNsPerMs;
     options.link.wait_ns = config_.link.wait_ms * kNsPerMs;
+    options.policy_of = policies_of(config_);
+    options.on_prepare = [this](const NodeChange::Asker& asker, const ClassPrepare& prepare) {
+      mailbox_.post([this, asker, prepare] { on_prepare(asker, prepare); });
+    };
+    options.on_commit = [this](uint64_t change, bool commit) {
+      mailbox_.post([this, change, commit] { on_commit(change, commit); });
+    };
+    options.on_proposed = [this](uint64_t change, const Status& answer) {
+      mailbox_.post([this, change, answer] { on_proposed(change, answer); });
+    };
     options.known = figures_;
     options.on_measured = [this](std::function<void(KnownFigures&)> measured) {
       mailbox_.post([this, measured = std::move(measured)] { keep(measured); });
@@ -161,13 +172,14 @@ void Control::work() {
   }
   network_->on_time();
   maker_->on_time();
+  on_change_time();
   reply(rendezvous_.on_time());
   watch_network();
   count_sessions();
 }
 
 int Control::sleep_ms() const {
-  Deadline next = Deadline::never();
+  Deadline next = Deadline::earlier(reload_at_, change_ ? change_->until : Deadline::never());
   for (const auto& time : {network_->next_time(), maker_->next_time(), rendezvous_.next_time()}) {
     if (time) next = Deadline::earlier(next, *time);
   }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/mailbox.h"
 #include "daemon/adoption.h"
 #include "daemon/backend_plan.h"
+#include "daemon/class_change.h"
 #include "daemon/client_sessions.h"
 #include "daemon/control_network.h"
 #include "daemon/engine.h"
@@ -27,6 +29,8 @@ class Control : public SessionHandler {
 
   Status start();
   void stop(int64_t drain_ms, const std::string& why);
+  // From any thread: running groups follow the classes of this configuration; the rest of it is for the next start.
+  void reconfigure(Config config);
   size_t foreign_sessions() const { return foreign_sessions_.load(std::memory_order_acquire); }
 
  private:
@@ -55,6 +59,23 @@ class Control : public SessionHandler {
   void on_explain(uint64_t session, const session::ExplainRequest& request) override;
   void on_ask(uint64_t session, const session::Question& question) override;
   void answer_link(uint64_t session, const std::string& node);
+
+  // control_changes.cc
+  Status begin_change(uint64_t number, Config config);
+  void open_for_change(std::function<void(const Status&)> then);
+  // `all`: also for classes that stay as they are.
+  EndsOfClass ends_of_change(bool all) const;
+  void change_class(Config config, const std::string& settings, std::function<void(const Status&)> done);
+  void on_proposed(uint64_t number, const Status& answer);
+  void end_change(const Status& outcome);
+  void adopt_change();
+  void on_prepare(const NodeChange::Asker& asker, const ClassPrepare& prepare);
+  void answer_askers(const Status& opened);
+  void on_commit(uint64_t number, bool commit);
+  void on_change_time();
+  void answer_class(uint64_t session, const std::string& about);
+  Config with_classes_of(const Config& other) const;
+  void reload();
   void on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) override;
   void on_unshared(uint32_t number) override;
   Status on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) override;
@@ -77,11 +98,20 @@ class Control : public SessionHandler {
   std::unique_ptr<GroupMaker> maker_;
   Adoption adoption_;
   std::unique_ptr<ClientSessions> sessions_;
+  std::optional<NodeChange> change_;
+  std::vector<BackendNic> opened_;  // by the engines, in their order
+  std::string devices_differ_;      // why the engines have not opened the same; empty: they have
+  std::optional<Config> reload_;  // what the file says, until classes are so
+  Deadline reload_at_ = Deadline::never();
+  int reload_tries_ = 0;
   std::vector<int> watched_;
   int64_t started_ns_ = 0;
   std::atomic<size_t> foreign_sessions_{0};
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
+
+// How a class shares NICs, by its name.
+std::function<transport::SharePolicy(const std::string&)> policies_of(const Config& config);
 
 }  // namespace hdt::daemon

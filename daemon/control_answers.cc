@@ -117,6 +117,7 @@ void Control::on_ask(uint64_t session, const session::Question& question) {
     return send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
   }
   if (question.what == "link") return answer_link(session, question.about);
+  if (question.what == "class") return answer_class(session, question.about);
   sessions_->send(session, session::encode_text(session::Kind::kAnswerIs, Code::kInvalidArgument,
                                                 "the daemon does not know the question '" + question.what + "'"));
 }

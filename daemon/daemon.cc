@@ -15,6 +15,8 @@ Status Daemon::start() { return control_->start(); }
 
 void Daemon::stop(int64_t drain_ms, const std::string& why) { control_->stop(drain_ms, why); }
 
+void Daemon::reconfigure(Config config) { control_->reconfigure(std::move(config)); }
+
 size_t Daemon::foreign_sessions() const { return control_->foreign_sessions(); }
 
 bool Daemon::wait_until_unused(int64_t timeout_ms) {

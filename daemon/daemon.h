@@ -22,6 +22,8 @@ class Daemon {
   // Ends in order: takes no new sessions, gives calls under way `drain_ms` to finish, fails the rest with `why`,
   // closes the sessions. Without sessions it is immediate.
   void stop(int64_t drain_ms, const std::string& why);
+  // Running groups follow the classes of this configuration, if all nodes can. The log tells how it went.
+  void reconfigure(Config config);
   // Waits until no process but the host uses the daemon; false at the deadline.
   bool wait_until_unused(int64_t timeout_ms);
   // Sessions of other processes than the host.

@@ -38,28 +38,12 @@ Status Engine::start() {
   watch(epoll_.get(), mailbox_.fd());
   HDT_RETURN_IF_ERROR(nic_watch_.open());
   watch(epoll_.get(), nic_watch_.fd());
-  for (const auto& [backend, info] : options_.nics) {
-    const auto wrong = [&, name = backend](const Status& why) {
-      return Status(why.code(), name == kTcp ? why.message() : "backend " + name + " on " + name_of(info) + ": " + why.message());
-    };
-    // NICs of one backend stand together.
-    if (backends_.empty() || backends_.back().name != backend) {
-      auto made = options_.make_backend(backend);
-      if (!made.is_ok()) return made.status();
-      backends_.push_back({backend, made.take(), devices_.size(), std::nullopt});
-    }
-    auto device = backends_.back().backend->open(info);
-    if (!device.is_ok()) return wrong(device.status());
-    auto address = device.value()->listen(0);
-    if (!address.is_ok()) return wrong(address.status());
-    rail_ends_.push_back({backend, info.name, address.take()});
-    backend_of_.push_back(static_cast<uint32_t>(backends_.size() - 1));
-    watch(epoll_.get(), device.value()->event_fd());
-    devices_.push_back(device.take());
-  }
+  for (const BackendNic& nic : options_.nics) HDT_RETURN_IF_ERROR(open_nic(nic));
   thread_ = std::thread([this] { run(); });
   return Status::ok();
 }
+
+void Engine::watch_device(const transport::Device& device) { watch(epoll_.get(), device.event_fd()); }
 
 void Engine::stop() {
   if (!thread_.joinable()) return;
@@ -125,9 +109,11 @@ bool Engine::work() {
   }
   any |= hear_sessions();
   for (EngineGroup* group : std::exchange(touched_, {})) any |= group->progress();
+  share_nics();
   // After the groups have written: that carries most acknowledgements.
   for (auto& [id, peer] : peers_) peer->link.flush();
   run_timers();
+  retire_links();
   any |= reap_groups();
   retired_.clear();
   return any;
@@ -339,6 +325,7 @@ bool Engine::reap_groups() {
     const GroupMemory& memory = group_memory_[id];
     for (const auto& [backend, key] : memory.keys) device_of(backend).deregister_memory(key);
     forget_choices(*group);
+    forget_move(id);
     HDT_LOG_INFO("group {:08x} ended {}", static_cast<uint32_t>(id),
                  LogTag{.group = group->context().group_class, .node = options_.node_name});
     group_memory_.erase(id);
@@ -347,6 +334,7 @@ bool Engine::reap_groups() {
     group.reset();
     any = true;
   }
+  if (any) check_proposed();
   return any;
 }
 

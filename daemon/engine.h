@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 
 #include "base/mailbox.h"
 #include "daemon/backend_plan.h"
+#include "daemon/class_change.h"
 #include "daemon/engine_group.h"
 #include "daemon/figures_file.h"
 #include "daemon/nic_watch.h"
@@ -38,8 +40,15 @@ struct EngineOptions {
   std::function<Result<std::unique_ptr<transport::Backend>>(const std::string& name)> make_backend;
   int64_t connect_ms = 10'000;
   transport::LinkOptions link;
+  // How a class shares NICs with others.
+  std::function<transport::SharePolicy(const std::string& group_class)> policy_of;
   int64_t spin_ns = 0;
   KnownFigures known;
+  // Called on the engine's thread. Changes of classes: of another node, which this one is asked for, and the end of it; and
+  // how a change went that this node asked for.
+  std::function<void(const NodeChange::Asker&, const ClassPrepare&)> on_prepare;
+  std::function<void(uint64_t change, bool commit)> on_commit;
+  std::function<void(uint64_t change, const Status&)> on_proposed;
   // Called on the engine's thread with what it has measured.
   std::function<void(std::function<void(KnownFigures&)>)> on_measured;
 };
@@ -73,6 +82,14 @@ class Engine : public transport::LinkObserver {
   void fail_all(Code code, const std::string& text);
   void fail_group(uint64_t group, Code code, int32_t rank, const std::string& text);
   uint32_t index() const { return options_.index; }
+  // Changes of classes (class_change.h). Devices for NICs that were not used before, behind those that are open.
+  Status open_more(const std::vector<BackendNic>& nics);
+  void set_policies(std::function<transport::SharePolicy(const std::string&)> policy_of);
+  // Asks all nodes of all groups that change; on_proposed says when all can, or that one cannot.
+  void propose(uint64_t change, const std::string& settings, const EndsOfClass& ends_of);
+  // This node's own word for a group, after on_prepare.
+  void prepare_move(uint64_t group, uint64_t change, const Result<std::vector<RailEnd>>& ends);
+  void finish_change(uint64_t change, bool commit);
   // True if no call is under way.
   bool quiet() const;
   // True if nothing waits to be sent.
@@ -111,6 +128,7 @@ class Engine : public transport::LinkObserver {
   Seat* seat(uint64_t session, uint32_t handle);
   void touch(EngineGroup* group);
   bool reap_groups();
+  void watch_device(const transport::Device& device);
 
   std::shared_ptr<SharedMemory> find_memory(uint64_t group, uint32_t local, uint32_t number);
 
@@ -124,8 +142,11 @@ class Engine : public transport::LinkObserver {
   // The link did not come up: those that wanted it try the next candidate.
   void candidate_failed(const LinkId& link, const Status& why);
   void forget_choices(const EngineGroup& group);
-  PeerLink* link_over(const NodeId& node, const LinkCandidate& candidate);
-  PeerLink& add_peer(const LinkId& id, const std::string& name, uint32_t backend);
+  std::vector<LinkCandidate> candidates_between(const NodeInfo& own, const NodeInfo& peer, bool own_is_first) const;
+  // Null: no device could begin; the candidate says why.
+  PeerLink* dial_candidate(const NodeInfo& peer, const std::string& group_class, LinkCandidate& candidate, bool last);
+  PeerLink* link_over(const NodeId& node, const std::string& group_class, const LinkCandidate& candidate);
+  PeerLink& add_peer(const LinkId& id, const std::string& name, uint32_t backend, const std::string& group_class);
   Result<transport::RegionKey> group_key(uint64_t group, uint32_t backend);
   transport::Device& device_of(uint32_t backend);
 
@@ -134,7 +155,29 @@ class Engine : public transport::LinkObserver {
   void on_completion(size_t device, const transport::Completion& completion);
   void on_greeting(Rail& rail, transport::Connection& connection, std::span<const std::byte> message);
   void adopt(Rail& rail, transport::Connection& connection);
+  std::unique_ptr<transport::NicShare::Lane> lane_on(size_t device, const std::string& group_class);
+  // Who wants to send on a NIC that others use as well does so in turn.
+  void share_nics();
   void forget_peer(PeerLink& peer, const Status& why);
+
+  // engine_changes.cc
+  Status open_nic(const BackendNic& nic);
+  void check_proposed();
+  void find_ways(EngineGroup& group, uint32_t node);
+  void try_way(EngineGroup& group, uint32_t node);
+  void move_link_made(const PeerLink& peer);
+  void move_link_failed(const LinkId& link, const Status& why);
+  void check_move(EngineGroup& group);
+  void answer_move(EngineGroup& group, const Status& answer);
+  void on_move_answer(EngineGroup& group, uint32_t node, uint64_t change, const Status& answer);
+  void remember_over(uint64_t change);
+  void forget_move(uint64_t group);
+  void move_group(EngineGroup& group);
+  // The choice takes this link; the one before ends when nobody uses it.
+  void supersede(LinkChoice& choice, const PeerLink& by);
+  void follow(EngineGroup& group, uint32_t node, PeerLink& peer, const transport::RegionKey& their_region);
+  void on_change_note(EngineGroup& group, uint32_t node, const Note& note);
+  void retire_links();
 
   // engine_probes.cc
   Result<transport::RegionKey> probe_landing(uint32_t backend);
@@ -183,11 +226,16 @@ class Engine : public transport::LinkObserver {
   std::vector<std::unique_ptr<transport::Device>> devices_;  // as options_.nics
   std::vector<uint32_t> backend_of_;                         // by device
   std::vector<RailEnd> rail_ends_;                           // by device
+  std::map<std::string, transport::NicShare> nic_shares_;    // by address: several backends may use one NIC
+  size_t first_turn_ = 0;                                    // of the links, in share_nics()
   std::vector<transport::Completion> completions_;
   std::unordered_map<transport::Connection*, Rail> rails_;
   std::map<LinkId, std::unique_ptr<PeerLink>> peers_;
   uint32_t next_link_ = 1;
   std::map<GroupNode, LinkChoice> choices_;
+  std::map<uint64_t, GroupMove> moves_;  // by group
+  std::deque<uint64_t> over_;            // the last changes that have ended
+  std::optional<uint64_t> proposing_;    // the change that this node asks the others for
   std::map<std::pair<std::string, std::string>, LinkChoice> past_choices_;  // by node and class, of groups that ended
   std::vector<std::unique_ptr<PeerLink>> retired_;
   ProbeMemory probe_memory_;

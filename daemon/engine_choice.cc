@@ -34,28 +34,32 @@ Result<transport::RegionKey> Engine::group_key(uint64_t group, uint32_t backend)
   return key;
 }
 
-PeerLink& Engine::add_peer(const LinkId& id, const std::string& name, uint32_t backend) {
+PeerLink& Engine::add_peer(const LinkId& id, const std::string& name, uint32_t backend,
+                           const std::string& group_class) {
   auto& peer = peers_[id];
-  peer = std::make_unique<PeerLink>(id, name, backend, *this, options_.link);
+  peer = std::make_unique<PeerLink>(id, name, backend, group_class, *this, options_.link);
   return *peer;
 }
 
-void Engine::connect_group(EngineGroup& group) {
-  const GroupContext& context = group.context();
+std::vector<LinkCandidate> Engine::candidates_between(const NodeInfo& own, const NodeInfo& peer, bool own_is_first) const {
   std::vector<transport::DeviceInfo> devices;
   std::vector<std::string> addresses;
   for (size_t i = 0; i < devices_.size(); ++i) {
     devices.push_back(options_.nics[i].info);
     addresses.push_back(rail_ends_[i].address);
   }
+  return link_candidates(own, peer, own_is_first, options_.index, devices, addresses);
+}
+
+void Engine::connect_group(EngineGroup& group) {
+  const GroupContext& context = group.context();
   for (uint32_t node = 0; node < context.nodes.size(); ++node) {
     if (node == context.me) continue;
     LinkChoice& choice = choices_[{group.id(), node}];
     choice.peer = context.nodes[node];
     choice.group_class = context.group_class;
     choice.dials = options_.node < choice.peer.id;
-    choice.candidates = link_candidates(context.nodes[context.me], choice.peer, context.me < node,
-                                        options_.index, devices, addresses);
+    choice.candidates = candidates_between(context.nodes[context.me], choice.peer, context.me < node);
     if (choice.dials) {
       try_candidates(group, node);
       if (group.context().segment.failed()) return;
@@ -74,9 +78,9 @@ void Engine::connect_group(EngineGroup& group) {
   }
 }
 
-PeerLink* Engine::link_over(const NodeId& node, const LinkCandidate& candidate) {
+PeerLink* Engine::link_over(const NodeId& node, const std::string& group_class, const LinkCandidate& candidate) {
   for (auto& [id, peer] : peers_) {
-    if (id.node == node && backends_[peer->backend].name == candidate.backend &&
+    if (id.node == node && !peer->superseded && peer->group_class == group_class && backends_[peer->backend].name == candidate.backend &&
         same_pairs(candidate.pairs, peer->paths)) {
       return peer.get();
     }
@@ -84,30 +88,36 @@ PeerLink* Engine::link_over(const NodeId& node, const LinkCandidate& candidate) 
   return nullptr;
 }
 
+PeerLink* Engine::dial_candidate(const NodeInfo& node, const std::string& group_class, LinkCandidate& candidate, bool last) {
+  PeerLink& peer =
+      add_peer({node.id, next_link_++}, node.name, backend_of_[candidate.pairs.front().device], group_class);
+  peer.first_dial_ms = last ? options_.connect_ms : std::min(options_.connect_ms, kTryMs);
+  for (const auto& pair : candidate.pairs) {
+    RailPath& path = peer.paths.emplace_back();
+    path.device = pair.device;
+    path.address = pair.theirs.address;
+  }
+  dial(peer);
+  if (peer.dialing()) return &peer;
+  candidate.failure = peer.last_error;
+  peers_.erase(peer.id);
+  return nullptr;
+}
+
 void Engine::try_candidates(EngineGroup& group, uint32_t node) {
   LinkChoice& choice = choices_[{group.id(), node}];
   for (; choice.current < choice.candidates.size(); ++choice.current) {
     LinkCandidate& candidate = choice.candidates[choice.current];
-    if (PeerLink* peer = link_over(choice.peer.id, candidate)) {
+    if (PeerLink* peer = link_over(choice.peer.id, choice.group_class, candidate)) {
       choice.link = peer->id;
       if (peer->announced) take_link(group, node, *peer);
       return;
     }
-    PeerLink& peer = add_peer({choice.peer.id, next_link_++}, choice.peer.name,
-                              backend_of_[candidate.pairs.front().device]);
     const bool last = choice.current + 1 == choice.candidates.size();
-    peer.first_dial_ms = last ? options_.connect_ms : std::min(options_.connect_ms, kTryMs);
-    for (const auto& pair : candidate.pairs) {
-      RailPath& path = peer.paths.emplace_back();
-      path.device = pair.device;
-      path.address = pair.theirs.address;
+    if (const PeerLink* peer = dial_candidate(choice.peer, choice.group_class, candidate, last)) {
+      choice.link = peer->id;
+      return;
     }
-    choice.link = peer.id;
-    dial(peer);
-    if (peer.dialing()) return;
-    candidate.failure = peer.last_error;
-    choice.link.reset();
-    peers_.erase(peer.id);
   }
   const std::string failures = choice.failures();
   group.fail(choice.candidates.size() == 1 ? Code::kLink : Code::kNoBackend, -1,
@@ -127,6 +137,7 @@ void Engine::take_link(EngineGroup& group, uint32_t node, PeerLink& peer) {
 }
 
 void Engine::candidate_failed(const LinkId& link, const Status& why) {
+  move_link_failed(link, why);
   std::vector<GroupNode> waiting;
   for (auto& [whom, choice] : choices_) {
     if (choice.dials && choice.link == link && choice.chosen.empty()) waiting.push_back(whom);

@@ -84,6 +84,52 @@ void EngineGroup::on_link_up(uint32_t node, transport::Link& link, const transpo
   check_ready();
 }
 
+void EngineGroup::offer(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend) {
+  if (context_.segment.failed() || context_.peers[node].link == nullptr) return;
+  context_.peers[node].offered = &link;
+  context_.peers[node].offered_backend = backend;
+  (void)link.send(encode(GroupHello{context_.id, context_.me, our_region}));
+}
+
+void EngineGroup::follow(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend,
+                         const transport::RegionKey& their_region) {
+  if (context_.segment.failed() || context_.peers[node].link == nullptr) return;
+  (void)link.send(encode(GroupHello{context_.id, context_.me, our_region}));
+  move(node, link, backend, their_region);
+}
+
+void EngineGroup::move(uint32_t node, transport::Link& link, uint32_t backend,
+                       const transport::RegionKey& their_region) {
+  GroupPeer& peer = context_.peers[node];
+  peer.offered = nullptr;
+  if (peer.link == nullptr) return;  // the group has failed
+  (void)peer.link->send(encode(LinkMoved{context_.id}));
+  peer.old.push_back({peer.link, peer.writes_in_flight});
+  peer.link = &link;
+  peer.backend = backend;
+  peer.region = their_region;
+  peer.writes_in_flight = 0;
+  std::erase(peer.moved, &link);
+  HDT_LOG_INFO("moved to another link to node {} {}", context_.nodes[node].name,
+               LogTag{.group = context_.group_class, .op = static_cast<int64_t>(pieces_.calls_entered()),
+                      .node = context_.nodes[context_.me].name});
+}
+
+void EngineGroup::drop_old_links() {
+  for (GroupPeer& peer : context_.peers) {
+    std::erase_if(peer.old, [&](GroupPeer::OldLink& old) {
+      const auto moved = std::find(peer.moved.begin(), peer.moved.end(), old.link);
+      if (moved == peer.moved.end() || old.writes_in_flight != 0 || pieces_.needs(*old.link)) return false;
+      if (!old.link->settled()) {
+        if (!std::exchange(old.hurried, true)) old.link->hurry();
+        return false;
+      }
+      peer.moved.erase(moved);
+      return true;
+    });
+  }
+}
+
 void EngineGroup::on_link_measured(uint32_t node, const session::LinkRates& rates) {
   if (!compares_rates() || link_told_[node]) return;
   own_rates_.links[node] = rates;
@@ -99,10 +145,20 @@ void EngineGroup::keep_rates(uint32_t node, const session::NodeRates& rates) {
   check_ready();
 }
 
-void EngineGroup::on_link_down(uint32_t node, const Status& reason) {
+void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const Status& reason) {
   GroupPeer& peer = context_.peers[node];
-  peer.link = nullptr;
-  peer.writes_in_flight = 0;  // a link that is down touches no memory any more
+  if (peer.offered == &link) {  // the link that is in use stays so
+    peer.offered = nullptr;
+    return;
+  }
+  // A link that is down touches no memory any more.
+  const auto old = std::find_if(peer.old.begin(), peer.old.end(), [&](const auto& other) { return other.link == &link; });
+  if (old != peer.old.end()) {
+    peer.old.erase(old);
+  } else {
+    peer.link = nullptr;
+    peer.writes_in_flight = 0;
+  }
   // A node that has left said so after everything of its ranks had been carried: nothing is lost with its link.
   // And where no rank of this node is left, there is nobody to tell.
   if (std::exchange(peer.left, true) || (ready_ && !has_local_ranks())) return;
@@ -155,12 +211,17 @@ void EngineGroup::on_frame(uint32_t node, const Frame& frame, uint64_t bytes) {
   }
 }
 
-void EngineGroup::on_note(uint32_t node, const Note& note) {
+void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link& link) {
   const uint32_t ranks = context_.layout().ranks;
+  GroupPeer& peer = context_.peers[node];
   if (const auto* hello = std::get_if<GroupHello>(&note)) {
-    context_.peers[node].region = hello->region;
-    context_.peers[node].ready = true;
+    if (peer.offered == &link) return move(node, *peer.offered, peer.offered_backend, hello->region);
+    if (peer.link != &link) return;
+    peer.region = hello->region;
+    peer.ready = true;
     check_ready();
+  } else if (std::holds_alternative<LinkMoved>(note)) {
+    peer.moved.push_back(&link);
   } else if (const auto* rates = std::get_if<RatesNote>(&note)) {
     if (rates->from == node && compares_rates()) keep_rates(node, rates->rates);
   } else if (const auto* credit = std::get_if<PieceCredit>(&note)) {
@@ -174,7 +235,7 @@ void EngineGroup::on_note(uint32_t node, const Note& note) {
   } else if (const auto* call = std::get_if<CallNote>(&note)) {
     if (call->from == node && !context_.segment.failed()) pieces_.on_note(*call);
   } else if (const auto* output = std::get_if<OutputNote>(&note)) {
-    if (output->from == node && !context_.segment.failed()) pieces_.on_note(*output);
+    if (output->from == node && !context_.segment.failed()) pieces_.on_note(*output, link);
   } else if (const auto* left = std::get_if<RankLeft>(&note)) {
     if (left->rank < ranks && context_.order.node_of_rank[left->rank] == node) {
       pieces_.on_rank_left(left->rank, left->entered);
@@ -197,8 +258,12 @@ void EngineGroup::on_note(uint32_t node, const Note& note) {
   }
 }
 
-void EngineGroup::on_sent(uint32_t node, const WriteToken& token) {
-  --context_.peers[node].writes_in_flight;
+void EngineGroup::on_sent(uint32_t node, const transport::Link& link, const WriteToken& token) {
+  GroupPeer& peer = context_.peers[node];
+  if (peer.link == &link) --peer.writes_in_flight;
+  for (GroupPeer::OldLink& old : peer.old) {
+    if (old.link == &link) --old.writes_in_flight;
+  }
   if (context_.segment.failed()) return;
   if (token.kind == WriteToken::Kind::kPiece) {
     pieces_.on_sent(token);
@@ -213,7 +278,12 @@ bool EngineGroup::progress() {
     any = pieces_.progress();
     any |= channels_.progress();
   }
-  if (!has_local_ranks() && !told_left_ && (context_.segment.failed() || channels_.drained())) {
+  drop_old_links();
+  // The last word of this node to the others: it must not overtake what is under way on other links.
+  const bool on_one_link = std::all_of(context_.peers.begin(), context_.peers.end(), [](const GroupPeer& peer) {
+    return peer.old.empty() && peer.offered == nullptr;
+  });
+  if (!has_local_ranks() && !told_left_ && (context_.segment.failed() || (channels_.drained() && on_one_link))) {
     told_left_ = true;
     context_.send_all(NodeLeft{context_.id, context_.me});
   }

@@ -44,17 +44,26 @@ class EngineGroup {
   bool ready() const { return ready_; }
   // It has a link to the node; this one.
   bool connected(uint32_t node) const { return context_.peers[node].link != nullptr; }
-  bool uses(uint32_t node, const transport::Link& link) const { return context_.peers[node].link == &link; }
+  bool uses(uint32_t node, const transport::Link& link) const { return context_.peers[node].uses(link); }
   bool solo() const { return context_.nodes.size() == 1; }
 
   // The link to `node` is up and our memory is registered for it: says hello.
   void on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend);
   // Not measured(): there was no way to. Told once of every node.
   void on_link_measured(uint32_t node, const session::LinkRates& rates);
-  void on_link_down(uint32_t node, const Status& reason);
+  void on_link_down(uint32_t node, const transport::Link& link, const Status& reason);
+  // Moving to another link while calls are under way (GroupPeer). One end offers, the other one follows when it hears that.
+  void offer(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend);
+  void follow(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend,
+              const transport::RegionKey& their_region);
+  // Lets go of links that nothing needs any more.
+  void drop_old_links();
   void on_frame(uint32_t node, const Frame& frame, uint64_t bytes);
-  void on_note(uint32_t node, const Note& note);
-  void on_sent(uint32_t node, const WriteToken& token);
+  // `link`: on which it came.
+  void on_note(uint32_t node, const Note& note, const transport::Link& link);
+  void on_sent(uint32_t node, const transport::Link& link, const WriteToken& token);
+  void tell(uint32_t node, const Note& note) { context_.send(node, note); }
+  void tell_all(const Note& note) { context_.send_all(note); }
   bool progress();
   // Time has passed: readiness and late queries.
   void on_time();
@@ -93,6 +102,7 @@ class EngineGroup {
   };
   void check_ready();
   void check_adopted();
+  void move(uint32_t node, transport::Link& link, uint32_t backend, const transport::RegionKey& their_region);
   // Nodes tell each other their rates, and every one waits for those of all.
   bool compares_rates() const { return !solo() && context_.nodes.size() <= session::kMostMeasuredNodes; }
   void keep_rates(uint32_t node, const session::NodeRates& rates);

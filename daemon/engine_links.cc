@@ -28,7 +28,7 @@ void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
     mine.push_back(early.note);
     return true;
   });
-  for (const Note& note : mine) group.on_note(node, note);
+  for (const Note& note : mine) group.on_note(node, note, peer.link);
 }
 
 void Engine::forget_peer(PeerLink& peer, const Status& why) {
@@ -56,7 +56,7 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
     // A group that waits for the peer to choose a link knows that it is gone by its last one.
     const bool waits = last && !group->connected(*node) && options_.node > id.node;
     if (!waits && !group->uses(*node, retired_.back()->link)) continue;
-    group->on_link_down(*node, why);
+    group->on_link_down(*node, retired_.back()->link, why);
     touch(group.get());
   }
   candidate_failed(id, why);
@@ -65,7 +65,7 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
 void Engine::on_completion(size_t device, const Completion& completion) {
   Connection& connection = *completion.connection;
   if (completion.kind == Completion::Kind::kAccepted) {
-    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, 0, 0};
+    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, 0, 0, ""};
     rails_[&connection] = {nullptr, device,
                            std::make_unique<Greeting>(Greeting{
                                Handshake(Handshake::Role::kAcceptor, own, options_.cluster_key),
@@ -115,10 +115,10 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
   if (rail.peer == nullptr) {
     const LinkId id{peer.node, peer.link};
     const auto known = peers_.find(id);
-    if (known != peers_.end() && known->second->backend != backend_of_[rail.device]) {
-      return refuse("a link has one backend");
+    if (known != peers_.end() && (known->second->backend != backend_of_[rail.device] || known->second->group_class != peer.group_class)) {
+      return refuse("a link has one backend and one class");
     }
-    rail.peer = known != peers_.end() ? known->second.get() : &add_peer(id, peer.name, backend_of_[rail.device]);
+    rail.peer = known != peers_.end() ? known->second.get() : &add_peer(id, peer.name, backend_of_[rail.device], peer.group_class);
   }
   adopt(rail, connection);
 }
@@ -127,11 +127,12 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
 void Engine::adopt(Rail& rail, Connection& connection) {
   rail.greeting.reset();
   PeerLink& peer = *rail.peer;
-  peer.link.add_rail(&connection);
+  peer.link.add_rail(&connection, lane_on(rail.device, peer.group_class));
   if (peer.announced) return;
   peer.announced = true;
   peer.up_since_ns = now_ns();
   start_probe(peer);
+  move_link_made(peer);
   for (auto& group : groups_) {
     if (group == nullptr) continue;
     const auto index = node_in(*group, peer);
@@ -155,7 +156,7 @@ void Engine::on_sent(Link& link, uint64_t token) {
   if (token == LinkProbe::kToken) return;
   const WriteToken sent = WriteToken::unpack(token);
   EngineGroup* group = groups_[sent.group_slot].get();
-  group->on_sent(*node_in(*group, peer_of(link)), sent);
+  group->on_sent(*node_in(*group, peer_of(link)), link, sent);
   touch(group);
 }
 
@@ -195,6 +196,10 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
     if (peer.probe) peer.probe->on_note(*probe);
     return check_probe(peer);
   }
+  if (std::holds_alternative<LinkUnused>(note)) {
+    peer.unused_there = true;
+    return;
+  }
   EngineGroup* group = group_of(daemon::group_of(note));
   if (group == nullptr) {
     const bool keep = std::holds_alternative<GroupHello>(note) || std::holds_alternative<GroupFailed>(note) ||
@@ -208,7 +213,13 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
     if (std::holds_alternative<GroupHello>(note) && !group->connected(*node) && peer.id.node < options_.node) {
       take_link(*group, *node, peer);
     }
-    group->on_note(*node, note);
+    const auto* hello = std::get_if<GroupHello>(&note);
+    if (hello != nullptr && group->connected(*node) && !group->uses(*node, link) && peer.id.node < options_.node) {
+      follow(*group, *node, peer, hello->region);
+    }
+    on_change_note(*group, *node, note);
+    group->on_note(*node, note, link);
+    if (hello != nullptr) check_move(*group);
     touch(group);
   }
 }

@@ -32,7 +32,7 @@ void Engine::dial_path(PeerLink& peer, RailPath& path) {
   }
   path.connection = connection.value();
   const auto number = static_cast<uint32_t>(&path - peer.paths.data());
-  const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, peer.id.number, number};
+  const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, peer.id.number, number, peer.group_class};
   rails_[path.connection] = {&peer, path.device,
                              std::make_unique<Greeting>(Greeting{
                                  Handshake(Handshake::Role::kDialer, own, options_.cluster_key),
@@ -46,7 +46,7 @@ void Engine::ask(PeerLink& peer) {
   for (const auto& [device, ours, theirs] : peer.pairs) {
     auto connection = devices_[device]->connect(theirs.address, kAskEveryMs);
     if (!connection.is_ok()) continue;
-    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, peer.id.number, 0};
+    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, peer.id.number, 0, peer.group_class};
     rails_[connection.value()] = {&peer, device,
                                   std::make_unique<Greeting>(Greeting{
                                       Handshake(Handshake::Role::kDialer, own, options_.cluster_key),
@@ -106,6 +106,28 @@ void Engine::run_link_timers() {
       if (path.dial_at.expired()) dial_path(*peer, path);
     }
     if (peer->ask_at.expired()) ask(*peer);
+  }
+}
+
+std::unique_ptr<transport::NicShare::Lane> Engine::lane_on(size_t device, const std::string& group_class) {
+  transport::NicShare& share = nic_shares_[options_.nics[device].info.address];
+  share.set_policy(group_class, options_.policy_of(group_class));
+  return std::make_unique<transport::NicShare::Lane>(share, group_class, now_ns());
+}
+
+// Links that wait for one another: each gives one chunk in its turn, until none may. What class goes first is the NICs' choice;
+// of the links of one class each is the first once.
+void Engine::share_nics() {
+  const auto waits = [](const auto& share) { return share.second.anyone_waits(); };
+  if (std::none_of(nic_shares_.begin(), nic_shares_.end(), waits)) return;
+  std::vector<PeerLink*> turns;
+  for (auto& [id, peer] : peers_) turns.push_back(peer.get());
+  if (turns.empty()) return;
+  std::rotate(turns.begin(), turns.begin() + static_cast<std::ptrdiff_t>(first_turn_++ % turns.size()), turns.end());
+  for (bool moved = true; std::exchange(moved, false);) {
+    for (auto& [address, share] : nic_shares_) share.forget_wishes();
+    for (const PeerLink* peer : turns) peer->link.wants_turn();
+    for (PeerLink* peer : turns) moved |= peer->link.take_turn();
   }
 }
 

@@ -61,6 +61,7 @@ nlohmann::json describe(const PeerLink& peer, const std::string& backend, const 
   nlohmann::json json;
   json["node"] = peer.name;
   json["backend"] = backend;
+  json["class"] = peer.group_class;
   json["state"] = peer.link.up() ? "up" : peer.announced ? "waiting for a rail" : "connecting";
   const double seconds = static_cast<double>(now_ns() - peer.up_since_ns) / kNsPerSecond;
   json["rails"] = nlohmann::json::array();

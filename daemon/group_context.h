@@ -1,6 +1,7 @@
 // group_context.h: what the parts of a group in an engine share: identity, memory, peers, and the way to them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -44,6 +45,23 @@ struct GroupPeer {
   bool left = false;   // it will write nothing more to us
   uint32_t writes_in_flight = 0;
   session::Layout layout{1, 1, 1};
+  // We have said hello on it, and take it when the peer has, too.
+  transport::Link* offered = nullptr;
+  uint32_t offered_backend = 0;
+  // Links that were taken before, until nothing is under way on them. Nothing orders two links, and nothing needs to: what
+  // notes and frames say holds by itself. Only a write to a region must take a link of the backend that its key is of.
+  struct OldLink {
+    transport::Link* link = nullptr;
+    uint32_t writes_in_flight = 0;
+    bool hurried = false;
+  };
+  std::vector<OldLink> old;
+  std::vector<const transport::Link*> moved;  // links that the peer uses no more for notes
+
+  bool uses(const transport::Link& which) const {
+    return link == &which || offered == &which ||
+           std::any_of(old.begin(), old.end(), [&](const OldLink& other) { return other.link == &which; });
+  }
 };
 
 struct GroupContext {
@@ -77,9 +95,19 @@ struct GroupContext {
     GroupPeer& peer = peers[node];
     if (peer.link != nullptr && peer.link->write(request).is_ok()) ++peer.writes_in_flight;
   }
+  // The same over a link that may be an old one.
+  void write_over(uint32_t node, const transport::Link& link, const transport::WriteRequest& request) {
+    if (&link == peers[node].link) return write(node, request);
+    for (GroupPeer::OldLink& other : peers[node].old) {
+      if (other.link == &link && other.link->write(request).is_ok()) ++other.writes_in_flight;
+    }
+  }
   uint32_t writes_in_flight() const {
     uint32_t sum = 0;
-    for (const GroupPeer& peer : peers) sum += peer.writes_in_flight;
+    for (const GroupPeer& peer : peers) {
+      sum += peer.writes_in_flight;
+      for (const GroupPeer::OldLink& other : peer.old) sum += other.writes_in_flight;
+    }
     return sum;
   }
   // "group 1a2b3c4d (class dp)", as logs and messages name it.

@@ -29,7 +29,7 @@ Handshake::Handshake(Role role, PeerHello own, std::string cluster_key) : role_(
   std::array<uint8_t, kNonceBytes> nonce{};
   nonce_status_ = random_bytes(nonce);
   own_bytes_ = Writer().put(Message::kHello).put(kPeerMagic).put(kPeerVersion).put(own.purpose)
-                   .put_bytes(own.node.bytes).put_string(own.name).put(own.engine).put(own.link).put(own.rail).put_bytes(std::as_bytes(std::span(nonce))).take();
+                   .put_bytes(own.node.bytes).put_string(own.name).put(own.engine).put(own.link).put(own.rail).put_string(own.group_class).put_bytes(std::as_bytes(std::span(nonce))).take();
 }
 
 std::vector<std::vector<std::byte>> Handshake::start() {
@@ -67,6 +67,7 @@ Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<cons
     peer_.engine = reader.get<uint32_t>();
     peer_.link = reader.get<uint32_t>();
     peer_.rail = reader.get<uint32_t>();
+    peer_.group_class = reader.get_string(kMaxName);
     std::array<std::byte, kNonceBytes> nonce{};
     reader.get_bytes(nonce);
     if (!reader.complete()) return Status(Code::kInvalidArgument, "malformed hello of a daemon");

@@ -15,7 +15,7 @@
 namespace hdt::daemon {
 
 inline constexpr uint32_t kPeerMagic = 0x48445450;  // "HDTP"
-inline constexpr uint32_t kPeerVersion = 3;
+inline constexpr uint32_t kPeerVersion = 4;
 
 enum class Purpose : uint8_t { kControl = 1, kRail = 2 };
 
@@ -26,6 +26,7 @@ struct PeerHello {
   uint32_t engine = 0;  // rails: between engines of this index
   uint32_t link = 0;    // rails: the dialer's number of the link between these engines; they may have several
   uint32_t rail = 0;    // rails: number in the dialer's list
+  std::string group_class{};  // rails: of the groups that use the link
 };
 
 class Handshake {

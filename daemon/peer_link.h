@@ -1,5 +1,5 @@
 // peer_link.h: a way from this engine to the same-numbered engine of one other node, over one backend: the link, and the
-// paths that are to carry its rails. Two nodes have as many as the classes of their groups differ in what they may use.
+// paths that are to carry its rails. Two nodes have one for each class of their groups, so that a NIC can be shared by class.
 // The node with the smaller id dials, one connection a path, and again whenever one is lost; the
 // other one only asks, while it has no rail, whether the peer's daemon still lives.
 #pragma once
@@ -35,19 +35,24 @@ struct RailPath {
 };
 
 struct PeerLink {
-  PeerLink(LinkId link_id, std::string node_name, uint32_t over, transport::LinkObserver& observer,
+  PeerLink(LinkId link_id, std::string node_name, uint32_t over, std::string of_class, transport::LinkObserver& observer,
            transport::LinkOptions options)
-      : id(link_id), name(std::move(node_name)), backend(over), link(observer, std::move(options)) {}
+      : id(link_id), name(std::move(node_name)), backend(over), group_class(std::move(of_class)), link(observer, std::move(options)) {}
 
   LinkId id;
   std::string name;  // of the node
   uint32_t backend;  // the engine's number of it
+  std::string group_class;
   transport::Link link;
   std::vector<RailPath> paths;             // where we dial
   std::vector<LinkCandidate::Pair> pairs;  // where the other one dials, as far as we know: whom to ask
   int64_t first_dial_ms = 0;               // of an attempt to make the first rail
   bool announced = false;       // groups have been told that it is up
   std::optional<LinkProbe> probe;
+  bool superseded = false;      // no group takes it any more; it ends when none uses it
+  bool hurried = false;
+  bool unused_here = false;     // what both ends have said of that
+  bool unused_there = false;
   bool measured = false;        // groups have been told its rates
   std::string last_error;       // of a dial that failed
   int64_t up_since_ns = 0;

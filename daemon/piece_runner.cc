@@ -299,13 +299,15 @@ bool PieceRunner::try_write(uint32_t node, const HeldWrite& write) {
   if (write.to == Area::kOutput && session::may_be_direct(active.call, context_.layout())) {
     const auto note = credit.outputs.find(active.sequence);
     if (note == credit.outputs.end()) return false;
-    if (!(note->second.call == active.call)) return false;  // the group is about to fail over it
-    if (note->second.direct != 0) {
+    const auto& [output, link] = note->second;
+    if (!(output.call == active.call)) return false;  // the group is about to fail over it
+    if (output.direct != 0) {
       const size_t width = collectives::type_size(active.call.type);
       const session::Piece part = active.plan.piece(write.piece - active.first_piece);
-      request.region = note->second.region;
-      request.offset =
-          note->second.offset + user_index(active.call, part, context_.order, write.offset / width) * width;
+      request.region = output.region;
+      request.offset = output.offset + user_index(active.call, part, context_.order, write.offset / width) * width;
+      context_.write_over(node, *link, request);
+      return true;
     }
   }
   context_.write(node, request);
@@ -381,14 +383,22 @@ void PieceRunner::on_note(const PieceCredit& note) {
   write_held(note.from);
 }
 
-void PieceRunner::on_note(const OutputNote& note) {
+bool PieceRunner::needs(const transport::Link& link) const {
+  return std::any_of(credit_.begin(), credit_.end(), [&](const PeerCredit& credit) {
+    return std::any_of(credit.outputs.begin(), credit.outputs.end(), [&](const auto& entry) {
+      return entry.second.link == &link && entry.second.note.direct != 0;
+    });
+  });
+}
+
+void PieceRunner::on_note(const OutputNote& note, const transport::Link& link) {
   PeerCredit& credit = credit_[note.from];
   if (note.sequence > next_call_ + kMaxAhead || credit.outputs.size() > kMaxAhead) {
     context_.fail(Code::kInternal, -1,
                   "node " + context_.nodes[note.from].name + " runs ahead in " + context_.name());
     return;
   }
-  credit.outputs.emplace(note.sequence, note);
+  credit.outputs.emplace(note.sequence, PeerCredit::Output{note, &link});
   write_held(note.from);
 }
 

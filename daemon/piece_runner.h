@@ -37,7 +37,10 @@ class PieceRunner {
   void on_sent(const WriteToken& token);
   void on_note(const PieceCredit& note);
   void on_note(const CallNote& note);
-  void on_note(const OutputNote& note);
+  // `link`: on which it came; what it says holds for writes on that link.
+  void on_note(const OutputNote& note, const transport::Link& link);
+  // Some call under way writes to a peer's output over this link.
+  bool needs(const transport::Link& link) const;
   // Memory that calls may use is gone.
   void forget_memory(uint32_t number) { context_.direct.drop(number); }
   void on_rank_left(uint32_t rank, uint64_t entered);
@@ -113,7 +116,11 @@ class PieceRunner {
     uint64_t granted_by_us = session::kSlotsBetweenNodes;
     bool sends_to_us = false;                // in the latest schedule
     std::vector<HeldWrite> held;             // wait for credit, or to know where the peer's output is
-    std::map<uint64_t, OutputNote> outputs;  // by call
+    struct Output {
+      OutputNote note;
+      const transport::Link* link;
+    };
+    std::map<uint64_t, Output> outputs;  // by call
   };
   std::vector<PeerCredit> credit_;
 };

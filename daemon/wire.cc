@@ -13,6 +13,7 @@ constexpr uint8_t kPiece = 1, kChunk = 2, kProbe = 3;
 // A note must fit a transport message.
 constexpr size_t kMaxText = 2048;
 constexpr uint32_t kMaxLate = 1024;
+constexpr size_t kMaxName = 256;
 
 transport::LinkHeader to_header(const Writer& writer) {
   transport::LinkHeader header{};
@@ -44,6 +45,17 @@ struct Put {
     w.put(n.group).put(n.from);
     session::put(w, n.rates);
   }
+  void operator()(const ClassPrepare& n) { w.put(n.group).put(n.change).put_string(n.settings.substr(0, kMaxText)); }
+  void operator()(const ClassEnds& n) {
+    w.put(n.group).put(n.change).put(static_cast<uint32_t>(n.ends.size()));
+    for (const RailEnd& end : n.ends) w.put_string(end.backend).put_string(end.nic).put_string(end.address);
+  }
+  void operator()(const ClassReady& n) {
+    w.put(n.group).put(n.change).put(n.code).put_string(n.text.substr(0, kMaxText));
+  }
+  void operator()(const ClassCommit& n) { w.put(n.group).put(n.change).put(n.commit); }
+  void operator()(const LinkMoved& n) { w.put(n.group); }
+  void operator()(const LinkUnused& n) { w.put(n.group); }
   void operator()(const RankLeft& n) { w.put(n.group).put(n.rank).put(n.entered); }
   void operator()(const NodeLeft& n) { w.put(n.group).put(n.from); }
   void operator()(const GroupFailed& n) {
@@ -157,6 +169,46 @@ Note get_note(size_t kind, Reader& r) {
       auto n = get_common<RatesNote>(r);
       n.from = r.get<uint32_t>();
       n.rates = session::get_node_rates(r);
+      return n;
+    }
+    case 13: {
+      auto n = get_common<ClassPrepare>(r);
+      n.change = r.get<uint64_t>();
+      n.settings = r.get_string(kMaxText);
+      return n;
+    }
+    case 14: {
+      auto n = get_common<ClassEnds>(r);
+      n.change = r.get<uint64_t>();
+      const uint32_t count = r.get_count(kMaxRails);
+      for (uint32_t i = 0; i < count && !r.failed(); ++i) {
+        RailEnd& end = n.ends.emplace_back();
+        end.backend = r.get_string(kMaxName);
+        end.nic = r.get_string(kMaxName);
+        end.address = r.get_string(kMaxName);
+      }
+      return n;
+    }
+    case 15: {
+      auto n = get_common<ClassReady>(r);
+      n.change = r.get<uint64_t>();
+      n.code = r.get<Code>();
+      n.text = r.get_string(kMaxText);
+      const int code = static_cast<int>(n.code);
+      if (code < 0 || code >= kCodeCount) return {};
+      return n;
+    }
+    case 16: {
+      auto n = get_common<ClassCommit>(r);
+      n.change = r.get<uint64_t>();
+      n.commit = r.get<uint8_t>();
+      return n;
+    }
+    case 17:
+      return get_common<LinkMoved>(r);
+    case 18: {
+      auto n = get_common<LinkUnused>(r);
+      if (n.group != 0) return {};
       return n;
     }
     default:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "daemon/node.h"
 #include "session/figures.h"
 #include "session/segment.h"
 #include "transports/link/link.h"
@@ -121,8 +122,42 @@ struct RatesNote {
   uint32_t from;
   session::NodeRates rates;
 };
+// Changing a class while its groups run (class_change.h). "Can you do this?", to all other nodes of the group.
+struct ClassPrepare {
+  uint64_t group;
+  uint64_t change;  // random
+  std::string settings;  // lines "class.NAME.KEY=VALUE"; empty: your configuration stays as it is
+};
+// "After this change I can be reached there", to the node that dials.
+struct ClassEnds {
+  uint64_t group;
+  uint64_t change;
+  std::vector<RailEnd> ends;
+};
+// The answer to a ClassPrepare.
+struct ClassReady {
+  uint64_t group;
+  uint64_t change;
+  Code code;
+  std::string text;
+};
+// "All can: do it", or "forget it".
+struct ClassCommit {
+  uint64_t group;
+  uint64_t change;
+  uint8_t commit;
+};
+// "From here on my notes and writes for this group take the link on which I have said hello for it last."
+struct LinkMoved {
+  uint64_t group;
+};
+// "No group of mine uses this link any more, and all that I wrote has arrived."
+struct LinkUnused {
+  uint64_t group;  // 0: of none
+};
 using Note = std::variant<std::monostate, GroupHello, PieceCredit, ChunkCredit, CallNote, RankLeft, NodeLeft,
-                          GroupFailed, LateQuery, LateReply, OutputNote, ProbeNote, RatesNote>;
+                          GroupFailed, LateQuery, LateReply, OutputNote, ProbeNote, RatesNote, ClassPrepare,
+                          ClassEnds, ClassReady, ClassCommit, LinkMoved, LinkUnused>;
 
 std::vector<std::byte> encode(const Note& note);
 // monostate: malformed.

@@ -140,6 +140,7 @@ Status Session::find_successor() {
   std::vector<Membership> ended;
   {
     const std::lock_guard lock(mutex_);
+    if (closing_) return last;
     connected_ = false;
     answers_.clear();
     std::erase_if(memberships_, [&](const auto& entry) {

@@ -100,8 +100,8 @@ struct ExplainRequest {
 
 // What an operator asks the daemon or tells it, beyond status and explain.
 struct Question {
-  std::string what;   // "backends", "link"
-  std::string about;  // link: the name of the other node
+  std::string what;   // "backends", "link", "class"
+  std::string about;  // link: the name of the other node; class: its name and settings, by lines: "dp", "weight=3"
 };
 
 struct MemoryAnswer {

@@ -18,7 +18,7 @@ constexpr long kMostMebibytes = 1024;
 enum class Kind { kAllReduce, kSendRecv };
 
 int wrong_usage(const char* what) {
-  std::fprintf(stderr, "hdt-bench-rails: %s; expected: hdt-bench-rails allreduce|sendrecv|both SECONDS KIB\n", what);
+  std::fprintf(stderr, "hdt-bench-rails: %s; expected: hdt-bench-rails allreduce|sendrecv|both SECONDS KIB [CLASS]\n", what);
   return 2;
 }
 
@@ -94,7 +94,7 @@ class Exchange {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) return wrong_usage("wrong number of arguments");
+  if (argc != 4 && argc != 5) return wrong_usage("wrong number of arguments");
   const std::string kind = argv[1];
   if (kind != "allreduce" && kind != "sendrecv" && kind != "both") return wrong_usage("unknown operation");
   char* end = nullptr;
@@ -106,7 +106,9 @@ int main(int argc, char** argv) {
   hdtComm_t group = nullptr;
   int rank = 0;
   int size = 0;
-  if (!succeeded(hdtCommInit(&group, nullptr), "joining the group") ||
+  hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+  if (argc == 5) config.group_class = argv[4];
+  if (!succeeded(hdtCommInit(&group, &config), "joining the group") ||
       !succeeded(hdtCommUserRank(group, &rank), "hdtCommUserRank") ||
       !succeeded(hdtCommCount(group, &size), "hdtCommCount")) {
     return 1;

@@ -94,18 +94,27 @@ class TwoHosts:
     def address(self):
         return self.testhosts("show").split()[3]
 
-    def ranks(self, *arguments):
-        return Ranks(self, arguments)
+    def sent_by_class(self, host):
+        """Payload that the host has sent so far, by class."""
+        done = subprocess.run([os.path.join(self.bin, "hdtctl"), "--socket", self.socket(host), "status", "--json"],
+                              capture_output=True, text=True, timeout=LIMIT_S, check=True)
+        sent = {}
+        for peer in json.loads(done.stdout)["peers"]:
+            sent[peer["class"]] = sent.get(peer["class"], 0) + sum(rail["bytes_out"] for rail in peer["rails"])
+        return sent
+
+    def ranks(self, *arguments, port=PORT):
+        return Ranks(self, arguments, port)
 
 
 class Ranks:
     """Two running hdt-bench-rails."""
 
-    def __init__(self, hosts, arguments):
+    def __init__(self, hosts, arguments, port):
         self.processes = []
         for rank in range(2):
             environment = dict(clean_environment(), HDT_RANK=str(rank), HDT_SIZE="2", HDT_SOCKET=hosts.socket(rank),
-                               HDT_RENDEZVOUS=f"{hosts.address()}:{PORT}")
+                               HDT_RENDEZVOUS=f"{hosts.address()}:{port}")
             self.processes.append(hosts.on(rank, os.path.join(hosts.bin, "hdt-bench-rails"), *map(str, arguments),
                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment))
         for process in self.processes:

@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
       "  hdtcommd                                      the defaults, or /etc/hdt/hdtcommd.toml\n"
       "  hdtcommd --config node.toml --print-config    what would be used, and where each value comes from\n"
       "  hdtcommd --node.socket /tmp/a.sock --nics.addresses 127.0.1.1 --log.level debug\n"
+      "SIGHUP reads it again: running groups follow the classes' new settings; other keys are for the next start.\n"
       "SIGTERM or SIGINT ends it in order: operations under way get timeouts.drain_ms to finish.");
   std::string file;
   bool print = false;
@@ -88,12 +89,20 @@ int main(int argc, char** argv) {
   sigemptyset(&ending);
   sigaddset(&ending, SIGTERM);
   sigaddset(&ending, SIGINT);
+  sigaddset(&ending, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &ending, nullptr);
   const int64_t drain_ms = config.value().timeouts.drain_ms;
   hdt::daemon::Daemon daemon(config.take());
   if (const auto started = daemon.start(); !started.is_ok()) return complain(started);
   int signal = 0;
-  sigwait(&ending, &signal);
+  for (sigwait(&ending, &signal); signal == SIGHUP; sigwait(&ending, &signal)) {
+    auto again = hdt::load_config(sources);
+    if (again.is_ok()) {
+      daemon.reconfigure(again.take());
+    } else {
+      HDT_LOG_ERROR("SIGHUP: {}; nothing was changed", again.status().message());
+    }
+  }
   HDT_LOG_INFO("{}: ending", signal == SIGTERM ? "SIGTERM" : "SIGINT");
   daemon.stop(drain_ms, std::string("hdtcommd was stopped by ") + (signal == SIGTERM ? "SIGTERM" : "SIGINT"));
   return 0;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "libclient/session.h"
 #include "tools/hdtctl/backends_table.h"
+#include "tools/hdtctl/class_table.h"
 #include "tools/hdtctl/explain_table.h"
 #include "tools/hdtctl/link_table.h"
 #include "tools/hdtctl/status_table.h"
@@ -55,7 +56,8 @@ int main(int argc, char** argv) {
       "  hdtctl --socket /tmp/a.sock status --json\n"
       "  hdtctl explain allreduce 64M --group dp\n"
       "  hdtctl explain link n1                 which backend connects this node with n1, and why not another\n"
-      "  hdtctl backends                        which backends can be used on which NICs");
+      "  hdtctl backends                        which backends can be used on which NICs\n"
+      "  hdtctl class set dp backends=rdma,tcp  other backends for class dp, while its jobs run");
   app.require_subcommand(1);
   std::string socket = hdt::Config().node.socket;
   if (const char* variable = std::getenv("HDT_SOCKET")) socket = variable;
@@ -70,7 +72,22 @@ int main(int argc, char** argv) {
   std::string node;
   link->add_option("NODE", node, "Name of the other node")->required();
   link->footer("Example:\n  hdtctl explain link n1");
-  for (auto* command : {status, explain, backends, link}) {
+  auto* classes = app.add_subcommand("class", "Changes classes of groups while they run");
+  auto* set = classes->add_subcommand("set", "Changes a class, on this node and all that share a group of the class with it");
+  std::string group_class;
+  std::vector<std::string> settings;
+  set->add_option("NAME", group_class, "Name of the class")->required();
+  set->add_option("SETTING", settings, "KEY=VALUE: backends, nics, priority, weight, algorithm; lists are separated by commas")
+      ->required();
+  set->footer(
+      "Running groups move to other links without a pause. If any node cannot, nothing is changed. It lasts until the daemons\n"
+      "are started again; their files say what holds then. `algorithm` is for groups that are made afterwards.\n"
+      "Examples:\n"
+      "  hdtctl class set dp backends=tcp,rdma nics=eth1\n"
+      "  hdtctl class set pp priority=latency\n"
+      "  hdtctl class set dp weight=3");
+  classes->require_subcommand(1);
+  for (auto* command : {status, explain, backends, link, classes, set}) {
     command->add_flag("--json", as_json, "As JSON");
     command->fallthrough();  // --socket may stand behind the command, too
   }
@@ -101,6 +118,18 @@ int main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     std::fprintf(stderr, "hdtctl: %s (hdtctl --help tells more)\n", error.what());
     return kWrongUsage;
+  }
+  if (set->parsed()) {
+    std::string question = group_class;
+    for (const std::string& setting : settings) {
+      if (setting.find('=') == std::string::npos || setting.find('\n') != std::string::npos) {
+        std::fprintf(stderr, "hdtctl: class set: '%s' given; expected KEY=VALUE, e.g. weight=3\n", setting.c_str());
+        return kWrongUsage;
+      }
+      question += "\n" + setting;
+    }
+    return print_answer(
+        socket, as_json, [&](auto& session) { return session.ask_json({"class", question}); }, hdt::ctl::class_table);
   }
   if (link->parsed()) {
     return print_answer(

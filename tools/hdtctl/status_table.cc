@@ -52,8 +52,9 @@ std::string status_table(const nlohmann::json& status) {
   }
   text += fmt::format("\npeers: {}\n", status["peers"].size());
   for (const auto& peer : status["peers"]) {
-    text += fmt::format("  node {} over {}: {}\n", peer["node"].get<std::string>(), peer["backend"].get<std::string>(),
-                        peer["state"].get<std::string>());
+    text += fmt::format("  node {} over {}: {}, class {}\n", peer["node"].get<std::string>(),
+                        peer["backend"].get<std::string>(), peer["state"].get<std::string>(),
+                        peer["class"].get<std::string>());
     for (const auto& rail : peer["rails"]) {
       text += fmt::format("    rail {} on {}: {} - {} {}: out {} ({}/s), in {} ({}/s)", rail["backend"].get<std::string>(),
                           rail["nic"].get<std::string>(), rail["local"].get<std::string>(),

@@ -83,9 +83,8 @@ void Link::on_completion(const Completion& completion) {
 
 void Link::flush() {
   state_->done_rails.clear();
-  const bool alone = state_->rails_up() == 1;
   for (const auto& rail : state_->rails) {
-    if (rail->up() && rail->owes(alone)) state_->send_on(*rail, NoticeKind::kAcknowledge, 0, {});
+    if (rail->up() && rail->owes(state_->alone(*rail))) state_->send_on(*rail, NoticeKind::kAcknowledge, 0, {});
   }
 }
 
@@ -98,6 +97,15 @@ void Link::close(const Status& reason) {
 bool Link::up() const { return state_->phase == State::Phase::kUp && state_->rails_up() > 0; }
 bool Link::down() const { return state_->phase == State::Phase::kDown; }
 size_t Link::pending_writes() const { return state_->outbox.size(); }
+
+bool Link::settled() const { return state_->outbox.empty(); }
+
+void Link::hurry() {
+  for (size_t i = 0; i < state_->rails.size(); ++i) {
+    Rail& rail = *state_->rails[i];
+    if (rail.up() && !rail.idle()) state_->send_on(rail, NoticeKind::kPing, 0, {});
+  }
+}
 
 std::vector<RailStatus> Link::rails() const {
   std::vector<RailStatus> list;
@@ -118,12 +126,14 @@ size_t Link::State::rails_up() const {
       std::count_if(rails.begin(), rails.end(), [](const auto& rail) { return rail->up(); }));
 }
 
-// Whichever rail takes a chunk: what the slowest one carries in kChunkNs, so that it delays the end of a write by no more.
+// Whichever rail takes a chunk: what the slowest one carries in kChunkNs, so that it delays the end of a write, or another
+// class, by no more.
 uint64_t Link::State::most_bytes_of_a_chunk() const {
   constexpr double kChunkNs = 0.5e6;
+  const int64_t now = options.now();
   double slowest = 0;  // ns a byte
   for (const auto& rail : rails) {
-    if (rail->up()) slowest = std::max(slowest, rail->ns_per_byte());
+    if (rail->up() && !alone(*rail)) slowest = std::max(slowest, rail->path_ns_per_byte(now));
   }
   return slowest == 0 ? options.chunk_bytes : static_cast<uint64_t>(kChunkNs / slowest);
 }
@@ -139,7 +149,7 @@ Rail* Link::State::best_rail(int64_t now) {
   if (fastest == 0) fastest = 1;
   Rail* best = nullptr;
   for (const auto& rail : rails) {
-    if (!rail->has_room(alone)) continue;
+    if (!rail->has_room(alone) || !rail->has_turn(now)) continue;
     if (best == nullptr ||
         rail->load(kMinChunkBytes, fastest, now) < best->load(kMinChunkBytes, fastest, now))
       best = rail.get();
@@ -151,15 +161,36 @@ void Link::State::pump() {
   if (phase != Phase::kUp || !outbox.has_chunk()) return;
   const int64_t now = options.now();
   while (outbox.has_chunk()) {
-    Rail* rail = best_rail(now);
-    if (rail == nullptr) return;
-    Outbox::Chunk chunk = outbox.pull();
-    if (Status written = rail->write(chunk, options.checksum, now); !written.is_ok()) {
-      outbox.put_back(std::move(chunk));
-      give_up(*rail, written);
-    }
+    if (!hand_over(now)) return;
   }
   watch_progress();
+}
+
+bool Link::State::hand_over(int64_t now) {
+  Rail* rail = best_rail(now);
+  if (rail == nullptr) return false;
+  Outbox::Chunk chunk = outbox.pull();
+  if (Status written = rail->write(chunk, options.checksum, now); !written.is_ok()) {
+    outbox.put_back(std::move(chunk));
+    give_up(*rail, written);
+  }
+  return true;
+}
+
+void Link::wants_turn() const {
+  if (state_->phase != State::Phase::kUp || !state_->outbox.has_chunk()) return;
+  const bool alone = state_->rails_up() == 1;
+  for (const auto& rail : state_->rails) {
+    if (rail->has_room(alone)) rail->wants_turn();
+  }
+}
+
+bool Link::take_turn() {
+  if (state_->phase != State::Phase::kUp || !state_->outbox.has_chunk() || !state_->hand_over(state_->options.now())) {
+    return false;
+  }
+  state_->watch_progress();
+  return true;
 }
 
 void Link::State::on_sent(Rail& rail, const Completion& completion) {
@@ -196,7 +227,7 @@ void Link::State::on_written(Rail& rail, const Completion& completion) {
   if (!complete.is_ok()) {
     return start_closing({Code::kLink, rail.describe() + " closed: " + complete.status().message()});
   }
-  rail.on_chunk(completion.bytes, chunk.message_bytes > kCopiedWriteBytes);
+  rail.on_chunk(completion.bytes, chunk.message_bytes > kCopiedWriteBytes, options.now());
   if (!acknowledge(rail, chunk.received)) return;
   if (complete.value()) observer.on_arrived(self, chunk.header, chunk.message_bytes);
 }

@@ -27,6 +27,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "transports/link/nic_share.h"
 #include "transports/transport.h"
 
 namespace hdt::transport {
@@ -117,8 +118,9 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Adds a connected connection. It carries traffic when the peer's link has said hello on it.
-  void add_rail(Connection* connection);
+  // Adds a connected connection. It carries traffic when the peer's link has said hello on it. `lane`: its part in a NIC
+  // that several classes share; with one, serve NICs as nic_share.h says: wants_turn(), then take_turn() until no link moves.
+  void add_rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane = nullptr);
   // Gives up a rail that does not work; `reason` in its status and to the peer's.
   void drop_rail(const Connection* connection, const Status& reason);
   // Queues; any number may be queued. Fails, having queued nothing, for a write that is too large and on a
@@ -126,6 +128,9 @@ class Link {
   Status write(const WriteRequest& request);
   // A control message of 1..kMaxLinkMessageBytes, copied.
   Status send(std::span<const std::byte> message);
+  // Says which NICs it waits for; hands over one chunk if it may now.
+  void wants_turn() const;
+  bool take_turn();
   // A completion of one of this link's rails. Calls the observer, then lets rails pull.
   void on_completion(const Completion& completion);
   // Acknowledges what has come, where nothing that was written meanwhile carries it. Cheap when nothing is owed.
@@ -140,6 +145,10 @@ class Link {
   bool up() const;                // has a rail that carries traffic, and is not going down
   bool down() const;              // on_down was called
   size_t pending_writes() const;  // writes whose on_sent is still to come
+  // Everything that was written has arrived.
+  bool settled() const;
+  // Asks the peer to acknowledge at once what nobody waits for.
+  void hurry();
   std::vector<RailStatus> rails() const;
 
  private:

@@ -26,7 +26,9 @@ struct Link::State {
   Rail* rail_of(const Connection* connection);
   size_t rails_up() const;
   void pump();
+  bool hand_over(int64_t now);
   Rail* best_rail(int64_t now);
+  bool alone(const Rail& rail) const { return rails_up() == 1 && !rail.shared(options.now()); }
   uint64_t most_bytes_of_a_chunk() const;
   void on_sent(Rail& rail, const Completion& completion);
   void on_written(Rail& rail, const Completion& completion);

@@ -12,9 +12,8 @@ void Outbox::push(const WriteRequest& request, size_t rails, uint64_t most_bytes
     if (request.bytes > 0) write.copy.assign(data, data + request.bytes);
     write.request.data = write.copy.data();
   }
-  const uint64_t share = std::min(request.bytes / std::max<size_t>(rails, 1), most_bytes) / kChunkPage;
-  write.pages = static_cast<uint16_t>(
-      std::min<uint64_t>(rails > 1 ? std::max(share, kLeastPages) : most_pages_, most_pages_));
+  const uint64_t share = (rails > 1 ? std::min(request.bytes / rails, most_bytes) : most_bytes) / kChunkPage;
+  write.pages = static_cast<uint16_t>(std::min<uint64_t>(std::max(share, kLeastPages), most_pages_));
   write.chunks = ChunkHeader{.message_bytes = request.bytes, .pages = write.pages}.count();
   ++pending_;
   bytes_to_pull_ += request.bytes;

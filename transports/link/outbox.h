@@ -24,8 +24,7 @@ class Outbox {
     int64_t written_ns = 0;    // to the rail it is under way on
   };
 
-  // Writes are cut so that each of `rails` gets a part, if they are large enough, and among several in parts of at
-  // most `most_bytes`.
+  // Writes are cut so that each of `rails` gets a part, if they are large enough, in parts of at most `most_bytes`.
   void push(const WriteRequest& request, size_t rails, uint64_t most_bytes);
   bool has_chunk() const { return !again_.empty() || next_ < writes_.size(); }
   // The next chunk, from now on under way. has_chunk() must be true.
@@ -39,6 +38,8 @@ class Outbox {
   // Writes whose memory is not free yet.
   size_t size() const { return pending_; }
   uint64_t bytes_to_pull() const { return bytes_to_pull_; }
+  // Every write has arrived.
+  bool empty() const { return writes_.empty(); }
 
  private:
   struct Write {

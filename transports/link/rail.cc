@@ -7,45 +7,29 @@ namespace hdt::transport {
 
 namespace {
 
-// A rail among others has at most so much under way: what it carries in kWindowNs. Enough to keep it busy while an
-// acknowledgement comes back behind chunks of the other direction, which themselves wait for no longer; every
-// millisecond more delays the end of each piece by as much, twice in an allreduce, and notes on their way.
-constexpr double kWindowNs = 2e6;
-constexpr uint64_t kLeastWindow = 32 << 10;
-constexpr uint64_t kMostWindow = 16 << 20;
-constexpr uint64_t kFirstWindow = 512 << 10;  // before the rate is known
-
 // Acknowledgements that nobody waits for are sent when so much is owed.
 constexpr uint64_t kMostOwedChunks = 32;
 constexpr uint64_t kMostOwedBytes = 512 << 10;
 constexpr uint64_t kMostOwedNotices = 64;
 
-// Time under way that one figure of the rate is taken over. Acknowledgements come in bursts, behind chunks of the other
-// direction: over less time a burst looks like a fast rail, which then gets what others should carry.
-constexpr double kMeasuredNs = 16e6;
 // A rail without traffic is tried again after this time, as if it were as fast as the fastest.
 constexpr int64_t kRememberedNs = 100 * kNsPerMs;
 
 }  // namespace
 
-Rail::Rail(Connection* connection, uint32_t number, int64_t now)
-    : connection_(connection), number_(number), added_ns_(now), heard_ns_(now) {
+Rail::Rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane, uint32_t number, int64_t now)
+    : connection_(connection), lane_(std::move(lane)), number_(number), added_ns_(now), heard_ns_(now) {
   status_.local_address = connection->local_address();
   status_.remote_address = connection->remote_address();
 }
 
-uint64_t Rail::window() const {
-  if (ns_per_byte_ == 0) return kFirstWindow;
-  return std::clamp(static_cast<uint64_t>(kWindowNs / ns_per_byte_), kLeastWindow, kMostWindow);
-}
-
 bool Rail::has_room(bool alone) const {
   if (!up() || connection_->write_window() == 0) return false;
-  return alone || status_.bytes_in_flight < window();
+  return alone || status_.bytes_in_flight < window_of(meter_.ns_per_byte());
 }
 
 double Rail::known_ns_per_byte(int64_t now) const {
-  return idle() && now - acknowledged_ns_ > kRememberedNs ? 0 : ns_per_byte_;
+  return idle() && now - meter_.last_ns() > kRememberedNs ? 0 : meter_.ns_per_byte();
 }
 
 double Rail::load(uint64_t more, double unknown_ns_per_byte, int64_t now) const {
@@ -66,6 +50,7 @@ Status Rail::write(const Outbox::Chunk& chunk, bool checksum, int64_t now) {
   under_way_.push_back(chunk);
   under_way_.back().written_ns = now;
   status_.bytes_in_flight += bytes;
+  if (lane_ != nullptr) lane_->handed_over(bytes, now);
   told_ = received_;
   owed_bytes_ = 0;
   prompt_ = false;
@@ -108,7 +93,9 @@ std::optional<uint64_t> Rail::acknowledged(uint32_t received, int64_t now) {
   if (static_cast<uint64_t>(fresh) > under_way_.size()) return std::nullopt;
   uint64_t bytes = 0;
   for (int32_t i = 0; i < fresh; ++i) bytes += under_way_[static_cast<size_t>(i)].header.bytes();
-  measure(bytes, under_way_.front().written_ns, now);
+  meter_.acknowledged(bytes, under_way_.front().written_ns, now);
+  if (meter_.ns_per_byte() != 0) status_.bytes_per_second = static_cast<uint64_t>(kNsPerSecond / meter_.ns_per_byte());
+  if (lane_ != nullptr) lane_->acknowledged(bytes, under_way_.front().written_ns, now);
   return static_cast<uint64_t>(fresh);
 }
 
@@ -117,22 +104,12 @@ Outbox::Chunk Rail::take_front() {
   under_way_.pop_front();
   ++settled_;
   status_.bytes_in_flight -= chunk.header.bytes();
+  if (lane_ != nullptr) lane_->settled(chunk.header.bytes());
   return chunk;
 }
 
-// From when the rail could have begun with these bytes: a rail that waits for work is not slow.
-void Rail::measure(uint64_t bytes, int64_t since, int64_t now) {
-  busy_ns_ += static_cast<double>(std::max<int64_t>(now - std::max(since, acknowledged_ns_), 1));
-  busy_bytes_ += static_cast<double>(bytes);
-  acknowledged_ns_ = now;
-  if (busy_bytes_ == 0 || (ns_per_byte_ != 0 && busy_ns_ < kMeasuredNs)) return;
-  const double lately = busy_ns_ / busy_bytes_;
-  ns_per_byte_ = ns_per_byte_ == 0 ? lately : (ns_per_byte_ + lately) / 2;
-  busy_ns_ = busy_bytes_ = 0;
-  status_.bytes_per_second = static_cast<uint64_t>(kNsPerSecond / ns_per_byte_);
-}
-
-void Rail::on_chunk(uint64_t bytes, bool prompt) {
+void Rail::on_chunk(uint64_t bytes, bool prompt, int64_t now) {
+  if (lane_ != nullptr) lane_->heard(now);
   ++received_;
   owed_bytes_ += bytes;
   prompt_ |= prompt;

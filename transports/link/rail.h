@@ -2,9 +2,11 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "transports/link/nic_share.h"
 #include "transports/link/notice.h"
 #include "transports/link/outbox.h"
 
@@ -12,7 +14,8 @@ namespace hdt::transport {
 
 class Rail {
  public:
-  Rail(Connection* connection, uint32_t number, int64_t now);
+  // `lane`: its part in the NIC; null: it has the NIC alone.
+  Rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane, uint32_t number, int64_t now);
 
   Connection* connection() const { return connection_; }
   uint32_t number() const { return number_; }
@@ -31,13 +34,21 @@ class Rail {
 
   // --- sending ---
   bool has_room(bool alone) const;
+  // Other classes use its NIC as well.
+  bool shared(int64_t now) const { return lane_ != nullptr && lane_->shared(now); }
+  // It is its class's turn on the NIC; else the class waits for it.
+  bool has_turn(int64_t now) const { return lane_ == nullptr || lane_->admits(now); }
+  void wants_turn() const {
+    if (lane_ != nullptr) lane_->wants();
+  }
+  // Of the NIC, where it is shared: of the rail alone a share would be known.
+  double path_ns_per_byte(int64_t now) const { return shared(now) ? lane_->nic_ns_per_byte() : meter_.ns_per_byte(); }
   // How long what is under way and `more` bytes take, as it went lately.
   double load(uint64_t more, double unknown_ns_per_byte, int64_t now) const;
   Status write(const Outbox::Chunk& chunk, bool checksum, int64_t now);
   Status send(NoticeKind kind, uint64_t number, uint64_t notices, std::span<const std::byte> body);
   // kSent of the oldest chunk that had none. Null: there is none.
   Outbox::Chunk* on_handed_over();
-  double ns_per_byte() const { return ns_per_byte_; }
   // 0: nothing is known; what was true some time ago may not be any more, and a rail that is not used would never show it.
   double known_ns_per_byte(int64_t now) const;
   // The peer's count, modulo 2^32, has come: returns how many chunks that newly acknowledges, or nothing if it
@@ -51,7 +62,7 @@ class Rail {
   uint64_t written() const { return settled_ + under_way_.size(); }
 
   // --- receiving ---
-  void on_chunk(uint64_t bytes, bool prompt);
+  void on_chunk(uint64_t bytes, bool prompt, int64_t now);
   void on_notice() { ++owed_notices_; }
   uint64_t received() const { return received_; }
   // Of several rails, each has a window that only acknowledgements open: all is owed at once.
@@ -70,11 +81,8 @@ class Rail {
   void on_closed() { connection_ = nullptr; }
 
  private:
-  void measure(uint64_t bytes, int64_t since, int64_t now);
-  // Bytes it may have under way beside others.
-  uint64_t window() const;
-
   Connection* connection_;
+  const std::unique_ptr<NicShare::Lane> lane_;
   const uint32_t number_;
   const int64_t added_ns_;
   RailStatus status_;
@@ -93,10 +101,7 @@ class Rail {
   uint64_t moved_ = 0;
   bool outstanding_ = false;
 
-  int64_t acknowledged_ns_ = 0;  // when the peer acknowledged chunks last
-  double ns_per_byte_ = 0;       // lately; 0: not known yet
-  double busy_ns_ = 0;           // since that was measured: time with chunks under way
-  double busy_bytes_ = 0;        // and what was acknowledged in it
+  RateMeter meter_;
 };
 
 }  // namespace hdt::transport

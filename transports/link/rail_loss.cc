@@ -39,9 +39,9 @@ void take_over(RailStatus& rail, const RailStatus& old) {
 
 }  // namespace
 
-void Link::add_rail(Connection* connection) {
+void Link::add_rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane) {
   State& state = *state_;
-  state.rails.push_back(std::make_unique<Rail>(connection, state.next_rail++, state.options.now()));
+  state.rails.push_back(std::make_unique<Rail>(connection, std::move(lane), state.next_rail++, state.options.now()));
   Rail& rail = *state.rails.back();
   if (state.phase != State::Phase::kUp) {
     // Its kClosed is awaited like that of the others; after on_down() it is only counted out.

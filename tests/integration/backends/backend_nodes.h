@@ -86,6 +86,7 @@ class BackendNodes {
     HDT_EXPECT(hdtMemFree(shared));
   }
 
+  void signal(int node, int number) const { nodes_[static_cast<size_t>(node)]->process().signal(number); }
   const NodeProcess& node(int number) const { return *nodes_[static_cast<size_t>(number)]; }
 
  private:

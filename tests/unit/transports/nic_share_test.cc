@@ -1,0 +1,210 @@
+// nic_share_test.cc: classes on a simulated NIC that serves what it was handed in order, at a fixed rate. Random weights, chunk
+// sizes and pauses.
+#include "transports/link/nic_share.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <random>
+
+namespace hdt::transport {
+namespace {
+
+constexpr double kNsPerByte = 16;  // 500 Mbit/s
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kReturnNs = 100'000;  // until an acknowledgement is back
+constexpr uint64_t kMostChunk = 128 << 10;
+
+struct Chunk {
+  size_t sender;
+  uint64_t bytes;
+  int64_t handed_ns;
+  int64_t served_ns = 0;
+};
+
+// One link: the chunks that it wants to send next.
+struct Sender {
+  Sender(NicShare& nic, const std::string& group_class) : lane(nic, group_class, 0) {}
+  NicShare::Lane lane;
+  bool endless = false;
+  std::deque<uint64_t> queue;  // sizes, where it is not
+  uint64_t served_bytes = 0;
+  int64_t slowest_ns = 0;  // from being handed over to being served
+  bool stuck = false;      // its peer takes nothing and acknowledges nothing
+  uint64_t under_way = 0;
+  // A connection takes no more than it can hold.
+  bool has_chunk() const { return under_way < (1 << 20) && (endless || !queue.empty()); }
+};
+
+class World {
+ public:
+  explicit World(uint64_t seed) : random(seed) {}
+
+  Sender& add(const std::string& group_class, const SharePolicy& policy) {
+    nic.set_policy(group_class, policy);
+    senders.push_back(std::make_unique<Sender>(nic, group_class));
+    return *senders.back();
+  }
+
+  uint64_t chunk_bytes() { return std::uniform_int_distribution<uint64_t>(16 << 10, kMostChunk)(random); }
+
+  bool hand_over(size_t i) {
+    Sender& sender = *senders[i];
+    if (!sender.has_chunk() || !sender.lane.admits(now)) return false;
+    const uint64_t bytes = sender.endless ? chunk_bytes() : sender.queue.front();
+    if (!sender.endless) sender.queue.pop_front();
+    sender.lane.handed_over(bytes, now);
+    sender.under_way += bytes;
+    if (!sender.stuck) wire.push_back({i, bytes, now});
+    return true;
+  }
+
+  void share() {
+    for (bool moved = true; std::exchange(moved, false);) {
+      nic.forget_wishes();
+      for (const auto& sender : senders) {
+        if (sender->has_chunk()) sender->lane.wants();
+      }
+      for (size_t i = 0; i < senders.size(); ++i) moved |= hand_over((i + turn) % senders.size());
+    }
+    ++turn;
+  }
+
+  // In steps of 20 us.
+  void run(int64_t until) {
+    constexpr int64_t kStepNs = 20'000;
+    for (; now < until; now += kStepNs) {
+      if (wire.empty()) {
+        free_ns = now;
+        idle_ns += std::any_of(senders.begin(), senders.end(),
+                               [](const auto& s) { return s->has_chunk() && !s->stuck; })
+                       ? kStepNs
+                       : 0;
+      }
+      while (!wire.empty() &&
+             free_ns + static_cast<int64_t>(static_cast<double>(wire.front().bytes) * kNsPerByte) <= now) {
+        Chunk chunk = wire.front();
+        wire.pop_front();
+        free_ns = std::max(free_ns, chunk.handed_ns) +
+                  static_cast<int64_t>(static_cast<double>(chunk.bytes) * kNsPerByte);
+        chunk.served_ns = free_ns;
+        Sender& sender = *senders[chunk.sender];
+        sender.served_bytes += chunk.bytes;
+        sender.slowest_ns = std::max(sender.slowest_ns, free_ns - chunk.handed_ns);
+        returning.push_back(chunk);
+      }
+      while (!returning.empty() && returning.front().served_ns + kReturnNs <= now) {
+        const Chunk chunk = returning.front();
+        returning.pop_front();
+        Sender& sender = *senders[chunk.sender];
+        sender.lane.acknowledged(chunk.bytes, chunk.handed_ns, now);
+        sender.lane.settled(chunk.bytes);
+        sender.under_way -= chunk.bytes;
+      }
+      share();
+    }
+  }
+
+  std::mt19937_64 random;
+  NicShare nic;
+  std::vector<std::unique_ptr<Sender>> senders;
+  std::deque<Chunk> wire, returning;
+  int64_t now = 0;
+  int64_t free_ns = 0;
+  int64_t idle_ns = 0;
+  size_t turn = 0;
+};
+
+class NicShareTest : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(NicShareTest, BulkClassesShareByWeightWhateverTheirLinks) {
+  World world(GetParam());
+  const auto classes = std::uniform_int_distribution<uint32_t>(2, 4)(world.random);
+  std::vector<uint32_t> weights;
+  std::vector<size_t> class_of;
+  double sum = 0;
+  for (uint32_t c = 0; c < classes; ++c) {
+    weights.push_back(std::uniform_int_distribution<uint32_t>(1, 8)(world.random));
+    sum += weights.back();
+    const auto links = std::uniform_int_distribution<uint32_t>(1, 3)(world.random);
+    for (uint32_t link = 0; link < links; ++link) {
+      world.add("c" + std::to_string(c), {false, weights.back()}).endless = true;
+      class_of.push_back(c);
+    }
+  }
+  world.run(1'000 * kMs);
+  std::vector<double> served(classes);
+  double total = 0;
+  for (size_t i = 0; i < class_of.size(); ++i) {
+    served[class_of[i]] += static_cast<double>(world.senders[i]->served_bytes);
+    total += static_cast<double>(world.senders[i]->served_bytes);
+    EXPECT_GT(world.senders[i]->served_bytes, 0U) << "link " << i << ", seed " << GetParam();
+  }
+  for (uint32_t c = 0; c < classes; ++c) {
+    EXPECT_NEAR(served[c] / total, weights[c] / sum, 0.02 * weights[c] / sum + 0.002)
+        << "seed " << GetParam();
+  }
+}
+
+TEST_P(NicShareTest, TheNicIsNeverIdleWhileAnyoneWantsToSend) {
+  World world(GetParam());
+  for (int c = 0; c < 4; ++c) world.add("c" + std::to_string(c), {false, static_cast<uint32_t>(c + 1)});
+  for (int64_t time = 5 * kMs; time < 500 * kMs; time += 5 * kMs) {
+    for (const auto& sender : world.senders) {
+      const auto chunks = std::uniform_int_distribution<int>(-6, 6)(world.random);
+      for (int i = 0; i < chunks; ++i) sender->queue.push_back(world.chunk_bytes());
+    }
+    world.run(time);
+  }
+  EXPECT_LT(world.idle_ns, 10 * kMs) << "seed " << GetParam();
+}
+
+TEST_P(NicShareTest, ALatencyChunkWaitsForNoMoreThanWhatIsUnderWay) {
+  World world(GetParam());
+  for (int c = 0; c < 3; ++c) world.add("bulk" + std::to_string(c), {false, 1}).endless = true;
+  Sender& latency = world.add("latency", {true, 1});
+  world.run(100 * kMs);
+  constexpr uint64_t kBytes = 64 << 10;
+  for (int64_t time = 100 * kMs; time < 600 * kMs;) {
+    time += std::uniform_int_distribution<int64_t>(2 * kMs, 8 * kMs)(world.random);
+    world.run(time);
+    latency.queue.push_back(kBytes);
+  }
+  EXPECT_GT(latency.served_bytes, 50 * kBytes);
+  const double most = 2e6 * 1.1 + kNsPerByte * (kMostChunk + kBytes);
+  EXPECT_LE(static_cast<double>(latency.slowest_ns), most) << "seed " << GetParam();
+}
+
+TEST_P(NicShareTest, APeerThatTakesNothingHoldsNobodyBack) {
+  World world(GetParam());
+  Sender& stuck = world.add("stuck", {false, 8});
+  stuck.endless = true;
+  Sender& well = world.add("well", {false, 1});
+  well.endless = true;
+  world.run(100 * kMs);
+  stuck.stuck = true;
+  world.run(200 * kMs);
+  const uint64_t before = well.served_bytes;
+  world.run(700 * kMs);
+  EXPECT_GT(static_cast<double>(well.served_bytes - before), 0.9 * 500e6 / kNsPerByte)
+      << "seed " << GetParam();
+}
+
+TEST_P(NicShareTest, WhoComesBackIsNotOwedWhatItDidNotWant) {
+  World world(GetParam());
+  Sender& first = world.add("first", {false, 1});
+  Sender& second = world.add("second", {false, 1});
+  first.endless = true;
+  world.run(1'000 * kMs);
+  second.endless = true;
+  const uint64_t before = first.served_bytes;
+  world.run(1'200 * kMs);
+  EXPECT_GT(static_cast<double>(first.served_bytes - before), 0.4 * 200e6 / kNsPerByte)
+      << "seed " << GetParam();
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, NicShareTest, ::testing::Range(uint64_t{1}, uint64_t{6}));
+
+}  // namespace
+}  // namespace hdt::transport

@@ -1,0 +1,25 @@
+#include "tools/hdtctl/class_table.h"
+
+#include <fmt/core.h>
+
+namespace hdt::ctl {
+
+namespace {
+
+std::string list(const nlohmann::json& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name.get<std::string>();
+  return text;
+}
+
+}  // namespace
+
+std::string class_table(const nlohmann::json& answer) {
+  return fmt::format(
+      "class {} on all nodes of its groups: backends {}; nics {}; algorithm {}; priority {}; weight {}\n",
+      answer["class"].get<std::string>(), list(answer["backends"]), list(answer["nics"]),
+      answer["algorithm"].get<std::string>(), answer["priority"].get<std::string>(),
+      answer["weight"].get<int>());
+}
+
+}  // namespace hdt::ctl

@@ -1,0 +1,98 @@
+// nic_share.cc: see nic_share.h.
+#include "transports/link/nic_share.h"
+
+#include <algorithm>
+
+namespace hdt::transport {
+
+namespace {
+
+// A class that has been silent for so long does not slow others down.
+constexpr int64_t kRememberedNs = 200'000'000;
+// What a rail on which nothing moves has under way is not on the NIC: its peer does not take it.
+constexpr int64_t kStuckNs = 20'000'000;
+// Below so much under way the time to an acknowledgement says nothing of the NIC's rate.
+constexpr uint64_t kTellingBytes = 32 << 10;
+// A class that had nothing to send for a moment, as between two operations, may make up for so much time.
+constexpr double kCatchUpNs = 20e6;
+
+}  // namespace
+
+NicShare::Lane::Lane(NicShare& nic, const std::string& group_class, int64_t now)
+    : nic_(nic), flow_(nic.flows_[group_class]), moved_ns_(now) {
+  ++flow_.lanes;
+  nic_.lanes_.push_back(this);
+}
+
+NicShare::Lane::~Lane() {
+  --flow_.lanes;
+  std::erase(nic_.lanes_, this);
+}
+
+bool NicShare::Lane::shared(int64_t now) const {
+  return std::any_of(nic_.flows_.begin(), nic_.flows_.end(), [&](const auto& entry) {
+    const Flow& other = entry.second;
+    return &other != &flow_ && other.lanes > 0 &&
+           (other.policy.latency || now - other.used_ns < kRememberedNs);
+  });
+}
+
+bool NicShare::Lane::admits(int64_t now) {
+  if (flow_.policy.latency || !shared(now)) return true;
+  const uint64_t under_way = nic_.in_flight(now);
+  const bool beside_latency =
+      std::any_of(nic_.flows_.begin(), nic_.flows_.end(),
+                  [](const auto& entry) { return entry.second.policy.latency && entry.second.lanes > 0; });
+  const uint64_t window = window_of(nic_.meter_.ns_per_byte()) / (beside_latency ? 2 : 1);
+  bool turn = under_way == 0 || under_way < window;
+  for (const auto& [name, other] : nic_.flows_) {
+    if (&other == &flow_ || !other.waiting) continue;
+    if (other.policy.latency || nic_.start_of(other) < nic_.start_of(flow_)) turn = false;
+  }
+  if (!turn) flow_.waiting = true;
+  return turn;
+}
+
+void NicShare::Lane::handed_over(uint64_t bytes, int64_t now) {
+  if (in_flight_ == 0) moved_ns_ = now;
+  in_flight_ += bytes;
+  flow_.used_ns = now;
+  if (flow_.policy.latency) return;
+  flow_.virtual_bytes = nic_.start_of(flow_);
+  nic_.now_served_ = std::max(nic_.now_served_, flow_.virtual_bytes);
+  flow_.virtual_bytes += static_cast<double>(bytes) / flow_.policy.weight;
+}
+
+void NicShare::Lane::acknowledged(uint64_t bytes, int64_t since, int64_t now) {
+  if (nic_.in_flight(now) >= kTellingBytes) nic_.meter_.acknowledged(bytes, since, now);
+  moved_ns_ = now;
+}
+
+void NicShare::forget_wishes() {
+  for (auto& [name, flow] : flows_) flow.waiting = false;
+}
+
+bool NicShare::anyone_waits() const {
+  return std::any_of(flows_.begin(), flows_.end(), [](const auto& entry) { return entry.second.waiting; });
+}
+
+uint64_t NicShare::in_flight(int64_t now) const {
+  uint64_t sum = 0;
+  for (const Lane* lane : lanes_) {
+    if (now - lane->moved_ns_ < kStuckNs) sum += lane->in_flight_;
+  }
+  return sum;
+}
+
+// Where its next chunk begins. Who comes back after a pause is not owed what it did not want.
+double NicShare::start_of(const Flow& flow) const {
+  double weights = 0;
+  for (const auto& [name, other] : flows_) {
+    if (other.lanes > 0 && !other.policy.latency) weights += other.policy.weight;
+  }
+  const double rate = meter_.ns_per_byte();
+  const double owed = rate == 0 || weights == 0 ? 0 : kCatchUpNs / rate / weights;
+  return std::max(flow.virtual_bytes, now_served_ - owed);
+}
+
+}  // namespace hdt::transport

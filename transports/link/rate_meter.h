@@ -1,0 +1,48 @@
+// rate_meter.h: how fast something carries: bytes acknowledged over the time with bytes under way.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace hdt::transport {
+
+class RateMeter {
+ public:
+  // `bytes` were acknowledged now; the oldest of them was handed over at `since`. What waits for work is not slow, so time
+  // counts from when it could have begun with them.
+  void acknowledged(uint64_t bytes, int64_t since, int64_t now) {
+    busy_ns_ += static_cast<double>(std::max<int64_t>(now - std::max(since, last_ns_), 1));
+    busy_bytes_ += static_cast<double>(bytes);
+    last_ns_ = now;
+    if (busy_bytes_ == 0 || (ns_per_byte_ != 0 && busy_ns_ < kMeasuredNs)) return;
+    const double lately = busy_ns_ / busy_bytes_;
+    ns_per_byte_ = ns_per_byte_ == 0 ? lately : (ns_per_byte_ + lately) / 2;
+    busy_ns_ = busy_bytes_ = 0;
+  }
+  double ns_per_byte() const { return ns_per_byte_; }  // lately; 0: not known yet
+  int64_t last_ns() const { return last_ns_; }         // when something was acknowledged last
+
+ private:
+  // Time under way that one figure is taken over. Acknowledgements come in bursts, behind chunks of the other
+  // direction: over less time a burst looks like a fast rail, which then gets what others should carry.
+  static constexpr double kMeasuredNs = 16e6;
+
+  int64_t last_ns_ = 0;
+  double ns_per_byte_ = 0;
+  double busy_ns_ = 0;     // since that was measured: time with bytes under way
+  double busy_bytes_ = 0;  // and what was acknowledged in it
+};
+
+// Bytes that may be under way: what is carried in 2 ms. Enough to keep a NIC busy while an acknowledgement comes back behind
+// chunks of the other direction, which themselves wait for no longer; every millisecond more delays the end of each
+// piece by as much, twice in an allreduce, and notes on their way.
+inline uint64_t window_of(double ns_per_byte) {
+  constexpr double kWindowNs = 2e6;
+  constexpr uint64_t kLeastWindow = 32 << 10;
+  constexpr uint64_t kMostWindow = 16 << 20;
+  constexpr uint64_t kFirstWindow = 512 << 10;  // before the rate is known
+  if (ns_per_byte == 0) return kFirstWindow;
+  return std::clamp(static_cast<uint64_t>(kWindowNs / ns_per_byte), kLeastWindow, kMostWindow);
+}
+
+}  // namespace hdt::transport
