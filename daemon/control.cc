@@ -108,7 +108,9 @@ Status Control::open_devices() {
     reply(rendezvous_.on_closed(channel));
   };
   network_ = std::make_unique<ControlNetwork>(std::move(options));
-  return network_->start();
+  HDT_RETURN_IF_ERROR(network_->start());
+  node_.address = network_->address();
+  return Status::ok();
 }
 
 Status Control::start() {

@@ -109,8 +109,8 @@ void Engine::find_ways(EngineGroup& group, uint32_t node) {
   GroupMove::Way& way = move.ways[node];
   if (!move.own_ends || !way.their_ends || !way.candidates.empty()) return;
   const GroupContext& context = group.context();
-  NodeInfo own{options_.node, options_.node_name, std::vector<std::vector<RailEnd>>(options_.index + 1)};
-  NodeInfo peer{context.nodes[node].id, context.nodes[node].name, own.rails};
+  NodeInfo own{options_.node, options_.node_name, {}, std::vector<std::vector<RailEnd>>(options_.index + 1)};
+  NodeInfo peer{context.nodes[node].id, context.nodes[node].name, {}, own.rails};
   own.rails[options_.index] = *move.own_ends;
   peer.rails[options_.index] = *way.their_ends;
   way.candidates = candidates_between(own, peer, context.me < node);

@@ -1,6 +1,7 @@
 #include "daemon/engine_group.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/log.h"
 
@@ -39,6 +40,11 @@ GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
     const uint32_t node = context.order.node_of_rank[rank];
     context.segment.members()[rank] = {
         node, static_cast<uint32_t>(context.order.position_of[rank] - context.order.first_position[node])};
+  }
+  for (uint32_t node = 0; node < nodes; ++node) {
+    const std::string& address = context.nodes[node].address;  // of a limited length: see get_node()
+    std::memcpy(context.segment.places()[node].address, address.data(),
+                std::min(address.size(), session::kMaxAddressBytes - 1));
   }
   return context;
 }

@@ -1,6 +1,7 @@
 #include "daemon/node.h"
 
 #include "session/page.h"
+#include "session/segment.h"
 
 namespace hdt::daemon {
 
@@ -9,10 +10,14 @@ constexpr size_t kMaxName = 256;
 }
 
 void put(Writer& writer, const NodeInfo& node) {
-  writer.put_bytes(node.id.bytes).put_string(node.name).put(static_cast<uint32_t>(node.rails.size()));
+  writer.put_bytes(node.id.bytes)
+      .put_string(node.name)
+      .put_string(node.address)
+      .put(static_cast<uint32_t>(node.rails.size()));
   for (const auto& devices : node.rails) {
     writer.put(static_cast<uint32_t>(devices.size()));
-    for (const RailEnd& end : devices) writer.put_string(end.backend).put_string(end.nic).put_string(end.address);
+    for (const RailEnd& end : devices)
+      writer.put_string(end.backend).put_string(end.nic).put_string(end.address);
   }
 }
 
@@ -20,6 +25,7 @@ NodeInfo get_node(Reader& reader) {
   NodeInfo node;
   reader.get_bytes(node.id.bytes);
   node.name = reader.get_string(kMaxName);
+  node.address = reader.get_string(session::kMaxAddressBytes - 1);
   const uint32_t engines = reader.get_count(session::kMaxEngines);
   for (uint32_t e = 0; e < engines; ++e) {
     auto& devices = node.rails.emplace_back();

@@ -1,6 +1,7 @@
 // The C interface: library and groups.
 #include <cstdlib>
 #include <mutex>
+#include <vector>
 
 #include "base/log.h"
 #include "hdt/hdt.h"
@@ -105,6 +106,32 @@ hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
         config, {parent.group_class, parent.socket, parent.timeout_ms, parent.deterministic});
     if (!wishes.is_ok()) return report(wishes.status());
     return hand_out(hdt::client::split(*comm->communicator, color, key, wishes.value()), newcomm);
+  });
+}
+
+hdtResult_t hdtCommShrink(hdtComm_t comm, const int excluded[], int count, hdtComm_t* newcomm,
+                          const hdtCommConfig_t* config) {
+  if (comm == nullptr) return null_argument("comm");
+  if (newcomm == nullptr) return null_argument("newcomm");
+  *newcomm = nullptr;
+  if (excluded == nullptr && count > 0) return null_argument("excluded");
+  return guarded([&] {
+    const auto& parent = comm->communicator->options();
+    std::vector<uint32_t> ranks;
+    for (int i = 0; i < count; ++i) {
+      const int rank = excluded[i];
+      if (rank < 0 || static_cast<uint32_t>(rank) >= parent.ranks)
+        return report(
+            Status(Code::kInvalidArgument, "excluded rank " + std::to_string(rank) + " is not in the group"));
+      if (static_cast<uint32_t>(rank) == parent.rank)
+        return report(
+            Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " cannot exclude itself"));
+      ranks.push_back(static_cast<uint32_t>(rank));
+    }
+    const auto wishes = hdt::client::read_config(
+        config, {parent.group_class, parent.socket, parent.timeout_ms, parent.deterministic});
+    if (!wishes.is_ok()) return report(wishes.status());
+    return hand_out(hdt::client::shrink(*comm->communicator, ranks, wishes.value()), newcomm);
   });
 }
 

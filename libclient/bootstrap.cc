@@ -22,7 +22,7 @@ namespace hdt::client {
 namespace {
 
 constexpr uint32_t kIdMagic = 0x48445449;  // "HDTI"
-constexpr size_t kMaxAddress = 64;
+constexpr size_t kMaxAddress = session::kMaxAddressBytes;
 
 struct IdContents {
   session::GroupKey key{};
@@ -300,6 +300,49 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
   options.rank =
       static_cast<uint32_t>(std::find(members.begin(), members.end(), from.rank) - members.begin());
   return join(parent.session(), options, false);
+}
+
+// The parent may have failed, so nothing is asked of its members: who they are and where they can be met was known when
+// it was made, and the key is computed from what all were told.
+Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, const std::vector<uint32_t>& excluded,
+                                             const Wishes& wishes) {
+  const CommunicatorOptions& from = parent.options();
+  std::vector<bool> leaves(from.ranks, false);
+  for (const uint32_t rank : excluded) leaves[rank] = true;
+  std::vector<uint32_t> members;
+  std::string text = "without";
+  for (uint32_t rank = 0; rank < from.ranks; ++rank) {
+    if (leaves[rank]) {
+      text += " " + std::to_string(rank);
+    } else {
+      members.push_back(rank);
+    }
+  }
+  const std::string parent_key(reinterpret_cast<const char*>(from.key.data()), from.key.size());
+  auto key = key_of(parent_key + " shrink " + std::to_string(parent.shrinks()) + " " + text);
+  if (!key.is_ok()) return key.status();
+  CommunicatorOptions options;
+  options.key = key.value();
+  const auto& access = parent.access();
+  const uint32_t node = access.order.node_of_rank[members.front()];
+  if (node == access.node) {  // a daemon that was started again may be met elsewhere than its predecessor
+    auto address = parent.session()->rendezvous_address();
+    if (!address.is_ok()) return address.status();
+    options.rendezvous = address.take();
+  } else {
+    const char* const place = access.segment.places()[node].address;
+    options.rendezvous = std::string(place, ::strnlen(place, kMaxAddress));
+  }
+  options.group_class = wishes.group_class;
+  options.socket = wishes.socket;
+  options.timeout_ms = wishes.timeout_ms;
+  options.deterministic = wishes.deterministic;
+  options.ranks = static_cast<uint32_t>(members.size());
+  options.rank =
+      static_cast<uint32_t>(std::find(members.begin(), members.end(), from.rank) - members.begin());
+  auto made = join(parent.session(), options, false);
+  if (made.is_ok()) parent.shrunk();
+  return made;
 }
 
 }  // namespace hdt::client

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "hdt/hdt.h"
@@ -27,5 +28,8 @@ Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ra
 Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes);
 // Null for a rank without a color.
 Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int key, const Wishes& wishes);
+// Of the parent's ranks but `excluded` (each < ranks, not this one).
+Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, const std::vector<uint32_t>& excluded,
+                                             const Wishes& wishes);
 
 }  // namespace hdt::client

@@ -40,6 +40,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void make_deterministic(std::shared_ptr<Communicator> channel);
   // Number of splits made of this group; the same on all ranks, as splits are collective.
   uint64_t next_split() { return splits_++; }
+  // Smaller groups that were made of it: the same on all their members.
+  uint64_t shrinks() const { return shrinks_; }
+  void shrunk() { ++shrinks_; }
 
   Result<std::shared_ptr<Operation>> collective(const session::Call& call, const void* send, void* recv);
   // The same to its end. Small calls in a group of one node take a shorter way.
@@ -88,6 +91,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<bool> pending_{false};
   std::atomic<int> waiters_{0};
   std::atomic<uint64_t> splits_{0};
+  std::atomic<uint64_t> shrinks_{0};
   uint64_t watch_ = 0;
   bool left_ = false;
   std::atomic<bool> told_daemon_{false};               // of a failure, which it has to tell everyone

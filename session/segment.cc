@@ -34,7 +34,8 @@ Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
   ring_bytes_ = round_up(slots * (sizeof(ChunkHeader) + chunk_bytes), kPage);
   slot_bytes_ = (local_ranks + 2) * piece_bytes + scratch_bytes;
   members = round_up(sizeof(Header), 64);
-  boards = round_up(members + sizeof(Member) * ranks, 64);
+  places = round_up(members + sizeof(Member) * ranks, 64);
+  boards = places + sizeof(MeetingPlace) * nodes;
   channels = round_up(boards + sizeof(Board) * local_ranks, 64);
   posts = round_up(channels + sizeof(Channel) * rings_, kPage);
   data = round_up(posts + (nodes == 1 ? kPostingBytes * local_ranks : 0), kPage);

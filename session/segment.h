@@ -4,6 +4,7 @@
 //
 //   Header                      geometry (constant after creation), failure, the daemon's counter
 //   Member[ranks]               which node each rank is on
+//   MeetingPlace[nodes]         where each node's daemon can be met to make a group
 //   Board[local_ranks]          one per local rank: its calls, its progress, its doorbell
 //   Channel[2 * local * ranks]  point-to-point rings, control part
 //   Post[local_ranks][kPosts], payloads   calls with what they contribute (post.h); groups of one node only
@@ -37,7 +38,7 @@
 namespace hdt::session {
 
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
-inline constexpr uint32_t kSegmentVersion = 2;
+inline constexpr uint32_t kSegmentVersion = 3;
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
 // Slots of pieces, and chunks of a channel's ring. On one node, what the caches hold; between nodes, what several
@@ -51,6 +52,12 @@ inline constexpr size_t kMaxClassBytes = 31;
 struct Member {
   uint32_t node;         // index in the group, 0 <= node < nodes
   uint32_t local_index;  // index among the ranks of that node
+};
+
+// "address:port" of a node's daemon, ending in zeros; constant after creation.
+inline constexpr size_t kMaxAddressBytes = 64;
+struct MeetingPlace {
+  char address[kMaxAddressBytes];
 };
 
 // What failed the group. Set once, by whoever comes first; state goes 0 (none), 1 (being written), 2 (valid).
@@ -131,7 +138,7 @@ struct Layout {
   uint64_t piece_bytes;    // capacity of staging (per rank), input and output
   uint64_t scratch_bytes;
   uint64_t chunk_bytes;    // capacity of a chunk's payload
-  uint64_t members, boards, channels, posts, data, total;  // byte offsets from the start
+  uint64_t members, places, boards, channels, posts, data, total;  // byte offsets from the start
 
   // Offsets from the start of the data part.
   uint64_t staging(uint64_t piece, uint32_t local) const;
@@ -158,6 +165,7 @@ class Segment {
   const Layout& layout() const { return layout_; }
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
   Member* members() const { return reinterpret_cast<Member*>(base_ + layout_.members); }
+  MeetingPlace* places() const { return reinterpret_cast<MeetingPlace*>(base_ + layout_.places); }
   Board& board(uint32_t local) const { return reinterpret_cast<Board*>(base_ + layout_.boards)[local]; }
   Channel& channel(uint32_t i) const { return reinterpret_cast<Channel*>(base_ + layout_.channels)[i]; }
   Post& post(uint32_t local, uint64_t sequence) const {

@@ -159,6 +159,13 @@ HDT_API hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config);
 HDT_API hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
                                  const hdtCommConfig_t* config);
 
+/* Makes a group of the ranks of `comm` but the `count` in `excluded`, in their old order: of the survivors, after some were lost.
+ * Called by every rank that is not excluded, with the same set. `comm` may have failed, and keeps its state: nothing is
+ * asked of its members but to call this. Who is missing is named by HDT_ERR_TIMEOUT after the new group's timeout; it can then be called again with
+ * more ranks excluded. A config of NULL keeps the parent's class and timeout. */
+HDT_API hdtResult_t hdtCommShrink(hdtComm_t comm, const int excluded[], int count, hdtComm_t* newcomm,
+                                  const hdtCommConfig_t* config);
+
 /* Leaves the group and frees the handle. Waits until this rank's operations are complete; other members may still be
  * inside operations that need nothing more from this rank. NULL is allowed. */
 HDT_API hdtResult_t hdtCommDestroy(hdtComm_t comm);

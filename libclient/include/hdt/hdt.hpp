@@ -10,6 +10,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "hdt/hdt.h"
 
@@ -114,6 +115,12 @@ class Communicator {
     hdtComm_t made = nullptr;
     check(hdtCommSplit(comm_, color, key, &made, config));
     if (made == nullptr) return std::nullopt;
+    return Communicator(made);
+  }
+  // Of all ranks but `excluded`; each that is not in it calls this. Works when the group has failed, too.
+  Communicator shrink(const std::vector<int>& excluded, const hdtCommConfig_t* config = nullptr) {
+    hdtComm_t made = nullptr;
+    check(hdtCommShrink(comm_, excluded.data(), static_cast<int>(excluded.size()), &made, config));
     return Communicator(made);
   }
   void abort() { check(hdtCommAbort(comm_)); }

@@ -11,6 +11,7 @@
 namespace {
 
 hdtComm_t comm = nullptr;
+hdtComm_t second = nullptr;
 std::vector<std::byte> memory(size_t{64} << 20);
 
 std::string hex_of(const hdtUniqueId_t& id) {
@@ -57,6 +58,24 @@ hdtResult_t execute(std::istringstream& line, std::string& extra) {
     return result;
   }
   if (verb == "abort") return hdtCommAbort(comm);
+  if (verb == "shrink") {  // to a second group; "second" makes it the one that is called on
+    std::vector<int> excluded;
+    hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+    line >> config.timeout_ms;
+    for (int rank = 0; line >> rank;) excluded.push_back(rank);
+    return hdtCommShrink(comm, excluded.data(), static_cast<int>(excluded.size()), &second, &config);
+  }
+  if (verb == "second") {
+    std::swap(comm, second);
+    return HDT_SUCCESS;
+  }
+  if (verb == "sum") {
+    int64_t value = 0;
+    line >> value;
+    const hdtResult_t result = hdtAllReduce(&value, &value, 1, HDT_INT64, HDT_SUM, comm, nullptr);
+    extra = result == HDT_SUCCESS ? std::to_string(value) : "";
+    return result;
+  }
   size_t count = 0;
   int type = 0;
   int last = 0;  // reduction, root or peer
