@@ -86,6 +86,9 @@ Status Control::open_devices() {
       mailbox_.post([this, change, answer] { on_proposed(change, answer); });
     };
     options.known = figures_;
+    options.on_ended = [this](GroupFacts ended) {
+      mailbox_.post([this, shared = std::make_shared<GroupFacts>(std::move(ended))] { remember(std::move(*shared)); });
+    };
     options.on_measured = [this](std::function<void(KnownFigures&)> measured) {
       mailbox_.post([this, measured = std::move(measured)] { keep(measured); });
     };
@@ -105,11 +108,13 @@ Status Control::open_devices() {
   };
   options.on_closed = [this](ChannelId channel, const Status& why) {
     maker_->on_closed(channel, why);
+    inquiries_->on_closed(channel, why);
     reply(rendezvous_.on_closed(channel));
   };
   network_ = std::make_unique<ControlNetwork>(std::move(options));
   HDT_RETURN_IF_ERROR(network_->start());
   node_.address = network_->address();
+  node_.control = network_->address();
   return Status::ok();
 }
 
@@ -117,6 +122,9 @@ Status Control::start() {
   if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
   HDT_RETURN_IF_ERROR(open_devices());
   maker_ = std::make_unique<GroupMaker>(node_, config_, group_services());
+  inquiries_ = std::make_unique<Inquiries>(
+      Inquiries::Services{[this](const std::string& address) { return network_->dial(address); },
+                          [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); }});
   sessions_ = std::make_unique<ClientSessions>(
       ClientSessions::Options{kSoftware, node_.name, host_pid_, static_cast<uint32_t>(engines_.size()), restart_ms(),
                               config_.security.allow_groups},
@@ -175,6 +183,7 @@ void Control::work() {
   network_->on_time();
   maker_->on_time();
   on_change_time();
+  inquiries_->on_time();
   reply(rendezvous_.on_time());
   watch_network();
   count_sessions();
@@ -182,7 +191,7 @@ void Control::work() {
 
 int Control::sleep_ms() const {
   Deadline next = Deadline::earlier(reload_at_, change_ ? change_->until : Deadline::never());
-  for (const auto& time : {network_->next_time(), maker_->next_time(), rendezvous_.next_time()}) {
+  for (const auto& time : {network_->next_time(), maker_->next_time(), inquiries_->next_time(), rendezvous_.next_time()}) {
     if (time) next = Deadline::earlier(next, *time);
   }
   return next.poll_timeout_ms();
@@ -212,6 +221,10 @@ void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
     // The coordinator's own node hears itself over a connection like any other, so both may be meant.
     reply(rendezvous_.on_outcome(channel, *outcome));
     maker_->on_outcome(*outcome);
+  } else if (const auto* inquiry = std::get_if<Inquiry>(&message)) {
+    on_inquiry(channel, *inquiry);
+  } else if (const auto* told = std::get_if<Reply>(&message)) {
+    inquiries_->on_reply(channel, *told);
   } else {
     HDT_LOG_WARN("a malformed control message was ignored {}", LogTag{.node = node_.name});
   }
@@ -290,14 +303,13 @@ void Control::on_notice(uint64_t session, session::Kind kind, const session::Gro
   ClientSession* client = sessions_->find(session);
   const auto seat = client->seats.find(notice.handle);
   if (seat == client->seats.end()) return;
+  if (kind == session::Kind::kDeadline) return on_deadline(session, seat->second, notice);
   Engine* engine = engines_[seat->second.engine].get();
   if (kind == session::Kind::kLeave) client->seats.erase(seat);
   engine->post([engine, session, kind, notice] {
     switch (kind) {
       case session::Kind::kLeave:
         return engine->leave(session, notice.handle);
-      case session::Kind::kDeadline:
-        return engine->deadline(session, notice.handle, notice.call, notice.text);
       default:
         return engine->fail(session, notice.handle, notice.code, notice.rank, notice.text);
     }

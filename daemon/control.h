@@ -3,8 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "daemon/control_network.h"
 #include "daemon/engine.h"
 #include "daemon/group_maker.h"
+#include "daemon/inquiries.h"
 #include "daemon/rendezvous.h"
 
 namespace hdt::daemon {
@@ -76,6 +79,21 @@ class Control : public SessionHandler {
   void answer_class(uint64_t session, const std::string& about);
   Config with_classes_of(const Config& other) const;
   void reload();
+
+  // control_diagnosis.cc
+  // What an engine knew of a group that has ended.
+  void remember(GroupFacts ended);
+  // `all_operations`: of each rank all that are recorded; else the recent ones.
+  void local_facts(bool all_operations, std::function<void(NodeFacts)> then);
+  // Of this node, first, and of all those it shares or shared groups with.
+  void all_facts(bool all_operations, int64_t budget_ms, std::function<void(std::vector<NodeFacts>)> then);
+  nlohmann::json description() const;
+  void on_inquiry(ChannelId channel, const Inquiry& inquiry);
+  void answer_why(uint64_t session, const std::string& group);
+  void answer_trace(uint64_t session);
+  void answer_doctor(uint64_t session, const std::string& about);
+  void on_deadline(uint64_t session, const Seat& seat, const session::GroupNotice& notice);
+
   void on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) override;
   void on_unshared(uint32_t number) override;
   Status on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) override;
@@ -97,6 +115,10 @@ class Control : public SessionHandler {
   Rendezvous rendezvous_;
   std::unique_ptr<GroupMaker> maker_;
   Adoption adoption_;
+  std::unique_ptr<Inquiries> inquiries_;
+  std::deque<GroupFacts> past_;  // the latest last
+  size_t past_ranks_ = 0;
+  std::set<uint64_t> in_diagnosis_;  // groups with a rank whose deadline has passed
   std::unique_ptr<ClientSessions> sessions_;
   std::optional<NodeChange> change_;
   std::vector<BackendNic> opened_;  // by the engines, in their order
@@ -106,6 +128,7 @@ class Control : public SessionHandler {
   int reload_tries_ = 0;
   std::vector<int> watched_;
   int64_t started_ns_ = 0;
+  const TickMoment made_ = TickMoment::now();
   std::atomic<size_t> foreign_sessions_{0};
   std::atomic<bool> stop_{false};
   std::thread thread_;

@@ -118,6 +118,9 @@ void Control::on_ask(uint64_t session, const session::Question& question) {
   }
   if (question.what == "link") return answer_link(session, question.about);
   if (question.what == "class") return answer_class(session, question.about);
+  if (question.what == "why") return answer_why(session, question.about);
+  if (question.what == "trace") return answer_trace(session);
+  if (question.what == "doctor") return answer_doctor(session, question.about);
   sessions_->send(session, session::encode_text(session::Kind::kAnswerIs, Code::kInvalidArgument,
                                                 "the daemon does not know the question '" + question.what + "'"));
 }

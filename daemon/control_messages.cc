@@ -1,6 +1,7 @@
 #include "daemon/control_messages.h"
 
 #include "base/codec.h"
+#include "daemon/control_network.h"
 #include "session/segment.h"
 
 namespace hdt::daemon {
@@ -8,6 +9,7 @@ namespace hdt::daemon {
 namespace {
 
 constexpr size_t kMaxText = 4096;
+constexpr size_t kMaxReply = kMaxControlBytes - kMaxText;
 constexpr uint8_t kAuto = 0xff;  // in place of an algorithm
 
 struct Put {
@@ -24,6 +26,10 @@ struct Put {
     for (const auto& node : m.nodes) put(w, node);
     w.put(static_cast<uint32_t>(m.node_of_rank.size()));
     for (uint32_t node : m.node_of_rank) w.put(node);
+  }
+  void operator()(const Inquiry& m) { w.put(m.number).put_string(m.what.substr(0, kMaxText)); }
+  void operator()(const Reply& m) {
+    w.put(m.number).put(m.code).put(m.now_ns).put_string(m.text.substr(0, kMaxReply));
   }
   void operator()(const Outcome& m) {
     w.put_bytes(m.key).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
@@ -108,6 +114,23 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.code = r.get<Code>();
       m.rank = r.get<int32_t>();
       m.text = r.get_string(kMaxText);
+      const int code = static_cast<int>(m.code);
+      if (r.complete() && code >= 0 && code < kCodeCount) return m;
+      return {};
+    }
+    case 5: {
+      Inquiry m;
+      m.number = r.get<uint64_t>();
+      m.what = r.get_string(kMaxText);
+      if (r.complete()) return m;
+      return {};
+    }
+    case 6: {
+      Reply m;
+      m.number = r.get<uint64_t>();
+      m.code = r.get<Code>();
+      m.now_ns = r.get<int64_t>();
+      m.text = r.get_string(kMaxReply);
       const int code = static_cast<int>(m.code);
       if (r.complete() && code >= 0 && code < kCodeCount) return m;
       return {};

@@ -1,6 +1,7 @@
 // control_messages.h: how daemons agree on a group. Each rank's daemon sends a Join to the coordinator (the daemon that the
 // group's id names); when all ranks have joined, the coordinator sends the Membership to every node; each node reports
 // its Outcome, and a bad one is passed on to all. After that the coordinator is not needed any more.
+// And how they ask each other, for diagnosis.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,18 @@ struct Outcome {
   int32_t rank = -1;
   std::string text;
 };
-using ControlMessage = std::variant<std::monostate, Join, Cancel, Membership, Outcome>;
+// One daemon asks another; answered by a Reply with the same number.
+struct Inquiry {
+  uint64_t number = 0;
+  std::string what;  // "clock", "facts", "operations", "description"
+};
+struct Reply {
+  uint64_t number = 0;
+  Code code = Code::kSuccess;
+  int64_t now_ns = 0;  // the clock of who answers
+  std::string text;    // JSON; of a failure, why
+};
+using ControlMessage = std::variant<std::monostate, Join, Cancel, Membership, Outcome, Inquiry, Reply>;
 
 std::vector<std::byte> encode(const ControlMessage& message);
 // monostate: malformed.

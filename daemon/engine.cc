@@ -279,10 +279,6 @@ void Engine::fail(uint64_t session, uint32_t handle, Code code, int32_t rank, co
   if (Seat* failed = seat(session, handle)) failed->group->fail(code, rank, text);
 }
 
-void Engine::deadline(uint64_t session, uint32_t handle, uint64_t sequence, const std::string& what) {
-  if (Seat* late = seat(session, handle)) late->group->on_deadline(sequence, what);
-}
-
 void Engine::session_lost(uint64_t session, const std::string& how) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end()) return;
@@ -322,6 +318,7 @@ bool Engine::reap_groups() {
   for (auto& group : groups_) {
     if (group == nullptr || !group->finished()) continue;
     const uint64_t id = group->id();
+    options_.on_ended(facts_of(*group));
     const GroupMemory& memory = group_memory_[id];
     for (const auto& [backend, key] : memory.keys) device_of(backend).deregister_memory(key);
     forget_choices(*group);

@@ -51,7 +51,13 @@ struct EngineOptions {
   std::function<void(uint64_t change, const Status&)> on_proposed;
   // Called on the engine's thread with what it has measured.
   std::function<void(std::function<void(KnownFigures&)>)> on_measured;
+  // Called on the engine's thread with what is known of a group that ends.
+  std::function<void(GroupFacts)> on_ended;
 };
+
+const char* state_text(transport::RailStatus::State state);  // "up"
+// The NIC that has the local address of a rail.
+std::string nic_at(const std::vector<RailEnd>& ends, const std::string& backend, const std::string& local);
 
 class Engine : public transport::LinkObserver {
  public:
@@ -76,7 +82,6 @@ class Engine : public transport::LinkObserver {
   void attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t local);
   void leave(uint64_t session, uint32_t handle);
   void fail(uint64_t session, uint32_t handle, Code code, int32_t rank, const std::string& text);
-  void deadline(uint64_t session, uint32_t handle, uint64_t sequence, const std::string& what);
   // The process of `session` is gone: every rank of it that has not left is lost.
   void session_lost(uint64_t session, const std::string& how);
   void fail_all(Code code, const std::string& text);
@@ -95,6 +100,9 @@ class Engine : public transport::LinkObserver {
   // True if nothing waits to be sent.
   bool links_idle() const;
   nlohmann::json status() const;
+  // For diagnosis (facts.h): all groups, and all rails; not complete() yet.
+  std::vector<GroupFacts> group_facts() const;
+  std::vector<RailFacts> rail_facts() const;
   // Of each group with this id or of this class: the algorithm that the call takes, and why (session/explanation.h).
   nlohmann::json explain(const std::string& group, const session::Call& call);
   // Of each class with groups on that node, or that had some: the candidates for the link, and the choice.
@@ -130,6 +138,7 @@ class Engine : public transport::LinkObserver {
   bool reap_groups();
   void watch_device(const transport::Device& device);
 
+  GroupFacts facts_of(const EngineGroup& group) const;
   std::shared_ptr<SharedMemory> find_memory(uint64_t group, uint32_t local, uint32_t number);
 
   // engine_choice.cc

@@ -9,8 +9,6 @@ namespace hdt::daemon {
 
 namespace {
 
-constexpr int64_t kLateAnswerMs = 500;
-
 GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
   GroupContext context;
   context.id = spec.id;
@@ -72,6 +70,7 @@ EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)
       link_told_(context_.nodes.size(), false),
       rates_(context_.nodes.size()),
       local_left_(context_.local_ranks.size(), false),
+      local_end_(context_.local_ranks.size()),
       local_here_(context_.local_ranks.size(), !spec.adopted),
       adopting_(spec.adopted) {
   link_told_[context_.me] = true;
@@ -203,6 +202,8 @@ void EngineGroup::on_frame(uint32_t node, const Frame& frame, uint64_t bytes) {
     fail(Code::kInternal, -1,
          "node " + context_.nodes[node].name + " sent " + what + " to " + context_.name());
   };
+  ++context_.peers[node].arrivals;
+  context_.peers[node].arrived_ns = now_ns();
   if (const auto* piece = std::get_if<PieceFrame>(&frame)) {
     if (piece->from != node) return wrong("a piece in another's name");
     if (!context_.segment.failed()) pieces_.on_arrived(*piece);
@@ -251,16 +252,6 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
   } else if (const auto* failed = std::get_if<GroupFailed>(&note)) {
     progress();  // what arrived before is finished first
     fail_here(failed->code, failed->rank, failed->text);
-  } else if (const auto* query = std::get_if<LateQuery>(&note)) {
-    context_.send(node, LateReply{context_.id, context_.me, query->sequence, pieces_.late(query->sequence)});
-  } else if (const auto* reply = std::get_if<LateReply>(&note)) {
-    if (!late_search_ || late_search_->sequence != reply->sequence || late_search_->answered[node]) return;
-    late_search_->answered[node] = true;
-    for (uint32_t rank : reply->late) {
-      if (rank < ranks && context_.order.node_of_rank[rank] == node) late_search_->late.push_back(rank);
-    }
-    const auto& answered = late_search_->answered;
-    if (std::all_of(answered.begin(), answered.end(), [](bool yes) { return yes; })) finish_late_search();
   }
 }
 
@@ -336,6 +327,7 @@ void EngineGroup::note_departures() {
 
 void EngineGroup::local_rank_lost(uint32_t local, const std::string& how) {
   if (local_left_[local]) return;
+  local_end_[local] = how;
   const uint32_t rank = context_.local_ranks[local];
   fail(Code::kRankLost, static_cast<int32_t>(rank),
        "rank " + std::to_string(rank) + " of " + context_.name() + " on node " +
@@ -363,30 +355,7 @@ void EngineGroup::fail(Code code, int32_t rank, const std::string& text) {
   context_.send_all(GroupFailed{context_.id, code, rank, text});
 }
 
-void EngineGroup::on_deadline(uint64_t sequence, const std::string& what) {
-  if (late_search_ || context_.segment.failed()) return;
-  late_search_ = LateSearch{sequence, what, std::vector<bool>(context_.nodes.size(), false),
-                            pieces_.late(sequence), Deadline::after_ms(kLateAnswerMs)};
-  late_search_->answered[context_.me] = true;
-  context_.send_all(LateQuery{context_.id, context_.me, sequence});
-  if (solo()) finish_late_search();
-}
-
-void EngineGroup::finish_late_search() {
-  LateSearch search = std::move(*late_search_);
-  late_search_.reset();
-  std::sort(search.late.begin(), search.late.end());
-  std::string text = search.what + " of " + context_.name() + ": ";
-  text += search.late.empty() ? "every rank that answered has entered it, but it did not finish"
-                              : "not entered by rank " + list(search.late);
-  for (size_t node = 0; node < search.answered.size(); ++node) {
-    if (!search.answered[node]) text += "; node " + context_.nodes[node].name + " does not answer";
-  }
-  fail(Code::kTimeout, search.late.empty() ? -1 : static_cast<int32_t>(search.late.front()), text);
-}
-
 void EngineGroup::on_time() {
-  if (late_search_ && late_search_->until.expired()) finish_late_search();
   if (adopting_ && deadline_.expired()) {
     note_departures();
     for (uint32_t local = 0; local < local_here_.size(); ++local) {
@@ -407,10 +376,8 @@ void EngineGroup::on_time() {
 }
 
 std::optional<Deadline> EngineGroup::next_time() const {
-  std::optional<Deadline> next;
-  if (late_search_) next = late_search_->until;
-  if (adopting_ || (!ready_ && on_ready_)) next = next ? Deadline::earlier(*next, deadline_) : deadline_;
-  return next;
+  if (adopting_ || (!ready_ && on_ready_)) return deadline_;
+  return {};
 }
 
 bool EngineGroup::has_local_ranks() const {

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/shared_memory.h"
 #include "daemon/channel_forwarder.h"
+#include "daemon/facts.h"
 #include "daemon/group_context.h"
 #include "daemon/piece_runner.h"
 
@@ -65,7 +66,7 @@ class EngineGroup {
   void tell(uint32_t node, const Note& note) { context_.send(node, note); }
   void tell_all(const Note& note) { context_.send_all(note); }
   bool progress();
-  // Time has passed: readiness and late queries.
+  // Time has passed: readiness.
   void on_time();
   std::optional<Deadline> next_time() const;
 
@@ -81,8 +82,8 @@ class EngineGroup {
   void note_departures();
   void local_rank_lost(uint32_t local, const std::string& how);
   void fail(Code code, int32_t rank, const std::string& text);
-  // A local rank's deadline passed in call `sequence`: ask everyone who is late, then fail with the answer.
-  void on_deadline(uint64_t sequence, const std::string& what);
+  // For diagnosis. `pid` of a local rank, 0: it has no session any more.
+  GroupFacts facts(const std::function<uint32_t(uint32_t local)>& pid) const;
   // Some rank of this node has not left.
   bool has_local_ranks() const;
   // Ranks of this node may still need something of that one.
@@ -93,20 +94,12 @@ class EngineGroup {
   bool quiet() const;
 
  private:
-  struct LateSearch {
-    uint64_t sequence;
-    std::string what;
-    std::vector<bool> answered;
-    std::vector<uint32_t> late;
-    Deadline until;
-  };
   void check_ready();
   void check_adopted();
   void move(uint32_t node, transport::Link& link, uint32_t backend, const transport::RegionKey& their_region);
   // Nodes tell each other their rates, and every one waits for those of all.
   bool compares_rates() const { return !solo() && context_.nodes.size() <= session::kMostMeasuredNodes; }
   void keep_rates(uint32_t node, const session::NodeRates& rates);
-  void finish_late_search();
   void fail_here(Code code, int32_t rank, const std::string& text);
 
   std::shared_ptr<SharedMemory> memory_;
@@ -122,9 +115,9 @@ class EngineGroup {
   bool ready_ = false;
   bool told_left_ = false;
   std::vector<bool> local_left_;
+  std::vector<std::string> local_end_;  // how a rank was lost
   std::vector<bool> local_here_;  // adopted groups
   bool adopting_;                 // not all local ranks are here
-  std::optional<LateSearch> late_search_;
 };
 
 }  // namespace hdt::daemon

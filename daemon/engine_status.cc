@@ -39,6 +39,8 @@ nlohmann::json describe(const EngineGroup& group) {
   return json;
 }
 
+}  // namespace
+
 const char* state_text(transport::RailStatus::State state) {
   switch (state) {
     case transport::RailStatus::State::kGreeting: return "connecting";
@@ -48,7 +50,6 @@ const char* state_text(transport::RailStatus::State state) {
   return "unknown";
 }
 
-// The NIC that has the local address of a rail.
 std::string nic_at(const std::vector<RailEnd>& ends, const std::string& backend, const std::string& local) {
   const auto host = [](const std::string& address) { return address.substr(0, address.rfind(':')); };
   for (const RailEnd& end : ends) {
@@ -56,6 +57,8 @@ std::string nic_at(const std::vector<RailEnd>& ends, const std::string& backend,
   }
   return "";
 }
+
+namespace {
 
 nlohmann::json describe(const PeerLink& peer, const std::string& backend, const std::vector<RailEnd>& ends) {
   nlohmann::json json;

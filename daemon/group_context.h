@@ -44,6 +44,9 @@ struct GroupPeer {
   bool ready = false;  // its hello has come: its memory may be written
   bool left = false;   // it will write nothing more to us
   uint32_t writes_in_flight = 0;
+  uint64_t writes = 0;        // chunks handed to the link
+  uint64_t arrivals = 0;      // chunks that came
+  int64_t arrived_ns = 0;     // when the last one did
   session::Layout layout{1, 1, 1};
   // We have said hello on it, and take it when the peer has, too.
   transport::Link* offered = nullptr;
@@ -93,7 +96,9 @@ struct GroupContext {
   // A write into the peer's memory; skipped when the link is down (the group has failed).
   void write(uint32_t node, const transport::WriteRequest& request) {
     GroupPeer& peer = peers[node];
-    if (peer.link != nullptr && peer.link->write(request).is_ok()) ++peer.writes_in_flight;
+    if (peer.link == nullptr || !peer.link->write(request).is_ok()) return;
+    ++peer.writes_in_flight;
+    ++peer.writes;
   }
   // The same over a link that may be an old one.
   void write_over(uint32_t node, const transport::Link& link, const transport::WriteRequest& request) {

@@ -446,14 +446,4 @@ void PieceRunner::check_left(uint64_t sequence) {
   }
 }
 
-std::vector<uint32_t> PieceRunner::late(uint64_t sequence) const {
-  std::vector<uint32_t> ranks;
-  for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
-    if (context_.segment.board(i).entered.load(std::memory_order_acquire) <= sequence) {
-      ranks.push_back(context_.local_ranks[i]);
-    }
-  }
-  return ranks;
-}
-
 }  // namespace hdt::daemon

@@ -50,8 +50,6 @@ class PieceRunner {
   uint64_t pieces_exchanged() const { return exchanged_; }
   session::Tuner& tuner() { return tuner_; }
   bool idle() const { return calls_.empty(); }
-  // Local ranks (by rank) that have not entered call `sequence`.
-  std::vector<uint32_t> late(uint64_t sequence) const;
 
  private:
   struct ActiveCall {

@@ -1,6 +1,5 @@
 #include "daemon/wire.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/codec.h"
@@ -12,7 +11,6 @@ namespace {
 constexpr uint8_t kPiece = 1, kChunk = 2, kProbe = 3;
 // A note must fit a transport message.
 constexpr size_t kMaxText = 2048;
-constexpr uint32_t kMaxLate = 1024;
 constexpr size_t kMaxName = 256;
 
 transport::LinkHeader to_header(const Writer& writer) {
@@ -60,12 +58,6 @@ struct Put {
   void operator()(const NodeLeft& n) { w.put(n.group).put(n.from); }
   void operator()(const GroupFailed& n) {
     w.put(n.group).put(n.code).put(n.rank).put_string(n.text.substr(0, kMaxText));
-  }
-  void operator()(const LateQuery& n) { w.put(n.group).put(n.from).put(n.sequence); }
-  void operator()(const LateReply& n) {
-    const auto count = std::min<uint32_t>(kMaxLate, static_cast<uint32_t>(n.late.size()));
-    w.put(n.group).put(n.from).put(n.sequence).put(count);
-    for (uint32_t i = 0; i < count; ++i) w.put(n.late[i]);
   }
 };
 

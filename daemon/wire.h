@@ -92,18 +92,6 @@ struct GroupFailed {
   int32_t rank;
   std::string text;
 };
-// "Which of your ranks have not entered call `sequence`?"
-struct LateQuery {
-  uint64_t group;
-  uint32_t from;
-  uint64_t sequence;
-};
-struct LateReply {
-  uint64_t group;
-  uint32_t from;
-  uint64_t sequence;
-  std::vector<uint32_t> late;
-};
 // Between the two ends of a link, which measure it (link_probe.h).
 struct ProbeNote {
   enum class Kind : uint8_t {
@@ -156,7 +144,7 @@ struct LinkUnused {
   uint64_t group;  // 0: of none
 };
 using Note = std::variant<std::monostate, GroupHello, PieceCredit, ChunkCredit, CallNote, RankLeft, NodeLeft,
-                          GroupFailed, LateQuery, LateReply, OutputNote, ProbeNote, RatesNote, ClassPrepare,
+                          GroupFailed, OutputNote, ProbeNote, RatesNote, ClassPrepare,
                           ClassEnds, ClassReady, ClassCommit, LinkMoved, LinkUnused>;
 
 std::vector<std::byte> encode(const Note& note);

@@ -10,21 +10,23 @@ using session::Channel;
 using session::ChunkHeader;
 using session::Direction;
 using session::kAttentionRing;
+using session::Recorded;
 
-void ChannelQueue::push(std::map<uint32_t, Stream>& streams, uint32_t peer, std::byte* data, uint64_t bytes,
+void ChannelQueue::push(Recorded kind, uint32_t peer, std::byte* data, uint64_t bytes,
                         std::shared_ptr<Operation> operation) {
-  Stream& stream = streams[peer];
-  stream.messages.push_back({data, bytes, stream.next_number++, std::move(operation)});
+  Stream& stream = (kind == Recorded::kSend ? sends_ : recvs_)[peer];
+  const uint64_t record = access_.recorder().begin(kind, peer, stream.next_number, bytes);
+  stream.messages.push_back({data, bytes, stream.next_number++, std::move(operation), record});
 }
 
 void ChannelQueue::push_send(uint32_t peer, const void* data, uint64_t bytes,
                              std::shared_ptr<Operation> operation) {
-  push(sends_, peer, static_cast<std::byte*>(const_cast<void*>(data)), bytes, std::move(operation));
+  push(Recorded::kSend, peer, static_cast<std::byte*>(const_cast<void*>(data)), bytes, std::move(operation));
 }
 
 void ChannelQueue::push_recv(uint32_t peer, void* data, uint64_t bytes,
                              std::shared_ptr<Operation> operation) {
-  push(recvs_, peer, static_cast<std::byte*>(data), bytes, std::move(operation));
+  push(Recorded::kReceive, peer, static_cast<std::byte*>(data), bytes, std::move(operation));
 }
 
 uint32_t ChannelQueue::local_of(uint32_t peer) const {
@@ -74,7 +76,9 @@ bool ChannelQueue::send_some(uint32_t peer, Stream& stream) {
     message.moved += bytes;
     channel.head.store(++head, std::memory_order_release);
     any = true;
+    access_.recorder().move(message.record, message.moved);
     if (message.moved < message.bytes) continue;
+    access_.recorder().end(message.record);
     message.operation->complete(Status::ok());
     stream.messages.pop_front();
     completed = true;
@@ -125,7 +129,9 @@ bool ChannelQueue::recv_some(uint32_t peer, Stream& stream) {
     message.moved += header.bytes;
     channel.tail.store(++tail, std::memory_order_release);
     any = true;
+    access_.recorder().move(message.record, message.moved);
     if (message.moved < message.bytes) continue;
+    access_.recorder().end(message.record);
     message.operation->complete(Status::ok());
     stream.messages.pop_front();
     completed = true;
@@ -174,7 +180,10 @@ std::optional<ChannelQueue::Waiting> ChannelQueue::most_urgent() const {
 void ChannelQueue::fail_all(const Status& status) {
   for (auto* streams : {&sends_, &recvs_}) {
     for (auto& [peer, stream] : *streams) {
-      for (Message& message : stream.messages) message.operation->complete(status);
+      for (Message& message : stream.messages) {
+        access_.recorder().end(message.record, status.code());
+        message.operation->complete(status);
+      }
       stream.messages.clear();
     }
   }

@@ -40,6 +40,7 @@ class ChannelQueue {
     uint64_t bytes;
     uint64_t number;
     std::shared_ptr<Operation> operation;
+    uint64_t record;  // session/recorder.h
     uint64_t moved = 0;
     bool started = false;  // a message of 0 bytes is one empty chunk
   };
@@ -53,7 +54,7 @@ class ChannelQueue {
   bool is_local(uint32_t peer) const { return access_.order.node_of_rank[peer] == access_.node; }
   uint32_t local_of(uint32_t peer) const;
   void call_attention(uint32_t channel);
-  void push(std::map<uint32_t, Stream>& streams, uint32_t peer, std::byte* data, uint64_t bytes,
+  void push(session::Recorded kind, uint32_t peer, std::byte* data, uint64_t bytes,
             std::shared_ptr<Operation> operation);
 
   const NodeAccess& access_;

@@ -28,6 +28,7 @@ void CollectiveQueue::push(const session::Call& call, const void* send, void* re
     entry.operation->complete(status);
     return;
   }
+  entry.record = access_.recorder().begin(call, next_sequence_);
   ++next_sequence_;
   calls_.push_back(std::move(entry));
   next_piece_ += plan.pieces();
@@ -153,6 +154,7 @@ bool CollectiveQueue::compare_calls(const Entry& entry) {
     return false;
   }
   compared_ = entry.sequence + 1;
+  access_.recorder().start(entry.record);
   return true;
 }
 
@@ -193,6 +195,7 @@ bool CollectiveQueue::take() {
   }
   access_.ring_daemon();  // a slot is free: credit for the other nodes
   if (take_.sequence > entry->sequence) {
+    access_.recorder().end(entry->record);
     entry->operation->complete(Status::ok());
     calls_.pop_front();
     publish_calls();
@@ -202,7 +205,10 @@ bool CollectiveQueue::take() {
 }
 
 void CollectiveQueue::fail_all(const Status& status) {
-  for (Entry& entry : calls_) entry.operation->complete(status);
+  for (Entry& entry : calls_) {
+    access_.recorder().end(entry.record, status.code());
+    entry.operation->complete(status);
+  }
   calls_.clear();
 }
 

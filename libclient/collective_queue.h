@@ -46,6 +46,7 @@ class CollectiveQueue : public CallQueue {
     std::byte* recv;
     std::shared_ptr<Operation> operation;
     session::Exposure where;
+    uint64_t record = 0;  // session/recorder.h
     bool staged = true;  // the contribution goes through the slots
     bool taken = true;   // the result does
   };

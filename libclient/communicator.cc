@@ -13,8 +13,8 @@ using session::Kind;
 
 namespace {
 
-// After this the daemon's search for late ranks is given up and the group is failed with what is known here.
-constexpr int64_t kSearchMs = 2'000;
+// After this the daemon's search for the cause is given up and the group is failed with what is known here.
+constexpr int64_t kSearchMs = 4'000;
 
 #if defined(__x86_64__)
 inline void relax() { __builtin_ia32_pause(); }
@@ -121,7 +121,7 @@ Communicator::~Communicator() {
 
 // The daemon's word on a group of several nodes; on one node the ranks are told directly. Both reach everyone.
 void Communicator::fail(Code code, int32_t rank, const std::string& text) {
-  const session::GroupNotice notice{joined_.handle, code, rank, 0, text};
+  const session::GroupNotice notice{joined_.handle, code, rank, text};
   if (access_.one_node() || !session_->notify(Kind::kFail, notice).is_ok()) {
     access_.segment.fail(code, rank, text);
   } else {
@@ -194,36 +194,36 @@ bool Communicator::progress_locked() {
   return any;
 }
 
-void Communicator::check_deadlines() {
+std::string Communicator::overdue() const {
+  std::string what;
   if (const Operation* late = collectives_->oldest(); late != nullptr && late->deadline.expired()) {
-    const std::string what = "the deadline of " + std::to_string(options_.timeout_ms) +
-                             " ms passed in call " + std::to_string(collectives_->oldest_sequence()) + " (" +
-                             session::describe(collectives_->oldest_call()) + ")";
-    if (answer_until_.is_never()) {
-      answer_until_ = Deadline::after_ms(kSearchMs);
-      const session::GroupNotice notice{joined_.handle, Code::kTimeout, -1, collectives_->oldest_sequence(),
-                                        what};
-      (void)session_->notify(Kind::kDeadline, notice);
-    } else if (answer_until_.expired()) {
-      access_.segment.fail(Code::kTimeout, -1, what + "; the daemon does not say who is late");
-    }
+    what = " in call " + std::to_string(collectives_->oldest_sequence()) + " (" +
+           session::describe(collectives_->oldest_call()) + ")";
+  } else if (const auto message = channels_.most_urgent(); message && message->operation->deadline.expired()) {
+    what = ": " + message->what;
+  } else {
+    return what;
   }
-  const auto late = channels_.most_urgent();
-  if (late && late->operation->deadline.expired()) {
-    fail(Code::kTimeout, static_cast<int32_t>(late->peer),
-         "the deadline of " + std::to_string(options_.timeout_ms) + " ms passed: " + late->what + " (class " +
-             options_.group_class + ")");
+  return "the deadline of " + std::to_string(options_.timeout_ms) + " ms passed" + what;
+}
+
+void Communicator::check_deadlines() {
+  const std::string what = overdue();
+  if (what.empty()) return;
+  if (answer_until_.is_never()) {
+    answer_until_ = Deadline::after_ms(kSearchMs);
+    (void)session_->notify(Kind::kDeadline, {joined_.handle, Code::kTimeout, -1, what});
+  } else if (answer_until_.expired()) {
+    fail(Code::kTimeout, -1, what + "; the daemon does not say why");
   }
 }
 
 Deadline Communicator::next_deadline() const {
   const std::lock_guard lock(mutex_);
+  if (!answer_until_.is_never()) return answer_until_;
   Deadline next = Deadline::never();
-  if (const Operation* oldest = collectives_->oldest()) {
-    next = answer_until_.is_never() ? oldest->deadline : answer_until_;
-  }
-  if (const auto urgent = channels_.most_urgent())
-    next = Deadline::earlier(next, urgent->operation->deadline);
+  if (const Operation* oldest = collectives_->oldest()) next = oldest->deadline;
+  if (const auto urgent = channels_.most_urgent()) next = Deadline::earlier(next, urgent->operation->deadline);
   return next;
 }
 
@@ -316,7 +316,7 @@ void Communicator::leave() {
     access_.ring_peers();
   }
   session_->unwatch(watch_);  // a daemon that is started again finds in the group's memory who has left
-  (void)session_->notify(Kind::kLeave, {joined_.handle, Code::kSuccess, -1, 0, ""});
+  (void)session_->notify(Kind::kLeave, {joined_.handle, Code::kSuccess, -1, ""});
 }
 
 Status Communicator::abort() {

@@ -74,6 +74,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
                    std::shared_ptr<Operation>& operation);
   bool progress_locked();
   void check_deadlines();
+  // What a deadline has passed in; empty: in nothing.
+  std::string overdue() const;
   void fail(Code code, int32_t rank, const std::string& text);
   void on_session_lost(const Status& why);
   template <typename Push>

@@ -23,6 +23,7 @@ struct NodeAccess {
   const session::Layout& layout() const { return segment.layout(); }
   bool one_node() const { return layout().nodes == 1; }
   session::Board& board() const { return segment.board(local); }
+  session::Recorder recorder() const { return session::Recorder(segment.recording(local)); }
   std::byte* data(uint64_t offset) const { return segment.data() + offset; }
   uint32_t rank_of(uint32_t local_index) const {
     return order.rank_at[order.first_position[node] + local_index];

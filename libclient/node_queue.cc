@@ -26,6 +26,9 @@ constexpr uint64_t kCopiedBytes = uint64_t{4} << 10;
 // Calls up to this size are looked at from the express way: beyond it, time is spent in moving bytes.
 constexpr uint64_t kExpressBytes = kEagerBytes;
 
+// Looks of the express way for each look at the clock.
+constexpr uint64_t kLooksPerTime = 4;
+
 // How long a rank that gives up waits for others to stop touching its buffers.
 constexpr int64_t kUntouchedMs = 1'000;
 
@@ -51,8 +54,9 @@ uint64_t NodeQueue::contribution_bytes(const session::Call& call) const {
 
 void NodeQueue::push(const session::Call& call, const void* send, void* recv,
                      std::shared_ptr<Operation> operation) {
+  const uint64_t record = access_.recorder().begin(call, next_sequence_);
   calls_.push_back({next_sequence_++, call, static_cast<const std::byte*>(send),
-                    static_cast<std::byte*>(recv), std::move(operation)});
+                    static_cast<std::byte*>(recv), std::move(operation), record});
 }
 
 bool NodeQueue::may_post(uint64_t sequence, bool payload) {
@@ -265,6 +269,7 @@ bool NodeQueue::work() {
     // Slots are used by one call at a time.
     entry.way = choose(entry.call, entry.sequence);
     if (entry.way == Way::kUnknown) return false;
+    access_.recorder().start(entry.record);
     if (access_.local == 0 && (entry.way == Way::kKernel || entry.way == Way::kStaged)) {
       entry.started = std::chrono::steady_clock::now();
     }
@@ -307,6 +312,7 @@ bool NodeQueue::finish() {
                 entry.way == Way::kKernel ? WayTuner::Way::kKernel : WayTuner::Way::kSlots,
                 std::chrono::nanoseconds(took).count());
   }
+  access_.recorder().end(entry.record);
   entry.operation->complete(Status::ok());
   calls_.pop_front();
   access_.board().doorbell.ring();  // another thread of this rank may wait for it
@@ -321,24 +327,33 @@ void NodeQueue::finished(uint64_t sequence) {
 bool NodeQueue::express(const session::Call& call, const void* send, void* recv) {
   if (!calls_.empty() || contribution_bytes(call) > kExpressBytes) return false;
   if (!try_post(call, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv))) return false;
+  // The call is under way to the others meanwhile: here the record costs no time.
+  express_record_ = access_.recorder().begin(call, next_sequence_);
   ++next_sequence_;
+  express_looks_ = 0;
+  express_ticks_ = access_.recorder().entered_at(express_record_);
   return true;
 }
 
 NodeQueue::Express NodeQueue::express_done(const session::Call& call, void* recv) {
   const uint64_t sequence = next_sequence_ - 1;
-  if (!all_posted(sequence, call)) return Express::kWaiting;
+  if (!all_posted(sequence, call)) {
+    // A clock read when the call is over would delay the next one; a few looks before is near enough.
+    if (express_looks_++ % kLooksPerTime == 0) express_ticks_ = ticks();
+    return Express::kWaiting;
+  }
   if (choose(call, sequence) != Way::kEager) return Express::kNeedsQueue;
   take_eager(call, sequence, static_cast<std::byte*>(recv));
   ++worked_;
   finished(sequence);
+  access_.recorder().end(express_record_, Code::kSuccess, express_ticks_);
   return Express::kDone;
 }
 
 void NodeQueue::adopt(const session::Call& call, const void* send, void* recv,
                       std::shared_ptr<Operation> operation) {
   calls_.push_back({next_sequence_ - 1, call, static_cast<const std::byte*>(send),
-                    static_cast<std::byte*>(recv), std::move(operation)});
+                    static_cast<std::byte*>(recv), std::move(operation), express_record_});
   access_.ring_peers();
 }
 
@@ -355,7 +370,10 @@ void NodeQueue::fail_all(const Status& status) {
     const auto gone = [&] { return ::kill(pid, 0) != 0 && errno == ESRCH; };
     while (touches() && !gone() && !deadline.expired()) std::this_thread::yield();
   }
-  for (Entry& entry : calls_) entry.operation->complete(status);
+  for (Entry& entry : calls_) {
+    access_.recorder().end(entry.record, status.code());
+    entry.operation->complete(status);
+  }
   calls_.clear();
 }
 

@@ -60,6 +60,7 @@ class NodeQueue : public CallQueue {
     const std::byte* send;
     std::byte* recv;
     std::shared_ptr<Operation> operation;
+    uint64_t record;  // session/recorder.h
     Way way = Way::kUnknown;
     std::chrono::steady_clock::time_point started{};  // where it is timed for the tuner
   };
@@ -92,6 +93,9 @@ class NodeQueue : public CallQueue {
   uint64_t posted_ = 0;
   uint64_t worked_ = 0;          // calls whose share this rank has done
   uint64_t compared_ = 0;        // calls below are the same on all ranks
+  uint64_t express_record_ = 0;
+  uint64_t express_looks_ = 0;
+  uint64_t express_ticks_ = 0;   // when a look found the call waiting last
   uint64_t known_finished_ = 0;  // every rank has finished the calls below
   std::vector<Reached> reached_;
 };

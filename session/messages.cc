@@ -83,7 +83,6 @@ std::vector<std::byte> encode(Kind kind, const GroupNotice& m) {
       .put(m.handle)
       .put(m.code)
       .put(m.rank)
-      .put(m.call)
       .put_string(m.text.substr(0, kMaxText))
       .take();
 }
@@ -239,7 +238,6 @@ Result<GroupNotice> decode_notice(std::span<const std::byte> bytes) {
   m.handle = reader.get<uint32_t>();
   m.code = reader.get<Code>();
   m.rank = reader.get<int32_t>();
-  m.call = reader.get<uint64_t>();
   m.text = reader.get_string(kMaxText);
   const int code = static_cast<int>(m.code);
   if (!reader.complete() || code < 0 || code >= kCodeCount) return malformed("group");

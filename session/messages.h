@@ -30,7 +30,7 @@ enum class Kind : uint8_t {
   kJoined,        // daemon: request, code, text; on success handle, engine, local index; fd: segment
   kLeave,         // process: handle
   kFail,          // process: handle, code, rank, text: fail the group on all nodes
-  kDeadline,      // process: handle, call number: find out who is late and fail the group
+  kDeadline,      // process: handle, text: find out why and fail the group
   kStatus,        // process: describe yourself
   kStatusIs,      // daemon: fd of a memfd with JSON
   kShare,         // process: request, size; fd: memory that others of its groups may map. Answered by kMemory
@@ -100,8 +100,10 @@ struct ExplainRequest {
 
 // What an operator asks the daemon or tells it, beyond status and explain.
 struct Question {
-  std::string what;   // "backends", "link", "class"
-  std::string about;  // link: the name of the other node; class: its name and settings, by lines: "dp", "weight=3"
+  std::string what;   // "backends", "link", "class", "why", "trace", "doctor"
+  // link: the name of the other node; class: its name and settings, by lines: "dp", "weight=3"; why: a group; doctor: addresses
+  // of daemons
+  std::string about;
 };
 
 struct MemoryAnswer {
@@ -115,7 +117,6 @@ struct GroupNotice {  // kLeave, kFail, kDeadline, kNotAdopted
   uint32_t handle = 0;
   Code code = Code::kSuccess;
   int32_t rank = -1;
-  uint64_t call = 0;
   std::string text;
 };
 

@@ -38,7 +38,8 @@ Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
   boards = places + sizeof(MeetingPlace) * nodes;
   channels = round_up(boards + sizeof(Board) * local_ranks, 64);
   posts = round_up(channels + sizeof(Channel) * rings_, kPage);
-  data = round_up(posts + (nodes == 1 ? kPostingBytes * local_ranks : 0), kPage);
+  recordings = round_up(posts + (nodes == 1 ? kPostingBytes * local_ranks : 0), kPage);
+  data = round_up(recordings + sizeof(Recording) * local_ranks, kPage);
   total = data + slots * slot_bytes_ + rings_ * ring_bytes_;
 }
 
@@ -71,7 +72,7 @@ Segment Segment::format(std::byte* base, const Layout& layout, uint64_t group, c
   header->group = group;
   std::strncpy(header->group_class, group_class, kMaxClassBytes);
   for (uint32_t i = 0; i < layout.local_ranks; ++i) new (&segment.board(i)) Board{};
-  // Channels and posts are zero bytes, which is what they start as; writing them would take their pages.
+  // Channels, posts and recordings are zero bytes, which is what they start as; writing them would take their pages.
   header->magic = kSegmentMagic;
   return segment;
 }

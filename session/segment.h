@@ -8,6 +8,7 @@
 //   Board[local_ranks]          one per local rank: its calls, its progress, its doorbell
 //   Channel[2 * local * ranks]  point-to-point rings, control part
 //   Post[local_ranks][kPosts], payloads   calls with what they contribute (post.h); groups of one node only
+//   Recording[local_ranks]      the last operations of each local rank (recorder.h)
 //   --- data part: the only memory that other nodes may write ---
 //   Slot[slots]                 per piece: staging of each local rank, input, output, scratch
 //   ring data                   slots chunks per channel
@@ -34,6 +35,7 @@
 #include "base/status.h"
 #include "session/call.h"
 #include "session/post.h"
+#include "session/recorder.h"
 
 namespace hdt::session {
 
@@ -138,7 +140,7 @@ struct Layout {
   uint64_t piece_bytes;    // capacity of staging (per rank), input and output
   uint64_t scratch_bytes;
   uint64_t chunk_bytes;    // capacity of a chunk's payload
-  uint64_t members, places, boards, channels, posts, data, total;  // byte offsets from the start
+  uint64_t members, places, boards, channels, posts, recordings, data, total;  // byte offsets from the start
 
   // Offsets from the start of the data part.
   uint64_t staging(uint64_t piece, uint32_t local) const;
@@ -174,6 +176,9 @@ class Segment {
   // Memory for the contribution of call `sequence`, if it is too large for the post itself.
   std::byte* payload(uint32_t local, uint64_t sequence) const {
     return posts_of(local) + kPosts * sizeof(Post) + sequence % kPayloads * kEagerBytes;
+  }
+  Recording& recording(uint32_t local) const {
+    return reinterpret_cast<Recording*>(base_ + layout_.recordings)[local];
   }
   std::byte* data() const { return base_ + layout_.data; }
   uint64_t data_bytes() const { return layout_.total - layout_.data; }

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,9 +12,13 @@
 #include "libclient/session.h"
 #include "tools/hdtctl/backends_table.h"
 #include "tools/hdtctl/class_table.h"
+#include "tools/hdtctl/doctor.h"
 #include "tools/hdtctl/explain_table.h"
 #include "tools/hdtctl/link_table.h"
+#include "tools/hdtctl/reach_probe.h"
 #include "tools/hdtctl/status_table.h"
+#include "tools/hdtctl/trace_file.h"
+#include "tools/hdtctl/why_table.h"
 
 namespace {
 
@@ -23,8 +28,8 @@ constexpr int kFailed = 1;
 using Table = std::string (*)(const nlohmann::json&);
 using Question = std::function<hdt::Result<std::string>(hdt::client::Session&)>;
 
-// Asks the daemon and prints its answer, as JSON or as a table.
-int print_answer(const std::string& socket, bool as_json, const Question& ask, Table table) {
+// Asks the daemon. Returns the exit code, after words on standard error, unless `use` is called, which returns it.
+int with_answer(const std::string& socket, const Question& ask, const std::function<int(const nlohmann::json&)>& use) {
   const auto session = hdt::client::Session::open(socket);
   if (!session.is_ok()) {
     std::fprintf(stderr, "hdtctl: %s; name another daemon with --socket PATH\n",
@@ -41,8 +46,56 @@ int print_answer(const std::string& socket, bool as_json, const Question& ask, T
     std::fprintf(stderr, "hdtctl: the daemon at %s sent an answer that is no JSON\n", socket.c_str());
     return kFailed;
   }
-  std::fputs(as_json ? (answer.dump(2) + "\n").c_str() : table(answer).c_str(), stdout);
-  return 0;
+  return use(answer);
+}
+
+int print_answer(const std::string& socket, bool as_json, const Question& ask, Table table) {
+  return with_answer(socket, ask, [&](const nlohmann::json& answer) {
+    std::fputs(as_json ? (answer.dump(2) + "\n").c_str() : table(answer).c_str(), stdout);
+    return 0;
+  });
+}
+
+int write_trace(const std::string& socket, const std::string& path) {
+  return with_answer(
+      socket, [](auto& session) { return session.ask_json({"trace", ""}); },
+      [&](const nlohmann::json& answer) {
+        for (const auto& node : answer["nodes"]) {
+          if (node["answered"].get<bool>()) continue;
+          std::fprintf(stderr, "hdtctl: node %s is not in the trace: %s\n", node["name"].get<std::string>().c_str(),
+                       node["silence"].get<std::string>().c_str());
+        }
+        std::ofstream file(path);
+        file << hdt::ctl::trace_of(answer).dump() << "\n";
+        if (file.flush()) return 0;
+        std::fprintf(stderr, "hdtctl: cannot write '%s'\n", path.c_str());
+        return kFailed;
+      });
+}
+
+constexpr int kReachMs = 2'000;
+
+// Addresses of daemons; those without a port have the default one.
+int examine(const std::string& socket, bool as_json, const std::vector<std::string>& peers) {
+  std::string about;
+  for (const std::string& peer : peers) {
+    const bool has_port = peer.rfind(':') != std::string::npos && !peer.ends_with(']');
+    about += (about.empty() ? "" : ",") + peer + (has_port ? "" : ":" + std::to_string(hdt::Config().nics.port));
+  }
+  nlohmann::json answer;
+  const auto session = hdt::client::Session::open(socket);
+  const auto told = session.is_ok() ? session.value()->ask_json({"doctor", about}) : session.status();
+  if (told.is_ok()) answer = nlohmann::json::parse(told.value(), nullptr, false);
+  if (!told.is_ok() || !answer.is_object()) answer = {{"error", told.status().message()}};
+  auto pairs = hdt::ctl::pairs_to_try(answer);
+  hdt::ctl::try_all(pairs, kReachMs);
+  hdt::ctl::Machine machine;
+  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> machine.ptrace_scope;
+  const auto findings = hdt::ctl::examine(answer, pairs, machine);
+  const std::string text =
+      as_json ? hdt::ctl::doctor_json(findings).dump(2) + "\n" : hdt::ctl::doctor_table(findings);
+  std::fputs(text.c_str(), stdout);
+  return hdt::ctl::doctor_exit(findings);
 }
 
 }  // namespace
@@ -52,12 +105,15 @@ int main(int argc, char** argv) {
   CLI::App app{"Asks the daemon of a node about itself.", "hdtctl"};
   app.footer(
       "Examples:\n"
+      "  hdtctl why                             why a job does not come forward: the first thing to ask\n"
       "  hdtctl status                          sessions, groups, peers and rails of this node\n"
       "  hdtctl --socket /tmp/a.sock status --json\n"
       "  hdtctl explain allreduce 64M --group dp\n"
       "  hdtctl explain link n1                 which backend connects this node with n1, and why not another\n"
       "  hdtctl backends                        which backends can be used on which NICs\n"
-      "  hdtctl class set dp backends=rdma,tcp  other backends for class dp, while its jobs run");
+      "  hdtctl class set dp backends=rdma,tcp  other backends for class dp, while its jobs run\n"
+      "  hdtctl doctor 10.0.0.2 10.0.0.3        is this node, and the way to those, fit for a job?\n"
+      "  hdtctl trace --out trace.json          what all ranks did last, for ui.perfetto.dev");
   app.require_subcommand(1);
   std::string socket = hdt::Config().node.socket;
   if (const char* variable = std::getenv("HDT_SOCKET")) socket = variable;
@@ -68,6 +124,20 @@ int main(int argc, char** argv) {
   auto* explain = app.add_subcommand(
       "explain", "Which algorithm a call of a group takes between nodes, and why not another");
   auto* backends = app.add_subcommand("backends", "Backends, the NICs they can be used on, and why others cannot be used");
+  auto* why = app.add_subcommand("why", "Why groups do not come forward: the cause in a sentence, and what each rank does");
+  std::string why_group;
+  why->add_option("GROUP", why_group, "A group's id, as status shows it, or a class; default all groups of the node");
+  why->footer("Examples:\n  hdtctl why\n  hdtctl why dp --json");
+  auto* trace = app.add_subcommand(
+      "trace", "Writes what the ranks of this node and of those it shares groups with did last, as a Chrome trace");
+  std::string trace_path;
+  trace->add_option("--out", trace_path, "The file to write")->required();
+  trace->footer("Example:\n  hdtctl trace --out trace.json     then open it in ui.perfetto.dev");
+  auto* doctor = app.add_subcommand(
+      "doctor", "Checks a set-up before any job: NICs, MTU, limits, clocks, versions, permissions; exit code 1: a problem");
+  std::vector<std::string> peers;
+  doctor->add_option("PEER", peers, "Addresses of other nodes' daemons, ADDRESS or ADDRESS:PORT (nics.port)");
+  doctor->footer("Examples:\n  hdtctl doctor\n  hdtctl doctor 10.0.0.2 10.0.0.3:18520 --json");
   auto* link = explain->add_subcommand("link", "Which backend connects this node with another one, and why");
   std::string node;
   link->add_option("NODE", node, "Name of the other node")->required();
@@ -87,8 +157,8 @@ int main(int argc, char** argv) {
       "  hdtctl class set pp priority=latency\n"
       "  hdtctl class set dp weight=3");
   classes->require_subcommand(1);
-  for (auto* command : {status, explain, backends, link, classes, set}) {
-    command->add_flag("--json", as_json, "As JSON");
+  for (auto* command : {status, explain, backends, link, why, trace, doctor, classes, set}) {
+    if (command != trace) command->add_flag("--json", as_json, "As JSON");
     command->fallthrough();  // --socket may stand behind the command, too
   }
   hdt::session::ExplainRequest request;
@@ -131,6 +201,12 @@ int main(int argc, char** argv) {
     return print_answer(
         socket, as_json, [&](auto& session) { return session.ask_json({"class", question}); }, hdt::ctl::class_table);
   }
+  if (why->parsed()) {
+    return print_answer(
+        socket, as_json, [&](auto& session) { return session.ask_json({"why", why_group}); }, hdt::ctl::why_table);
+  }
+  if (doctor->parsed()) return examine(socket, as_json, peers);
+  if (trace->parsed()) return write_trace(socket, trace_path);
   if (link->parsed()) {
     return print_answer(
         socket, as_json, [&](auto& session) { return session.ask_json({"link", node}); }, hdt::ctl::link_table);

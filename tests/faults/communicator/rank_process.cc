@@ -35,20 +35,24 @@ std::unique_ptr<RankProcess> World::rank_on(int number) {
 }
 
 std::vector<std::unique_ptr<RankProcess>> World::group(const std::vector<int>& placement,
-                                                       int64_t timeout_ms) {
+                                                       int64_t timeout_ms, const std::string& group_class) {
   std::vector<std::unique_ptr<RankProcess>> ranks;
   for (int node : placement) ranks.push_back(rank_on(node));
+  join(ranks, timeout_ms, group_class);
+  return ranks;
+}
+
+void World::join(std::vector<std::unique_ptr<RankProcess>>& ranks, int64_t timeout_ms, const std::string& group_class) {
   const Answer id = ranks.front()->call("id");
   EXPECT_EQ(id.result, HDT_SUCCESS) << id.text;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     ranks[rank]->start("join " + std::to_string(ranks.size()) + " " + std::to_string(rank) + " " +
-                       std::to_string(timeout_ms) + " " + id.text);
+                       std::to_string(timeout_ms) + " " + id.text + " " + group_class);
   }
   for (auto& rank : ranks) {
     const Answer joined = rank->finish();
     EXPECT_EQ(joined.result, HDT_SUCCESS) << joined.text;
   }
-  return ranks;
 }
 
 void World::await_entered(int number, size_t local, uint64_t calls) {

@@ -35,9 +35,12 @@ class RankProcess {
 class World {
  public:
   explicit World(int nodes, const std::vector<std::vector<std::string>>& flags = {});
-  // New processes that form a new group. Every operation on it has `timeout_ms`.
+  // New processes that form a new group. Every operation on it has `timeout_ms`. "": the default class.
   std::vector<std::unique_ptr<RankProcess>> group(const std::vector<int>& placement,
-                                                  int64_t timeout_ms = kAnswerMs);
+                                                  int64_t timeout_ms = kAnswerMs,
+                                                  const std::string& group_class = "");
+  // The same of processes that are there.
+  static void join(std::vector<std::unique_ptr<RankProcess>>& ranks, int64_t timeout_ms, const std::string& group_class);
   std::unique_ptr<RankProcess> rank_on(int node);
   NodeProcess& node(int number) { return *nodes_[static_cast<size_t>(number)]; }
   const TemporaryFolder& folder() const { return folder_; }

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hdt/hdt.h"
@@ -47,7 +48,9 @@ hdtResult_t execute(std::istringstream& line, std::string& extra) {
     int rank = 0;
     std::string id;
     hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
-    line >> ranks >> rank >> config.timeout_ms >> id;
+    std::string group_class;
+    line >> ranks >> rank >> config.timeout_ms >> id >> group_class;
+    if (!group_class.empty()) config.group_class = group_class.c_str();
     return hdtCommInitRank(&comm, ranks, id_of(id), rank, &config);
   }
   if (verb == "init") return hdtCommInit(&comm, nullptr);
@@ -56,6 +59,10 @@ hdtResult_t execute(std::istringstream& line, std::string& extra) {
     const hdtResult_t result = hdtCommDestroy(comm);
     comm = nullptr;
     return result;
+  }
+  if (verb == "swap") {  // a second communicator takes the place of the first
+    std::swap(comm, other);
+    return HDT_SUCCESS;
   }
   if (verb == "abort") return hdtCommAbort(comm);
   if (verb == "shrink") {  // to a second group; "second" makes it the one that is called on

@@ -24,8 +24,6 @@ std::vector<Note> examples() {
           RankLeft{1, 2, 3},
           NodeLeft{1, 2},
           GroupFailed{1, Code::kTimeout, 4, "late"},
-          LateQuery{1, 2, 3},
-          LateReply{1, 2, 3, {4, 5}},
           OutputNote{1, 2, 3, call, 1, key, 99},
           ProbeNote{0, ProbeNote::Kind::kPong, key},
           RatesNote{1, 2, {{3, 4}, {{5, 6}, {7, 8}}}}};
@@ -35,9 +33,12 @@ std::vector<ControlMessage> control_examples() {
   NodeInfo node;
   node.name = "n";
   node.rails = {{{"tcp", "eth0", "127.0.1.1:5"}, {"rdma", "mlx5_0", "127.0.1.2:6"}}};
+  node.control = "127.0.1.1:4";
   return {Join{GroupKey{}, 4, 3, "dp", collectives::Algorithm::kBruck, 1000, node},
           Cancel{GroupKey{}, 3, "gone"}, Membership{GroupKey{}, "dp", {node, node}, {0, 1, 1}},
-          Outcome{GroupKey{}, Code::kLink, -1, "no"}};
+          Outcome{GroupKey{}, Code::kLink, -1, "no"},
+          Inquiry{7, "facts"},
+          Reply{7, Code::kSuccess, 12, "{}"}};
 }
 
 TEST(Wire, FramesRoundTrip) {

@@ -35,10 +35,9 @@ TEST(Messages, RoundTrip) {
   ASSERT_TRUE(welcome.is_ok());
   EXPECT_EQ(welcome.value().node, "n1");
   EXPECT_EQ(welcome.value().host_pid, 12U);
-  const auto notice = decode_notice(encode(Kind::kFail, GroupNotice{3, Code::kTimeout, 2, 9, "late"}));
+  const auto notice = decode_notice(encode(Kind::kFail, GroupNotice{3, Code::kTimeout, 2, "late"}));
   ASSERT_TRUE(notice.is_ok());
   EXPECT_EQ(notice.value().text, "late");
-  EXPECT_EQ(notice.value().call, 9U);
   const auto explain = decode_explain(encode(ExplainRequest{"dp", "reduce", "float16", 4096, 2}));
   ASSERT_TRUE(explain.is_ok());
   EXPECT_EQ(explain.value().group, "dp");
@@ -64,7 +63,7 @@ TEST(Messages, ImpossibleFieldsAreRefused) {
   for (size_t length = 0; length < explain.size(); ++length) {
     EXPECT_FALSE(decode_explain(std::span(explain).first(length)).is_ok()) << length;
   }
-  EXPECT_FALSE(decode_notice(encode(Kind::kFail, GroupNotice{3, static_cast<Code>(99), 2, 9, ""})).is_ok());
+  EXPECT_FALSE(decode_notice(encode(Kind::kFail, GroupNotice{3, static_cast<Code>(99), 2, ""})).is_ok());
 }
 
 TEST(Messages, AnotherVersionIsNamed) {

@@ -1,0 +1,63 @@
+// ticks.h: the cheapest clock there is: the processor's cycle counter, where it runs at one rate on all cores, and
+// the monotonic clock elsewhere. Reading it takes a few nanoseconds. Ticks become time when somebody asks: two moments that
+// are known in both give the scale.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <x86intrin.h>
+#endif
+
+#include "base/clock.h"
+
+namespace hdt {
+
+// All processes of a machine come to the same answer: it is the processor's.
+inline bool cycle_counter_is_steady() {
+#if defined(__x86_64__)
+  constexpr unsigned kPowerLeaf = 0x80000007;
+  constexpr unsigned kInvariantCounter = 1U << 8;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(kPowerLeaf, &a, &b, &c, &d) != 0 && (d & kInvariantCounter) != 0;
+#else
+  return false;
+#endif
+}
+
+inline const bool kTicksAreCycles = cycle_counter_is_steady();
+
+inline uint64_t ticks() {
+#if defined(__x86_64__)
+  if (kTicksAreCycles) return __rdtsc();
+#endif
+  return static_cast<uint64_t>(now_ns());
+}
+
+struct TickMoment {
+  uint64_t ticks = 0;
+  int64_t ns = 0;
+  static TickMoment now() { return {hdt::ticks(), now_ns()}; }
+};
+
+// Turns ticks into now_ns()'s time. What lies after `last` is taken for `last`: ticks of other processes are foreign.
+class TickScale {
+ public:
+  TickScale(const TickMoment& first, const TickMoment& last)
+      : last_(last),
+        ns_per_tick_(last.ticks > first.ticks
+                         ? static_cast<double>(last.ns - first.ns) / static_cast<double>(last.ticks - first.ticks)
+                         : 0) {}
+  int64_t ns_at(uint64_t at) const {
+    if (at >= last_.ticks) return last_.ns;
+    return std::max<int64_t>(1, last_.ns - static_cast<int64_t>(static_cast<double>(last_.ticks - at) * ns_per_tick_));
+  }
+
+ private:
+  TickMoment last_;
+  double ns_per_tick_;
+};
+
+}  // namespace hdt

@@ -1,0 +1,89 @@
+// What an engine knows of its groups and rails, for diagnosis (facts.h).
+#include "daemon/engine.h"
+
+namespace hdt::daemon {
+
+GroupFacts EngineGroup::facts(const std::function<uint32_t(uint32_t local)>& pid) const {
+  GroupFacts facts;
+  facts.id = id_text(context_.id);
+  facts.name = context_.name();
+  facts.group_class = context_.group_class;
+  facts.ended = !has_local_ranks();
+  if (context_.segment.failed()) {
+    const Status failure = context_.segment.failure();
+    facts.code = static_cast<int>(failure.code());
+    facts.failed_rank = context_.segment.failed_rank();
+    facts.failure = failure.message();
+  }
+  for (uint32_t node = 0; node < context_.nodes.size(); ++node) {
+    GroupNodeFacts& place = facts.nodes.emplace_back();
+    place.name = context_.nodes[node].name;
+    place.control = context_.nodes[node].control;
+    for (uint64_t p = context_.order.first_position[node]; p < context_.order.first_position[node + 1]; ++p) {
+      place.ranks.push_back(context_.order.rank_at[p]);
+    }
+  }
+  for (uint32_t local = 0; local < context_.local_ranks.size(); ++local) {
+    const session::Board& board = context_.segment.board(local);
+    RankFacts& rank = facts.local.emplace_back();
+    rank.rank = context_.local_ranks[local];
+    rank.pid = pid(local);
+    rank.left = local_left_[local] || board.left.load(std::memory_order_acquire) != 0;
+    rank.end = local_end_[local];
+    rank.calls = board.entered.load(std::memory_order_acquire);
+    rank.records = session::copy_records(context_.segment.recording(local));
+  }
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    if (node == context_.me) continue;
+    const GroupPeer& peer = context_.peers[node];
+    facts.peers.push_back({context_.nodes[node].name, peer.link != nullptr, peer.writes, peer.arrivals,
+                           peer.arrived_ns == 0 ? -1 : now_ns() - peer.arrived_ns, peer.writes_in_flight});
+  }
+  return facts;
+}
+
+GroupFacts Engine::facts_of(const EngineGroup& group) const {
+  const auto pid = [&](uint32_t local) -> uint32_t {
+    for (const auto& [number, session] : sessions_) {
+      for (const auto& [handle, seat] : session.seats) {
+        if (seat.group == &group && seat.local == local) return session.link->pid;
+      }
+    }
+    return 0;
+  };
+  return group.facts(pid);
+}
+
+std::vector<GroupFacts> Engine::group_facts() const {
+  std::vector<GroupFacts> all;
+  for (const auto& group : groups_) {
+    if (group != nullptr && group->ready()) all.push_back(facts_of(*group));
+  }
+  return all;
+}
+
+std::vector<RailFacts> Engine::rail_facts() const {
+  std::vector<RailFacts> all;
+  for (const auto& [id, peer] : peers_) {
+    for (const auto& rail : peer->link.rails()) {
+      const std::string& backend = backends_[peer->backend].name;
+      RailFacts& facts = all.emplace_back();
+      facts.node = peer->name;
+      facts.backend = backend;
+      facts.nic = nic_at(rail_ends_, backend, rail.local_address);
+      facts.local = rail.local_address;
+      facts.remote = rail.remote_address;
+      facts.state = state_text(rail.state);
+      facts.last_error = rail.last_error;
+      facts.losses = rail.losses;
+      facts.bytes_per_s = rail.bytes_per_second;
+      facts.in_flight = rail.bytes_in_flight;
+      for (const auto& [name, info] : options_.nics) {
+        if (name == backend && info.name == facts.nic) facts.megabits = info.bits_per_second / 1'000'000;
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,95 @@
+#include "daemon/facts.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+namespace hdt::session {
+
+// As a list: traces hold a thousand of them per rank.
+static void to_json(nlohmann::json& json, const Operation& o) {
+  json = {o.kind,       o.text,       o.sequence, o.bytes, o.peer, o.moved, o.entered_ns,
+          o.started_ns, o.ended_ns,   static_cast<int>(o.code)};
+}
+
+static void from_json(const nlohmann::json& json, Operation& o) {
+  o.kind = json.at(0).get<std::string>();
+  o.text = json.at(1).get<std::string>();
+  o.sequence = json.at(2).get<uint64_t>();
+  o.bytes = json.at(3).get<uint64_t>();
+  o.peer = json.at(4).get<int64_t>();
+  o.moved = json.at(5).get<uint64_t>();
+  o.entered_ns = json.at(6).get<int64_t>();
+  o.started_ns = json.at(7).get<int64_t>();
+  o.ended_ns = json.at(8).get<int64_t>();
+  o.code = static_cast<Code>(std::clamp(json.at(9).get<int>(), 0, kCodeCount - 1));
+}
+
+}  // namespace hdt::session
+
+namespace hdt::daemon {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, pid, process, left, end, calls, operations)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeerFacts, node, linked, writes, arrivals, quiet_ns, in_flight)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupNodeFacts, name, control, ranks)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupFacts, id, name, group_class, ended, code, failed_rank, failure, nodes, local,
+                                   peers)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RailFacts, node, backend, nic, local, remote, state, last_error, losses,
+                                   bytes_per_s, in_flight, megabits)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, name, control, answered, silence, offset_ns, now_ns, groups, rails)
+
+nlohmann::json to_text(const NodeFacts& facts) { return facts; }
+
+Result<NodeFacts> facts_of(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  try {
+    if (!json.is_discarded()) return json.get<NodeFacts>();
+  } catch (const nlohmann::json::exception& error) {
+    return Status(Code::kInvalidArgument, std::string("facts that make no sense: ") + error.what());
+  }
+  return Status(Code::kInvalidArgument, "facts that are no JSON");
+}
+
+namespace {
+
+constexpr size_t kMostUnderWay = 64;
+constexpr size_t kMostEnded = 4;
+
+}  // namespace
+
+void complete(GroupFacts& group, const TickScale& scale) {
+  for (RankFacts& rank : group.local) {
+    rank.operations = session::read(rank.records, scale);
+    rank.records.clear();
+    // A rank that has just joined may not have its seat yet.
+    if (!rank.left) rank.process = rank.pid != 0 ? process_state(rank.pid) : "?";
+  }
+}
+
+void keep_recent(NodeFacts& facts) {
+  for (GroupFacts& group : facts.groups) {
+    for (RankFacts& rank : group.local) {
+      size_t under_way = 0;
+      size_t ended = std::count_if(rank.operations.begin(), rank.operations.end(),
+                                   [](const auto& operation) { return operation.ended_ns != 0; });
+      std::erase_if(rank.operations, [&](const session::Operation& operation) {
+        if (operation.ended_ns == 0) return under_way++ >= kMostUnderWay;
+        return ended-- > kMostEnded;
+      });
+    }
+  }
+}
+
+std::string id_text(uint64_t group) { return fmt::format("{:016x}", group); }
+
+std::string process_state(uint32_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t name_end = text.rfind(')');  // the name may hold anything
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) return "";
+  return text.substr(name_end + 2, 1);
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,71 @@
+// inquiries.h: asks other daemons, over control connections that are kept, and waits for their answers no longer than it is told
+// to. Each one's clock is compared with ours first, so that its times can be turned into ours. Runs on the control thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "daemon/control_messages.h"
+#include "daemon/rendezvous.h"
+
+namespace hdt::daemon {
+
+struct Answer {
+  std::string address;        // who was asked
+  Status status;              // of a failure: why there is no text
+  std::string text;
+  int64_t offset_ns = 0;      // its clock less ours
+  int64_t round_trip_ns = 0;  // of the fastest exchange: the offset is right to half of it
+};
+
+class Inquiries {
+ public:
+  struct Services {
+    std::function<ChannelId(const std::string& address)> dial;
+    std::function<void(ChannelId, const ControlMessage&)> send;
+  };
+  using Then = std::function<void(std::vector<Answer>)>;
+  explicit Inquiries(Services services) : services_(std::move(services)) {}
+
+  // Calls `then` once, with an answer for each address, in their order: when all have come, or the time is over. With no
+  // addresses at once.
+  void ask(const std::vector<std::string>& addresses, const std::string& what, int64_t budget_ms, Then then);
+  void on_reply(ChannelId channel, const Reply& reply);
+  void on_closed(ChannelId channel, const Status& why);
+  void on_time();
+  std::optional<Deadline> next_time() const;
+
+ private:
+  struct Question {
+    std::string what;
+    int64_t budget_ms = 0;
+    Deadline until = Deadline::never();
+    Then then;
+    std::vector<Answer> answers;
+    size_t open = 0;
+  };
+  // One address of a question.
+  struct Asked {
+    std::shared_ptr<Question> question;
+    size_t index;
+    ChannelId channel;
+    int clocks = 0;  // exchanges done
+    int64_t sent_ns = 0;
+    bool is_clock = true;
+  };
+
+  void send(Asked asked);
+  void close(const Asked& asked, const Status& status);
+
+  Services services_;
+  std::map<std::string, ChannelId> channels_;
+  std::map<uint64_t, Asked> asked_;  // by the inquiry's number
+  uint64_t next_number_ = 1;
+};
+
+}  // namespace hdt::daemon

@@ -1,0 +1,99 @@
+// inquiries_test.cc: asking other daemons: clocks first, one answer for each, those that are silent or gone too.
+#include "daemon/inquiries.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <optional>
+
+namespace hdt::daemon {
+namespace {
+
+class InquiriesTest : public ::testing::Test {
+ protected:
+  // Answers everything that was asked of `channel` and of nobody else.
+  void answer(ChannelId channel, int64_t offset_ns, const std::string& text) {
+    for (bool any = true; std::exchange(any, false);) {
+      for (auto it = sent_.begin(); it != sent_.end(); ++it) {
+        if (it->first != channel) continue;
+        const Inquiry inquiry = it->second;
+        sent_.erase(it);
+        clocks_ += inquiry.what == "clock" ? 1 : 0;
+        inquiries_.on_reply(channel, {inquiry.number, Code::kSuccess, now_ns() + offset_ns, text});
+        any = true;
+        break;
+      }
+    }
+  }
+  void ask(const std::vector<std::string>& addresses, int64_t budget_ms = 60'000) {
+    inquiries_.ask(addresses, "facts", budget_ms, [this](std::vector<Answer> answers) { answers_ = std::move(answers); });
+  }
+
+  ChannelId next_channel_ = 1;
+  int clocks_ = 0;
+  std::deque<std::pair<ChannelId, Inquiry>> sent_;
+  std::optional<std::vector<Answer>> answers_;
+  Inquiries inquiries_{{[this](const std::string&) { return next_channel_++; },
+                        [this](ChannelId channel, const ControlMessage& message) {
+                          sent_.emplace_back(channel, std::get<Inquiry>(message));
+                        }}};
+};
+
+TEST_F(InquiriesTest, NobodyToAskIsAnsweredAtOnce) {
+  ask({});
+  ASSERT_TRUE(answers_);
+  EXPECT_TRUE(answers_->empty());
+}
+
+TEST_F(InquiriesTest, ClocksAreComparedFirst) {
+  ask({"a", "b"});
+  answer(2, 5'000 * kNsPerSecond, "two");
+  EXPECT_FALSE(answers_);
+  answer(1, 0, "one");
+  ASSERT_TRUE(answers_);
+  EXPECT_EQ((*answers_)[0].text, "one");
+  EXPECT_EQ((*answers_)[1].text, "two");
+  EXPECT_EQ(clocks_, 8);
+  EXPECT_GE((*answers_)[1].round_trip_ns, 0);
+  // Exact to half of the round trip.
+  EXPECT_NEAR(static_cast<double>((*answers_)[1].offset_ns), 5e12, static_cast<double>((*answers_)[1].round_trip_ns));
+}
+
+TEST_F(InquiriesTest, ConnectionsAreKept) {
+  for (int i = 0; i < 2; ++i) {
+    ask({"a"});
+    answer(1, 0, "one");
+    ASSERT_TRUE(answers_);
+    answers_.reset();
+  }
+  EXPECT_EQ(next_channel_, 2U);
+  inquiries_.on_closed(1, {Code::kLink, "gone"});
+  ask({"a"});
+  EXPECT_EQ(next_channel_, 3U);
+}
+
+TEST_F(InquiriesTest, WhoIsGoneAndWhoIsSilentAreTold) {
+  ask({"gone", "silent", "refuses"}, 0);
+  inquiries_.on_closed(1, {Code::kLink, "connection refused"});
+  inquiries_.on_reply(3, {sent_.at(2).second.number, Code::kInvalidArgument, 0, "what?"});
+  EXPECT_FALSE(answers_);
+  ASSERT_TRUE(inquiries_.next_time());
+  inquiries_.on_time();
+  ASSERT_TRUE(answers_);
+  EXPECT_EQ((*answers_)[0].status.message(), "connection refused");
+  EXPECT_EQ((*answers_)[1].status.code(), Code::kTimeout);
+  EXPECT_EQ((*answers_)[2].status.message(), "what?");
+  EXPECT_FALSE(inquiries_.next_time());
+}
+
+TEST_F(InquiriesTest, RepliesOfAnotherConnectionAreNotBelieved) {
+  ask({"a", "b"});
+  inquiries_.on_reply(2, {sent_.at(0).second.number, Code::kInternal, 0, "not mine to answer"});
+  answer(1, 0, "one");
+  answer(2, 0, "two");
+  ASSERT_TRUE(answers_);
+  EXPECT_EQ((*answers_)[0].text, "one");
+}
+
+}  // namespace
+}  // namespace hdt::daemon

@@ -1,0 +1,53 @@
+#include "tools/hdtctl/why_table.h"
+
+#include <fmt/core.h>
+
+namespace hdt::ctl {
+
+namespace {
+
+std::string text_of(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::string doing(const nlohmann::json& row) {
+  if (const std::string end = text_of(row, "end"); !end.empty()) return end;
+  if (row.value("left", false)) return "has left";
+  if (const std::string in = text_of(row, "in"); !in.empty()) {
+    return fmt::format("in {} for {:.1f} s{}", in, row.value("in_s", 0.0),
+                       row.value("others_there", false) ? "" : ", waits for others");
+  }
+  const std::string last = text_of(row, "last");
+  return last.empty() ? "has called nothing" : fmt::format("ended {} {:.1f} s ago", last, row.value("last_ended_s", 0.0));
+}
+
+}  // namespace
+
+std::string why_table(const nlohmann::json& answer) {
+  std::string text;
+  for (const auto& verdict : answer["verdicts"]) {
+    text += fmt::format("{}{}\n", text.empty() ? "" : "\n", text_of(verdict, "sentence"));
+    text += fmt::format("  group {} class {}\n", text_of(verdict, "group"), text_of(verdict, "class"));
+    text += "   rank  node         pid      state  calls  doing\n";
+    for (const auto& row : verdict["table"]) {
+      const std::string state = text_of(row, "process");
+      text += fmt::format("  {:>5}  {:<12} {:<8} {:<6} {:<6} {}\n", row.value("rank", 0), text_of(row, "node"),
+                          row.value("pid", 0), state.empty() ? "-" : state, row.value("calls", uint64_t{0}), doing(row));
+    }
+    for (const auto& peer : verdict["peers"]) {
+      const double quiet = peer.value("quiet_s", -1.0);
+      text += fmt::format("  node {} with node {}: {}, chunks out {}, in {}{}\n", text_of(peer, "node"),
+                          text_of(peer, "peer"), peer.value("linked", false) ? "linked" : "no link",
+                          peer.value("chunks_out", uint64_t{0}), peer.value("chunks_in", uint64_t{0}),
+                          quiet < 0 ? "" : fmt::format(", the last {:.1f} s ago", quiet));
+    }
+  }
+  if (text.empty()) text = fmt::format("nothing to do: node {} has no group\n", text_of(answer, "node"));
+  for (const auto& node : answer["silent"]) {
+    text += fmt::format("node {} does not answer: {}\n", text_of(node, "node"), text_of(node, "why"));
+  }
+  return text;
+}
+
+}  // namespace hdt::ctl
