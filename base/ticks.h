@@ -47,12 +47,13 @@ class TickScale {
  public:
   TickScale(const TickMoment& first, const TickMoment& last)
       : last_(last),
-        ns_per_tick_(last.ticks > first.ticks
-                         ? static_cast<double>(last.ns - first.ns) / static_cast<double>(last.ticks - first.ticks)
-                         : 0) {}
+        ns_per_tick_(last.ticks > first.ticks ? static_cast<double>(last.ns - first.ns) /
+                                                    static_cast<double>(last.ticks - first.ticks)
+                                              : 0) {}
   int64_t ns_at(uint64_t at) const {
     if (at >= last_.ticks) return last_.ns;
-    return std::max<int64_t>(1, last_.ns - static_cast<int64_t>(static_cast<double>(last_.ticks - at) * ns_per_tick_));
+    return std::max<int64_t>(
+        1, last_.ns - static_cast<int64_t>(static_cast<double>(last_.ticks - at) * ns_per_tick_));
   }
 
  private:

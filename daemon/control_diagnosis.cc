@@ -40,8 +40,9 @@ nlohmann::json to_json(const Verdict& verdict) {
 }
 
 nlohmann::json row_of(const NodeFacts& node, const RankFacts& rank) {
-  nlohmann::json row = {{"rank", rank.rank}, {"node", node.name}, {"pid", rank.pid}, {"process", rank.process},
-                        {"calls", rank.calls}, {"left", rank.left}, {"end", rank.end}, {"in", nullptr}, {"last", nullptr}};
+  nlohmann::json row = {{"rank", rank.rank},       {"node", node.name},   {"pid", rank.pid},
+                        {"process", rank.process}, {"calls", rank.calls}, {"left", rank.left},
+                        {"end", rank.end},         {"in", nullptr},       {"last", nullptr}};
   const auto name = [](const Operation& o) {
     return (o.is_message() ? "message " : "call ") + std::to_string(o.sequence) + " (" + o.text + ")";
   };
@@ -93,7 +94,8 @@ void Control::local_facts(bool all_operations, std::function<void(NodeFacts)> th
         NodeFacts facts;
         facts.name = node_.name;
         facts.control = node_.control;
-        for (auto& part : parts->groups) std::move(part.begin(), part.end(), std::back_inserter(facts.groups));
+        for (auto& part : parts->groups)
+          std::move(part.begin(), part.end(), std::back_inserter(facts.groups));
         for (auto& part : parts->rails) std::move(part.begin(), part.end(), std::back_inserter(facts.rails));
         const TickScale scale(made_, TickMoment::now());
         for (GroupFacts& group : facts.groups) complete(group, scale);
@@ -104,7 +106,8 @@ void Control::local_facts(bool all_operations, std::function<void(NodeFacts)> th
       });
 }
 
-void Control::all_facts(bool all_operations, int64_t budget_ms, std::function<void(std::vector<NodeFacts>)> then) {
+void Control::all_facts(bool all_operations, int64_t budget_ms,
+                        std::function<void(std::vector<NodeFacts>)> then) {
   local_facts(all_operations, [this, all_operations, budget_ms, then = std::move(then)](NodeFacts own) {
     std::map<std::string, std::string> others;  // name by address
     for (const GroupFacts& group : own.groups) {
@@ -114,7 +117,8 @@ void Control::all_facts(bool all_operations, int64_t budget_ms, std::function<vo
     }
     std::vector<std::string> addresses;
     for (const auto& [address, name] : others) addresses.push_back(address);
-    const auto collect = [others, then, facts = std::make_shared<NodeFacts>(std::move(own))](std::vector<Answer> answers) {
+    const auto collect = [others, then,
+                          facts = std::make_shared<NodeFacts>(std::move(own))](std::vector<Answer> answers) {
       std::vector<NodeFacts> all = {std::move(*facts)};
       all[0].now_ns = now_ns();
       for (const Answer& answer : answers) {
@@ -139,8 +143,12 @@ void Control::all_facts(bool all_operations, int64_t budget_ms, std::function<vo
 nlohmann::json Control::description() const {
   nlohmann::json nics = nlohmann::json::array();
   for (const auto& [backend, info] : plan_.nics()) {
-    nics.push_back({{"backend", backend}, {"name", info.name}, {"address", info.address}, {"mtu", info.mtu},
-                    {"megabits", info.bits_per_second / 1'000'000}, {"up", info.up}});
+    nics.push_back({{"backend", backend},
+                    {"name", info.name},
+                    {"address", info.address},
+                    {"mtu", info.mtu},
+                    {"megabits", info.bits_per_second / 1'000'000},
+                    {"up", info.up}});
   }
   nlohmann::json rails = nlohmann::json::array();
   for (const RailEnd& end : node_.rails.front()) {
@@ -148,11 +156,19 @@ nlohmann::json Control::description() const {
   }
   timespec wall{};
   ::clock_gettime(CLOCK_REALTIME, &wall);
-  return {{"node", node_.name}, {"software", kSoftware}, {"control", node_.control}, {"nics", nics}, {"rails", rails},
-          {"session_version", session::kSessionVersion}, {"peer_version", kPeerVersion},
-          {"wall_ns", wall.tv_sec * kNsPerSecond + wall.tv_nsec}, {"cluster_key", !cluster_key_.empty()},
-          {"allow_groups", config_.security.allow_groups}, {"embedded", host_pid_ != 0},
-          {"memlock_bytes", limit_of(RLIMIT_MEMLOCK)}, {"open_files", limit_of(RLIMIT_NOFILE)},
+  return {{"node", node_.name},
+          {"software", kSoftware},
+          {"control", node_.control},
+          {"nics", nics},
+          {"rails", rails},
+          {"session_version", session::kSessionVersion},
+          {"peer_version", kPeerVersion},
+          {"wall_ns", wall.tv_sec * kNsPerSecond + wall.tv_nsec},
+          {"cluster_key", !cluster_key_.empty()},
+          {"allow_groups", config_.security.allow_groups},
+          {"embedded", host_pid_ != 0},
+          {"memlock_bytes", limit_of(RLIMIT_MEMLOCK)},
+          {"open_files", limit_of(RLIMIT_NOFILE)},
           {"state_folder", config_.node.state_folder}};
 }
 
@@ -164,10 +180,12 @@ void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
   if (inquiry.what == "clock") return answer(nlohmann::json::object());
   if (inquiry.what == "description") return answer(description());
   if (inquiry.what == "facts" || inquiry.what == "operations") {
-    return local_facts(inquiry.what == "operations", [answer](const NodeFacts& facts) { answer(to_text(facts)); });
+    return local_facts(inquiry.what == "operations",
+                       [answer](const NodeFacts& facts) { answer(to_text(facts)); });
   }
-  network_->send(channel, encode(Reply{inquiry.number, Code::kInvalidArgument, now_ns(),
-                                       "node " + node_.name + " does not know the question '" + inquiry.what + "'"}));
+  network_->send(channel,
+                 encode(Reply{inquiry.number, Code::kInvalidArgument, now_ns(),
+                              "node " + node_.name + " does not know the question '" + inquiry.what + "'"}));
 }
 
 void Control::answer_why(uint64_t session, const std::string& name) {
@@ -187,10 +205,11 @@ void Control::answer_why(uint64_t session, const std::string& name) {
                                                         "'; hdtctl status lists its groups"));
       return;
     }
-    nlohmann::json answer = {{"node", node_.name}, {"silent", nlohmann::json::array()},
-                             {"verdicts", nlohmann::json::array()}};
+    nlohmann::json answer = {
+        {"node", node_.name}, {"silent", nlohmann::json::array()}, {"verdicts", nlohmann::json::array()}};
     for (const NodeFacts& node : facts) {
-      if (!node.answered && concerned.contains(node.control)) answer["silent"].push_back({{"node", node.name}, {"why", node.silence}});
+      if (!node.answered && concerned.contains(node.control))
+        answer["silent"].push_back({{"node", node.name}, {"why", node.silence}});
     }
     for (const Verdict& verdict : judge(facts)) {
       if (!meant.contains(verdict.group_id)) continue;
@@ -202,8 +221,11 @@ void Control::answer_why(uint64_t session, const std::string& name) {
           if (group.id != verdict.group_id) continue;
           for (const RankFacts& rank : group.local) told["table"].push_back(row_of(node, rank));
           for (const PeerFacts& peer : group.peers) {
-            told["peers"].push_back({{"node", node.name}, {"peer", peer.node}, {"linked", peer.linked},
-                                     {"chunks_out", peer.writes}, {"chunks_in", peer.arrivals},
+            told["peers"].push_back({{"node", node.name},
+                                     {"peer", peer.node},
+                                     {"linked", peer.linked},
+                                     {"chunks_out", peer.writes},
+                                     {"chunks_in", peer.arrivals},
                                      {"in_flight", peer.in_flight},
                                      {"quiet_s", peer.quiet_ns < 0 ? -1.0 : seconds(peer.quiet_ns)}});
           }

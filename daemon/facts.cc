@@ -10,8 +10,8 @@ namespace hdt::session {
 
 // As a list: traces hold a thousand of them per rank.
 static void to_json(nlohmann::json& json, const Operation& o) {
-  json = {o.kind,       o.text,       o.sequence, o.bytes, o.peer, o.moved, o.entered_ns,
-          o.started_ns, o.ended_ns,   static_cast<int>(o.code)};
+  json = {o.kind,  o.text,       o.sequence,   o.bytes,    o.peer,
+          o.moved, o.entered_ns, o.started_ns, o.ended_ns, static_cast<int>(o.code)};
 }
 
 static void from_json(const nlohmann::json& json, Operation& o) {
@@ -34,11 +34,12 @@ namespace hdt::daemon {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, pid, process, left, end, calls, operations)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeerFacts, node, linked, writes, arrivals, quiet_ns, in_flight)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupNodeFacts, name, control, ranks)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupFacts, id, name, group_class, ended, code, failed_rank, failure, nodes, local,
-                                   peers)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupFacts, id, name, group_class, ended, code, failed_rank, failure,
+                                   nodes, local, peers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RailFacts, node, backend, nic, local, remote, state, last_error, losses,
                                    bytes_per_s, in_flight, megabits)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, name, control, answered, silence, offset_ns, now_ns, groups, rails)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, name, control, answered, silence, offset_ns, now_ns, groups,
+                                   rails)
 
 nlohmann::json to_text(const NodeFacts& facts) { return facts; }
 

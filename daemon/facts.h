@@ -15,10 +15,11 @@ namespace hdt::daemon {
 struct RankFacts {
   uint32_t rank = 0;
   uint32_t pid = 0;
-  std::string process;  // its state in /proc: "R" runs, "S" sleeps, "T" is stopped, ...; "?" is not known; "": there is no such process
-  bool left = false;    // it makes no more calls
-  std::string end;      // how it was lost: "(pid 7) ended without leaving the group"
-  uint64_t calls = 0;   // entered
+  std::string
+      process;  // its state in /proc: "R" runs, "S" sleeps, "T" is stopped, ...; "?" is not known; "": there is no such process
+  bool left = false;                           // it makes no more calls
+  std::string end;                             // how it was lost: "(pid 7) ended without leaving the group"
+  uint64_t calls = 0;                          // entered
   std::vector<session::Operation> operations;  // oldest first
   std::vector<session::RecordCopy> records;    // what operations are read from; not told to others
 };

@@ -31,7 +31,8 @@ const Operation* MemberView::last() const {
   const Operation* last = nullptr;
   if (facts == nullptr) return last;
   for (const Operation& operation : facts->operations) {
-    if (operation.ended_ns != 0 && (last == nullptr || operation.ended_ns >= last->ended_ns)) last = &operation;
+    if (operation.ended_ns != 0 && (last == nullptr || operation.ended_ns >= last->ended_ns))
+      last = &operation;
   }
   return last;
 }
@@ -116,7 +117,8 @@ std::map<Process, std::vector<Edge>> waits_of(const std::map<std::string, GroupV
       if (to.facts == nullptr) return;
       const Process a{from.node, from.facts->pid};
       const Process b{to.node, to.facts->pid};
-      if (a != b && all_waiting.contains(b)) edges[a].push_back({b, {view.facts->name, rank, other, operation}});
+      if (a != b && all_waiting.contains(b))
+        edges[a].push_back({b, {view.facts->name, rank, other, operation}});
     };
     for (const auto& [rank, member] : group.members) {
       if (const Operation* current = member.current()) {
@@ -138,7 +140,8 @@ std::vector<Wait> circle(const std::map<std::string, GroupView>& groups) {
   std::set<Process> over;  // lead to no circle
   std::vector<Process> way;
   std::vector<Wait> waits;
-  std::function<std::optional<size_t>(const Process&)> walk = [&](const Process& at) -> std::optional<size_t> {
+  std::function<std::optional<size_t>(const Process&)> walk =
+      [&](const Process& at) -> std::optional<size_t> {
     if (over.contains(at)) return {};
     if (const auto seen = std::find(way.begin(), way.end(), at); seen != way.end()) {
       return static_cast<size_t>(seen - way.begin());
@@ -156,7 +159,8 @@ std::vector<Wait> circle(const std::map<std::string, GroupView>& groups) {
     return {};
   };
   for (const auto& [process, out] : edges) {
-    if (const auto start = walk(process)) return {waits.begin() + static_cast<ptrdiff_t>(*start), waits.end()};
+    if (const auto start = walk(process))
+      return {waits.begin() + static_cast<ptrdiff_t>(*start), waits.end()};
   }
   return {};
 }

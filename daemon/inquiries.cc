@@ -11,14 +11,16 @@ constexpr int kClocks = 4;
 
 }  // namespace
 
-void Inquiries::ask(const std::vector<std::string>& addresses, const std::string& what, int64_t budget_ms, Then then) {
+void Inquiries::ask(const std::vector<std::string>& addresses, const std::string& what, int64_t budget_ms,
+                    Then then) {
   auto question = std::make_shared<Question>();
   question->what = what;
   question->budget_ms = budget_ms;
   question->until = Deadline::after_ms(budget_ms);
   question->then = std::move(then);
   question->open = addresses.size();
-  for (const std::string& address : addresses) question->answers.push_back({address, Status::ok(), "", 0, INT64_MAX});
+  for (const std::string& address : addresses)
+    question->answers.push_back({address, Status::ok(), "", 0, INT64_MAX});
   if (addresses.empty()) return question->then({});
   for (size_t i = 0; i < addresses.size(); ++i) {
     const auto [channel, is_new] = channels_.try_emplace(addresses[i], 0);
@@ -80,7 +82,8 @@ void Inquiries::on_time() {
     return entry.second.question->until.expired();
   });
   for (const Asked& asked : over) {
-    close(asked, Status(Code::kTimeout, "no answer within " + std::to_string(asked.question->budget_ms) + " ms"));
+    close(asked,
+          Status(Code::kTimeout, "no answer within " + std::to_string(asked.question->budget_ms) + " ms"));
   }
 }
 

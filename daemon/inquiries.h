@@ -16,8 +16,8 @@
 namespace hdt::daemon {
 
 struct Answer {
-  std::string address;        // who was asked
-  Status status;              // of a failure: why there is no text
+  std::string address;  // who was asked
+  Status status;        // of a failure: why there is no text
   std::string text;
   int64_t offset_ns = 0;      // its clock less ours
   int64_t round_trip_ns = 0;  // of the fastest exchange: the offset is right to half of it

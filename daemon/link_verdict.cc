@@ -20,7 +20,8 @@ double score(const RailFacts& rail) {
 }
 
 std::string name(const RailFacts& rail) {
-  return fmt::format("the rail on {} ({} - {})", rail.nic.empty() ? rail.local : rail.nic, rail.local, rail.remote);
+  return fmt::format("the rail on {} ({} - {})", rail.nic.empty() ? rail.local : rail.nic, rail.local,
+                     rail.remote);
 }
 
 std::string megabytes(const RailFacts& rail) {
@@ -34,7 +35,9 @@ std::optional<LinkTrouble> judge_link(const std::string& from, const std::string
   for (const RailFacts* rail : rails) {
     if (rail->state == "up") up.push_back(rail);
   }
-  const auto error = [](const RailFacts& rail) { return rail.last_error.empty() ? "no reason known" : rail.last_error; };
+  const auto error = [](const RailFacts& rail) {
+    return rail.last_error.empty() ? "no reason known" : rail.last_error;
+  };
   if (up.empty()) {
     return LinkTrouble{Cause::kDeadLink, from,
                        fmt::format("no rail from node {} to node {} works: {}", from, to,
@@ -53,8 +56,8 @@ std::optional<LinkTrouble> judge_link(const std::string& from, const std::string
   const bool alike = ((*slowest)->megabits == 0) == ((*fastest)->megabits == 0);
   if (!alike || score(**slowest) >= kSlowPart * score(**fastest)) return {};
   return LinkTrouble{Cause::kSlowRail, from,
-                     fmt::format("{} from node {} to node {} carries {}, another one {}", name(**slowest), from, to,
-                                 megabytes(**slowest), megabytes(**fastest))};
+                     fmt::format("{} from node {} to node {} carries {}, another one {}", name(**slowest),
+                                 from, to, megabytes(**slowest), megabytes(**fastest))};
 }
 
 }  // namespace

@@ -15,24 +15,42 @@ using session::Operation;
 
 const char* name_of(Cause cause) {
   switch (cause) {
-    case Cause::kDeadRank: return "dead rank";
-    case Cause::kUnreachableDaemon: return "unreachable daemon";
-    case Cause::kDaemonEnded: return "daemon ended";
-    case Cause::kLeftEarly: return "rank left early";
-    case Cause::kAborted: return "aborted";
-    case Cause::kMismatchedCall: return "mismatched call";
-    case Cause::kWrongOrder: return "wrong order";
-    case Cause::kStoppedProcess: return "stopped process";
-    case Cause::kLateRank: return "late rank";
-    case Cause::kUnmatchedMessage: return "unmatched message";
-    case Cause::kDeadLink: return "dead link";
-    case Cause::kDeadRail: return "dead rail";
-    case Cause::kSlowRail: return "slow rail";
-    case Cause::kDeadline: return "deadline passed";
-    case Cause::kFailed: return "failed";
-    case Cause::kStuck: return "stuck";
-    case Cause::kUnderWay: return "under way";
-    case Cause::kNothingToDo: return "nothing to do";
+    case Cause::kDeadRank:
+      return "dead rank";
+    case Cause::kUnreachableDaemon:
+      return "unreachable daemon";
+    case Cause::kDaemonEnded:
+      return "daemon ended";
+    case Cause::kLeftEarly:
+      return "rank left early";
+    case Cause::kAborted:
+      return "aborted";
+    case Cause::kMismatchedCall:
+      return "mismatched call";
+    case Cause::kWrongOrder:
+      return "wrong order";
+    case Cause::kStoppedProcess:
+      return "stopped process";
+    case Cause::kLateRank:
+      return "late rank";
+    case Cause::kUnmatchedMessage:
+      return "unmatched message";
+    case Cause::kDeadLink:
+      return "dead link";
+    case Cause::kDeadRail:
+      return "dead rail";
+    case Cause::kSlowRail:
+      return "slow rail";
+    case Cause::kDeadline:
+      return "deadline passed";
+    case Cause::kFailed:
+      return "failed";
+    case Cause::kStuck:
+      return "stuck";
+    case Cause::kUnderWay:
+      return "under way";
+    case Cause::kNothingToDo:
+      return "nothing to do";
   }
   return "unknown";
 }
@@ -46,20 +64,29 @@ constexpr double kStuckSeconds = 1;
 
 const char* state_words(const std::string& process) {
   switch (process.empty() ? '\0' : process[0]) {
-    case '\0': return "gone";
-    case '?': return "state not known";
-    case 'R': return "running";
-    case 'D': return "waiting for a disk or a network file system";
-    case 'T': return "stopped by a signal";
-    case 't': return "stopped by a debugger";
-    case 'Z': return "dead, not yet waited for";
-    default: return "sleeping";
+    case '\0':
+      return "gone";
+    case '?':
+      return "state not known";
+    case 'R':
+      return "running";
+    case 'D':
+      return "waiting for a disk or a network file system";
+    case 'T':
+      return "stopped by a signal";
+    case 't':
+      return "stopped by a debugger";
+    case 'Z':
+      return "dead, not yet waited for";
+    default:
+      return "sleeping";
   }
 }
 
 std::string list(const std::vector<uint32_t>& ranks) {
   std::string text;
-  for (size_t i = 0; i < std::min(ranks.size(), kNamed); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  for (size_t i = 0; i < std::min(ranks.size(), kNamed); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   return ranks.size() > kNamed ? text + fmt::format(" and {} more", ranks.size() - kNamed) : text;
 }
 
@@ -87,8 +114,9 @@ class Judge {
     if (!wrong_order.empty()) return ordered_wrongly(wrong_order);
     if (auto mismatch = mismatched()) return *mismatch;
     if (const auto rank = first([](const MemberView& m) { return m.stopped(); })) {
-      return say(Cause::kStoppedProcess, {*rank}, fmt::format("{} does not run{}; kill -CONT {} continues it", who(*rank),
-                                                              waiting(), group_.members.at(*rank).facts->pid));
+      return say(Cause::kStoppedProcess, {*rank},
+                 fmt::format("{} does not run{}; kill -CONT {} continues it", who(*rank), waiting(),
+                             group_.members.at(*rank).facts->pid));
     }
     if (current_ != nullptr) {
       if (auto late = not_entered()) return *late;
@@ -133,7 +161,8 @@ class Judge {
         in_it_ = rank;
       }
     }
-    if (current_ != nullptr) verdict_.operation = fmt::format("call {} ({})", current_->sequence, current_->text);
+    if (current_ != nullptr)
+      verdict_.operation = fmt::format("call {} ({})", current_->sequence, current_->text);
   }
 
   std::string waiting() const {
@@ -141,7 +170,8 @@ class Judge {
       return fmt::format("; rank {} is in {} of {} for {:.1f} s", in_it_, verdict_.operation, verdict_.group,
                          verdict_.waiting_s);
     }
-    if (messages_) return fmt::format("; a message of {} waits for {:.1f} s", verdict_.group, verdict_.waiting_s);
+    if (messages_)
+      return fmt::format("; a message of {} waits for {:.1f} s", verdict_.group, verdict_.waiting_s);
     return " (" + verdict_.group + ")";
   }
 
@@ -161,23 +191,29 @@ class Judge {
     std::vector<uint32_t> ranks;
     if (facts.failed_rank >= 0) ranks.push_back(static_cast<uint32_t>(facts.failed_rank));
     const auto lost = ranks.empty() ? group_.members.end() : group_.members.find(ranks[0]);
-    const bool left = lost != group_.members.end() && lost->second.facts != nullptr && lost->second.facts->left &&
-                      lost->second.facts->end.empty();
+    const bool left = lost != group_.members.end() && lost->second.facts != nullptr &&
+                      lost->second.facts->left && lost->second.facts->end.empty();
     const bool silent = lost != group_.members.end() &&
                         std::any_of(group_.silent.begin(), group_.silent.end(),
                                     [&](const NodeFacts* node) { return node->name == lost->second.node; });
     if (silent) return say(Cause::kUnreachableDaemon, ranks, facts.failure);
     switch (static_cast<Code>(facts.code)) {
-      case Code::kMismatch: return say(Cause::kMismatchedCall, ranks, facts.failure);
+      case Code::kMismatch:
+        return say(Cause::kMismatchedCall, ranks, facts.failure);
       case Code::kRankLost:
-        return say(left || facts.failure.find(" left ") != std::string::npos ? Cause::kLeftEarly
-                                                                                      : Cause::kDeadRank,
-                   ranks, facts.failure);
-      case Code::kAborted: return say(Cause::kAborted, ranks, facts.failure);
-      case Code::kLink: return say(Cause::kDeadLink, ranks, facts.failure);
-      case Code::kDaemonLost: return say(Cause::kDaemonEnded, ranks, facts.failure);
-      case Code::kTimeout: return say(Cause::kDeadline, ranks, facts.failure);
-      default: return say(Cause::kFailed, ranks, facts.failure);
+        return say(
+            left || facts.failure.find(" left ") != std::string::npos ? Cause::kLeftEarly : Cause::kDeadRank,
+            ranks, facts.failure);
+      case Code::kAborted:
+        return say(Cause::kAborted, ranks, facts.failure);
+      case Code::kLink:
+        return say(Cause::kDeadLink, ranks, facts.failure);
+      case Code::kDaemonLost:
+        return say(Cause::kDaemonEnded, ranks, facts.failure);
+      case Code::kTimeout:
+        return say(Cause::kDeadline, ranks, facts.failure);
+      default:
+        return say(Cause::kFailed, ranks, facts.failure);
     }
   }
 
@@ -189,8 +225,8 @@ class Judge {
     }
     verdict_.node = node.name;
     return say(Cause::kUnreachableDaemon, ranks,
-               fmt::format("the daemon of node {}, which has rank {}, does not answer: {}{}", node.name, list(ranks),
-                           node.silence, waiting()));
+               fmt::format("the daemon of node {}, which has rank {}, does not answer: {}{}", node.name,
+                           list(ranks), node.silence, waiting()));
   }
 
   Verdict ordered_wrongly(const std::vector<Wait>& waits) {
@@ -198,8 +234,8 @@ class Judge {
     std::string words = "ranks wait for each other in a circle:";
     for (const Wait& wait : waits) {
       ranks.push_back(wait.rank);
-      words += fmt::format("{} rank {} of {} is in {}, which rank {} has not entered", ranks.size() == 1 ? "" : ";",
-                           wait.rank, wait.group, wait.operation, wait.other);
+      words += fmt::format("{} rank {} of {} is in {}, which rank {} has not entered",
+                           ranks.size() == 1 ? "" : ";", wait.rank, wait.group, wait.operation, wait.other);
     }
     return say(Cause::kWrongOrder, ranks, words);
   }
@@ -210,8 +246,8 @@ class Judge {
       const Operation* own = member.current();
       if (own == nullptr || own->sequence != current_->sequence || own->text == current_->text) continue;
       return say(Cause::kMismatchedCall, {in_it_, rank},
-                 fmt::format("call {} of {}: rank {} calls {}, rank {} calls {}", current_->sequence, verdict_.group,
-                             in_it_, current_->text, rank, own->text));
+                 fmt::format("call {} of {}: rank {} calls {}, rank {} calls {}", current_->sequence,
+                             verdict_.group, in_it_, current_->text, rank, own->text));
     }
     return {};
   }
@@ -248,10 +284,11 @@ class Judge {
         const double since = seconds_since(member, operation->entered_ns);
         verdict_.operation = fmt::format("message {} ({})", operation->sequence, operation->text);
         verdict_.waiting_s = since;
-        return say(Cause::kUnmatchedMessage, {other},
-                   fmt::format("{} has not {} message {} ({} bytes) {} rank {} of {}, which has waited for {:.1f} s",
-                               who(other), send ? "received" : "sent", operation->sequence, operation->bytes,
-                               send ? "from" : "to", rank, verdict_.group, since));
+        return say(
+            Cause::kUnmatchedMessage, {other},
+            fmt::format("{} has not {} message {} ({} bytes) {} rank {} of {}, which has waited for {:.1f} s",
+                        who(other), send ? "received" : "sent", operation->sequence, operation->bytes,
+                        send ? "from" : "to", rank, verdict_.group, since));
       }
     }
     return {};
@@ -267,11 +304,12 @@ class Judge {
     }
     const auto quiet = quiet_seconds(group_);
     if (verdict_.waiting_s < kStuckSeconds || (quiet && *quiet < kStuckSeconds)) {
-      return say(Cause::kUnderWay, {}, fmt::format("every rank is in {} of {}, since {:.1f} s", what, verdict_.group,
-                                                   verdict_.waiting_s));
+      return say(
+          Cause::kUnderWay, {},
+          fmt::format("every rank is in {} of {}, since {:.1f} s", what, verdict_.group, verdict_.waiting_s));
     }
-    std::string words = fmt::format("every rank is in {} of {} for {:.1f} s, and it does not end", what, verdict_.group,
-                                    verdict_.waiting_s);
+    std::string words = fmt::format("every rank is in {} of {} for {:.1f} s, and it does not end", what,
+                                    verdict_.group, verdict_.waiting_s);
     if (quiet) words += fmt::format("; nothing came from other nodes for {:.1f} s", *quiet);
     return say(Cause::kStuck, {}, words);
   }
@@ -298,7 +336,9 @@ std::vector<Verdict> judge(const std::vector<NodeFacts>& facts) {
   // What is over comes after what goes on, however bad.
   const auto order = [&](const Verdict& v) {
     const bool over = groups.at(v.group_id).facts->ended;
-    return std::pair{over && is_trouble(v.cause) ? static_cast<int>(Cause::kUnderWay) - 1 : static_cast<int>(v.cause), over};
+    return std::pair{
+        over && is_trouble(v.cause) ? static_cast<int>(Cause::kUnderWay) - 1 : static_cast<int>(v.cause),
+        over};
   };
   std::stable_sort(verdicts.begin(), verdicts.end(),
                    [&](const Verdict& a, const Verdict& b) { return order(a) < order(b); });

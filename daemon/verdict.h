@@ -14,19 +14,19 @@ enum class Cause : uint8_t {
   kDeadRank,           // its process is gone
   kUnreachableDaemon,  // a node's daemon does not answer
   kDaemonEnded,
-  kLeftEarly,          // a rank left the group before a call that needs it
+  kLeftEarly,  // a rank left the group before a call that needs it
   kAborted,
-  kMismatchedCall,     // ranks call different things
-  kWrongOrder,         // ranks wait for each other in a circle
-  kStoppedProcess,     // by a signal or a debugger
-  kLateRank,           // it has not entered what others are in
-  kUnmatchedMessage,   // sent and not received, or the other way round
-  kDeadLink,           // no rail between two nodes works
-  kDeadRail,           // some do
+  kMismatchedCall,    // ranks call different things
+  kWrongOrder,        // ranks wait for each other in a circle
+  kStoppedProcess,    // by a signal or a debugger
+  kLateRank,          // it has not entered what others are in
+  kUnmatchedMessage,  // sent and not received, or the other way round
+  kDeadLink,          // no rail between two nodes works
+  kDeadRail,          // some do
   kSlowRail,
-  kDeadline,           // passed; what was known then is in the sentence
-  kFailed,             // in another way; what the group's failure says
-  kStuck,              // all have entered, and nothing moves
+  kDeadline,  // passed; what was known then is in the sentence
+  kFailed,    // in another way; what the group's failure says
+  kStuck,     // all have entered, and nothing moves
   kUnderWay,
   kNothingToDo,
 };
@@ -36,12 +36,12 @@ bool is_trouble(Cause cause);
 
 struct Verdict {
   Cause cause = Cause::kNothingToDo;
-  std::string group_id, group;   // group: "group 1a2b3c4d (class dp)"
+  std::string group_id, group;  // group: "group 1a2b3c4d (class dp)"
   std::string group_class;
-  std::vector<uint32_t> ranks;   // that it is about
-  std::string node;              // that it is about; "": none, or several
-  std::string operation;         // "call 3 (barrier)"
-  double waiting_s = 0;          // how long others have waited
+  std::vector<uint32_t> ranks;  // that it is about
+  std::string node;             // that it is about; "": none, or several
+  std::string operation;        // "call 3 (barrier)"
+  double waiting_s = 0;         // how long others have waited
   std::string sentence;
 };
 

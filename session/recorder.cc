@@ -12,10 +12,11 @@ namespace {
 std::optional<RecordCopy> copy(const Record& record, uint64_t number) {
   if (record.version.load(std::memory_order_acquire) != number + 1) return {};
   // Acquire: a word of the next operation brings that one's version along, which is 0 or another.
-  const RecordCopy copied{record.what.load(std::memory_order_acquire),    record.sequence.load(std::memory_order_acquire),
-                      record.count.load(std::memory_order_acquire),   record.entered.load(std::memory_order_acquire),
-                      record.started.load(std::memory_order_acquire), record.ended.load(std::memory_order_acquire),
-                      record.result.load(std::memory_order_acquire)};
+  const RecordCopy copied{
+      record.what.load(std::memory_order_acquire),    record.sequence.load(std::memory_order_acquire),
+      record.count.load(std::memory_order_acquire),   record.entered.load(std::memory_order_acquire),
+      record.started.load(std::memory_order_acquire), record.ended.load(std::memory_order_acquire),
+      record.result.load(std::memory_order_acquire)};
   if (record.version.load(std::memory_order_relaxed) != number + 1) return {};
   return copied;
 }
@@ -37,8 +38,8 @@ std::optional<Operation> check(const RecordCopy& copied, const TickScale& scale)
     operation.bytes = copied.count;
     operation.peer = peer;
     operation.moved = copied.result >> 8;
-    operation.text = operation.kind + " of " + std::to_string(copied.count) + " bytes " + (send ? "to" : "from") +
-                     " rank " + std::to_string(peer);
+    operation.text = operation.kind + " of " + std::to_string(copied.count) + " bytes " +
+                     (send ? "to" : "from") + " rank " + std::to_string(peer);
   } else {
     call.what = static_cast<collectives::Collective>(kind);
     call.root = static_cast<int32_t>(peer);
@@ -51,7 +52,8 @@ std::optional<Operation> check(const RecordCopy& copied, const TickScale& scale)
   if (copied.ended != 0) operation.ended_ns = std::max(operation.entered_ns, scale.ns_at(copied.ended));
   if (copied.started != 0) operation.started_ns = std::max(operation.entered_ns, scale.ns_at(copied.started));
   // Short calls are not said to start: all were there when they ended.
-  if (operation.started_ns == 0 && operation.ended_ns != 0 && code == 0) operation.started_ns = operation.ended_ns;
+  if (operation.started_ns == 0 && operation.ended_ns != 0 && code == 0)
+    operation.started_ns = operation.ended_ns;
   operation.code = static_cast<Code>(code);
   return operation;
 }

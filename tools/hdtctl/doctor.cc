@@ -37,8 +37,9 @@ const json& list_of(const json& from, const char* key) {
 class Examination {
  public:
   void own(const json& own, const Machine& machine) {
-    note(Level::kGood, "daemon", fmt::format("node {} runs {} at {}", text_of(own, "node"), text_of(own, "software"),
-                                             text_of(own, "control")));
+    note(Level::kGood, "daemon",
+         fmt::format("node {} runs {} at {}", text_of(own, "node"), text_of(own, "software"),
+                     text_of(own, "control")));
     nics(own);
     limits(own);
     permissions(own, machine);
@@ -51,7 +52,8 @@ class Examination {
     const std::string node = text_of(theirs, "node");
     if (text_of(theirs, "software") != text_of(own, "software")) {
       note(Level::kWarning, "versions",
-           fmt::format("node {} runs {}, this one {}", node, text_of(theirs, "software"), text_of(own, "software")),
+           fmt::format("node {} runs {}, this one {}", node, text_of(theirs, "software"),
+                       text_of(own, "software")),
            "install the same release on all nodes");
     } else {
       note(Level::kGood, "versions", fmt::format("node {} runs the same release", node));
@@ -71,25 +73,30 @@ class Examination {
   void nics(const json& own) {
     for (const json& nic : list_of(own, "nics")) {
       if (nic.value("up", true)) continue;
-      note(Level::kProblem, "reach", fmt::format("NIC {} ({}) is down", text_of(nic, "name"), text_of(nic, "address")),
+      note(Level::kProblem, "reach",
+           fmt::format("NIC {} ({}) is down", text_of(nic, "name"), text_of(nic, "address")),
            fmt::format("ip link set {} up, or leave it out with nics.exclude", text_of(nic, "name")));
     }
   }
 
   void limits(const json& own) {
     const auto& nics = list_of(own, "nics");
-    const bool registers = std::any_of(nics.begin(), nics.end(), [](const json& nic) { return text_of(nic, "backend") == "rdma"; });
+    const bool registers = std::any_of(nics.begin(), nics.end(),
+                                       [](const json& nic) { return text_of(nic, "backend") == "rdma"; });
     const uint64_t locked = number_of(own, "memlock_bytes");
     const uint64_t files = number_of(own, "open_files");
     bool good = true;
     if (registers && locked < kLittleLocked) {
       good = false;
-      note(Level::kProblem, "limits", fmt::format("hdtcommd may lock {} bytes of memory, and backend rdma locks all that it registers", locked),
+      note(Level::kProblem, "limits",
+           fmt::format("hdtcommd may lock {} bytes of memory, and backend rdma locks all that it registers",
+                       locked),
            "LimitMEMLOCK=infinity in its systemd unit, or ulimit -l unlimited");
     }
     if (files < kFewFiles) {
       good = false;
-      note(Level::kWarning, "limits", fmt::format("hdtcommd may open {} files; every process, group and rail takes some", files),
+      note(Level::kWarning, "limits",
+           fmt::format("hdtcommd may open {} files; every process, group and rail takes some", files),
            "LimitNOFILE=65536 in its systemd unit, or ulimit -n 65536");
     }
     if (good) note(Level::kGood, "limits", fmt::format("{} open files, enough memory to lock", files));
@@ -97,34 +104,47 @@ class Examination {
 
   void permissions(const json& own, const Machine& machine) {
     const auto& nics = list_of(own, "nics");
-    const bool outside = std::any_of(nics.begin(), nics.end(), [](const json& nic) { return !text_of(nic, "address").starts_with("127."); });
+    const bool outside = std::any_of(nics.begin(), nics.end(), [](const json& nic) {
+      return !text_of(nic, "address").starts_with("127.");
+    });
     if (outside && !own.value("cluster_key", false)) {
-      note(Level::kWarning, "permissions", "no cluster key: any machine that reaches this node can join its groups",
+      note(Level::kWarning, "permissions",
+           "no cluster key: any machine that reaches this node can join its groups",
            "security.cluster_key_file, the same file on all nodes");
     }
     if (list_of(own, "allow_groups").empty()) {
-      note(Level::kGood, "permissions", "every user of this node may open the socket (security.allow_groups names none)");
+      note(Level::kGood, "permissions",
+           "every user of this node may open the socket (security.allow_groups names none)");
     }
     if (machine.ptrace_scope == "2" || machine.ptrace_scope == "3") {
       note(Level::kWarning, "permissions",
-           "kernel.yama.ptrace_scope is " + machine.ptrace_scope + ": ranks cannot read each other's ordinary memory, and copy it twice",
+           "kernel.yama.ptrace_scope is " + machine.ptrace_scope +
+               ": ranks cannot read each other's ordinary memory, and copy it twice",
            "sysctl kernel.yama.ptrace_scope=1, or buffers of hdtMemAlloc");
     }
   }
 
   void no_answer(const std::string& address, const std::string& error) {
-    std::string advice = "is hdtcommd running there, does it listen at this address (nics.port), does a firewall let it through?";
+    std::string advice =
+        "is hdtcommd running there, does it listen at this address (nics.port), does a firewall let it "
+        "through?";
     if (error.find("version") != std::string::npos) advice = "install the same release on all nodes";
     if (error.find("key") != std::string::npos || error.find("proof") != std::string::npos) {
       advice = "security.cluster_key_file must be the same file on all nodes";
     }
-    note(Level::kProblem, "reach", fmt::format("the daemon at {} does not answer: {}", address, error), advice);
+    note(Level::kProblem, "reach", fmt::format("the daemon at {} does not answer: {}", address, error),
+         advice);
   }
 
   void clock(const json& own, const json& theirs, const std::string& node) {
-    const double apart = (static_cast<double>(theirs.value("wall_ns", int64_t{0})) - static_cast<double>(own.value("wall_ns", int64_t{0}))) / 1e9;
-    if (std::abs(apart) <= kClockSeconds) return note(Level::kGood, "clock", fmt::format("the clock of node {} is right", node));
-    note(Level::kWarning, "clock", fmt::format("the clock of node {} is {:.1f} s {}: logs do not fit together", node, std::abs(apart), apart > 0 ? "ahead" : "behind"),
+    const double apart = (static_cast<double>(theirs.value("wall_ns", int64_t{0})) -
+                          static_cast<double>(own.value("wall_ns", int64_t{0}))) /
+                         1e9;
+    if (std::abs(apart) <= kClockSeconds)
+      return note(Level::kGood, "clock", fmt::format("the clock of node {} is right", node));
+    note(Level::kWarning, "clock",
+         fmt::format("the clock of node {} is {:.1f} s {}: logs do not fit together", node, std::abs(apart),
+                     apart > 0 ? "ahead" : "behind"),
          "chrony or another time service on all nodes");
   }
 
@@ -137,17 +157,25 @@ class Examination {
       good += pair.error.empty() ? 1 : 0;
       ++all;
       if (!pair.error.empty()) {
-        note(Level::kWarning, "reach", fmt::format("{} ({}) does not reach {} ({}) of node {}: {}", pair.from_nic, pair.from_address, pair.to_nic, pair.to_address, node, pair.error),
-             "if they are of one network: firewall, cabling, and a routing rule for each address (ip rule add from ADDRESS table N)");
+        note(Level::kWarning, "reach",
+             fmt::format("{} ({}) does not reach {} ({}) of node {}: {}", pair.from_nic, pair.from_address,
+                         pair.to_nic, pair.to_address, node, pair.error),
+             "if they are of one network: firewall, cabling, and a routing rule for each address (ip rule "
+             "add from ADDRESS table N)");
       }
     }
-    if (made.empty()) return note(Level::kProblem, "reach", fmt::format("no NIC of this node and of node {} share a backend that can be tried", node), "nics.use and [class.NAME] backends on both");
+    if (made.empty())
+      return note(Level::kProblem, "reach",
+                  fmt::format("no NIC of this node and of node {} share a backend that can be tried", node),
+                  "nics.use and [class.NAME] backends on both");
     for (const auto& [nic, counts] : made) {
       const auto& [good, all] = counts;
       if (good == 0) {
-        note(Level::kProblem, "reach", fmt::format("NIC {} reaches no NIC of node {}", nic, node), "leave it out with nics.exclude, or repair its network");
+        note(Level::kProblem, "reach", fmt::format("NIC {} reaches no NIC of node {}", nic, node),
+             "leave it out with nics.exclude, or repair its network");
       } else {
-        note(Level::kGood, "reach", fmt::format("NIC {} reaches {} of {} NIC(s) of node {}", nic, good, all, node));
+        note(Level::kGood, "reach",
+             fmt::format("NIC {} reaches {} of {} NIC(s) of node {}", nic, good, all, node));
       }
     }
   }
@@ -166,11 +194,16 @@ class Examination {
       const uint64_t there = mtu_of(list_of(theirs, "nics"), host_of(pair.to_address));
       if (here != 0 && there != 0 && here != there) {
         good = false;
-        note(Level::kWarning, "mtu", fmt::format("{} has MTU {}, {} of node {} has {}", pair.from_nic, here, pair.to_nic, node, there),
-             fmt::format("the same on both: ip link set {} mtu {}", here < there ? pair.from_nic : pair.to_nic, std::max(here, there)));
+        note(
+            Level::kWarning, "mtu",
+            fmt::format("{} has MTU {}, {} of node {} has {}", pair.from_nic, here, pair.to_nic, node, there),
+            fmt::format("the same on both: ip link set {} mtu {}", here < there ? pair.from_nic : pair.to_nic,
+                        std::max(here, there)));
       } else if (pair.path_mtu != 0 && pair.path_mtu < here) {
         good = false;
-        note(Level::kWarning, "mtu", fmt::format("from {} to {} of node {} packets may have {} bytes, though the NIC's MTU is {}", pair.from_nic, pair.to_nic, node, pair.path_mtu, here),
+        note(Level::kWarning, "mtu",
+             fmt::format("from {} to {} of node {} packets may have {} bytes, though the NIC's MTU is {}",
+                         pair.from_nic, pair.to_nic, node, pair.path_mtu, here),
              "the MTU of switches and routers between them");
       }
     }
@@ -182,9 +215,12 @@ class Examination {
 
 const char* name_of(Level level) {
   switch (level) {
-    case Level::kGood: return "good";
-    case Level::kWarning: return "warning";
-    case Level::kProblem: return "problem";
+    case Level::kGood:
+      return "good";
+    case Level::kWarning:
+      return "warning";
+    case Level::kProblem:
+      return "problem";
   }
   return "problem";
 }
@@ -211,7 +247,8 @@ std::vector<Reach> pairs_to_try(const json& answer) {
 std::vector<Finding> examine(const json& answer, const std::vector<Reach>& tried, const Machine& machine) {
   if (!answer.contains("own")) {
     return {{Level::kProblem, "daemon", text_of(answer, "error"),
-             "start hdtcommd, name its socket with --socket, and see that this user may open it (security.allow_groups)"}};
+             "start hdtcommd, name its socket with --socket, and see that this user may open it "
+             "(security.allow_groups)"}};
   }
   Examination examination;
   examination.own(answer["own"], machine);
@@ -234,13 +271,19 @@ std::string doctor_table(const std::vector<Finding>& findings) {
 json doctor_json(const std::vector<Finding>& findings) {
   json list = json::array();
   for (const Finding& finding : findings) {
-    list.push_back({{"level", name_of(finding.level)}, {"subject", finding.subject}, {"text", finding.text}, {"advice", finding.advice}});
+    list.push_back({{"level", name_of(finding.level)},
+                    {"subject", finding.subject},
+                    {"text", finding.text},
+                    {"advice", finding.advice}});
   }
   return {{"findings", list}};
 }
 
 int doctor_exit(const std::vector<Finding>& findings) {
-  return std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return f.level == Level::kProblem; }) ? 1 : 0;
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& f) { return f.level == Level::kProblem; })
+             ? 1
+             : 0;
 }
 
 }  // namespace hdt::ctl

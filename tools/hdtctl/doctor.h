@@ -34,7 +34,8 @@ struct Machine {
 // Where another daemon's answer names NICs that ours may connect to: (own NIC, theirs) with addresses; nothing tried yet.
 std::vector<Reach> pairs_to_try(const nlohmann::json& answer);
 // `answer`: what the daemon says to "doctor"; {"error": ...} if it does not.
-std::vector<Finding> examine(const nlohmann::json& answer, const std::vector<Reach>& tried, const Machine& machine);
+std::vector<Finding> examine(const nlohmann::json& answer, const std::vector<Reach>& tried,
+                             const Machine& machine);
 
 std::string doctor_table(const std::vector<Finding>& findings);
 nlohmann::json doctor_json(const std::vector<Finding>& findings);

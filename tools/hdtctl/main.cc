@@ -29,7 +29,8 @@ using Table = std::string (*)(const nlohmann::json&);
 using Question = std::function<hdt::Result<std::string>(hdt::client::Session&)>;
 
 // Asks the daemon. Returns the exit code, after words on standard error, unless `use` is called, which returns it.
-int with_answer(const std::string& socket, const Question& ask, const std::function<int(const nlohmann::json&)>& use) {
+int with_answer(const std::string& socket, const Question& ask,
+                const std::function<int(const nlohmann::json&)>& use) {
   const auto session = hdt::client::Session::open(socket);
   if (!session.is_ok()) {
     std::fprintf(stderr, "hdtctl: %s; name another daemon with --socket PATH\n",
@@ -58,12 +59,15 @@ int print_answer(const std::string& socket, bool as_json, const Question& ask, T
 
 int write_trace(const std::string& socket, const std::string& path) {
   return with_answer(
-      socket, [](auto& session) { return session.ask_json({"trace", ""}); },
+      socket,
+      [](auto& session) {
+        return session.ask_json({"trace", ""});
+      },
       [&](const nlohmann::json& answer) {
         for (const auto& node : answer["nodes"]) {
           if (node["answered"].get<bool>()) continue;
-          std::fprintf(stderr, "hdtctl: node %s is not in the trace: %s\n", node["name"].get<std::string>().c_str(),
-                       node["silence"].get<std::string>().c_str());
+          std::fprintf(stderr, "hdtctl: node %s is not in the trace: %s\n",
+                       node["name"].get<std::string>().c_str(), node["silence"].get<std::string>().c_str());
         }
         std::ofstream file(path);
         file << hdt::ctl::trace_of(answer).dump() << "\n";
@@ -80,7 +84,8 @@ int examine(const std::string& socket, bool as_json, const std::vector<std::stri
   std::string about;
   for (const std::string& peer : peers) {
     const bool has_port = peer.rfind(':') != std::string::npos && !peer.ends_with(']');
-    about += (about.empty() ? "" : ",") + peer + (has_port ? "" : ":" + std::to_string(hdt::Config().nics.port));
+    about +=
+        (about.empty() ? "" : ",") + peer + (has_port ? "" : ":" + std::to_string(hdt::Config().nics.port));
   }
   nlohmann::json answer;
   const auto session = hdt::client::Session::open(socket);
@@ -109,7 +114,8 @@ int main(int argc, char** argv) {
       "  hdtctl status                          sessions, groups, peers and rails of this node\n"
       "  hdtctl --socket /tmp/a.sock status --json\n"
       "  hdtctl explain allreduce 64M --group dp\n"
-      "  hdtctl explain link n1                 which backend connects this node with n1, and why not another\n"
+      "  hdtctl explain link n1                 which backend connects this node with n1, and why not "
+      "another\n"
       "  hdtctl backends                        which backends can be used on which NICs\n"
       "  hdtctl class set dp backends=rdma,tcp  other backends for class dp, while its jobs run\n"
       "  hdtctl doctor 10.0.0.2 10.0.0.3        is this node, and the way to those, fit for a job?\n"
@@ -123,18 +129,23 @@ int main(int argc, char** argv) {
   auto* status = app.add_subcommand("status", "Sessions, groups, ranks, peers, rails with bytes and rates");
   auto* explain = app.add_subcommand(
       "explain", "Which algorithm a call of a group takes between nodes, and why not another");
-  auto* backends = app.add_subcommand("backends", "Backends, the NICs they can be used on, and why others cannot be used");
-  auto* why = app.add_subcommand("why", "Why groups do not come forward: the cause in a sentence, and what each rank does");
+  auto* backends =
+      app.add_subcommand("backends", "Backends, the NICs they can be used on, and why others cannot be used");
+  auto* why = app.add_subcommand(
+      "why", "Why groups do not come forward: the cause in a sentence, and what each rank does");
   std::string why_group;
-  why->add_option("GROUP", why_group, "A group's id, as status shows it, or a class; default all groups of the node");
+  why->add_option("GROUP", why_group,
+                  "A group's id, as status shows it, or a class; default all groups of the node");
   why->footer("Examples:\n  hdtctl why\n  hdtctl why dp --json");
   auto* trace = app.add_subcommand(
-      "trace", "Writes what the ranks of this node and of those it shares groups with did last, as a Chrome trace");
+      "trace",
+      "Writes what the ranks of this node and of those it shares groups with did last, as a Chrome trace");
   std::string trace_path;
   trace->add_option("--out", trace_path, "The file to write")->required();
   trace->footer("Example:\n  hdtctl trace --out trace.json     then open it in ui.perfetto.dev");
-  auto* doctor = app.add_subcommand(
-      "doctor", "Checks a set-up before any job: NICs, MTU, limits, clocks, versions, permissions; exit code 1: a problem");
+  auto* doctor = app.add_subcommand("doctor",
+                                    "Checks a set-up before any job: NICs, MTU, limits, clocks, versions, "
+                                    "permissions; exit code 1: a problem");
   std::vector<std::string> peers;
   doctor->add_option("PEER", peers, "Addresses of other nodes' daemons, ADDRESS or ADDRESS:PORT (nics.port)");
   doctor->footer("Examples:\n  hdtctl doctor\n  hdtctl doctor 10.0.0.2 10.0.0.3:18520 --json");
@@ -165,12 +176,13 @@ int main(int argc, char** argv) {
   request.type = "float32";
   auto* operation = explain->add_option("OPERATION", request.what,
                                         "allreduce, reduce, reduce_scatter, allgather, broadcast or barrier");
-  auto* size = explain
-      ->add_option("SIZE", request.bytes,
-                   "Bytes of the call's `count` elements, for allgather and reduce_scatter of one rank's "
-                   "block; K, M and "
-                   "G are powers of 1024")
-      ->transform(CLI::AsSizeValue(false));
+  auto* size =
+      explain
+          ->add_option("SIZE", request.bytes,
+                       "Bytes of the call's `count` elements, for allgather and reduce_scatter of one rank's "
+                       "block; K, M and "
+                       "G are powers of 1024")
+          ->transform(CLI::AsSizeValue(false));
   auto* group = explain->add_option("--group", request.group,
                                     "A group's id, as status shows it, or the class of the only one");
   explain->add_option("--type", request.type, "Type of the elements; default float32");
@@ -182,7 +194,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     for (const auto* needed : {operation, size, group}) {
-      if (explain->parsed() && !link->parsed() && needed->count() == 0) throw CLI::RequiredError(needed->get_name());
+      if (explain->parsed() && !link->parsed() && needed->count() == 0)
+        throw CLI::RequiredError(needed->get_name());
     }
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
@@ -203,17 +216,29 @@ int main(int argc, char** argv) {
   }
   if (why->parsed()) {
     return print_answer(
-        socket, as_json, [&](auto& session) { return session.ask_json({"why", why_group}); }, hdt::ctl::why_table);
+        socket, as_json,
+        [&](auto& session) {
+          return session.ask_json({"why", why_group});
+        },
+        hdt::ctl::why_table);
   }
   if (doctor->parsed()) return examine(socket, as_json, peers);
   if (trace->parsed()) return write_trace(socket, trace_path);
   if (link->parsed()) {
     return print_answer(
-        socket, as_json, [&](auto& session) { return session.ask_json({"link", node}); }, hdt::ctl::link_table);
+        socket, as_json,
+        [&](auto& session) {
+          return session.ask_json({"link", node});
+        },
+        hdt::ctl::link_table);
   }
   if (backends->parsed()) {
     return print_answer(
-        socket, as_json, [](auto& session) { return session.ask_json({"backends", ""}); }, hdt::ctl::backends_table);
+        socket, as_json,
+        [](auto& session) {
+          return session.ask_json({"backends", ""});
+        },
+        hdt::ctl::backends_table);
   }
   if (explain->parsed()) {
     return print_answer(

@@ -52,9 +52,12 @@ UniqueFd start(Reach& pair) {
     return {};
   }
   UniqueFd fd(::socket(to->bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  const auto bound = [&] { return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&from->bytes), from->size) == 0; };
+  const auto bound = [&] {
+    return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&from->bytes), from->size) == 0;
+  };
   const auto connects = [&] {
-    return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to->bytes), to->size) == 0 || errno == EINPROGRESS;
+    return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to->bytes), to->size) == 0 ||
+           errno == EINPROGRESS;
   };
   if (fd.valid() && bound() && connects()) return fd;
   pair.error = std::strerror(errno);
@@ -71,7 +74,8 @@ void finish(Reach& pair, int fd) {
   }
   int mtu = 0;
   size = sizeof mtu;
-  if (::getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &size) == 0 && mtu > 0) pair.path_mtu = static_cast<uint32_t>(mtu);
+  if (::getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &size) == 0 && mtu > 0)
+    pair.path_mtu = static_cast<uint32_t>(mtu);
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ class Trace {
 
  private:
   void name(const char* what, int process, int thread, const std::string& text) {
-    events_.push_back({{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"name", text}}}});
+    events_.push_back(
+        {{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"name", text}}}});
   }
 
   void add_rank(const json& rank, const json& group, int process) {
@@ -46,11 +47,13 @@ class Trace {
       const auto entered = operation.at(kEntered).get<int64_t>();
       const bool over = operation.at(kEnded).get<int64_t>() != 0;
       const int64_t ended = over ? operation.at(kEnded).get<int64_t>() : now_ns_;
-      auto lane = std::find_if(lanes.begin(), lanes.end(), [&](const auto& l) { return l.second <= entered; });
+      auto lane =
+          std::find_if(lanes.begin(), lanes.end(), [&](const auto& l) { return l.second <= entered; });
       if (lane == lanes.end()) {
         lane = lanes.emplace(lanes.end(), ++last_thread_, 0);
         name("thread_name", process, lane->first,
-             fmt::format("rank {} of {}{}", rank.at("rank").get<uint32_t>(), group.at("name").get<std::string>(),
+             fmt::format("rank {} of {}{}", rank.at("rank").get<uint32_t>(),
+                         group.at("name").get<std::string>(),
                          lanes.size() == 1 ? "" : fmt::format(", lane {}", lanes.size())));
       }
       lane->second = ended;
@@ -58,21 +61,30 @@ class Trace {
     }
   }
 
-  void add_operation(const json& operation, const json& group, int process, int thread, bool over, int64_t ended) {
+  void add_operation(const json& operation, const json& group, int process, int thread, bool over,
+                     int64_t ended) {
     const auto entered = operation.at(kEntered).get<int64_t>();
     const auto started = operation.at(kStarted).get<int64_t>();
-    json args = {{"call", operation.at(kText)}, {"number", operation.at(kSequence)}, {"bytes", operation.at(kBytes)}};
+    json args = {
+        {"call", operation.at(kText)}, {"number", operation.at(kSequence)}, {"bytes", operation.at(kBytes)}};
     if (operation.at(kPeer).get<int64_t>() >= 0) args["moved"] = operation.at(kMoved);
     if (!over) args["under_way"] = true;
     if (operation.at(kCode).get<int>() != 0) args["code"] = operation.at(kCode);
     add_slice(operation.at(kKind), group.at("group_class"), process, thread, entered, ended, std::move(args));
     const int64_t there = started != 0 ? std::min(started, ended) : ended;
-    if (there > entered) add_slice("wait for others", "wait", process, thread, entered, there, json::object());
+    if (there > entered)
+      add_slice("wait for others", "wait", process, thread, entered, there, json::object());
   }
 
-  void add_slice(const json& what, const json& category, int process, int thread, int64_t from, int64_t to, json args) {
-    events_.push_back({{"ph", "X"}, {"name", what}, {"cat", category}, {"pid", process}, {"tid", thread},
-                       {"ts", us(from - offset_ns_)}, {"dur", us(std::max<int64_t>(0, to - from))},
+  void add_slice(const json& what, const json& category, int process, int thread, int64_t from, int64_t to,
+                 json args) {
+    events_.push_back({{"ph", "X"},
+                       {"name", what},
+                       {"cat", category},
+                       {"pid", process},
+                       {"tid", thread},
+                       {"ts", us(from - offset_ns_)},
+                       {"dur", us(std::max<int64_t>(0, to - from))},
                        {"args", std::move(args)}});
   }
 

@@ -19,7 +19,8 @@ std::string doing(const nlohmann::json& row) {
                        row.value("others_there", false) ? "" : ", waits for others");
   }
   const std::string last = text_of(row, "last");
-  return last.empty() ? "has called nothing" : fmt::format("ended {} {:.1f} s ago", last, row.value("last_ended_s", 0.0));
+  return last.empty() ? "has called nothing"
+                      : fmt::format("ended {} {:.1f} s ago", last, row.value("last_ended_s", 0.0));
 }
 
 }  // namespace
@@ -32,8 +33,9 @@ std::string why_table(const nlohmann::json& answer) {
     text += "   rank  node         pid      state  calls  doing\n";
     for (const auto& row : verdict["table"]) {
       const std::string state = text_of(row, "process");
-      text += fmt::format("  {:>5}  {:<12} {:<8} {:<6} {:<6} {}\n", row.value("rank", 0), text_of(row, "node"),
-                          row.value("pid", 0), state.empty() ? "-" : state, row.value("calls", uint64_t{0}), doing(row));
+      text += fmt::format("  {:>5}  {:<12} {:<8} {:<6} {:<6} {}\n", row.value("rank", 0),
+                          text_of(row, "node"), row.value("pid", 0), state.empty() ? "-" : state,
+                          row.value("calls", uint64_t{0}), doing(row));
     }
     for (const auto& peer : verdict["peers"]) {
       const double quiet = peer.value("quiet_s", -1.0);

@@ -34,15 +34,16 @@ std::unique_ptr<RankProcess> World::rank_on(int number) {
       folder_, std::map<std::string, std::string>{{"HDT_SOCKET", node(number).socket()}});
 }
 
-std::vector<std::unique_ptr<RankProcess>> World::group(const std::vector<int>& placement,
-                                                       int64_t timeout_ms, const std::string& group_class) {
+std::vector<std::unique_ptr<RankProcess>> World::group(const std::vector<int>& placement, int64_t timeout_ms,
+                                                       const std::string& group_class) {
   std::vector<std::unique_ptr<RankProcess>> ranks;
   for (int node : placement) ranks.push_back(rank_on(node));
   join(ranks, timeout_ms, group_class);
   return ranks;
 }
 
-void World::join(std::vector<std::unique_ptr<RankProcess>>& ranks, int64_t timeout_ms, const std::string& group_class) {
+void World::join(std::vector<std::unique_ptr<RankProcess>>& ranks, int64_t timeout_ms,
+                 const std::string& group_class) {
   const Answer id = ranks.front()->call("id");
   EXPECT_EQ(id.result, HDT_SUCCESS) << id.text;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {

@@ -40,7 +40,8 @@ class World {
                                                   int64_t timeout_ms = kAnswerMs,
                                                   const std::string& group_class = "");
   // The same of processes that are there.
-  static void join(std::vector<std::unique_ptr<RankProcess>>& ranks, int64_t timeout_ms, const std::string& group_class);
+  static void join(std::vector<std::unique_ptr<RankProcess>>& ranks, int64_t timeout_ms,
+                   const std::string& group_class);
   std::unique_ptr<RankProcess> rank_on(int node);
   NodeProcess& node(int number) { return *nodes_[static_cast<size_t>(number)]; }
   const TemporaryFolder& folder() const { return folder_; }

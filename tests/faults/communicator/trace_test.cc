@@ -24,7 +24,8 @@ TEST(Trace, HasTheOperationsOfAllRanks) {
   ranks[2]->process().signal(SIGKILL);
   ASSERT_EQ(ranks[0]->call("barrier").result, HDT_ERR_RANK_LOST);
   const std::string path = world.folder().file("trace.json");
-  const ProgramRun run = run_program({HDT_HDTCTL, "--socket", world.node(0).socket(), "trace", "--out", path});
+  const ProgramRun run =
+      run_program({HDT_HDTCTL, "--socket", world.node(0).socket(), "trace", "--out", path});
   ASSERT_EQ(run.status, 0) << run.errors;
   std::ifstream file(path);
   const auto trace = nlohmann::json::parse(file, nullptr, false);

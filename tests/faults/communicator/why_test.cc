@@ -22,7 +22,8 @@ nlohmann::json ask(World& world, const std::string& group_class, int node = 0) {
 }
 
 // Asks until the verdict on the class's only group is `cause`: ranks and daemons take their time to get into it.
-nlohmann::json await_verdict(World& world, const std::string& group_class, const std::string& cause, int node = 0) {
+nlohmann::json await_verdict(World& world, const std::string& group_class, const std::string& cause,
+                             int node = 0) {
   const Deadline deadline = Deadline::after_ms(kAnswerMs);
   nlohmann::json answer;
   do {
@@ -37,7 +38,9 @@ nlohmann::json await_verdict(World& world, const std::string& group_class, const
 }
 
 std::string sentence(const nlohmann::json& verdict) { return verdict.value("sentence", ""); }
-std::vector<int> ranks_of(const nlohmann::json& verdict) { return verdict.value("ranks", std::vector<int>{}); }
+std::vector<int> ranks_of(const nlohmann::json& verdict) {
+  return verdict.value("ranks", std::vector<int>{});
+}
 
 // Each test's group has a class of its own, by which it asks.
 class Why : public ::testing::Test {
@@ -45,7 +48,8 @@ class Why : public ::testing::Test {
   static void SetUpTestSuite() { world_ = std::make_unique<World>(2); }
   static void TearDownTestSuite() { world_.reset(); }
   static World& world() { return *world_; }
-  static Ranks group(const std::vector<int>& placement, const std::string& group_class, int64_t timeout_ms = kAnswerMs) {
+  static Ranks group(const std::vector<int>& placement, const std::string& group_class,
+                     int64_t timeout_ms = kAnswerMs) {
     return world_->group(placement, timeout_ms, group_class);
   }
 
@@ -166,8 +170,8 @@ TEST_F(Why, GroupsInDifferentOrder) {
   for (const char* group_class : {"first", "second"}) {
     const auto verdict = await_verdict(world(), group_class, "wrong order");
     EXPECT_EQ(ranks_of(verdict).size(), 2U);
-    EXPECT_THAT(sentence(verdict), AllOf(HasSubstr("class first"), HasSubstr("class second"), HasSubstr("barrier"),
-                                         HasSubstr("allreduce")));
+    EXPECT_THAT(sentence(verdict), AllOf(HasSubstr("class first"), HasSubstr("class second"),
+                                         HasSubstr("barrier"), HasSubstr("allreduce")));
   }
 }
 
@@ -183,7 +187,8 @@ TEST_F(Why, MessageThatIsNotSent) {
   ranks[0]->start("recv 10 4 1");
   const auto verdict = await_verdict(world(), "unsent", "unmatched message");
   EXPECT_EQ(ranks_of(verdict), std::vector<int>{1});
-  EXPECT_THAT(sentence(verdict), AllOf(HasSubstr("has not sent message 0 (40 bytes)"), HasSubstr("to rank 0")));
+  EXPECT_THAT(sentence(verdict),
+              AllOf(HasSubstr("has not sent message 0 (40 bytes)"), HasSubstr("to rank 0")));
 }
 
 TEST_F(Why, MessageThatIsNotReceived) {
@@ -206,14 +211,18 @@ TEST_F(Why, TheDeadlinesErrorIsTheVerdict) {
   ranks[1]->process().signal(SIGSTOP);
   const Answer answer = ranks[0]->call("barrier");
   EXPECT_EQ(answer.result, HDT_ERR_TIMEOUT);
-  EXPECT_THAT(answer.text, AllOf(HasSubstr("300 ms passed in call 0 (barrier)"), HasSubstr("stopped process: rank 1")));
-  EXPECT_THAT(sentence(await_verdict(world(), "deadline", "deadline passed")), HasSubstr("stopped process: rank 1"));
+  EXPECT_THAT(answer.text,
+              AllOf(HasSubstr("300 ms passed in call 0 (barrier)"), HasSubstr("stopped process: rank 1")));
+  EXPECT_THAT(sentence(await_verdict(world(), "deadline", "deadline passed")),
+              HasSubstr("stopped process: rank 1"));
   ranks[1]->process().signal(SIGCONT);
 }
 
 TEST_F(Why, GroupsThatHaveEndedAreRemembered) {
-  for (const Ranks ranks = group({0, 1}, "over"); const auto& rank : ranks) EXPECT_EQ(rank->call("destroy").result, HDT_SUCCESS);
-  EXPECT_THAT(sentence(await_verdict(world(), "over", "nothing to do")), HasSubstr("its ranks here have left"));
+  for (const Ranks ranks = group({0, 1}, "over"); const auto& rank : ranks)
+    EXPECT_EQ(rank->call("destroy").result, HDT_SUCCESS);
+  EXPECT_THAT(sentence(await_verdict(world(), "over", "nothing to do")),
+              HasSubstr("its ranks here have left"));
 }
 
 TEST_F(Why, UnknownGroupsAreRefused) {

@@ -12,7 +12,8 @@ namespace hdt::daemon::testing {
 
 inline constexpr int64_t kNow = 1000 * kNsPerSecond;
 
-inline session::Operation call(const std::string& text, uint64_t sequence, double seconds_ago, double ended_ago = -1) {
+inline session::Operation call(const std::string& text, uint64_t sequence, double seconds_ago,
+                               double ended_ago = -1) {
   session::Operation operation;
   operation.kind = text.substr(0, text.find(' '));
   operation.text = text;
@@ -98,10 +99,10 @@ class FactsBuilder {
     facts_[node].answered = false;
     facts_[node].silence = "no answer within 3000 ms";
   }
-  void rail(size_t node, const std::string& to, const std::string& nic, const std::string& state, uint64_t rate = 0,
-            uint64_t megabits = 0) {
-    facts_[node].rails.push_back({to, "tcp", nic, "10.0.0.1:1", "10.0.0.2:2", state, state == "down" ? "NIC went down" : "",
-                                  0, rate, 0, megabits});
+  void rail(size_t node, const std::string& to, const std::string& nic, const std::string& state,
+            uint64_t rate = 0, uint64_t megabits = 0) {
+    facts_[node].rails.push_back({to, "tcp", nic, "10.0.0.1:1", "10.0.0.2:2", state,
+                                  state == "down" ? "NIC went down" : "", 0, rate, 0, megabits});
   }
   // A rail that works between any two nodes.
   void connect() {

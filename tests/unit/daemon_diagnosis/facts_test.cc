@@ -31,7 +31,8 @@ TEST(Facts, TextThatMakesNoSenseIsRefused) {
   const auto flat = to_text(example().facts()[0]).flatten();
   size_t refused = 0;
   for (const auto& [path, value] : flat.items()) {
-    for (const nlohmann::json& wrong : {nlohmann::json(), nlohmann::json("x"), nlohmann::json::array(), nlohmann::json(1e300)}) {
+    for (const nlohmann::json& wrong :
+         {nlohmann::json(), nlohmann::json("x"), nlohmann::json::array(), nlohmann::json(1e300)}) {
       auto changed = flat;
       changed[path] = wrong;
       if (!facts_of(changed.unflatten().dump()).is_ok()) ++refused;

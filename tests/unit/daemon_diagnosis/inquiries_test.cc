@@ -26,7 +26,8 @@ class InquiriesTest : public ::testing::Test {
     }
   }
   void ask(const std::vector<std::string>& addresses, int64_t budget_ms = 60'000) {
-    inquiries_.ask(addresses, "facts", budget_ms, [this](std::vector<Answer> answers) { answers_ = std::move(answers); });
+    inquiries_.ask(addresses, "facts", budget_ms,
+                   [this](std::vector<Answer> answers) { answers_ = std::move(answers); });
   }
 
   ChannelId next_channel_ = 1;
@@ -56,7 +57,8 @@ TEST_F(InquiriesTest, ClocksAreComparedFirst) {
   EXPECT_EQ(clocks_, 8);
   EXPECT_GE((*answers_)[1].round_trip_ns, 0);
   // Exact to half of the round trip.
-  EXPECT_NEAR(static_cast<double>((*answers_)[1].offset_ns), 5e12, static_cast<double>((*answers_)[1].round_trip_ns));
+  EXPECT_NEAR(static_cast<double>((*answers_)[1].offset_ns), 5e12,
+              static_cast<double>((*answers_)[1].round_trip_ns));
 }
 
 TEST_F(InquiriesTest, ConnectionsAreKept) {

@@ -29,122 +29,227 @@ void enter_all(FactsBuilder& world, double ago) {
 
 const Row kRows[] = {
     {"Idle", {0, 0, 1}, [](FactsBuilder&) {}, Cause::kNothingToDo, {}, {"group 000000aa (class c1)"}},
-    {"UnderWay", {0, 0, 1}, [](FactsBuilder& w) {
+    {"UnderWay",
+     {0, 0, 1},
+     [](FactsBuilder& w) {
        enter_all(w, 0.1);
        w.connect();
-     }, Cause::kUnderWay, {}, {"call 0 (barrier)"}},
-    {"LateRank", {0, 0, 1},
+     },
+     Cause::kUnderWay,
+     {},
+     {"call 0 (barrier)"}},
+    {"LateRank",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        w.enter(2, call("allreduce of 8 float32, sum", 3, 9, 7.5));
        w.enter(0, call("barrier", 4, 5));
        w.enter(1, call("barrier", 4, 2));
      },
-     Cause::kLateRank, {2}, {"not entered by rank 2 on node n1 (pid 102, sleeping)", "waited for 5.0 s", "call 3", "ended 7.5 s ago"}},
-    {"LateRanks", {0, 0, 1}, [](FactsBuilder& w) { w.enter(0, call("barrier", 0, 5)); }, Cause::kLateRank, {1, 2},
+     Cause::kLateRank,
+     {2},
+     {"not entered by rank 2 on node n1 (pid 102, sleeping)", "waited for 5.0 s", "call 3",
+      "ended 7.5 s ago"}},
+    {"LateRanks",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.enter(0, call("barrier", 0, 5)); },
+     Cause::kLateRank,
+     {1, 2},
      {"not entered by rank 1, 2"}},
     // Whom the others wait for has gone ahead in nothing: it is in an earlier call than they are.
-    {"OneCallBehind", {0, 0, 1},
+    {"OneCallBehind",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        for (const uint32_t rank : {0U, 1U}) w.enter(rank, call("barrier", 5, 3));
        w.rank(2).calls = 5;
      },
-     Cause::kLateRank, {2}, {"call 5 (barrier)"}},
-    {"StoppedProcess", {0, 0, 1},
+     Cause::kLateRank,
+     {2},
+     {"call 5 (barrier)"}},
+    {"StoppedProcess",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        w.enter(0, call("barrier", 0, 5));
        w.rank(1).process = "T";
      },
-     Cause::kStoppedProcess, {1}, {"stopped by a signal", "kill -CONT 101"}},
-    {"StoppedInTheCall", {0, 0, 1},
+     Cause::kStoppedProcess,
+     {1},
+     {"stopped by a signal", "kill -CONT 101"}},
+    {"StoppedInTheCall",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        enter_all(w, 4);
        w.rank(2).process = "t";
      },
-     Cause::kStoppedProcess, {2}, {"stopped by a debugger"}},
-    {"StoppedButNobodyWaits", {0, 0, 1}, [](FactsBuilder& w) { w.rank(1).process = "T"; }, Cause::kNothingToDo, {}, {}},
-    {"ProcessGone", {0, 0, 1},
+     Cause::kStoppedProcess,
+     {2},
+     {"stopped by a debugger"}},
+    {"StoppedButNobodyWaits",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.rank(1).process = "T"; },
+     Cause::kNothingToDo,
+     {},
+     {}},
+    {"ProcessGone",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        w.enter(0, call("barrier", 0, 5));
        w.rank(1).process = "";
      },
-     Cause::kDeadRank, {1}, {"rank 1 on node n0", "gone", "rank 0 is in call 0 (barrier)"}},
-    {"RankLost", {0, 0, 1}, [](FactsBuilder& w) { w.fail(Code::kRankLost, 1, "rank 1 (pid 101) ended"); }, Cause::kDeadRank,
-     {1}, {"dead rank: rank 1 (pid 101) ended"}},
-    {"RankLeft", {0, 0, 1}, [](FactsBuilder& w) { w.fail(Code::kRankLost, 1, "rank 1 left the group"); }, Cause::kLeftEarly,
-     {1}, {}},
-    {"LeavesBeforeOthersKnow", {0, 0, 1},
+     Cause::kDeadRank,
+     {1},
+     {"rank 1 on node n0", "gone", "rank 0 is in call 0 (barrier)"}},
+    {"RankLost",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.fail(Code::kRankLost, 1, "rank 1 (pid 101) ended"); },
+     Cause::kDeadRank,
+     {1},
+     {"dead rank: rank 1 (pid 101) ended"}},
+    {"RankLeft",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.fail(Code::kRankLost, 1, "rank 1 left the group"); },
+     Cause::kLeftEarly,
+     {1},
+     {}},
+    {"LeavesBeforeOthersKnow",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        w.enter(0, call("barrier", 0, 5));
        w.rank(1).left = true;
      },
-     Cause::kLeftEarly, {1}, {"left after 0 calls"}},
-    {"Aborted", {0, 0, 1}, [](FactsBuilder& w) { w.fail(Code::kAborted, 2, "rank 2 aborted"); }, Cause::kAborted, {2}, {}},
-    {"Mismatch", {0, 0, 1}, [](FactsBuilder& w) { w.fail(Code::kMismatch, 2, "call 0: ..."); }, Cause::kMismatchedCall, {2}, {}},
-    {"MismatchBeforeFailure", {0, 0, 1},
+     Cause::kLeftEarly,
+     {1},
+     {"left after 0 calls"}},
+    {"Aborted",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.fail(Code::kAborted, 2, "rank 2 aborted"); },
+     Cause::kAborted,
+     {2},
+     {}},
+    {"Mismatch",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.fail(Code::kMismatch, 2, "call 0: ..."); },
+     Cause::kMismatchedCall,
+     {2},
+     {}},
+    {"MismatchBeforeFailure",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        w.enter(0, call("allreduce of 8 float32, sum", 2, 5));
        w.enter(2, call("allreduce of 9 float32, sum", 2, 5));
      },
-     Cause::kMismatchedCall, {0, 2}, {"rank 0 calls allreduce of 8 float32, sum, rank 2 calls allreduce of 9"}},
-    {"LinkFailed", {0, 0, 1}, [](FactsBuilder& w) { w.fail(Code::kLink, 2, "no rail"); }, Cause::kDeadLink, {2}, {}},
-    {"DaemonEnded", {0, 0, 1}, [](FactsBuilder& w) { w.fail(Code::kDaemonLost, -1, "SIGTERM"); }, Cause::kDaemonEnded, {}, {}},
-    {"DeadlinePassed", {0, 0, 1}, [](FactsBuilder& w) { w.fail(Code::kTimeout, 1, "late rank: x"); }, Cause::kDeadline, {1},
+     Cause::kMismatchedCall,
+     {0, 2},
+     {"rank 0 calls allreduce of 8 float32, sum, rank 2 calls allreduce of 9"}},
+    {"LinkFailed",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.fail(Code::kLink, 2, "no rail"); },
+     Cause::kDeadLink,
+     {2},
+     {}},
+    {"DaemonEnded",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.fail(Code::kDaemonLost, -1, "SIGTERM"); },
+     Cause::kDaemonEnded,
+     {},
+     {}},
+    {"DeadlinePassed",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.fail(Code::kTimeout, 1, "late rank: x"); },
+     Cause::kDeadline,
+     {1},
      {"late rank: x"}},
-    {"OtherFailure", {0, 0, 1}, [](FactsBuilder& w) { w.fail(Code::kInternal, -1, "a bug"); }, Cause::kFailed, {}, {"a bug"}},
-    {"SilentNode", {0, 0, 1},
+    {"OtherFailure",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.fail(Code::kInternal, -1, "a bug"); },
+     Cause::kFailed,
+     {},
+     {"a bug"}},
+    {"SilentNode",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        w.enter(0, call("barrier", 0, 5));
        w.silence(1);
      },
-     Cause::kUnreachableDaemon, {2}, {"daemon of node n1, which has rank 2", "no answer within 3000 ms"}},
-    {"SilentNodeOfAFailedGroup", {0, 0, 1},
+     Cause::kUnreachableDaemon,
+     {2},
+     {"daemon of node n1, which has rank 2", "no answer within 3000 ms"}},
+    {"SilentNodeOfAFailedGroup",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        w.fail(Code::kRankLost, 2, "node n1 is gone");
        w.silence(1);
      },
-     Cause::kUnreachableDaemon, {2}, {"node n1 is gone"}},
-    {"MessageNotSent", {0, 0, 1}, [](FactsBuilder& w) { w.enter(0, message("recv", 2, 7, 3)); }, Cause::kUnmatchedMessage, {2},
+     Cause::kUnreachableDaemon,
+     {2},
+     {"node n1 is gone"}},
+    {"MessageNotSent",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.enter(0, message("recv", 2, 7, 3)); },
+     Cause::kUnmatchedMessage,
+     {2},
      {"rank 2 on node n1", "has not sent message 7 (40 bytes) to rank 0", "3.0 s"}},
-    {"MessageNotReceived", {0, 0, 1}, [](FactsBuilder& w) { w.enter(0, message("send", 1, 0, 3)); }, Cause::kUnmatchedMessage,
-     {1}, {"has not received message 0 (40 bytes) from rank 0"}},
-    {"MessageOfBothSides", {0, 0, 1},
+    {"MessageNotReceived",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.enter(0, message("send", 1, 0, 3)); },
+     Cause::kUnmatchedMessage,
+     {1},
+     {"has not received message 0 (40 bytes) from rank 0"}},
+    {"MessageOfBothSides",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        w.enter(0, message("send", 1, 0, 3));
        w.enter(1, message("recv", 0, 0, 3));
        w.connect();
      },
-     Cause::kStuck, {}, {"3.0 s"}},
-    {"ReceiveFromEachOther", {0, 0, 1},
+     Cause::kStuck,
+     {},
+     {"3.0 s"}},
+    {"ReceiveFromEachOther",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        w.enter(0, message("recv", 1, 0, 3));
        w.enter(1, message("recv", 0, 0, 3));
      },
-     Cause::kWrongOrder, {0, 1}, {"circle"}},
-    {"ReceiveInARing", {0, 1, 2},
+     Cause::kWrongOrder,
+     {0, 1},
+     {"circle"}},
+    {"ReceiveInARing",
+     {0, 1, 2},
      [](FactsBuilder& w) {
        for (uint32_t rank = 0; rank < 3; ++rank) w.enter(rank, message("recv", (rank + 1) % 3, 0, 3));
      },
-     Cause::kWrongOrder, {0, 1, 2}, {"rank 2 of group 000000aa"}},
-    {"ReceiveInAChain", {0, 1, 2},
+     Cause::kWrongOrder,
+     {0, 1, 2},
+     {"rank 2 of group 000000aa"}},
+    {"ReceiveInAChain",
+     {0, 1, 2},
      [](FactsBuilder& w) {
        w.enter(0, message("recv", 1, 0, 3));
        w.enter(1, message("recv", 2, 0, 3));
      },
-     Cause::kUnmatchedMessage, {1}, {}},
-    {"Stuck", {0, 0, 1},
+     Cause::kUnmatchedMessage,
+     {1},
+     {}},
+    {"Stuck",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        enter_all(w, 8);
        w.connect();
        w.group_on(0).peers[0].quiet_ns = 6 * kNsPerSecond;
      },
-     Cause::kStuck, {}, {"for 8.0 s", "nothing came from other nodes for 6.0 s"}},
-    {"LongButMoving", {0, 0, 1},
+     Cause::kStuck,
+     {},
+     {"for 8.0 s", "nothing came from other nodes for 6.0 s"}},
+    {"LongButMoving",
+     {0, 0, 1},
      [](FactsBuilder& w) {
        enter_all(w, 8);
        w.connect();
        w.group_on(0).peers[0].quiet_ns = kNsPerMs;
      },
-     Cause::kUnderWay, {}, {}},
+     Cause::kUnderWay,
+     {},
+     {}},
 };
 
 class VerdictOn : public ::testing::TestWithParam<Row> {};

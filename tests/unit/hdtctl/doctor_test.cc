@@ -19,22 +19,24 @@ struct Setup {
 };
 
 json description(const std::string& node, const std::string& address) {
-  return {{"node", node},
-          {"software", "hdtcommd 1"},
-          {"control", address + ":18520"},
-          {"nics", {{{"backend", "tcp"}, {"name", "eth0"}, {"address", address}, {"mtu", 9000U}, {"up", true}}}},
-          {"rails", {{{"backend", "tcp"}, {"nic", "eth0"}, {"address", address + ":4711"}}}},
-          {"wall_ns", int64_t{1'000'000'000'000}},
-          {"cluster_key", true},
-          {"allow_groups", {"hdt"}},
-          {"memlock_bytes", UINT64_MAX},
-          {"open_files", 65536U}};
+  return {
+      {"node", node},
+      {"software", "hdtcommd 1"},
+      {"control", address + ":18520"},
+      {"nics", {{{"backend", "tcp"}, {"name", "eth0"}, {"address", address}, {"mtu", 9000U}, {"up", true}}}},
+      {"rails", {{{"backend", "tcp"}, {"nic", "eth0"}, {"address", address + ":4711"}}}},
+      {"wall_ns", int64_t{1'000'000'000'000}},
+      {"cluster_key", true},
+      {"allow_groups", {"hdt"}},
+      {"memlock_bytes", UINT64_MAX},
+      {"open_files", 65536U}};
 }
 
 Setup sound() {
   Setup setup;
-  setup.answer = {{"own", description("n0", "10.0.0.1")},
-                  {"peers", {{{"address", "10.0.0.2:18520"}, {"description", description("n1", "10.0.0.2")}}}}};
+  setup.answer = {
+      {"own", description("n0", "10.0.0.1")},
+      {"peers", {{{"address", "10.0.0.2:18520"}, {"description", description("n1", "10.0.0.2")}}}}};
   setup.tried = pairs_to_try(setup.answer);
   for (Reach& pair : setup.tried) pair.path_mtu = 9000;
   return setup;
@@ -65,15 +67,31 @@ struct Fault {
 };
 
 const Fault kFaults[] = {
-    {"NoDaemon", [](Setup& s) { s.answer = {{"error", "no daemon at /run/x"}}; }, Level::kProblem, "daemon", "/run/x", "start hdtcommd"},
-    {"NicDown", [](Setup& s) { s.answer["own"]["nics"][0]["up"] = false; }, Level::kProblem, "reach", "eth0 (10.0.0.1) is down", "ip link set eth0 up"},
-    {"NoAnswer", [](Setup& s) { s.answer["peers"][0] = {{"address", "10.0.0.2:18520"}, {"error", "connection refused"}}; }, Level::kProblem, "reach",
-     "10.0.0.2:18520 does not answer: connection refused", "is hdtcommd running there"},
-    {"OtherProtocol", [](Setup& s) { s.answer["peers"][0] = {{"address", "10.0.0.2:18520"}, {"error", "peer protocol version 3"}}; }, Level::kProblem,
-     "reach", "version 3", "same release"},
-    {"OtherKey", [](Setup& s) { s.answer["peers"][0] = {{"address", "10.0.0.2:18520"}, {"error", "wrong cluster key"}}; }, Level::kProblem, "reach",
-     "wrong cluster key", "security.cluster_key_file"},
-    {"PairUnreachable", [](Setup& s) { s.tried[0].error = "Connection timed out"; }, Level::kProblem, "reach", "reaches no NIC of node n1", "nics.exclude"},
+    {"NoDaemon",
+     [](Setup& s) {
+       s.answer = {{"error", "no daemon at /run/x"}};
+     },
+     Level::kProblem, "daemon", "/run/x", "start hdtcommd"},
+    {"NicDown", [](Setup& s) { s.answer["own"]["nics"][0]["up"] = false; }, Level::kProblem, "reach",
+     "eth0 (10.0.0.1) is down", "ip link set eth0 up"},
+    {"NoAnswer",
+     [](Setup& s) {
+       s.answer["peers"][0] = {{"address", "10.0.0.2:18520"}, {"error", "connection refused"}};
+     },
+     Level::kProblem, "reach", "10.0.0.2:18520 does not answer: connection refused",
+     "is hdtcommd running there"},
+    {"OtherProtocol",
+     [](Setup& s) {
+       s.answer["peers"][0] = {{"address", "10.0.0.2:18520"}, {"error", "peer protocol version 3"}};
+     },
+     Level::kProblem, "reach", "version 3", "same release"},
+    {"OtherKey",
+     [](Setup& s) {
+       s.answer["peers"][0] = {{"address", "10.0.0.2:18520"}, {"error", "wrong cluster key"}};
+     },
+     Level::kProblem, "reach", "wrong cluster key", "security.cluster_key_file"},
+    {"PairUnreachable", [](Setup& s) { s.tried[0].error = "Connection timed out"; }, Level::kProblem, "reach",
+     "reaches no NIC of node n1", "nics.exclude"},
     {"OtherSubnet",
      [](Setup& s) {
        s.tried.push_back(s.tried[0]);
@@ -81,23 +99,29 @@ const Fault kFaults[] = {
        s.tried[1].error = "No route to host";
      },
      Level::kWarning, "reach", "does not reach eth1", "ip rule add"},
-    {"NothingInCommon", [](Setup& s) { s.tried.clear(); }, Level::kProblem, "reach", "share a backend", "backends"},
-    {"MtuDiffers", [](Setup& s) { s.answer["peers"][0]["description"]["nics"][0]["mtu"] = 1500U; }, Level::kWarning, "mtu", "9000, eth0 of node n1 has 1500",
-     "ip link set eth0 mtu 9000"},
-    {"PathMtuIsLess", [](Setup& s) { s.tried[0].path_mtu = 1500; }, Level::kWarning, "mtu", "1500 bytes", "switches"},
-    {"FewFiles", [](Setup& s) { s.answer["own"]["open_files"] = 256U; }, Level::kWarning, "limits", "256 files", "LimitNOFILE"},
+    {"NothingInCommon", [](Setup& s) { s.tried.clear(); }, Level::kProblem, "reach", "share a backend",
+     "backends"},
+    {"MtuDiffers", [](Setup& s) { s.answer["peers"][0]["description"]["nics"][0]["mtu"] = 1500U; },
+     Level::kWarning, "mtu", "9000, eth0 of node n1 has 1500", "ip link set eth0 mtu 9000"},
+    {"PathMtuIsLess", [](Setup& s) { s.tried[0].path_mtu = 1500; }, Level::kWarning, "mtu", "1500 bytes",
+     "switches"},
+    {"FewFiles", [](Setup& s) { s.answer["own"]["open_files"] = 256U; }, Level::kWarning, "limits",
+     "256 files", "LimitNOFILE"},
     {"LittleLocked",
      [](Setup& s) {
        s.answer["own"]["nics"][0]["backend"] = "rdma";
        s.answer["own"]["memlock_bytes"] = 65536U;
      },
      Level::kProblem, "limits", "65536 bytes", "LimitMEMLOCK=infinity"},
-    {"ClockAhead", [](Setup& s) { s.answer["peers"][0]["description"]["wall_ns"] = int64_t{1'007'500'000'000}; }, Level::kWarning, "clock", "7.5 s ahead",
-     "chrony"},
-    {"OtherRelease", [](Setup& s) { s.answer["peers"][0]["description"]["software"] = "hdtcommd 2"; }, Level::kWarning, "versions", "hdtcommd 2",
-     "same release"},
-    {"NoKey", [](Setup& s) { s.answer["own"]["cluster_key"] = false; }, Level::kWarning, "permissions", "no cluster key", "security.cluster_key_file"},
-    {"NoPtrace", [](Setup& s) { s.machine.ptrace_scope = "2"; }, Level::kWarning, "permissions", "ptrace_scope is 2", "hdtMemAlloc"},
+    {"ClockAhead",
+     [](Setup& s) { s.answer["peers"][0]["description"]["wall_ns"] = int64_t{1'007'500'000'000}; },
+     Level::kWarning, "clock", "7.5 s ahead", "chrony"},
+    {"OtherRelease", [](Setup& s) { s.answer["peers"][0]["description"]["software"] = "hdtcommd 2"; },
+     Level::kWarning, "versions", "hdtcommd 2", "same release"},
+    {"NoKey", [](Setup& s) { s.answer["own"]["cluster_key"] = false; }, Level::kWarning, "permissions",
+     "no cluster key", "security.cluster_key_file"},
+    {"NoPtrace", [](Setup& s) { s.machine.ptrace_scope = "2"; }, Level::kWarning, "permissions",
+     "ptrace_scope is 2", "hdtMemAlloc"},
 };
 
 class DoctorFinds : public ::testing::TestWithParam<Fault> {};
@@ -108,7 +132,8 @@ TEST_P(DoctorFinds, AndSaysWhatToDo) {
   fault.make(setup);
   const auto findings = examine(setup.answer, setup.tried, setup.machine);
   const auto found = std::find_if(findings.begin(), findings.end(), [&](const Finding& f) {
-    return f.level == fault.level && f.subject == fault.subject && f.text.find(fault.text) != std::string::npos;
+    return f.level == fault.level && f.subject == fault.subject &&
+           f.text.find(fault.text) != std::string::npos;
   });
   ASSERT_NE(found, findings.end()) << doctor_table(findings);
   EXPECT_THAT(found->advice, HasSubstr(fault.advice));
@@ -117,10 +142,12 @@ TEST_P(DoctorFinds, AndSaysWhatToDo) {
   EXPECT_EQ(list.size(), findings.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, DoctorFinds, ::testing::ValuesIn(kFaults), [](const auto& fault) { return std::string(fault.param.name); });
+INSTANTIATE_TEST_SUITE_P(Each, DoctorFinds, ::testing::ValuesIn(kFaults),
+                         [](const auto& fault) { return std::string(fault.param.name); });
 
 TEST(Doctor, WhatAnotherDaemonTellsMayBeNonsense) {
-  for (const json& nonsense : {json(), json(7), json::array(), json{{"node", 7}, {"nics", "x"}, {"rails", {{1}}}}}) {
+  for (const json& nonsense :
+       {json(), json(7), json::array(), json{{"node", 7}, {"nics", "x"}, {"rails", {{1}}}}}) {
     Setup setup = sound();
     setup.answer["peers"][0]["description"] = nonsense;
     const auto pairs = pairs_to_try(setup.answer);

@@ -30,8 +30,9 @@ std::map<std::string, json> slices_of(const json& trace) {
 }
 
 TEST(TraceFile, TimesAreThoseOfTheNodeThatWasAsked) {
-  const json trace = trace_of({{"nodes", {node("n0", 0, 9'000, {operation("barrier", 1'000, 2'000, 4'000)}),
-                                          node("n1", 500'000, 509'000, {operation("send", 502'000, 0, 503'000)})}}});
+  const json trace = trace_of({{"nodes",
+                                {node("n0", 0, 9'000, {operation("barrier", 1'000, 2'000, 4'000)}),
+                                 node("n1", 500'000, 509'000, {operation("send", 502'000, 0, 503'000)})}}});
   const auto slices = slices_of(trace);
   EXPECT_EQ(slices.at("barrier")["ts"], 1.0);
   EXPECT_EQ(slices.at("barrier")["dur"], 3.0);
@@ -45,14 +46,16 @@ TEST(TraceFile, TimesAreThoseOfTheNodeThatWasAsked) {
 }
 
 TEST(TraceFile, OperationsThatOverlapTakeLanes) {
-  const json operations = {operation("a", 1'000, 0, 5'000), operation("b", 2'000, 0, 3'000), operation("c", 6'000, 0, 7'000)};
+  const json operations = {operation("a", 1'000, 0, 5'000), operation("b", 2'000, 0, 3'000),
+                           operation("c", 6'000, 0, 7'000)};
   const auto slices = slices_of(trace_of({{"nodes", {node("n0", 0, 9'000, operations)}}}));
   EXPECT_NE(slices.at("a")["tid"], slices.at("b")["tid"]);
   EXPECT_EQ(slices.at("a")["tid"], slices.at("c")["tid"]);
 }
 
 TEST(TraceFile, WhatIsUnderWayLastsUntilNow) {
-  const auto slices = slices_of(trace_of({{"nodes", {node("n0", 0, 9'000, {operation("barrier", 1'000, 0, 0)})}}}));
+  const auto slices =
+      slices_of(trace_of({{"nodes", {node("n0", 0, 9'000, {operation("barrier", 1'000, 0, 0)})}}}));
   EXPECT_EQ(slices.at("barrier")["dur"], 8.0);
   EXPECT_EQ(slices.at("barrier")["args"]["under_way"], true);
 }

@@ -11,7 +11,9 @@ namespace {
 
 class RecorderTest : public ::testing::Test {
  protected:
-  std::vector<Operation> read() const { return session::read(copy_records(*recording_), TickScale(made_, TickMoment::now())); }
+  std::vector<Operation> read() const {
+    return session::read(copy_records(*recording_), TickScale(made_, TickMoment::now()));
+  }
   static Call call(uint64_t count) {
     Call call;
     call.what = collectives::Collective::kAllReduce;
@@ -88,7 +90,8 @@ TEST_F(RecorderTest, NonsenseIsLeftOut) {
 TEST_F(RecorderTest, IsReadWhileItIsWritten) {
   std::atomic<bool> over{false};
   std::thread writer([&] {
-    for (uint64_t i = 0; !over.load(std::memory_order_relaxed); ++i) recorder_.end(recorder_.begin(call(i % 1'000'000), i % 1'000'000));
+    for (uint64_t i = 0; !over.load(std::memory_order_relaxed); ++i)
+      recorder_.end(recorder_.begin(call(i % 1'000'000), i % 1'000'000));
   });
   size_t seen = 0;
   for (int round = 0; round < 200 || seen == 0; ++round) {
