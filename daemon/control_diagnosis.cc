@@ -99,7 +99,11 @@ void Control::local_facts(bool all_operations, std::function<void(NodeFacts)> th
         for (auto& part : parts->rails) std::move(part.begin(), part.end(), std::back_inserter(facts.rails));
         const TickScale scale(made_, TickMoment::now());
         for (GroupFacts& group : facts.groups) complete(group, scale);
-        facts.groups.insert(facts.groups.end(), past_.begin(), past_.end());
+        // A group may end between an engine's answer and now.
+        for (const GroupFacts& ended : past_) {
+          const auto is_it = [&](const GroupFacts& group) { return group.id == ended.id; };
+          if (std::none_of(facts.groups.begin(), facts.groups.end(), is_it)) facts.groups.push_back(ended);
+        }
         facts.now_ns = now_ns();
         if (!all_operations) keep_recent(facts);
         then(std::move(facts));

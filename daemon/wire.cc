@@ -127,20 +127,6 @@ Note get_note(size_t kind, Reader& r) {
       return n;
     }
     case 8: {
-      auto n = get_common<LateQuery>(r);
-      n.from = r.get<uint32_t>();
-      n.sequence = r.get<uint64_t>();
-      return n;
-    }
-    case 9: {
-      auto n = get_common<LateReply>(r);
-      n.from = r.get<uint32_t>();
-      n.sequence = r.get<uint64_t>();
-      const uint32_t count = r.get_count(kMaxLate);
-      for (uint32_t i = 0; i < count && !r.failed(); ++i) n.late.push_back(r.get<uint32_t>());
-      return n;
-    }
-    case 10: {
       auto n = get_common<OutputNote>(r);
       n.from = r.get<uint32_t>();
       n.sequence = r.get<uint64_t>();
@@ -150,14 +136,14 @@ Note get_note(size_t kind, Reader& r) {
       n.offset = r.get<uint64_t>();
       return n;
     }
-    case 11: {
+    case 9: {
       auto n = get_common<ProbeNote>(r);
       n.kind = r.get<ProbeNote::Kind>();
       r.get_bytes(n.landing.bytes);
       if (n.group != 0 || n.kind < ProbeNote::Kind::kHere || n.kind > ProbeNote::Kind::kLanded) return {};
       return n;
     }
-    case 12: {
+    case 10: {
       auto n = get_common<RatesNote>(r);
       n.from = r.get<uint32_t>();
       n.rates = session::get_node_rates(r);
