@@ -189,7 +189,7 @@ Status ClientSessions::adopt(uint64_t number, Packet& packet) {
   HDT_LOG_WARN("session {} (pid {}): a group is not adopted: {}", number,
                sessions_.at(number).credentials.pid, adopted.message());
   send(number, session::encode(Kind::kNotAdopted,
-                               session::GroupNotice{request.value().handle, adopted.code(), -1, 0, adopted.message()}));
+                               session::GroupNotice{request.value().handle, adopted.code(), -1, adopted.message()}));
   return Status::ok();
 }
 

@@ -14,7 +14,7 @@
 namespace hdt::session {
 
 inline constexpr uint32_t kSessionMagic = 0x48445453;  // "HDTS"
-inline constexpr uint32_t kSessionVersion = 6;
+inline constexpr uint32_t kSessionVersion = 7;
 inline constexpr size_t kMaxText = 4096;
 inline constexpr size_t kKeyBytes = 32;
 inline constexpr uint32_t kMaxMemories = 4096;  // shared by one session
