@@ -149,13 +149,13 @@ Note get_note(size_t kind, Reader& r) {
       n.rates = session::get_node_rates(r);
       return n;
     }
-    case 13: {
+    case 11: {
       auto n = get_common<ClassPrepare>(r);
       n.change = r.get<uint64_t>();
       n.settings = r.get_string(kMaxText);
       return n;
     }
-    case 14: {
+    case 12: {
       auto n = get_common<ClassEnds>(r);
       n.change = r.get<uint64_t>();
       const uint32_t count = r.get_count(kMaxRails);
@@ -167,7 +167,7 @@ Note get_note(size_t kind, Reader& r) {
       }
       return n;
     }
-    case 15: {
+    case 13: {
       auto n = get_common<ClassReady>(r);
       n.change = r.get<uint64_t>();
       n.code = r.get<Code>();
@@ -176,15 +176,15 @@ Note get_note(size_t kind, Reader& r) {
       if (code < 0 || code >= kCodeCount) return {};
       return n;
     }
-    case 16: {
+    case 14: {
       auto n = get_common<ClassCommit>(r);
       n.change = r.get<uint64_t>();
       n.commit = r.get<uint8_t>();
       return n;
     }
-    case 17:
+    case 15:
       return get_common<LinkMoved>(r);
-    case 18: {
+    case 16: {
       auto n = get_common<LinkUnused>(r);
       if (n.group != 0) return {};
       return n;
