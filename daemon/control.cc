@@ -114,7 +114,6 @@ Status Control::open_devices() {
   network_ = std::make_unique<ControlNetwork>(std::move(options));
   HDT_RETURN_IF_ERROR(network_->start());
   node_.address = network_->address();
-  node_.control = network_->address();
   return Status::ok();
 }
 

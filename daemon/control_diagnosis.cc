@@ -93,7 +93,7 @@ void Control::local_facts(bool all_operations, std::function<void(NodeFacts)> th
       [this, parts, all_operations, then = std::move(then)] {
         NodeFacts facts;
         facts.name = node_.name;
-        facts.control = node_.control;
+        facts.control = node_.address;
         for (auto& part : parts->groups)
           std::move(part.begin(), part.end(), std::back_inserter(facts.groups));
         for (auto& part : parts->rails) std::move(part.begin(), part.end(), std::back_inserter(facts.rails));
@@ -116,7 +116,7 @@ void Control::all_facts(bool all_operations, int64_t budget_ms,
     std::map<std::string, std::string> others;  // name by address
     for (const GroupFacts& group : own.groups) {
       for (const GroupNodeFacts& node : group.nodes) {
-        if (node.control != node_.control && others.size() < kMostNodes) others[node.control] = node.name;
+        if (node.control != node_.address && others.size() < kMostNodes) others[node.control] = node.name;
       }
     }
     std::vector<std::string> addresses;
@@ -162,7 +162,7 @@ nlohmann::json Control::description() const {
   ::clock_gettime(CLOCK_REALTIME, &wall);
   return {{"node", node_.name},
           {"software", kSoftware},
-          {"control", node_.control},
+          {"control", node_.address},
           {"nics", nics},
           {"rails", rails},
           {"session_version", session::kSessionVersion},

@@ -18,7 +18,7 @@ GroupFacts EngineGroup::facts(const std::function<uint32_t(uint32_t local)>& pid
   for (uint32_t node = 0; node < context_.nodes.size(); ++node) {
     GroupNodeFacts& place = facts.nodes.emplace_back();
     place.name = context_.nodes[node].name;
-    place.control = context_.nodes[node].control;
+    place.control = context_.nodes[node].address;
     for (uint64_t p = context_.order.first_position[node]; p < context_.order.first_position[node + 1]; ++p) {
       place.ranks.push_back(context_.order.rank_at[p]);
     }

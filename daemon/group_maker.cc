@@ -66,7 +66,7 @@ void GroupMaker::send_join(Pending& pending, const LocalJoin& join) {
   const auto& r = join.request;
   services_.send(pending.channel,
                  Join{r.key, r.ranks, r.rank, r.group_class, configured_algorithm(r.group_class), r.timeout_ms,
-                      NodeInfo{node_.id, node_.name, node_.address, services_.rails_for(r.group_class), node_.control}});
+                      NodeInfo{node_.id, node_.name, node_.address, services_.rails_for(r.group_class)}});
 }
 
 std::optional<collectives::Algorithm> GroupMaker::configured_algorithm(const std::string& group_class) const {

@@ -19,7 +19,6 @@ void put(Writer& writer, const NodeInfo& node) {
     for (const RailEnd& end : devices)
       writer.put_string(end.backend).put_string(end.nic).put_string(end.address);
   }
-  writer.put_string(node.control);
 }
 
 NodeInfo get_node(Reader& reader) {
@@ -38,7 +37,6 @@ NodeInfo get_node(Reader& reader) {
       end.address = reader.get_string(kMaxName);
     }
   }
-  node.control = reader.get_string(kMaxName);
   return node;
 }
 

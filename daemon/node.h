@@ -34,7 +34,6 @@ struct NodeInfo {
   std::string address;  // of its daemon's control connections: where groups can meet
   // By engine; in messages about a group those that its class may use on that node, best backend first.
   std::vector<std::vector<RailEnd>> rails;
-  std::string control;  // where its control thread listens
 };
 
 void put(Writer& writer, const NodeInfo& node);

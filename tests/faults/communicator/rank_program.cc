@@ -60,10 +60,6 @@ hdtResult_t execute(std::istringstream& line, std::string& extra) {
     comm = nullptr;
     return result;
   }
-  if (verb == "swap") {  // a second communicator takes the place of the first
-    std::swap(comm, other);
-    return HDT_SUCCESS;
-  }
   if (verb == "abort") return hdtCommAbort(comm);
   if (verb == "shrink") {  // to a second group; "second" makes it the one that is called on
     std::vector<int> excluded;

@@ -163,10 +163,10 @@ TEST_F(Why, DifferentCallsBeforeTheGroupFailsOverThem) {
 
 TEST_F(Why, GroupsInDifferentOrder) {
   Ranks ranks = group({0, 1}, "first");
-  for (auto& rank : ranks) ASSERT_EQ(rank->call("swap").result, HDT_SUCCESS);
+  for (auto& rank : ranks) ASSERT_EQ(rank->call("second").result, HDT_SUCCESS);
   World::join(ranks, kAnswerMs, "second");
   ranks[0]->start("barrier");
-  ASSERT_EQ(ranks[1]->call("swap").result, HDT_SUCCESS);
+  ASSERT_EQ(ranks[1]->call("second").result, HDT_SUCCESS);
   ranks[1]->start("allreduce 8 4 0");
   for (const char* group_class : {"first", "second"}) {
     const auto verdict = await_verdict(world(), group_class, "wrong order");
