@@ -26,6 +26,11 @@ uint64_t number_of(const json& from, const char* key) {
   return found != from.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
 }
 
+double seconds_of(const json& from, const char* key) {
+  const auto found = from.find(key);
+  return found != from.end() && found->is_number() ? found->get<double>() / 1e9 : 0;
+}
+
 std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 const json& list_of(const json& from, const char* key) {
@@ -49,6 +54,11 @@ class Examination {
     const std::string address = text_of(told, "address");
     if (!told.contains("description")) return no_answer(address, text_of(told, "error"));
     const json& theirs = told["description"];
+    if (!theirs.is_object()) {
+      return note(Level::kProblem, "reach",
+                  fmt::format("the daemon at {} answers what cannot be understood", address),
+                  "install the same release on all nodes");
+    }
     const std::string node = text_of(theirs, "node");
     if (text_of(theirs, "software") != text_of(own, "software")) {
       note(Level::kWarning, "versions",
@@ -137,9 +147,7 @@ class Examination {
   }
 
   void clock(const json& own, const json& theirs, const std::string& node) {
-    const double apart = (static_cast<double>(theirs.value("wall_ns", int64_t{0})) -
-                          static_cast<double>(own.value("wall_ns", int64_t{0}))) /
-                         1e9;
+    const double apart = seconds_of(theirs, "wall_ns") - seconds_of(own, "wall_ns");
     if (std::abs(apart) <= kClockSeconds)
       return note(Level::kGood, "clock", fmt::format("the clock of node {} is right", node));
     note(Level::kWarning, "clock",

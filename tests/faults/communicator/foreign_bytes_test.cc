@@ -98,7 +98,7 @@ TEST(ForeignBytes, ValuesOutOfRange) {
     ASSERT_TRUE(send_packet(socket.value().get(), session::encode(session::Hello{"test"}), {}).is_ok());
     ASSERT_TRUE(receive_packet(socket.value().get()).is_ok()) << "welcome";
     // A notice about a group that this session is not in.
-    const auto notice = session::encode(session::Kind::kFail, {999, Code::kInternal, -5, 1, "text"});
+    const auto notice = session::encode(session::Kind::kFail, session::GroupNotice{999, Code::kInternal, -5, "text"});
     ASSERT_TRUE(send_packet(socket.value().get(), notice, {}).is_ok());
     ASSERT_TRUE(send_packet(socket.value().get(), session::encode(request), {}).is_ok());
     const auto answer = receive_packet(socket.value().get());

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-struct Setup {
+struct Installation {
   json answer;
   std::vector<Reach> tried;
   Machine machine;
@@ -32,22 +32,22 @@ json description(const std::string& node, const std::string& address) {
       {"open_files", 65536U}};
 }
 
-Setup sound() {
-  Setup setup;
-  setup.answer = {
+Installation sound() {
+  Installation installation;
+  installation.answer = {
       {"own", description("n0", "10.0.0.1")},
       {"peers", {{{"address", "10.0.0.2:18520"}, {"description", description("n1", "10.0.0.2")}}}}};
-  setup.tried = pairs_to_try(setup.answer);
-  for (Reach& pair : setup.tried) pair.path_mtu = 9000;
-  return setup;
+  installation.tried = pairs_to_try(installation.answer);
+  for (Reach& pair : installation.tried) pair.path_mtu = 9000;
+  return installation;
 }
 
 TEST(Doctor, ASoundSetUpHasNothingToDo) {
-  const Setup setup = sound();
-  ASSERT_EQ(setup.tried.size(), 1U);
-  EXPECT_EQ(setup.tried[0].from_address, "10.0.0.1");
-  EXPECT_EQ(setup.tried[0].to_address, "10.0.0.2:4711");
-  const auto findings = examine(setup.answer, setup.tried, setup.machine);
+  const Installation installation = sound();
+  ASSERT_EQ(installation.tried.size(), 1U);
+  EXPECT_EQ(installation.tried[0].from_address, "10.0.0.1");
+  EXPECT_EQ(installation.tried[0].to_address, "10.0.0.2:4711");
+  const auto findings = examine(installation.answer, installation.tried, installation.machine);
   EXPECT_GE(findings.size(), 5U);
   for (const Finding& finding : findings) {
     EXPECT_EQ(finding.level, Level::kGood) << finding.text;
@@ -59,7 +59,7 @@ TEST(Doctor, ASoundSetUpHasNothingToDo) {
 
 struct Fault {
   const char* name;
-  std::function<void(Setup&)> make;
+  std::function<void(Installation&)> make;
   Level level;
   const char* subject;
   const char* text;
@@ -68,59 +68,59 @@ struct Fault {
 
 const Fault kFaults[] = {
     {"NoDaemon",
-     [](Setup& s) {
+     [](Installation& s) {
        s.answer = {{"error", "no daemon at /run/x"}};
      },
      Level::kProblem, "daemon", "/run/x", "start hdtcommd"},
-    {"NicDown", [](Setup& s) { s.answer["own"]["nics"][0]["up"] = false; }, Level::kProblem, "reach",
+    {"NicDown", [](Installation& s) { s.answer["own"]["nics"][0]["up"] = false; }, Level::kProblem, "reach",
      "eth0 (10.0.0.1) is down", "ip link set eth0 up"},
     {"NoAnswer",
-     [](Setup& s) {
+     [](Installation& s) {
        s.answer["peers"][0] = {{"address", "10.0.0.2:18520"}, {"error", "connection refused"}};
      },
      Level::kProblem, "reach", "10.0.0.2:18520 does not answer: connection refused",
      "is hdtcommd running there"},
     {"OtherProtocol",
-     [](Setup& s) {
+     [](Installation& s) {
        s.answer["peers"][0] = {{"address", "10.0.0.2:18520"}, {"error", "peer protocol version 3"}};
      },
      Level::kProblem, "reach", "version 3", "same release"},
     {"OtherKey",
-     [](Setup& s) {
+     [](Installation& s) {
        s.answer["peers"][0] = {{"address", "10.0.0.2:18520"}, {"error", "wrong cluster key"}};
      },
      Level::kProblem, "reach", "wrong cluster key", "security.cluster_key_file"},
-    {"PairUnreachable", [](Setup& s) { s.tried[0].error = "Connection timed out"; }, Level::kProblem, "reach",
-     "reaches no NIC of node n1", "nics.exclude"},
+    {"PairUnreachable", [](Installation& s) { s.tried[0].error = "Connection timed out"; }, Level::kProblem,
+     "reach", "reaches no NIC of node n1", "nics.exclude"},
     {"OtherSubnet",
-     [](Setup& s) {
+     [](Installation& s) {
        s.tried.push_back(s.tried[0]);
        s.tried[1].to_nic = "eth1";
        s.tried[1].error = "No route to host";
      },
      Level::kWarning, "reach", "does not reach eth1", "ip rule add"},
-    {"NothingInCommon", [](Setup& s) { s.tried.clear(); }, Level::kProblem, "reach", "share a backend",
+    {"NothingInCommon", [](Installation& s) { s.tried.clear(); }, Level::kProblem, "reach", "share a backend",
      "backends"},
-    {"MtuDiffers", [](Setup& s) { s.answer["peers"][0]["description"]["nics"][0]["mtu"] = 1500U; },
+    {"MtuDiffers", [](Installation& s) { s.answer["peers"][0]["description"]["nics"][0]["mtu"] = 1500U; },
      Level::kWarning, "mtu", "9000, eth0 of node n1 has 1500", "ip link set eth0 mtu 9000"},
-    {"PathMtuIsLess", [](Setup& s) { s.tried[0].path_mtu = 1500; }, Level::kWarning, "mtu", "1500 bytes",
-     "switches"},
-    {"FewFiles", [](Setup& s) { s.answer["own"]["open_files"] = 256U; }, Level::kWarning, "limits",
+    {"PathMtuIsLess", [](Installation& s) { s.tried[0].path_mtu = 1500; }, Level::kWarning, "mtu",
+     "1500 bytes", "switches"},
+    {"FewFiles", [](Installation& s) { s.answer["own"]["open_files"] = 256U; }, Level::kWarning, "limits",
      "256 files", "LimitNOFILE"},
     {"LittleLocked",
-     [](Setup& s) {
+     [](Installation& s) {
        s.answer["own"]["nics"][0]["backend"] = "rdma";
        s.answer["own"]["memlock_bytes"] = 65536U;
      },
      Level::kProblem, "limits", "65536 bytes", "LimitMEMLOCK=infinity"},
     {"ClockAhead",
-     [](Setup& s) { s.answer["peers"][0]["description"]["wall_ns"] = int64_t{1'007'500'000'000}; },
+     [](Installation& s) { s.answer["peers"][0]["description"]["wall_ns"] = int64_t{1'007'500'000'000}; },
      Level::kWarning, "clock", "7.5 s ahead", "chrony"},
-    {"OtherRelease", [](Setup& s) { s.answer["peers"][0]["description"]["software"] = "hdtcommd 2"; },
+    {"OtherRelease", [](Installation& s) { s.answer["peers"][0]["description"]["software"] = "hdtcommd 2"; },
      Level::kWarning, "versions", "hdtcommd 2", "same release"},
-    {"NoKey", [](Setup& s) { s.answer["own"]["cluster_key"] = false; }, Level::kWarning, "permissions",
+    {"NoKey", [](Installation& s) { s.answer["own"]["cluster_key"] = false; }, Level::kWarning, "permissions",
      "no cluster key", "security.cluster_key_file"},
-    {"NoPtrace", [](Setup& s) { s.machine.ptrace_scope = "2"; }, Level::kWarning, "permissions",
+    {"NoPtrace", [](Installation& s) { s.machine.ptrace_scope = "2"; }, Level::kWarning, "permissions",
      "ptrace_scope is 2", "hdtMemAlloc"},
 };
 
@@ -128,9 +128,9 @@ class DoctorFinds : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(DoctorFinds, AndSaysWhatToDo) {
   const Fault& fault = GetParam();
-  Setup setup = sound();
-  fault.make(setup);
-  const auto findings = examine(setup.answer, setup.tried, setup.machine);
+  Installation installation = sound();
+  fault.make(installation);
+  const auto findings = examine(installation.answer, installation.tried, installation.machine);
   const auto found = std::find_if(findings.begin(), findings.end(), [&](const Finding& f) {
     return f.level == fault.level && f.subject == fault.subject &&
            f.text.find(fault.text) != std::string::npos;
@@ -148,10 +148,10 @@ INSTANTIATE_TEST_SUITE_P(Each, DoctorFinds, ::testing::ValuesIn(kFaults),
 TEST(Doctor, WhatAnotherDaemonTellsMayBeNonsense) {
   for (const json& nonsense :
        {json(), json(7), json::array(), json{{"node", 7}, {"nics", "x"}, {"rails", {{1}}}}}) {
-    Setup setup = sound();
-    setup.answer["peers"][0]["description"] = nonsense;
-    const auto pairs = pairs_to_try(setup.answer);
-    EXPECT_EQ(doctor_exit(examine(setup.answer, pairs, {})), 1);
+    Installation installation = sound();
+    installation.answer["peers"][0]["description"] = nonsense;
+    const auto pairs = pairs_to_try(installation.answer);
+    EXPECT_EQ(doctor_exit(examine(installation.answer, pairs, {})), 1);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <set>
+#include <vector>
 
 namespace hdt::ctl {
 namespace {
@@ -21,6 +22,8 @@ json node(const std::string& name, int64_t offset, int64_t now, const json& oper
   return {{"name", name}, {"offset_ns", offset}, {"now_ns", now}, {"groups", json::array({group})}};
 }
 
+json answer(const std::vector<json>& nodes) { return {{"nodes", nodes}}; }
+
 std::map<std::string, json> slices_of(const json& trace) {
   std::map<std::string, json> slices;
   for (const json& event : trace["traceEvents"]) {
@@ -30,9 +33,9 @@ std::map<std::string, json> slices_of(const json& trace) {
 }
 
 TEST(TraceFile, TimesAreThoseOfTheNodeThatWasAsked) {
-  const json trace = trace_of({{"nodes",
-                                {node("n0", 0, 9'000, {operation("barrier", 1'000, 2'000, 4'000)}),
-                                 node("n1", 500'000, 509'000, {operation("send", 502'000, 0, 503'000)})}}});
+  const json trace =
+      trace_of(answer({node("n0", 0, 9'000, json::array({operation("barrier", 1'000, 2'000, 4'000)})),
+                       node("n1", 500'000, 509'000, json::array({operation("send", 502'000, 0, 503'000)}))}));
   const auto slices = slices_of(trace);
   EXPECT_EQ(slices.at("barrier")["ts"], 1.0);
   EXPECT_EQ(slices.at("barrier")["dur"], 3.0);
@@ -48,14 +51,14 @@ TEST(TraceFile, TimesAreThoseOfTheNodeThatWasAsked) {
 TEST(TraceFile, OperationsThatOverlapTakeLanes) {
   const json operations = {operation("a", 1'000, 0, 5'000), operation("b", 2'000, 0, 3'000),
                            operation("c", 6'000, 0, 7'000)};
-  const auto slices = slices_of(trace_of({{"nodes", {node("n0", 0, 9'000, operations)}}}));
+  const auto slices = slices_of(trace_of(answer({node("n0", 0, 9'000, operations)})));
   EXPECT_NE(slices.at("a")["tid"], slices.at("b")["tid"]);
   EXPECT_EQ(slices.at("a")["tid"], slices.at("c")["tid"]);
 }
 
 TEST(TraceFile, WhatIsUnderWayLastsUntilNow) {
   const auto slices =
-      slices_of(trace_of({{"nodes", {node("n0", 0, 9'000, {operation("barrier", 1'000, 0, 0)})}}}));
+      slices_of(trace_of(answer({node("n0", 0, 9'000, json::array({operation("barrier", 1'000, 0, 0)}))})));
   EXPECT_EQ(slices.at("barrier")["dur"], 8.0);
   EXPECT_EQ(slices.at("barrier")["args"]["under_way"], true);
 }

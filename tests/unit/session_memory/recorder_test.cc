@@ -81,7 +81,8 @@ TEST_F(RecorderTest, NonsenseIsLeftOut) {
   ASSERT_EQ(operations.size(), 1U);
   EXPECT_EQ(operations[0].sequence, 1U);
   recording_->records[1].entered.store(UINT64_MAX);  // later than now
-  EXPECT_LE(read().at(0).entered_ns, now_ns());
+  const int64_t entered_ns = read().at(0).entered_ns;
+  EXPECT_LE(entered_ns, now_ns());
   recording_->begun.store(UINT64_MAX);
   EXPECT_TRUE(read().empty());
 }
