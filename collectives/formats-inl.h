@@ -2,7 +2,8 @@
 // SIMD target (see kernels.cc). Integers, fp32 and fp64 are computed as they are; fp16, bf16 and fp8 in fp32 lanes.
 //
 // A format has: Stored, the type in memory; Raw, a full vector of it; Value, the lanes to compute in; widen(Raw) and
-// narrow(Value); and map(f, Values...), which applies f to the vectors that a Value is made of.
+// narrow(Value); and map(f, Values...), which applies f to the vectors that a Value is made of. Some have sum(Raw, Raw), too: the
+// same bits as by way of Values, sooner.
 #if defined(HDT_COLLECTIVES_FORMATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HDT_COLLECTIVES_FORMATS_INL_H_
 #undef HDT_COLLECTIVES_FORMATS_INL_H_
@@ -206,8 +207,62 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
     const auto odd = joined(value.part[2], value.part[3]);
     return hn::BitCast(hn::ScalableTag<uint8_t>(), hn::Or(even, hn::ShiftLeft<8>(odd)));
   }
+  // The sum of two has the same bits if it is rounded to fp16 first: rounding to p bits is not changed by rounding to at least
+  // 2p + 2 before (Figueroa, "When is double rounding innocuous?", 1995), and fp16 has 11 where the formats have 4 or 3. So the
+  // rest is done on 16-bit lanes, of E4M3 times 2^-8. Vectors with an infinity or a NaN go the long way.
+  HWY_INLINE Raw sum(Raw a, Raw b) const {
+    const hn::ScalableTag<int8_t> d8;
+    const auto magnitudes = hn::Set(hn::ScalableTag<uint8_t>(), 0x7F);
+    const auto greatest = hn::BitCast(d8, hn::Max(hn::And(a, magnitudes), hn::And(b, magnitudes)));
+    if (HWY_UNLIKELY(!hn::AllFalse(d8, hn::Gt(greatest, hn::Set(d8, kLargest))))) {
+      return narrow(this->map([](Floats x, Floats y) { return hn::Add(x, y); }, widen(a), widen(b)));
+    }
+    const hn::ScalableTag<uint16_t> d16;
+    const auto pairs_a = hn::BitCast(d16, a), pairs_b = hn::BitCast(d16, b);
+    const auto upper = hn::Set(d16, 0xFF00);
+    const auto even = rounded(added(hn::ShiftLeft<8>(pairs_a), hn::ShiftLeft<8>(pairs_b)));
+    const auto odd = rounded(added(hn::And(pairs_a, upper), hn::And(pairs_b, upper)));
+    return hn::BitCast(hn::ScalableTag<uint8_t>(), hn::Or(even, hn::ShiftLeft<8>(odd)));
+  }
 
  private:
+  using Halves = hn::Vec<hn::ScalableTag<uint16_t>>;
+  static constexpr int kPlace = 10 - kFractionBits;  // of the last bit, in fp16
+
+  // Finite elements in the upper bytes, as fp16 (E4M3: times 2^-8).
+  HWY_INLINE static auto finite_half(Halves upper_bytes) {
+    const hn::ScalableTag<uint16_t> d16;
+    const hn::ScalableTag<hwy::float16_t> half;
+    if constexpr (kHasInfinity) {
+      return hn::BitCast(half, upper_bytes);
+    } else {
+      const hn::ScalableTag<int16_t> signed16;
+      const auto moved = hn::BitCast(d16, hn::ShiftRight<1>(hn::BitCast(signed16, upper_bytes)));
+      return hn::BitCast(half, hn::And(moved, hn::Set(d16, 0xBF80)));  // the sign came along
+    }
+  }
+  HWY_INLINE Halves added(Halves a, Halves b) const {
+    const hn::Rebind<hwy::float16_t, Single> half;
+    const hn::ScalableTag<uint16_t> d16;
+    const hn::Half<decltype(d16)> part;
+    const auto x = finite_half(a), y = finite_half(b);
+    const Floats lower =
+        hn::Add(hn::PromoteTo(d, hn::LowerHalf(half, x)), hn::PromoteTo(d, hn::LowerHalf(half, y)));
+    const Floats upper =
+        hn::Add(hn::PromoteTo(d, hn::UpperHalf(half, x)), hn::PromoteTo(d, hn::UpperHalf(half, y)));
+    return hn::Combine(d16, hn::BitCast(part, hn::DemoteTo(half, upper)),
+                       hn::BitCast(part, hn::DemoteTo(half, lower)));
+  }
+  // fp16 to the lower byte, to nearest even: half of the last kept bit's weight added, less one if that bit is even.
+  HWY_INLINE static Halves rounded(Halves half) {
+    const hn::ScalableTag<uint16_t> d16;
+    const auto magnitude = hn::And(half, hn::Set(d16, 0x7FFF));
+    const auto odd = hn::And(hn::ShiftRight<kPlace>(magnitude), hn::Set(d16, 1));
+    const auto up = hn::Add(magnitude, hn::Add(odd, hn::Set(d16, (1u << (kPlace - 1)) - 1)));
+    const auto result = hn::Min(hn::ShiftRight<kPlace>(up), hn::Set(d16, kLargest));
+    return hn::Or(result, hn::ShiftRight<8>(hn::And(half, hn::Set(d16, 0x8000))));
+  }
+
   template <class V>
   HWY_INLINE static auto half_precision(V upper_bytes) {
     const hn::DFromV<V> d16;

@@ -63,6 +63,15 @@ struct Maximum {
   }
 };
 
+// Work on a vector that takes so long that the processor, looking ahead of it, does not come to the next lines of memory: they are
+// asked for so many elements before. (Formats that take less are slowed down by asking.)
+constexpr size_t kAhead = 1024;
+
+template <class Format, typename = void>
+inline constexpr bool kHasSum = false;
+template <class Format>
+inline constexpr bool kHasSum<Format, std::void_t<decltype(&Format::sum)>> = true;
+
 template <typename T>
 const T* elements(const void* base, size_t index) {
   return reinterpret_cast<const T*>(static_cast<const std::byte*>(base) + index * sizeof(T));
@@ -128,7 +137,13 @@ size_t combine_vectors(Sources sources, Destinations destinations, size_t begin,
   if (sources.size() == 2 && destinations.size() <= 2) {
     const size_t last = destinations.size() - 1;
     for (; i + lanes <= count; i += lanes) {
-      const auto raw = format.narrow(format.map(op, load(0, i), load(1, i)));
+      typename Format::Raw raw;
+      if constexpr (kHasSum<Format> && std::is_same_v<Op, Sum>) {
+        for (const void* const source : sources) hwy::Prefetch(elements<T>(source, i) + kAhead);
+        raw = format.sum(hn::LoadU(d, elements<T>(sources[0], i)), hn::LoadU(d, elements<T>(sources[1], i)));
+      } else {
+        raw = format.narrow(format.map(op, load(0, i), load(1, i)));
+      }
       store(raw, 0, i);
       if (last != 0) store(raw, 1, i);
     }
