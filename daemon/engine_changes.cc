@@ -22,11 +22,7 @@ Status Engine::open_nic(const BackendNic& nic) {
     open = backends_.end() - 1;
   }
   auto device = open->backend->open(info);
-  if (!device.is_ok()) {
-    if (open->first_device == devices_.size()) backends_.pop_back();
-    return wrong(device.status());
-  }
-  auto address = device.value()->listen(0);
+  auto address = device.is_ok() ? device.value()->listen(0) : Result<std::string>(device.status());
   if (!address.is_ok()) {
     if (open->first_device == devices_.size()) backends_.pop_back();
     return wrong(address.status());

@@ -80,6 +80,29 @@ Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session,
   return made;
 }
 
+std::string text_of(const char (&address)[kMaxAddress]) { return {address, ::strnlen(address, kMaxAddress)}; }
+
+// A group of some of the parent's ranks, of which this is one, in the order of `members`. `what` says which group of the
+// parent's it is, the same on all of them.
+Result<std::shared_ptr<Communicator>> join_members(Communicator& parent, const std::vector<uint32_t>& members,
+                                                   const std::string& what, const std::string& rendezvous,
+                                                   const Wishes& wishes) {
+  const CommunicatorOptions& from = parent.options();
+  const std::string parent_key(reinterpret_cast<const char*>(from.key.data()), from.key.size());
+  auto key = key_of(parent_key + " " + what);
+  if (!key.is_ok()) return key.status();
+  const auto rank = std::find(members.begin(), members.end(), from.rank) - members.begin();
+  const CommunicatorOptions options{key.value(),
+                                    rendezvous,
+                                    wishes.group_class,
+                                    wishes.socket,
+                                    wishes.timeout_ms,
+                                    static_cast<uint32_t>(members.size()),
+                                    static_cast<uint32_t>(rank),
+                                    wishes.deterministic};
+  return join(parent.session(), options, false);
+}
+
 // Names are looked up here, in the caller's thread: the daemon never blocks on it.
 Result<std::string> numeric_address(const Rendezvous& where) {
   addrinfo hints{};
@@ -284,22 +307,8 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
   }
   std::stable_sort(members.begin(), members.end(),
                    [&](uint32_t a, uint32_t b) { return all[a].choice.key < all[b].choice.key; });
-  const std::string parent_key(reinterpret_cast<const char*>(from.key.data()), from.key.size());
-  auto group_key =
-      key_of(parent_key + " split " + std::to_string(number) + " color " + std::to_string(color));
-  if (!group_key.is_ok()) return group_key.status();
-  CommunicatorOptions options;
-  options.key = group_key.value();
-  options.rendezvous =
-      std::string(all[members.front()].address, ::strnlen(all[members.front()].address, kMaxAddress));
-  options.group_class = wishes.group_class;
-  options.socket = wishes.socket;
-  options.timeout_ms = wishes.timeout_ms;
-  options.deterministic = wishes.deterministic;
-  options.ranks = static_cast<uint32_t>(members.size());
-  options.rank =
-      static_cast<uint32_t>(std::find(members.begin(), members.end(), from.rank) - members.begin());
-  return join(parent.session(), options, false);
+  return join_members(parent, members, "split " + std::to_string(number) + " color " + std::to_string(color),
+                      text_of(all[members.front()].address), wishes);
 }
 
 // The parent may have failed, so nothing is asked of its members: who they are and where they can be met was known when
@@ -318,29 +327,16 @@ Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, const std::ve
       members.push_back(rank);
     }
   }
-  const std::string parent_key(reinterpret_cast<const char*>(from.key.data()), from.key.size());
-  auto key = key_of(parent_key + " shrink " + std::to_string(parent.shrinks()) + " " + text);
-  if (!key.is_ok()) return key.status();
-  CommunicatorOptions options;
-  options.key = key.value();
   const auto& access = parent.access();
   const uint32_t node = access.order.node_of_rank[members.front()];
+  std::string rendezvous = text_of(access.segment.places()[node].address);
   if (node == access.node) {  // a daemon that was started again may be met elsewhere than its predecessor
     auto address = parent.session()->rendezvous_address();
     if (!address.is_ok()) return address.status();
-    options.rendezvous = address.take();
-  } else {
-    const char* const place = access.segment.places()[node].address;
-    options.rendezvous = std::string(place, ::strnlen(place, kMaxAddress));
+    rendezvous = address.take();
   }
-  options.group_class = wishes.group_class;
-  options.socket = wishes.socket;
-  options.timeout_ms = wishes.timeout_ms;
-  options.deterministic = wishes.deterministic;
-  options.ranks = static_cast<uint32_t>(members.size());
-  options.rank =
-      static_cast<uint32_t>(std::find(members.begin(), members.end(), from.rank) - members.begin());
-  auto made = join(parent.session(), options, false);
+  auto made = join_members(parent, members, "shrink " + std::to_string(parent.shrinks()) + " " + text,
+                           rendezvous, wishes);
   if (made.is_ok()) parent.shrunk();
   return made;
 }
