@@ -101,6 +101,24 @@ struct BFloat16Format : SplitFormat<BFloat16Format, uint16_t> {
     const Words odd = hn::And(rounded(value.part[1]), word(0xFFFF0000));
     return hn::BitCast(hn::ScalableTag<uint16_t>(), hn::Or(even, odd));
   }
+  // The sum of two: rounded for all elements at once, on the 16-bit halves of the fp32 sums. Up by one where the lower half is
+  // above one half of the last kept bit's weight, or is just that and the bit is odd. Vectors with a NaN go the long way.
+  HWY_INLINE Raw sum(Raw a, Raw b) const {
+    const Value x = widen(a), y = widen(b);
+    const Floats even = hn::Add(x.part[0], y.part[0]), odd = hn::Add(x.part[1], y.part[1]);
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Or(hn::IsNaN(even), hn::IsNaN(odd))))) {
+      return narrow({{even, odd}});
+    }
+    const hn::ScalableTag<uint16_t> d16;
+    const Words even_bits = hn::BitCast(du, even), odd_bits = hn::BitCast(du, odd);
+    const auto kept = hn::BitCast(
+        d16, hn::OddEven(hn::BitCast(d16, odd_bits), hn::BitCast(d16, hn::ShiftRight<16>(even_bits))));
+    const auto cut = hn::BitCast(
+        d16, hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(odd_bits)), hn::BitCast(d16, even_bits)));
+    const auto one = hn::Set(d16, 1);
+    const auto half = hn::Sub(hn::Set(d16, 0x8000), hn::And(kept, one));
+    return hn::Add(kept, hn::Min(hn::SaturatedSub(cut, half), one));
+  }
 
  private:
   // To nearest even, in the upper half: add half of the last kept bit's weight, less one if that bit is even. NaN would be

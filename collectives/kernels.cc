@@ -63,9 +63,12 @@ struct Maximum {
   }
 };
 
-// Work on a vector that takes so long that the processor, looking ahead of it, does not come to the next lines of memory: they are
-// asked for so many elements before. (Formats that take less are slowed down by asking.)
-constexpr size_t kAhead = 1024;
+// Conversions take so long that the processor, looking ahead of them, does not come to the next lines of memory: they are asked for
+// so many bytes before. (Formats that are computed as they are stored are slowed down by asking.)
+constexpr size_t kAhead = 512;
+constexpr size_t kLine = 64;
+template <class Format>
+inline constexpr bool kConverts = !std::is_same_v<typename Format::Raw, typename Format::Value>;
 
 template <class Format, typename = void>
 inline constexpr bool kHasSum = false;
@@ -104,6 +107,16 @@ using Sources = std::span<const void* const>;
 using Destinations = std::span<void* const>;
 
 template <class Format, class Op>
+HWY_INLINE typename Format::Raw combine_two(typename Format::Raw a, typename Format::Raw b) {
+  const Format format{};
+  if constexpr (kHasSum<Format> && std::is_same_v<Op, Sum>) {
+    return format.sum(a, b);
+  } else {
+    return format.narrow(format.map(Op(), format.widen(a), format.widen(b)));
+  }
+}
+
+template <class Format, class Op>
 void combine_part(Sources sources, Destinations destinations, size_t begin, size_t count) {
   if (count == 0) return;
   const Format format{};
@@ -136,17 +149,20 @@ size_t combine_vectors(Sources sources, Destinations destinations, size_t begin,
   size_t i = begin;
   if (sources.size() == 2 && destinations.size() <= 2) {
     const size_t last = destinations.size() - 1;
-    for (; i + lanes <= count; i += lanes) {
-      typename Format::Raw raw;
-      if constexpr (kHasSum<Format> && std::is_same_v<Op, Sum>) {
-        for (const void* const source : sources) hwy::Prefetch(elements<T>(source, i) + kAhead);
-        raw = format.sum(hn::LoadU(d, elements<T>(sources[0], i)), hn::LoadU(d, elements<T>(sources[1], i)));
-      } else {
-        raw = format.narrow(format.map(op, load(0, i), load(1, i)));
+    const auto combine_at = [&](size_t at) HWY_ATTR __attribute__((always_inline)) {
+      const auto a = hn::LoadU(d, elements<T>(sources[0], at)), b = hn::LoadU(d, elements<T>(sources[1], at));
+      const auto raw = combine_two<Format, Op>(a, b);
+      store(raw, 0, at);
+      if (last != 0) store(raw, 1, at);
+    };
+    if constexpr (kConverts<Format>) {
+      const size_t line = std::max(lanes, kLine / sizeof(T));
+      for (; i + line <= count; i += line) {
+        for (const void* const source : sources) hwy::Prefetch(elements<T>(source, i) + kAhead / sizeof(T));
+        for (size_t k = 0; k < line; k += lanes) combine_at(i + k);
       }
-      store(raw, 0, i);
-      if (last != 0) store(raw, 1, i);
     }
+    for (; i + lanes <= count; i += lanes) combine_at(i);
     return i;
   }
   for (; i + lanes <= count; i += lanes) {

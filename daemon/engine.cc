@@ -316,7 +316,9 @@ bool Engine::quiet() const {
 bool Engine::reap_groups() {
   bool any = false;
   for (auto& group : groups_) {
-    if (group == nullptr || !group->finished()) continue;
+    if (group == nullptr) continue;
+    group->say_left();
+    if (!group->finished()) continue;
     const uint64_t id = group->id();
     options_.on_ended(facts_of(*group));
     const GroupMemory& memory = group_memory_[id];

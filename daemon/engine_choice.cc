@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "daemon/engine.h"
+#include "transports/several_connections.h"
 
 namespace hdt::daemon {
 
@@ -12,11 +13,16 @@ namespace {
 constexpr int64_t kTryMs = 2'000;
 constexpr size_t kMaxPastChoices = 256;
 
+// Each pair has one path or several, in the same order.
 bool same_pairs(const std::vector<LinkCandidate::Pair>& pairs, const std::vector<RailPath>& paths) {
-  return std::equal(pairs.begin(), pairs.end(), paths.begin(), paths.end(),
-                    [](const auto& pair, const auto& path) {
-                      return pair.device == path.device && pair.theirs.address == path.address;
-                    });
+  auto path = paths.begin();
+  for (const LinkCandidate::Pair& pair : pairs) {
+    const auto other = [&](const RailPath& p) { return p.device != pair.device || p.address != pair.theirs.address; };
+    const auto end = std::find_if(path, paths.end(), other);
+    if (end == path) return false;
+    path = end;
+  }
+  return path == paths.end();
 }
 
 }  // namespace
@@ -93,9 +99,13 @@ PeerLink* Engine::dial_candidate(const NodeInfo& node, const std::string& group_
       add_peer({node.id, next_link_++}, node.name, backend_of_[candidate.pairs.front().device], group_class);
   peer.first_dial_ms = last ? options_.connect_ms : std::min(options_.connect_ms, kTryMs);
   for (const auto& pair : candidate.pairs) {
-    RailPath& path = peer.paths.emplace_back();
-    path.device = pair.device;
-    path.address = pair.theirs.address;
+    const auto* several = dynamic_cast<const transport::SeveralConnections*>(devices_[pair.device].get());
+    const size_t connections = several == nullptr ? 1 : several->connections();
+    for (size_t i = 0; i < connections; ++i) {
+      RailPath& path = peer.paths.emplace_back();
+      path.device = pair.device;
+      path.address = pair.theirs.address;
+    }
   }
   dial(peer);
   if (peer.dialing()) return &peer;

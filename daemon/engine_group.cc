@@ -9,6 +9,8 @@ namespace hdt::daemon {
 
 namespace {
 
+constexpr int64_t kHurryMs = 10;
+
 GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
   GroupContext context;
   context.id = spec.id;
@@ -89,15 +91,16 @@ void EngineGroup::on_link_up(uint32_t node, transport::Link& link, const transpo
   check_ready();
 }
 
-void EngineGroup::offer(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend) {
+void EngineGroup::offer(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
+                        uint32_t backend) {
   if (context_.segment.failed() || context_.peers[node].link == nullptr) return;
   context_.peers[node].offered = &link;
   context_.peers[node].offered_backend = backend;
   (void)link.send(encode(GroupHello{context_.id, context_.me, our_region}));
 }
 
-void EngineGroup::follow(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend,
-                         const transport::RegionKey& their_region) {
+void EngineGroup::follow(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
+                         uint32_t backend, const transport::RegionKey& their_region) {
   if (context_.segment.failed() || context_.peers[node].link == nullptr) return;
   (void)link.send(encode(GroupHello{context_.id, context_.me, our_region}));
   move(node, link, backend, their_region);
@@ -109,14 +112,15 @@ void EngineGroup::move(uint32_t node, transport::Link& link, uint32_t backend,
   peer.offered = nullptr;
   if (peer.link == nullptr) return;  // the group has failed
   (void)peer.link->send(encode(LinkMoved{context_.id}));
-  peer.old.push_back({peer.link, peer.writes_in_flight});
+  peer.old.push_back({peer.link, peer.writes_in_flight, std::exchange(peer.last_write, 0)});
   peer.link = &link;
   peer.backend = backend;
   peer.region = their_region;
   peer.writes_in_flight = 0;
   std::erase(peer.moved, &link);
   HDT_LOG_INFO("moved to another link to node {} {}", context_.nodes[node].name,
-               LogTag{.group = context_.group_class, .op = static_cast<int64_t>(pieces_.calls_entered()),
+               LogTag{.group = context_.group_class,
+                      .op = static_cast<int64_t>(pieces_.calls_entered()),
                       .node = context_.nodes[context_.me].name});
 }
 
@@ -157,7 +161,8 @@ void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const
     return;
   }
   // A link that is down touches no memory any more.
-  const auto old = std::find_if(peer.old.begin(), peer.old.end(), [&](const auto& other) { return other.link == &link; });
+  const auto old =
+      std::find_if(peer.old.begin(), peer.old.end(), [&](const auto& other) { return other.link == &link; });
   if (old != peer.old.end()) {
     peer.old.erase(old);
   } else {
@@ -276,15 +281,28 @@ bool EngineGroup::progress() {
     any |= channels_.progress();
   }
   drop_old_links();
-  // The last word of this node to the others: it must not overtake what is under way on other links.
-  const bool on_one_link = std::all_of(context_.peers.begin(), context_.peers.end(), [](const GroupPeer& peer) {
-    return peer.old.empty() && peer.offered == nullptr;
-  });
-  if (!has_local_ranks() && !told_left_ && (context_.segment.failed() || (channels_.drained() && on_one_link))) {
-    told_left_ = true;
-    context_.send_all(NodeLeft{context_.id, context_.me});
-  }
+  say_left();
   return any;
+}
+
+// The last word of this node to the others, upon which they let go of their memory: it must not overtake what is under way.
+// Where the group works, their ranks have waited for all of that; where it has failed, nobody has.
+void EngineGroup::say_left() {
+  if (has_local_ranks() || told_left_) return;
+  const bool on_one_link =
+      std::all_of(context_.peers.begin(), context_.peers.end(),
+                  [](const GroupPeer& peer) { return peer.old.empty() && peer.offered == nullptr; });
+  if (!context_.segment.failed()) {
+    if (!channels_.drained() || !on_one_link) return;
+  } else if (const auto links = context_.links_with_writes(); !links.empty()) {
+    if (!hurry_at_.is_never() && !hurry_at_.expired()) return;
+    for (transport::Link* link : links) link->hurry();
+    hurry_at_ = Deadline::after_ms(kHurryMs);
+    return;
+  }
+  hurry_at_ = Deadline::never();
+  told_left_ = true;
+  context_.send_all(NodeLeft{context_.id, context_.me});
 }
 
 void EngineGroup::local_rank_here(uint32_t local) {
@@ -356,6 +374,7 @@ void EngineGroup::fail(Code code, int32_t rank, const std::string& text) {
 }
 
 void EngineGroup::on_time() {
+  if (hurry_at_.expired()) say_left();
   if (adopting_ && deadline_.expired()) {
     note_departures();
     for (uint32_t local = 0; local < local_here_.size(); ++local) {
@@ -376,8 +395,9 @@ void EngineGroup::on_time() {
 }
 
 std::optional<Deadline> EngineGroup::next_time() const {
-  if (adopting_ || (!ready_ && on_ready_)) return deadline_;
-  return {};
+  const bool waits = adopting_ || (!ready_ && on_ready_);
+  if (!waits && hurry_at_.is_never()) return {};
+  return waits ? Deadline::earlier(deadline_, hurry_at_) : hurry_at_;
 }
 
 bool EngineGroup::has_local_ranks() const {
@@ -390,7 +410,8 @@ bool EngineGroup::finished() const {
     const GroupPeer& peer = context_.peers[node];
     if (node != context_.me && peer.link != nullptr && peer.ready && !peer.left) return false;
   }
-  return (ready_ && told_left_) || context_.segment.failed();
+  // A failed group, too, ends only with its last word: others wait for it.
+  return told_left_ && (ready_ || context_.segment.failed());
 }
 
 bool EngineGroup::quiet() const {

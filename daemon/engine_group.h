@@ -86,6 +86,8 @@ class EngineGroup {
   GroupFacts facts(const std::function<uint32_t(uint32_t local)>& pid) const;
   // Some rank of this node has not left.
   bool has_local_ranks() const;
+  // Tells the other nodes, once that is so, that nothing more will come from here.
+  void say_left();
   // Ranks of this node may still need something of that one.
   bool needs(uint32_t node) const { return has_local_ranks() && !context_.peers[node].left; }
   // Everyone has left and no write is under way: may be destroyed.
@@ -114,6 +116,7 @@ class EngineGroup {
   std::vector<std::optional<session::NodeRates>> rates_;  // by node
   bool ready_ = false;
   bool told_left_ = false;
+  Deadline hurry_at_ = Deadline::never();  // when to ask again what has arrived of a group that has failed
   std::vector<bool> local_left_;
   std::vector<std::string> local_end_;  // how a rank was lost
   std::vector<bool> local_here_;  // adopted groups

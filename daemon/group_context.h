@@ -44,9 +44,10 @@ struct GroupPeer {
   bool ready = false;  // its hello has come: its memory may be written
   bool left = false;   // it will write nothing more to us
   uint32_t writes_in_flight = 0;
-  uint64_t writes = 0;        // chunks handed to the link
-  uint64_t arrivals = 0;      // chunks that came
-  int64_t arrived_ns = 0;     // when the last one did
+  uint64_t writes = 0;      // chunks handed to the link
+  uint64_t last_write = 0;  // how many writes the link had with the latest of them
+  uint64_t arrivals = 0;    // chunks that came
+  int64_t arrived_ns = 0;   // when the last one did
   session::Layout layout{1, 1, 1};
   // We have said hello on it, and take it when the peer has, too.
   transport::Link* offered = nullptr;
@@ -56,6 +57,7 @@ struct GroupPeer {
   struct OldLink {
     transport::Link* link = nullptr;
     uint32_t writes_in_flight = 0;
+    uint64_t last_write = 0;
     bool hurried = false;
   };
   std::vector<OldLink> old;
@@ -93,19 +95,33 @@ struct GroupContext {
       if (node != me) send(node, note);
     }
   }
-  // A write into the peer's memory; skipped when the link is down (the group has failed).
+  // A write into the peer's memory; skipped when the group has failed, as it has when the link is down.
   void write(uint32_t node, const transport::WriteRequest& request) {
     GroupPeer& peer = peers[node];
-    if (peer.link == nullptr || !peer.link->write(request).is_ok()) return;
+    if (segment.failed() || peer.link == nullptr || !peer.link->write(request).is_ok()) return;
     ++peer.writes_in_flight;
     ++peer.writes;
+    peer.last_write = peer.link->written();
   }
   // The same over a link that may be an old one.
   void write_over(uint32_t node, const transport::Link& link, const transport::WriteRequest& request) {
     if (&link == peers[node].link) return write(node, request);
     for (GroupPeer::OldLink& other : peers[node].old) {
-      if (other.link == &link && other.link->write(request).is_ok()) ++other.writes_in_flight;
+      if (other.link != &link || segment.failed() || !other.link->write(request).is_ok()) continue;
+      ++other.writes_in_flight;
+      other.last_write = other.link->written();
     }
+  }
+  // The links on which something that this node wrote has not arrived; small writes count as sent before that.
+  std::vector<transport::Link*> links_with_writes() const {
+    std::vector<transport::Link*> links;
+    for (const GroupPeer& peer : peers) {
+      if (peer.link != nullptr && !peer.link->arrived(peer.last_write)) links.push_back(peer.link);
+      for (const GroupPeer::OldLink& other : peer.old) {
+        if (!other.link->arrived(other.last_write)) links.push_back(other.link);
+      }
+    }
+    return links;
   }
   uint32_t writes_in_flight() const {
     uint32_t sum = 0;

@@ -1,9 +1,11 @@
 // main.cc: hdt-bench-rails, one of two ranks that exchange for some time, compare every result bit for bit and tell when
-// each operation began and ended. For bench/striping, bench/failover and the fault tests of rails.
+// each operation began and ended. In memory of hdtMemAlloc; with "both" operations and kinds of memory take turns,
+// with "stream" the same bytes go each way all the time, untimed. For bench/striping, bench/failover and the fault tests of rails.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,10 @@ constexpr long kMostMebibytes = 1024;
 enum class Kind { kAllReduce, kSendRecv };
 
 int wrong_usage(const char* what) {
-  std::fprintf(stderr, "hdt-bench-rails: %s; expected: hdt-bench-rails allreduce|sendrecv|both SECONDS KIB [CLASS]\n", what);
+  std::fprintf(
+      stderr,
+      "hdt-bench-rails: %s; expected: hdt-bench-rails allreduce|sendrecv|both|stream SECONDS KIB [CLASS]\n",
+      what);
   return 2;
 }
 
@@ -29,7 +34,7 @@ bool succeeded(hdtResult_t result, const char* what) {
 }
 
 // Small whole numbers: their sums are exact, so that results can be compared bit for bit.
-void fill(std::vector<float>& data, long call, int rank, bool last) {
+void fill(std::span<float> data, long call, int rank, bool last) {
   uint32_t value = static_cast<uint32_t>(call) * 2654435761U + static_cast<uint32_t>(rank) * 40503U;
   for (float& element : data) {
     element = static_cast<float>(value >> 12 & 0xfff);
@@ -43,29 +48,58 @@ struct Timing {
   int64_t end_ns;
 };
 
+struct Buffers {
+  std::span<float> mine, result;
+};
+
+// Memory of hdtMemAlloc, which is never given back.
+std::span<float> shared_memory(size_t count) {
+  void* memory = nullptr;
+  if (!succeeded(hdtMemAlloc(&memory, count * sizeof(float)), "hdtMemAlloc")) std::exit(1);
+  return {static_cast<float*>(memory), count};
+}
+
 class Exchange {
  public:
   Exchange(hdtComm_t group, int rank, size_t count)
-      : group_(group), rank_(rank), mine_(count), theirs_(count), result_(count) {}
+      : group_(group),
+        rank_(rank),
+        shared_{shared_memory(count), shared_memory(count)},
+        mine_(count),
+        result_(count),
+        theirs_(count) {}
 
   // False: it failed. `last`: this rank wants to end; afterwards whether either does.
-  bool run(Kind kind, long call, bool& last) {
-    fill(mine_, call, rank_, last);
+  bool run(Kind kind, bool ordinary_memory, long call, bool& last) {
+    const Buffers buffers = ordinary_memory ? Buffers{mine_, result_} : shared_;
+    fill(buffers.mine, call, rank_, last);
     fill(theirs_, call, 1 - rank_, false);
     // What is timed is the exchange, not how long one rank prepares longer than the other.
     if (!succeeded(hdtBarrier(group_, nullptr), "hdtBarrier")) return false;
     const int64_t begin = hdt::now_ns();
-    const bool right = kind == Kind::kAllReduce ? all_reduce() : send_recv();
+    const bool right = kind == Kind::kAllReduce ? all_reduce(buffers) : send_recv(buffers);
     if (!right) return false;
     timings.push_back({begin, hdt::now_ns()});
-    const bool either = result_.front() != 0.0F || last;
-    // The first element says who wants to end; the others are what is compared.
+    const bool either = buffers.result.front() != 0.0F || last;
     if (kind == Kind::kAllReduce) {
-      for (size_t i = 1; i < mine_.size(); ++i) theirs_[i] += mine_[i];
+      for (size_t i = 1; i < theirs_.size(); ++i) theirs_[i] += buffers.mine[i];
     }
-    const size_t bytes = (mine_.size() - 1) * sizeof(float);
-    if (std::memcmp(result_.data() + 1, theirs_.data() + 1, bytes) != 0) ++wrong;
+    if (!matches(buffers)) ++wrong;
     last = either;
+    return true;
+  }
+
+  // The same bytes each way once more, as soon as the last ones have gone, compared at the end only: a load that leaves the processors
+  // to others. Like run().
+  bool stream(long call, bool& last) {
+    if (call == 0) {
+      fill(shared_.mine, 0, rank_, false);
+      fill(theirs_, 0, 1 - rank_, false);
+    }
+    shared_.mine.front() = last ? 1.0F : 0.0F;
+    if (!send_recv(shared_)) return false;
+    last = last || shared_.result.front() != 0.0F;
+    if (last && !matches(shared_)) ++wrong;
     return true;
   }
 
@@ -73,22 +107,33 @@ class Exchange {
   long wrong = 0;
 
  private:
-  bool all_reduce() {
-    return succeeded(hdtAllReduce(mine_.data(), result_.data(), mine_.size(), HDT_FLOAT32, HDT_SUM, group_, nullptr),
+  // The first element says who wants to end; the others are what is compared.
+  bool matches(const Buffers& buffers) const {
+    const size_t bytes = (theirs_.size() - 1) * sizeof(float);
+    return std::memcmp(buffers.result.data() + 1, theirs_.data() + 1, bytes) == 0;
+  }
+  bool all_reduce(const Buffers& buffers) {
+    return succeeded(hdtAllReduce(buffers.mine.data(), buffers.result.data(), buffers.mine.size(),
+                                  HDT_FLOAT32, HDT_SUM, group_, nullptr),
                      "hdtAllReduce");
   }
-  bool send_recv() {
+  bool send_recv(const Buffers& buffers) {
     hdtRequest_t sending = nullptr;
     hdtRequest_t receiving = nullptr;
     const int peer = 1 - rank_;
-    return succeeded(hdtSend(mine_.data(), mine_.size(), HDT_FLOAT32, peer, group_, &sending), "hdtSend") &&
-           succeeded(hdtRecv(result_.data(), result_.size(), HDT_FLOAT32, peer, group_, &receiving), "hdtRecv") &&
+    return succeeded(hdtSend(buffers.mine.data(), buffers.mine.size(), HDT_FLOAT32, peer, group_, &sending),
+                     "hdtSend") &&
+           succeeded(
+               hdtRecv(buffers.result.data(), buffers.result.size(), HDT_FLOAT32, peer, group_, &receiving),
+               "hdtRecv") &&
            succeeded(hdtWait(&sending, -1), "hdtWait") && succeeded(hdtWait(&receiving, -1), "hdtWait");
   }
 
   hdtComm_t group_;
   int rank_;
-  std::vector<float> mine_, theirs_, result_;
+  Buffers shared_;
+  std::vector<float> mine_, result_;
+  std::vector<float> theirs_;
 };
 
 }  // namespace
@@ -96,12 +141,15 @@ class Exchange {
 int main(int argc, char** argv) {
   if (argc != 4 && argc != 5) return wrong_usage("wrong number of arguments");
   const std::string kind = argv[1];
-  if (kind != "allreduce" && kind != "sendrecv" && kind != "both") return wrong_usage("unknown operation");
+  if (kind != "allreduce" && kind != "sendrecv" && kind != "both" && kind != "stream")
+    return wrong_usage("unknown operation");
   char* end = nullptr;
   const double seconds = std::strtod(argv[2], &end);
-  if (*end != 0 || !(seconds > 0 && seconds <= kMostSeconds)) return wrong_usage("SECONDS is no number up to 600");
+  if (*end != 0 || !(seconds > 0 && seconds <= kMostSeconds))
+    return wrong_usage("SECONDS is no number up to 600");
   const long kib = std::strtol(argv[3], &end, 10);
-  if (*end != 0 || kib < 1 || kib > kMostMebibytes * 1024) return wrong_usage("KIB is no number from 1 to 1048576");
+  if (*end != 0 || kib < 1 || kib > kMostMebibytes * 1024)
+    return wrong_usage("KIB is no number from 1 to 1048576");
 
   hdtComm_t group = nullptr;
   int rank = 0;
@@ -122,11 +170,17 @@ int main(int argc, char** argv) {
   long call = 0;
   for (bool last = false; right && !last; ++call) {
     last = until.expired();
+    if (kind == "stream") {
+      right = exchange.stream(call, last);
+      continue;
+    }
     const bool reduce = kind == "allreduce" || (kind == "both" && call % 2 == 0);
-    right = exchange.run(reduce ? Kind::kAllReduce : Kind::kSendRecv, call, last);
+    const bool ordinary_memory = kind == "both" && call % 4 >= 2;
+    right = exchange.run(reduce ? Kind::kAllReduce : Kind::kSendRecv, ordinary_memory, call, last);
   }
   for (const Timing& timing : exchange.timings) {
-    std::printf("op %lld %lld\n", static_cast<long long>(timing.begin_ns), static_cast<long long>(timing.end_ns));
+    std::printf("op %lld %lld\n", static_cast<long long>(timing.begin_ns),
+                static_cast<long long>(timing.end_ns));
   }
   std::printf("%s %ld wrong %ld\n", right ? "done" : "failed", call, exchange.wrong);
   hdtCommDestroy(group);

@@ -1,4 +1,4 @@
-"""two_hosts.py: hosts made by tools/testhosts, a hdtcommd on each, and pairs of ranks (hdt-bench-rails) on them."""
+"""two_hosts.py: hosts made by tools/testhosts with a hdtcommd on each, and pairs of ranks (hdt-bench-rails) on two of them."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TESTHOSTS = os.path.join(ROOT, "tools", "testhosts")
 LIMIT_S = 30
+COMMAND_LIMIT_S = 600  # of what has no reason to wait: only a machine that stands still takes it long
 PORT = 18520
 
 
@@ -20,42 +21,55 @@ def clean_environment():
     return {key: value for key, value in os.environ.items() if not key.startswith("HDT_")}
 
 
-class TwoHosts:
+class Hosts:
     """For a block: hosts, NICs and daemons."""
 
-    def __init__(self, build, folder, nics, rates, flags=()):
+    def __init__(self, build, folder, count, nics, rates, flags=()):
         self.bin = os.path.join(build, "bin")
         self.folder = folder
         self.name = f"t{os.getpid()}"
+        self.count = count
         self.nics, self.rates, self.flags = nics, rates, list(flags)
         self.daemons = []
 
+    def environment(self, _host):
+        """Of a host's daemon."""
+        return clean_environment()
+
     def testhosts(self, *words, check=True):
-        done = subprocess.run([TESTHOSTS, "--name", self.name, *words], capture_output=True, text=True, timeout=LIMIT_S,
+        done = subprocess.run([TESTHOSTS, "--name", self.name, *words], capture_output=True, text=True, timeout=COMMAND_LIMIT_S,
                               check=False)
         if check and done.returncode != 0:
             raise NotPossible(done.stderr.strip())
         return done.stdout
 
-    def on(self, host, *command, **more):
-        return subprocess.Popen([TESTHOSTS, "--name", self.name, "exec", str(host), "--", *command], text=True,
-                                stdin=subprocess.DEVNULL, **more)
+    def on(self, host, *command, stdin=subprocess.DEVNULL, **more):
+        return subprocess.Popen([TESTHOSTS, "--name", self.name, "exec", str(host), "--", *command], text=True, stdin=stdin, **more)
+
+    def start_daemon(self, host):
+        with open(self.log(host), "a", encoding="utf-8") as log:
+            return self.on(host, os.path.join(self.bin, "hdtcommd"), "--node.name", f"h{host}", "--node.socket",
+                           self.socket(host), "--nics.use", "eth*", *self.flags, stdout=log, stderr=log,
+                           env=self.environment(host))
+
+    def await_serving(self, host, before=0):
+        """Until the log says once more than `before` times that the daemon serves."""
+        deadline = time.monotonic() + LIMIT_S
+        while self.starts(host) <= before:
+            if self.daemons[host].poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"hdtcommd does not start: {self.read_log(host)}")
+            time.sleep(0.01)
+
+    def starts(self, host):
+        return self.read_log(host).count(" serves ")
 
     def __enter__(self):
-        self.testhosts("up", "--nics", self.nics, "--rates", self.rates)
+        self.testhosts("up", "--hosts", str(self.count), "--nics", self.nics, "--rates", self.rates)
         try:
-            for host in range(2):
-                with open(self.log(host), "w", encoding="utf-8") as log:
-                    self.daemons.append(self.on(
-                        host, os.path.join(self.bin, "hdtcommd"), "--node.name", f"h{host}", "--node.socket",
-                        self.socket(host), "--nics.use", "eth*", *self.flags, stdout=log, stderr=log,
-                        env=clean_environment()))
-            deadline = time.monotonic() + LIMIT_S
-            for host in range(2):
-                while " serves " not in self.read_log(host):
-                    if self.daemons[host].poll() is not None or time.monotonic() > deadline:
-                        raise RuntimeError(f"hdtcommd does not start: {self.read_log(host)}")
-                    time.sleep(0.01)
+            for host in range(self.count):
+                self.daemons.append(self.start_daemon(host))
+            for host in range(self.count):
+                self.await_serving(host)
         except BaseException:
             self.__exit__()
             raise
@@ -85,21 +99,30 @@ class TwoHosts:
     def link(self, host, nic, *action):
         self.testhosts("link", str(host), str(nic), *action)
 
+    def control(self, host, *words):
+        """What hdtctl answers, as JSON."""
+        done = subprocess.run([os.path.join(self.bin, "hdtctl"), "--socket", self.socket(host), *words, "--json"],
+                              capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=True)
+        return json.loads(done.stdout)
+
+
+class TwoHosts(Hosts):
+    """Two of them, between which pairs of ranks exchange."""
+
+    def __init__(self, build, folder, nics, rates, flags=()):
+        super().__init__(build, folder, 2, nics, rates, flags)
+
     def rails(self, host):
         """The rails of the host's only link, as hdtctl tells."""
-        done = subprocess.run([os.path.join(self.bin, "hdtctl"), "--socket", self.socket(host), "status", "--json"],
-                              capture_output=True, text=True, timeout=LIMIT_S, check=True)
-        return json.loads(done.stdout)["peers"][0]["rails"]
+        return self.control(host, "status")["peers"][0]["rails"]
 
     def address(self):
         return self.testhosts("show").split()[3]
 
     def sent_by_class(self, host):
         """Payload that the host has sent so far, by class."""
-        done = subprocess.run([os.path.join(self.bin, "hdtctl"), "--socket", self.socket(host), "status", "--json"],
-                              capture_output=True, text=True, timeout=LIMIT_S, check=True)
         sent = {}
-        for peer in json.loads(done.stdout)["peers"]:
+        for peer in self.control(host, "status")["peers"]:
             sent[peer["class"]] = sent.get(peer["class"], 0) + sum(rail["bytes_out"] for rail in peer["rails"])
         return sent
 

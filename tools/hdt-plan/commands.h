@@ -44,12 +44,16 @@ struct ExportOptions {
 };
 Status export_command(const ExportOptions& options);
 
+inline constexpr const char* kAnySchedule = "any";
+
 struct SearchCommandOptions {
   InputPaths inputs;
   int64_t global_batch_size = 0;
   int most_replicas = 100'000;
   int64_t most_predictions = 100'000;
   bool equal = false;  // treat all devices alike
+  bool recompute = false;
+  std::string schedule = "1f1b";  // or kAnySchedule
   std::string output;  // file to write, or empty: stdout
 };
 Status search_command(const SearchCommandOptions& options);

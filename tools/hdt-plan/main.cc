@@ -30,7 +30,8 @@ constexpr const char* kPredictExamples =
 constexpr const char* kSearchExamples =
     "Examples:\n"
     "  hdt-plan search cluster.toml model.toml -p profile.toml --global-batch-size 256 > plan.toml\n"
-    "  hdt-plan search c.toml m.toml -p p.toml --global-batch-size 256 --most-replicas 2 --output plan.toml";
+    "  hdt-plan search c.toml m.toml -p p.toml --global-batch-size 256 --most-replicas 2 --output plan.toml\n"
+    "  hdt-plan search c.toml m.toml -p p.toml --global-batch-size 256 --schedule any --recompute";
 
 constexpr const char* kValidateExamples =
     "Examples:\n"
@@ -109,6 +110,15 @@ int main(int argc, char** argv) {
   search_app->add_flag(
       "--equal", search.equal,
       "treat all devices alike: equal replicas, even layers; to see what unequal splits bring");
+  search_app
+      ->add_option("--schedule", search.schedule,
+                   "the pipeline's; hdt-train runs 1f1b, any takes the one that is predicted to be fastest")
+      ->check(CLI::IsMember({"1f1b", "zero-bubble", hdt::tools::kAnySchedule}))
+      ->capture_default_str();
+  search_app->add_flag(
+      "--recompute", search.recompute,
+      "stages that lack memory compute activations again, of as few layers as fit (hdt-train "
+      "keeps all)");
   search_app->add_option("--output", search.output, "write the plan here instead of to stdout")
       ->type_name("FILE");
   search_app->callback([&] { run = [&] { return hdt::tools::search_command(search); }; });

@@ -11,6 +11,9 @@
 namespace hdt::tools {
 namespace {
 
+constexpr plan::ScheduleKind kSearched[] = {plan::ScheduleKind::kOneForwardOneBackward,
+                                            plan::ScheduleKind::kZeroBubble};
+
 const char* proof_text(plan::SearchProof proof) {
   switch (proof) {
     case plan::SearchProof::kBest:
@@ -34,6 +37,12 @@ Status search_command(const SearchCommandOptions& options) {
   search_options.global_batch_size = options.global_batch_size;
   search_options.most_replicas = options.most_replicas;
   search_options.most_predictions = options.most_predictions;
+  for (const plan::ScheduleKind kind : kSearched) {
+    if (options.schedule == kAnySchedule || options.schedule == plan::schedule_name(kind))
+      search_options.schedules.push_back(kind);
+  }
+  search_options.runtime.schedule = search_options.schedules.front();
+  search_options.recompute = options.recompute;
   const auto found =
       options.equal ? plan::search_equal_split(given, search_options) : plan::search(given, search_options);
   if (!found.is_ok()) return found.status();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <deque>
+#include <string>
 
 #include "training/engine/pipeline_schedule.h"
 
@@ -11,12 +12,13 @@ namespace {
 class Player {
  public:
   Player(const std::vector<std::vector<PipelineStep>>& schedules, int micro_batches,
-         const std::vector<int>& in_flight)
+         const std::vector<int>& in_flight, int chunks)
       : schedules_(schedules),
         micro_batches_(micro_batches),
+        chunks_(chunks),
         in_flight_(in_flight),
         stages_(schedules.size()) {
-    for (Stage& stage : stages_) stage.progress.resize(micro_batches);
+    for (Stage& stage : stages_) stage.progress.resize(static_cast<size_t>(chunks) * micro_batches);
   }
 
   Status play() {
@@ -32,13 +34,13 @@ class Player {
     }
     for (size_t stage = 0; stage < stages_.size(); ++stage) {
       if (stages_[stage].next < schedules_[stage].size()) return failure(stage, "waits for ever");
-      for (int i = 0; i < micro_batches_; ++i) {
+      for (int i = 0; i < chunks_ * micro_batches_; ++i) {
         const Progress& progress = stages_[stage].progress[i];
         if (progress.backward && progress.weights) continue;
-        if (progress.backward)
-          return {Code::kInternal,
-                  fmt::format("stage {}: micro-batch {} has no gradient of weights", stage, i)};
-        return {Code::kInternal, fmt::format("stage {}: micro-batch {} was not run backward", stage, i)};
+        const int micro_batch = i % micro_batches_;
+        const char* what = progress.backward ? "has no gradient of weights" : "was not run backward";
+        return {Code::kInternal, fmt::format("stage {}: micro-batch {}{} {}", stage, micro_batch,
+                                             of_chunk(i / micro_batches_), what)};
       }
       if (!stages_[stage].activations.empty() || !stages_[stage].gradients.empty()) {
         return {Code::kInternal, fmt::format("stage {}: a message to it was not received", stage)};
@@ -52,19 +54,27 @@ class Player {
     bool activation = false, forward = false, activation_sent = false;
     bool gradient = false, backward = false, weights = false, gradient_sent = false;
   };
+  struct Part {
+    int chunk = 0;
+    int micro_batch = 0;
+    bool operator==(const Part&) const = default;
+  };
   struct Stage {
     size_t next = 0;
     int in_flight = 0;
-    std::vector<Progress> progress;  // by micro-batch
-    std::deque<int> activations;     // messages to this stage, in order
-    std::deque<int> gradients;
+    std::vector<Progress> progress;  // by chunk and micro-batch
+    std::deque<Part> activations;    // messages to this stage, in order
+    std::deque<Part> gradients;
   };
 
   PipelineStep step(size_t stage) const { return schedules_[stage][stages_[stage].next]; }
 
+  std::string of_chunk(int chunk) const { return chunks_ == 1 ? "" : fmt::format(" of chunk {}", chunk); }
+
   Status failure(size_t stage, const std::string& what) const {
-    return {Code::kInternal, fmt::format("stage {}, step {}, micro-batch {}: {}", stage, stages_[stage].next,
-                                         step(stage).micro_batch, what)};
+    return {Code::kInternal,
+            fmt::format("stage {}, step {}, micro-batch {}{}: {}", stage, stages_[stage].next,
+                        step(stage).micro_batch, of_chunk(step(stage).chunk), what)};
   }
 
   bool blocked(size_t stage) const {
@@ -76,16 +86,20 @@ class Player {
   Status take(size_t index) {
     Stage& stage = stages_[index];
     const PipelineStep now = step(index);
-    const bool first = index == 0;
-    const bool last = index + 1 == stages_.size();
     if (now.micro_batch < 0 || now.micro_batch >= micro_batches_)
       return failure(index, "no such micro-batch");
-    Progress& progress = stage.progress[now.micro_batch];
+    if (now.chunk < 0 || now.chunk >= chunks_) return failure(index, "no such chunk");
+    const bool first = index == 0 && now.chunk == 0;
+    const bool last = index + 1 == stages_.size() && now.chunk + 1 == chunks_;
+    // After the last stage comes the first one's next chunk.
+    const bool to_next_chunk = index + 1 == stages_.size();
+    const bool from_chunk_before = index == 0;
+    const Part own{now.chunk, now.micro_batch};
+    Progress& progress = stage.progress[static_cast<size_t>(now.chunk) * micro_batches_ + now.micro_batch];
     switch (now.action) {
       case PipelineAction::kReceiveActivation:
         if (first) return failure(index, "the first stage receives no activation");
-        if (stage.activations.front() != now.micro_batch)
-          return failure(index, "receives another's activation");
+        if (stage.activations.front() != own) return failure(index, "receives another's activation");
         stage.activations.pop_front();
         progress.activation = true;
         break;
@@ -100,11 +114,12 @@ class Player {
         if (!progress.forward || progress.activation_sent)
           return failure(index, "sends an activation out of turn");
         progress.activation_sent = true;
-        stages_[index + 1].activations.push_back(now.micro_batch);
+        stages_[to_next_chunk ? 0 : index + 1].activations.push_back(
+            {now.chunk + (to_next_chunk ? 1 : 0), now.micro_batch});
         break;
       case PipelineAction::kReceiveGradient:
         if (last) return failure(index, "the last stage receives no gradient");
-        if (stage.gradients.front() != now.micro_batch) return failure(index, "receives another's gradient");
+        if (stage.gradients.front() != own) return failure(index, "receives another's gradient");
         stage.gradients.pop_front();
         progress.gradient = true;
         break;
@@ -129,7 +144,8 @@ class Player {
         if (!progress.backward || progress.gradient_sent)
           return failure(index, "sends a gradient out of turn");
         progress.gradient_sent = true;
-        stages_[index - 1].gradients.push_back(now.micro_batch);
+        stages_[from_chunk_before ? stages_.size() - 1 : index - 1].gradients.push_back(
+            {now.chunk - (from_chunk_before ? 1 : 0), now.micro_batch});
         break;
     }
     ++stage.next;
@@ -138,6 +154,7 @@ class Player {
 
   const std::vector<std::vector<PipelineStep>>& schedules_;
   const int micro_batches_;
+  const int chunks_;
   const std::vector<int>& in_flight_;
   std::vector<Stage> stages_;
 };
@@ -145,8 +162,8 @@ class Player {
 }  // namespace
 
 Status check_pipeline(const std::vector<std::vector<PipelineStep>>& schedules, int micro_batches,
-                      const std::vector<int>& in_flight) {
-  return Player(schedules, micro_batches, in_flight).play();
+                      const std::vector<int>& in_flight, int chunks) {
+  return Player(schedules, micro_batches, in_flight, chunks).play();
 }
 
 }  // namespace hdt::training

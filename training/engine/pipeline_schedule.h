@@ -28,6 +28,7 @@ enum class PipelineAction {
 struct PipelineStep {
   PipelineAction action = PipelineAction::kForward;
   int micro_batch = 0;
+  int chunk = 0;  // of the stage's ranges of layers, where it has several
   bool operator==(const PipelineStep&) const = default;
 };
 
@@ -40,14 +41,23 @@ std::vector<PipelineStep> one_forward_one_backward(int stages, int stage, int mi
 // them when it would else be idle.
 std::vector<PipelineStep> zero_bubble(int stages, int stage, int micro_batches);
 
+// Interleaved 1F1B (Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM", 2021,
+// 2.2): each stage has `chunks` ranges of layers; the last stage sends the activations of one to the first stage, whose next
+// chunk goes on with them. The bubble is as many times shorter as there are chunks. At least two stages, and a
+// multiple of them micro-batches: with others it could hang.
+std::vector<PipelineStep> interleaved_one_forward_one_backward(int stages, int chunks, int stage,
+                                                               int micro_batches);
+// How many (micro-batch, chunk) pairs are then between their forward and the end of their backward.
+int most_in_flight_interleaved(int stages, int chunks, int stage, int micro_batches);
+
 // How many micro-batches can be between their forward and the end of their backward on this stage.
 int most_in_flight(int stages, int stage, int micro_batches);
 
 // Plays the schedules of all stages against each other. Fails (kInternal, naming stage, step and micro-batch)
-// unless every stage runs each micro-batch forward once, then backward once (in one or in two); receives what it needs before it
-// computes and sends what it has computed; messages of a pair match in order; at most `in_flight[stage]`
-// micro-batches are in flight; and no stage waits for ever. Sends are taken to complete on their own.
+// unless every stage runs each micro-batch forward once in each of its chunks, then backward once (in one or in two);
+// receives what it needs before it computes and sends what it has computed; messages of a pair match in order; at most `in_flight[stage]`
+// micro-batches (of all chunks) are in flight; and no stage waits for ever. Sends are taken to complete on their own.
 Status check_pipeline(const std::vector<std::vector<PipelineStep>>& schedules, int micro_batches,
-                      const std::vector<int>& in_flight);
+                      const std::vector<int>& in_flight, int chunks = 1);
 
 }  // namespace hdt::training

@@ -93,17 +93,20 @@ TimeFit choose_factors(size_t rows, const Distance& distance) {
 }  // namespace
 
 Result<Calibration> fit_calibration(const PublishedSet& set, const std::vector<const Measurement*>& rows) {
+  for (const Measurement* row : rows)
+    HDT_RETURN_IF_ERROR(check_plan(row->plan, set.cluster, set.model, set.profile));
   // The sum over the rows; a row that cannot be predicted fails the whole fit.
   Status failure;
   const auto distance = [&](const Calibration& calibration) {
     double sum = 0;
     for (const Measurement* row : rows) {
-      const auto prediction = predict({set.cluster, set.model, set.profile, calibration}, row->plan);
-      if (!prediction.is_ok()) {
-        failure = prediction.status();
+      const auto seconds =
+          predict_checked_seconds({set.cluster, set.model, set.profile, calibration}, row->plan);
+      if (!seconds.is_ok()) {
+        failure = seconds.status();
         return sum;
       }
-      sum += std::abs(std::log(prediction.value().step_seconds / row->step_seconds));
+      sum += std::abs(std::log(seconds.value() / row->step_seconds));
     }
     return sum;
   };
@@ -116,13 +119,16 @@ Result<Calibration> fit_calibration(const PublishedSet& set, const std::vector<c
 
   // Memory does not depend on the factors of time: no step has to be played. What lies on a ridge (a little more for each
   // activation, a little less for all) is begun from several sides.
+  std::vector<std::vector<WorkerMemory>> workers;
+  for (const Measurement* row : with_peak)
+    workers.push_back(worker_memory({set.cluster, set.model, set.profile, time.calibration}, row->plan));
   const auto memory_distance = [&](const std::vector<double>& values) {
+    const PredictionInputs inputs{set.cluster, set.model, set.profile, with_memory(time.calibration, values)};
     double sum = 0;
-    for (const Measurement* row : with_peak) {
-      const std::vector<double> bytes = peak_memory_bytes(
-          {set.cluster, set.model, set.profile, with_memory(time.calibration, values)}, row->plan);
-      sum +=
-          std::abs(std::log(*std::ranges::max_element(bytes) / static_cast<double>(row->peak_memory_bytes)));
+    for (size_t i = 0; i < with_peak.size(); ++i) {
+      double most = 0;
+      for (const WorkerMemory& worker : workers[i]) most = std::max(most, worker.bytes(inputs));
+      sum += std::abs(std::log(most / static_cast<double>(with_peak[i]->peak_memory_bytes)));
     }
     return sum;
   };

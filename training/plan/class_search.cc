@@ -26,7 +26,10 @@ auto order_key(const ReplicaClass& made) {
 }  // namespace
 
 ClassSearch::ClassSearch(const PredictionInputs& inputs, const SearchOptions& options, SearchState& state)
-    : inputs_(inputs), options_(options), state_(state), maker_(inputs) {}
+    : inputs_(inputs),
+      options_(options),
+      state_(state),
+      maker_(inputs, options.runtime.schedule, options.recompute) {}
 
 bool ClassSearch::run() {
   const std::vector<ReplicaClass> all = maker_.all();
@@ -142,10 +145,12 @@ std::optional<Plan> ClassSearch::plan_of(const Uses& uses) const {
   for (size_t r = 0; r < made.size(); ++r) {
     if (counts[r] == 0) continue;
     Replica replica{made[r]->micro_batch_size, counts[r], {}};
-    for (size_t s = 0; s < made[r]->kinds.size(); ++s) {
+    for (int s = 0, first = 0; s < static_cast<int>(made[r]->kinds.size()); first += made[r]->layers[s++]) {
       const auto node = placement.take(made[r]->kinds[s], made[r]->tensor_parallel);
-      if (!node) return std::nullopt;
-      replica.stages.push_back({made[r]->layers[s], *node, made[r]->tensor_parallel});
+      const auto stage = maker_.fitted(*made[r], s, first, made[r]->layers[s], counts[r]);
+      if (!node || !stage) return std::nullopt;
+      replica.stages.push_back(
+          {made[r]->layers[s], *node, made[r]->tensor_parallel, stage->recomputed_layers});
     }
     plan.replicas.push_back(std::move(replica));
   }

@@ -33,10 +33,19 @@ std::optional<Plan> equal_plan(const PredictionInputs& inputs, const SearchOptio
   Placement placement(inputs.cluster);
   for (size_t worker = 0; static_cast<int64_t>(plan.replicas.size()) < replicas;) {
     Replica replica{size, count, {}};
+    ReplicaClass made;
+    made.tensor_parallel = degree;
+    made.micro_batch_size = size;
     for (int stage = 0; stage < stages; ++stage, ++worker) {
       const auto node = placement.take(row[worker], degree);
       if (!node) return std::nullopt;
+      made.kinds.push_back(row[worker]);
       replica.stages.push_back({layers / stages + (stage < layers % stages ? 1 : 0), *node, degree});
+    }
+    // What does not fit either way is left as it is, and counts as too large.
+    for (int stage = 0, first = 0; stage < stages; first += replica.stages[stage++].layers) {
+      const auto fitted = maker.fitted(made, stage, first, replica.stages[stage].layers, count);
+      if (fitted) replica.stages[stage].recomputed_layers = fitted->recomputed_layers;
     }
     plan.replicas.push_back(std::move(replica));
   }
@@ -47,7 +56,7 @@ std::optional<Plan> equal_plan(const PredictionInputs& inputs, const SearchOptio
 
 Result<SearchResult> search_equal_split(const PredictionInputs& inputs, const SearchOptions& options) {
   HDT_RETURN_IF_ERROR(check_profile(inputs.profile, inputs.model));
-  const ClassMaker maker(inputs);
+  const ClassMaker maker(inputs, options.runtime.schedule, options.recompute);
   SearchResult best;
   best.step_seconds = std::numeric_limits<double>::infinity();
   double least_excess = std::numeric_limits<double>::infinity();

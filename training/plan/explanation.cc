@@ -112,6 +112,10 @@ Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Pl
   SearchOptions options;
   options.global_batch_size = plan.global_batch_size();
   options.runtime = plan.runtime;
+  for (const Replica& replica : plan.replicas) {
+    for (const Stage& stage : replica.stages)
+      options.recompute = options.recompute || stage.recomputed_layers > 0;
+  }
   auto found = search(inputs, options);
   if (!found.is_ok()) return found.status();
   SearchResult result = found.take();

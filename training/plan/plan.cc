@@ -10,6 +10,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "training/plan/schedules.h"
+
 namespace hdt::plan {
 namespace {
 
@@ -29,6 +31,19 @@ Status check_stage(const std::string& field, const Stage& stage, const Replica& 
                                        "micro_batch_size {}",
                                        kind.name, device, stage.tensor_parallel, replica.micro_batch_size));
   }
+  return Status::ok();
+}
+
+Status check_recomputation(const std::string& field, const Stage& stage, const Runtime& runtime) {
+  if (stage.recomputed_layers == 0) return Status::ok();
+  if (stage.recomputed_layers < 0 || stage.recomputed_layers > stage.layers)
+    return refuse(field + ".recompute_layers", fmt::format("{} given, expected 0 to {}, the stage's layers",
+                                                           stage.recomputed_layers, stage.layers));
+  if (splits_backward(runtime.schedule))
+    return refuse(
+        field + ".recompute_layers",
+        fmt::format("{} given; with schedule '{}' activations would be needed twice, for either gradient",
+                    stage.recomputed_layers, schedule_name(runtime.schedule)));
   return Status::ok();
 }
 
@@ -54,10 +69,18 @@ class Devices {
     return found->second.first;
   }
 
-  Status take(const std::string& field, const Stage& stage) {
+  Status take(const std::string& field, const std::vector<Stage>& stages, size_t index) {
+    const Stage& stage = stages[index];
     auto& [node, taken] = nodes_.at(stage.node);
     taken += stage.tensor_parallel;
     if (taken <= node->devices) return Status::ok();
+    const auto before = std::ranges::find(stages, stage.node, &Stage::node) - stages.begin();
+    if (index > 0 && static_cast<size_t>(before) < index && stages[index - 1].node != stage.node)
+      return refuse(
+          field,
+          fmt::format("a cycle: the pipeline has left node '{}' after stage {} and comes back, but its "
+                      "{} devices are taken",
+                      node->name, before + 1, node->devices));
     return refuse(field, fmt::format("node '{}' has {} devices; the plan needs {} or more of them",
                                      node->name, node->devices, taken));
   }
@@ -126,7 +149,12 @@ Status check_replicas(const Plan& plan) {
   int64_t expected = 0;
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
     int64_t layers = 0;
-    for (const Stage& stage : plan.replicas[r].stages) layers += stage.layers;
+    for (size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {
+      const Stage& stage = plan.replicas[r].stages[s];
+      layers += stage.layers;
+      HDT_RETURN_IF_ERROR(
+          check_recomputation(fmt::format("replica {}.stage {}", r + 1, s + 1), stage, plan.runtime));
+    }
     if (r == 0) expected = layers;
     if (layers != expected)
       return refuse(fmt::format("replica {}.stage.layers", r + 1),
@@ -143,7 +171,7 @@ Status check_nodes(const Plan& plan, const Cluster& cluster) {
       const Stage& stage = plan.replicas[r].stages[s];
       const std::string field = fmt::format("replica {}.stage {}.node", r + 1, s + 1);
       HDT_RETURN_IF_ERROR(devices.find(field, stage).status());
-      HDT_RETURN_IF_ERROR(devices.take(field, stage));
+      HDT_RETURN_IF_ERROR(devices.take(field, plan.replicas[r].stages, s));
     }
   }
   return Status::ok();
@@ -165,7 +193,8 @@ Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, 
       const std::string& device = node.value()->device;
       if (profiled.emplace(device, stage.tensor_parallel, replica.micro_batch_size).second)
         HDT_RETURN_IF_ERROR(check_stage(field, stage, replica, device, model, profile));
-      HDT_RETURN_IF_ERROR(devices.take(field + ".node", stage));
+      HDT_RETURN_IF_ERROR(check_recomputation(field, stage, plan.runtime));
+      HDT_RETURN_IF_ERROR(devices.take(field + ".node", replica.stages, s));
       layers += stage.layers;
     }
     if (layers != model.num_layers())

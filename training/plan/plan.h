@@ -19,6 +19,8 @@ struct Stage {
   int layers = 1;  // transformer layers; the first stage has the embedding too, the last the head
   std::string node;
   int tensor_parallel = 1;  // devices
+  // Of the layers the first ones: their activations are not kept but computed again (recomputation.h).
+  int recomputed_layers = 0;
   bool operator==(const Stage&) const = default;
 };
 

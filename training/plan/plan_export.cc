@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <map>
 #include <ranges>
 #include <string_view>
@@ -57,6 +58,25 @@ std::string quoted(const std::string& argument) {
   return text + "'";
 }
 
+// --recompute-num-layers is one number for all stages: the most that any needs, so that all fit.
+void add_recomputation(const Plan& plan, MegatronFlags& result) {
+  int most = 0;
+  int least = std::numeric_limits<int>::max();
+  for (const Replica& replica : plan.replicas) {
+    for (const Stage& stage : replica.stages) {
+      most = std::max(most, stage.recomputed_layers);
+      least = std::min(least, stage.recomputed_layers);
+    }
+  }
+  if (most == 0) return;
+  result.flags +=
+      fmt::format(" --recompute-granularity full --recompute-method block --recompute-num-layers {}", most);
+  if (least == most) return;
+  result.warnings.push_back(fmt::format(
+      "stages recompute {} to {} layers: --recompute-num-layers is one number for all, the largest is given",
+      least, most));
+}
+
 }  // namespace
 
 Status check_engine_runs(const Plan& plan) {
@@ -77,6 +97,10 @@ Status check_engine_runs(const Plan& plan) {
             fmt::format("replica {}.stage {}.tensor_parallel: {} given; hdt-train has no tensor "
                         "parallelism, expected 1",
                         r + 1, s + 1, degree));
+      if (plan.replicas[r].stages[s].recomputed_layers > 0)
+        return refuse(
+            fmt::format("replica {}.stage {}.recompute_layers: {} given; hdt-train keeps all activations",
+                        r + 1, s + 1, plan.replicas[r].stages[s].recomputed_layers));
     }
   }
   return Status::ok();
@@ -105,6 +129,7 @@ MegatronFlags megatron_flags(const Plan& plan, const Cluster& cluster) {
       break;
     }
   }
+  add_recomputation(plan, result);
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
     const auto other = std::ranges::find_if(
         plan.replicas[r].stages, [&](const Stage& stage) { return stage.tensor_parallel != degree; });

@@ -55,8 +55,11 @@ std::string plan_text(const Plan& plan, const Cluster& cluster) {
   std::vector<std::string> replicas;
   for (const Replica& replica : plan.replicas) {
     std::vector<std::string> stages;
-    for (const Stage& stage : replica.stages)
+    for (const Stage& stage : replica.stages) {
       stages.push_back(fmt::format("{} {}", stage.layers, stage_kind(stage, kinds)));
+      if (stage.recomputed_layers > 0)
+        stages.back() += fmt::format(" ({} recomputed)", stage.recomputed_layers);
+    }
     replicas.push_back(fmt::format("({}) of {} x {}", fmt::join(stages, ", "), replica.micro_batches,
                                    replica.micro_batch_size));
   }

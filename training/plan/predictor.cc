@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "training/plan/lockstep_schedule.h"
+#include "training/plan/schedules.h"
 #include "training/plan/step_simulation.h"
 
 namespace hdt::plan {
@@ -46,24 +46,38 @@ Result<Prediction> predict(const PredictionInputs& inputs, const Plan& plan) {
 
 Result<double> predict_seconds(const PredictionInputs& inputs, const Plan& plan) {
   HDT_RETURN_IF_ERROR(check_plan(plan, inputs.cluster, inputs.model, inputs.profile));
+  return predict_checked_seconds(inputs, plan);
+}
+
+Result<double> predict_checked_seconds(const PredictionInputs& inputs, const Plan& plan) {
   const EqualReplicas equal = find_equal_replicas(inputs, plan);
   StepSimulation simulation(inputs, equal);
   HDT_RETURN_IF_ERROR(simulation.run());
   return simulation.take().step_seconds;
 }
 
+double WorkerMemory::bytes(const PredictionInputs& inputs) const {
+  return stage_memory_bytes(inputs, cost, tensor_parallel, in_flight);
+}
+
 std::vector<double> peak_memory_bytes(const PredictionInputs& inputs, const Plan& plan) {
-  const training::Layout layout = plan.layout();
   std::vector<double> bytes;
+  for (const WorkerMemory& worker : worker_memory(inputs, plan)) bytes.push_back(worker.bytes(inputs));
+  return bytes;
+}
+
+std::vector<WorkerMemory> worker_memory(const PredictionInputs& inputs, const Plan& plan) {
+  const training::Layout layout = plan.layout();
+  std::vector<WorkerMemory> workers;
   for (int worker = 0; worker < layout.world_size(); ++worker) {
     const training::Position position = layout.position_of(worker);
     const Replica& replica = plan.replicas[position.replica];
-    const int in_flight = most_in_flight(schedule_of(plan.runtime, static_cast<int>(replica.stages.size()),
-                                                     position.stage, replica.micro_batches));
-    bytes.push_back(stage_memory_bytes(inputs, stage_cost(inputs, plan, layout, position),
-                                       replica.stages[position.stage].tensor_parallel, in_flight));
+    const int in_flight = most_in_flight(plan.runtime.schedule, static_cast<int>(replica.stages.size()),
+                                         position.stage, replica.micro_batches);
+    workers.push_back({stage_cost(inputs, plan, layout, position),
+                       replica.stages[position.stage].tensor_parallel, in_flight});
   }
-  return bytes;
+  return workers;
 }
 
 MemoryExcess memory_excess(const Cluster& cluster, const Plan& plan, const Prediction& prediction) {

@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "training/plan/schedules.h"
+
 namespace hdt::plan {
 namespace {
 
@@ -14,6 +16,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // More stages than this are not tried: their micro-batches in flight cost more than they bring.
 constexpr int kMostStages = 64;
 constexpr int kMostStagesOfTwoKinds = 24;
+// Micro-batches of a step that fills the pipeline.
+constexpr int kMany = std::numeric_limits<int>::max();
 
 }  // namespace
 
@@ -22,8 +26,11 @@ int64_t ReplicaClass::most_samples(double seconds) const {
   return static_cast<int64_t>((seconds - fill) / period) * micro_batch_size;
 }
 
-ClassMaker::ClassMaker(const PredictionInputs& inputs)
-    : inputs_(inputs), kinds_(inputs.cluster.device_kinds()) {
+ClassMaker::ClassMaker(const PredictionInputs& inputs, ScheduleKind schedule, bool recompute)
+    : inputs_(inputs),
+      schedule_(schedule),
+      recompute_(recompute && !splits_backward(schedule)),
+      kinds_(inputs.cluster.device_kinds()) {
   devices_.assign(kinds_.size(), 0);
   memory_.assign(kinds_.size(), kInfinity);
   workers_.resize(kinds_.size());
@@ -61,15 +68,17 @@ bool ClassMaker::profiled(int kind, std::pair<int, int> variant) const {
   return costs_.contains({kind, variant});
 }
 
-StageCost ClassMaker::stage(const ReplicaClass& made, int stage, int first_layer, int layers) const {
-  const bool last = stage + 1 == static_cast<int>(made.kinds.size());
-  return costs_.at({made.kinds[stage], {made.tensor_parallel, made.micro_batch_size}})
-      .range(stage == 0 ? 0 : first_layer + 1, first_layer + layers + (last ? 2 : 1));
+const RangeCosts& ClassMaker::costs(const ReplicaClass& made, int stage) const {
+  return costs_.at({made.kinds[stage], {made.tensor_parallel, made.micro_batch_size}});
 }
 
-double ClassMaker::memory_left(const ReplicaClass& made, int stage, const StageCost& cost) const {
-  const int in_flight = static_cast<int>(made.kinds.size()) - stage;
-  return memory_[made.kinds[stage]] - stage_memory_bytes(inputs_, cost, made.tensor_parallel, in_flight);
+std::optional<FittedStage> ClassMaker::fitted(const ReplicaClass& made, int stage, int first_layer,
+                                              int layers, int micro_batches, double extra_bytes) const {
+  const auto stages = static_cast<int>(made.kinds.size());
+  const MemoryLimit limit{memory_[made.kinds[stage]] + extra_bytes, made.tensor_parallel,
+                          most_in_flight(schedule_, stages, stage, micro_batches), recompute_};
+  return fit_stage(inputs_, costs(made, stage), stage == 0 ? 0 : first_layer + 1,
+                   first_layer + layers + (stage + 1 == stages ? 2 : 1), limit);
 }
 
 double ClassMaker::message_seconds(const ReplicaClass& made, int stage) const {
@@ -94,8 +103,8 @@ std::vector<int> ClassMaker::split(const ReplicaClass& made, double longest, dou
   int first = 0;
   for (int index = 0; index < stages; ++index) {
     const auto fits = [&](int count) {
-      const StageCost cost = stage(made, index, first, count);
-      return cost.forward + cost.backward <= longest && memory_left(made, index, cost) + extra_bytes >= 0;
+      const auto stage = fitted(made, index, first, count, kMany, extra_bytes);
+      return stage && stage->cost.forward + stage->cost.backward <= longest;
     };
     const int left = inputs_.model.num_layers() - first;
     const int behind = stages - index - 1;
@@ -117,24 +126,29 @@ std::vector<int> ClassMaker::split(const ReplicaClass& made, double longest, dou
 
 bool ClassMaker::evaluate(ReplicaClass& made) const {
   const int stages = static_cast<int>(made.kinds.size());
+  const bool gradient_goes_ahead = splits_backward(schedule_);
   std::vector<double> seconds;
+  std::vector<double> passing;  // until the gradient goes on
   double update = 0;
   int first = 0;
   for (int index = 0; index < stages; ++index) {
-    const StageCost cost = stage(made, index, first, made.layers[index]);
-    if (memory_left(made, index, cost) < 0) return false;
+    const auto stage = fitted(made, index, first, made.layers[index], kMany);
+    if (!stage) return false;
+    const StageCost& cost = stage->cost;
     first += made.layers[index];
     seconds.push_back(cost.forward + cost.backward);
+    passing.push_back(seconds.back() - (gradient_goes_ahead ? cost.weight_gradient : 0));
     update = std::max(update, cost.update);
   }
   made.period = 0;
   double there_and_back = 0;
   for (int index = stages - 1; index >= 0; --index) {
-    there_and_back += seconds[index];
+    there_and_back += passing[index];
     if (index + 1 < stages) there_and_back += 2 * message_seconds(made, index);
-    made.period = std::max({made.period, seconds[index], there_and_back / (stages - index)});
+    const int in_flight = most_in_flight(schedule_, stages, index, kMany);
+    made.period = std::max({made.period, seconds[index], there_and_back / in_flight});
   }
-  made.fill = there_and_back - made.period + update;
+  made.fill = std::max(0.0, there_and_back - made.period) + update;
   return true;
 }
 
@@ -151,8 +165,8 @@ std::optional<ReplicaClass> ClassMaker::make(std::pair<int, int> variant,
   double low = 0;
   double high = 0;
   for (int index = 0, first = 0; index < static_cast<int>(kinds.size()); first += made.layers[index++]) {
-    const StageCost cost = stage(made, index, first, made.layers[index]);
-    high = std::max(high, cost.forward + cost.backward);
+    const auto stage = fitted(made, index, first, made.layers[index], kMany);
+    high = std::max(high, stage->cost.forward + stage->cost.backward);
   }
   constexpr double kPrecision = 1e-7;
   while (high - low > kPrecision * high) {

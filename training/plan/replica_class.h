@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "training/plan/recomputation.h"
 #include "training/plan/search_space.h"
 #include "training/plan/stage_cost.h"
 
@@ -35,7 +36,8 @@ struct ReplicaClass {
 // What a class is made from.
 class ClassMaker {
  public:
-  explicit ClassMaker(const PredictionInputs& inputs);
+  explicit ClassMaker(const PredictionInputs& inputs,
+                      ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward, bool recompute = false);
 
   // (tensor-parallel degree, micro-batch size) pairs that some device kind is profiled for.
   const std::vector<std::pair<int, int>>& variants() const { return variants_; }
@@ -49,6 +51,9 @@ class ClassMaker {
   bool evaluate(ReplicaClass& made) const;
   // Bytes that are missing on each device in the split that lacks least.
   double least_excess(std::pair<int, int> variant, const std::vector<int>& kinds) const;
+  // `layers` of a stage of the class with as few recomputed as fit, in a step with so many micro-batches.
+  std::optional<FittedStage> fitted(const ReplicaClass& made, int stage, int first_layer, int layers,
+                                    int micro_batches, double extra_bytes = 0) const;
 
   // All classes of one or two kinds; if none fits, those of more kinds whose numbers of stages are powers of two. Of those that take
   // the same devices with the same first kind, degree and micro-batch size, the one with the shortest period.
@@ -61,13 +66,14 @@ class ClassMaker {
   const std::vector<std::string>& kinds() const { return kinds_; }
 
  private:
-  StageCost stage(const ReplicaClass& made, int stage, int first_layer, int layers) const;
-  double memory_left(const ReplicaClass& made, int stage, const StageCost& cost) const;
+  const RangeCosts& costs(const ReplicaClass& made, int stage) const;
   // The greedy split; empty if it does not reach the last layer.
   std::vector<int> split(const ReplicaClass& made, double longest, double extra_bytes) const;
   double message_seconds(const ReplicaClass& made, int stage) const;
 
   const PredictionInputs inputs_;
+  const ScheduleKind schedule_;
+  const bool recompute_;
   const std::vector<std::string> kinds_;
   std::vector<std::pair<int, int>> variants_;
   std::vector<int> devices_;

@@ -77,6 +77,7 @@ Signature first_signature(const Cluster& cluster, const Replica& replica, const 
   for (size_t s = 0; s < nodes.size(); ++s) {
     const std::string& device = cluster.nodes[nodes[s]].device;
     signature.insert(signature.end(), {replica.stages[s].layers, replica.stages[s].tensor_parallel,
+                                       replica.stages[s].recomputed_layers,
                                        kinds(Signature(device.begin(), device.end())),
                                        static_cast<int>(std::ranges::find(nodes, nodes[s]) - nodes.begin())});
   }

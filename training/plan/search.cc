@@ -40,14 +40,20 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
   SearchState state;
   bool any_shape = false;
   const bool all_shapes = exhaustive(inputs);
-  if (all_shapes) {
+  std::vector<ScheduleKind> schedules = options.schedules;
+  if (schedules.empty()) schedules.push_back(options.runtime.schedule);
+  for (const ScheduleKind schedule : schedules) {
+    SearchOptions with = options;
+    with.runtime.schedule = schedule;
+    if (!all_shapes) {
+      any_shape = ClassSearch(inputs, with, state).run() || any_shape;
+      continue;
+    }
     for_each_shape(inputs, options.most_replicas, [&](const Shape& shape) {
       any_shape = true;
-      ShapeSearch(inputs, options, shape, state).run();
+      ShapeSearch(inputs, with, shape, state).run();
       return !state.ended_early;
     });
-  } else {
-    any_shape = ClassSearch(inputs, options, state).run();
   }
   if (!any_shape)
     return Status(Code::kConfig, "the profile has no device kind of the cluster for this model");
@@ -57,8 +63,9 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
                                              options.global_batch_size));
   if (!state.best)
     return Status(Code::kConfig,
-                  fmt::format("fits memory in no split: at best {:.3f} GiB are missing on each device of "
+                  fmt::format("fits memory in no split{}: at best {:.3f} GiB are missing on each device of "
                               "kind '{}'",
+                              options.recompute ? ", with all layers recomputed" : "",
                               state.least_excess / (1 << 30), state.excess_device));
   SearchResult result;
   result.plan = *state.best;

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/status.h"
 #include "training/plan/plan.h"
@@ -25,6 +26,10 @@ struct SearchOptions {
   int64_t global_batch_size = 0;
   int most_replicas = 100'000;
   Runtime runtime;
+  // The schedules to choose from; none: that of `runtime`.
+  std::vector<ScheduleKind> schedules;
+  // Stages that lack memory may recompute layers (recomputation.h), with schedules whose backward is in one.
+  bool recompute = false;
   // After so many played steps, or a thousand times as many looks at partial plans, the best so far is taken.
   int64_t most_predictions = 100'000;
 };

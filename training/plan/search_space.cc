@@ -110,24 +110,47 @@ void for_each_shape(const PredictionInputs& inputs, int most_replicas,
 
 RangeCosts::RangeCosts(const PredictionInputs& inputs, const std::string& device, int tensor_parallel,
                        int micro_batch_size)
-    : before_(1) {
+    : before_(1), inputs_before_(1) {
   for (int unit = 0; unit < inputs.model.num_units(); ++unit) {
     const UnitCost cost =
         unit_cost(inputs, device, inputs.model.unit(unit), tensor_parallel, micro_batch_size);
     StageCost sum = before_.back();
     sum.forward += cost.forward;
     sum.backward += cost.backward;
+    sum.weight_gradient += cost.weight_gradient;
     sum.update += cost.update;
     sum.parameter_bytes += cost.parameter_bytes;
     sum.activation_bytes += cost.activation_bytes;
     before_.push_back(sum);
+    const int64_t input_bytes = unit_input_bytes(inputs.model, unit, micro_batch_size);
+    inputs_before_.push_back(inputs_before_.back() + input_bytes);
+    if (unit > 0 && unit + 1 < inputs.model.num_units())
+      most_saved_ = std::max(most_saved_, cost.activation_bytes - input_bytes);
   }
+}
+
+int RangeCosts::layers(int first, int end) const {
+  return std::min(end, static_cast<int>(before_.size()) - 2) - std::max(first, 1);
+}
+
+StageCost RangeCosts::range(int first, int end, int recomputed) const {
+  StageCost cost = range(first, end);
+  const int from = std::max(first, 1);
+  const int to = from + recomputed;
+  cost.backward += before_[to].forward - before_[from].forward;
+  cost.activation_bytes += inputs_before_[to] - inputs_before_[from];
+  cost.activation_bytes -= before_[to].activation_bytes - before_[from].activation_bytes;
+  for (int unit = from; unit < to; ++unit)
+    cost.recomputed_bytes =
+        std::max(cost.recomputed_bytes, before_[unit + 1].activation_bytes - before_[unit].activation_bytes);
+  return cost;
 }
 
 StageCost RangeCosts::range(int first, int end) const {
   StageCost cost = before_[end];
   cost.forward -= before_[first].forward;
   cost.backward -= before_[first].backward;
+  cost.weight_gradient -= before_[first].weight_gradient;
   cost.update -= before_[first].update;
   cost.parameter_bytes -= before_[first].parameter_bytes;
   cost.activation_bytes -= before_[first].activation_bytes;

@@ -39,9 +39,17 @@ class RangeCosts {
 
   // Without its units and output.
   StageCost range(int first, int end) const;
+  // The same with the first `recomputed` layers of the range computed again for their backward.
+  StageCost range(int first, int end, int recomputed) const;
+  // How many of the units are layers, neither embedding nor head.
+  int layers(int first, int end) const;
+  // The most that is not kept of a layer if it is recomputed; at least 0.
+  int64_t most_saved() const { return most_saved_; }
 
  private:
-  std::vector<StageCost> before_;  // of the units below an index
+  std::vector<StageCost> before_;       // of the units below an index
+  std::vector<int64_t> inputs_before_;  // unit_input_bytes of these
+  int64_t most_saved_ = 0;
 };
 
 }  // namespace hdt::plan

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "training/engine/pipeline_schedule.h"
 #include "training/plan/plan_text.h"
 #include "training/plan/predictor.h"
+#include "training/plan/schedules.h"
 
 namespace hdt::plan {
 
@@ -34,6 +34,9 @@ ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& op
       state_(state),
       kinds_(inputs.cluster.device_kinds()) {
   for (const ReplicaShape& replica : shape.replicas) {
+    nodes_.emplace_back();
+    for (const std::string& node : replica.nodes)
+      nodes_.back().push_back(&inputs.cluster.nodes[inputs.cluster.index_of(node)]);
     for (const int kind : replica.kinds) {
       const std::tuple key{kind, shape.tensor_parallel, shape.micro_batch_size};
       if (!state.costs.contains(key))
@@ -52,27 +55,39 @@ void ShapeSearch::run() {
   give_out(0, micro_batches(), counts);
 }
 
-StageCost ShapeSearch::stage(int replica, int stage, int first_layer, int layers) const {
-  const ReplicaShape& shape = shape_.replicas[replica];
-  const bool last = stage + 1 == static_cast<int>(shape.kinds.size());
-  const RangeCosts& costs =
-      state_.costs.at({shape.kinds[stage], shape_.tensor_parallel, shape_.micro_batch_size});
-  return costs.range(stage == 0 ? 0 : first_layer + 1, first_layer + layers + (last ? 2 : 1));
+const RangeCosts& ShapeSearch::costs(int replica, int stage) const {
+  return state_.costs.at(
+      {shape_.replicas[replica].kinds[stage], shape_.tensor_parallel, shape_.micro_batch_size});
 }
 
-bool ShapeSearch::fits(int replica, int index, const StageCost& cost, int64_t count) {
+std::pair<int, int> ShapeSearch::units(int stage, int stages, int first_layer, int layers) {
+  return {stage == 0 ? 0 : first_layer + 1, first_layer + layers + (stage + 1 == stages ? 2 : 1)};
+}
+
+StageCost ShapeSearch::stage(int replica, int stage, int first_layer, int layers) const {
+  const auto stages = static_cast<int>(shape_.replicas[replica].kinds.size());
+  const auto [first, end] = units(stage, stages, first_layer, layers);
+  return costs(replica, stage).range(first, end);
+}
+
+std::optional<FittedStage> ShapeSearch::fitted(int replica, int index, int first_layer, int layers,
+                                               int64_t count) {
   const ReplicaShape& shape = shape_.replicas[replica];
-  const int stages = static_cast<int>(shape.nodes.size());
-  const int in_flight = training::most_in_flight(stages, index, static_cast<int>(count));
-  const Node& node = inputs_.cluster.nodes[inputs_.cluster.index_of(shape.nodes[index])];
-  const double excess = stage_memory_bytes(inputs_, cost, shape_.tensor_parallel, in_flight) -
-                        static_cast<double>(node.memory_bytes);
-  if (excess <= 0) return true;
+  const auto stages = static_cast<int>(shape.nodes.size());
+  const Node& node = *nodes_[replica][index];
+  const ScheduleKind schedule = options_.runtime.schedule;
+  const MemoryLimit limit{static_cast<double>(node.memory_bytes), shape_.tensor_parallel,
+                          most_in_flight(schedule, stages, index, static_cast<int>(count)),
+                          options_.recompute && !splits_backward(schedule)};
+  const auto [first, end] = units(index, stages, first_layer, layers);
+  auto found = fit_stage(inputs_, costs(replica, index), first, end, limit);
+  if (found) return found;
+  const double excess = least_excess(inputs_, costs(replica, index), first, end, limit);
   if (excess < state_.least_excess) {
     state_.least_excess = excess;
     state_.excess_device = node.device;
   }
-  return false;
+  return found;
 }
 
 double ShapeSearch::message_seconds(int replica, int stage) const {
@@ -90,19 +105,24 @@ double ShapeSearch::message_seconds(int replica, int stage) const {
   return link->latency + message / (fastest * inputs_.calibration.point_to_point);
 }
 
-double ShapeSearch::bound(int replica, const Split& split, int64_t count) const {
+double ShapeSearch::bound(int replica, const Split& split, int64_t count) {
+  const bool gradient_goes_ahead = splits_backward(options_.runtime.schedule);
   double longest = 0;
-  double passed = 0;  // from the first stage to this one and back
+  double passed = 0;  // from the first stage to this one and, where backwards are in one, back
   double first_update = 0;
   int layer = 0;
   for (size_t index = 0; index < split.size(); ++index) {
-    const StageCost cost = stage(replica, static_cast<int>(index), layer, split[index]);
+    const auto stage = fitted(replica, static_cast<int>(index), layer, split[index], count);
+    if (!stage) return std::numeric_limits<double>::infinity();
+    const StageCost& cost = stage->cost;
     if (index == 0) first_update = cost.update;
-    longest = std::max(longest,
-                       passed + static_cast<double>(count) * (cost.forward + cost.backward) + first_update);
+    const double update = gradient_goes_ahead ? cost.update : first_update;
+    longest =
+        std::max(longest, passed + static_cast<double>(count) * (cost.forward + cost.backward) + update);
     layer += split[index];
-    if (index + 1 < shape_.replicas[replica].nodes.size())
-      passed += cost.forward + cost.backward + 2 * message_seconds(replica, static_cast<int>(index));
+    if (index + 1 == shape_.replicas[replica].nodes.size()) break;
+    const double message = message_seconds(replica, static_cast<int>(index));
+    passed += gradient_goes_ahead ? cost.forward + message : cost.forward + cost.backward + 2 * message;
   }
   return longest;
 }
@@ -150,13 +170,7 @@ void ShapeSearch::try_greedy() {
     ++counts[first];
   }
   for (size_t replica = 0; replica < counts.size(); ++replica) {
-    int layer = 0;
     if (bound(static_cast<int>(replica), splits[replica], counts[replica]) >= state_.best_seconds) return;
-    for (size_t index = 0; index < splits[replica].size(); layer += splits[replica][index], ++index) {
-      const StageCost cost =
-          stage(static_cast<int>(replica), static_cast<int>(index), layer, splits[replica][index]);
-      if (!fits(static_cast<int>(replica), static_cast<int>(index), cost, counts[replica])) return;
-    }
   }
   play(splits, counts);
 }
@@ -207,8 +221,7 @@ void ShapeSearch::extend_split(int replica, int64_t count, int first_layer, Spli
   }
   const int behind = stages - index - 1;
   for (int layers = behind == 0 ? left : 1; layers <= left - behind && may_look(); ++layers) {
-    // More layers need more memory and time, so what is too much ends the loop.
-    if (!fits(replica, index, stage(replica, index, first_layer, layers), count)) return;
+    // More layers need more memory and time (also for what is recomputed), so what is too much ends the loop.
     split.push_back(layers);
     const bool worth = bound(replica, split, count) < state_.best_seconds;
     if (worth) extend_split(replica, count, first_layer + layers, split, found);
@@ -233,9 +246,13 @@ void ShapeSearch::play(const std::vector<Split>& splits, const std::vector<int64
   plan.runtime = options_.runtime;
   for (size_t replica = 0; replica < splits.size(); ++replica) {
     plan.replicas.push_back({shape_.micro_batch_size, static_cast<int>(counts[replica]), {}});
-    for (size_t index = 0; index < splits[replica].size(); ++index)
+    for (int index = 0, layer = 0; index < static_cast<int>(splits[replica].size()); ++index) {
+      const int layers = splits[replica][index];
+      const auto stage = fitted(static_cast<int>(replica), index, layer, layers, counts[replica]);
       plan.replicas.back().stages.push_back(
-          {splits[replica][index], shape_.replicas[replica].nodes[index], shape_.tensor_parallel});
+          {layers, shape_.replicas[replica].nodes[index], shape_.tensor_parallel, stage->recomputed_layers});
+      layer += layers;
+    }
   }
   ++state_.predictions;
   // A plan that cannot run (no link between its nodes, stages that wait for each other for ever) is no plan.

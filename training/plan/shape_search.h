@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "training/plan/recomputation.h"
 #include "training/plan/search.h"
 #include "training/plan/search_space.h"
 
@@ -43,10 +44,13 @@ class ShapeSearch {
   using Split = std::vector<int>;  // layers of each stage
 
   int64_t micro_batches() const { return options_.global_batch_size / shape_.micro_batch_size; }
+  const RangeCosts& costs(int replica, int stage) const;
+  static std::pair<int, int> units(int stage, int stages, int first_layer, int layers);
   StageCost stage(int replica, int stage, int first_layer, int layers) const;
-  bool fits(int replica, int stage, const StageCost& cost, int64_t count);
-  // Never longer than any step in which the replica has this split and count.
-  double bound(int replica, const Split& split, int64_t count) const;
+  // With as little recomputation as fits; notes what is missing when nothing does.
+  std::optional<FittedStage> fitted(int replica, int stage, int first_layer, int layers, int64_t count);
+  // Never longer than any step in which the replica has this split and count; infinite if that does not fit.
+  double bound(int replica, const Split& split, int64_t count);
   double message_seconds(int replica, int stage) const;
   // Least longest stage (forward and backward of a micro-batch), and its split; by dynamic programming.
   std::pair<double, Split> balanced(int replica) const;
@@ -63,6 +67,7 @@ class ShapeSearch {
   SearchState& state_;
   const std::vector<std::string> kinds_;
   std::vector<std::pair<double, Split>> balanced_;  // by replica
+  std::vector<std::vector<const Node*>> nodes_;     // by replica and stage
 };
 
 }  // namespace hdt::plan

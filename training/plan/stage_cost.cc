@@ -19,9 +19,9 @@ double launch_seconds(const Profile& profile, ComputeKey key, const std::vector<
   return host > smallest / 2 ? host : 0;
 }
 
-double calibrated(const PredictionInputs& inputs, ComputeKey key, Part part) {
+double calibrated(const PredictionInputs& inputs, const LayerCost& profiled, ComputeKey key, Part part) {
   const Calibration& calibration = inputs.calibration;
-  const double measured = calibration.compute * part(*inputs.profile.find(key));
+  const double measured = calibration.compute * part(profiled);
   if (!calibration.launch) return measured;
   const std::vector<int> sizes = inputs.profile.micro_batch_sizes(key.device, key.layer, key.tensor_parallel);
   const double host = launch_seconds(inputs.profile, key, sizes, part);
@@ -39,13 +39,17 @@ UnitCost unit_cost(const PredictionInputs& inputs, const std::string& device, co
   const ComputeKey key{device, kind.name, tensor_parallel, micro_batch_size};
   const LayerCost& profiled = *inputs.profile.find(key);
   UnitCost cost;
-  cost.forward = calibrated(inputs, key, [](const LayerCost& layer) { return layer.forward; });
-  cost.backward = calibrated(inputs, key, [](const LayerCost& layer) { return layer.backward(); });
+  cost.forward = calibrated(inputs, profiled, key, [](const LayerCost& layer) { return layer.forward; });
+  cost.backward = calibrated(inputs, profiled, key, [](const LayerCost& layer) { return layer.backward(); });
   cost.weight_gradient = cost.backward * profiled.weight_gradient / profiled.backward();
   cost.update = inputs.calibration.update * profiled.update;
   cost.parameter_bytes = kind.parameter_bytes.at(tensor_parallel);
   cost.activation_bytes = profiled.activation_bytes;
   return cost;
+}
+
+int64_t unit_input_bytes(const Model& model, int unit, int micro_batch_size) {
+  return unit == 0 ? 0 : model.unit(unit - 1).output_bytes * micro_batch_size;
 }
 
 StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const training::Layout& layout,
@@ -54,17 +58,22 @@ StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const tra
   const Stage& stage = replica.stages[position.stage];
   const std::string& device = inputs.cluster.nodes[inputs.cluster.index_of(stage.node)].device;
   const training::UnitRange range = layout.units_of(position);
+  const int first_layer = std::max(range.first, 1);
   StageCost cost;
   const LayerKind* previous = nullptr;
+  UnitCost profiled;
   for (int unit = range.first; unit < range.end; ++unit) {
     const LayerKind& kind = inputs.model.unit(unit);
     // Looked up once for units that are alike: a search asks for many stages.
-    if (&kind == previous)
-      cost.units.push_back(UnitCost(cost.units.back()));
-    else
-      cost.units.push_back(unit_cost(inputs, device, kind, stage.tensor_parallel, replica.micro_batch_size));
+    if (&kind != previous)
+      profiled = unit_cost(inputs, device, kind, stage.tensor_parallel, replica.micro_batch_size);
     previous = &kind;
-    const UnitCost& added = cost.units.back();
+    UnitCost& added = cost.units.emplace_back(profiled);
+    if (unit >= first_layer && unit < first_layer + stage.recomputed_layers) {
+      added.backward += added.forward;
+      cost.recomputed_bytes = std::max(cost.recomputed_bytes, added.activation_bytes);
+      added.activation_bytes = unit_input_bytes(inputs.model, unit, replica.micro_batch_size);
+    }
     cost.forward += added.forward;
     cost.backward += added.backward;
     cost.weight_gradient += added.weight_gradient;
@@ -80,7 +89,8 @@ double stage_memory_bytes(const PredictionInputs& inputs, const StageCost& cost,
                           int in_flight) {
   const Calibration& calibration = inputs.calibration;
   return inputs.model.state_factor * static_cast<double>(cost.parameter_bytes) +
-         calibration.activation * in_flight * static_cast<double>(cost.activation_bytes) +
+         calibration.activation * (in_flight * static_cast<double>(cost.activation_bytes) +
+                                   static_cast<double>(cost.recomputed_bytes)) +
          calibration.fixed_bytes + calibration.peer_bytes * (tensor_parallel - 1);
 }
 

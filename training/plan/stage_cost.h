@@ -44,10 +44,14 @@ struct StageCost {
   double weight_gradient = 0;
   double update = 0;
   int64_t parameter_bytes = 0;
-  int64_t activation_bytes = 0;
-  int64_t output_bytes = 0;     // of one micro-batch, all devices together: what the next stage receives
-  std::vector<UnitCost> units;  // in the order of the model's row
+  int64_t activation_bytes = 0;  // kept
+  int64_t recomputed_bytes = 0;  // besides, of the layer whose activations are being computed again
+  int64_t output_bytes = 0;      // of one micro-batch, all devices together: what the next stage receives
+  std::vector<UnitCost> units;   // in the order of the model's row
 };
+
+// Of one device and micro-batch: what a unit computes from, as every device of a tensor-parallel group has all of it.
+int64_t unit_input_bytes(const Model& model, int unit, int micro_batch_size);
 
 StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const training::Layout& layout,
                      training::Position position);

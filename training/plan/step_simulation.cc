@@ -6,24 +6,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "training/plan/lockstep_schedule.h"
+#include "training/plan/schedules.h"
 
 namespace hdt::plan {
 
 using training::PipelineAction;
 using training::PipelineStep;
-
-std::vector<PipelineStep> schedule_of(const Runtime& runtime, int stages, int stage, int micro_batches) {
-  switch (runtime.schedule) {
-    case ScheduleKind::kLockstep:
-      return lockstep_one_forward_one_backward(stages, stage, micro_batches);
-    case ScheduleKind::kZeroBubble:
-      return training::zero_bubble(stages, stage, micro_batches);
-    case ScheduleKind::kOneForwardOneBackward:
-      break;
-  }
-  return training::one_forward_one_backward(stages, stage, micro_batches);
-}
 
 StepSimulation::StepSimulation(const PredictionInputs& inputs, const EqualReplicas& equal)
     : inputs_(inputs),
@@ -39,7 +27,7 @@ StepSimulation::StepSimulation(const PredictionInputs& inputs, const EqualReplic
     Worker worker;
     worker.cost = stage_cost(inputs, plan_, layout_, position);
     worker.devices = stage.tensor_parallel;
-    worker.steps = schedule_of(plan_.runtime, layout_.replica(position.replica).stages(), position.stage,
+    worker.steps = steps_of(plan_.runtime.schedule, layout_.replica(position.replica).stages(), position.stage,
                                replica.micro_batches);
     for (const bool activation : {true, false}) messages_[{index, activation}].resize(replica.micro_batches);
     workers_.push_back(std::move(worker));

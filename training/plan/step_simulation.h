@@ -20,9 +20,6 @@
 
 namespace hdt::plan {
 
-std::vector<training::PipelineStep> schedule_of(const Runtime& runtime, int stages, int stage,
-                                                int micro_batches);
-
 class StepSimulation {
  public:
   // One replica of each class is played; what comes out is of these.

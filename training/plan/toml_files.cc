@@ -77,7 +77,8 @@ Replica read_replica(TomlFields& fields) {
   replica.micro_batches = static_cast<int>(fields.count("micro_batches"));
   for (TomlFields& stage : fields.tables("stage")) {
     replica.stages.push_back({static_cast<int>(stage.count("layers")), stage.text("node"),
-                              static_cast<int>(stage.count_or("tensor_parallel", 1))});
+                              static_cast<int>(stage.count_or("tensor_parallel", 1)),
+                              static_cast<int>(stage.count_or("recompute_layers", 0))});
     stage.end();
   }
   fields.end();

@@ -86,6 +86,8 @@ std::string to_toml(const Plan& plan) {
     for (const Stage& stage : replica.stages) {
       out += fmt::format("\n  [[replica.stage]]\n  layers = {}\n  node = {}\n  tensor_parallel = {}\n",
                          stage.layers, quoted(stage.node), stage.tensor_parallel);
+      if (stage.recomputed_layers > 0)
+        out += fmt::format("  recompute_layers = {}\n", stage.recomputed_layers);
     }
   }
   return out;

@@ -1,5 +1,5 @@
-// backend_bandwidth.cc: what a backend moves between two processes of this machine, for comparison with fi_pingpong and
-// ucx_perftest in the same run; run by hand. backend_bandwidth LOCAL REMOTE BYTES WRITES BACKEND [KEY=VALUE...]
+// backend_bandwidth.cc: what a backend moves between two processes of this machine over one connection or several; bench/backends
+// compares it with iperf3, fi_pingpong and ucx_perftest. backend_bandwidth LOCAL REMOTE BYTES WRITES CONNECTIONS BACKEND [KEY=VALUE...]
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +19,7 @@ namespace {
 
 constexpr size_t kSlots = 8;  // writes under way go to different places
 constexpr int kWaitMs = 10'000;
+constexpr std::chrono::microseconds kSpin(50);
 constexpr size_t kTextBytes = 128;
 
 [[noreturn]] void die(const std::string& what) {
@@ -40,7 +41,9 @@ struct End {
   size_t connected = 0;
   size_t sent = 0;
   size_t written = 0;
-  bool closed = false;
+  size_t closed = 0;
+  std::vector<Completion> completions;
+  std::chrono::steady_clock::time_point busy;
 
   End(const std::string& name, const BackendOptions& options, const char* address, size_t bytes)
       : memory(kSlots * bytes) {
@@ -58,10 +61,13 @@ struct End {
     key = registered.value();
   }
 
-  // Sleeps only when there was nothing to do.
+  // As the daemon's engines do: looks again for a while, and then sleeps.
   void step() {
-    std::vector<Completion> completions;
-    if (!device->poll(completions)) {
+    completions.clear();
+    const auto now = std::chrono::steady_clock::now();
+    if (device->poll(completions)) {
+      busy = now;
+    } else if (now - busy > kSpin) {
       pollfd wait{device->event_fd(), POLLIN, 0};
       if (::poll(&wait, 1, kWaitMs) == 0) die("nothing happens for 10 s");
     }
@@ -69,7 +75,7 @@ struct End {
       if (completion.kind == Completion::Kind::kClosed && !completion.error.is_ok()) {
         die(completion.error.to_string());
       }
-      closed = closed || completion.kind == Completion::Kind::kClosed;
+      closed += completion.kind == Completion::Kind::kClosed;
       connected += completion.kind == Completion::Kind::kConnected;
       sent += completion.kind == Completion::Kind::kSent && completion.error.is_ok();
       written += completion.kind == Completion::Kind::kWritten;
@@ -79,14 +85,14 @@ struct End {
 
 std::byte pattern(size_t index) { return static_cast<std::byte>(index * 7 + index / 251); }
 
-int receive(End& end, int out, size_t writes) {
+int receive(End& end, int out, size_t writes, size_t connections) {
   auto address = end.device->listen(0);
   if (!address.is_ok()) die(address.status().to_string());
   Meeting meeting{};
   std::snprintf(meeting.address, sizeof meeting.address, "%s", address.value().c_str());
   meeting.key = end.key;
   if (::write(out, &meeting, sizeof meeting) != sizeof meeting) die("cannot tell the address");
-  while (!end.closed) end.step();
+  while (end.closed < connections) end.step();
   if (end.written != writes) die("writes are missing");
   for (size_t i = 0; i < end.memory.size(); ++i) {
     if (end.memory[i] != pattern(i)) die("the bytes that arrived are not those that were sent");
@@ -94,42 +100,48 @@ int receive(End& end, int out, size_t writes) {
   return 0;
 }
 
-void send(End& end, int in, size_t bytes, size_t writes) {
+void send(End& end, int in, size_t bytes, size_t writes, size_t count) {
   for (size_t i = 0; i < end.memory.size(); ++i) end.memory[i] = pattern(i);
   Meeting meeting{};
   if (::read(in, &meeting, sizeof meeting) != sizeof meeting) die("the other process gives no address");
-  const auto connection = end.device->connect(meeting.address, kWaitMs);
-  if (!connection.is_ok()) die(connection.status().to_string());
-  while (end.connected == 0) end.step();
+  std::vector<Connection*> connections;
+  for (size_t i = 0; i < count; ++i) {
+    const auto connection = end.device->connect(meeting.address, kWaitMs);
+    if (!connection.is_ok()) die(connection.status().to_string());
+    connections.push_back(connection.value());
+  }
+  while (end.connected < count) end.step();
 
   const auto started = std::chrono::steady_clock::now();
   for (size_t posted = 0; end.sent < writes; end.step()) {
-    while (posted < writes && connection.value()->write_window() > 0) {
-      const size_t offset = posted % kSlots * bytes;
-      if (!connection.value()
-               ->write(end.memory.data() + offset, bytes, meeting.key, offset, {}, ++posted)
-               .is_ok())
-        die("a write is refused");
+    for (Connection* connection : connections) {
+      while (posted < writes && connection->write_window() > 0) {
+        const size_t offset = posted % kSlots * bytes;
+        if (!connection->write(end.memory.data() + offset, bytes, meeting.key, offset, {}, ++posted).is_ok())
+          die("a write is refused");
+      }
     }
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  std::printf("%zu writes of %zu bytes, each answered: %.2f MB/s\n", writes, bytes,
+  std::printf("%zu writes of %zu bytes over %zu connections: %.2f MB/s\n", writes, bytes, count,
               static_cast<double>(writes) * static_cast<double>(bytes) / seconds / 1e6);
-  connection.value()->close();
-  while (!end.closed) end.step();
+  for (Connection* connection : connections) connection->close();
+  while (end.closed < count) end.step();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 6) {
-    std::fprintf(stderr, "usage: backend_bandwidth LOCAL REMOTE BYTES WRITES BACKEND [KEY=VALUE...]\n");
+  if (argc < 7) {
+    std::fprintf(stderr, "usage: backend_bandwidth LOCAL REMOTE BYTES WRITES CONNECTIONS BACKEND [KEY=VALUE...]\n");
     return 2;
   }
   const size_t bytes = std::strtoull(argv[3], nullptr, 10);
   const size_t writes = std::max<size_t>(kSlots, std::strtoull(argv[4], nullptr, 10));
+  const size_t connections = std::max<size_t>(1, std::strtoull(argv[5], nullptr, 10));
+  const std::string backend = argv[6];
   BackendOptions options;
-  for (int i = 6; i < argc; ++i) {
+  for (int i = 7; i < argc; ++i) {
     const std::string option = argv[i];
     const size_t equals = option.find('=');
     if (equals == std::string::npos) die("'" + option + "' given; expected KEY=VALUE");
@@ -141,12 +153,12 @@ int main(int argc, char** argv) {
   const pid_t child = ::fork();
   if (child < 0) die("cannot fork");
   if (child == 0) {
-    End end(argv[5], options, argv[2], bytes);
-    std::_Exit(receive(end, ends[1], writes));
+    End end(backend, options, argv[2], bytes);
+    std::_Exit(receive(end, ends[1], writes, connections));
   }
   ::close(ends[1]);
-  End end(argv[5], options, argv[1], bytes);
-  send(end, ends[0], bytes, writes);
+  End end(backend, options, argv[1], bytes);
+  send(end, ends[0], bytes, writes, connections);
   int status = 0;
   if (::waitpid(child, &status, 0) != child || status != 0) die("the receiver failed");
   return 0;

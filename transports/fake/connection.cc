@@ -11,6 +11,8 @@ namespace hdt::transport::fake {
 namespace {
 constexpr size_t kMaxQueuedWrites = 64;
 constexpr size_t kMaxQueuedWriteBytes = size_t{1} << 20;
+// After which what was lost is sent again.
+constexpr uint32_t kRepeatPolls = 10;
 }  // namespace
 
 FakeConnection::FakeConnection(FakeDevice& device, std::string local, std::string remote,
@@ -78,8 +80,11 @@ Status FakeConnection::write(const void* data, size_t bytes, const RegionKey& re
 
 void FakeConnection::post(Frame frame) {
   NetworkState& network = device_.network();
-  const uint32_t max_delay = network.faults_of(out_->from).max_delay_polls;
-  if (max_delay > 0) frame.delay = static_cast<uint32_t>(network.random() % (uint64_t{max_delay} + 1));
+  const Faults& faults = network.faults_of(out_->from);
+  if (faults.max_delay_polls > 0) {
+    frame.delay = static_cast<uint32_t>(network.random() % (uint64_t{faults.max_delay_polls} + 1));
+  }
+  if (faults.lose_one_in > 0 && network.random() % faults.lose_one_in == 0) frame.delay += kRepeatPolls;
   out_->frames.push_back(std::move(frame));
   signal_peer();
 }
@@ -128,6 +133,7 @@ bool FakeConnection::deliver() {
     if (frame.is_write && !place(frame, budget)) return true;
     corrupt(frame, faults);
     hand_over(frame);
+    if (frame.is_write && faults.duplicate_one_in > 0 && device_.network().random() % faults.duplicate_one_in == 0) report_written(frame);
     in_->frames.pop_front();
   }
   if (!in_->closed) return any;
@@ -163,16 +169,20 @@ void FakeConnection::corrupt(const Frame& frame, const Faults& faults) {
 void FakeConnection::hand_over(const Frame& frame) {
   ++in_->delivered;
   if (frame.is_write) {
-    Completion& completion = device_.report(Completion::Kind::kWritten, this);
-    completion.immediate = frame.immediate;
-    completion.bytes = frame.bytes;
-    completion.message = {device_.locate(frame.region, frame.offset, frame.bytes), frame.bytes};
+    report_written(frame);
     --in_->writes;
     in_->write_bytes -= frame.bytes;
   } else {
     device_.report(Completion::Kind::kMessage, this).message = device_.keep(frame.copy);
   }
   if (in_->sender != nullptr) in_->sender->report_sent(frame, Status::ok());
+}
+
+void FakeConnection::report_written(const Frame& frame) {
+  Completion& completion = device_.report(Completion::Kind::kWritten, this);
+  completion.immediate = frame.immediate;
+  completion.bytes = frame.bytes;
+  completion.message = {device_.locate(frame.region, frame.offset, frame.bytes), frame.bytes};
 }
 
 bool FakeConnection::inside_write_to(uint64_t region) const {

@@ -50,6 +50,7 @@ class FakeConnection final : public Connection {
   bool place(Frame& frame, uint64_t& budget);
   void hand_over(const Frame& frame);
   void corrupt(const Frame& frame, const Faults& faults);
+  void report_written(const Frame& frame);
   void report_sent(const Frame& frame, const Status& status);
   void signal_peer() const;
   void leave_pipes();

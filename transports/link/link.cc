@@ -100,6 +100,9 @@ size_t Link::pending_writes() const { return state_->outbox.size(); }
 
 bool Link::settled() const { return state_->outbox.empty(); }
 
+uint64_t Link::written() const { return state_->outbox.written(); }
+bool Link::arrived(uint64_t writes) const { return state_->outbox.arrived() >= writes; }
+
 void Link::hurry() {
   for (size_t i = 0; i < state_->rails.size(); ++i) {
     Rail& rail = *state_->rails[i];

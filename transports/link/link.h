@@ -147,6 +147,9 @@ class Link {
   size_t pending_writes() const;  // writes whose on_sent is still to come
   // Everything that was written has arrived.
   bool settled() const;
+  // How many writes were queued so far; whether the first `writes` of them have arrived.
+  uint64_t written() const;
+  bool arrived(uint64_t writes) const;
   // Asks the peer to acknowledge at once what nobody waits for.
   void hurry();
   std::vector<RailStatus> rails() const;

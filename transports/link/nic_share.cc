@@ -43,7 +43,7 @@ bool NicShare::Lane::admits(int64_t now) {
   const bool beside_latency =
       std::any_of(nic_.flows_.begin(), nic_.flows_.end(),
                   [](const auto& entry) { return entry.second.policy.latency && entry.second.lanes > 0; });
-  const uint64_t window = window_of(nic_.meter_.ns_per_byte()) / (beside_latency ? 2 : 1);
+  const uint64_t window = window_of(nic_.meter_.best_ns_per_byte()) / (beside_latency ? 2 : 1);
   bool turn = under_way == 0 || under_way < window;
   for (const auto& [name, other] : nic_.flows_) {
     if (&other == &flow_ || !other.waiting) continue;

@@ -38,6 +38,9 @@ class Outbox {
   // Writes whose memory is not free yet.
   size_t size() const { return pending_; }
   uint64_t bytes_to_pull() const { return bytes_to_pull_; }
+  // Writes so far; how many of the first ones have all arrived.
+  uint64_t written() const { return first_id_ + writes_.size(); }
+  uint64_t arrived() const { return first_id_; }
   // Every write has arrived.
   bool empty() const { return writes_.empty(); }
 

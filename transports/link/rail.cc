@@ -25,7 +25,7 @@ Rail::Rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane, uint32_
 
 bool Rail::has_room(bool alone) const {
   if (!up() || connection_->write_window() == 0) return false;
-  return alone || status_.bytes_in_flight < window_of(meter_.ns_per_byte());
+  return alone || status_.bytes_in_flight < window_of(meter_.best_ns_per_byte());
 }
 
 double Rail::known_ns_per_byte(int64_t now) const {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace hdt::transport {
 
@@ -17,16 +20,28 @@ class RateMeter {
     if (busy_bytes_ == 0 || (ns_per_byte_ != 0 && busy_ns_ < kMeasuredNs)) return;
     const double lately = busy_ns_ / busy_bytes_;
     ns_per_byte_ = ns_per_byte_ == 0 ? lately : (ns_per_byte_ + lately) / 2;
+    recent_[next_++ % recent_.size()] = lately;
     busy_ns_ = busy_bytes_ = 0;
   }
   double ns_per_byte() const { return ns_per_byte_; }  // lately; 0: not known yet
-  int64_t last_ns() const { return last_ns_; }         // when something was acknowledged last
+  // The best of the last figures; 0: not known yet. What bounds bytes under way must go by this: where acknowledgements came late
+  // for some other reason, a window by the rate that was seen would be too small to see a better one, and shrink again.
+  double best_ns_per_byte() const {
+    return next_ == 0 ? 0 : *std::min_element(recent_.begin(), recent_.end());
+  }
+  int64_t last_ns() const { return last_ns_; }  // when something was acknowledged last
 
  private:
   // Time under way that one figure is taken over. Acknowledgements come in bursts, behind chunks of the other
   // direction: over less time a burst looks like a fast rail, which then gets what others should carry.
   static constexpr double kMeasuredNs = 16e6;
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
 
+  static constexpr size_t kFigures = 4;
+
+  // Not measured yet: worse than any.
+  std::array<double, kFigures> recent_ = {kNone, kNone, kNone, kNone};
+  size_t next_ = 0;
   int64_t last_ns_ = 0;
   double ns_per_byte_ = 0;
   double busy_ns_ = 0;     // since that was measured: time with bytes under way

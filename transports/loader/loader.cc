@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <set>
 
+#include "transports/tcp/options.h"
+
 namespace hdt::transport {
 
 namespace {
@@ -121,10 +123,9 @@ Result<Module> load_module(const std::string& name, const std::vector<std::strin
 Result<std::unique_ptr<Backend>> make_backend(const std::string& name, const BackendOptions& options,
                                               const std::vector<std::string>& folders) {
   if (name == "tcp") {
-    if (!options.empty()) {
-      return Status(Code::kConfig, "backend tcp: no option is called \"" + options.begin()->first + "\"");
-    }
-    return make_tcp_backend();
+    const Result<tcp::Options> parsed = tcp::parse_options(options);
+    if (!parsed.is_ok()) return parsed.status();
+    return tcp::make_backend(parsed.value());
   }
   Result<Module> module = load_module(name, folders);
   if (!module.is_ok()) return module.status();

@@ -1,6 +1,7 @@
 // backend.cc: the TCP backend: plain kernel sockets, works everywhere.
 #include "transports/tcp/device.h"
 #include "transports/tcp/interfaces.h"
+#include "transports/tcp/options.h"
 #include "transports/transport.h"
 
 namespace hdt::transport {
@@ -9,19 +10,23 @@ namespace {
 
 class TcpBackend final : public Backend {
  public:
+  explicit TcpBackend(const tcp::Options& options) : options_(options) {}
   const char* name() const override { return "tcp"; }
   Result<std::vector<DeviceInfo>> discover() override { return tcp::list_interfaces(); }
   // info.address may be any local address, also one that discover() does not list (127.0.1.2).
   Result<std::unique_ptr<Device>> open(const DeviceInfo& info) override {
-    return tcp::TcpDevice::open(domain_, info);
+    return tcp::TcpDevice::open(domain_, info, options_);
   }
 
  private:
+  tcp::Options options_;
   std::shared_ptr<tcp::Domain> domain_ = std::make_shared<tcp::Domain>();
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_tcp_backend() { return std::make_unique<TcpBackend>(); }
+std::unique_ptr<Backend> make_tcp_backend() { return tcp::make_backend({}); }
+
+std::unique_ptr<Backend> tcp::make_backend(const Options& options) { return std::make_unique<TcpBackend>(options); }
 
 }  // namespace hdt::transport

@@ -16,10 +16,13 @@ constexpr size_t kMaxQueuedWrites = 64;
 constexpr size_t kMaxQueuedWriteBytes = size_t{1} << 20;
 // After so much input the other connections of the device have their turn.
 constexpr size_t kReadBudget = size_t{4} << 20;
+// How long a connection that was closed waits for the peer to take what is read from the caller's memory.
+constexpr int64_t kCloseMs = 1000;
 }  // namespace
 
 TcpConnection::~TcpConnection() {
   if (fd_.valid()) device_.loop.remove(fd_.get(), this);
+  if (fd_.valid() && writer_.kernel_reads()) discard_on_close(fd_.get());
   if (unflushed_) std::erase(device_.unflushed, this);
 }
 
@@ -27,6 +30,7 @@ Status TcpConnection::connect(const SocketAddress& local, const SocketAddress& r
   Result<Fd> opened = open_connector(local);
   if (!opened.is_ok()) return opened.status();
   fd_ = opened.take();
+  HDT_RETURN_IF_ERROR(bind_to_device(fd_.get(), device_.bound_device, remote));
   local_address_ = local.host();
   remote_address_ = remote.to_string();
   connect_timeout_ms_ = timeout_ms;
@@ -46,6 +50,10 @@ Status TcpConnection::accept(Fd fd) {
   fd_ = std::move(fd);
   local_address_ = local_address_of(fd_.get());
   remote_address_ = remote_address_of(fd_.get());
+  if (const auto remote = SocketAddress::parse(remote_address_); remote.is_ok()) {
+    HDT_RETURN_IF_ERROR(bind_to_device(fd_.get(), device_.bound_device, remote.value()));
+  }
+  writer_.enable_zero_copy(fd_.get(), device_.options.zero_copy_bytes);
   phase_ = Phase::kOpen;
   report(Completion::Kind::kAccepted);
   return Status::ok();
@@ -114,8 +122,19 @@ void TcpConnection::on_event(uint32_t epoll_events) {
     if (::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
     return on_connect_result(error);
   }
+  if ((epoll_events & EPOLLERR) != 0) read_errors();
+  if (phase_ == Phase::kClosing) {
+    if (writer_.kernel_reads() && (epoll_events & EPOLLHUP) == 0) return;
+    const bool in_order = !writer_.kernel_reads();
+    return finish(Status::ok(), Status(Code::kAborted, "the connection was closed on this side"), in_order);
+  }
   if ((epoll_events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) receive();
   if (phase_ == Phase::kOpen && (epoll_events & EPOLLOUT) != 0) flush();
+}
+
+void TcpConnection::read_errors() {
+  writer_.read_errors(fd_.get(), sent_);
+  report_sent(Status::ok());
 }
 
 void TcpConnection::on_connect_result(int error) {
@@ -130,12 +149,16 @@ void TcpConnection::on_connect_result(int error) {
   }
   if (error != 0) return fail("cannot connect: " + std::string(std::strerror(error)));
   local_address_ = local_address_of(fd_.get());
+  writer_.enable_zero_copy(fd_.get(), device_.options.zero_copy_bytes);
   phase_ = Phase::kOpen;
   watch(EPOLLIN);
   report(Completion::Kind::kConnected);
 }
 
 void TcpConnection::on_deadline() {
+  if (phase_ == Phase::kClosing) {
+    return finish(Status::ok(), Status(Code::kAborted, "the connection was closed on this side"), false);
+  }
   fail("cannot connect: no answer within " + std::to_string(connect_timeout_ms_) + " ms");
 }
 
@@ -153,14 +176,21 @@ void TcpConnection::on_deregistered(uint64_t region) {
 }
 
 void TcpConnection::close() {
-  if (phase_ == Phase::kFinished) return;
+  if (phase_ == Phase::kFinished || phase_ == Phase::kClosing) return;
   bool in_order = false;
   if (phase_ == Phase::kOpen && !writer_.inside_frame()) {
     FrameHeader goodbye;
     goodbye.type = FrameType::kGoodbye;
     in_order = ::send(fd_.get(), &goodbye, sizeof goodbye, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof goodbye;
   }
-  finish(Status::ok(), Status(Code::kAborted, "the connection was closed on this side"), in_order);
+  const Status closed(Code::kAborted, "the connection was closed on this side");
+  if (in_order) read_errors();
+  if (!in_order || !writer_.kernel_reads()) return finish(Status::ok(), closed, in_order);
+  writer_.give_up_queue(sent_);
+  report_sent(closed);
+  phase_ = Phase::kClosing;
+  watch(0);  // what is left comes as EPOLLERR
+  device_.loop.set_deadline(this, kCloseMs);
 }
 
 void TcpConnection::abandon() {
@@ -185,6 +215,8 @@ void TcpConnection::finish(const Status& reason, const Status& given_up, bool in
   writer_.give_up(sent_);
   report_sent(given_up);
   device_.loop.remove(fd_.get(), this);
+  // Else the kernel would go on reading memory that is the caller's again.
+  if (writer_.kernel_reads()) discard_on_close(fd_.get());
   if (in_order) {
     device_.lingering.add(std::move(fd_));
   } else {

@@ -13,6 +13,7 @@
 #include "transports/tcp/frame_reader.h"
 #include "transports/tcp/frame_writer.h"
 #include "transports/tcp/linger.h"
+#include "transports/tcp/options.h"
 #include "transports/tcp/socket.h"
 #include "transports/transport.h"
 
@@ -22,8 +23,11 @@ class TcpConnection;
 
 // What a device's connections share.
 struct DeviceState {
-  explicit DeviceState(std::shared_ptr<Domain> shared) : domain(std::move(shared)) {}
+  DeviceState(std::shared_ptr<Domain> shared, Options with, std::string nic)
+      : options(with), bound_device(with.bind_device ? std::move(nic) : ""), domain(std::move(shared)) {}
 
+  const Options options;
+  const std::string bound_device;  // empty: the routing table decides
   EventLoop loop;
   LingerSet lingering{loop};
   std::shared_ptr<Domain> domain;
@@ -55,7 +59,8 @@ class TcpConnection final : public Connection, private EventSource, private Fram
   std::string remote_address() const override { return remote_address_; }
 
  private:
-  enum class Phase { kConnecting, kOpen, kFinished };
+  // kClosing: it was closed in order, and waits until the kernel has read the memory of what was handed over.
+  enum class Phase { kConnecting, kOpen, kClosing, kFinished };
 
   void on_event(uint32_t epoll_events) override;
   void on_deadline() override;
@@ -64,6 +69,7 @@ class TcpConnection final : public Connection, private EventSource, private Fram
   void on_written(const Immediate& immediate, std::span<const std::byte> placed) override;
 
   void on_connect_result(int error);
+  void read_errors();
   void receive();
   void queued_something();
   void report(Completion::Kind kind);

@@ -5,18 +5,19 @@
 
 namespace hdt::transport::tcp {
 
-Result<std::unique_ptr<Device>> TcpDevice::open(std::shared_ptr<Domain> domain, const DeviceInfo& info) {
+Result<std::unique_ptr<Device>> TcpDevice::open(std::shared_ptr<Domain> domain, const DeviceInfo& info,
+                                                const Options& options) {
   Result<SocketAddress> local = SocketAddress::from_host(info.address, 0);
   if (!local.is_ok()) return local.status();
   // Says now, and not at the first connect, that the address is not one of this node.
   if (Result<Fd> probe = open_connector(local.value()); !probe.is_ok()) return probe.status();
-  std::unique_ptr<TcpDevice> device(new TcpDevice(std::move(domain), info, local.value()));
+  std::unique_ptr<TcpDevice> device(new TcpDevice(std::move(domain), info, local.value(), options));
   HDT_RETURN_IF_ERROR(device->state_.loop.open());
   return std::unique_ptr<Device>(std::move(device));
 }
 
-TcpDevice::TcpDevice(std::shared_ptr<Domain> domain, DeviceInfo info, SocketAddress local)
-    : info_(std::move(info)), local_(local), state_(std::move(domain)) {
+TcpDevice::TcpDevice(std::shared_ptr<Domain> domain, DeviceInfo info, SocketAddress local, const Options& options)
+    : info_(std::move(info)), local_(local), state_(std::move(domain), options, info_.name) {
   state_.domain->devices.insert(this);
 }
 

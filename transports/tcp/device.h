@@ -4,15 +4,16 @@
 #include <memory>
 #include <unordered_map>
 
+#include "transports/several_connections.h"
 #include "transports/tcp/connection.h"
 #include "transports/tcp/listener.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::tcp {
 
-class TcpDevice final : public Device {
+class TcpDevice final : public Device, public SeveralConnections {
  public:
-  static Result<std::unique_ptr<Device>> open(std::shared_ptr<Domain> domain, const DeviceInfo& info);
+  static Result<std::unique_ptr<Device>> open(std::shared_ptr<Domain> domain, const DeviceInfo& info, const Options& options);
   ~TcpDevice() override;
 
   const DeviceInfo& info() const override { return info_; }
@@ -24,10 +25,11 @@ class TcpDevice final : public Device {
   int event_fd() const override { return state_.loop.fd(); }
   void set_attended(bool attended) override { state_.loop.set_attended(attended); }
   void release(Connection* connection) override;
+  size_t connections() const override { return sockets_for(state_.options, info_.bits_per_second); }
   void on_deregistered(uint64_t region);
 
  private:
-  TcpDevice(std::shared_ptr<Domain> domain, DeviceInfo info, SocketAddress local);
+  TcpDevice(std::shared_ptr<Domain> domain, DeviceInfo info, SocketAddress local, const Options& options);
   void on_accept(Fd fd);
   void flush_unflushed();
 

@@ -40,35 +40,63 @@ void FrameWriter::push_write(const void* data, size_t bytes, uint64_t region, ui
   queued_write_bytes_ += bytes;
 }
 
-FrameWriter::Flush FrameWriter::flush(int fd, std::vector<Sent>& sent) {
-  while (!queue_.empty()) {
-    std::array<iovec, kMaxVectors> vectors;
-    size_t count = 0;
-    size_t skip = front_done_;
-    size_t wanted = 0;
-    const auto add = [&](const void* data, size_t bytes) {
-      if (skip >= bytes) {
-        skip -= bytes;
-        return;
-      }
-      vectors[count++] = {const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skip, bytes - skip};
-      wanted += bytes - skip;
-      skip = 0;
-    };
-    for (auto frame = queue_.begin(); frame != queue_.end() && count + 2 <= kMaxVectors; ++frame) {
-      add(&frame->head, frame->head_bytes);
-      add(frame->payload, frame->payload_bytes);
+// What goes in one call: many frames, or one large payload that is not copied.
+struct FrameWriter::Batch {
+  std::array<iovec, kMaxVectors> vectors;
+  size_t count = 0;
+  size_t bytes = 0;
+  int flags = 0;
+};
+
+void FrameWriter::gather(Batch& batch) const {
+  size_t skip = front_done_;
+  const auto add = [&](const void* data, size_t bytes) {
+    if (skip >= bytes) {
+      skip -= bytes;
+      return;
     }
+    auto* from = const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skip;
+    batch.vectors[batch.count++] = {from, bytes - skip};
+    batch.bytes += bytes - skip;
+    skip = 0;
+  };
+  for (auto frame = queue_.begin(); frame != queue_.end() && batch.count + 2 <= kMaxVectors; ++frame) {
+    add(&frame->head, frame->head_bytes);
+    if (frame->is_write() && zero_copy_.wanted(frame->payload_bytes)) {
+      // Heads and messages lie in the queue, which forgets them: they are copied, and the payload goes by itself.
+      batch.flags = batch.count > 0 ? MSG_MORE : MSG_ZEROCOPY;
+      if (batch.count == 0) add(frame->payload, frame->payload_bytes);
+      return;
+    }
+    add(frame->payload, frame->payload_bytes);
+  }
+}
+
+FrameWriter::Flush FrameWriter::flush(int fd, std::vector<Sent>& sent) {
+  bool copy = false;  // the next batch, as the kernel has no room for its notes
+  while (!queue_.empty()) {
+    Batch batch;
+    gather(batch);
+    if (copy) batch.flags = 0;
     msghdr message{};
-    message.msg_iov = vectors.data();
-    message.msg_iovlen = count;
-    const ssize_t n = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    message.msg_iov = batch.vectors.data();
+    message.msg_iovlen = batch.count;
+    const ssize_t n = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT | batch.flags);
     if (n < 0) {
       if (errno == EINTR) continue;
+      if (errno == ENOBUFS && batch.flags == MSG_ZEROCOPY) {
+        copy = true;
+        continue;
+      }
       return errno == EAGAIN || errno == EWOULDBLOCK ? Flush::kBlocked : Flush::kFailed;
     }
+    copy = false;
+    if (batch.flags == MSG_ZEROCOPY) {
+      queue_.front().read_by_kernel = true;
+      queue_.front().last_send = zero_copy_.started();
+    }
     advance(static_cast<size_t>(n), sent);
-    if (static_cast<size_t>(n) < wanted) return Flush::kBlocked;
+    if (static_cast<size_t>(n) < batch.bytes) return Flush::kBlocked;
   }
   return Flush::kEmpty;
 }
@@ -77,22 +105,46 @@ void FrameWriter::advance(size_t bytes, std::vector<Sent>& sent) {
   front_done_ += bytes;
   while (!queue_.empty() && front_done_ >= queue_.front().total()) {
     const size_t rest = front_done_ - queue_.front().total();
-    pop_front(sent);
+    pop_front(handed_);
     front_done_ = rest;
+  }
+  report_done(sent);
+}
+
+void FrameWriter::report_done(std::vector<Sent>& sent) {
+  while (!handed_.empty() && (!handed_.front().read_by_kernel || zero_copy_.done(handed_.front().last_send))) {
+    sent.push_back(handed_.front().report);
+    handed_.pop_front();
   }
 }
 
-void FrameWriter::give_up(std::vector<Sent>& given_up) {
-  while (!queue_.empty()) pop_front(given_up);
+void FrameWriter::read_errors(int fd, std::vector<Sent>& sent) {
+  if (!zero_copy_.pending()) return;
+  zero_copy_.read(fd);
+  report_done(sent);
 }
 
-void FrameWriter::pop_front(std::vector<Sent>& reports) {
+void FrameWriter::give_up_queue(std::vector<Sent>& given_up) {
+  std::deque<Handed> queued;
+  while (!queue_.empty()) pop_front(queued);
+  for (const Handed& frame : queued) given_up.push_back(frame.report);
+}
+
+void FrameWriter::give_up(std::vector<Sent>& given_up) {
+  for (const Handed& frame : handed_) given_up.push_back(frame.report);
+  handed_.clear();
+  give_up_queue(given_up);
+}
+
+void FrameWriter::pop_front(std::deque<Handed>& to) {
   const Frame& frame = queue_.front();
   if (frame.is_write()) {
     --queued_writes_;
     queued_write_bytes_ -= frame.payload_bytes;
   }
-  if (frame.is_write() || frame.token != 0) reports.push_back({frame.token, frame.payload_bytes});
+  if (frame.is_write() || frame.token != 0) {
+    to.push_back({{frame.token, frame.payload_bytes}, frame.read_by_kernel, frame.last_send});
+  }
   queue_.pop_front();
   front_done_ = 0;
 }

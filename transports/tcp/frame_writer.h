@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "transports/tcp/frame.h"
+#include "transports/tcp/zero_copy.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::tcp {
@@ -25,13 +26,21 @@ class FrameWriter {
   void push_message(std::span<const std::byte> message, uint64_t token);
   void push_write(const void* data, size_t bytes, uint64_t region, uint64_t offset,
                   const Immediate& immediate, uint64_t token);
-  // Hands over what the socket takes; frames whose last byte went are appended to `sent`. kFailed: errno is
+  // Hands over what the socket takes; frames that are not read any more are appended to `sent`. kFailed: errno is
   // set.
   Flush flush(int fd, std::vector<Sent>& sent);
+  // Large payload is sent without a copy from now on.
+  void enable_zero_copy(int fd, size_t least_bytes) { zero_copy_.enable(fd, least_bytes); }
+  // The socket's error queue has something: appends the frames that the kernel has done with.
+  void read_errors(int fd, std::vector<Sent>& sent);
+  // The kernel still reads memory of frames that were handed over.
+  bool kernel_reads() const { return zero_copy_.pending(); }
+  bool zero_copy_on() const { return zero_copy_.on(); }
   // Empties the queue without sending; the frames to report as failed are appended to `given_up`.
+  void give_up_queue(std::vector<Sent>& given_up);
+  // The same, and what the kernel still reads.
   void give_up(std::vector<Sent>& given_up);
 
-  bool empty() const { return queue_.empty(); }
   bool inside_frame() const { return front_done_ > 0; }
   size_t queued_writes() const { return queued_writes_; }
   size_t queued_write_bytes() const { return queued_write_bytes_; }
@@ -44,13 +53,26 @@ class FrameWriter {
     const void* payload;
     size_t payload_bytes;
     uint64_t token;
+    bool read_by_kernel = false;  // some of it was sent without a copy, last by send `last_send`
+    uint64_t last_send = 0;
     size_t total() const { return head_bytes + payload_bytes; }
     bool is_write() const { return head.header.type == FrameType::kWrite; }
   };
+  // Handed over; reported when the kernel is done with it and with all before it.
+  struct Handed {
+    Sent report;
+    bool read_by_kernel;
+    uint64_t last_send;
+  };
+  struct Batch;
+  void gather(Batch& batch) const;
   void advance(size_t bytes, std::vector<Sent>& sent);
-  void pop_front(std::vector<Sent>& reports);
+  void report_done(std::vector<Sent>& sent);
+  void pop_front(std::deque<Handed>& to);
 
   std::deque<Frame> queue_;
+  std::deque<Handed> handed_;
+  ZeroCopy zero_copy_;
   size_t front_done_ = 0;  // bytes of the front frame that are sent
   size_t queued_writes_ = 0;
   size_t queued_write_bytes_ = 0;

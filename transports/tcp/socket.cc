@@ -64,6 +64,17 @@ Result<Fd> open_connector(const SocketAddress& local) {
   return fd;
 }
 
+Status bind_to_device(int fd, const std::string& name, const SocketAddress& remote) {
+  if (name.empty()) return Status::ok();
+  // Only addresses of this node can be bound.
+  Result<SocketAddress> host = SocketAddress::from_host(remote.host(), 0);
+  if (!host.is_ok()) return host.status();
+  if (open_connector(host.value()).is_ok()) return Status::ok();
+  if (::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name.data(), static_cast<socklen_t>(name.size())) == 0) return Status::ok();
+  return Status::from_errno("cannot bind a socket to network device " + name + " (bind_device = false leaves it to the routing table)",
+                            errno);
+}
+
 Status set_connection_options(int fd) {
   HDT_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
   HDT_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kPeerTimeoutMs, "TCP_USER_TIMEOUT"));

@@ -34,6 +34,9 @@ class Fd {
 Result<Fd> open_listener(const SocketAddress& local);
 // Non-blocking, with local host `local` (its port is chosen by the system when it connects).
 Result<Fd> open_connector(const SocketAddress& local);
+// Makes the socket use network device `name` (empty: the routing table decides), unless `remote` is an address of this node, which is
+// reached over loopback whatever the device.
+Status bind_to_device(int fd, const std::string& name, const SocketAddress& remote);
 // No delay; a peer that takes nothing or answers nothing for kPeerTimeoutMs ends the connection.
 Status set_connection_options(int fd);
 inline constexpr int kPeerTimeoutMs = 10'000;

@@ -11,7 +11,7 @@ import unittest
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 
-from rails.two_hosts import NotPossible, TwoHosts  # noqa: E402
+from rails.two_hosts import PORT, NotPossible, TwoHosts  # noqa: E402
 
 BUILD = os.path.join(ROOT, "build", "release")
 SKIPPED = 77
@@ -75,6 +75,21 @@ class Rails(unittest.TestCase):
         ranks.results(60)
         self.assertRegex(self.hosts.read_log(0), r"rail to node h1 lost: 10\.77\.2\.1:\d+ - 10\.77\.2\.2:\d+ on eth2: .*; 2 left")
         self.assertRegex(self.hosts.read_log(0), r"rail to node h1 back: 10\.77\.2\.1:\d+ - 10\.77\.2\.2:\d+ on eth2")
+
+    def test_a_group_that_dies_with_much_under_way_leaves_the_others_their_link(self):
+        other = self.hosts.ranks("sendrecv", 5, 256)
+        dying = self.hosts.ranks("allreduce", 60, 65536, port=PORT + 1)
+        for nic in range(NICS - 1):  # so that much of it is sent again
+            time.sleep(0.4)
+            self.hosts.link(0, nic, "blackhole")
+        dying.processes[0].kill()
+        self.assertNotEqual(dying.processes[1].wait(WAIT_S), 0)
+        for nic in range(NICS - 1):
+            self.hosts.link(0, nic, "up")
+        other.results(60)
+        dying.end()
+        for host in range(2):
+            self.assertNotIn("outside of registered memory", self.hosts.read_log(host))
 
     def test_all_rails_lost_for_a_moment(self):
         ranks = self.hosts.ranks("both", 5, 256)

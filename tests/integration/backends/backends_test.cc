@@ -79,6 +79,23 @@ TEST(Backends, EachClassKeepsToItsNics) {
   for (const char* net : {"127.0.1.", "127.0.2."}) EXPECT_GT(third.at(net), second[net]) << net;
 }
 
+TEST(Backends, SeveralSocketsOfOneNicCarryTheirParts) {
+  const std::vector<std::string> flags = {"--class.dp.backends", "tcp", "--backend.tcp.sockets", "3"};
+  const BackendNodes nodes({flags, flags});
+  for (int group = 0; group < 2; ++group) {  // the second takes the link of the first
+    nodes.run("dp", [&](int rank, hdtComm_t comm, hdtResult_t made) {
+      ASSERT_EQ(made, HDT_SUCCESS) << hdtGetLastError();
+      BackendNodes::sum(comm, rank, 2, 2'000'000, 3);
+    });
+  }
+  for (int node = 0; node < 2; ++node) {
+    const auto status = nodes.ask(node, {"status"});
+    ASSERT_EQ(status["peers"].size(), 1U);
+    ASSERT_EQ(status["peers"][0]["rails"].size(), 3U);
+    for (const auto& rail : status["peers"][0]["rails"]) EXPECT_GT(rail["bytes_out"].get<uint64_t>(), 0U) << rail;
+  }
+}
+
 TEST(Backends, OneLinkServesAllGroupsOfAClass) {
   const std::vector<std::string> flags = {"--class.a.backends", "local", "--class.b.backends", "local,tcp"};
   const BackendNodes nodes({flags, flags});
@@ -134,6 +151,7 @@ TEST(WrongConfiguration, IsRefusedWithWhatIsAvailable) {
               HasSubstr("class.dp.nics: backend local cannot be used on these NICs"));
   EXPECT_THAT(refusal({"--backend.local.adresses", "127.0.0.1"}),
               HasSubstr("no option is called \"adresses\""));
+  EXPECT_THAT(refusal({"--backend.tcp.sockets", "17"}), HasSubstr("expected \"auto\" or an integer 1..16"));
   EXPECT_THAT(refusal({"--backend.tcp.sockets_", "2"}), HasSubstr("no option is called \"sockets_\""));
 }
 

@@ -53,10 +53,20 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command,
   posix_spawn_file_actions_adddup2(&actions, child_out.get(), STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, error_file_.c_str(),
                                    O_WRONLY | O_CREAT | O_APPEND, 0600);
+  // A child that has ended is told to the test by say(), which must not end it. The child itself gets the signal as ever.
+  std::signal(SIGPIPE, SIG_IGN);
+  sigset_t as_ever;
+  sigemptyset(&as_ever);
+  sigaddset(&as_ever, SIGPIPE);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigdefault(&attributes, &as_ever);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   std::vector<std::string> words = command;
   std::vector<std::string> variables = merged(environment);
-  const int error = ::posix_spawn(&pid_, words.front().c_str(), &actions, nullptr, pointers(words).data(),
-                                  pointers(variables).data());
+  const int error = ::posix_spawn(&pid_, words.front().c_str(), &actions, &attributes,
+                                  pointers(words).data(), pointers(variables).data());
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error("cannot start " + command.front());
   watch_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));

@@ -1,6 +1,7 @@
 // collectives_test.cc: every collective, type, reduction, place and kind of size over every shape of group.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <random>
 
 #include "tests/integration/communicator/example_run.h"
@@ -27,9 +28,13 @@ constexpr size_t kSizes[] = {0, 1, 7, 4097};
 
 std::vector<Example> every_example(int ranks) {
   std::vector<Example> all;
+  // Over other backends than tcp each operation, type and reduction once: what differs there is how bytes travel.
+  const bool other_backend = std::getenv("HDT_TEST_BACKEND") != nullptr;
   const auto add = [&](Operation operation, hdtDataType_t type, hdtRedOp_t op, size_t count) {
+    const bool only = all.size() % 2 == 0;
     for (const bool in_place : {false, true}) {
       const auto salt = static_cast<unsigned>(all.size());
+      if (other_backend && in_place != only) continue;
       const bool shared = (salt / 2) % 2 == 1;
       all.push_back({operation, type, op, in_place, count, static_cast<int>(salt / 2) % ranks, salt, shared});
     }
@@ -40,7 +45,7 @@ std::vector<Example> every_example(int ranks) {
         if (operation >= Operation::kAllGather && op != HDT_SUM) continue;
         // The arithmetic of every type is the kernels' test: here the first six go through all sizes, the others one.
         for (size_t count : kSizes) {
-          if (type <= HDT_FLOAT64 || count == kSizes[3]) add(operation, type, op, count);
+          if ((type <= HDT_FLOAT64 && !other_backend) || count == kSizes[3]) add(operation, type, op, count);
         }
       }
     }

@@ -22,7 +22,11 @@ Nodes& Nodes::instance() {
   return nodes;
 }
 
-Nodes::Nodes(const std::vector<std::string>& flags) {
+Nodes::Nodes(std::vector<std::string> flags) {
+  // The same tests over another backend (tests/integration/backends): the only one, so nothing goes another way unnoticed.
+  if (const char* backend = std::getenv("HDT_TEST_BACKEND")) {
+    flags.insert(flags.end(), {"--class.default.backends", backend});
+  }
   for (int node = 0; node < kNodes; ++node) {
     nodes_.push_back(std::make_unique<NodeProcess>(folder_, node, flags));
   }

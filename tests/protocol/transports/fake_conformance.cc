@@ -40,9 +40,17 @@ std::unique_ptr<World> make_reordering() {
   return std::make_unique<FakeWorld>(faults);
 }
 
+std::unique_ptr<World> make_lossy() {
+  fake::Faults faults;
+  faults.bytes_per_poll = 300'001;
+  faults.lose_one_in = 7;
+  return std::make_unique<FakeWorld>(faults);
+}
+
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Fake, TransportConformance, testing::Values(&make_fake));
 INSTANTIATE_TEST_SUITE_P(FakeReordering, TransportConformance, testing::Values(&make_reordering));
+INSTANTIATE_TEST_SUITE_P(FakeLossy, TransportConformance, testing::Values(&make_lossy));
 
 }  // namespace hdt::transport

@@ -88,13 +88,14 @@ const char* const kSideNames[] = {"a", "b"};
 
 struct Mix {
   const char* name;
-  bool cuts, breaks, blackholes, corruption;
+  bool cuts = false, breaks = false, blackholes = false, corruption = false, losses = false;
 };
-constexpr Mix kMixes[] = {{"cuts", true, false, false, false},
-                          {"breaks", false, true, false, false},
-                          {"blackholes", false, false, true, false},
-                          {"corruption", false, false, false, true},
-                          {"everything", true, true, true, true}};
+constexpr Mix kMixes[] = {{.name = "cuts", .cuts = true},
+                          {.name = "breaks", .breaks = true},
+                          {.name = "blackholes", .blackholes = true},
+                          {.name = "corruption", .corruption = true},
+                          {.name = "losses and cuts", .cuts = true, .losses = true},
+                          {.name = "everything", .cuts = true, .breaks = true, .blackholes = true, .corruption = true, .losses = true}};
 
 // A counter of all rails of a side.
 uint64_t sum_of(const Side& side, uint64_t RailStatus::*field) {
@@ -123,6 +124,7 @@ void run_with_faults(const Mix& mix, uint64_t seed, Damage& damage) {
       faults.bytes_per_poll = 5'000 + random() % 60'000;
       faults.max_delay_polls = static_cast<uint32_t>(random() % 4);
       faults.blackhole = blackhole;
+      if (mix.losses && random() % 2 == 0) faults.lose_one_in = static_cast<uint32_t>(2 + random() % 30);
       if (mix.breaks && random() % 2 == 0) faults.fail_after_frames = 1 + random() % 60;
       if (mix.corruption && random() % 2 == 0)
         faults.corrupt_one_in = static_cast<uint32_t>(2 + random() % 30);
@@ -194,6 +196,26 @@ TEST(LinkFailover, EverythingComesOnceWhateverRailsDo) {
       EXPECT_GT(damage.corrupted, 0u);
     }
   }
+}
+
+// A backend that delivers twice, against its contract: the link ends and says so, and no write is reported twice.
+TEST(LinkFailover, WhatComesTwiceEndsTheLinkAndIsReportedOnce) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  LinkWorld world(seed, 3);
+  fake::Faults faults;
+  faults.duplicate_one_in = 20;
+  faults.max_delay_polls = 3;
+  faults.bytes_per_poll = 50'000;
+  world.network.set_faults(faults);
+  world.connect();
+  ASSERT_TRUE(world.wait_for_rails(3));
+  Traffic there(world.a, world.b, random);  // fails the test if a write is reported twice
+  for (int i = 0; i < 200; ++i) there.post(100'000);
+  ASSERT_TRUE(world.run_until([&] { return world.b.down.has_value() || there.done(); }));
+  ASSERT_TRUE(world.b.down.has_value()) << "nothing was duplicated";
+  EXPECT_THAT(world.b.down->message(), HasSubstr("came twice"));
 }
 
 // Only what had not arrived is sent again, on the other rail.

@@ -13,6 +13,7 @@
 
 #include "tests/protocol/transports/loopback_world.h"
 #include "transports/tcp/frame.h"
+#include "transports/tcp/options.h"
 
 namespace hdt::transport {
 
@@ -22,7 +23,7 @@ using Kind = Completion::Kind;
 
 class TcpWorld : public LoopbackWorld {
  public:
-  TcpWorld() : LoopbackWorld(make_tcp_backend()) {}
+  explicit TcpWorld(const tcp::Options& options) : LoopbackWorld(tcp::make_backend(options)) {}
   // A full accept queue: the kernel drops further connection requests.
   std::string silent_address() override {
     const int listener = bound("127.0.1.8");
@@ -36,11 +37,16 @@ class TcpWorld : public LoopbackWorld {
   }
 };
 
-std::unique_ptr<World> make_tcp() { return std::make_unique<TcpWorld>(); }
+std::unique_ptr<World> make_tcp() { return std::make_unique<TcpWorld>(tcp::Options{}); }
+// All payload that the kernel takes without a copy, until it says that it copies on loopback; and never any.
+std::unique_ptr<World> make_zero_copy() { return std::make_unique<TcpWorld>(tcp::Options{.zero_copy_bytes = 1}); }
+std::unique_ptr<World> make_copying() { return std::make_unique<TcpWorld>(tcp::Options{.zero_copy_bytes = 0, .bind_device = true}); }
 
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Tcp, TransportConformance, testing::Values(&make_tcp));
+INSTANTIATE_TEST_SUITE_P(TcpZeroCopy, TransportConformance, testing::Values(&make_zero_copy));
+INSTANTIATE_TEST_SUITE_P(TcpCopying, TransportConformance, testing::Values(&make_copying));
 
 class TcpForeignBytes : public TransportConformance {
  protected:
@@ -167,6 +173,31 @@ TEST_P(TcpForeignBytes, RandomBytesEndOnlyTheirConnection) {
   EXPECT_EQ(memory, std::vector<std::byte>(1 << 16, std::byte{7}));
   ASSERT_TRUE(bystander.client->send(random_bytes(100, 1), 0).is_ok());
   ASSERT_TRUE(run_until([&] { return b_.count(Kind::kMessage, bystander.server) == 1; }));
+}
+
+TEST(TcpOptions, AreRefusedWithWhatIsExpected) {
+  const auto told = [](const std::string& key, const std::string& value) {
+    const auto parsed = tcp::parse_options({{key, value}});
+    EXPECT_EQ(parsed.status().code(), Code::kConfig) << key << " = " << value;
+    return parsed.status().message();
+  };
+  EXPECT_THAT(told("sockets", "0"), testing::HasSubstr("sockets = \"0\"; expected \"auto\" or an integer 1..16"));
+  EXPECT_THAT(told("sockets", "3x"), testing::HasSubstr("expected"));
+  EXPECT_THAT(told("zero_copy_bytes", "64K"), testing::HasSubstr("a size in bytes"));
+  EXPECT_THAT(told("bind_device", "eth0"), testing::HasSubstr("true or false"));
+  EXPECT_THAT(told("socket", "2"), testing::HasSubstr("no option is called \"socket\""));
+}
+
+TEST(TcpOptions, SocketsFollowTheSpeedOfTheNic) {
+  const auto sockets = [](const BackendOptions& given, uint64_t gigabits) {
+    return tcp::sockets_for(tcp::parse_options(given).value(), gigabits * 1'000'000'000);
+  };
+  EXPECT_EQ(sockets({}, 0), 1u);
+  EXPECT_EQ(sockets({}, 25), 1u);
+  EXPECT_EQ(sockets({}, 100), 4u);
+  EXPECT_EQ(sockets({}, 800), 8u);
+  EXPECT_EQ(sockets({{"sockets", "auto"}}, 40), 2u);
+  EXPECT_EQ(sockets({{"sockets", "3"}}, 100), 3u);
 }
 
 TEST(TcpBackend, DiscoversLoopbackAndRefusesForeignAddresses) {

@@ -73,6 +73,66 @@ TEST(PipelineScheduleTest, CheckerFindsAMissingGradientOfWeights) {
   EXPECT_THAT(check_pipeline(schedules, 1, {1}).message(), HasSubstr("gradient of weights out of turn"));
 }
 
+Schedules interleaved(int stages, int chunks, int micro_batches) {
+  Schedules schedules;
+  for (int stage = 0; stage < stages; ++stage)
+    schedules.push_back(interleaved_one_forward_one_backward(stages, chunks, stage, micro_batches));
+  return schedules;
+}
+
+std::vector<int> interleaved_bounds(int stages, int chunks, int micro_batches) {
+  std::vector<int> in_flight;
+  for (int stage = 0; stage < stages; ++stage)
+    in_flight.push_back(most_in_flight_interleaved(stages, chunks, stage, micro_batches));
+  return in_flight;
+}
+
+TEST(PipelineScheduleTest, InterleavedHoldsForAllSizes) {
+  for (int stages = 2; stages <= 8; ++stages) {
+    for (int chunks = 1; chunks <= 4; ++chunks) {
+      for (int micro_batches = stages; micro_batches <= 4 * stages; micro_batches += stages) {
+        SCOPED_TRACE(testing::Message() << stages << " stages, " << chunks << " chunks, " << micro_batches);
+        std::vector<int> in_flight = interleaved_bounds(stages, chunks, micro_batches);
+        const Schedules schedules = interleaved(stages, chunks, micro_batches);
+        const Status status = check_pipeline(schedules, micro_batches, in_flight, chunks);
+        EXPECT_TRUE(status.is_ok()) << status.message();
+        // The bound is reached.
+        --in_flight[0];
+        EXPECT_THAT(check_pipeline(schedules, micro_batches, in_flight, chunks).message(),
+                    HasSubstr("more in flight"));
+      }
+    }
+  }
+}
+
+TEST(PipelineScheduleTest, InterleavedGoesThroughAChunkWithOneMicroBatchAStageAtATime) {
+  std::vector<std::pair<int, int>> forwards;  // chunk, micro-batch
+  for (const PipelineStep& step : interleaved_one_forward_one_backward(2, 2, 0, 4)) {
+    if (step.action == PipelineAction::kForward) forwards.emplace_back(step.chunk, step.micro_batch);
+  }
+  EXPECT_THAT(forwards,
+              testing::ElementsAre(std::pair(0, 0), std::pair(0, 1), std::pair(1, 0), std::pair(1, 1),
+                                   std::pair(0, 2), std::pair(0, 3), std::pair(1, 2), std::pair(1, 3)));
+}
+
+TEST(PipelineScheduleTest, CheckerFindsChunksOutOfTurn) {
+  // The first stage goes on with its second chunk before the last stage has sent anything.
+  Schedules schedules = interleaved(2, 2, 2);
+  std::erase_if(schedules[0], [](PipelineStep step) {
+    return step.action == PipelineAction::kReceiveActivation && step.chunk == 1;
+  });
+  EXPECT_THAT(check_pipeline(schedules, 2, {4, 4}, 2).message(),
+              HasSubstr("micro-batch 0 of chunk 1: forward without its activation"));
+  schedules = interleaved(2, 2, 2);
+  schedules[1].back().chunk = 2;
+  EXPECT_THAT(check_pipeline(schedules, 2, {4, 4}, 2).message(), HasSubstr("no such chunk"));
+  // A chunk that nobody runs.
+  EXPECT_THAT(check_pipeline(interleaved(2, 1, 2), 2, {4, 4}, 2).message(), HasSubstr("backward without its gradient"));
+  // Micro-batches that are no multiple of the stages.
+  EXPECT_THAT(check_pipeline(interleaved(4, 3, 5), 5, {20, 20, 20, 20}, 3).message(),
+              HasSubstr("no such micro-batch"));
+}
+
 // A schedule with one thing wrong, and what the checker says.
 TEST(PipelineScheduleTest, CheckerFindsADeadlock) {
   Schedules schedules = all_stages(2, 2);

@@ -24,7 +24,8 @@ Cluster cluster_of(int fast, int slow, int64_t memory = int64_t{1} << 40) {
 }
 
 // The least longest stage of all splits that fit memory; infinite if none does.
-double least_longest(const PredictionInputs& inputs, const std::vector<int>& kinds, int64_t memory) {
+double least_longest(const PredictionInputs& inputs, const std::vector<int>& kinds, int64_t memory,
+                     bool recompute) {
   const int stages = static_cast<int>(kinds.size());
   double best = std::numeric_limits<double>::infinity();
   std::vector<int> layers;
@@ -37,9 +38,14 @@ double least_longest(const PredictionInputs& inputs, const std::vector<int>& kin
         plan.replicas[0].stages.push_back({layers[s], (kinds[s] == 0 ? "n0" : "n1"), 1});
       double longest = 0;
       for (int s = 0; s < stages; ++s) {
-        const StageCost cost = stage_cost(inputs, plan, plan.layout(), {0, s});
+        StageCost cost = stage_cost(inputs, plan, plan.layout(), {0, s});
+        int& recomputed = plan.replicas[0].stages[s].recomputed_layers;
+        while (stage_memory_bytes(inputs, cost, 1, stages - s) > static_cast<double>(memory)) {
+          if (!recompute || recomputed == layers[s]) return;
+          ++recomputed;
+          cost = stage_cost(inputs, plan, plan.layout(), {0, s});
+        }
         longest = std::max(longest, cost.forward + cost.backward);
-        if (stage_memory_bytes(inputs, cost, 1, stages - s) > static_cast<double>(memory)) return;
       }
       best = std::min(best, longest);
       return;
@@ -59,6 +65,7 @@ TEST(ClassMaker, SplitsHaveTheLeastLongestStageThatFits) {
   std::mt19937 random(seed);
   const auto any = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
   int fitting = 0;
+  int recomputing = 0;
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", round " << round);
     const Model model = example_model(any(3, 8));
@@ -67,11 +74,12 @@ TEST(ClassMaker, SplitsHaveTheLeastLongestStageThatFits) {
     const int64_t memory = int64_t{any(100, 1200)} << 20;
     const Cluster cluster = cluster_of(1, 1, memory);
     const PredictionInputs inputs{cluster, model, profile, {}};
-    const ClassMaker maker(inputs);
+    const bool recompute = any(0, 1);
+    const ClassMaker maker(inputs, ScheduleKind::kOneForwardOneBackward, recompute);
     std::vector<int> kinds(any(1, 2), any(0, 1));
     if (any(0, 1)) kinds.push_back(1 - kinds[0]);
     const auto made = maker.make({1, 1}, kinds);
-    const double expected = least_longest(inputs, kinds, memory);
+    const double expected = least_longest(inputs, kinds, memory, recompute);
     ASSERT_EQ(made.has_value(), expected < std::numeric_limits<double>::infinity());
     if (!made) {
       EXPECT_GT(maker.least_excess({1, 1}, kinds), 0);
@@ -84,13 +92,20 @@ TEST(ClassMaker, SplitsHaveTheLeastLongestStageThatFits) {
     for (size_t s = 0; s < kinds.size(); ++s)
       plan.replicas[0].stages.push_back({made->layers[s], kinds[s] == 0 ? "n0" : "n1", 1});
     double longest = 0;
-    for (int s = 0; s < static_cast<int>(kinds.size()); ++s) {
+    for (int s = 0, first = 0; s < static_cast<int>(kinds.size()); first += made->layers[s++]) {
+      const auto fitted = maker.fitted(*made, s, first, made->layers[s], 100);
+      ASSERT_TRUE(fitted);
+      plan.replicas[0].stages[s].recomputed_layers = fitted->recomputed_layers;
+      recomputing += fitted->recomputed_layers > 0;
       const StageCost cost = stage_cost(inputs, plan, plan.layout(), {0, s});
+      EXPECT_LE(stage_memory_bytes(inputs, cost, 1, static_cast<int>(kinds.size()) - s),
+                static_cast<double>(memory));
       longest = std::max(longest, cost.forward + cost.backward);
     }
     EXPECT_NEAR(longest, expected, 1e-6 * expected);
   }
   EXPECT_GT(fitting, 50);
+  EXPECT_GT(recomputing, 0);
 }
 
 TEST(SolvePacking, IsAsGoodAsTheBestVertex) {

@@ -174,6 +174,31 @@ TEST_F(HdtPlanFiles, SearchPrintsAPlanThatPredictsAsItSays) {
                  "--global-batch-size");
 }
 
+TEST_F(HdtPlanFiles, SearchRecomputesAndChoosesASchedule) {
+  Cluster small = example_cluster();
+  for (Node& node : small.nodes) node.memory_bytes = int64_t{300} << 20;
+  training::write_all(file("cluster.toml"), to_toml(small));
+  const auto search = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"search", file("cluster.toml"), file("model.toml"),
+                                          "-p",     file("profile.toml"), "--global-batch-size",
+                                          "4",      "--output",           file("plan.toml")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return hdt_plan(arguments);
+  };
+  training::write_all(file("model.toml"), to_toml(example_model(16)));
+  expect_refused(search({"--most-replicas", "1"}), "fits memory in no split: at best ");
+  const auto found = search({"--most-replicas", "1", "--recompute"});
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_GT(read_plan(file("plan.toml")).value().replicas[0].stages[0].recomputed_layers, 0);
+  training::write_all(file("model.toml"), to_toml(example_model()));
+  training::write_all(file("cluster.toml"), to_toml(example_cluster()));
+  const auto whole = search({"--schedule", "1f1b"});
+  const auto best = search({"--schedule", "any"});
+  ASSERT_EQ(whole.exit_code + best.exit_code, 0) << whole.err << best.err;
+  EXPECT_LE(std::stod(best.out.substr(7)), std::stod(whole.out.substr(7)));
+  expect_refused(search({"--schedule", "gpipe"}), "--schedule");
+}
+
 TEST_F(HdtPlanFiles, ExplainNamesWhatWouldHelp) {
   const auto output = hdt_plan(on_plan("explain"));
   EXPECT_EQ(output.exit_code, 0) << output.err;

@@ -47,6 +47,35 @@ TEST(PlanCheck, ADeviceIsTakenOnce) {
             "replica 2.stage 1.node: node 'a' has 2 devices; the plan needs 3 or more of them");
 }
 
+TEST(PlanCheck, APipelineDoesNotComeBackToDevicesThatItHas) {
+  Cluster cluster = example_cluster();
+  for (Node& node : cluster.nodes) node.devices = 1;
+  Plan plan;
+  plan.replicas = {{1, 4, {{1, "a", 1}, {2, "b", 1}, {1, "a", 1}}}};
+  const std::string expected =
+      "replica 1.stage 3.node: a cycle: the pipeline has left node 'a' after stage 1 and comes back, but its "
+      "1 devices "
+      "are taken";
+  EXPECT_EQ(check_plan(plan, cluster, example_model(), example_profile()).message(), expected);
+  EXPECT_EQ(check_nodes(plan, cluster).message(), expected);
+  cluster.nodes[0].devices = 2;
+  EXPECT_TRUE(check_plan(plan, cluster, example_model(), example_profile()).is_ok());
+}
+
+TEST(PlanCheck, LayersAreRecomputedThatThereAreAndByWholeBackwards) {
+  Plan plan = example_plan();
+  plan.replicas[0].stages[0].recomputed_layers = 3;
+  EXPECT_TRUE(check_plan(plan, example_cluster(), example_model(), example_profile()).is_ok());
+  plan.replicas[0].stages[0].recomputed_layers = 4;
+  EXPECT_EQ(refusal(plan),
+            "replica 1.stage 1.recompute_layers: 4 given, expected 0 to 3, the stage's layers");
+  plan.replicas[0].stages[0].recomputed_layers = 1;
+  plan.runtime.schedule = ScheduleKind::kZeroBubble;
+  EXPECT_THAT(refusal(plan), testing::HasSubstr("replica 1.stage 1.recompute_layers: 1 given; with schedule "
+                                                "'zero-bubble'"));
+  EXPECT_EQ(check_replicas(plan).message(), refusal(plan));
+}
+
 TEST(PlanCheck, LinksThatAreUsedMustBeKnown) {
   Profile profile = example_profile();
   profile.links.erase({"fast", "slow", false});

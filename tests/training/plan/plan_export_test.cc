@@ -36,6 +36,16 @@ TEST(PlanExport, WhatMegatronForksCannotSayIsWarnedOf) {
                   HasSubstr("replica 2 has a stage of tensor-parallel degree 2, the first stage has 1")));
 }
 
+TEST(PlanExport, RecomputationIsThatOfTheStageWithMost) {
+  Plan plan;
+  plan.replicas = {{1, 4, {{3, "a", 1, 2}, {1, "b", 1, 1}}}};
+  const MegatronFlags exported = megatron_flags(plan, example_cluster());
+  EXPECT_THAT(exported.flags,
+              HasSubstr(" --recompute-granularity full --recompute-method block --recompute-num-layers 2"));
+  EXPECT_THAT(exported.warnings, ElementsAre(HasSubstr("stages recompute 1 to 2 layers")));
+  EXPECT_THAT(check_engine_runs(plan).message(), HasSubstr("replica 1.stage 1.recompute_layers: 2 given"));
+}
+
 TEST(PlanExport, OneRankAStageOnItsNode) {
   Plan plan;
   plan.replicas = {{1, 4, {{3, "a", 1}, {1, "a", 1}}}, {1, 2, {{2, "c", 1}, {2, "a", 1}}}};

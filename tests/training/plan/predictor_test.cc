@@ -10,6 +10,7 @@
 #include "tests/training/plan/examples.h"
 #include "training/plan/allreduce_time.h"
 #include "training/plan/lockstep_schedule.h"
+#include "training/plan/schedules.h"
 
 namespace hdt::plan {
 namespace {
@@ -79,6 +80,36 @@ TEST_F(Predictor, ZeroBubbleHasAThirdOfTheBubble) {
     EXPECT_LE(bytes, 4 * ((12 << 20) + 4.0 * (1 << 20)) + 4 * 2);
   plan.runtime.schedule = ScheduleKind::kOneForwardOneBackward;
   EXPECT_NEAR(predicted(plan).step_seconds, (8 + 3) * .03, 1e-5);
+}
+
+// Two of four layers' forwards again, their activations of 64 MiB as inputs of 1 MiB, but those of one at a time.
+TEST_F(Predictor, RecomputedLayersCostAForwardAndNoActivations) {
+  Plan plan;
+  plan.replicas = {{1, 5, {{4, "a", 1}}}};
+  const double kept = predicted(plan).peak_memory_bytes[0];
+  plan.replicas[0].stages[0].recomputed_layers = 2;
+  const Prediction prediction = predicted(plan);
+  EXPECT_NEAR(prediction.step_seconds, 5 * (kForward + kBackward + 2 * .01) + kUpdate, 1e-12);
+  EXPECT_NEAR(prediction.workers[0].compute, 5 * (kForward + kBackward + 2 * .01), 1e-12);
+  EXPECT_EQ(prediction.peak_memory_bytes[0], kept - 2.0 * (63 << 20) + (64 << 20));
+  // With two micro-batches in flight the inputs count twice, the layer under way once.
+  plan.replicas = {{1, 5, {{3, "a", 1}, {1, "c", 1}}}};
+  const double two = predicted(plan).peak_memory_bytes[0];
+  plan.replicas[0].stages[0].recomputed_layers = 3;
+  EXPECT_EQ(predicted(plan).peak_memory_bytes[0], two - 2 * 3.0 * (63 << 20) + (64 << 20));
+}
+
+TEST(Schedules, InFlightIsWhatTheirStepsKeep) {
+  for (const ScheduleKind kind : kScheduleKinds) {
+    for (int stages = 1; stages <= 8; ++stages) {
+      for (int stage = 0; stage < stages; ++stage) {
+        for (int micro_batches = 1; micro_batches <= 20; ++micro_batches)
+          EXPECT_EQ(most_in_flight(kind, stages, stage, micro_batches),
+                    most_in_flight(steps_of(kind, stages, stage, micro_batches)))
+              << schedule_name(kind) << " " << stages << " " << stage << " " << micro_batches;
+      }
+    }
+  }
 }
 
 TEST_F(Predictor, MessagesAreExposedWhereNothingHidesThem) {

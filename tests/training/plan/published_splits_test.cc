@@ -76,7 +76,8 @@ TEST(PublishedSplits, HolmesWithFortyEightLayers) {
   options.global_batch_size = 1536;
   const auto found = search(holmes.inputs(), options);
   ASSERT_TRUE(found.is_ok()) << found.status().message();
-  EXPECT_LE(found.value().step_seconds, holmes.seconds(holmes.two_stages("a100-roce", 22, 8, 4, 192)));
+  // The published split is that of the least longest stage; counting messages, another one is faster by the model.
+  EXPECT_LT(found.value().step_seconds, holmes.seconds(holmes.two_stages("a100-roce", 22, 8, 4, 192)));
 }
 
 // AMD and NVIDIA (arXiv 2602.18007): 15 of 32 and 12 of 28 layers, and the head, on the AMD side.

@@ -17,16 +17,20 @@ namespace {
 class Enumeration {
  public:
   Enumeration(const PredictionInputs& inputs, const SearchOptions& options)
-      : inputs_(inputs), batch_(options.global_batch_size), runtime_(options.runtime) {
+      : inputs_(inputs), batch_(options.global_batch_size), recompute_(options.recompute) {
     for (const Node& node : inputs.cluster.nodes) {
       for (int i = 0; i < node.devices; ++i) workers_.push_back(&node);
     }
     kinds_ = inputs.cluster.device_kinds();
-    for (const int size : {1, 2}) {
-      if (batch_ % size != 0) continue;
-      size_ = size;
-      std::vector<int> replica_of;
-      assign(replica_of);
+    for (const ScheduleKind schedule : options.schedules) {
+      runtime_ = options.runtime;
+      runtime_.schedule = schedule;
+      for (const int size : {1, 2}) {
+        if (batch_ % size != 0) continue;
+        size_ = size;
+        std::vector<int> replica_of;
+        assign(replica_of);
+      }
     }
   }
   double best() const { return best_; }
@@ -126,17 +130,29 @@ class Enumeration {
     }
   }
 
-  void play(const Plan& plan) {
+  // The next larger number of layers for each stage that lacks memory, as long as there are any.
+  void play(Plan plan) {
     ++played_;
-    const auto prediction = predict(inputs_, plan);
+    auto prediction = predict(inputs_, plan);
     ASSERT_TRUE(prediction.is_ok()) << prediction.status().message();
-    if (memory_excess(inputs_.cluster, plan, prediction.value()).bytes > 0) return;
+    for (MemoryExcess excess;
+         (excess = memory_excess(inputs_.cluster, plan, prediction.value())).bytes > 0;) {
+      const training::Position position = plan.layout().position_of(excess.worker);
+      Stage& stage = plan.replicas[position.replica].stages[position.stage];
+      if (!recompute_ || runtime_.schedule == ScheduleKind::kZeroBubble ||
+          stage.recomputed_layers == stage.layers)
+        return;
+      ++stage.recomputed_layers;
+      prediction = predict(inputs_, plan);
+      ASSERT_TRUE(prediction.is_ok()) << prediction.status().message();
+    }
     best_ = std::min(best_, prediction.value().step_seconds);
   }
 
   const PredictionInputs& inputs_;
   const int64_t batch_;
-  const Runtime runtime_;
+  const bool recompute_;
+  Runtime runtime_;
   int size_ = 1;
   std::vector<const Node*> workers_;
   std::vector<std::string> kinds_;
@@ -180,6 +196,11 @@ struct Case {
     }
     options.global_batch_size = large ? 1 : any(1, 7);
     options.runtime.overlap_gradients = any(0, 1);
+    options.recompute = any(0, 1);
+    options.schedules = {ScheduleKind::kOneForwardOneBackward};
+    if (any(0, 3) == 0) options.schedules = {ScheduleKind::kZeroBubble};
+    if (any(0, 3) == 0 && !large)
+      options.schedules = {ScheduleKind::kOneForwardOneBackward, ScheduleKind::kZeroBubble};
   }
 
   Model model;
@@ -194,6 +215,8 @@ TEST(Search, IsAsGoodAsEnumeration) {
   int64_t searched = 0;
   int64_t enumerated = 0;
   int fitting = 0;
+  int recomputing = 0;
+  int zero_bubble = 0;
   for (int round = 0; round < HDT_SEARCH_CASES; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", case " << round);
     const Case made(random, round % 250 == 0);
@@ -215,12 +238,21 @@ TEST(Search, IsAsGoodAsEnumeration) {
       EXPECT_EQ(found.value().plan.global_batch_size(), made.options.global_batch_size);
       searched += found.value().predictions;
       ++fitting;
+      const Plan& plan = found.value().plan;
+      zero_bubble += plan.runtime.schedule == ScheduleKind::kZeroBubble;
+      recomputing += std::ranges::any_of(plan.replicas, [](const Replica& replica) {
+        return std::ranges::any_of(replica.stages,
+                                   [](const Stage& stage) { return stage.recomputed_layers > 0; });
+      });
     }
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(fitting, HDT_SEARCH_CASES / 2);
-  EXPECT_LT(searched, enumerated / 5) << "bounds cut too little off";
-  std::cout << fitting << " cases with a plan; " << searched << " plans played of " << enumerated << "\n";
+  EXPECT_GT(recomputing, 0);
+  EXPECT_GT(zero_bubble, 0);
+  EXPECT_LT(searched, enumerated / 3) << "bounds cut too little off";
+  std::cout << fitting << " cases with a plan, " << recomputing << " of them recompute, " << zero_bubble
+            << " have no bubbles; " << searched << " plans played of " << enumerated << "\n";
 }
 
 TEST(Search, SplitsUnequallyWhereDevicesAreUnequal) {

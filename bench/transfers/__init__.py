@@ -1,0 +1,1 @@
+"""Bandwidth of HDT's backends beside the tools that people measure the same libraries with."""

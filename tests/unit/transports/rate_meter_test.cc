@@ -1,0 +1,72 @@
+// rate_meter_test.cc: the rate of a rail and the window that follows from it, where acknowledgements come late now and then
+// although the rail is as fast as before: the other end had no processor for a while.
+#include "transports/link/rate_meter.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+
+namespace hdt::transport {
+namespace {
+
+constexpr double kNsPerByte = 16;  // 500 Mbit/s
+constexpr uint64_t kChunk = 32 << 10;
+constexpr int64_t kMs = 1'000'000;
+
+// A sender that always has something to send, over a rail of this rate; returns the share of the rate that was carried.
+template <class Delay>
+double carried(int64_t duration, Delay delay_at) {
+  struct Chunk {
+    int64_t handed_over, acknowledged;
+  };
+  RateMeter meter;
+  std::deque<Chunk> under_way;
+  int64_t free_at = 0;  // when the rail is done with what it has
+  uint64_t bytes = 0;
+  for (int64_t now = 0; now < duration; now += kMs / 100) {
+    while (!under_way.empty() && under_way.front().acknowledged <= now) {
+      meter.acknowledged(kChunk, under_way.front().handed_over, now);
+      under_way.pop_front();
+      bytes += kChunk;
+    }
+    while (under_way.size() * kChunk < window_of(meter.best_ns_per_byte())) {
+      free_at = std::max(free_at, now) + static_cast<int64_t>(kChunk * kNsPerByte);
+      const int64_t earlier = under_way.empty() ? 0 : under_way.back().acknowledged;
+      under_way.push_back({now, std::max(earlier, free_at + delay_at(free_at))});
+    }
+  }
+  return static_cast<double>(bytes) * kNsPerByte / static_cast<double>(duration);
+}
+
+TEST(RateMeter, TheWindowKeepsARailBusyWhileAcknowledgementsAreSoon) {
+  EXPECT_GT(carried(1000 * kMs, [](int64_t) { return kMs / 2; }), 0.97);
+}
+
+// Half of the time acknowledgements take 3 ms, more than the window holds: what is carried then is two thirds at most.
+// A window by the rate that is seen then shrinks with it, to its least.
+TEST(RateMeter, LateAcknowledgementsDoNotShrinkTheWindowMoreAndMore) {
+  const double share =
+      carried(2000 * kMs, [](int64_t at) { return at / (20 * kMs) % 2 == 0 ? kMs / 2 : 3 * kMs; });
+  EXPECT_GT(share, 0.77);
+}
+
+TEST(RateMeter, ARailThatBecameSlowIsKnownAsSlowAfterFourFigures) {
+  RateMeter meter;
+  int64_t now = 0;
+  const auto carry = [&](double ns_per_byte, int64_t duration) {
+    const auto each = static_cast<int64_t>(kChunk * ns_per_byte);
+    for (const int64_t end = now + duration; now < end; now += each)
+      meter.acknowledged(kChunk, now, now + each);
+  };
+  EXPECT_EQ(meter.best_ns_per_byte(), 0);
+  carry(kNsPerByte, 100 * kMs);
+  EXPECT_NEAR(meter.best_ns_per_byte(), kNsPerByte, 0.1);
+  carry(10 * kNsPerByte, 40 * kMs);
+  EXPECT_NEAR(meter.best_ns_per_byte(), kNsPerByte, 0.1);  // it may be a pause
+  carry(10 * kNsPerByte, 80 * kMs);
+  EXPECT_NEAR(meter.best_ns_per_byte(), 10 * kNsPerByte, 0.1);
+}
+
+}  // namespace
+}  // namespace hdt::transport

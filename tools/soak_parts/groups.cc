@@ -1,0 +1,91 @@
+#include "tools/soak_parts/groups.h"
+
+namespace hdt::soak {
+
+namespace {
+
+// Longer than all faults last, so that an operation that ends at its deadline was lost.
+constexpr int64_t kDeadlineMs = 120'000;
+
+hdtCommConfig_t config_of(const char* group_class) {
+  hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+  config.group_class = group_class;
+  config.timeout_ms = kDeadlineMs;
+  return config;
+}
+
+void destroy(hdtComm_t& comm) {
+  if (comm != nullptr) hdtCommDestroy(comm);
+  comm = nullptr;
+}
+
+}  // namespace
+
+Groups::~Groups() { leave(); }
+
+void Groups::leave_parts() {
+  for (hdtComm_t* comm : {&pipeline, &across, &node}) destroy(*comm);
+}
+
+void Groups::leave() {
+  leave_parts();
+  destroy(all);
+}
+
+void Groups::abort_parts() {
+  for (hdtComm_t comm : {pipeline, across, node}) {
+    if (comm != nullptr) hdtCommAbort(comm);
+  }
+}
+
+hdtResult_t Groups::join(int ranks, int own_rank, const hdtUniqueId_t& id) {
+  leave();
+  const hdtCommConfig_t config = config_of("all");
+  const hdtResult_t result = hdtCommInitRank(&all, ranks, id, own_rank, &config);
+  return result == HDT_SUCCESS ? split() : result;
+}
+
+hdtResult_t Groups::shrink(const std::vector<int>& excluded) {
+  leave_parts();
+  hdtComm_t smaller = nullptr;
+  const hdtCommConfig_t config = config_of("all");
+  const hdtResult_t result =
+      hdtCommShrink(all, excluded.data(), static_cast<int>(excluded.size()), &smaller, &config);
+  if (result != HDT_SUCCESS) return result;
+  destroy(all);
+  all = smaller;
+  return split();
+}
+
+hdtResult_t Groups::split() {
+  hdtResult_t result = hdtCommUserRank(all, &rank);
+  if (result == HDT_SUCCESS) result = hdtCommCount(all, &size);
+  std::vector<int> node_of(static_cast<size_t>(size));
+  std::vector<int> place(static_cast<size_t>(size));  // among the ranks of its node
+  for (int other = 0; other < size && result == HDT_SUCCESS; ++other) {
+    result = hdtCommNodeOf(all, other, &node_of[static_cast<size_t>(other)]);
+    for (int before = 0; before < other; ++before) {
+      if (node_of[static_cast<size_t>(before)] == node_of[static_cast<size_t>(other)])
+        ++place[static_cast<size_t>(other)];
+    }
+  }
+  if (result != HDT_SUCCESS) return result;
+  node_ranks.clear();
+  across_ranks.clear();
+  const auto own = static_cast<size_t>(rank);
+  for (int other = 0; other < size; ++other) {
+    const auto at = static_cast<size_t>(other);
+    if (node_of[at] == node_of[own]) node_ranks.push_back(other);
+    if (place[at] == place[own]) across_ranks.push_back(other);
+  }
+  const auto one = [this](int color, const char* group_class, hdtComm_t* made) {
+    const hdtCommConfig_t config = config_of(group_class);
+    return hdtCommSplit(all, color, rank, made, &config);
+  };
+  result = one(node_of[own], "tp", &node);
+  if (result == HDT_SUCCESS) result = one(place[own], "dp", &across);
+  if (result == HDT_SUCCESS) result = one(0, "pp", &pipeline);
+  return result;
+}
+
+}  // namespace hdt::soak
