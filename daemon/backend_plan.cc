@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "daemon/nics.h"
+#include "transports/subnet.h"
 #include "transports/loader/loader.h"
 
 namespace hdt::daemon {
@@ -150,7 +151,7 @@ std::vector<DeviceInfo> BackendPlan::choose(const std::string& backend,
   // Addresses of an interface that has many, such as loopback: the backend knows one, and is given ours.
   for (const std::string& address : config_.nics.addresses) {
     for (DeviceInfo nic : devices) {
-      if (!nic.up || nic.prefix_bits == 0 || !in_subnet(nic, address)) continue;
+      if (!nic.up || nic.prefix_bits == 0 || !transport::in_subnet(nic, address)) continue;
       nic.address = address;
       chosen.push_back(nic);
       break;

@@ -87,7 +87,8 @@ Status Control::open_devices() {
     };
     options.known = figures_;
     options.on_ended = [this](GroupFacts ended) {
-      mailbox_.post([this, shared = std::make_shared<GroupFacts>(std::move(ended))] { remember(std::move(*shared)); });
+      mailbox_.post(
+          [this, shared = std::make_shared<GroupFacts>(std::move(ended))] { remember(std::move(*shared)); });
     };
     options.on_measured = [this](std::function<void(KnownFigures&)> measured) {
       mailbox_.post([this, measured = std::move(measured)] { keep(measured); });
@@ -100,7 +101,11 @@ Status Control::open_devices() {
   options.node = node_.id;
   options.node_name = node_.name;
   options.cluster_key = cluster_key_;
-  options.device = first_nic;
+  for (const BackendNic& nic : plan_.nics()) {
+    const auto same = [&](const transport::DeviceInfo& other) { return other.address == nic.info.address; };
+    if (std::none_of(options.devices.begin(), options.devices.end(), same))
+      options.devices.push_back(nic.info);
+  }
   options.port = static_cast<uint16_t>(config_.nics.port);
   options.connect_ms = config_.timeouts.connect_ms;
   options.on_message = [this](ChannelId channel, std::span<const std::byte> message) {
@@ -121,12 +126,12 @@ Status Control::start() {
   if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
   HDT_RETURN_IF_ERROR(open_devices());
   maker_ = std::make_unique<GroupMaker>(node_, config_, group_services());
-  inquiries_ = std::make_unique<Inquiries>(
-      Inquiries::Services{[this](const std::string& address) { return network_->dial(address); },
-                          [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); }});
+  inquiries_ = std::make_unique<Inquiries>(Inquiries::Services{
+      [this](const std::string& address) { return network_->dial(address); },
+      [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); }});
   sessions_ = std::make_unique<ClientSessions>(
-      ClientSessions::Options{kSoftware, node_.name, host_pid_, static_cast<uint32_t>(engines_.size()), restart_ms(),
-                              config_.security.allow_groups},
+      ClientSessions::Options{kSoftware, node_.name, host_pid_, static_cast<uint32_t>(engines_.size()),
+                              restart_ms(), config_.security.allow_groups},
       *this);
   HDT_RETURN_IF_ERROR(sessions_->listen(config_.node.socket, epoll_.get()));
   epoll_event event{};
@@ -190,7 +195,8 @@ void Control::work() {
 
 int Control::sleep_ms() const {
   Deadline next = Deadline::earlier(reload_at_, change_ ? change_->until : Deadline::never());
-  for (const auto& time : {network_->next_time(), maker_->next_time(), inquiries_->next_time(), rendezvous_.next_time()}) {
+  for (const auto& time :
+       {network_->next_time(), maker_->next_time(), inquiries_->next_time(), rendezvous_.next_time()}) {
     if (time) next = Deadline::earlier(next, *time);
   }
   return next.poll_timeout_ms();
@@ -233,7 +239,9 @@ GroupMaker::Services Control::group_services() {
   GroupMaker::Services services;
   services.dial = [this](const std::string& address) { return network_->dial(address); };
   services.send = [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); };
-  services.rails_for = [this](const std::string& group_class) { return plan_.ends_for(group_class, node_.rails); };
+  services.rails_for = [this](const std::string& group_class) {
+    return plan_.ends_for(group_class, node_.rails);
+  };
   services.listen_at = [this](const std::string& address) { return network_->listen_at(address); };
   services.create = [this](uint32_t engine, GroupSpec spec) {
     Engine* owner = engines_[engine].get();
@@ -334,7 +342,8 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
   ClientSession* client = sessions_->find(session);
   if (request.engine >= engines_.size()) {
     return {Code::kConfig, "the group belongs to engine thread " + std::to_string(request.engine) +
-                               ", this daemon has " + std::to_string(engines_.size()) + ": start it with the same node.threads"};
+                               ", this daemon has " + std::to_string(engines_.size()) +
+                               ": start it with the same node.threads"};
   }
   if (client->seats.contains(request.handle)) return {Code::kInvalidUsage, "two groups have the same handle"};
   auto found = adoption_.find(request, std::move(segment));
@@ -345,14 +354,16 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
     auto spec = adoption_.describe(group, node_);
     if (!spec.is_ok()) return spec.status();
     spec.value().deadline = Deadline::after_ms(restart_ms());
-    engine->post([engine, shared = std::make_shared<GroupSpec>(spec.take())] { engine->create_group(std::move(*shared)); });
+    engine->post([engine, shared = std::make_shared<GroupSpec>(spec.take())] {
+      engine->create_group(std::move(*shared));
+    });
   }
   client->seats[request.handle] = {request.engine, group.id};
   engine->post([engine, session, handle = request.handle, id = group.id, local = request.local_index] {
     engine->attach(session, handle, id, local);
   });
-  HDT_LOG_INFO("group {:08x} adopted from pid {} {}", static_cast<uint32_t>(group.id), client->credentials.pid,
-               LogTag{.node = node_.name});
+  HDT_LOG_INFO("group {:08x} adopted from pid {} {}", static_cast<uint32_t>(group.id),
+               client->credentials.pid, LogTag{.node = node_.name});
   return Status::ok();
 }
 

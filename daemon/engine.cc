@@ -28,8 +28,7 @@ void watch(int epoll, int fd) {
 }  // namespace
 
 Engine::Engine(EngineOptions options)
-    : options_(std::move(options)),
-      epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
+    : options_(std::move(options)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
 Engine::~Engine() { stop(); }
 
@@ -330,6 +329,10 @@ bool Engine::reap_groups() {
     group_memory_.erase(id);
     group_by_id_.erase(id);
     std::erase(touched_, group.get());
+    // Ranks whose departure was read off their boards have seats still: their message comes later, or never.
+    for (auto& [number, session] : sessions_) {
+      std::erase_if(session.seats, [&](const auto& seat) { return seat.second.group == group.get(); });
+    }
     group.reset();
     any = true;
   }

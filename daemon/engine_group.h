@@ -43,6 +43,8 @@ class EngineGroup {
   const PieceRunner& pieces() const { return pieces_; }
   session::Tuner& tuner() { return pieces_.tuner(); }
   bool ready() const { return ready_; }
+  // Taken over from a predecessor of this daemon, and some ranks have not come back yet.
+  bool adopting() const { return adopting_; }
   // It has a link to the node; this one.
   bool connected(uint32_t node) const { return context_.peers[node].link != nullptr; }
   bool uses(uint32_t node, const transport::Link& link) const { return context_.peers[node].uses(link); }

@@ -18,7 +18,10 @@ nlohmann::json describe(const EngineGroup& group) {
   json["id"] = id_of(group);
   json["class"] = context.group_class;
   json["ranks"] = context.layout().ranks;
-  json["state"] = context.segment.failed() ? "failed" : group.ready() ? "ready" : "connecting";
+  json["state"] = context.segment.failed() ? "failed"
+                  : group.adopting()       ? "waiting for its ranks"
+                  : group.ready()          ? "ready"
+                                           : "connecting";
   if (context.segment.failed()) json["failure"] = context.segment.failure().to_string();
   json["nodes"] = nlohmann::json::array();
   for (uint32_t node = 0; node < context.nodes.size(); ++node) {
@@ -43,9 +46,12 @@ nlohmann::json describe(const EngineGroup& group) {
 
 const char* state_text(transport::RailStatus::State state) {
   switch (state) {
-    case transport::RailStatus::State::kGreeting: return "connecting";
-    case transport::RailStatus::State::kUp: return "up";
-    case transport::RailStatus::State::kDown: return "down";
+    case transport::RailStatus::State::kGreeting:
+      return "connecting";
+    case transport::RailStatus::State::kUp:
+      return "up";
+    case transport::RailStatus::State::kDown:
+      return "down";
   }
   return "unknown";
 }

@@ -1,55 +1,20 @@
 #include "daemon/nics.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cstring>
-#include <optional>
 #include <tuple>
 
 #include "base/log.h"
+#include "transports/subnet.h"
 
 namespace hdt::daemon {
 
 namespace {
 
-constexpr uint32_t kGuessedPrefixV4 = 24;
-constexpr uint32_t kGuessedPrefixV6 = 64;
-
-struct NumericAddress {
-  bool is_v6 = false;
-  std::array<uint8_t, 16> bytes{};
-};
-
-std::optional<NumericAddress> parse_host(std::string host) {
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  NumericAddress address;
-  if (::inet_pton(AF_INET, host.c_str(), address.bytes.data()) == 1) return address;
-  address.is_v6 = true;
-  if (::inet_pton(AF_INET6, host.c_str(), address.bytes.data()) == 1) return address;
-  return std::nullopt;
-}
-
 bool same_subnet(const transport::DeviceInfo& device, const std::string& address) {
-  return in_subnet(device, address.substr(0, address.rfind(':')));
+  return transport::in_subnet(device, address.substr(0, address.rfind(':')));
 }
 
 }  // namespace
-
-bool in_subnet(const transport::DeviceInfo& device, const std::string& host) {
-  const auto ours = parse_host(device.address);
-  const auto theirs = parse_host(host);
-  if (!ours || !theirs || ours->is_v6 != theirs->is_v6) return false;
-  uint32_t left = device.prefix_bits != 0 ? device.prefix_bits : ours->is_v6 ? kGuessedPrefixV6 : kGuessedPrefixV4;
-  for (size_t i = 0; left > 0 && i < ours->bytes.size(); ++i) {
-    const uint32_t bits = std::min<uint32_t>(left, 8);
-    if (((ours->bytes[i] ^ theirs->bytes[i]) >> (8 - bits)) != 0) return false;
-    left -= bits;
-  }
-  return true;
-}
 
 std::vector<std::pair<size_t, size_t>> pair_nics(const std::vector<transport::DeviceInfo>& devices,
                                                  const std::vector<std::string>& addresses) {
@@ -74,7 +39,8 @@ std::vector<std::pair<size_t, size_t>> pair_nics(const std::vector<transport::De
   return pairs;
 }
 
-Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& config, transport::Backend& backend) {
+Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& config,
+                                                       transport::Backend& backend) {
   auto found = backend.discover();
   if (!found.is_ok()) return found.status();
   std::vector<transport::DeviceInfo> chosen;
@@ -96,7 +62,8 @@ Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& confi
     if (info.up && nic_selected(config, info.name)) chosen.push_back(info);
   }
   if (!chosen.empty()) return chosen;
-  HDT_LOG_WARN("no NIC is up and selected by nics.use and nics.exclude: only this machine can be reached (127.0.0.1)");
+  HDT_LOG_WARN(
+      "no NIC is up and selected by nics.use and nics.exclude: only this machine can be reached (127.0.0.1)");
   transport::DeviceInfo loopback;
   loopback.name = "lo";
   loopback.address = "127.0.0.1";

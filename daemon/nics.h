@@ -12,10 +12,8 @@
 namespace hdt::daemon {
 
 // nics.addresses as given; else every NIC that is up and selected by use / exclude; else loopback, said in the log.
-Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& config, transport::Backend& backend);
-
-// Whether the numeric address, without a port, is in the subnet of the device; false for what is no address.
-bool in_subnet(const transport::DeviceInfo& device, const std::string& host);
+Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& config,
+                                                       transport::Backend& backend);
 
 // Which rails to make between our devices and their addresses ("10.0.0.1:4000"): every NIC of the side with more of them
 // gets one, within its subnet where it can, and those of the other side as evenly as possible. Pairs of indices, by device.

@@ -31,7 +31,7 @@ struct RailEnd {
 struct NodeInfo {
   NodeId id;
   std::string name;
-  std::string address;  // of its daemon's control connections: where groups can meet
+  std::string address;  // of its daemon's control connections, several by commas: where groups can meet
   // By engine; in messages about a group those that its class may use on that node, best backend first.
   std::vector<std::vector<RailEnd>> rails;
 };

@@ -67,7 +67,7 @@ struct AdoptRequest {
 struct JoinRequest {
   uint32_t request = 0;
   GroupKey key{};
-  std::string rendezvous;  // "address:port" of the coordinating daemon
+  std::string rendezvous;  // "address:port" of the coordinating daemon, or several, by commas
   uint8_t host = 0;        // 1: this daemon is to listen at `rendezvous` (HDT_RENDEZVOUS, rank 0)
   uint32_t ranks = 0;
   uint32_t rank = 0;

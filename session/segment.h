@@ -40,7 +40,7 @@
 namespace hdt::session {
 
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
-inline constexpr uint32_t kSegmentVersion = 4;
+inline constexpr uint32_t kSegmentVersion = 5;
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
 // Slots of pieces, and chunks of a channel's ring. On one node, what the caches hold; between nodes, what several
@@ -56,8 +56,8 @@ struct Member {
   uint32_t local_index;  // index among the ranks of that node
 };
 
-// "address:port" of a node's daemon, ending in zeros; constant after creation.
-inline constexpr size_t kMaxAddressBytes = 64;
+// "address:port" of a node's daemon, or several, by commas; ending in zeros; constant after creation.
+inline constexpr size_t kMaxAddressBytes = 96;
 struct MeetingPlace {
   char address[kMaxAddressBytes];
 };

@@ -1,12 +1,14 @@
 // connection.cc: see connection.h.
 #include "transports/tcp/connection.h"
 
-#include <netinet/in.h>
 #include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "transports/tcp/congestion.h"
 
 namespace hdt::transport::tcp {
 
@@ -30,7 +32,8 @@ Status TcpConnection::connect(const SocketAddress& local, const SocketAddress& r
   Result<Fd> opened = open_connector(local);
   if (!opened.is_ok()) return opened.status();
   fd_ = opened.take();
-  HDT_RETURN_IF_ERROR(bind_to_device(fd_.get(), device_.bound_device, remote));
+  HDT_RETURN_IF_ERROR(bind_to_device(fd_.get(), device_.bound_device(), remote));
+  choose_congestion_control(fd_.get(), is_near(device_.nic, remote));
   local_address_ = local.host();
   remote_address_ = remote.to_string();
   connect_timeout_ms_ = timeout_ms;
@@ -51,7 +54,8 @@ Status TcpConnection::accept(Fd fd) {
   local_address_ = local_address_of(fd_.get());
   remote_address_ = remote_address_of(fd_.get());
   if (const auto remote = SocketAddress::parse(remote_address_); remote.is_ok()) {
-    HDT_RETURN_IF_ERROR(bind_to_device(fd_.get(), device_.bound_device, remote.value()));
+    HDT_RETURN_IF_ERROR(bind_to_device(fd_.get(), device_.bound_device(), remote.value()));
+    if (!is_near(device_.nic, remote.value())) choose_congestion_control(fd_.get(), false);
   }
   writer_.enable_zero_copy(fd_.get(), device_.options.zero_copy_bytes);
   phase_ = Phase::kOpen;

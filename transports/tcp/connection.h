@@ -23,11 +23,13 @@ class TcpConnection;
 
 // What a device's connections share.
 struct DeviceState {
-  DeviceState(std::shared_ptr<Domain> shared, Options with, std::string nic)
-      : options(with), bound_device(with.bind_device ? std::move(nic) : ""), domain(std::move(shared)) {}
+  DeviceState(std::shared_ptr<Domain> shared, Options with, DeviceInfo info)
+      : options(with), nic(std::move(info)), domain(std::move(shared)) {}
+  // Empty: the routing table decides.
+  std::string bound_device() const { return options.bind_device ? nic.name : ""; }
 
   const Options options;
-  const std::string bound_device;  // empty: the routing table decides
+  const DeviceInfo nic;
   EventLoop loop;
   LingerSet lingering{loop};
   std::shared_ptr<Domain> domain;

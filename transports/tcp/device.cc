@@ -16,16 +16,17 @@ Result<std::unique_ptr<Device>> TcpDevice::open(std::shared_ptr<Domain> domain, 
   return std::unique_ptr<Device>(std::move(device));
 }
 
-TcpDevice::TcpDevice(std::shared_ptr<Domain> domain, DeviceInfo info, SocketAddress local, const Options& options)
-    : info_(std::move(info)), local_(local), state_(std::move(domain), options, info_.name) {
+TcpDevice::TcpDevice(std::shared_ptr<Domain> domain, DeviceInfo info, SocketAddress local,
+                     const Options& options)
+    : local_(local), state_(std::move(domain), options, std::move(info)) {
   state_.domain->devices.insert(this);
 }
 
 TcpDevice::~TcpDevice() { state_.domain->devices.erase(this); }
 
 Result<std::string> TcpDevice::listen(uint16_t port) {
-  if (listener_) return Status(Code::kInvalidUsage, info_.name + " listens already");
-  Result<SocketAddress> local = SocketAddress::from_host(info_.address, port);
+  if (listener_) return Status(Code::kInvalidUsage, state_.nic.name + " listens already");
+  Result<SocketAddress> local = SocketAddress::from_host(state_.nic.address, port);
   if (!local.is_ok()) return local.status();
   auto listener = std::make_unique<Listener>(state_.loop, [this](Fd fd) { on_accept(std::move(fd)); });
   Result<std::string> address = listener->open(local.value());

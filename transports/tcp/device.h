@@ -16,7 +16,7 @@ class TcpDevice final : public Device, public SeveralConnections {
   static Result<std::unique_ptr<Device>> open(std::shared_ptr<Domain> domain, const DeviceInfo& info, const Options& options);
   ~TcpDevice() override;
 
-  const DeviceInfo& info() const override { return info_; }
+  const DeviceInfo& info() const override { return state_.nic; }
   Result<std::string> listen(uint16_t port) override;
   Result<Connection*> connect(const std::string& address, int64_t timeout_ms) override;
   Result<RegionKey> register_memory(void* base, size_t bytes, int fd) override;
@@ -25,7 +25,7 @@ class TcpDevice final : public Device, public SeveralConnections {
   int event_fd() const override { return state_.loop.fd(); }
   void set_attended(bool attended) override { state_.loop.set_attended(attended); }
   void release(Connection* connection) override;
-  size_t connections() const override { return sockets_for(state_.options, info_.bits_per_second); }
+  size_t connections() const override { return sockets_for(state_.options, state_.nic.bits_per_second); }
   void on_deregistered(uint64_t region);
 
  private:
@@ -33,7 +33,6 @@ class TcpDevice final : public Device, public SeveralConnections {
   void on_accept(Fd fd);
   void flush_unflushed();
 
-  DeviceInfo info_;
   SocketAddress local_;
   DeviceState state_;
   std::unique_ptr<Listener> listener_;

@@ -7,6 +7,8 @@
 
 #include <cerrno>
 
+#include "transports/tcp/congestion.h"
+
 namespace hdt::transport::tcp {
 
 namespace {
@@ -23,6 +25,7 @@ Result<std::string> Listener::open(const SocketAddress& local) {
   Result<Fd> opened = open_listener(local);
   if (!opened.is_ok()) return opened.status();
   fd_ = opened.take();
+  choose_congestion_control(fd_.get(), true);  // whoever accepts one from afar changes it
   spare_ = open_spare();
   HDT_RETURN_IF_ERROR(loop_.add(fd_.get(), this, EPOLLIN));
   return local_address_of(fd_.get());

@@ -27,14 +27,6 @@ Result<Fd> open_stream(int family) {
   return fd;
 }
 
-// Between addresses of one node there is no congestion to control, and the pacing of BBR, which many systems have as
-// their default, costs a third of the bandwidth (docs/design/performance.md). Accepted sockets inherit it. Reno is part of every
-// kernel and open to every user; where it is refused nevertheless, the system's default does.
-void leave_out_pacing(int fd, const SocketAddress& local) {
-  constexpr char kReno[] = "reno";
-  if (local.is_loopback()) ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof kReno - 1);
-}
-
 }  // namespace
 
 Result<Fd> open_listener(const SocketAddress& local) {
@@ -42,7 +34,6 @@ Result<Fd> open_listener(const SocketAddress& local) {
   if (!opened.is_ok()) return opened;
   Fd fd = opened.take();
   HDT_RETURN_IF_ERROR(set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR"));
-  leave_out_pacing(fd.get(), local);
   if (::bind(fd.get(), local.get(), local.bytes()) != 0 || ::listen(fd.get(), kBacklog) != 0) {
     return Status::from_errno("cannot listen on " + local.to_string(), errno);
   }
@@ -57,7 +48,6 @@ Result<Fd> open_connector(const SocketAddress& local) {
   HDT_RETURN_IF_ERROR(
       set_option(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT"));
   HDT_RETURN_IF_ERROR(set_connection_options(fd.get()));
-  leave_out_pacing(fd.get(), local);
   if (::bind(fd.get(), local.get(), local.bytes()) != 0) {
     return Status::from_errno("cannot use local address " + local.host(), errno);
   }

@@ -56,7 +56,8 @@ void World::join(std::vector<std::unique_ptr<RankProcess>>& ranks, int64_t timeo
   }
 }
 
-void World::await_entered(int number, size_t local, uint64_t calls) {
+void World::await_group(int number, const std::function<bool(const nlohmann::json&)>& is_so,
+                        const std::string& what) {
   const std::vector<std::string> command = {HDT_HDTCTL, "--socket", node(number).socket(), "status",
                                             "--json"};
   const Deadline deadline = Deadline::after_ms(kAnswerMs);
@@ -64,9 +65,21 @@ void World::await_entered(int number, size_t local, uint64_t calls) {
     const auto status = nlohmann::json::parse(run_program(command).output, nullptr, false);
     const auto groups =
         status.is_object() ? status.value("groups", nlohmann::json::array()) : nlohmann::json();
-    if (groups.size() == 1 && groups[0]["local"].at(local)["calls"].get<uint64_t>() >= calls) return;
+    if (groups.size() == 1 && is_so(groups[0])) return;
   }
-  FAIL() << "local rank " << local << " of node " << number << " has not entered " << calls << " calls";
+  FAIL() << "node " << number << ": " << what;
+}
+
+void World::await_entered(int node, size_t local, uint64_t calls) {
+  await_group(
+      node,
+      [=](const auto& group) { return group["local"].at(local)["calls"].template get<uint64_t>() >= calls; },
+      "local rank " + std::to_string(local) + " has not entered " + std::to_string(calls) + " calls");
+}
+
+void World::await_ready(int node) {
+  await_group(
+      node, [](const auto& group) { return group["state"] == "ready"; }, "the group is not ready");
 }
 
 void World::expect_serving() {

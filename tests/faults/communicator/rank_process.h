@@ -1,7 +1,9 @@
 // rank_process.h: ranks as processes, told what to call, and what they answered.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,10 +49,15 @@ class World {
   const TemporaryFolder& folder() const { return folder_; }
   // Returns when that local rank of the only group on that node has entered `calls` calls.
   void await_entered(int node, size_t local, uint64_t calls);
+  // Returns when the only group on that node is ready: after a restart of its daemon, when all its ranks have come back.
+  void await_ready(int node);
   // Proves that all nodes still serve: a group over them makes an allreduce.
   void expect_serving();
 
  private:
+  void await_group(int node, const std::function<bool(const nlohmann::json&)>& is_so,
+                   const std::string& what);
+
   TemporaryFolder folder_;
   std::vector<std::unique_ptr<NodeProcess>> nodes_;
 };

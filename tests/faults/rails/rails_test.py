@@ -3,34 +3,16 @@ exchange and compare every result. While one rail is left no operation fails."""
 
 import os
 import random
-import sys
-import tempfile
 import time
-import unittest
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-sys.path.insert(0, os.path.join(ROOT, "bench"))
+from on_hosts import NICS, WAIT_S, OnHosts, main
+from rails.two_hosts import PORT
 
-from rails.two_hosts import PORT, NotPossible, TwoHosts  # noqa: E402
-
-BUILD = os.path.join(ROOT, "build", "release")
-SKIPPED = 77
-NICS = 3
 RUN_S = 12
-WAIT_S = 10
+HDT_ERR_LINK = 12
 
 
-class Rails(unittest.TestCase):
-    def setUp(self):
-        self.folder = self.enterContext(tempfile.TemporaryDirectory())
-        self.hosts = self.enterContext(TwoHosts(BUILD, self.folder, str(NICS), "400m"))
-
-    def wait_for(self, what, done):
-        deadline = time.monotonic() + WAIT_S
-        while not done():
-            self.assertLess(time.monotonic(), deadline, f"{what}\n{self.hosts.read_log(0)}\n{self.hosts.read_log(1)}")
-            time.sleep(0.02)
-
+class Rails(OnHosts):
     def up(self, host=0):
         return sum(rail["state"] == "up" for rail in self.hosts.rails(host))
 
@@ -88,8 +70,23 @@ class Rails(unittest.TestCase):
             self.hosts.link(0, nic, "up")
         other.results(60)
         dying.end()
+        for process in dying.processes:
+            process.communicate()
         for host in range(2):
             self.assertNotIn("outside of registered memory", self.hosts.read_log(host))
+
+    def test_groups_are_made_while_the_first_nic_is_dead(self):
+        for action in ("down", "blackhole"):
+            self.hosts.link(0, 0, action)
+            ranks = self.group()
+            for line in ("allreduce 100000 4 0", "destroy"):
+                self.assertEqual(self.both(ranks, line), [(0, ""), (0, "")])
+            self.hosts.link(0, 0, "up")
+
+    def both(self, ranks, line):
+        for rank in ranks:
+            rank.start(line)
+        return [rank.finish() for rank in ranks]
 
     def test_all_rails_lost_for_a_moment(self):
         ranks = self.hosts.ranks("both", 5, 256)
@@ -101,13 +98,20 @@ class Rails(unittest.TestCase):
         ranks.results(60)
 
 
+class NoWayLeft(OnHosts):
+    flags = ("--link.wait_ms", "1000")
+
+    def test_both_sides_are_told_which_link_it_was(self):
+        ranks = self.group()
+        for rank in ranks:
+            rank.start("allreduce 16000000 4 0")
+        for nic in range(NICS):
+            self.hosts.link(0, nic, "blackhole")
+        for other, rank in enumerate(reversed(ranks)):
+            result, words = rank.finish()
+            self.assertEqual(result, HDT_ERR_LINK, words)
+            self.assertIn(f"h{other}", words)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        BUILD = sys.argv.pop(1)
-    try:
-        with tempfile.TemporaryDirectory() as tried, TwoHosts(BUILD, tried, "1", "1g"):
-            pass
-    except NotPossible as error:
-        print(f"skipped: {error}")
-        sys.exit(SKIPPED)
-    unittest.main()
+    main()

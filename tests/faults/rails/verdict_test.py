@@ -4,30 +4,19 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-import unittest
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-sys.path.insert(0, os.path.join(ROOT, "bench"))
+from on_hosts import BUILD, WAIT_S, OnHosts, main
 
-from rails.two_hosts import NotPossible, TwoHosts  # noqa: E402
-
-BUILD = os.path.join(ROOT, "build", "release")
-SKIPPED = 77
-NICS = 3
 WORK_S = 20
-WAIT_S = 15
 ANSWER_S = 5  # the promise: hdtctl why has answered by then
 NIC = 2
 ADDRESSES = (f"10.77.{NIC}.1", f"10.77.{NIC}.2")
 
 
-class Verdicts(unittest.TestCase):
+class Verdicts(OnHosts):
     def setUp(self):
-        self.folder = self.enterContext(tempfile.TemporaryDirectory())
-        self.hosts = self.enterContext(TwoHosts(BUILD, self.folder, str(NICS), "400m"))
+        super().setUp()
         self.ranks = self.hosts.ranks("allreduce", WORK_S, 16384)
         self.addCleanup(self.end_ranks)
 
@@ -70,12 +59,4 @@ class Verdicts(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        BUILD = sys.argv.pop(1)
-    try:
-        with tempfile.TemporaryDirectory() as tried, TwoHosts(BUILD, tried, "1", "1g"):
-            pass
-    except NotPossible as error:
-        print(f"skipped: {error}")
-        sys.exit(SKIPPED)
-    unittest.main()
+    main()

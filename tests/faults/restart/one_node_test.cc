@@ -45,7 +45,7 @@ TEST(OneNode, TheNextDaemonTellsOfARankThatDies) {
   run_on_all(ranks, "barrier");
   kill_daemon(world, 0);
   world.node(0).start();
-  world.await_entered(0, 1, 1);
+  world.await_ready(0);
   ranks[0]->start("barrier");
   ranks[1]->process().signal(SIGKILL);
   const Answer answer = ranks[0]->finish();

@@ -1,0 +1,124 @@
+// control_network_test.cc: two daemons' control connections over loopback: which of a daemon's addresses is used.
+#include "daemon/control_network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace hdt::daemon {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kAnswerMs = 30'000;
+constexpr char kNobody[] = "127.0.9.9:9";
+
+class Side {
+ public:
+  Side(std::byte number, const std::vector<std::string>& addresses) {
+    options_.node.bytes.fill(number);
+    options_.node_name = "node";
+    for (const std::string& address : addresses) {
+      transport::DeviceInfo nic;
+      nic.name = "lo";
+      nic.address = address;
+      nic.up = true;
+      options_.devices.push_back(nic);
+    }
+    options_.on_message = [this](ChannelId, std::span<const std::byte> message) {
+      heard.emplace_back(reinterpret_cast<const char*>(message.data()), message.size());
+    };
+    options_.on_closed = [this](ChannelId channel, const Status& why) { closed.emplace_back(channel, why); };
+    network.emplace(options_);
+    EXPECT_TRUE(network->start().is_ok());
+  }
+
+  void work() {
+    network->on_time();
+    network->poll();
+  }
+  ChannelId say(const std::string& addresses, const std::string& text) {
+    const ChannelId channel = network->dial(addresses);
+    network->send(channel, std::as_bytes(std::span(text)));
+    return channel;
+  }
+
+  std::optional<ControlNetwork> network;
+  std::vector<std::string> heard;
+  std::vector<std::pair<ChannelId, Status>> closed;
+
+ private:
+  ControlNetworkOptions options_;
+};
+
+class ControlConnections : public ::testing::Test {
+ protected:
+  bool await(const std::function<bool()>& done) {
+    const Deadline deadline = Deadline::after_ms(kAnswerMs);
+    while (!done()) {
+      if (deadline.expired()) return false;
+      near.work();
+      far.work();
+      ::usleep(200);
+    }
+    return true;
+  }
+  std::string last_of_far() const {
+    const std::string& all = far.network->address();
+    return all.substr(all.rfind(',') + 1);
+  }
+
+  Side near{std::byte{1}, {"127.0.1.1", "127.0.2.1"}};
+  Side far{std::byte{2}, {"127.0.1.2", "127.0.2.2"}};
+};
+
+TEST_F(ControlConnections, ADaemonIsReachedAtEachOfItsAddresses) {
+  EXPECT_THAT(far.network->address(), testing::MatchesRegex("127\\.0\\.1\\.2:[0-9]+,127\\.0\\.2\\.2:[0-9]+"));
+  near.say(far.network->address(), "first");
+  ASSERT_TRUE(await([&] { return far.heard.size() == 1; }));
+  near.say(last_of_far(), "second");
+  ASSERT_TRUE(await([&] { return far.heard.size() == 2; }));
+  EXPECT_EQ(far.heard[1], "second");
+  EXPECT_TRUE(near.closed.empty());
+}
+
+TEST_F(ControlConnections, OneThatRefusesIsPassedOver) {
+  near.say(std::string(kNobody) + "," + last_of_far(), "hello");
+  ASSERT_TRUE(await([&] { return far.heard.size() == 1; }));
+  EXPECT_TRUE(near.closed.empty());
+}
+
+// A socket that listens and never accepts, its queue full: who connects hears nothing.
+TEST_F(ControlConnections, OneThatDoesNotAnswerIsNotWaitedFor) {
+  const int silent = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  ASSERT_EQ(::bind(silent, reinterpret_cast<sockaddr*>(&address), bytes), 0);
+  ASSERT_EQ(::listen(silent, 0), 0);
+  ASSERT_EQ(::getsockname(silent, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  const int queued = ::socket(AF_INET, SOCK_STREAM, 0);
+  ASSERT_EQ(::connect(queued, reinterpret_cast<sockaddr*>(&address), bytes), 0);
+  near.say("127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "," + last_of_far(), "hello");
+  ASSERT_TRUE(await([&] { return far.heard.size() == 1; }));
+  EXPECT_TRUE(near.closed.empty());
+  ::close(queued);
+  ::close(silent);
+}
+
+TEST_F(ControlConnections, WhereNoneAnswersThatIsToldOnce) {
+  const ChannelId channel = near.say(std::string(kNobody) + ",127.0.9.8:9", "hello");
+  ASSERT_TRUE(await([&] { return !near.closed.empty(); }));
+  EXPECT_EQ(near.closed.size(), 1U);
+  EXPECT_EQ(near.closed[0].first, channel);
+  EXPECT_THAT(near.closed[0].second.message(), HasSubstr("refused"));
+  const ChannelId none = near.say("", "hello");
+  ASSERT_TRUE(await([&] { return near.closed.size() == 2; }));
+  EXPECT_EQ(near.closed[1].first, none);
+}
+
+}  // namespace
+}  // namespace hdt::daemon

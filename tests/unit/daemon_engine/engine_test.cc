@@ -1,0 +1,92 @@
+// engine_test.cc: an engine thread with groups of one node, without sockets: the test plays the daemon's control thread.
+#include "daemon/engine.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <chrono>
+#include <future>
+
+namespace hdt::daemon {
+namespace {
+
+constexpr uint64_t kGroup = 7;
+constexpr uint64_t kSession = 1;
+constexpr auto kAnswerTime = std::chrono::seconds(30);
+
+class EngineOfOneNode : public ::testing::Test {
+ protected:
+  EngineOfOneNode() : engine_(options()) {
+    EXPECT_TRUE(engine_.start().is_ok());
+    session_->number = kSession;
+    session_->memory = SharedMemory::create("page", sizeof(session::SessionPage)).take();
+    new (session_->memory.data()) session::SessionPage();
+    session_->eventfds.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    on_engine([&] { engine_.add_session(session_); });
+  }
+  ~EngineOfOneNode() override { engine_.stop(); }
+
+  // Returns after the engine's thread has run it.
+  void on_engine(const std::function<void()>& work) {
+    std::promise<void> done;
+    engine_.post([&] {
+      work();
+      done.set_value();
+    });
+    ASSERT_EQ(done.get_future().wait_for(kAnswerTime), std::future_status::ready);
+  }
+
+  // A group of one rank, which is handle 0 of the session.
+  session::Segment make_group() {
+    const session::Layout layout(1, 1, 1);
+    memory_ = std::make_shared<SharedMemory>(SharedMemory::create("group", layout.total).take());
+    GroupSpec spec;
+    spec.id = kGroup;
+    spec.group_class = "default";
+    spec.node_of_rank = {0};
+    spec.nodes.resize(1);
+    spec.memory = memory_;
+    on_engine([&] {
+      engine_.create_group(std::move(spec));
+      engine_.attach(kSession, 0, kGroup, 0);
+    });
+    return session::Segment::attach(memory_->data(), memory_->size()).take();
+  }
+
+  std::promise<GroupFacts> ended_;
+
+ private:
+  EngineOptions options() {
+    EngineOptions options;
+    options.node_name = "here";
+    options.on_measured = [](const auto&) {};
+    options.on_ended = [this](GroupFacts facts) { ended_.set_value(std::move(facts)); };
+    return options;
+  }
+
+  std::shared_ptr<SessionLink> session_ = std::make_shared<SessionLink>();
+  std::shared_ptr<SharedMemory> memory_;
+  Engine engine_;
+
+ protected:
+  Engine& engine() { return engine_; }
+};
+
+// The daemon ends in order; it finds on the rank's board that it has left, ends the group, and only then gets the message.
+TEST_F(EngineOfOneNode, ARanksMessageThatItLeavesMayComeAfterTheEndOfItsGroup) {
+  session::Segment segment = make_group();
+  segment.board(0).left.store(1);
+  on_engine([&] { engine().fail_all(Code::kDaemonLost, "the daemon ends"); });
+  std::future<GroupFacts> ended = ended_.get_future();
+  ASSERT_EQ(ended.wait_for(kAnswerTime), std::future_status::ready);
+  EXPECT_EQ(ended.get().local.size(), 1U);
+  on_engine([&] {
+    engine().leave(kSession, 0);
+    engine().fail(kSession, 0, Code::kAborted, 0, "too late");
+    engine().session_lost(kSession, "ended");
+  });
+  EXPECT_FALSE(segment.failed());
+}
+
+}  // namespace
+}  // namespace hdt::daemon
