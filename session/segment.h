@@ -58,7 +58,7 @@ struct Member {
 
 // "address:port" of a node's daemon, or several, by commas; ending in zeros; constant after creation.
 inline constexpr size_t kMaxAddressBytes = 96;
-struct MeetingPlace {
+struct alignas(64) MeetingPlace {
   char address[kMaxAddressBytes];
 };
 

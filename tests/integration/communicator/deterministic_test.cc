@@ -48,12 +48,14 @@ Bytes in_rank_order(DataType type, hdtRedOp_t op, size_t count) {
 
 class Deterministic : public ::testing::TestWithParam<Placement> {
  protected:
-  // A deterministic group over all ranks.
+  // A deterministic group over all ranks. All have it then: a rank whose split has not returned yet would be told there of what fails the
+  // group.
   static hdtComm_t split(const Rank& self) {
     hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
     config.deterministic = 1;
     hdtComm_t made = nullptr;
     HDT_EXPECT(hdtCommSplit(self.comm, 0, 0, &made, &config));
+    HDT_EXPECT(hdtBarrier(self.comm, nullptr));
     return made;
   }
 };
