@@ -40,10 +40,7 @@ bool NicShare::Lane::shared(int64_t now) const {
 bool NicShare::Lane::admits(int64_t now) {
   if (flow_.policy.latency || !shared(now)) return true;
   const uint64_t under_way = nic_.in_flight(now);
-  const bool beside_latency =
-      std::any_of(nic_.flows_.begin(), nic_.flows_.end(),
-                  [](const auto& entry) { return entry.second.policy.latency && entry.second.lanes > 0; });
-  const uint64_t window = window_of(nic_.meter_.best_ns_per_byte()) / (beside_latency ? 2 : 1);
+  const uint64_t window = window_of(nic_.meter_.best_ns_per_byte()) / nic_.held_back(now);
   bool turn = under_way == 0 || under_way < window;
   for (const auto& [name, other] : nic_.flows_) {
     if (&other == &flow_ || !other.waiting) continue;
@@ -82,6 +79,17 @@ uint64_t NicShare::in_flight(int64_t now) const {
     if (now - lane->moved_ns_ < kStuckNs) sum += lane->in_flight_;
   }
   return sum;
+}
+
+// How many times less bulk may have under way than alone. What it has is what a message of a latency class waits for: where there are
+// such messages, little more than the chunk that is being sent.
+uint64_t NicShare::held_back(int64_t now) const {
+  uint64_t times = 1;
+  for (const auto& [name, flow] : flows_) {
+    if (!flow.policy.latency || flow.lanes == 0) continue;
+    times = std::max<uint64_t>(times, now - flow.used_ns < kRememberedNs ? 4 : 2);
+  }
+  return times;
 }
 
 // Where its next chunk begins. Who comes back after a pause is not owed what it did not want.

@@ -72,6 +72,7 @@ class NicShare {
 
  private:
   uint64_t in_flight(int64_t now) const;
+  uint64_t held_back(int64_t now) const;
   double start_of(const Flow& flow) const;
 
   std::map<std::string, Flow> flows_;
