@@ -18,31 +18,16 @@
 
 #include "hdt/hdt.h"
 #include "tools/soak_parts/groups.h"
+#include "tools/soak_parts/id_text.h"
 #include "tools/soak_parts/step.h"
 
 namespace {
 
+using hdt::hex_of;
+using hdt::id_of;
 using hdt::soak::Groups;
 using hdt::soak::Step;
 using Words = unsigned long long;
-
-std::string hex_of(const hdtUniqueId_t& id) {
-  std::string text;
-  char digits[3];
-  for (const char byte : id.internal) {
-    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
-    text += digits;
-  }
-  return text;
-}
-
-hdtUniqueId_t id_of(const std::string& hex) {
-  hdtUniqueId_t id{};
-  for (size_t i = 0; i < sizeof id.internal && 2 * i + 1 < hex.size(); ++i) {
-    id.internal[i] = static_cast<char>(std::strtol(hex.substr(2 * i, 2).c_str(), nullptr, 16));
-  }
-  return id;
-}
 
 // Lines of standard input, which can be asked for without waiting.
 class Input {

@@ -20,6 +20,9 @@ constexpr size_t kMaxQueuedWriteBytes = size_t{1} << 20;
 constexpr size_t kReadBudget = size_t{4} << 20;
 // How long a connection that was closed waits for the peer to take what is read from the caller's memory.
 constexpr int64_t kCloseMs = 1000;
+
+Status closed_here() { return {Code::kAborted, "the connection was closed on this side"}; }
+
 }  // namespace
 
 TcpConnection::~TcpConnection() {
@@ -130,7 +133,7 @@ void TcpConnection::on_event(uint32_t epoll_events) {
   if (phase_ == Phase::kClosing) {
     if (writer_.kernel_reads() && (epoll_events & EPOLLHUP) == 0) return;
     const bool in_order = !writer_.kernel_reads();
-    return finish(Status::ok(), Status(Code::kAborted, "the connection was closed on this side"), in_order);
+    return finish(Status::ok(), closed_here(), in_order);
   }
   if ((epoll_events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) receive();
   if (phase_ == Phase::kOpen && (epoll_events & EPOLLOUT) != 0) flush();
@@ -161,7 +164,7 @@ void TcpConnection::on_connect_result(int error) {
 
 void TcpConnection::on_deadline() {
   if (phase_ == Phase::kClosing) {
-    return finish(Status::ok(), Status(Code::kAborted, "the connection was closed on this side"), false);
+    return finish(Status::ok(), closed_here(), false);
   }
   fail("cannot connect: no answer within " + std::to_string(connect_timeout_ms_) + " ms");
 }
@@ -187,7 +190,7 @@ void TcpConnection::close() {
     goodbye.type = FrameType::kGoodbye;
     in_order = ::send(fd_.get(), &goodbye, sizeof goodbye, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof goodbye;
   }
-  const Status closed(Code::kAborted, "the connection was closed on this side");
+  const Status closed = closed_here();
   if (in_order) read_errors();
   if (!in_order || !writer_.kernel_reads()) return finish(Status::ok(), closed, in_order);
   writer_.give_up_queue(sent_);

@@ -35,7 +35,6 @@ class FrameWriter {
   void read_errors(int fd, std::vector<Sent>& sent);
   // The kernel still reads memory of frames that were handed over.
   bool kernel_reads() const { return zero_copy_.pending(); }
-  bool zero_copy_on() const { return zero_copy_.on(); }
   // Empties the queue without sending; the frames to report as failed are appended to `given_up`.
   void give_up_queue(std::vector<Sent>& given_up);
   // The same, and what the kernel still reads.

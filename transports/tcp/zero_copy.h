@@ -20,7 +20,6 @@ class ZeroCopy {
   // Reads the error queue. Where the kernel says that it copied all the same (loopback, NICs without scatter and gather) no more
   // is sent that way: it would cost the copy and the bookkeeping.
   void read(int fd);
-  bool on() const { return on_; }
 
  private:
   void finished(uint32_t low, uint32_t high);

@@ -8,30 +8,16 @@
 #include <vector>
 
 #include "hdt/hdt.h"
+#include "tools/soak_parts/id_text.h"
 
 namespace {
+
+using hdt::hex_of;
+using hdt::id_of;
 
 hdtComm_t comm = nullptr;
 hdtComm_t second = nullptr;
 std::vector<std::byte> memory(size_t{64} << 20);
-
-std::string hex_of(const hdtUniqueId_t& id) {
-  std::string text;
-  char digits[3];
-  for (const char byte : id.internal) {
-    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
-    text += digits;
-  }
-  return text;
-}
-
-hdtUniqueId_t id_of(const std::string& hex) {
-  hdtUniqueId_t id{};
-  for (size_t i = 0; i < sizeof id.internal && 2 * i + 1 < hex.size(); ++i) {
-    id.internal[i] = static_cast<char>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
-  }
-  return id;
-}
 
 hdtResult_t execute(std::istringstream& line, std::string& extra) {
   std::string verb;
