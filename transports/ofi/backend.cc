@@ -61,7 +61,7 @@ Result<std::unique_ptr<Backend>> make_ofi_backend(const BackendOptions& options)
                                        "': expected one of " + list_providers());
     }
   }
-  ofi::prepare_environment();
+  ofi::prepare_environment(*provider);
   return std::unique_ptr<Backend>(std::make_unique<OfiBackend>(*provider));
 }
 

@@ -14,17 +14,26 @@ namespace {
 constexpr const char* kBufferVariable = "FI_OFI_RXM_BUFFER_SIZE";
 constexpr const char* kEagerVariable = "FI_OFI_RXM_EAGER_LIMIT";
 
-// ofi_rxm over tcp sends up to the eager limit from and into the caller's memory as it is. Above it starts a rendezvous
-// by remote reads, and libfabric 1.17 does not survive an endpoint that is closed with one of those under way; so no segment is
-// longer. The buffers, 2048 of them an endpoint, then hold only small messages: 16 KiB each would be 34 MiB.
+// ofi_rxm sends a message up to the eager limit as it is, longer ones in parts (SAR), still longer ones by a rendezvous of remote
+// reads. libfabric 1.17 survives an endpoint that is closed only with messages of the first kind under way; so no segment is longer.
+// Over tcp they go from and into the caller's memory, and buffers, 2048 of them an endpoint, hold only small messages: 16 KiB
+// each would be 34 MiB. Over verbs the limit is the size of the buffers, through which everything is copied.
 constexpr size_t kTcpSegmentBytes = size_t{128} << 10;
 constexpr const char* kTcpBufferBytes = "512";
+constexpr size_t kVerbsSegmentBytes = size_t{9} << 10;
+static_assert(kVerbsSegmentBytes >= tagged::kMaxFrameBytes);
 
-constexpr std::array<Provider, 3> kProviders = {{{"tcp;ofi_rxm", kTcpSegmentBytes, false},
-                                                 {"verbs;ofi_rxm", size_t{1} << 20, false},
-                                                 {"shm", size_t{128} << 10, true}}};
+constexpr std::array<Provider, 3> kProviders = {
+    {{"tcp;ofi_rxm", kTcpSegmentBytes, false, kEagerVariable},
+     {"verbs;ofi_rxm", kVerbsSegmentBytes, false, kBufferVariable},
+     {"shm", size_t{128} << 10, true, nullptr}}};
 
-bool is_tcp(const Provider& provider) { return &provider == &kProviders[0]; }
+bool is_verbs(const Provider& provider) { return &provider == &kProviders[1]; }
+
+void set_default(const char* variable, const std::string& value) {
+  constexpr int kKeep = 0;
+  ::setenv(variable, value.c_str(), kKeep);
+}
 
 }  // namespace
 
@@ -36,14 +45,21 @@ const Provider* find_provider(const std::string& name) {
   return found == kProviders.end() ? nullptr : &*found;
 }
 
-void prepare_environment() {
-  constexpr int kKeep = 0;
-  ::setenv(kBufferVariable, kTcpBufferBytes, kKeep);
-  ::setenv(kEagerVariable, std::to_string(kTcpSegmentBytes).c_str(), kKeep);
+void prepare_environment(const Provider& provider) {
+  if (!is_verbs(provider)) {
+    set_default(kBufferVariable, kTcpBufferBytes);
+    set_default(kEagerVariable, std::to_string(kTcpSegmentBytes));
+    return;
+  }
+  set_default(kBufferVariable, std::to_string(kVerbsSegmentBytes));
+  // Receives of the endpoint instead of the connection's: those are posted again through a connection that is closed already.
+  set_default("FI_OFI_RXM_USE_SRX", "1");
+  // So many are more than the frames and segments that can be on their way; the default, 4096, would be 40 MiB.
+  set_default("FI_OFI_RXM_MSG_RX_SIZE", "256");
 }
 
 size_t segment_bytes(const Provider& provider) {
-  const char* limit = is_tcp(provider) ? std::getenv(kEagerVariable) : nullptr;
+  const char* limit = provider.limit_variable == nullptr ? nullptr : std::getenv(provider.limit_variable);
   if (limit == nullptr) return provider.segment_bytes;
   return std::clamp<size_t>(std::strtoull(limit, nullptr, 10), tagged::kMinSegmentBytes,
                             provider.segment_bytes);

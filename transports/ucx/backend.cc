@@ -1,6 +1,9 @@
 // backend.cc: see backend.h.
 #include "transports/ucx/backend.h"
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "transports/tagged/device.h"
 #include "transports/tcp/interfaces.h"
 #include "transports/ucx/fabric.h"
@@ -10,6 +13,17 @@ namespace hdt::transport {
 namespace {
 
 constexpr const char* kTransportsKey = "tls";
+
+// UCX posts receives for thousands of peers, up to 50 MiB of them a worker; here each worker has one peer. It takes these settings
+// from the environment only; those that are there already stay. Where there are no RDMA devices nothing needs them.
+void prepare_environment() {
+  std::error_code ignored;
+  if (std::filesystem::is_empty("/sys/class/infiniband", ignored) || ignored) return;
+  for (const char* transport : {"RC_VERBS", "RC_MLX5", "UD_VERBS", "UD_MLX5"}) {
+    constexpr int kKeep = 0;
+    ::setenv(("UCX_" + std::string(transport) + "_RX_QUEUE_LEN").c_str(), "256", kKeep);
+  }
+}
 
 class UcxBackend final : public Backend {
  public:
@@ -53,6 +67,7 @@ Result<std::unique_ptr<Backend>> make_ucx_backend(const BackendOptions& options)
     }
     transports = value;
   }
+  prepare_environment();
   return std::unique_ptr<Backend>(std::make_unique<UcxBackend>(transports));
 }
 

@@ -20,7 +20,7 @@ namespace hdt::testing {
 
 class BackendNodes {
  public:
-  // Flags by node. Node 0, 1, ... is n0, n1, ... at 127.0.1.1, 127.0.1.2, ...
+  // Flags by node. Node 0, 1, ... is n0, n1, ...; where they are: NodeProcess.
   explicit BackendNodes(const std::vector<std::vector<std::string>>& flags,
                         const std::string& modules = HDT_TEST_MODULES "/good:" HDT_TEST_MODULES "/deaf") {
     const std::map<std::string, std::string> environment = {{"HDT_TRANSPORT_PATH", modules}};

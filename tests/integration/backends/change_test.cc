@@ -10,6 +10,9 @@
 #include <random>
 
 #include "tests/integration/backends/backend_nodes.h"
+#ifdef HDT_MODULES
+#include "tests/integration/backends/built_modules.h"
+#endif
 
 namespace hdt::testing {
 namespace {
@@ -155,12 +158,9 @@ TEST(Change, RunningGroupsGoFromBackendToBackend) {
 
 #ifdef HDT_MODULES
 TEST(Change, RunningGroupsGoThroughTheModulesOfThisBuild) {
-  std::vector<std::string> backends = {"tcp"};
-  for (const char* backend : {"ofi", "ucx"}) {
-    const std::string file = std::string(HDT_MODULES) + "/libhdt-transport-" + backend + ".so";
-    if (std::filesystem::exists(file)) backends.emplace_back(backend);
-  }
-  if (backends.size() == 1) GTEST_SKIP() << "no module is built that needs no hardware (libfabric, UCX)";
+  std::vector<std::string> backends = built_modules();
+  if (backends.empty()) GTEST_SKIP() << "no module is built that can be used here (libfabric, UCX)";
+  backends.emplace_back("tcp");
   swap_at_random(backends, HDT_MODULES, 6);
 }
 #endif

@@ -2,20 +2,15 @@
 // once. The sanitizers do not know the modules' libraries, so it is not built with them.
 #include <gmock/gmock.h>
 
-#include <filesystem>
-
 #include "tests/integration/backends/backend_nodes.h"
+#include "tests/integration/backends/built_modules.h"
 
 namespace hdt::testing {
 namespace {
 
 TEST(RealBackends, CarryTheirGroupsAtOnce) {
-  std::vector<std::string> backends;
-  for (const char* backend : {"ofi", "ucx"}) {
-    const std::string file = std::string(HDT_MODULES) + "/libhdt-transport-" + backend + ".so";
-    if (std::filesystem::exists(file)) backends.emplace_back(backend);
-  }
-  if (backends.empty()) GTEST_SKIP() << "no module is built that needs no hardware (libfabric, UCX)";
+  std::vector<std::string> backends = built_modules();
+  if (backends.empty()) GTEST_SKIP() << "no module is built that can be used here (libfabric, UCX)";
   backends.emplace_back("tcp");
   std::vector<std::string> flags;
   for (const std::string& backend : backends) {

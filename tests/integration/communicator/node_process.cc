@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 #include <stdexcept>
 
 #include "base/seqpacket.h"
@@ -18,6 +20,18 @@ constexpr int64_t kStartMs = 30'000;
 constexpr int64_t kEndMs = 60'000;
 constexpr int64_t kProgramMs = 30'000;
 constexpr int kKilled = 128 + SIGKILL;
+
+// The words of a variable of the environment.
+std::vector<std::string> words_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  std::istringstream words(text == nullptr ? "" : text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+std::string address_of(int node) {
+  const auto addresses = words_of("HDT_TEST_ADDRESSES");
+  return addresses.empty() ? "127.0.1." + std::to_string(node + 1) : addresses.at(static_cast<size_t>(node));
+}
 }  // namespace
 
 TemporaryFolder::TemporaryFolder() {
@@ -37,8 +51,9 @@ NodeProcess::NodeProcess(const TemporaryFolder& folder, int number, const std::v
                          const std::map<std::string, std::string>& environment) {
   const std::string name = "n" + std::to_string(number);
   socket_ = folder.file(name + ".sock");
-  command_ = {program(), "--node.name", name, "--node.socket", socket_, "--nics.addresses",
-              "127.0.1." + std::to_string(number + 1), "--nics.port", "0"};
+  command_ = {program(),          "--node.name", name, "--node.socket", socket_, "--nics.addresses",
+              address_of(number), "--nics.port", "0"};
+  for (const std::string& word : words_of("HDT_TEST_FLAGS")) command_.push_back(word);
   command_.insert(command_.end(), flags.begin(), flags.end());
   environment_ = environment;
   log_ = folder.file(name + ".log");

@@ -26,7 +26,8 @@ class TemporaryFolder {
 
 class NodeProcess {
  public:
-  // Node `number` is "n<number>" at 127.0.1.<number + 1>. Returns when it serves; throws if it does not.
+  // Node `number` is "n<number>" at 127.0.1.<number + 1>, or where HDT_TEST_ADDRESSES says (one word for each node), and has the
+  // flags of HDT_TEST_FLAGS, too: for NICs that are not loopback. Returns when it serves; throws if it does not.
   NodeProcess(const TemporaryFolder& folder, int number, const std::vector<std::string>& flags = {},
               const std::map<std::string, std::string>& environment = {});
 
