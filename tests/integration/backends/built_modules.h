@@ -1,18 +1,19 @@
-// built_modules.h: the modules of this build over which tests can run here, in the virtual machine of tools/rdma-vm with rdma.
+// built_modules.h: the modules of this build over which tests run: those that need no hardware, or those of HDT_TEST_MODULES_USED.
 #pragma once
 
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
 namespace hdt::testing {
 
 inline std::vector<std::string> built_modules() {
-  std::vector<std::string> needed = {"ofi", "ucx"};
-  if (std::getenv("RDMA_VM") != nullptr) needed.emplace_back("rdma");
+  const char* wanted = std::getenv("HDT_TEST_MODULES_USED");
+  std::istringstream words(wanted == nullptr ? "ofi ucx" : wanted);
   std::vector<std::string> built;
-  for (const std::string& backend : needed) {
+  for (std::string backend; words >> backend;) {
     const std::string file = std::string(HDT_MODULES) + "/libhdt-transport-" + backend + ".so";
     if (std::filesystem::exists(file)) built.push_back(backend);
   }

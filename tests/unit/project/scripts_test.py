@@ -41,6 +41,16 @@ class Usage(unittest.TestCase):
             self.assertIn("given" if len(words) > 1 and words[1] != "link" else "", done.stderr)
             self.assertEqual(done.stdout, "")
 
+    def test_no_virtual_machine_is_said_with_the_reason(self):
+        with tempfile.TemporaryDirectory(prefix="hdt-no-kernel-") as folder:
+            with open(os.path.join(folder, "apt-cache"), "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\n")  # knows no kernel
+            os.chmod(file.name, 0o755)
+            done = subprocess.run([tool("rdma-vm"), "--setup"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+                                  env=os.environ | {"RDMA_VM_CACHE": folder, "PATH": folder + ":" + os.environ["PATH"]})
+        self.assertEqual(done.returncode, 125, done)
+        self.assertRegex(done.stderr, "^rdma-vm: .+\n$")
+
     def test_help_shows_an_example(self):
         for name in ("setup", "check", "quickstart", "docs"):
             done = subprocess.run([tool(name), "--help"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
