@@ -125,7 +125,8 @@ void TaggedConnection::on_hello(const Hello& hello) {
   outgoing_.set_segment_bytes(segment_bytes);
   incoming_.set_segment_bytes(segment_bytes);
   phase_ = Phase::kProving;
-  outgoing_.push_probe();
+  // The other end answers a probe with its own: endpoints that both connect at once refuse each other (ofi_rxm), and one may wait for ever.
+  if (!accepting_) outgoing_.push_probe();
   heat();
 }
 

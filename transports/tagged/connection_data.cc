@@ -118,7 +118,9 @@ Status TaggedConnection::on_finished(const Finished& operation) {
 }
 
 void TaggedConnection::on_probe() {
-  if (accepting_) opened(Completion::Kind::kAccepted);
+  if (!accepting_) return;
+  outgoing_.push_probe();
+  opened(Completion::Kind::kAccepted);
 }
 
 Status TaggedConnection::on_taken(uint64_t number) {
