@@ -40,6 +40,7 @@ struct ExportOptions {
   std::string plan;
   std::string cluster;
   bool megatron = false;               // flags of Megatron forks instead of the start of hdt-train
+  bool classes = false;                // hdtcommd's [class.NAME] sections instead
   std::vector<std::string> arguments;  // for hdt-train
 };
 Status export_command(const ExportOptions& options);

@@ -1,13 +1,35 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 
 #include "tools/hdt-plan/commands.h"
 #include "training/plan/explanation.h"
+#include "training/plan/group_classes.h"
 #include "training/plan/plan_text.h"
 #include "training/plan/search.h"
 
 namespace hdt::tools {
+namespace {
+
+// What hdtcommd is to do for each class, and who talks over which NICs.
+Status print_classes(const plan::Plan& plan, const plan::Cluster& cluster) {
+  if (plan.classes.empty()) return Status::ok();
+  const auto uses = plan::class_uses(plan, cluster);
+  if (!uses.is_ok()) return uses.status();
+  fmt::print("\n");
+  for (const auto& [name, settings] : plan.classes) {
+    fmt::print("class {}  backends {}; nics {}; priority {}; weight {}; algorithm {}\n", name,
+               fmt::join(settings.backends, ", "), fmt::join(settings.nics, ", "), settings.priority, settings.weight,
+               settings.algorithm);
+    for (const plan::ClassUse& use : uses.value().at(name))
+      fmt::print("  {} - {} over {}\n", use.from, use.to, use.nic);
+    if (uses.value().at(name).empty()) fmt::print("  inside nodes\n");
+  }
+  return Status::ok();
+}
+
+}  // namespace
 
 Status explain_command(const ExplainOptions& options) {
   const auto played = play_plan(options.inputs, options.plan);
@@ -36,6 +58,7 @@ Status explain_command(const ExplainOptions& options) {
                name, plan::binding_resource(given, plan, prediction, worker), 100 * time.compute / step,
                100 * prediction.peak_memory_bytes[worker] / static_cast<double>(node.memory_bytes));
   }
+  HDT_RETURN_IF_ERROR(print_classes(plan, inputs.cluster));
   fmt::print("\nwith the same plan, the rate of steps would change by\n");
   for (const plan::Change& change : changes.value())
     fmt::print("  {:+6.1f} %  {}\n", 100 * (step / change.step_seconds - 1), change.what);

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "tools/hdt-plan/commands.h"
+#include "training/plan/group_classes.h"
 #include "training/plan/plan_export.h"
 #include "training/plan/toml_files.h"
 
@@ -14,16 +15,21 @@ Status export_command(const ExportOptions& options) {
   const auto cluster = plan::read_cluster(options.cluster);
   if (!cluster.is_ok()) return cluster.status();
   Status status = plan::check_nodes(plan.value(), cluster.value());
-  if (status.is_ok() && !options.megatron) status = plan::check_engine_runs(plan.value());
+  if (status.is_ok() && options.classes && plan.value().classes.empty())
+    status = {Code::kConfig, "class: none given; search gives them where the cluster has [[nic]] tables"};
+  if (status.is_ok() && !options.megatron && !options.classes) status = plan::check_engine_runs(plan.value());
   if (!status.is_ok()) return Status(status.code(), options.plan + ": " + status.message());
+  if ((options.megatron || options.classes) && !options.arguments.empty())
+    return {Code::kConfig, fmt::format("'{}': {} takes no arguments for hdt-train", options.arguments.front(),
+                                       options.megatron ? "--megatron prints flags only and" : "--classes")};
+  if (options.classes) {
+    fmt::print("{}", plan::class_sections(plan.value(), cluster.value()));
+    return Status::ok();
+  }
   if (!options.megatron) {
     fmt::print("{}\n", plan::mpirun_command(plan.value(), options.plan, options.arguments));
     return Status::ok();
   }
-  if (!options.arguments.empty())
-    return {Code::kConfig,
-            fmt::format("'{}': --megatron prints flags only and takes no arguments for hdt-train",
-                        options.arguments.front())};
   const plan::MegatronFlags exported = plan::megatron_flags(plan.value(), cluster.value());
   fmt::print("{}\n", exported.flags);
   for (const std::string& warning : exported.warnings) fmt::print(stderr, "hdt-plan: warning: {}\n", warning);

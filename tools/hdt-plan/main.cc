@@ -40,6 +40,7 @@ constexpr const char* kValidateExamples =
 constexpr const char* kExportExamples =
     "Examples:\n"
     "  hdt-plan export plan.toml -c cluster.toml -- --data-path data/kjv --train-iters 100 > train.sh\n"
+    "  hdt-plan export plan.toml -c cluster.toml --classes >> /etc/hdt/hdtcommd.toml\n"
     "  hdt-plan export plan.toml -c cluster.toml --megatron";
 
 constexpr const char* kSimulateExamples =
@@ -136,6 +137,11 @@ int main(int argc, char** argv) {
   export_app->add_option("-c,--cluster", exported.cluster, "the machines")->type_name("FILE")->required();
   export_app->add_flag("--megatron", exported.megatron,
                        "print the flags of mixed-vendor Megatron forks instead of the start of hdt-train");
+  export_app
+      ->add_flag("--classes", exported.classes,
+                 "print the [class.NAME] sections for hdtcommd's configuration, and the hdtctl commands that change "
+                 "running groups, instead")
+      ->excludes("--megatron");
   export_app
       ->add_option("arguments", exported.arguments, "after --: flags for hdt-train, as data and iterations")
       ->type_name("FLAG");

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "collectives/cost_model.h"
+#include "training/plan/node_link.h"
 
 namespace hdt::plan {
 namespace {
@@ -26,9 +27,9 @@ constexpr uint64_t kScratchPieces = 2;
 // Figures of the memo; beyond them it starts anew.
 constexpr size_t kMostRemembered = 100'000;
 
-const Link& link_between(const PredictionInputs& inputs, int from, int to) {
+const Link& link_of(const PredictionInputs& inputs, int from, int to) {
   const auto& nodes = inputs.cluster.nodes;
-  return *inputs.profile.find_link(nodes[from].device, nodes[to].device, false);
+  return *link_between(inputs.cluster, inputs.profile, nodes[from], nodes[to], false);
 }
 
 struct Pieces {
@@ -69,7 +70,7 @@ double simulated(const PredictionInputs& inputs, const std::vector<int>& nodes, 
   figures.reduce_bytes_s = given.reduce_rate;
   figures.copy_bytes_s = given.copy_rate;
   figures.link_of = [&](int from, int to) {
-    const Link& link = link_between(inputs, nodes[from], nodes[to]);
+    const Link& link = link_of(inputs, nodes[from], nodes[to]);
     return collectives::LinkFigures{link.latency, inputs.calibration.allreduce * link.rate(bytes)};
   };
   return collectives::predict(algorithm_of(inputs, problem, bytes),
@@ -82,7 +83,7 @@ std::vector<int> kinds_among(const PredictionInputs& inputs, const std::vector<i
   std::vector<int> kinds;
   std::map<std::string, int> seen;
   for (const int node : nodes) {
-    if (++seen[inputs.cluster.nodes[node].device] <= 2) kinds.push_back(node);
+    if (++seen[inputs.cluster.nodes[node].kind()] <= 2) kinds.push_back(node);
   }
   return kinds;
 }
@@ -92,7 +93,7 @@ void for_each_link(const PredictionInputs& inputs, const std::vector<int>& nodes
   const std::vector<int> kinds = kinds_among(inputs, nodes);
   for (size_t i = 0; i < kinds.size(); ++i) {
     for (size_t j = 0; j < kinds.size(); ++j) {
-      if (i != j) use(link_between(inputs, kinds[i], kinds[j]));
+      if (i != j) use(link_of(inputs, kinds[i], kinds[j]));
     }
   }
 }
@@ -146,7 +147,7 @@ Memo::Key key_of(const PredictionInputs& inputs, const std::vector<int>& nodes, 
                    static_cast<double>(figures.piece_bytes)};
   std::map<std::string, double> numbers;
   for (const int node : nodes)
-    key.push_back(numbers.emplace(inputs.cluster.nodes[node].device, numbers.size()).first->second);
+    key.push_back(numbers.emplace(inputs.cluster.nodes[node].kind(), numbers.size()).first->second);
   for_each_link(inputs, nodes, [&](const Link& link) {
     key.push_back(link.latency);
     key.push_back(link.rate(bytes));

@@ -198,7 +198,7 @@ void ClassSearch::note_excess() {
         const double excess = maker_.least_excess(variant, kinds);
         if (excess >= state_.least_excess) return;
         state_.least_excess = excess;
-        state_.excess_device = maker_.kinds()[kinds.front()];
+        state_.excess_device = maker_.kinds()[kinds.front()].kind();
       });
     }
   }

@@ -40,8 +40,9 @@ Hop hop_between(const std::vector<int>& stands_for, const ReplicaClasses& classe
 }
 
 // A ring's hops, each kind once. The users of a port are counted with the first hop that goes through it.
-std::vector<Hop> ring_hops(const std::vector<int>& stands_for, const ReplicaClasses& classes,
-                           const Ring& ring) {
+std::vector<Hop> ring_hops(const Cluster& cluster, const std::vector<int>& stands_for,
+                           const ReplicaClasses& classes, const Ring& ring) {
+  const int networks = cluster.num_networks();
   std::vector<Hop> hops;
   std::set<std::tuple<int, int, bool>> seen;
   std::set<int> out;
@@ -56,8 +57,11 @@ std::vector<Hop> ring_hops(const std::vector<int>& stands_for, const ReplicaClas
     if (hop.inside()) {
       hop.from_users = inside.insert(hop.from).second ? ring.inside[from] : 0;
     } else {
-      hop.from_users = out.insert(hop.from).second ? ring.out[from] : 0;
-      hop.to_users = in.insert(hop.to).second ? ring.in[to] : 0;
+      const int network = cluster.nic_between(cluster.nodes[from], cluster.nodes[to]);
+      const int from_port = networks * from + network;
+      const int to_port = networks * to + network;
+      hop.from_users = out.insert(networks * hop.from + network).second ? ring.out[from_port] : 0;
+      hop.to_users = in.insert(networks * hop.to + network).second ? ring.in[to_port] : 0;
     }
     hops.push_back(hop);
   }
@@ -99,7 +103,7 @@ EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& pl
   std::vector<OwnedRange> ranges;
   for (const Ring& ring : classes.rings) {
     OwnedRange range{
-        {}, ring.units, static_cast<int>(plan.replicas.size()), ring_hops(stands_for, classes, ring), {}};
+        {}, ring.units, static_cast<int>(plan.replicas.size()), ring_hops(inputs.cluster, stands_for, classes, ring), {}};
     std::set<int> seen;
     for (size_t r = 0; r < plan.replicas.size(); ++r) {
       const int node = classes.nodes[r][ring.stages[r]];

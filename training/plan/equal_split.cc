@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "training/plan/group_classes.h"
 #include "training/plan/placement.h"
 #include "training/plan/predictor.h"
 #include "training/plan/replica_class.h"
@@ -76,7 +77,12 @@ Result<SearchResult> search_equal_split(const PredictionInputs& inputs, const Se
       best.plan = *plan;
     }
   }
-  if (!best.plan.replicas.empty()) return best;
+  if (!best.plan.replicas.empty()) {
+    auto classes = class_settings(best.plan, inputs.cluster);
+    if (!classes.is_ok()) return classes.status();
+    best.plan.classes = classes.take();
+    return best;
+  }
   if (least_excess < std::numeric_limits<double>::infinity())
     return Status(Code::kConfig, fmt::format("fits memory in no equal split: at best {:.3f} GiB are missing",
                                              least_excess / (1 << 30)));

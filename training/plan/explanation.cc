@@ -8,6 +8,7 @@
 #include <set>
 
 #include "training/plan/equal_replicas.h"
+#include "training/plan/node_link.h"
 #include "training/plan/plan_text.h"
 #include "training/plan/predictor.h"
 #include "training/plan/search.h"
@@ -81,10 +82,10 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
       if (other < 0 || other >= static_cast<int>(stages.size())) continue;
       const Node& neighbour = node_of(stages[other]);
       const Link& link =
-          *inputs.profile.find_link(node.device, neighbour.device, node.name == neighbour.name);
+          *link_between(inputs.cluster, inputs.profile, node, neighbour, node.name == neighbour.name);
       if (link.bandwidth.back().second >= slowest) continue;
       slowest = link.bandwidth.back().second;
-      text = fmt::format("link {} - {}", node.device, neighbour.device);
+      text = fmt::format("link {} - {}", node.kind(), neighbour.kind());
     }
   } else if (text == "gradient reduction") {
     const EqualReplicas equal = find_equal_replicas(inputs, plan);
@@ -93,12 +94,13 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
     for (const Reduction& reduction : equal.reductions) {
       if (!std::ranges::count(reduction.workers, alike)) continue;
       for (const Hop& hop : reduction.hops) {
-        const std::string& from = inputs.cluster.nodes[hop.from].device;
-        const std::string& to = inputs.cluster.nodes[hop.to].device;
-        const double rate = inputs.profile.find_link(from, to, hop.inside())->rate(reduction.bytes);
+        const Node& from = inputs.cluster.nodes[hop.from];
+        const Node& to = inputs.cluster.nodes[hop.to];
+        const double rate =
+            link_between(inputs.cluster, inputs.profile, from, to, hop.inside())->rate(reduction.bytes);
         if (rate >= slowest) continue;
         slowest = rate;
-        text = fmt::format("link {} - {}", from, to);
+        text = fmt::format("link {} - {}", from.kind(), to.kind());
       }
     }
   }
@@ -164,7 +166,8 @@ Result<std::vector<Change>> changes(const PredictionInputs& inputs, const Plan& 
     Profile profile = inputs.profile;
     for (auto& [bytes, rate] : profile.links[key].bandwidth) rate *= kWiderLink;
     HDT_RETURN_IF_ERROR(play(
-        fmt::format("link {} - {}{} twice as fast", key.from, key.to, key.inside ? " inside a node" : ""),
+        fmt::format("link {} - {}{}{} twice as fast", key.from, key.to, key.nic.empty() ? "" : " over " + key.nic,
+                    key.inside ? " inside a node" : ""),
         profile));
   }
   std::ranges::stable_sort(found, {}, &Change::step_seconds);

@@ -6,23 +6,26 @@
 #include <map>
 #include <utility>
 
+#include "training/plan/node_link.h"
+
 namespace hdt::plan {
 
-namespace {
-
-// Of a node: out, in, inside.
-void add_ports(const Hop& hop, std::vector<int>& ports, std::vector<int>& users) {
-  const bool inside = hop.inside();
-  ports.push_back(inside ? 3 * hop.from + 2 : 3 * hop.from);
-  ports.push_back(inside ? 3 * hop.from + 2 : 3 * hop.to + 1);
-  users.push_back(hop.from_users);
-  users.push_back(inside ? 0 : hop.to_users);
-}
-
-}  // namespace
-
 Network::Network(const Cluster& cluster, const Profile& profile)
-    : cluster_(cluster), profile_(profile), users_(3 * cluster.nodes.size(), 0) {}
+    : cluster_(cluster),
+      profile_(profile),
+      networks_(cluster.num_networks()),
+      users_((2 * networks_ + 1) * cluster.nodes.size(), 0) {}
+
+void Network::add_ports(const Hop& hop, Transfer& transfer) const {
+  const bool inside = hop.inside();
+  const int from = (2 * networks_ + 1) * hop.from;
+  const int to = (2 * networks_ + 1) * hop.to;
+  const int network = inside ? 0 : cluster_.nic_between(cluster_.nodes[hop.from], cluster_.nodes[hop.to]);
+  transfer.ports.push_back(inside ? from : from + 1 + 2 * network);
+  transfer.ports.push_back(inside ? from : to + 2 + 2 * network);
+  transfer.port_users.push_back(hop.from_users);
+  transfer.port_users.push_back(inside ? 0 : hop.to_users);
+}
 
 int Network::start(TransferKind kind, const std::vector<Hop>& hops, double bytes, double message_bytes,
                    double efficiency) {
@@ -31,12 +34,12 @@ int Network::start(TransferKind kind, const std::vector<Hop>& hops, double bytes
   for (const Hop& hop : hops) {
     const bool inside = hop.inside();
     const Link& link =
-        *profile_.find_link(cluster_.nodes[hop.from].device, cluster_.nodes[hop.to].device, inside);
+        *link_between(cluster_, profile_, cluster_.nodes[hop.from], cluster_.nodes[hop.to], inside);
     transfer.latency = std::max(transfer.latency, link.latency);
     transfer.hop_rates.push_back(efficiency * (kind == TransferKind::kAllreduce
                                                    ? link.allreduce_rate(message_bytes)
                                                    : link.rate(message_bytes)));
-    add_ports(hop, transfer.ports, transfer.port_users);
+    add_ports(hop, transfer);
   }
   return add(std::move(transfer));
 }
@@ -45,7 +48,7 @@ int Network::start(TransferKind kind, const std::vector<Hop>& hops, double bytes
 int Network::start_timed(const std::vector<Hop>& hops, double seconds) {
   Transfer transfer;
   transfer.bytes = seconds;
-  for (const Hop& hop : hops) add_ports(hop, transfer.ports, transfer.port_users);
+  for (const Hop& hop : hops) add_ports(hop, transfer);
   std::map<int, int> own;
   for (size_t port = 0; port < transfer.ports.size(); ++port)
     own[transfer.ports[port]] += transfer.port_users[port];

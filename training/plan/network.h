@@ -1,5 +1,5 @@
-// network.h: transfers that share links. A node has a port out, a port in and its inside; whatever uses a port at a
-// time shares it equally.
+// network.h: transfers that share links. A node has a port out and a port in for each kind of NIC, and its inside; whatever uses a
+// port at a time shares it equally.
 //
 // A transfer moves at the rate of its slowest hop. A hop's rate is the link's for this message size, divided by the
 // number of transfers on the busier of its two ports. That is the equal share: what a transfer that is slowed elsewhere
@@ -56,12 +56,14 @@ class Network {
     std::vector<double> hop_rates;  // alone; two ports a hop
   };
   int add(Transfer transfer);
+  void add_ports(const Hop& hop, Transfer& transfer) const;
   void use_ports(const Transfer& transfer, int sign);
   void share();
 
   const Cluster& cluster_;
   const Profile& profile_;
-  std::vector<int> users_;  // by port: three a node
+  const int networks_;      // of a node
+  std::vector<int> users_;  // by port: of a node one inside, then out and in by network
   std::vector<Transfer> transfers_;
   int next_id_ = 0;
 };

@@ -1,16 +1,14 @@
 // placement.cc: first fit.
 #include "training/plan/placement.h"
 
-#include <algorithm>
-
 namespace hdt::plan {
 
 Placement::Placement(const Cluster& cluster) {
-  const std::vector<std::string> kinds = cluster.device_kinds();
+  const std::vector<Node> kinds = cluster.node_kinds();
   places_.resize(kinds.size());
   first_.assign(kinds.size(), 0);
   for (const Node& node : cluster.nodes)
-    places_[std::ranges::find(kinds, node.device) - kinds.begin()].push_back({&node, node.devices});
+    places_[kind_index(kinds, node)].push_back({&node, node.devices});
 }
 
 std::optional<std::string> Placement::take(int kind, int devices) {

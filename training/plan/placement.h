@@ -1,4 +1,4 @@
-// placement.h: gives devices of nodes to stages: each stage goes to the first node of its device kind, in the order of
+// placement.h: gives devices of nodes to stages: each stage goes to the first node of its kind, in the order of
 // the cluster, that has enough devices left. So stages that are placed one after the other are neighbours.
 #pragma once
 
@@ -14,7 +14,7 @@ class Placement {
  public:
   explicit Placement(const Cluster& cluster);
 
-  // Takes `devices` of one node of the kind (an index into Cluster::device_kinds); nothing when no node has them.
+  // Takes `devices` of one node of the kind (an index into Cluster::node_kinds); nothing when no node has them.
   std::optional<std::string> take(int kind, int devices);
 
  private:

@@ -10,6 +10,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "training/plan/group_classes.h"
+#include "training/plan/node_link.h"
 #include "training/plan/schedules.h"
 
 namespace hdt::plan {
@@ -92,20 +94,36 @@ class Devices {
 };
 
 // Any two nodes of the plan may talk in a reduction, and two workers on one node inside it.
-Status check_links(const Plan& plan, const Devices& devices, const Profile& profile) {
-  std::map<std::string, std::map<std::string_view, int>> used;  // device, node: workers
+Status check_links(const Plan& plan, const Cluster& cluster, const Devices& devices, const Profile& profile) {
+  struct Used {
+    const Node* node = nullptr;  // the first
+    std::map<std::string_view, int> workers;
+  };
+  std::map<std::string, Used> used;  // by kind of node
   for (const Replica& replica : plan.replicas) {
-    for (const Stage& stage : replica.stages) ++used[devices.of(stage).device][stage.node];
+    for (const Stage& stage : replica.stages) {
+      const Node& node = devices.of(stage);
+      Used& kind = used.try_emplace(node.kind(), Used{&node, {}}).first->second;
+      ++kind.workers[stage.node];
+    }
   }
   for (const auto& [from, from_nodes] : used) {
     for (const auto& [to, to_nodes] : used) {
-      const bool talk = from < to || (from == to && from_nodes.size() > 1);
-      if (talk && !profile.find_link(from, to, false))
-        return refuse("link", fmt::format("the profile has none between '{}' and '{}'", from, to));
+      const bool talk = from < to || (from == to && from_nodes.workers.size() > 1);
+      if (!talk) continue;
+      const int nic = cluster.nic_between(*from_nodes.node, *to_nodes.node);
+      if (nic < 0)
+        return refuse("node", fmt::format("'{}' and '{}' have no kind of NIC in common", from_nodes.node->name,
+                                          to_nodes.node->name));
+      if (!link_between(cluster, profile, *from_nodes.node, *to_nodes.node, false))
+        return refuse("link", fmt::format("the profile has none between '{}' and '{}'{}", from_nodes.node->device,
+                                          to_nodes.node->device,
+                                          cluster.nics.empty() ? "" : " over " + cluster.nics[nic].name));
     }
-    const bool shared = std::ranges::any_of(from_nodes, [](const auto& node) { return node.second > 1; });
-    if (shared && !profile.find_link(from, from, true))
-      return refuse("link", fmt::format("the profile has none inside a node of '{}'", from));
+    const bool shared = std::ranges::any_of(from_nodes.workers, [](const auto& node) { return node.second > 1; });
+    const std::string& device = from_nodes.node->device;
+    if (shared && !profile.find_link(device, device, true))
+      return refuse("link", fmt::format("the profile has none inside a node of '{}'", device));
   }
   return Status::ok();
 }
@@ -174,7 +192,7 @@ Status check_nodes(const Plan& plan, const Cluster& cluster) {
       HDT_RETURN_IF_ERROR(devices.take(field, plan.replicas[r].stages, s));
     }
   }
-  return Status::ok();
+  return check_classes(plan, cluster);
 }
 
 Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, const Profile& profile) {
@@ -201,7 +219,8 @@ Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, 
       return refuse(where + ".stage.layers", fmt::format("sum to {}, expected the {} of model '{}'", layers,
                                                          model.num_layers(), model.name));
   }
-  return check_links(plan, devices, profile);
+  HDT_RETURN_IF_ERROR(check_links(plan, cluster, devices, profile));
+  return check_classes(plan, cluster);
 }
 
 }  // namespace hdt::plan

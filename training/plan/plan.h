@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/config.h"
 #include "base/status.h"
 #include "training/engine/layout.h"
 #include "training/plan/cluster.h"
@@ -62,6 +64,8 @@ struct Runtime {
 struct Plan {
   std::vector<Replica> replicas;
   Runtime runtime;
+  // By class of the engine's groups (group_classes.h), as hdtcommd is to have them; `nics` are NIC kinds of the cluster.
+  std::map<std::string, ClassConfig> classes = {};
 
   int64_t global_batch_size() const;
   // Replica by replica, stage by stage: the index of a worker in all results.
@@ -71,7 +75,7 @@ struct Plan {
 
 // Refuses replicas without stages, and replicas of different models.
 Status check_replicas(const Plan& plan);
-// Refuses nodes that the cluster does not have, and more devices than they have.
+// Refuses nodes that the cluster does not have, more devices than they have, and classes that cannot carry the plan.
 Status check_nodes(const Plan& plan, const Cluster& cluster);
 // Refuses (field and reason) what contradicts itself, the cluster, the model or the profile, and what would need
 // a device twice. Memory is the predictor's question.

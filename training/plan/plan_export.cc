@@ -47,17 +47,6 @@ std::string stages_by_kind(const Replica& replica, const Cluster& cluster) {
   return text;
 }
 
-std::string quoted(const std::string& argument) {
-  const bool plain = !argument.empty() && std::ranges::all_of(argument, [](unsigned char c) {
-    return std::isalnum(c) ||
-           std::string_view("-_./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  if (plain) return argument;
-  std::string text = "'";
-  for (const char c : argument) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 // --recompute-num-layers is one number for all stages: the most that any needs, so that all fit.
 void add_recomputation(const Plan& plan, MegatronFlags& result) {
   int most = 0;
@@ -78,6 +67,17 @@ void add_recomputation(const Plan& plan, MegatronFlags& result) {
 }
 
 }  // namespace
+
+std::string shell_word(const std::string& argument) {
+  const bool plain = !argument.empty() && std::ranges::all_of(argument, [](unsigned char c) {
+    return std::isalnum(c) ||
+           std::string_view("-_./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain) return argument;
+  std::string text = "'";
+  for (const char c : argument) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
 
 Status check_engine_runs(const Plan& plan) {
   const auto refuse = [](const std::string& reason) { return Status(Code::kConfig, reason); };
@@ -154,13 +154,13 @@ std::string mpirun_command(const Plan& plan, const std::string& plan_path,
       ++runs.back().second;
     }
   }
-  std::string program = "hdt-train --plan " + quoted(plan_path);
-  for (const std::string& argument : arguments) program += " " + quoted(argument);
+  std::string program = "hdt-train --plan " + shell_word(plan_path);
+  for (const std::string& argument : arguments) program += " " + shell_word(argument);
   std::string text = "mpirun --bind-to none";
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto& [node, ranks] = runs[i];
     // Open MPI takes a host's slots from the first mention: all of the plan's ranks on it.
-    text += fmt::format("{} \\\n  -np {} --host {}:{} {}", i == 0 ? "" : " :", ranks, quoted(node),
+    text += fmt::format("{} \\\n  -np {} --host {}:{} {}", i == 0 ? "" : " :", ranks, shell_word(node),
                         slots[node], program);
   }
   return text;

@@ -14,6 +14,9 @@ namespace hdt::plan {
 // kConfig with field and reason when the engine of hdt-train does not run such plans.
 Status check_engine_runs(const Plan& plan);
 
+// As one word of a shell command.
+std::string shell_word(const std::string& text);
+
 struct MegatronFlags {
   std::string flags;                  // one line
   std::vector<std::string> warnings;  // what of the plan these flags cannot say

@@ -11,16 +11,16 @@
 namespace hdt::plan {
 namespace {
 
-using KindOf = std::unordered_map<std::string_view, std::string_view>;
+using KindOf = std::unordered_map<std::string_view, std::string>;
 
 KindOf kinds_of(const Cluster& cluster) {
   KindOf kinds;
-  for (const Node& node : cluster.nodes) kinds.emplace(node.name, node.device);
+  for (const Node& node : cluster.nodes) kinds.emplace(node.name, node.kind());
   return kinds;
 }
 
 std::string stage_kind(const Stage& stage, const KindOf& kinds) {
-  std::string text(kinds.at(stage.node));
+  std::string text = kinds.at(stage.node);
   if (stage.tensor_parallel > 1) text += fmt::format("/{}", stage.tensor_parallel);
   return text;
 }

@@ -35,10 +35,12 @@ const LayerCost* Profile::find(const ComputeKey& key) const {
   return found == compute.end() ? nullptr : &found->second;
 }
 
-const Link* Profile::find_link(const std::string& from, const std::string& to, bool inside) const {
-  auto found = links.find({from, to, inside});
-  if (found == links.end()) found = links.find({to, from, inside});
-  return found == links.end() ? nullptr : &found->second;
+const Link* Profile::find_link(const std::string& from, const std::string& to, bool inside,
+                               const std::string& nic) const {
+  auto found = links.find({from, to, inside, nic});
+  if (found == links.end()) found = links.find({to, from, inside, nic});
+  if (found != links.end()) return &found->second;
+  return nic.empty() ? nullptr : find_link(from, to, inside);
 }
 
 std::vector<int> Profile::micro_batch_sizes(const std::string& device, const std::string& layer,

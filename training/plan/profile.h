@@ -40,6 +40,7 @@ struct LinkKey {
   std::string from;
   std::string to;
   bool inside = false;
+  std::string nic = {};  // kind of the NICs (cluster.h); empty: of any for which there is no other entry
   auto operator<=>(const LinkKey&) const = default;
 };
 
@@ -75,7 +76,8 @@ struct Profile {
 
   const LayerCost* find(const ComputeKey& key) const;
   // Links are the same in both directions unless both are given.
-  const Link* find_link(const std::string& from, const std::string& to, bool inside) const;
+  const Link* find_link(const std::string& from, const std::string& to, bool inside,
+                        const std::string& nic = {}) const;
   // Measured micro-batch sizes of a layer, increasing.
   std::vector<int> micro_batch_sizes(const std::string& device, const std::string& layer,
                                      int tensor_parallel) const;

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "training/plan/node_link.h"
 #include "training/plan/schedules.h"
 
 namespace hdt::plan {
@@ -30,15 +31,17 @@ ClassMaker::ClassMaker(const PredictionInputs& inputs, ScheduleKind schedule, bo
     : inputs_(inputs),
       schedule_(schedule),
       recompute_(recompute && !splits_backward(schedule)),
-      kinds_(inputs.cluster.device_kinds()) {
+      kinds_(inputs.cluster.node_kinds()) {
   devices_.assign(kinds_.size(), 0);
+  nodes_.assign(kinds_.size(), 0);
   memory_.assign(kinds_.size(), kInfinity);
   workers_.resize(kinds_.size());
   std::set<std::pair<int, int>> variants;
   for (const auto& [key, cost] : inputs.profile.compute)
     variants.insert({key.tensor_parallel, key.micro_batch_size});
   for (const Node& node : inputs.cluster.nodes) {
-    const auto kind = std::ranges::find(kinds_, node.device) - kinds_.begin();
+    const size_t kind = kind_index(kinds_, node);
+    ++nodes_[kind];
     devices_[kind] += node.devices;
     memory_[kind] = std::min(memory_[kind], static_cast<double>(node.memory_bytes));
     for (const auto& [degree, size] : variants) {
@@ -51,12 +54,12 @@ ClassMaker::ClassMaker(const PredictionInputs& inputs, ScheduleKind schedule, bo
     for (size_t kind = 0; kind < kinds_.size(); ++kind) {
       const bool known = std::ranges::all_of(inputs.model.layers, [&](const LayerKind& layer) {
         return layer.parameter_bytes.contains(variant.first) &&
-               inputs.profile.find({kinds_[kind], layer.name, variant.first, variant.second});
+               inputs.profile.find({kinds_[kind].device, layer.name, variant.first, variant.second});
       });
       if (!known || workers_[kind][variant.first] == 0) continue;
       any = true;
       costs_.emplace(std::pair{static_cast<int>(kind), variant},
-                     RangeCosts(inputs, kinds_[kind], variant.first, variant.second));
+                     RangeCosts(inputs, kinds_[kind].device, variant.first, variant.second));
     }
     if (any) variants_.push_back(variant);
   }
@@ -88,10 +91,11 @@ double ClassMaker::message_seconds(const ReplicaClass& made, int stage) const {
   // Neighbours of a kind share a node where one holds several groups.
   const int groups_a_node =
       workers(from, made.tensor_parallel) > 0 && from == to ? devices_[from] / made.tensor_parallel : 1;
-  const auto nodes = std::ranges::count(inputs_.cluster.nodes, kinds_[from], &Node::device);
-  if (from == to && groups_a_node >= 2 * nodes)
-    link = inputs_.profile.find_link(kinds_[from], kinds_[to], true);
-  if (!link) link = inputs_.profile.find_link(kinds_[from], kinds_[to], false);
+  const auto link_of = [&](bool inside) {
+    return link_between(inputs_.cluster, inputs_.profile, kinds_[from], kinds_[to], inside);
+  };
+  if (from == to && groups_a_node >= 2 * nodes_[from]) link = link_of(true);
+  if (!link) link = link_of(false);
   if (!link) return 0;
   const double bytes = static_cast<double>(inputs_.model.layers[1].output_bytes) * made.micro_batch_size;
   return link->latency + bytes / (link->rate(bytes) * inputs_.calibration.point_to_point);

@@ -22,7 +22,7 @@ namespace hdt::plan {
 struct ReplicaClass {
   int tensor_parallel = 1;
   int micro_batch_size = 1;
-  std::vector<int> kinds;    // of each stage: index into Cluster::device_kinds
+  std::vector<int> kinds;    // of each stage: index into Cluster::node_kinds
   std::vector<int> layers;   // of each stage
   std::vector<int> devices;  // that a replica takes, by kind
   // A step with n micro-batches takes `fill` + n * `period` seconds or somewhat more. The period is the longest stage,
@@ -63,7 +63,7 @@ class ClassMaker {
                          const std::function<void(const std::vector<int>&)>& visit) const;
 
   const std::vector<int>& devices() const { return devices_; }  // of the cluster, by kind
-  const std::vector<std::string>& kinds() const { return kinds_; }
+  const std::vector<Node>& kinds() const { return kinds_; }
 
  private:
   const RangeCosts& costs(const ReplicaClass& made, int stage) const;
@@ -74,9 +74,10 @@ class ClassMaker {
   const PredictionInputs inputs_;
   const ScheduleKind schedule_;
   const bool recompute_;
-  const std::vector<std::string> kinds_;
+  const std::vector<Node> kinds_;
   std::vector<std::pair<int, int>> variants_;
   std::vector<int> devices_;
+  std::vector<int> nodes_;  // of the cluster, by kind
   std::vector<double> memory_;                                       // by kind: the least of its nodes
   std::vector<std::map<int, int>> workers_;                          // by kind and degree
   std::map<std::pair<int, std::pair<int, int>>, RangeCosts> costs_;  // by kind and variant

@@ -34,8 +34,42 @@ std::vector<std::vector<int>> nodes_of(const Cluster& cluster, const Plan& plan)
   return nodes;
 }
 
+void count_hops(const Cluster& cluster, const std::vector<std::vector<int>>& nodes, Ring& ring) {
+  const int networks = cluster.num_networks();
+  ring.out.assign(cluster.nodes.size() * networks, 0);
+  ring.in.assign(cluster.nodes.size() * networks, 0);
+  ring.inside.assign(cluster.nodes.size(), 0);
+  for (size_t r = 0; r < nodes.size(); ++r) {
+    const size_t next = (r + 1) % nodes.size();
+    const int from = nodes[r][ring.stages[r]];
+    const int to = nodes[next][ring.stages[next]];
+    if (from == to) {
+      ++ring.inside[from];
+    } else {
+      const int network = cluster.nic_between(cluster.nodes[from], cluster.nodes[to]);
+      ++ring.out[from * networks + network];
+      ++ring.in[to * networks + network];
+    }
+  }
+}
+
+Signature first_signature(const Cluster& cluster, const Replica& replica, const std::vector<int>& nodes,
+                          Numbering& kinds) {
+  Signature signature = {replica.micro_batch_size, replica.micro_batches};
+  for (size_t s = 0; s < nodes.size(); ++s) {
+    const std::string kind = cluster.nodes[nodes[s]].kind();
+    signature.insert(signature.end(), {replica.stages[s].layers, replica.stages[s].tensor_parallel,
+                                       replica.stages[s].recomputed_layers,
+                                       kinds(Signature(kind.begin(), kind.end())),
+                                       static_cast<int>(std::ranges::find(nodes, nodes[s]) - nodes.begin())});
+  }
+  return signature;
+}
+
+}  // namespace
+
 // Replicas that are split alike own alike, so owner sets are those of one replica of each split.
-std::vector<Ring> rings_of(const Plan& plan, const std::vector<std::vector<int>>& nodes, size_t num_nodes) {
+std::vector<Ring> rings_of(const Plan& plan) {
   std::vector<Ring> rings;
   if (plan.replicas.size() < 2) return rings;
   Numbering splits;
@@ -52,45 +86,18 @@ std::vector<Ring> rings_of(const Plan& plan, const std::vector<std::vector<int>>
   for (const training::OwnerSet& set : training::owner_sets(layout)) {
     Ring ring{set.units, {}, {}, {}, {}};
     for (const int split : split_of) ring.stages.push_back(layout.position_of(set.ranks[split]).stage);
-    ring.out.assign(num_nodes, 0);
-    ring.in.assign(num_nodes, 0);
-    ring.inside.assign(num_nodes, 0);
-    for (size_t r = 0; r < nodes.size(); ++r) {
-      const size_t next = (r + 1) % nodes.size();
-      const int from = nodes[r][ring.stages[r]];
-      const int to = nodes[next][ring.stages[next]];
-      if (from == to) {
-        ++ring.inside[from];
-      } else {
-        ++ring.out[from];
-        ++ring.in[to];
-      }
-    }
     rings.push_back(std::move(ring));
   }
   return rings;
 }
 
-Signature first_signature(const Cluster& cluster, const Replica& replica, const std::vector<int>& nodes,
-                          Numbering& kinds) {
-  Signature signature = {replica.micro_batch_size, replica.micro_batches};
-  for (size_t s = 0; s < nodes.size(); ++s) {
-    const std::string& device = cluster.nodes[nodes[s]].device;
-    signature.insert(signature.end(), {replica.stages[s].layers, replica.stages[s].tensor_parallel,
-                                       replica.stages[s].recomputed_layers,
-                                       kinds(Signature(device.begin(), device.end())),
-                                       static_cast<int>(std::ranges::find(nodes, nodes[s]) - nodes.begin())});
-  }
-  return signature;
-}
-
-}  // namespace
-
 ReplicaClasses divide_replicas(const Cluster& cluster, const Plan& plan, bool apart) {
   ReplicaClasses found;
   found.nodes = nodes_of(cluster, plan);
-  found.rings = rings_of(plan, found.nodes, cluster.nodes.size());
+  found.rings = rings_of(plan);
+  for (Ring& ring : found.rings) count_hops(cluster, found.nodes, ring);
   const size_t replicas = plan.replicas.size();
+  const int networks = cluster.num_networks();
   Numbering kinds;
   int classes = 0;
   {
@@ -116,8 +123,13 @@ ReplicaClasses divide_replicas(const Cluster& cluster, const Plan& plan, bool ap
       if (held[node].empty()) continue;
       std::ranges::sort(held[node]);
       Signature signature = {found.node_class[node]};
-      for (const Ring& ring : found.rings)
-        signature.insert(signature.end(), {ring.out[node], ring.in[node], ring.inside[node]});
+      for (const Ring& ring : found.rings) {
+        for (int network = 0; network < networks; ++network) {
+          const size_t port = node * networks + network;
+          signature.insert(signature.end(), {ring.out[port], ring.in[port]});
+        }
+        signature.push_back(ring.inside[node]);
+      }
       for (const auto& [replica_class, stage] : held[node])
         signature.insert(signature.end(), {replica_class, stage});
       if (apart) signature.push_back(static_cast<int>(node));

@@ -10,12 +10,15 @@
 namespace hdt::plan {
 
 // A ring allreduce goes through the owners of a range of units in the order of replicas. How many of its hops each node
-// has, by node: out of it, into it, inside it.
+// has: out of it and into it, by node and network (Cluster::num_networks), and inside it, by node.
 struct Ring {
   training::UnitRange units;
   std::vector<int> stages;  // by replica: the owner
   std::vector<int> out, in, inside;
 };
+
+// Units and stages of each; none with one replica.
+std::vector<Ring> rings_of(const Plan& plan);
 
 struct ReplicaClasses {
   std::vector<std::vector<int>> nodes;  // by replica and stage: index of the node

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "training/plan/class_search.h"
+#include "training/plan/group_classes.h"
 #include "training/plan/shape_search.h"
 
 namespace hdt::plan {
@@ -69,6 +70,9 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
                               state.least_excess / (1 << 30), state.excess_device));
   SearchResult result;
   result.plan = *state.best;
+  auto classes = class_settings(result.plan, inputs.cluster);
+  if (!classes.is_ok()) return classes.status();
+  result.plan.classes = classes.take();
   result.step_seconds = state.best_seconds;
   result.proof = !all_shapes         ? SearchProof::kNone
                  : state.ended_early ? SearchProof::kEndedEarly

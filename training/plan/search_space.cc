@@ -12,16 +12,16 @@ class ShapeWalk {
   ShapeWalk(const PredictionInputs& inputs, int most_replicas, const std::function<bool(const Shape&)>& visit)
       : inputs_(inputs),
         visit_(visit),
-        kinds_(inputs.cluster.device_kinds()),
+        kinds_(inputs.cluster.node_kinds()),
         most_replicas_(most_replicas) {}
 
   void walk(int tensor_parallel, int micro_batch_size) {
     shape_ = {tensor_parallel, micro_batch_size, {}};
     workers_.assign(kinds_.size(), {});
     for (size_t kind = 0; kind < kinds_.size(); ++kind) {
-      if (!profiled(kinds_[kind])) continue;
+      if (!profiled(kinds_[kind].device)) continue;
       for (const Node& node : inputs_.cluster.nodes) {
-        if (node.device != kinds_[kind]) continue;
+        if (!same_kind(node, kinds_[kind])) continue;
         for (int worker = 0; worker < node.devices / tensor_parallel; ++worker)
           workers_[kind].push_back(node.name);
       }
@@ -88,7 +88,7 @@ class ShapeWalk {
 
   const PredictionInputs& inputs_;
   const std::function<bool(const Shape&)>& visit_;
-  const std::vector<std::string> kinds_;
+  const std::vector<Node> kinds_;
   const int most_replicas_;
   std::vector<std::vector<std::string>> workers_;  // by kind: their nodes
   std::vector<int> taken_;                         // by kind

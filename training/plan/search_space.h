@@ -18,7 +18,7 @@ namespace hdt::plan {
 
 struct ReplicaShape {
   std::vector<std::string> nodes;  // of each stage
-  std::vector<int> kinds;          // index into Cluster::device_kinds
+  std::vector<int> kinds;          // index into Cluster::node_kinds
 };
 
 struct Shape {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "training/plan/node_link.h"
 #include "training/plan/plan_text.h"
 #include "training/plan/predictor.h"
 #include "training/plan/schedules.h"
@@ -32,7 +33,7 @@ ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& op
       options_(options),
       shape_(shape),
       state_(state),
-      kinds_(inputs.cluster.device_kinds()) {
+      kinds_(inputs.cluster.node_kinds()) {
   for (const ReplicaShape& replica : shape.replicas) {
     nodes_.emplace_back();
     for (const std::string& node : replica.nodes)
@@ -41,7 +42,7 @@ ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& op
       const std::tuple key{kind, shape.tensor_parallel, shape.micro_batch_size};
       if (!state.costs.contains(key))
         state.costs.emplace(key,
-                            RangeCosts(inputs, kinds_[kind], shape.tensor_parallel, shape.micro_batch_size));
+                            RangeCosts(inputs, kinds_[kind].device, shape.tensor_parallel, shape.micro_batch_size));
     }
   }
 }
@@ -85,17 +86,15 @@ std::optional<FittedStage> ShapeSearch::fitted(int replica, int index, int first
   const double excess = least_excess(inputs_, costs(replica, index), first, end, limit);
   if (excess < state_.least_excess) {
     state_.least_excess = excess;
-    state_.excess_device = node.device;
+    state_.excess_device = node.kind();
   }
   return found;
 }
 
 double ShapeSearch::message_seconds(int replica, int stage) const {
   const ReplicaShape& shape = shape_.replicas[replica];
-  const std::string& from = shape.nodes[stage];
-  const std::string& to = shape.nodes[stage + 1];
-  const Link* link =
-      inputs_.profile.find_link(kinds_[shape.kinds[stage]], kinds_[shape.kinds[stage + 1]], from == to);
+  const Link* link = link_between(inputs_.cluster, inputs_.profile, kinds_[shape.kinds[stage]],
+                                  kinds_[shape.kinds[stage + 1]], shape.nodes[stage] == shape.nodes[stage + 1]);
   if (!link) return 0;
   int64_t bytes = std::numeric_limits<int64_t>::max();
   for (const LayerKind& kind : inputs_.model.layers) bytes = std::min(bytes, kind.output_bytes);

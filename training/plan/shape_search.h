@@ -65,7 +65,7 @@ class ShapeSearch {
   const SearchOptions& options_;
   const Shape& shape_;
   SearchState& state_;
-  const std::vector<std::string> kinds_;
+  const std::vector<Node> kinds_;
   std::vector<std::pair<double, Split>> balanced_;  // by replica
   std::vector<std::vector<const Node*>> nodes_;     // by replica and stage
 };

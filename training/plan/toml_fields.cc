@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -114,6 +115,37 @@ std::optional<int64_t> TomlFields::optional_size(const char* field) {
 }
 
 int64_t TomlFields::size(const char* field) { return integer(field, 1, std::nullopt); }
+
+std::vector<std::string> TomlFields::texts(const char* field) {
+  std::vector<std::string> values;
+  const toml::node* node = find(field, true);
+  if (!node) return values;
+  const toml::array* list = node->as_array();
+  for (size_t i = 0; list && i < list->size(); ++i)
+    values.push_back(list->get(i)->value_exact<std::string>().value_or(""));
+  if (values.empty() || std::ranges::count(values, "") > 0) {
+    fail(field, "expected a list of texts that are not empty");
+    values.clear();
+  }
+  return values;
+}
+
+std::vector<std::string> TomlFields::texts_or_none(const char* field) {
+  if (!table_->get(field)) return {};
+  return texts(field);
+}
+
+std::vector<std::pair<std::string, const toml::table*>> TomlFields::named_tables(const char* field) {
+  std::vector<std::pair<std::string, const toml::table*>> tables;
+  const toml::node* node = find(field, false);
+  if (!node) return tables;
+  const toml::table* all = node->as_table();
+  for (const auto& [name, entry] : all ? *all : toml::table()) {
+    if (entry.is_table()) tables.emplace_back(std::string(name.str()), entry.as_table());
+  }
+  if (!all || tables.size() < all->size()) fail(field, fmt::format("expected tables [{}.NAME]", field));
+  return tables;
+}
 
 std::vector<double> TomlFields::positives(const char* field) {
   std::vector<double> values;

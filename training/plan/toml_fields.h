@@ -50,6 +50,9 @@ class TomlFields {
   int64_t count_or(const char* field, int64_t otherwise);
   std::optional<int64_t> optional_size(const char* field);  // at least 0
   int64_t size(const char* field);
+  // ["a", "b", ...], at least one, none empty.
+  std::vector<std::string> texts(const char* field);
+  std::vector<std::string> texts_or_none(const char* field);
   // [1.0, 2.0, ...] of positive numbers; may be empty.
   std::vector<double> positives(const char* field);
   // [[1.0, 2.0], ...] of positive numbers, the first ones increasing.
@@ -57,6 +60,8 @@ class TomlFields {
   std::vector<std::pair<double, double>> points_or_none(const char* field);
   // The tables of [[field]], at least `least`.
   std::vector<TomlFields> tables(const char* field, size_t least = 1);
+  // The tables [field.NAME], by name, if there are any.
+  std::vector<std::pair<std::string, const toml::table*>> named_tables(const char* field);
   // Call last: refuses fields that were not read.
   void end();
 

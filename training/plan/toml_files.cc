@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 
+#include "base/config_keys.h"
 #include "training/plan/toml_fields.h"
 
 namespace hdt::plan {
@@ -63,6 +64,8 @@ void read_link(TomlFields& fields, Profile& profile) {
   key.to = fields.text("to");
   key.inside = fields.flag_or("inside", false);
   if (key.inside && key.from != key.to) fields.fail("inside", "a link inside a node has one device kind");
+  key.nic = fields.text_or("nic", "");
+  if (key.inside && !key.nic.empty()) fields.fail("nic", "a link inside a node uses no NIC");
   Link link;
   link.latency = fields.not_negative_or("latency", 0);
   link.bandwidth = fields.points("bandwidth");
@@ -102,6 +105,33 @@ void read_runtime(TomlFields& fields, Runtime& runtime) {
   runtime.bucket_bytes = fields.count_or("bucket_bytes", runtime.bucket_bytes);
 }
 
+config::RawValue raw_value(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto integer = node.value_exact<int64_t>()) return *integer;
+  const toml::array* list = node.as_array();
+  std::vector<std::string> entries;
+  for (size_t i = 0; list && i < list->size(); ++i) {
+    const auto text = list->get(i)->value_exact<std::string>();
+    if (!text) return config::Foreign{"a list that is not one of texts"};
+    entries.push_back(*text);
+  }
+  if (list) return entries;
+  return config::Foreign{"something else"};
+}
+
+// The daemon's own rules for [class.NAME]; whether its values fit the cluster is check_classes' question.
+Status read_classes(const std::string& path, TomlFields& fields, Plan& plan) {
+  Config config;
+  for (const auto& [name, table] : fields.named_tables("class")) {
+    HDT_RETURN_IF_ERROR(config::apply({config::kClassSection, name, "", config::Foreign{}, path}, config));
+    for (const auto& [key, value] : *table)
+      HDT_RETURN_IF_ERROR(config::apply(
+          {config::kClassSection, name, std::string(key.str()), raw_value(value), path}, config));
+  }
+  plan.classes = std::move(config.classes);
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<Model> read_model(const std::string& path) {
@@ -135,9 +165,13 @@ Result<Profile> read_profile(const std::string& path) {
 Result<Cluster> read_cluster(const std::string& path) {
   Result<Cluster> cluster = read_toml<Cluster>(path, [](TomlFields& fields) {
     Cluster result;
+    for (TomlFields& entry : fields.tables("nic", 0)) {
+      result.nics.push_back({entry.text("name"), entry.texts("backends"), entry.texts("interfaces")});
+      entry.end();
+    }
     for (TomlFields& entry : fields.tables("node")) {
       const Node node{entry.text("name"), entry.text("device"), static_cast<int>(entry.count("devices")),
-                      entry.size("memory_bytes")};
+                      entry.size("memory_bytes"), entry.texts_or_none("nics")};
       const int64_t count = entry.count_or("count", 1);
       entry.end();
       if (count > 1'000'000) entry.fail("count", "expected at most 1000000");
@@ -154,13 +188,17 @@ Result<Cluster> read_cluster(const std::string& path) {
 }
 
 Result<Plan> read_plan(const std::string& path) {
-  Result<Plan> read = read_toml<Plan>(path, [](TomlFields& fields) {
+  Status classes;
+  Result<Plan> read = read_toml<Plan>(path, [&](TomlFields& fields) {
     Plan plan;
     read_runtime(fields, plan.runtime);
+    classes = read_classes(path, fields, plan);
     for (TomlFields& replica : fields.tables("replica")) plan.replicas.push_back(read_replica(replica));
     return plan;
   });
-  if (read.is_ok()) HDT_RETURN_IF_ERROR(in_file(path, check_replicas(read.value())));
+  if (!read.is_ok()) return read;
+  HDT_RETURN_IF_ERROR(classes);
+  HDT_RETURN_IF_ERROR(in_file(path, check_replicas(read.value())));
   return read;
 }
 

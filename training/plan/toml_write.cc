@@ -1,8 +1,9 @@
 // toml_write.cc: the writers. Numbers are written so that they read back as the same number.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
-#include <iterator>
+#include <ranges>
 #include <string_view>
 
 #include "training/plan/toml_fields.h"
@@ -21,6 +22,14 @@ std::string quoted(std::string_view text) {
   }
   return out + '"';
 }
+
+namespace {
+
+std::string list_of(const std::vector<std::string>& texts) {
+  return fmt::format("[{}]", fmt::join(texts | std::views::transform(quoted), ", "));
+}
+
+}  // namespace
 
 std::string to_toml(const Model& model) {
   std::string out = fmt::format("name = {}\nstate_factor = {}\n", quoted(model.name), model.state_factor);
@@ -50,8 +59,9 @@ std::string to_toml(const Profile& profile) {
         cost.input_gradient, cost.weight_gradient, cost.update, cost.activation_bytes);
   }
   for (const auto& [key, link] : profile.links) {
-    out += fmt::format("\n[[link]]\nfrom = {}\nto = {}\ninside = {}\nlatency = {}\nbandwidth = [",
-                       quoted(key.from), quoted(key.to), key.inside, link.latency);
+    out += fmt::format("\n[[link]]\nfrom = {}\nto = {}\ninside = {}\n", quoted(key.from), quoted(key.to), key.inside);
+    if (!key.nic.empty()) out += fmt::format("nic = {}\n", quoted(key.nic));
+    out += fmt::format("latency = {}\nbandwidth = [", link.latency);
     for (const auto& [bytes, rate] : link.bandwidth) out += fmt::format("[{}, {}], ", bytes, rate);
     out += "]\n";
     if (link.allreduce.empty()) continue;
@@ -64,10 +74,14 @@ std::string to_toml(const Profile& profile) {
 
 std::string to_toml(const Cluster& cluster) {
   std::string out;
+  for (const NicKind& nic : cluster.nics)
+    out += fmt::format("{}[[nic]]\nname = {}\nbackends = {}\ninterfaces = {}\n", out.empty() ? "" : "\n",
+                       quoted(nic.name), list_of(nic.backends), list_of(nic.interfaces));
   for (const Node& node : cluster.nodes) {
     out += fmt::format("{}[[node]]\nname = {}\ndevice = {}\ndevices = {}\nmemory_bytes = {}\n",
                        out.empty() ? "" : "\n", quoted(node.name), quoted(node.device), node.devices,
                        node.memory_bytes);
+    if (!node.nics.empty()) out += fmt::format("nics = {}\n", list_of(node.nics));
   }
   return out;
 }
@@ -80,6 +94,11 @@ std::string to_toml(const Plan& plan) {
     out += fmt::format("background_send_bytes = {}\n", *runtime.background_send_bytes);
   out += fmt::format("overlap_gradients = {}\nbucket_bytes = {}\n", runtime.overlap_gradients,
                      runtime.bucket_bytes);
+  for (const auto& [name, settings] : plan.classes) {
+    out += fmt::format("\n[class.{}]\nbackends = {}\nnics = {}\nalgorithm = {}\npriority = {}\nweight = {}\n", name,
+                       list_of(settings.backends), list_of(settings.nics), quoted(settings.algorithm),
+                       quoted(settings.priority), settings.weight);
+  }
   for (const Replica& replica : plan.replicas) {
     out += fmt::format("\n[[replica]]\nmicro_batch_size = {}\nmicro_batches = {}\n", replica.micro_batch_size,
                        replica.micro_batches);

@@ -67,10 +67,16 @@ TEST(EqualReplicas, RandomPlansArePlayedToTheLastBit) {
   int merged = 0;
   for (int round = 0; round < 300; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", round " << round);
-    const Cluster cluster = nodes(any(1, 6), any(0, 6), 4);
+    Cluster cluster = nodes(any(1, 6), any(0, 6), 4);
     const Model model = example_model(6);
     Profile profile = example_profile();
     for (auto& [key, link] : profile.links) link.bandwidth = {{1, any(1, 20) * 2e7}};
+    if (any(0, 1)) {
+      cluster.nics = {{"ib", {"rdma"}, {"*"}}, {"roce", {"rdma"}, {"*"}}, {"eth", {"tcp"}, {"*"}}};
+      for (Node& node : cluster.nodes) node.nics = {any(0, 1) ? "ib" : "roce", "eth"};
+      for (const char* nic : {"ib", "roce"})
+        profile.links[{"fast", "fast", false, nic}] = {0, {{1, any(1, 20) * 2e8}}};
+    }
     Plan plan;
     plan.runtime.overlap_gradients = any(0, 1);
     if (any(0, 1)) {

@@ -21,7 +21,9 @@ class Enumeration {
     for (const Node& node : inputs.cluster.nodes) {
       for (int i = 0; i < node.devices; ++i) workers_.push_back(&node);
     }
-    kinds_ = inputs.cluster.device_kinds();
+    for (const Node& node : inputs.cluster.nodes) {
+      if (std::ranges::find(kinds_, node.kind()) == kinds_.end()) kinds_.push_back(node.kind());
+    }
     for (const ScheduleKind schedule : options.schedules) {
       runtime_ = options.runtime;
       runtime_.schedule = schedule;
@@ -42,7 +44,7 @@ class Enumeration {
       // The value after the last replica stands for "unused"; workers of a kind are taken in order.
       int first = 0;
       for (size_t before = 0; before < replica_of.size(); ++before) {
-        if (workers_[before]->device == workers_[replica_of.size()]->device)
+        if (workers_[before]->kind() == workers_[replica_of.size()]->kind())
           first = std::max(first, replica_of[before]);
       }
       for (int replica = first; replica <= most_replicas(); ++replica) {
@@ -56,7 +58,7 @@ class Enumeration {
     std::vector<std::vector<std::vector<const Node*>>> nodes(
         workers_.size(), std::vector<std::vector<const Node*>>(kinds_.size()));
     for (size_t i = 0; i < workers_.size(); ++i) {
-      const auto kind = std::ranges::find(kinds_, workers_[i]->device) - kinds_.begin();
+      const auto kind = std::ranges::find(kinds_, workers_[i]->kind()) - kinds_.begin();
       if (replica_of[i] == most_replicas()) continue;
       ++counts[replica_of[i]][kind];
       nodes[replica_of[i]][kind].push_back(workers_[i]);
@@ -160,6 +162,8 @@ class Enumeration {
   int64_t played_ = 0;
 };
 
+using Names = std::vector<std::string>;
+
 // A random model, profile and cluster.
 struct Case {
   // Large: eight workers of three kinds and up to twelve layers; one sample, so that they can be enumerated.
@@ -187,11 +191,18 @@ struct Case {
       }
       profile.links[{device, device, true}] = {0, {{1, 1e9}}};
     }
+    // With NIC kinds, one kind of device makes two kinds of nodes.
+    const bool nics = kinds == 1;
+    if (nics) {
+      cluster.nics = {{"ib", {"rdma"}, {"*"}}, {"eth", {"tcp"}, {"*"}}};
+      profile.links[{"A", "A", false, "ib"}] = {1e-6, {{1, 1e9 * any(1, 10)}}};
+    }
     int workers = large ? 8 : any(1, 5);
     for (int node = 0; workers > 0; ++node) {
       const int devices = std::min(workers, any(1, 2));
       const std::string device(1, static_cast<char>('A' + (large ? node % 3 : any(0, kinds - 1))));
       cluster.nodes.push_back({"n" + std::to_string(node), device, devices, int64_t{any(100, 800)} << 20});
+      if (nics) cluster.nodes.back().nics = any(0, 1) ? Names{"ib", "eth"} : Names{"eth"};
       workers -= devices;
     }
     options.global_batch_size = large ? 1 : any(1, 7);

@@ -1,0 +1,51 @@
+// class_sections.cc: a plan's classes as hdtcommd and hdtctl read them.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <ranges>
+#include <vector>
+
+#include "training/plan/group_classes.h"
+#include "training/plan/plan_export.h"
+#include "training/plan/toml_fields.h"
+
+namespace hdt::plan {
+namespace {
+
+// Of the NIC kinds of a class: the NICs as hdtcommd names them, each once.
+std::vector<std::string> interfaces_of(const ClassConfig& settings, const Cluster& cluster) {
+  const bool all = std::ranges::count(settings.nics, "*") > 0;
+  std::vector<std::string> interfaces;
+  for (const NicKind& nic : cluster.nics) {
+    if (!all && std::ranges::count(settings.nics, nic.name) == 0) continue;
+    for (const std::string& name : nic.interfaces) {
+      if (std::ranges::count(interfaces, name) == 0) interfaces.push_back(name);
+    }
+  }
+  return interfaces;
+}
+
+std::string list_text(const std::vector<std::string>& entries) {
+  return fmt::format("[{}]", fmt::join(entries | std::views::transform(quoted), ", "));
+}
+
+}  // namespace
+
+std::string class_sections(const Plan& plan, const Cluster& cluster) {
+  std::string text;
+  for (const auto& [name, settings] : plan.classes) {
+    const std::vector<std::string> interfaces = interfaces_of(settings, cluster);
+    text += fmt::format("{}# while jobs run: hdtctl class set {} {} {} algorithm={} priority={} weight={}\n",
+                        text.empty() ? "" : "\n", name,
+                        shell_word(fmt::format("backends={}", fmt::join(settings.backends, ","))),
+                        shell_word(fmt::format("nics={}", fmt::join(interfaces, ","))), settings.algorithm,
+                        settings.priority, settings.weight);
+    text += fmt::format("[class.{}]\nbackends = {}\nnics = {}\nalgorithm = {}\npriority = {}\nweight = {}\n", name,
+                        list_text(settings.backends), list_text(interfaces), quoted(settings.algorithm),
+                        quoted(settings.priority), settings.weight);
+  }
+  return text;
+}
+
+}  // namespace hdt::plan
