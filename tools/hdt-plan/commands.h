@@ -55,7 +55,7 @@ struct SearchCommandOptions {
   bool equal = false;  // treat all devices alike
   bool recompute = false;
   std::string schedule = "1f1b";  // or kAnySchedule
-  std::string output;  // file to write, or empty: stdout
+  std::string output;             // file to write, or empty: stdout
 };
 Status search_command(const SearchCommandOptions& options);
 

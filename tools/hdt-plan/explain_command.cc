@@ -20,8 +20,8 @@ Status print_classes(const plan::Plan& plan, const plan::Cluster& cluster) {
   fmt::print("\n");
   for (const auto& [name, settings] : plan.classes) {
     fmt::print("class {}  backends {}; nics {}; priority {}; weight {}; algorithm {}\n", name,
-               fmt::join(settings.backends, ", "), fmt::join(settings.nics, ", "), settings.priority, settings.weight,
-               settings.algorithm);
+               fmt::join(settings.backends, ", "), fmt::join(settings.nics, ", "), settings.priority,
+               settings.weight, settings.algorithm);
     for (const plan::ClassUse& use : uses.value().at(name))
       fmt::print("  {} - {} over {}\n", use.from, use.to, use.nic);
     if (uses.value().at(name).empty()) fmt::print("  inside nodes\n");

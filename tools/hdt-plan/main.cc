@@ -138,9 +138,10 @@ int main(int argc, char** argv) {
   export_app->add_flag("--megatron", exported.megatron,
                        "print the flags of mixed-vendor Megatron forks instead of the start of hdt-train");
   export_app
-      ->add_flag("--classes", exported.classes,
-                 "print the [class.NAME] sections for hdtcommd's configuration, and the hdtctl commands that change "
-                 "running groups, instead")
+      ->add_flag(
+          "--classes", exported.classes,
+          "print the [class.NAME] sections for hdtcommd's configuration, and the hdtctl commands that change "
+          "running groups, instead")
       ->excludes("--megatron");
   export_app
       ->add_option("arguments", exported.arguments, "after --: flags for hdt-train, as data and iterations")

@@ -10,9 +10,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/hdt-train/link_timing.h"
+#include "tools/hdt-train/overlap_timing.h"
 #include "tools/hdt-train/unit_timing.h"
 #include "training/data/atomic_file.h"
 #include "training/engine/hdt_operation.h"
@@ -25,8 +27,9 @@ namespace {
 using training::status_of;
 
 struct MeasuredLinks {
-  std::optional<plan::Link> inside;   // between two ranks of one node
-  std::optional<plan::Link> between;  // of two nodes
+  std::optional<plan::Link> inside;         // between two ranks of one node
+  std::optional<plan::Link> between;        // of two nodes
+  std::map<std::string, double> slowdowns;  // beside communication over the last of these, by device
 };
 
 // The first rank that is, or is not, on rank 0's node; 0: there is none.
@@ -43,21 +46,36 @@ Result<int> first_peer(hdtComm_t world, bool same_node) {
   return 0;
 }
 
-Result<std::optional<plan::Link>> link_to_peer(hdtComm_t world, bool same_node) {
-  const Result<int> peer = first_peer(world, same_node);
-  if (!peer.is_ok()) return peer.status();
-  if (peer.value() == 0) return std::optional<plan::Link>();
-  int rank = 0;
-  HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(world, &rank)));
-  const bool member = rank == 0 || rank == peer.value();
-  hdtComm_t pair = nullptr;
-  HDT_RETURN_IF_ERROR(status_of(hdtCommSplit(world, member ? 0 : HDT_SPLIT_NO_COLOR, rank, &pair, nullptr)));
-  if (!member) return std::optional<plan::Link>();
-  const Result<plan::Link> link = time_link(pair);
-  hdtCommDestroy(pair);
-  if (!link.is_ok()) return link.status();
-  return std::optional<plan::Link>(link.value());
-}
+// Rank 0 and the first rank that is, or is not, on its node; null: there is none, or the caller is neither.
+class Pair {
+ public:
+  static Result<Pair> make(hdtComm_t world, bool same_node) {
+    const Result<int> peer = first_peer(world, same_node);
+    if (!peer.is_ok()) return peer.status();
+    hdtComm_t comm = nullptr;
+    if (peer.value() == 0) return Pair(comm);
+    int rank = 0;
+    HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(world, &rank)));
+    const bool member = rank == 0 || rank == peer.value();
+    HDT_RETURN_IF_ERROR(
+        status_of(hdtCommSplit(world, member ? 0 : HDT_SPLIT_NO_COLOR, rank, &comm, nullptr)));
+    return Pair(comm);
+  }
+  ~Pair() {
+    if (comm_) hdtCommDestroy(comm_);
+  }
+  Pair(Pair&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+  Pair& operator=(Pair&&) = delete;
+
+  hdtComm_t comm() const { return comm_; }
+
+ private:
+  explicit Pair(hdtComm_t comm) : comm_(comm) {}
+
+  hdtComm_t comm_;
+};
 
 struct UnitKind {
   const char* name;
@@ -125,6 +143,25 @@ void add_compute(const TrainFlags& flags, plan::Profile& profile) {
   }
 }
 
+// Inside a node first; between nodes, where there are two, also what communication costs computation.
+Result<MeasuredLinks> measure_links(const TrainFlags& flags, hdtComm_t world) {
+  MeasuredLinks links;
+  for (const auto& [same_node, measured] :
+       {std::pair{true, &links.inside}, std::pair{false, &links.between}}) {
+    const Result<Pair> pair = Pair::make(world, same_node);
+    if (!pair.is_ok()) return pair.status();
+    if (!pair.value().comm()) continue;
+    const Result<plan::Link> link = time_link(pair.value().comm());
+    if (!link.is_ok()) return link.status();
+    *measured = link.value();
+    Result<std::map<std::string, double>> slowdowns =
+        time_overlap(flags, kinds_of(flags.shape)[1].measured, pair.value().comm());
+    if (!slowdowns.is_ok()) return slowdowns.status();
+    links.slowdowns = slowdowns.take();
+  }
+  return links;
+}
+
 void add_links(const TrainFlags& flags, const MeasuredLinks& links, plan::Profile& profile) {
   // What there was no pair of ranks for is taken to be as the other.
   const auto& inside = links.inside ? links.inside : links.between;
@@ -148,7 +185,7 @@ std::string remarks(const TrainFlags& flags, const MeasuredLinks& links) {
                           device.slow_down);
   }
   if (!links.inside && !links.between)
-    text += "# One rank: no link was measured.\n";
+    text += "# One rank: no link was measured, and not by how much communication slows computation down.\n";
   else if (!links.between)
     text += "# All ranks were on one node: links between nodes are those inside.\n";
   else if (!links.inside)
@@ -160,18 +197,18 @@ std::string remarks(const TrainFlags& flags, const MeasuredLinks& links) {
 
 Status run_profile(const TrainFlags& flags, hdtComm_t world) {
   training::set_torch_threads(flags.threads);
-  MeasuredLinks links;
-  for (const auto& [same_node, link] : {std::pair{true, &links.inside}, std::pair{false, &links.between}}) {
-    Result<std::optional<plan::Link>> measured = link_to_peer(world, same_node);
-    if (!measured.is_ok()) return measured.status();
-    *link = measured.take();
-  }
+  const Result<MeasuredLinks> measured = measure_links(flags, world);
+  if (!measured.is_ok()) return measured.status();
+  const MeasuredLinks& links = measured.value();
   int rank = 0;
   HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(world, &rank)));
   if (rank != 0) return Status::ok();
   plan::Profile profile;
   profile.name = flags.profile_devices.front().name;
   add_links(flags, links, profile);
+  profile.overlap_slowdowns = links.slowdowns;
+  for (const auto& [device, slowdown] : links.slowdowns)
+    fmt::print("{:<12} computes {:.3f} times as long beside communication\n", device, slowdown);
   add_compute(flags, profile);
   std::error_code error;
   std::filesystem::create_directories(flags.profile_folder, error);

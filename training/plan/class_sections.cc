@@ -41,8 +41,8 @@ std::string class_sections(const Plan& plan, const Cluster& cluster) {
                         shell_word(fmt::format("backends={}", fmt::join(settings.backends, ","))),
                         shell_word(fmt::format("nics={}", fmt::join(interfaces, ","))), settings.algorithm,
                         settings.priority, settings.weight);
-    text += fmt::format("[class.{}]\nbackends = {}\nnics = {}\nalgorithm = {}\npriority = {}\nweight = {}\n", name,
-                        list_text(settings.backends), list_text(interfaces), quoted(settings.algorithm),
+    text += fmt::format("[class.{}]\nbackends = {}\nnics = {}\nalgorithm = {}\npriority = {}\nweight = {}\n",
+                        name, list_text(settings.backends), list_text(interfaces), quoted(settings.algorithm),
                         quoted(settings.priority), settings.weight);
   }
   return text;

@@ -34,12 +34,14 @@ Status check_nics(const Cluster& cluster) {
   std::vector<std::vector<std::string>> preferences;
   for (const NicKind& nic : cluster.nics) {
     const std::string field = fmt::format("nic {}", names.size() + 1);
-    if (!names.insert(nic.name).second) return refuse(field + ".name", fmt::format("'{}' given twice", nic.name));
+    if (!names.insert(nic.name).second)
+      return refuse(field + ".name", fmt::format("'{}' given twice", nic.name));
     HDT_RETURN_IF_ERROR(check_nic(field, nic));
     preferences.push_back(nic.backends);
   }
   if (merged_preferences(preferences)) return Status::ok();
-  return refuse("nic.backends", "two kinds of NICs have them in opposite orders; a class has one order for all");
+  return refuse("nic.backends",
+                "two kinds of NICs have them in opposite orders; a class has one order for all");
 }
 
 Status check_nics_of(const Node& node, const Cluster& cluster) {
@@ -52,9 +54,10 @@ Status check_nics_of(const Node& node, const Cluster& cluster) {
       return refuse(field, fmt::format("'{}' given, but no [[nic]] has that name", nic));
     next = std::find_if(next, cluster.nics.end(), [&](const NicKind& kind) { return kind.name == nic; });
     if (next++ == cluster.nics.end())
-      return refuse(field, fmt::format("'{}' given twice or too late, expected the order of the [[nic]] tables, "
-                                       "best first",
-                                       nic));
+      return refuse(field,
+                    fmt::format("'{}' given twice or too late, expected the order of the [[nic]] tables, "
+                                "best first",
+                                nic));
   }
   return Status::ok();
 }

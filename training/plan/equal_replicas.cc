@@ -102,8 +102,11 @@ EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& pl
   const training::Layout layout = equal.plan.layout();
   std::vector<OwnedRange> ranges;
   for (const Ring& ring : classes.rings) {
-    OwnedRange range{
-        {}, ring.units, static_cast<int>(plan.replicas.size()), ring_hops(inputs.cluster, stands_for, classes, ring), {}};
+    OwnedRange range{{},
+                     ring.units,
+                     static_cast<int>(plan.replicas.size()),
+                     ring_hops(inputs.cluster, stands_for, classes, ring),
+                     {}};
     std::set<int> seen;
     for (size_t r = 0; r < plan.replicas.size(); ++r) {
       const int node = classes.nodes[r][ring.stages[r]];

@@ -165,10 +165,10 @@ Result<std::vector<Change>> changes(const PredictionInputs& inputs, const Plan& 
     if (!used.contains(key.from) || !used.contains(key.to)) continue;
     Profile profile = inputs.profile;
     for (auto& [bytes, rate] : profile.links[key].bandwidth) rate *= kWiderLink;
-    HDT_RETURN_IF_ERROR(play(
-        fmt::format("link {} - {}{}{} twice as fast", key.from, key.to, key.nic.empty() ? "" : " over " + key.nic,
-                    key.inside ? " inside a node" : ""),
-        profile));
+    HDT_RETURN_IF_ERROR(
+        play(fmt::format("link {} - {}{}{} twice as fast", key.from, key.to,
+                         key.nic.empty() ? "" : " over " + key.nic, key.inside ? " inside a node" : ""),
+             profile));
   }
   std::ranges::stable_sort(found, {}, &Change::step_seconds);
   return found;

@@ -74,8 +74,10 @@ class Talks {
 Status check_nics(const std::string& field, const ClassConfig& settings, const Cluster& cluster) {
   for (const std::string& nic : settings.nics) {
     if (nic == kAll) continue;
-    const bool known = std::ranges::any_of(cluster.nodes, [&](const Node& node) { return contains(node.nics, nic); });
-    if (!known) return refuse(field, fmt::format("'{}' given, but no node of the cluster has that kind of NIC", nic));
+    const bool known =
+        std::ranges::any_of(cluster.nodes, [&](const Node& node) { return contains(node.nics, nic); });
+    if (!known)
+      return refuse(field, fmt::format("'{}' given, but no node of the cluster has that kind of NIC", nic));
   }
   return Status::ok();
 }
@@ -83,7 +85,8 @@ Status check_nics(const std::string& field, const ClassConfig& settings, const C
 Status check_backends(const std::string& field, const ClassConfig& settings, const Cluster& cluster) {
   for (const std::string& backend : settings.backends) {
     const bool known = std::ranges::any_of(cluster.nics, [&](const NicKind& nic) {
-      return (contains(settings.nics, kAll) || contains(settings.nics, nic.name)) && contains(nic.backends, backend);
+      return (contains(settings.nics, kAll) || contains(settings.nics, nic.name)) &&
+             contains(nic.backends, backend);
     });
     if (!known)
       return refuse(field, fmt::format("'{}' given, but no kind of NIC of the class ({}) has it", backend,
@@ -94,12 +97,14 @@ Status check_backends(const std::string& field, const ClassConfig& settings, con
   return Status::ok();
 }
 
-Status check_use(const std::string& field, const ClassConfig& settings, const ClassUse& use, const Cluster& cluster) {
+Status check_use(const std::string& field, const ClassConfig& settings, const ClassUse& use,
+                 const Cluster& cluster) {
   if (!contains(settings.nics, kAll) && !contains(settings.nics, use.nic))
-    return refuse(field + ".nics", fmt::format("'{}' is missing, over which '{}' and '{}' are taken to talk", use.nic,
-                                               use.from, use.to));
+    return refuse(field + ".nics", fmt::format("'{}' is missing, over which '{}' and '{}' are taken to talk",
+                                               use.nic, use.from, use.to));
   const Names& backends = nic_named(cluster, use.nic).backends;
-  const bool any = std::ranges::any_of(backends, [&](const auto& name) { return contains(settings.backends, name); });
+  const bool any =
+      std::ranges::any_of(backends, [&](const auto& name) { return contains(settings.backends, name); });
   if (any) return Status::ok();
   return refuse(field + ".backends", fmt::format("none of '{}' ({}), over which '{}' and '{}' talk", use.nic,
                                                  fmt::join(backends, ", "), use.from, use.to));
@@ -162,7 +167,8 @@ Result<std::map<std::string, ClassConfig>> class_settings(const Plan& plan, cons
     }
     settings.backends = *merged_preferences(std::move(preferences));  // check_cluster: there is one
   }
-  if (classes.contains("pp") && classes.contains("dp") && share_nics(uses.value().at("pp"), uses.value().at("dp")))
+  if (classes.contains("pp") && classes.contains("dp") &&
+      share_nics(uses.value().at("pp"), uses.value().at("dp")))
     classes["pp"].priority = "latency";
   return classes;
 }
@@ -182,13 +188,15 @@ Status check_classes(const Plan& plan, const Cluster& cluster) {
     const bool inside = settings.backends == Names{kInsideNode};
     if (inside && used->second.empty()) continue;
     if (inside)
-      return refuse(field + ".backends", fmt::format("'{}' given, but '{}' and '{}' talk between nodes", kInsideNode,
-                                                     used->second.begin()->from, used->second.begin()->to));
+      return refuse(field + ".backends",
+                    fmt::format("'{}' given, but '{}' and '{}' talk between nodes", kInsideNode,
+                                used->second.begin()->from, used->second.begin()->to));
     HDT_RETURN_IF_ERROR(check_backends(field + ".backends", settings, cluster));
     for (const ClassUse& use : used->second) HDT_RETURN_IF_ERROR(check_use(field, settings, use, cluster));
   }
   for (const auto& [name, used] : uses.value()) {
-    if (!plan.classes.contains(name)) return refuse("class." + name, "is missing, as other classes are given");
+    if (!plan.classes.contains(name))
+      return refuse("class." + name, "is missing, as other classes are given");
   }
   return Status::ok();
 }

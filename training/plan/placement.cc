@@ -7,8 +7,7 @@ Placement::Placement(const Cluster& cluster) {
   const std::vector<Node> kinds = cluster.node_kinds();
   places_.resize(kinds.size());
   first_.assign(kinds.size(), 0);
-  for (const Node& node : cluster.nodes)
-    places_[kind_index(kinds, node)].push_back({&node, node.devices});
+  for (const Node& node : cluster.nodes) places_[kind_index(kinds, node)].push_back({&node, node.devices});
 }
 
 std::optional<std::string> Placement::take(int kind, int devices) {

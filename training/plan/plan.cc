@@ -113,14 +113,15 @@ Status check_links(const Plan& plan, const Cluster& cluster, const Devices& devi
       if (!talk) continue;
       const int nic = cluster.nic_between(*from_nodes.node, *to_nodes.node);
       if (nic < 0)
-        return refuse("node", fmt::format("'{}' and '{}' have no kind of NIC in common", from_nodes.node->name,
-                                          to_nodes.node->name));
+        return refuse("node", fmt::format("'{}' and '{}' have no kind of NIC in common",
+                                          from_nodes.node->name, to_nodes.node->name));
       if (!link_between(cluster, profile, *from_nodes.node, *to_nodes.node, false))
-        return refuse("link", fmt::format("the profile has none between '{}' and '{}'{}", from_nodes.node->device,
-                                          to_nodes.node->device,
+        return refuse("link", fmt::format("the profile has none between '{}' and '{}'{}",
+                                          from_nodes.node->device, to_nodes.node->device,
                                           cluster.nics.empty() ? "" : " over " + cluster.nics[nic].name));
     }
-    const bool shared = std::ranges::any_of(from_nodes.workers, [](const auto& node) { return node.second > 1; });
+    const bool shared =
+        std::ranges::any_of(from_nodes.workers, [](const auto& node) { return node.second > 1; });
     const std::string& device = from_nodes.node->device;
     if (shared && !profile.find_link(device, device, true))
       return refuse("link", fmt::format("the profile has none inside a node of '{}'", device));

@@ -35,6 +35,19 @@ const LayerCost* Profile::find(const ComputeKey& key) const {
   return found == compute.end() ? nullptr : &found->second;
 }
 
+double Profile::slowdown_of(const std::string& device) const {
+  const auto found = overlap_slowdowns.find(device);
+  return found == overlap_slowdowns.end() ? overlap_slowdown : found->second;
+}
+
+double measured_slowdown(const std::vector<double>& alone, const std::vector<double>& beside) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < std::min(alone.size(), beside.size()); ++i) ratios.push_back(beside[i] / alone[i]);
+  const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
+  std::ranges::nth_element(ratios, middle);
+  return std::max(1.0, *middle);
+}
+
 const Link* Profile::find_link(const std::string& from, const std::string& to, bool inside,
                                const std::string& nic) const {
   auto found = links.find({from, to, inside, nic});

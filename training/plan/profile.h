@@ -68,13 +68,16 @@ struct CollectiveFigures {
 
 struct Profile {
   std::string name;
-  // Computation takes so many times longer while a message or reduction of its worker is under way.
+  // Computation takes so many times longer while a message or reduction of its worker is under way: where the device
+  // kind has no number of its own, and by device kind.
   double overlap_slowdown = 1;
+  std::map<std::string, double> overlap_slowdowns = {};
   CollectiveFigures collective;
   std::map<ComputeKey, LayerCost> compute;
   std::map<LinkKey, Link> links;
 
   const LayerCost* find(const ComputeKey& key) const;
+  double slowdown_of(const std::string& device) const;
   // Links are the same in both directions unless both are given.
   const Link* find_link(const std::string& from, const std::string& to, bool inside,
                         const std::string& nic = {}) const;
@@ -82,6 +85,10 @@ struct Profile {
   std::vector<int> micro_batch_sizes(const std::string& device, const std::string& layer,
                                      int tensor_parallel) const;
 };
+
+// From seconds of the same computation alone and beside communication, measured in turn: the median of the ratios, so that
+// what disturbs the machine for a while disturbs both of a pair; at least 1. Of at least one pair.
+double measured_slowdown(const std::vector<double>& alone, const std::vector<double>& beside);
 
 // Every device kind must have every layer kind of the model for each (tensor-parallel degree, micro-batch size)
 // that it has for any: a profile with holes would make some plans look impossible.

@@ -77,7 +77,7 @@ class ClassMaker {
   const std::vector<Node> kinds_;
   std::vector<std::pair<int, int>> variants_;
   std::vector<int> devices_;
-  std::vector<int> nodes_;  // of the cluster, by kind
+  std::vector<int> nodes_;                                           // of the cluster, by kind
   std::vector<double> memory_;                                       // by kind: the least of its nodes
   std::vector<std::map<int, int>> workers_;                          // by kind and degree
   std::map<std::pair<int, std::pair<int, int>>, RangeCosts> costs_;  // by kind and variant

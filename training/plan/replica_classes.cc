@@ -58,10 +58,10 @@ Signature first_signature(const Cluster& cluster, const Replica& replica, const 
   Signature signature = {replica.micro_batch_size, replica.micro_batches};
   for (size_t s = 0; s < nodes.size(); ++s) {
     const std::string kind = cluster.nodes[nodes[s]].kind();
-    signature.insert(signature.end(), {replica.stages[s].layers, replica.stages[s].tensor_parallel,
-                                       replica.stages[s].recomputed_layers,
-                                       kinds(Signature(kind.begin(), kind.end())),
-                                       static_cast<int>(std::ranges::find(nodes, nodes[s]) - nodes.begin())});
+    signature.insert(signature.end(),
+                     {replica.stages[s].layers, replica.stages[s].tensor_parallel,
+                      replica.stages[s].recomputed_layers, kinds(Signature(kind.begin(), kind.end())),
+                      static_cast<int>(std::ranges::find(nodes, nodes[s]) - nodes.begin())});
   }
   return signature;
 }

@@ -10,10 +10,7 @@ namespace {
 class ShapeWalk {
  public:
   ShapeWalk(const PredictionInputs& inputs, int most_replicas, const std::function<bool(const Shape&)>& visit)
-      : inputs_(inputs),
-        visit_(visit),
-        kinds_(inputs.cluster.node_kinds()),
-        most_replicas_(most_replicas) {}
+      : inputs_(inputs), visit_(visit), kinds_(inputs.cluster.node_kinds()), most_replicas_(most_replicas) {}
 
   void walk(int tensor_parallel, int micro_batch_size) {
     shape_ = {tensor_parallel, micro_batch_size, {}};

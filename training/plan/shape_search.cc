@@ -29,11 +29,7 @@ bool SearchState::offer(const PredictionInputs& inputs, Plan plan, double second
 
 ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& options, const Shape& shape,
                          SearchState& state)
-    : inputs_(inputs),
-      options_(options),
-      shape_(shape),
-      state_(state),
-      kinds_(inputs.cluster.node_kinds()) {
+    : inputs_(inputs), options_(options), shape_(shape), state_(state), kinds_(inputs.cluster.node_kinds()) {
   for (const ReplicaShape& replica : shape.replicas) {
     nodes_.emplace_back();
     for (const std::string& node : replica.nodes)
@@ -41,8 +37,8 @@ ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& op
     for (const int kind : replica.kinds) {
       const std::tuple key{kind, shape.tensor_parallel, shape.micro_batch_size};
       if (!state.costs.contains(key))
-        state.costs.emplace(key,
-                            RangeCosts(inputs, kinds_[kind].device, shape.tensor_parallel, shape.micro_batch_size));
+        state.costs.emplace(
+            key, RangeCosts(inputs, kinds_[kind].device, shape.tensor_parallel, shape.micro_batch_size));
     }
   }
 }
@@ -93,8 +89,9 @@ std::optional<FittedStage> ShapeSearch::fitted(int replica, int index, int first
 
 double ShapeSearch::message_seconds(int replica, int stage) const {
   const ReplicaShape& shape = shape_.replicas[replica];
-  const Link* link = link_between(inputs_.cluster, inputs_.profile, kinds_[shape.kinds[stage]],
-                                  kinds_[shape.kinds[stage + 1]], shape.nodes[stage] == shape.nodes[stage + 1]);
+  const Link* link =
+      link_between(inputs_.cluster, inputs_.profile, kinds_[shape.kinds[stage]],
+                   kinds_[shape.kinds[stage + 1]], shape.nodes[stage] == shape.nodes[stage + 1]);
   if (!link) return 0;
   int64_t bytes = std::numeric_limits<int64_t>::max();
   for (const LayerKind& kind : inputs_.model.layers) bytes = std::min(bytes, kind.output_bytes);

@@ -27,8 +27,10 @@ StepSimulation::StepSimulation(const PredictionInputs& inputs, const EqualReplic
     Worker worker;
     worker.cost = stage_cost(inputs, plan_, layout_, position);
     worker.devices = stage.tensor_parallel;
-    worker.steps = steps_of(plan_.runtime.schedule, layout_.replica(position.replica).stages(), position.stage,
-                               replica.micro_batches);
+    const Node& node = inputs.cluster.nodes[inputs.cluster.index_of(stage.node)];
+    worker.slowdown = inputs.profile.slowdown_of(node.device);
+    worker.steps = steps_of(plan_.runtime.schedule, layout_.replica(position.replica).stages(),
+                            position.stage, replica.micro_batches);
     for (const bool activation : {true, false}) messages_[{index, activation}].resize(replica.micro_batches);
     workers_.push_back(std::move(worker));
   }
@@ -207,7 +209,7 @@ void StepSimulation::communicate(int index, int change) {
 // Computation is slowed down while the worker communicates.
 void StepSimulation::set_pace(int index) {
   Worker& worker = workers_[index];
-  const double pace = worker.communicating > 0 ? 1 / inputs_.profile.overlap_slowdown : 1;
+  const double pace = worker.communicating > 0 ? 1 / worker.slowdown : 1;
   if (!worker.busy || pace == worker.pace) return;
   worker.work -= (now_ - worker.paced) * worker.pace;
   worker.paced = now_;

@@ -33,6 +33,7 @@ class StepSimulation {
   struct Worker {
     StageCost cost;
     int devices = 1;
+    double slowdown = 1;  // while it communicates
     std::vector<training::PipelineStep> steps;
     size_t next = 0;
     Phase phase = Phase::kSteps;

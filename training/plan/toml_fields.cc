@@ -140,8 +140,10 @@ std::vector<std::pair<std::string, const toml::table*>> TomlFields::named_tables
   const toml::node* node = find(field, false);
   if (!node) return tables;
   const toml::table* all = node->as_table();
-  for (const auto& [name, entry] : all ? *all : toml::table()) {
-    if (entry.is_table()) tables.emplace_back(std::string(name.str()), entry.as_table());
+  if (all) {
+    for (const auto& [name, entry] : *all) {
+      if (entry.is_table()) tables.emplace_back(std::string(name.str()), entry.as_table());
+    }
   }
   if (!all || tables.size() < all->size()) fail(field, fmt::format("expected tables [{}.NAME]", field));
   return tables;

@@ -50,6 +50,18 @@ void read_compute(TomlFields& fields, Profile& profile) {
   if (!profile.compute.emplace(key, cost).second) fields.fail("device", "this layer was given before");
 }
 
+void read_overlap(TomlFields& fields, Profile& profile) {
+  const std::string device = fields.text("device");
+  const double slowdown = fields.positive("slowdown");
+  fields.end();
+  if (slowdown < 1) fields.fail("slowdown", fmt::format("{} given, expected at least 1", slowdown));
+  const auto of_device = [&](const auto& entry) { return entry.first.device == device; };
+  if (std::ranges::none_of(profile.compute, of_device))
+    fields.fail("device", fmt::format("'{}' given, but no [[compute]] is of this device", device));
+  if (!profile.overlap_slowdowns.emplace(device, slowdown).second)
+    fields.fail("device", "this device was given before");
+}
+
 void read_collective(TomlFields& fields, CollectiveFigures& figures) {
   figures.step_overhead = fields.not_negative_or("step_overhead", figures.step_overhead);
   figures.reduce_rate = fields.positive_or("reduce_rate", figures.reduce_rate);
@@ -157,6 +169,7 @@ Result<Profile> read_profile(const std::string& path) {
     if (collective.size() > 1) fields.fail("collective", "given twice");
     for (TomlFields& entry : collective) read_collective(entry, profile.collective);
     for (TomlFields& entry : fields.tables("compute")) read_compute(entry, profile);
+    for (TomlFields& entry : fields.tables("overlap", 0)) read_overlap(entry, profile);
     for (TomlFields& entry : fields.tables("link", 0)) read_link(entry, profile);
     return profile;
   });

@@ -51,6 +51,8 @@ std::string to_toml(const Profile& profile) {
   // Infinite: not measured, and not a number that is read back.
   if (std::isfinite(figures.reduce_rate)) out += fmt::format("reduce_rate = {}\n", figures.reduce_rate);
   if (std::isfinite(figures.copy_rate)) out += fmt::format("copy_rate = {}\n", figures.copy_rate);
+  for (const auto& [device, slowdown] : profile.overlap_slowdowns)
+    out += fmt::format("\n[[overlap]]\ndevice = {}\nslowdown = {}\n", quoted(device), slowdown);
   for (const auto& [key, cost] : profile.compute) {
     out += fmt::format(
         "\n[[compute]]\ndevice = {}\nlayer = {}\ntensor_parallel = {}\nmicro_batch_size = {}\nforward = {}\n"
@@ -59,7 +61,8 @@ std::string to_toml(const Profile& profile) {
         cost.input_gradient, cost.weight_gradient, cost.update, cost.activation_bytes);
   }
   for (const auto& [key, link] : profile.links) {
-    out += fmt::format("\n[[link]]\nfrom = {}\nto = {}\ninside = {}\n", quoted(key.from), quoted(key.to), key.inside);
+    out += fmt::format("\n[[link]]\nfrom = {}\nto = {}\ninside = {}\n", quoted(key.from), quoted(key.to),
+                       key.inside);
     if (!key.nic.empty()) out += fmt::format("nic = {}\n", quoted(key.nic));
     out += fmt::format("latency = {}\nbandwidth = [", link.latency);
     for (const auto& [bytes, rate] : link.bandwidth) out += fmt::format("[{}, {}], ", bytes, rate);
@@ -95,8 +98,8 @@ std::string to_toml(const Plan& plan) {
   out += fmt::format("overlap_gradients = {}\nbucket_bytes = {}\n", runtime.overlap_gradients,
                      runtime.bucket_bytes);
   for (const auto& [name, settings] : plan.classes) {
-    out += fmt::format("\n[class.{}]\nbackends = {}\nnics = {}\nalgorithm = {}\npriority = {}\nweight = {}\n", name,
-                       list_of(settings.backends), list_of(settings.nics), quoted(settings.algorithm),
+    out += fmt::format("\n[class.{}]\nbackends = {}\nnics = {}\nalgorithm = {}\npriority = {}\nweight = {}\n",
+                       name, list_of(settings.backends), list_of(settings.nics), quoted(settings.algorithm),
                        quoted(settings.priority), settings.weight);
   }
   for (const Replica& replica : plan.replicas) {

@@ -31,7 +31,8 @@ class NicKinds : public ::testing::Test {
                      {"ethernet", {"tcp"}, {"eth0", "eth1"}}};
     const int64_t memory = int64_t{16} << 30;
     for (const char* name : {"i1", "r1", "i2", "r2"})  // not in the order of their kinds
-      cluster_.nodes.push_back({name, "fast", 1, memory, {name[0] == 'i' ? "infiniband" : "roce", "ethernet"}});
+      cluster_.nodes.push_back(
+          {name, "fast", 1, memory, {name[0] == 'i' ? "infiniband" : "roce", "ethernet"}});
     profile_.links[{"fast", "fast", false, "infiniband"}] = {0, {{1, 2e10}}};
     profile_.links[{"fast", "fast", false, "roce"}] = {0, {{1, 1e10}}};
     profile_.links[{"fast", "fast", false}] = {0, {{1, 1e8}}};
@@ -143,21 +144,25 @@ TEST_F(NicKinds, ClassesThatCannotCarryThePlanAreRefused) {
   EXPECT_TRUE(check_plan(with_classes(), cluster_, model_, profile_).is_ok());
   Plan plan = with_classes();
   plan.classes["dp"].nics.emplace_back("slingshot");
-  EXPECT_EQ(refusal(plan), "class.dp.nics: 'slingshot' given, but no node of the cluster has that kind of NIC");
+  EXPECT_EQ(refusal(plan),
+            "class.dp.nics: 'slingshot' given, but no node of the cluster has that kind of NIC");
   plan = with_classes();
   plan.classes["pp"].backends.emplace_back("rdma");
-  EXPECT_EQ(refusal(plan), "class.pp.backends: 'rdma' given, but no kind of NIC of the class (ethernet) has it");
+  EXPECT_EQ(refusal(plan),
+            "class.pp.backends: 'rdma' given, but no kind of NIC of the class (ethernet) has it");
   plan = with_classes();
   plan.classes["dp"].backends.emplace_back("tcp");
   EXPECT_EQ(refusal(plan), "class.dp.backends: 'tcp' given twice");
   plan = with_classes();
   plan.classes["dp"].nics = {"infiniband", "ethernet"};
-  EXPECT_EQ(refusal(plan), "class.dp.nics: 'roce' is missing, over which 'fast@roce+ethernet' and "
-                           "'fast@roce+ethernet' are taken to talk");
+  EXPECT_EQ(refusal(plan),
+            "class.dp.nics: 'roce' is missing, over which 'fast@roce+ethernet' and "
+            "'fast@roce+ethernet' are taken to talk");
   plan = with_classes();
   plan.classes["dp"].backends = {"ofi"};
-  EXPECT_EQ(refusal(plan), "class.dp.backends: none of 'infiniband' (rdma, tcp), over which "
-                           "'fast@infiniband+ethernet' and 'fast@infiniband+ethernet' talk");
+  EXPECT_EQ(refusal(plan),
+            "class.dp.backends: none of 'infiniband' (rdma, tcp), over which "
+            "'fast@infiniband+ethernet' and 'fast@infiniband+ethernet' talk");
   plan = with_classes();
   plan.classes["pp"].backends = {"shm"};
   EXPECT_THAT(refusal(plan), HasSubstr("class.pp.backends: 'shm' given, but "));
@@ -192,7 +197,8 @@ TEST_F(NicKinds, WrongFilesAreRefusedWithFieldAndReason) {
     std::string from, to, message;
   };
   for (const auto& [from, to, message] : std::vector<Wrong>{
-           {R"("rdma", "tcp")", R"("rmda", "tcp")", "nic 1.backends: 'rmda' given, expected tcp, rdma, ofi, ucx"},
+           {R"("rdma", "tcp")", R"("rmda", "tcp")",
+            "nic 1.backends: 'rmda' given, expected tcp, rdma, ofi, ucx"},
            {R"("rdma", "tcp")", R"("tcp", "rdma")",
             "nic.backends: two kinds of NICs have them in opposite orders; a class has one order for all"},
            {R"("rdma", "tcp")", R"("tcp", "tcp")", "nic 1.backends: 'tcp' given twice"},
@@ -200,20 +206,24 @@ TEST_F(NicKinds, WrongFilesAreRefusedWithFieldAndReason) {
            {R"(["mlx5_*"])", "[]", "nic 1.interfaces: expected a list of texts that are not empty"},
            {R"(["mlx5_*"])", "[1]", "nic 1.interfaces: expected a list of texts that are not empty"},
            {R"(name = "roce")", R"(name = "ethernet")", "nic 3.name: 'ethernet' given twice"},
-           {"nics = [\"infiniband\", \"ethernet\"]\n", "", "node 'i1'.nics: is missing, as there are [[nic]] tables"},
+           {"nics = [\"infiniband\", \"ethernet\"]\n", "",
+            "node 'i1'.nics: is missing, as there are [[nic]] tables"},
            {R"(nics = ["infiniband", "ethernet"])", R"(nics = ["slingshot"])",
             "node 'i1'.nics: 'slingshot' given, but no [[nic]] has that name"},
            {R"(nics = ["infiniband", "ethernet"])", R"(nics = ["ethernet", "infiniband"])",
-            "node 'i1'.nics: 'infiniband' given twice or too late, expected the order of the [[nic]] tables, best "
+            "node 'i1'.nics: 'infiniband' given twice or too late, expected the order of the [[nic]] tables, "
+            "best "
             "first"}}) {
     const auto read = read_cluster(file(changed(to_toml(cluster_), from, to)));
-    EXPECT_THAT(read.status().message(), testing::AllOf(testing::StartsWith(folder_.file("f.toml: ")), EndsWith(message)))
+    EXPECT_THAT(read.status().message(),
+                testing::AllOf(testing::StartsWith(folder_.file("f.toml: ")), EndsWith(message)))
         << to;
   }
   for (const auto& [from, to, message] : std::vector<Wrong>{
            {"weight = 1", "weight = 0", "class.dp.weight: expected an integer 1..1000, found 0"},
            {"weight = 1", "wait = 1", "class.dp.wait: unknown key"},
-           {"weight = 1", "weight = true", "class.dp.weight: expected an integer 1..1000, found something else"},
+           {"weight = 1", "weight = true",
+            "class.dp.weight: expected an integer 1..1000, found something else"},
            {R"(priority = "bulk")", R"(priority = "high")",
             R"(class.dp.priority: expected "bulk" or "latency", found "high")"},
            {"[class.dp]", "[class]\nx = 1\n[class.dp]", "class: expected tables [class.NAME]"}}) {
@@ -224,7 +234,8 @@ TEST_F(NicKinds, WrongFilesAreRefusedWithFieldAndReason) {
   }
   Profile profile = example_profile();
   profile.links[{"fast", "fast", true, "roce"}] = {0, {{1, 1}}};
-  EXPECT_THAT(read_profile(file(to_toml(profile))).status().message(), HasSubstr(".nic: a link inside a node uses no NIC"));
+  EXPECT_THAT(read_profile(file(to_toml(profile))).status().message(),
+              HasSubstr(".nic: a link inside a node uses no NIC"));
 }
 
 TEST_F(NicKinds, SectionsAreWhatTheDaemonReads) {

@@ -237,6 +237,51 @@ TEST_F(HdtPlanFiles, OwnRunsCalibrateAPrediction) {
                  "bad.toml: measured_over_predicted: expected a list");
 }
 
+// From NIC kinds of a cluster to what its daemons read.
+TEST_F(HdtPlanFiles, ClassesGoFromSearchToExplainAndExport) {
+  const std::vector<std::string> export_classes = {"export", file("plan.toml"), "-c", file("cluster.toml"),
+                                                   "--classes"};
+  expect_refused(hdt_plan(export_classes), "plan.toml: class: none given; search gives them");
+  Cluster cluster = example_cluster();
+  cluster.nics = {{"roce", {"rdma", "tcp"}, {"mlx5_*"}}, {"ethernet", {"tcp"}, {"eth0"}}};
+  for (Node& node : cluster.nodes) {
+    node.devices = 1;
+    node.memory_bytes = int64_t{300} << 20;
+    node.nics = node.device == "fast" ? std::vector<std::string>{"roce", "ethernet"}
+                                      : std::vector<std::string>{"ethernet"};
+  }
+  training::write_all(file("cluster.toml"), to_toml(cluster));
+  training::write_all(file("model.toml"), to_toml(example_model(2)));
+  const auto found = hdt_plan({"search", file("cluster.toml"), file("model.toml"), "-p", file("profile.toml"),
+                               "--global-batch-size", "4", "--output", file("plan.toml")});
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  const Plan plan = read_plan(file("plan.toml")).value();
+  ASSERT_FALSE(plan.classes.empty());
+  const auto explained = hdt_plan(on_plan("explain"));
+  ASSERT_EQ(explained.exit_code, 0) << explained.err;
+  const auto exported = hdt_plan(export_classes);
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  for (const auto& [name, settings] : plan.classes) {
+    EXPECT_THAT(explained.out, HasSubstr("\nclass " + name + "  backends " + settings.backends.front()));
+    EXPECT_THAT(exported.out,
+                HasSubstr("[class." + name + "]\nbackends = [\"" + settings.backends.front() + "\""));
+    EXPECT_THAT(exported.out, HasSubstr("# while jobs run: hdtctl class set " + name + " backends="));
+  }
+  expect_refused(
+      hdt_plan({"export", file("plan.toml"), "-c", file("cluster.toml"), "--classes", "--", "--lr"}),
+      "'--lr': --classes takes no arguments for hdt-train");
+  expect_refused(
+      hdt_plan({"export", file("plan.toml"), "-c", file("cluster.toml"), "--classes", "--megatron"}),
+      "--megatron");
+  std::string wrong = training::read_all(file("plan.toml"));
+  wrong.replace(wrong.find("nics = ["), 8, "nics = [\"slingshot\", ");
+  training::write_all(file("plan.toml"), wrong);
+  expect_refused(hdt_plan(export_classes),
+                 "'slingshot' given, but no node of the cluster has that kind of NIC");
+  expect_refused(hdt_plan(on_plan("predict")),
+                 "'slingshot' given, but no node of the cluster has that kind of NIC");
+}
+
 TEST_F(HdtPlanFiles, ExportPrintsTheCommandThatRunsThePlan) {
   const auto output =
       hdt_plan({"export", file("plan.toml"), "-c", file("cluster.toml"), "--", "--text", "book"});

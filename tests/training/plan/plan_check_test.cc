@@ -96,6 +96,13 @@ TEST(ProfileCheck, HolesAreRefused) {
       "compute: layer 'head' is missing for device 'slow' with tensor_parallel 2 and micro_batch_size 4");
 }
 
+TEST(MeasuredSlowdown, IsTheMedianOfPairsAndAtLeastOne) {
+  // The machine was disturbed during the third pair, and once beside communication.
+  EXPECT_DOUBLE_EQ(measured_slowdown({1, 1, 5, 1, 1}, {1.2, 1.3, 6, 9, 1.1}), 1.2);
+  EXPECT_EQ(measured_slowdown({1, 1, 1}, {.9, .8, 1.1}), 1);
+  EXPECT_EQ(measured_slowdown({2}, {3}), 1.5);
+}
+
 TEST(Link, RateIsLinearInTheLogarithmOfTheSize) {
   const Link link{0, {{1e3, 1e6}, {1e5, 3e6}}};
   EXPECT_DOUBLE_EQ(link.rate(1), 1e6);

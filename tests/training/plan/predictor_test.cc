@@ -227,6 +227,11 @@ TEST_F(Predictor, CommunicationSlowsComputationDown) {
   EXPECT_GT(slowed.workers[0].compute, free.workers[0].compute + .9 * message / 2);
   EXPECT_GT(slowed.step_seconds, free.step_seconds);
   for (const WorkerTime& time : slowed.workers) EXPECT_NEAR(time.sum(), slowed.step_seconds, 1e-9);
+  // A number of the device's own goes before that for all; one of another device changes nothing here.
+  profile_.overlap_slowdowns = {{"fast", 2}, {"slow", 3}};
+  EXPECT_EQ(predicted(plan).step_seconds, slowed.step_seconds);
+  profile_.overlap_slowdowns = {{"slow", 3}};
+  EXPECT_EQ(predicted(plan).step_seconds, free.step_seconds);
 }
 
 TEST_F(Predictor, MemoryIsStatesAndActivationsInFlight) {

@@ -47,12 +47,14 @@ TEST_F(TomlFiles, ReadBackTheSame) {
   profile.compute.begin()->second.forward = 1.0 / 3;
   profile.links.begin()->second.allreduce = {{1e3, 1e8}, {1e6, 5e8}};
   profile.overlap_slowdown = 1.25;
+  profile.overlap_slowdowns = {{"fast", 1.5}, {"slow", 1}};
   profile.collective = {1e-6, 2e9, 3e9, 4096};
   const Profile read = read_profile(file(to_toml(profile))).value();
   EXPECT_EQ(read.compute, profile.compute);
   EXPECT_EQ(read.links, profile.links);
   EXPECT_EQ(read.collective, profile.collective);
   EXPECT_EQ(read.overlap_slowdown, 1.25);
+  EXPECT_EQ(read.overlap_slowdowns, profile.overlap_slowdowns);
   const std::string cluster = to_toml(example_cluster());
   EXPECT_EQ(to_toml(read_cluster(file(cluster)).value()), cluster);
   Plan plan = example_plan();
@@ -96,6 +98,14 @@ TEST_F(TomlFiles, UnknownMissingAndRepeatedFieldsAreNamed) {
   EXPECT_EQ(
       reason(read_profile(file(replaced(to_toml(example_profile()), "slowdown = 1", "slowdown = 0.5")))),
       "overlap_slowdown: 0.5 given, expected at least 1");
+  const std::string profile_text = to_toml(example_profile());
+  const std::string fast = "[[overlap]]\ndevice = 'fast'\nslowdown = 1.5\n";
+  EXPECT_EQ(reason(read_profile(file(profile_text + replaced(fast, "1.5", "0.9")))),
+            "overlap 1.slowdown: 0.9 given, expected at least 1");
+  EXPECT_EQ(reason(read_profile(file(profile_text + replaced(fast, "fast", "quick")))),
+            "overlap 1.device: 'quick' given, but no [[compute]] is of this device");
+  EXPECT_EQ(reason(read_profile(file(profile_text + fast + fast))),
+            "overlap 2.device: this device was given before");
   EXPECT_EQ(reason(read_cluster(file("node = 1\n"))), "node: expected [[node]] tables");
   const std::string profile = to_toml(example_profile());
   const size_t second = profile.find("\n[[compute]]", profile.find("[[compute]]") + 1);

@@ -191,6 +191,10 @@ TEST_F(JobTest, ProfilesThisMachineForThePlanner) {
   ASSERT_TRUE(model.is_ok()) << model.status().message();
   ASSERT_TRUE(profile.is_ok()) << profile.status().message();
   EXPECT_TRUE(plan::check_profile(profile.value(), model.value()).is_ok());
+  // Beside communication each device computes as long as alone, or longer; how long depends on who shares the cores.
+  ASSERT_EQ(profile.value().overlap_slowdowns.size(), 2U);
+  for (const auto& [device, slowdown] : profile.value().overlap_slowdowns) EXPECT_GE(slowdown, 1) << device;
+  EXPECT_THAT(run.output, HasSubstr("times as long beside communication"));
   EXPECT_EQ(model.value().num_layers(), 3);
   // 4 h^2 of attention, 3 h f of the MLP, two norms.
   EXPECT_EQ(model.value().unit(1).parameter_bytes.at(1), 4 * (4 * 32 * 32 + 3 * 32 * 64 + 2 * 32));

@@ -1,0 +1,124 @@
+// overlap_timing.cc: rank 1 always waits in the next sum; the first element of a sum says whether it was the last one.
+#include "tools/hdt-train/overlap_timing.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tools/hdt-train/unit_timing.h"
+#include "training/engine/hdt_operation.h"
+#include "training/plan/profile.h"
+
+namespace hdt::tools {
+namespace {
+
+using training::status_of;
+
+constexpr size_t kElements = size_t{2} << 20;  // 8 MiB: computation covers many, and each goes on for a while
+constexpr int kPairs = 7;
+constexpr float kGoOn = 0;
+constexpr float kEnd = 1;
+
+class Sums {
+ public:
+  static Result<std::unique_ptr<Sums>> make(hdtComm_t pair) {
+    void* memory = nullptr;
+    HDT_RETURN_IF_ERROR(status_of(hdtMemAlloc(&memory, kElements * sizeof(float))));
+    auto* values = static_cast<float*>(memory);
+    std::fill_n(values, kElements, 0.0F);
+    return std::unique_ptr<Sums>(new Sums(pair, values));
+  }
+  ~Sums() { hdtMemFree(values_); }
+  Sums(const Sums&) = delete;
+  Sums& operator=(const Sums&) = delete;
+
+  // Returns what rank 0 gave; the other gives kGoOn.
+  Result<float> sum(float wish) {
+    values_[0] = wish;
+    HDT_RETURN_IF_ERROR(
+        status_of(hdtAllReduce(values_, values_, kElements, HDT_FLOAT32, HDT_SUM, pair_, nullptr)));
+    return values_[0];
+  }
+
+ private:
+  Sums(hdtComm_t pair, float* values) : pair_(pair), values_(values) {}
+
+  hdtComm_t pair_;
+  float* values_;
+};
+
+// Sums on a thread of its own until stop(); one has been made when the constructor returns.
+class Traffic {
+ public:
+  explicit Traffic(Sums& sums) : thread_([this, &sums] { run(sums); }) { started_.wait(false); }
+  ~Traffic() { (void)stop(); }
+  Traffic(const Traffic&) = delete;
+  Traffic& operator=(const Traffic&) = delete;
+
+  Status stop() {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+    return status_;
+  }
+
+ private:
+  void run(Sums& sums) {
+    while (status_.is_ok() && !stopping_) {
+      status_ = sums.sum(kGoOn).status();
+      started_ = true;
+      started_.notify_one();
+    }
+  }
+
+  std::atomic<bool> started_ = false;
+  std::atomic<bool> stopping_ = false;
+  Status status_;  // the thread's until it is joined
+  std::thread thread_;
+};
+
+Status follow(Sums& sums) {
+  while (true) {
+    const Result<float> wish = sums.sum(kGoOn);
+    if (!wish.is_ok()) return wish.status();
+    if (wish.value() == kEnd) return Status::ok();
+  }
+}
+
+double unit_seconds(const TrainFlags& flags, training::UnitRange units, double slow_down) {
+  UnitTiming timing;
+  time_units(flags.shape, units, flags.profile_micro_batch_sizes.back(), slow_down, timing);
+  return median(timing.forward) + median(timing.backward);
+}
+
+}  // namespace
+
+Result<std::map<std::string, double>> time_overlap(const TrainFlags& flags, training::UnitRange units,
+                                                   hdtComm_t pair) {
+  int rank = 0;
+  HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(pair, &rank)));
+  const Result<std::unique_ptr<Sums>> made = Sums::make(pair);
+  if (!made.is_ok()) return made.status();
+  Sums& sums = *made.value();
+  std::map<std::string, double> slowdowns;
+  if (rank != 0) {
+    HDT_RETURN_IF_ERROR(follow(sums));
+    return slowdowns;
+  }
+  for (const EmulatedDevice& device : flags.profile_devices) {
+    std::vector<double> alone;
+    std::vector<double> beside;
+    for (int i = 0; i < kPairs; ++i) {
+      alone.push_back(unit_seconds(flags, units, device.slow_down));
+      Traffic traffic(sums);
+      beside.push_back(unit_seconds(flags, units, device.slow_down));
+      HDT_RETURN_IF_ERROR(traffic.stop());
+    }
+    slowdowns[device.name] = plan::measured_slowdown(alone, beside);
+  }
+  HDT_RETURN_IF_ERROR(sums.sum(kEnd).status());
+  return slowdowns;
+}
+
+}  // namespace hdt::tools
