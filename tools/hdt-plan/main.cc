@@ -40,7 +40,7 @@ constexpr const char* kValidateExamples =
 constexpr const char* kExportExamples =
     "Examples:\n"
     "  hdt-plan export plan.toml -c cluster.toml -- --data-path data/kjv --train-iters 100 > train.sh\n"
-    "  hdt-plan export plan.toml -c cluster.toml --classes >> /etc/hdt/hdtcommd.toml\n"
+    "  hdt-plan export plan.toml -c cluster.toml --classes > classes.toml\n"
     "  hdt-plan export plan.toml -c cluster.toml --megatron";
 
 constexpr const char* kSimulateExamples =
