@@ -125,13 +125,14 @@ std::vector<std::string> Cluster::device_kinds() const {
 
 Status check_cluster(const Cluster& cluster) {
   if (cluster.nodes.empty()) return {Code::kConfig, "node: none given, expected at least one"};
+  HDT_RETURN_IF_ERROR(check_nics(cluster));
   std::set<std::string> names;
   for (const Node& node : cluster.nodes) {
     if (!names.insert(node.name).second)
       return {Code::kConfig, fmt::format("node.name: '{}' given twice", node.name)};
     HDT_RETURN_IF_ERROR(check_nics_of(node, cluster));
   }
-  return check_nics(cluster);
+  return Status::ok();
 }
 
 }  // namespace hdt::plan

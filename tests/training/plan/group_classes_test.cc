@@ -155,6 +155,7 @@ TEST_F(NicKinds, ClassesThatCannotCarryThePlanAreRefused) {
   EXPECT_EQ(refusal(plan), "class.dp.backends: 'tcp' given twice");
   plan = with_classes();
   plan.classes["dp"].nics = {"infiniband", "ethernet"};
+  plan.classes["dp"].backends = {"rdma", "tcp"};
   EXPECT_EQ(refusal(plan),
             "class.dp.nics: 'roce' is missing, over which 'fast@roce+ethernet' and "
             "'fast@roce+ethernet' are taken to talk");
