@@ -47,6 +47,9 @@ struct Executor::State {
   size_t first = 0;     // steps before it are complete
   size_t loaded = 0;    // steps [first, loaded) are in the window, step s at s % kStepWindow
   bool at_end = false;  // the schedule has no step `loaded`
+  Progress* progress = nullptr;
+  uint32_t later = 0;  // bit i: step first + i is complete
+  bool torn = false;
 
   Entry& entry(size_t index) { return window[index % kStepWindow]; }
 
@@ -96,9 +99,46 @@ struct Executor::State {
       Entry& e = entry(loaded++);
       e = Entry{*step};
       if (step->peer < 0) continue;
-      Exchange& exchange = *find(step->peer);
-      e.tag = is_receive(*step) ? exchange.next_receive_tag++ : exchange.next_send_tag++;
+      e.tag = next_tag(*step);
     }
+  }
+
+  uint32_t next_tag(const Step& step) {
+    Exchange& exchange = *find(step.peer);
+    return is_receive(step) ? exchange.next_receive_tag++ : exchange.next_send_tag++;
+  }
+
+  // What a predecessor has left is foreign: no more of it is believed than the schedule has steps.
+  void go_on() {
+    const uint64_t word = progress->complete.load(std::memory_order_acquire);
+    const uint64_t overwriting = progress->overwriting.load(std::memory_order_acquire);
+    const auto complete = static_cast<uint32_t>(word);
+    for (; loaded < complete; ++loaded) {
+      const std::optional<Step> step = schedule->step(loaded);
+      if (!step) break;
+      if (step->peer >= 0) (void)next_tag(*step);
+    }
+    first = loaded;
+    load();
+    for (size_t i = first; i < loaded; ++i) {
+      if ((word >> (32 + i - first) & 1) == 0) continue;
+      entry(i).phase = Phase::kComplete;
+      later |= uint32_t{1} << (i - first);
+    }
+    torn = overwriting > first && overwriting <= loaded && entry(overwriting - 1).phase != Phase::kComplete;
+    slide();
+  }
+
+  // For a successor, too, before anything that follows from it is done.
+  void complete_step(size_t index) {
+    entry(index).phase = Phase::kComplete;
+    later |= uint32_t{1} << (index - first);
+    if (progress == nullptr) return;
+    progress->complete.store(uint64_t{later} << 32 | static_cast<uint32_t>(first), std::memory_order_release);
+  }
+
+  void slide() {
+    for (; first < loaded && entry(first).phase == Phase::kComplete; ++first) later >>= 1;
   }
 
   bool blocked(size_t index) {
@@ -118,10 +158,12 @@ struct Executor::State {
     const size_t bytes = step.length * type_size(type);
     if (step.kind == StepKind::kSend) {
       e.phase = Phase::kInFlight;
-      port.write(step.peer, e.tag, address(step.from, step.offset), bytes, step.to,
-                 step.target * type_size(type), index);
+      if (write(e, index)) complete_step(index);
       return;
     }
+    const bool overwrites = progress != nullptr && step.kind != StepKind::kRecv && step.kind != StepKind::kCopy &&
+                            address(step.from, step.offset) == address(step.to, step.offset);
+    if (overwrites) progress->overwriting.store(index + 1, std::memory_order_release);
     if (step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce) {
       const void* sources[] = {address(step.from, step.offset), address(Area::kScratch, step.target)};
       if (step.peer_first) std::swap(sources[0], sources[1]);
@@ -132,12 +174,20 @@ struct Executor::State {
       const std::byte* const from = address(step.from, step.offset);
       if (to != from) std::memcpy(to, from, bytes);
     }
-    e.phase = Phase::kComplete;
+    complete_step(index);
+    if (overwrites) progress->overwriting.store(0, std::memory_order_release);
+  }
+
+  bool write(const Entry& e, size_t index) {
+    const Step& step = e.step;
+    return port.write(step.peer, e.tag, address(step.from, step.offset), step.length * type_size(type), step.to,
+                      step.target * type_size(type), index);
   }
 
   // Later steps depend on earlier ones only, so one pass in list order starts everything that can start,
   // until completed steps at the front make room for more.
   void advance() {
+    if (torn) return;
     size_t before;
     do {
       load();
@@ -145,15 +195,17 @@ struct Executor::State {
         if (entry(i).phase == Phase::kWaiting) run(i);
       }
       before = first;
-      while (first < loaded && entry(first).phase == Phase::kComplete) ++first;
+      slide();
     } while (first != before && !at_end);
   }
 };
 
 Executor::Executor(std::unique_ptr<Schedule> schedule, DataType type, ReduceOp op, SlotMemory memory,
-                   Port& port)
+                   Port& port, Progress* progress)
     : state_(new State{std::move(schedule), type, op, memory, port, {}, {}}) {
   state_->count_arrivals();
+  state_->progress = progress;
+  if (progress != nullptr) state_->go_on();
 }
 
 Executor::~Executor() = default;
@@ -165,9 +217,18 @@ void Executor::on_arrived(int peer, uint32_t tag) {
 
 void Executor::on_sent(size_t step) {
   if (step < state_->first || step >= state_->loaded) return;
-  Entry& entry = state_->entry(step);
-  if (entry.phase == Phase::kInFlight) entry.phase = Phase::kComplete;
+  if (state_->entry(step).phase == Phase::kInFlight) state_->complete_step(step);
 }
+
+void Executor::write_again(int peer, const std::function<bool(uint32_t)>& has) {
+  for (size_t i = state_->first; i < state_->loaded; ++i) {
+    const Entry& entry = state_->entry(i);
+    if (entry.phase != Phase::kInFlight || entry.step.peer != peer) continue;
+    if (has(entry.tag) || state_->write(entry, i)) state_->complete_step(i);
+  }
+}
+
+bool Executor::torn() const { return state_->torn; }
 
 void Executor::advance() { state_->advance(); }
 

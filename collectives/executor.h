@@ -2,8 +2,10 @@
 // owner (the daemon's engine, or a test) calls it when something happened.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -19,10 +21,10 @@ class Port {
  public:
   virtual ~Port() = default;
   // Delivers [data, data + bytes) into area `to` of `peer`'s slot at byte `offset`, then tells the peer's
-  // executor on_arrived(me, tag). on_sent(step) is to be called when `data` may change again; never from inside
-  // this call.
+  // executor on_arrived(me, tag). True: `data` may change at once, as it has been copied. Else on_sent(step) is to be
+  // called when it may; never from inside this call.
   // bytes == 0 (barrier): nothing is placed, but on_arrived and on_sent follow all the same.
-  virtual void write(int peer, uint32_t tag, const void* data, size_t bytes, Area to, uint64_t offset,
+  virtual bool write(int peer, uint32_t tag, const void* data, size_t bytes, Area to, uint64_t offset,
                      size_t step) = 0;
 };
 
@@ -43,10 +45,21 @@ struct SlotMemory {
   const BlockLayout* output_blocks = nullptr;
 };
 
+// How far a schedule has come, where another process can go on with it: all zero at the beginning. Steps are complete for
+// others only when they are so here; what is not can be run again.
+struct Progress {
+  // Bits 0-31: steps below are complete; bit 32 + i: the one that many steps later is, too. One word, never half written.
+  std::atomic<uint64_t> complete;
+  // Step + 1 while a step runs that overwrites what it reads, as areas are the same memory: that one cannot be run again.
+  std::atomic<uint64_t> overwriting;
+};
+
 class Executor {
  public:
-  // Memory and port must outlive the executor. Nothing happens before the first advance().
-  Executor(std::unique_ptr<Schedule> schedule, DataType type, ReduceOp op, SlotMemory memory, Port& port);
+  // Memory, port and progress must outlive the executor. Nothing happens before the first advance(). With `progress` it
+  // goes on from there; null: it is kept nowhere.
+  Executor(std::unique_ptr<Schedule> schedule, DataType type, ReduceOp op, SlotMemory memory, Port& port,
+           Progress* progress = nullptr);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -56,6 +69,11 @@ class Executor {
   void on_arrived(int peer, uint32_t tag);
   // The write of step `step` has left the memory.
   void on_sent(size_t step);
+  // The way to the peer was lost and is there again: what is under way to it is written again, but for the tags that the
+  // peer has.
+  void write_again(int peer, const std::function<bool(uint32_t tag)>& has);
+  // It cannot go on: a predecessor died in a step that cannot be run again.
+  bool torn() const;
   // Starts and completes every step that can be.
   void advance();
   // Every step is complete: the result is in place, and every write has been reported sent.

@@ -2,7 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+
+#include "session/journal.h"
 
 namespace hdt::daemon {
 
@@ -36,18 +39,35 @@ Result<Adoption::Found> Adoption::find(const session::AdoptRequest& request, Uni
 
 Result<GroupSpec> Adoption::describe(const Found& group, const NodeInfo& node) const {
   const session::Segment& segment = group.segment;
-  if (segment.layout().nodes != 1 || segment.layout().local_ranks != segment.layout().ranks) {
-    return Status(Code::kDaemonLost, "a group of several nodes does not survive its daemon");
-  }
+  const session::Layout& layout = segment.layout();
   GroupSpec spec;
   spec.id = group.id;
   spec.adopted = true;
   spec.memory = group.memory;
   const char* name = segment.header().group_class;
   spec.group_class = std::string(name, ::strnlen(name, session::kMaxClassBytes));
-  spec.me = 0;
-  spec.nodes = {node};
-  spec.node_of_rank.resize(segment.layout().ranks, 0);
+  spec.me = segment.header().node;
+  std::vector<uint32_t> ranks_of(layout.nodes, 0);
+  for (uint32_t rank = 0; rank < layout.ranks; ++rank) {
+    const uint32_t of = layout.nodes == 1 ? 0 : segment.members()[rank].node;
+    if (of >= layout.nodes) return Status(Code::kInvalidArgument, "a member of the group is on no node");
+    spec.node_of_rank.push_back(of);
+    ++ranks_of[of];
+  }
+  if (spec.me >= layout.nodes || ranks_of[spec.me] != layout.local_ranks ||
+      std::find(ranks_of.begin(), ranks_of.end(), 0) != ranks_of.end()) {
+    return Status(Code::kInvalidArgument, "the members of the group do not fit its memory");
+  }
+  for (uint32_t other = 0; other < layout.nodes; ++other) {
+    // The others' names are learned when they are met.
+    const std::string address = segment.places()[other].get();
+    spec.nodes.push_back(other == spec.me ? node : NodeInfo{{}, "at " + address, address, {}});
+  }
+  if (layout.nodes == 1) return spec;
+  const auto agreed = session::Journal(segment.journals(), layout.nodes, layout.slots).agreed();
+  if (!agreed) return Status(Code::kDaemonLost, "the daemon died while the group was made");
+  spec.algorithm = agreed->algorithm;
+  spec.rates = agreed->rates;
   return spec;
 }
 

@@ -72,6 +72,10 @@ Status Control::open_devices() {
     };
     options.connect_ms = config_.timeouts.connect_ms;
     options.spin_ns = kSpinNs;
+    options.restart_ms = restart_ms();
+    options.on_back = [this](uint64_t group, uint32_t node) {
+      mailbox_.post([this, group, node] { reunion_->end(group, node); });
+    };
     options.link.checksum = config_.link.checksum == "crc32c";
     options.link.stall_ns = config_.link.stall_ms * kNsPerMs;
     options.link.wait_ns = config_.link.wait_ms * kNsPerMs;
@@ -87,8 +91,10 @@ Status Control::open_devices() {
     };
     options.known = figures_;
     options.on_ended = [this](GroupFacts ended) {
-      mailbox_.post(
-          [this, shared = std::make_shared<GroupFacts>(std::move(ended))] { remember(std::move(*shared)); });
+      mailbox_.post([this, shared = std::make_shared<GroupFacts>(std::move(ended))] {
+        reunion_->end_group(shared->id);
+        remember(std::move(*shared));
+      });
     };
     options.on_measured = [this](std::function<void(KnownFigures&)> measured) {
       mailbox_.post([this, measured = std::move(measured)] { keep(measured); });
@@ -114,6 +120,7 @@ Status Control::open_devices() {
   options.on_closed = [this](ChannelId channel, const Status& why) {
     maker_->on_closed(channel, why);
     inquiries_->on_closed(channel, why);
+    reunion_->on_closed(channel);
     reply(rendezvous_.on_closed(channel));
   };
   network_ = std::make_unique<ControlNetwork>(std::move(options));
@@ -126,9 +133,10 @@ Status Control::start() {
   if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
   HDT_RETURN_IF_ERROR(open_devices());
   maker_ = std::make_unique<GroupMaker>(node_, config_, group_services());
-  inquiries_ = std::make_unique<Inquiries>(Inquiries::Services{
-      [this](const std::string& address) { return network_->dial(address); },
-      [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); }});
+  reunion_ = std::make_unique<Reunion>(reunion_services());
+  inquiries_ = std::make_unique<Inquiries>(
+      Inquiries::Services{[this](const std::string& address) { return network_->dial(address); },
+                          [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); }});
   sessions_ = std::make_unique<ClientSessions>(
       ClientSessions::Options{kSoftware, node_.name, host_pid_, static_cast<uint32_t>(engines_.size()),
                               restart_ms(), config_.security.allow_groups},
@@ -188,6 +196,7 @@ void Control::work() {
   maker_->on_time();
   on_change_time();
   inquiries_->on_time();
+  reunion_->on_time();
   reply(rendezvous_.on_time());
   watch_network();
   count_sessions();
@@ -195,8 +204,7 @@ void Control::work() {
 
 int Control::sleep_ms() const {
   Deadline next = Deadline::earlier(reload_at_, change_ ? change_->until : Deadline::never());
-  for (const auto& time :
-       {network_->next_time(), maker_->next_time(), inquiries_->next_time(), rendezvous_.next_time()}) {
+  for (const auto& time : {network_->next_time(), maker_->next_time(), inquiries_->next_time(), reunion_->next_time(), rendezvous_.next_time()}) {
     if (time) next = Deadline::earlier(next, *time);
   }
   return next.poll_timeout_ms();
@@ -230,6 +238,10 @@ void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
     on_inquiry(channel, *inquiry);
   } else if (const auto* told = std::get_if<Reply>(&message)) {
     inquiries_->on_reply(channel, *told);
+  } else if (const auto* word = std::get_if<Successor>(&message)) {
+    on_successor(channel, *word);
+  } else if (const auto* known = std::get_if<Known>(&message)) {
+    reunion_->on_known(*known);
   } else {
     HDT_LOG_WARN("a malformed control message was ignored {}", LogTag{.node = node_.name});
   }
@@ -333,38 +345,6 @@ void Control::on_unshared(uint32_t number) {
   for (auto& engine : engines_) {
     engine->post([e = engine.get(), number] { e->remove_memory(number); });
   }
-}
-
-// An embedded daemon dies with its process: nobody starts it again.
-int64_t Control::restart_ms() const { return host_pid_ != 0 ? 0 : config_.timeouts.restart_ms; }
-
-Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) {
-  ClientSession* client = sessions_->find(session);
-  if (request.engine >= engines_.size()) {
-    return {Code::kConfig, "the group belongs to engine thread " + std::to_string(request.engine) +
-                               ", this daemon has " + std::to_string(engines_.size()) +
-                               ": start it with the same node.threads"};
-  }
-  if (client->seats.contains(request.handle)) return {Code::kInvalidUsage, "two groups have the same handle"};
-  auto found = adoption_.find(request, std::move(segment));
-  if (!found.is_ok()) return found.status();
-  Adoption::Found& group = found.value();
-  Engine* engine = engines_[request.engine].get();
-  if (group.memory != nullptr) {
-    auto spec = adoption_.describe(group, node_);
-    if (!spec.is_ok()) return spec.status();
-    spec.value().deadline = Deadline::after_ms(restart_ms());
-    engine->post([engine, shared = std::make_shared<GroupSpec>(spec.take())] {
-      engine->create_group(std::move(*shared));
-    });
-  }
-  client->seats[request.handle] = {request.engine, group.id};
-  engine->post([engine, session, handle = request.handle, id = group.id, local = request.local_index] {
-    engine->attach(session, handle, id, local);
-  });
-  HDT_LOG_INFO("group {:08x} adopted from pid {} {}", static_cast<uint32_t>(group.id),
-               client->credentials.pid, LogTag{.node = node_.name});
-  return Status::ok();
 }
 
 // Memory is given only to processes that are in a group together with its owner, and only for that group.

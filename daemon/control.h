@@ -22,6 +22,7 @@
 #include "daemon/group_maker.h"
 #include "daemon/inquiries.h"
 #include "daemon/rendezvous.h"
+#include "daemon/reunion.h"
 
 namespace hdt::daemon {
 
@@ -101,6 +102,10 @@ class Control : public SessionHandler {
   void on_gone(uint64_t session, const std::string& how) override;
   void on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t local_index);
   GroupMaker::Services group_services();
+  // control_restart.cc
+  Reunion::Services reunion_services();
+  NodeInfo self_for(const std::string& group_class) const;
+  void on_successor(ChannelId channel, const Successor& word);
 
   Config config_;
   uint32_t host_pid_;
@@ -114,6 +119,7 @@ class Control : public SessionHandler {
   std::unique_ptr<ControlNetwork> network_;
   Rendezvous rendezvous_;
   std::unique_ptr<GroupMaker> maker_;
+  std::unique_ptr<Reunion> reunion_;
   Adoption adoption_;
   std::unique_ptr<Inquiries> inquiries_;
   std::deque<GroupFacts> past_;  // the latest last

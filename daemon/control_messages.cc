@@ -31,6 +31,14 @@ struct Put {
   void operator()(const Reply& m) {
     w.put(m.number).put(m.code).put(m.now_ns).put_string(m.text.substr(0, kMaxReply));
   }
+  void operator()(const Successor& m) {
+    w.put(m.group).put(m.from).put(m.to);
+    put(w, m.node);
+  }
+  void operator()(const Known& m) {
+    w.put(m.group).put(m.from).put(m.to).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
+    put(w, m.node);
+  }
   void operator()(const Outcome& m) {
     w.put_bytes(m.key).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
   }
@@ -133,6 +141,28 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.text = r.get_string(kMaxReply);
       const int code = static_cast<int>(m.code);
       if (r.complete() && code >= 0 && code < kCodeCount) return m;
+      return {};
+    }
+    case 7: {
+      Successor m;
+      m.group = r.get<uint64_t>();
+      m.from = r.get<uint32_t>();
+      m.to = r.get<uint32_t>();
+      m.node = get_node(r);
+      if (r.complete() && !m.node.rails.empty()) return m;
+      return {};
+    }
+    case 8: {
+      Known m;
+      m.group = r.get<uint64_t>();
+      m.from = r.get<uint32_t>();
+      m.to = r.get<uint32_t>();
+      m.code = r.get<Code>();
+      m.rank = r.get<int32_t>();
+      m.text = r.get_string(kMaxText);
+      m.node = get_node(r);
+      const int code = static_cast<int>(m.code);
+      if (r.complete() && code >= 0 && code < kCodeCount && (m.code != Code::kSuccess || !m.node.rails.empty())) return m;
       return {};
     }
     default:

@@ -58,7 +58,25 @@ struct Reply {
   int64_t now_ns = 0;  // the clock of who answers
   std::string text;    // JSON; of a failure, why
 };
-using ControlMessage = std::variant<std::monostate, Join, Cancel, Membership, Outcome, Inquiry, Reply>;
+// "My daemon was started in the place of the one that had node `from` of the group; you are node `to`." Answered by a Known.
+struct Successor {
+  uint64_t group = 0;
+  uint32_t from = 0;
+  uint32_t to = 0;
+  NodeInfo node;
+};
+// "I go on with you; here I am." kInProgress: not yet. Else why the group does not go on.
+struct Known {
+  uint64_t group = 0;
+  uint32_t from = 0;  // as in the Successor
+  uint32_t to = 0;
+  Code code = Code::kSuccess;
+  int32_t rank = -1;
+  std::string text;
+  NodeInfo node;
+};
+using ControlMessage =
+    std::variant<std::monostate, Join, Cancel, Membership, Outcome, Inquiry, Reply, Successor, Known>;
 
 std::vector<std::byte> encode(const ControlMessage& message);
 // monostate: malformed.

@@ -236,11 +236,14 @@ void Engine::create_group(GroupSpec spec) {
       if (EngineGroup* again = group_of(id)) touch(again);
     });
   };
-  if (spec.nodes.size() > 1) spec.memory_rates = memory_rates();
+  spec.restart_ms = options_.restart_ms;
+  spec.on_back = [this, id](uint32_t node) { options_.on_back(id, node); };
+  const bool adopted = spec.adopted;  // then the other nodes are met first
+  if (spec.nodes.size() > 1 && !adopted) spec.memory_rates = memory_rates();
   auto group = std::make_unique<EngineGroup>(std::move(spec), slot);
   group_by_id_[id] = group.get();
   groups_[slot] = std::move(group);
-  connect_group(*groups_[slot]);
+  if (!adopted) connect_group(*groups_[slot]);
 }
 
 void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t local) {
@@ -324,6 +327,7 @@ bool Engine::reap_groups() {
     for (const auto& [backend, key] : memory.keys) device_of(backend).deregister_memory(key);
     forget_choices(*group);
     forget_move(id);
+    std::erase_if(successors_, [id](const auto& entry) { return entry.first.first == id; });
     HDT_LOG_INFO("group {:08x} ended {}", static_cast<uint32_t>(id),
                  LogTag{.group = group->context().group_class, .node = options_.node_name});
     group_memory_.erase(id);

@@ -43,6 +43,7 @@ struct EngineOptions {
   // How a class shares NICs with others.
   std::function<transport::SharePolicy(const std::string& group_class)> policy_of;
   int64_t spin_ns = 0;
+  int64_t restart_ms = 0;  // timeouts.restart_ms
   KnownFigures known;
   // Called on the engine's thread. Changes of classes: of another node, which this one is asked for, and the end of it; and
   // how a change went that this node asked for.
@@ -51,6 +52,8 @@ struct EngineOptions {
   std::function<void(uint64_t change, const Status&)> on_proposed;
   // Called on the engine's thread with what it has measured.
   std::function<void(std::function<void(KnownFigures&)>)> on_measured;
+  // Called on the engine's thread: a group works again with a node whose daemon was lost.
+  std::function<void(uint64_t group, uint32_t node)> on_back;
   // Called on the engine's thread with what is known of a group that ends.
   std::function<void(GroupFacts)> on_ended;
 };
@@ -87,6 +90,14 @@ class Engine : public transport::LinkObserver {
   void fail_all(Code code, const std::string& text);
   void fail_group(uint64_t group, Code code, int32_t rank, const std::string& text);
   uint32_t index() const { return options_.index; }
+  // A daemon in the place of that one which had node `from` of a group of this engine. Nothing: it has no such group. Of the rest
+  // `failure` says why the group does not go on.
+  struct Met {
+    std::string group_class;
+    Status failure;
+    int32_t rank = -1;
+  };
+  std::optional<Met> meet(uint64_t group, uint32_t me, uint32_t from, const NodeInfo& info);
   // Changes of classes (class_change.h). Devices for NICs that were not used before, behind those that are open.
   Status open_more(const std::vector<BackendNic>& nics);
   void set_policies(std::function<transport::SharePolicy(const std::string&)> policy_of);
@@ -144,6 +155,7 @@ class Engine : public transport::LinkObserver {
   // engine_choice.cc
   using GroupNode = std::pair<uint64_t, uint32_t>;  // a group's id, and the number of a node in it
   void connect_group(EngineGroup& group);
+  void connect_node(EngineGroup& group, uint32_t node);
   // Dialer: the link over the best candidate that has not failed; the group fails when all have.
   void try_candidates(EngineGroup& group, uint32_t node);
   // The group takes this link.
@@ -187,6 +199,11 @@ class Engine : public transport::LinkObserver {
   void follow(EngineGroup& group, uint32_t node, PeerLink& peer, const transport::RegionKey& their_region);
   void on_change_note(EngineGroup& group, uint32_t node, const Note& note);
   void retire_links();
+
+  // engine_restart.cc
+  // The successor of a daemon takes its place in the group, when no link to that is left.
+  void welcome(EngineGroup& group, uint32_t node);
+  void stop_moving(EngineGroup& group, uint32_t node);
 
   // engine_probes.cc
   Result<transport::RegionKey> probe_landing(uint32_t backend);
@@ -246,6 +263,7 @@ class Engine : public transport::LinkObserver {
   std::deque<uint64_t> over_;            // the last changes that have ended
   std::optional<uint64_t> proposing_;    // the change that this node asks the others for
   std::map<std::pair<std::string, std::string>, LinkChoice> past_choices_;  // by node and class, of groups that ended
+  std::map<GroupNode, NodeInfo> successors_;  // that have come while links to their predecessors were open
   std::vector<std::unique_ptr<PeerLink>> retired_;
   ProbeMemory probe_memory_;
   std::map<uint64_t, Session> sessions_;

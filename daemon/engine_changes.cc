@@ -57,6 +57,10 @@ void Engine::propose(uint64_t change, const std::string& settings, const EndsOfC
       continue;
     const auto ends = ends_of(group->context().group_class);
     if (!ends) continue;
+    if (group->anyone_away()) {
+      return options_.on_proposed(
+          change, {Code::kInvalidUsage, group->context().name() + " waits for a daemon that is being started again; try again"});
+    }
     if (moves_.contains(group->id())) {
       return options_.on_proposed(
           change,
@@ -88,6 +92,9 @@ void Engine::prepare_move(uint64_t id, uint64_t change, const Result<std::vector
   const auto found = moves_.find(id);
   if (group == nullptr || found == moves_.end() || found->second.change != change) return;
   if (!ends.is_ok()) return answer_move(*group, ends.status());
+  if (group->anyone_away()) {
+    return answer_move(*group, {Code::kInvalidUsage, "a daemon is being started again; try again"});
+  }
   GroupMove& move = found->second;
   move.own_ends = ends.value();
   group->tell_all(ClassEnds{id, change, *move.own_ends});

@@ -61,26 +61,29 @@ void Engine::connect_group(EngineGroup& group) {
   const GroupContext& context = group.context();
   for (uint32_t node = 0; node < context.nodes.size(); ++node) {
     if (node == context.me) continue;
-    LinkChoice& choice = choices_[{group.id(), node}];
-    choice.peer = context.nodes[node];
-    choice.group_class = context.group_class;
-    choice.dials = options_.node < choice.peer.id;
-    choice.candidates = candidates_between(context.nodes[context.me], choice.peer, context.me < node);
-    if (choice.dials) {
-      try_candidates(group, node);
-      if (group.context().segment.failed()) return;
+    connect_node(group, node);
+    if (group.context().segment.failed()) return;
+  }
+}
+
+void Engine::connect_node(EngineGroup& group, uint32_t node) {
+  const GroupContext& context = group.context();
+  LinkChoice& choice = choices_[{group.id(), node}];
+  choice = {};
+  choice.peer = context.nodes[node];
+  choice.group_class = context.group_class;
+  choice.dials = options_.node < choice.peer.id;
+  choice.candidates = candidates_between(context.nodes[context.me], choice.peer, context.me < node);
+  if (choice.dials) return try_candidates(group, node);
+  // The peer may have chosen already: its hello has come on the link that it takes.
+  for (const EarlyNote& early : early_) {
+    const auto peer = peers_.find(early.from);
+    if (early.from.node != choice.peer.id || peer == peers_.end() ||
+        daemon::group_of(early.note) != group.id() || !std::holds_alternative<GroupHello>(early.note)) {
       continue;
     }
-    // The peer may have chosen already: its hello has come on the link that it takes.
-    for (const EarlyNote& early : early_) {
-      const auto peer = peers_.find(early.from);
-      if (early.from.node != choice.peer.id || peer == peers_.end() ||
-          daemon::group_of(early.note) != group.id() || !std::holds_alternative<GroupHello>(early.note)) {
-        continue;
-      }
-      take_link(group, node, *peer->second);
-      break;
-    }
+    take_link(group, node, *peer->second);
+    break;
   }
 }
 
@@ -129,6 +132,8 @@ void Engine::try_candidates(EngineGroup& group, uint32_t node) {
       return;
     }
   }
+  choice.link.reset();
+  if (group.is_away(node)) return;  // it may have been killed again: tried again when it, or the next one, says that it is there
   const std::string failures = choice.failures();
   group.fail(choice.candidates.size() == 1 ? Code::kLink : Code::kNoBackend, -1,
              "class " + choice.group_class + ": no backend connects node " + options_.node_name +

@@ -10,6 +10,7 @@ namespace hdt::daemon {
 namespace {
 
 constexpr int64_t kHurryMs = 10;
+constexpr int64_t kLookMs = 1;
 
 GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
   GroupContext context;
@@ -42,9 +43,7 @@ GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
         node, static_cast<uint32_t>(context.order.position_of[rank] - context.order.first_position[node])};
   }
   for (uint32_t node = 0; node < nodes; ++node) {
-    const std::string& address = context.nodes[node].address;  // of a limited length: see get_node()
-    std::memcpy(context.segment.places()[node].address, address.data(),
-                std::min(address.size(), session::kMaxAddressBytes - 1));
+    context.segment.places()[node].set(context.nodes[node].address);  // of a limited length: see get_node()
   }
   return context;
 }
@@ -68,6 +67,8 @@ EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)
       channels_(context_),
       deadline_(spec.deadline),
       on_ready_(std::move(spec.on_ready)),
+      on_back_(std::move(spec.on_back)),
+      restart_ms_(spec.restart_ms),
       own_rates_{spec.memory_rates, std::vector<session::LinkRates>(context_.nodes.size())},
       link_told_(context_.nodes.size(), false),
       rates_(context_.nodes.size()),
@@ -79,7 +80,7 @@ EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)
   context_.direct.set_services(std::move(spec.direct));
   context_.look_again = std::move(spec.look_again);
   context_.fail = [this](Code code, int32_t rank, const std::string& text) { fail(code, rank, text); };
-  if (adopting_) note_departures();
+  if (adopting_) go_on(spec);
   check_ready();
 }
 
@@ -87,7 +88,11 @@ void EngineGroup::on_link_up(uint32_t node, transport::Link& link, const transpo
                              uint32_t backend) {
   context_.peers[node].link = &link;
   context_.peers[node].backend = backend;
-  context_.send(node, GroupHello{context_.id, context_.me, our_region});
+  context_.send(node, GroupHello{context_.id, context_.me, our_region, restart_ms_});
+  if (context_.segment.failed()) {  // while there was no link
+    const Status failure = context_.segment.failure();
+    context_.send(node, GroupFailed{context_.id, failure.code(), context_.segment.failed_rank(), failure.message()});
+  }
   check_ready();
 }
 
@@ -96,13 +101,13 @@ void EngineGroup::offer(uint32_t node, transport::Link& link, const transport::R
   if (context_.segment.failed() || context_.peers[node].link == nullptr) return;
   context_.peers[node].offered = &link;
   context_.peers[node].offered_backend = backend;
-  (void)link.send(encode(GroupHello{context_.id, context_.me, our_region}));
+  (void)link.send(encode(GroupHello{context_.id, context_.me, our_region, restart_ms_}));
 }
 
 void EngineGroup::follow(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
                          uint32_t backend, const transport::RegionKey& their_region) {
   if (context_.segment.failed() || context_.peers[node].link == nullptr) return;
-  (void)link.send(encode(GroupHello{context_.id, context_.me, our_region}));
+  (void)link.send(encode(GroupHello{context_.id, context_.me, our_region, restart_ms_}));
   move(node, link, backend, their_region);
 }
 
@@ -134,6 +139,7 @@ void EngineGroup::drop_old_links() {
         return false;
       }
       peer.moved.erase(moved);
+      pieces_.on_link_dropped(*old.link);
       return true;
     });
   }
@@ -154,8 +160,9 @@ void EngineGroup::keep_rates(uint32_t node, const session::NodeRates& rates) {
   check_ready();
 }
 
-void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const Status& reason) {
+void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const Status& reason, bool gone) {
   GroupPeer& peer = context_.peers[node];
+  if (peer.away && !peer.uses(link)) return;  // one that was tried
   if (peer.offered == &link) {  // the link that is in use stays so
     peer.offered = nullptr;
     return;
@@ -167,23 +174,31 @@ void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const
     peer.old.erase(old);
   } else {
     peer.link = nullptr;
+    peer.ready = peer.ready && !ready_;
     peer.writes_in_flight = 0;
+  }
+  pieces_.on_link_down(node, link);
+  if (ready_ && !peer.left && !context_.segment.failed() && (peer.away || (gone && peer.restart_ms > 0))) {
+    return wait_for(node, reason, peer.restart_ms);
   }
   // A node that has left said so after everything of its ranks had been carried: nothing is lost with its link.
   // And where no rank of this node is left, there is nobody to tell.
   if (std::exchange(peer.left, true) || (ready_ && !has_local_ranks())) return;
+  const auto rank = static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]);
+  const std::string text = about(node) + " is gone: " + reason.message();
+  if (!ready_ && on_ready_) {
+    fail_here(reason.code(), rank, text);
+    return;
+  }
+  fail(reason.code() == Code::kLink ? Code::kLink : Code::kRankLost, rank, text);
+}
+
+std::string EngineGroup::about(uint32_t node) const {
   std::vector<uint32_t> ranks;
   for (uint64_t p = context_.order.first_position[node]; p < context_.order.first_position[node + 1]; ++p) {
     ranks.push_back(context_.order.rank_at[p]);
   }
-  const std::string text = "node " + context_.nodes[node].name + " (rank " + list(ranks) + " of " +
-                           context_.name() + ") is gone: " + reason.message();
-  if (!ready_ && on_ready_) {
-    fail_here(reason.code(), static_cast<int32_t>(ranks.front()), text);
-    return;
-  }
-  fail(reason.code() == Code::kLink ? Code::kLink : Code::kRankLost, static_cast<int32_t>(ranks.front()),
-       text);
+  return "node " + context_.nodes[node].name + " (rank " + list(ranks) + " of " + context_.name() + ")";
 }
 
 void EngineGroup::check_ready() {
@@ -196,6 +211,8 @@ void EngineGroup::check_ready() {
   if (compares_rates()) {
     std::vector<session::NodeRates> table;
     for (auto& rates : rates_) table.push_back(std::move(*rates));
+    session::Journal(context_.segment.journals(), context_.layout().nodes, context_.layout().slots)
+        .agree({context_.algorithm, table});
     pieces_.tuner().set_figures(session::cost_figures(std::move(table)));
   }
   ready_ = true;
@@ -230,8 +247,22 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
     if (peer.offered == &link) return move(node, *peer.offered, peer.offered_backend, hello->region);
     if (peer.link != &link) return;
     peer.region = hello->region;
+    peer.restart_ms = hello->restart_ms;
     peer.ready = true;
+    if (peer.away) tell_state(node);
     check_ready();
+  } else if (const auto* state = std::get_if<PieceState>(&note)) {
+    if (state->from == node && peer.away && peer.their_pieces.size() <= context_.layout().slots) {
+      peer.their_pieces[state->piece].insert(state->tags.begin(), state->tags.end());
+    }
+  } else if (const auto* channel = std::get_if<ChannelState>(&note)) {
+    if (peer.away && channel->source < ranks && channel->destination < ranks &&
+        context_.order.node_of_rank[channel->source] == context_.me &&
+        context_.order.node_of_rank[channel->destination] == node) {
+      peer.their_channels.push_back(*channel);
+    }
+  } else if (const auto* resume = std::get_if<Resume>(&note)) {
+    if (resume->from == node && peer.away && !context_.segment.failed()) on_resume(node, *resume);
   } else if (std::holds_alternative<LinkMoved>(note)) {
     peer.moved.push_back(&link);
   } else if (const auto* rates = std::get_if<RatesNote>(&note)) {
@@ -267,18 +298,16 @@ void EngineGroup::on_sent(uint32_t node, const transport::Link& link, const Writ
     if (old.link == &link) --old.writes_in_flight;
   }
   if (context_.segment.failed()) return;
-  if (token.kind == WriteToken::Kind::kPiece) {
-    pieces_.on_sent(token);
-  } else {
-    channels_.on_sent(token);
-  }
+  if (token.kind == WriteToken::Kind::kPiece) pieces_.on_sent(token);
+  if (token.kind == WriteToken::Kind::kChunk) channels_.on_sent(token);
 }
 
 bool EngineGroup::progress() {
   bool any = false;
-  if (ready_ && !solo() && !context_.segment.failed()) {
+  if (ready_ && !adopting_ && !solo() && !context_.segment.failed()) {
     any = pieces_.progress();
     any |= channels_.progress();
+    if (pieces_.awaits_arrivals() && look_at_.is_never()) look_at_ = Deadline::after_ms(kLookMs);
   }
   drop_old_links();
   say_left();
@@ -293,16 +322,24 @@ void EngineGroup::say_left() {
       std::all_of(context_.peers.begin(), context_.peers.end(),
                   [](const GroupPeer& peer) { return peer.old.empty() && peer.offered == nullptr; });
   if (!context_.segment.failed()) {
+    if (!channels_.drained() && (hurry_at_.is_never() || hurry_at_.expired())) {
+      hurry(context_.links_with_writes());
+      hurry_at_ = Deadline::after_ms(kHurryMs);
+    }
     if (!channels_.drained() || !on_one_link) return;
   } else if (const auto links = context_.links_with_writes(); !links.empty()) {
     if (!hurry_at_.is_never() && !hurry_at_.expired()) return;
-    for (transport::Link* link : links) link->hurry();
+    hurry(links);
     hurry_at_ = Deadline::after_ms(kHurryMs);
     return;
   }
   hurry_at_ = Deadline::never();
   told_left_ = true;
   context_.send_all(NodeLeft{context_.id, context_.me});
+}
+
+void EngineGroup::hurry(const std::vector<transport::Link*>& links) {
+  for (transport::Link* link : links) link->hurry();
 }
 
 void EngineGroup::local_rank_here(uint32_t local) {
@@ -375,6 +412,12 @@ void EngineGroup::fail(Code code, int32_t rank, const std::string& text) {
 
 void EngineGroup::on_time() {
   if (hurry_at_.expired()) say_left();
+  if (look_at_.expired()) {
+    look_at_ = Deadline::never();
+    hurry(context_.links_with_writes());
+    progress();
+  }
+  give_up_waiting();
   if (adopting_ && deadline_.expired()) {
     note_departures();
     for (uint32_t local = 0; local < local_here_.size(); ++local) {
@@ -396,8 +439,13 @@ void EngineGroup::on_time() {
 
 std::optional<Deadline> EngineGroup::next_time() const {
   const bool waits = adopting_ || (!ready_ && on_ready_);
-  if (!waits && hurry_at_.is_never()) return {};
-  return waits ? Deadline::earlier(deadline_, hurry_at_) : hurry_at_;
+  Deadline next = Deadline::earlier(hurry_at_, look_at_);
+  if (waits) next = Deadline::earlier(next, deadline_);
+  for (const GroupPeer& peer : context_.peers) {
+    if (peer.away) next = Deadline::earlier(next, peer.away_until);
+  }
+  if (next.is_never()) return {};
+  return next;
 }
 
 bool EngineGroup::has_local_ranks() const {
@@ -408,14 +456,15 @@ bool EngineGroup::finished() const {
   if (context_.writes_in_flight() != 0 || has_local_ranks()) return false;
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     const GroupPeer& peer = context_.peers[node];
-    if (node != context_.me && peer.link != nullptr && peer.ready && !peer.left) return false;
+    if (node != context_.me && !peer.left && (peer.away || (peer.link != nullptr && peer.ready))) return false;
   }
   // A failed group, too, ends only with its last word: others wait for it.
   return told_left_ && (ready_ || context_.segment.failed());
 }
 
-bool EngineGroup::quiet() const {
+bool EngineGroup::quiet() {
   if (context_.segment.failed()) return true;
+  if (channels_.awaits_arrivals()) hurry(context_.links_with_writes());
   if (!pieces_.idle() || context_.writes_in_flight() != 0 || !channels_.drained()) return false;
   for (uint32_t local = 0; local < local_left_.size(); ++local) {
     if (local_left_[local]) continue;

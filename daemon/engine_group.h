@@ -26,11 +26,14 @@ struct GroupSpec {
   uint32_t me = 0;
   std::shared_ptr<SharedMemory> memory;   // for this node
   bool adopted = false;                   // the memory is that of a group that a predecessor of this daemon made
+  std::vector<session::NodeRates> rates;  // adopted: what the nodes had told each other
+  int64_t restart_ms = 0;                 // so long a successor of this daemon is worth waiting for
   session::MemoryRates memory_rates;      // of this node; groups of several nodes
   Deadline deadline = Deadline::never();  // of becoming ready; adopted: until when the ranks must have come back
   std::function<void(Status)> on_ready;   // called once, on the engine's thread
   DirectMemory::Services direct;          // from the engine
   std::function<void()> look_again;
+  std::function<void(uint32_t node)> on_back;  // the group works with that node again
 };
 
 class EngineGroup {
@@ -54,7 +57,13 @@ class EngineGroup {
   void on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend);
   // Not measured(): there was no way to. Told once of every node.
   void on_link_measured(uint32_t node, const session::LinkRates& rates);
-  void on_link_down(uint32_t node, const transport::Link& link, const Status& reason);
+  // `gone`: its daemon does not listen any more; a successor may come.
+  void on_link_down(uint32_t node, const transport::Link& link, const Status& reason, bool gone);
+  // The node is waited for: its daemon was lost, or this one was.
+  bool is_away(uint32_t node) const { return context_.peers[node].away; }
+  bool anyone_away() const;
+  // A successor of its daemon has come.
+  void set_node(uint32_t node, const NodeInfo& info);
   // Moving to another link while calls are under way (GroupPeer). One end offers, the other one follows when it hears that.
   void offer(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend);
   void follow(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend,
@@ -95,7 +104,7 @@ class EngineGroup {
   // Everyone has left and no write is under way: may be destroyed.
   bool finished() const;
   // No rank of this node is in a call, and everything that they have sent has arrived.
-  bool quiet() const;
+  bool quiet();
 
  private:
   void check_ready();
@@ -105,6 +114,15 @@ class EngineGroup {
   bool compares_rates() const { return !solo() && context_.nodes.size() <= session::kMostMeasuredNodes; }
   void keep_rates(uint32_t node, const session::NodeRates& rates);
   void fail_here(Code code, int32_t rank, const std::string& text);
+  std::string about(uint32_t node) const;  // "node n1 (rank 2, 3 of group ...)"
+  void hurry(const std::vector<transport::Link*>& links);
+  // engine_group_restart.cc
+  void go_on(const GroupSpec& spec);
+  void wait_for(uint32_t node, const Status& why, int64_t restart_ms);
+  void give_up_waiting();
+  void tell_state(uint32_t node);
+  void on_resume(uint32_t node, const Resume& note);
+  void tell_departures(uint32_t node);
 
   std::shared_ptr<SharedMemory> memory_;
   GroupContext context_;
@@ -112,6 +130,8 @@ class EngineGroup {
   ChannelForwarder channels_;
   Deadline deadline_;
   std::function<void(Status)> on_ready_;
+  std::function<void(uint32_t)> on_back_;
+  int64_t restart_ms_;
   bool told_failure_ = false;  // to the other nodes
   session::NodeRates own_rates_;
   std::vector<bool> link_told_;                           // by node: own_rates_ has its link
@@ -119,6 +139,7 @@ class EngineGroup {
   bool ready_ = false;
   bool told_left_ = false;
   Deadline hurry_at_ = Deadline::never();  // when to ask again what has arrived of a group that has failed
+  Deadline look_at_ = Deadline::never();   // for arrivals that pieces wait for
   std::vector<bool> local_left_;
   std::vector<std::string> local_end_;  // how a rank was lost
   std::vector<bool> local_here_;  // adopted groups

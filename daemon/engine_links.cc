@@ -39,6 +39,7 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
   HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} over {} down: {} {}", peer.name,
              backends_[peer.backend].name, why.message(), LogTag{.node = options_.node_name});
   const LinkId id = peer.id;
+  const bool gone = peer.gone || peer.link.peer_ended();
   const auto found = peers_.find(id);
   // Its Link is on the call stack: it is destroyed at the end of the round.
   retired_.push_back(std::move(found->second));
@@ -56,10 +57,17 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
     // A group that waits for the peer to choose a link knows that it is gone by its last one.
     const bool waits = last && !group->connected(*node) && options_.node > id.node;
     if (!waits && !group->uses(*node, retired_.back()->link)) continue;
-    group->on_link_down(*node, retired_.back()->link, why);
+    group->on_link_down(*node, retired_.back()->link, why, gone);
+    if (group->is_away(*node)) stop_moving(*group, *node);
     touch(group.get());
   }
   candidate_failed(id, why);
+  for (auto& group : groups_) {
+    if (group == nullptr) continue;
+    for (uint32_t node = 0; node < group->context().nodes.size(); ++node) {
+      if (successors_.contains({group->id(), node})) welcome(*group, node);
+    }
+  }
 }
 
 void Engine::on_completion(size_t device, const Completion& completion) {
@@ -208,7 +216,12 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
       early_.push_back({peer.id, note, Deadline::after_ms(kEarlyMs)});
     return;
   }
-  if (const auto node = node_in(*group, peer)) {
+  const auto node = node_in(*group, peer);
+  // A successor, or one that this successor has not met yet.
+  if (!node && group->anyone_away() && std::holds_alternative<GroupHello>(note) && early_.size() < kMaxEarlyNotes) {
+    early_.push_back({peer.id, note, Deadline::after_ms(kEarlyMs)});
+  }
+  if (node) {
     // The peer dials, so the link on which it says hello is the choice.
     if (std::holds_alternative<GroupHello>(note) && !group->connected(*node) && peer.id.node < options_.node) {
       take_link(*group, *node, peer);

@@ -59,6 +59,7 @@ void Engine::ask(PeerLink& peer) {
 void Engine::on_connection_lost(PeerLink& peer, const Connection& connection, Rail::Origin origin, const Status& why) {
   // Nobody listens where the peer did, and no rail is left: its daemon is gone.
   if (why.code() == Code::kNoDaemon && peer.announced && !peer.link.up()) {
+    peer.gone = true;
     return peer.link.close({Code::kLink, "its daemon does not listen any more: " + why.message()});
   }
   if (origin == Rail::Origin::kAsking) return;

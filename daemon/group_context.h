@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,18 +22,18 @@ namespace hdt::daemon {
 // A write's token names what it was for, so that its completion needs no look-up table. Groups stay in their table
 // slot until none of their writes is under way.
 struct WriteToken {
-  enum class Kind : uint8_t { kPiece = 0, kChunk = 1 };
+  enum class Kind : uint8_t { kPiece = 0, kChunk = 1, kKept = 2 };  // kKept: of a piece, of which nobody waits
   uint32_t group_slot;  // 22 bits
   Kind kind;
   uint32_t number;  // piece: schedule step; chunk: channel
   uint32_t slot;    // piece or chunk index % slots, 4 bits
 
   uint64_t pack() const {
-    return uint64_t{group_slot} << 37 | uint64_t{static_cast<uint8_t>(kind)} << 36 | uint64_t{number} << 4 |
+    return uint64_t{group_slot} << 38 | uint64_t{static_cast<uint8_t>(kind)} << 36 | uint64_t{number} << 4 |
            slot;
   }
   static WriteToken unpack(uint64_t value) {
-    return {static_cast<uint32_t>(value >> 37), static_cast<Kind>(value >> 36 & 1),
+    return {static_cast<uint32_t>(value >> 38), static_cast<Kind>(value >> 36 & 3),
             static_cast<uint32_t>(value >> 4), static_cast<uint32_t>(value & 15)};
   }
 };
@@ -49,6 +51,14 @@ struct GroupPeer {
   uint64_t arrivals = 0;    // chunks that came
   int64_t arrived_ns = 0;   // when the last one did
   session::Layout layout{1, 1, 1};
+  // Its daemon was lost, or this one has been started again: until both have said what had come (wire.h, Resume), or until
+  // nobody waits any more.
+  bool away = false;
+  Deadline away_until = Deadline::never();
+  Status away_why;
+  int64_t restart_ms = 0;  // so long it is waited for; 0: not at all
+  std::map<uint64_t, std::set<uint32_t>> their_pieces;  // of ours, what it says to have: tags by piece
+  std::vector<ChannelState> their_channels;
   // We have said hello on it, and take it when the peer has, too.
   transport::Link* offered = nullptr;
   uint32_t offered_backend = 0;
@@ -63,6 +73,8 @@ struct GroupPeer {
   std::vector<OldLink> old;
   std::vector<const transport::Link*> moved;  // links that the peer uses no more for notes
 
+  // It may be written to.
+  bool open() const { return link != nullptr && ready && !away; }
   bool uses(const transport::Link& which) const {
     return link == &which || offered == &which ||
            std::any_of(old.begin(), old.end(), [&](const OldLink& other) { return other.link == &which; });

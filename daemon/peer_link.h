@@ -48,6 +48,7 @@ struct PeerLink {
   std::vector<LinkCandidate::Pair> pairs;  // where the other one dials, as far as we know: whom to ask
   int64_t first_dial_ms = 0;               // of an attempt to make the first rail
   bool announced = false;       // groups have been told that it is up
+  bool gone = false;            // the other daemon does not listen any more
   std::optional<LinkProbe> probe;
   bool superseded = false;      // no group takes it any more; it ends when none uses it
   bool hurried = false;

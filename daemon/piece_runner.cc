@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "daemon/piece_slot.h"
+
 namespace hdt::daemon {
 
 using collectives::Area;
@@ -12,9 +14,7 @@ namespace {
 
 // A peer can be ahead of us by what its own ranks may have under way, and no more.
 constexpr uint64_t kMaxAhead = 2 * kCallRing;
-// More payloads per piece than any schedule has: beyond it a peer is broken.
-constexpr size_t kMaxEarly = 4096;
-
+static_assert(kMaxAhead <= session::kToldCalls);
 uint64_t area_offset(const session::Layout& layout, uint64_t piece, Area area) {
   switch (area) {
     case Area::kInput:
@@ -29,41 +29,40 @@ uint64_t area_offset(const session::Layout& layout, uint64_t piece, Area area) {
 
 }  // namespace
 
-// A slot's piece under way: the executor's way to the links.
-class PieceRunner::Slot : public collectives::Port {
- public:
-  Slot(PieceRunner& runner, uint32_t index) : runner_(runner), index_(index) {}
-
-  void write(int peer, uint32_t tag, const void* data, size_t bytes, Area to, uint64_t offset,
-             size_t step) override {
-    const auto node = static_cast<uint32_t>(peer);
-    const GroupContext& context = runner_.context_;
-    const HeldWrite write{
-        piece,
-        data,
-        bytes,
-        to,
-        offset,
-        encode(PieceFrame{context.id, piece, context.me, tag}),
-        {context.group_slot, WriteToken::Kind::kPiece, static_cast<uint32_t>(step), index_}};
-    if (!runner_.try_write(node, write)) runner_.credit_[node].held.push_back(write);
-  }
-
-  uint64_t piece = 0;
-  std::unique_ptr<collectives::Executor> executor;
-  std::vector<std::pair<uint32_t, uint32_t>> early;  // (node, tag) that landed before the start
-  collectives::BlockLayout blocks;  // of buffers in place, where a piece is not one range of them
-
- private:
-  PieceRunner& runner_;
-  uint32_t index_;
-};
-
 PieceRunner::PieceRunner(GroupContext& context)
     : context_(context),
       tuner_(context.layout(), context.order, context.algorithm),
+      journal_(context.segment.journals(), context.layout().nodes, context.layout().slots),
       credit_(context.nodes.size()) {
   for (uint32_t i = 0; i < context.layout().slots; ++i) slots_.push_back(std::make_unique<Slot>(*this, i));
+  if (context.layout().nodes > 1) go_on();
+}
+
+// Where a predecessor has ended; of a new group at the beginning.
+void PieceRunner::go_on() {
+  const session::Journal::Finished finished = journal_.finished();
+  std::atomic<uint64_t>& exchanged = context_.segment.header().exchanged;
+  next_call_ = finished.calls;
+  first_piece_ = finished.pieces;
+  // It may have died after the end of a call was noted and before its last piece was published.
+  exchanged_ = std::max(exchanged.load(std::memory_order_acquire), finished.pieces);
+  exchanged.store(exchanged_, std::memory_order_release);
+  next_piece_ = exchanged_;
+  context_.segment.ring_all();
+  journal_.for_sent([this](const session::SentWrite& sent, const std::byte*) {
+    Slot& slot = *slots_[sent.piece % slots_.size()];
+    slot.piece = sent.piece;
+    note_write(slot, sent.peer, nullptr, 0);
+  });
+}
+
+void PieceRunner::note_write(Slot& slot, uint32_t node, const transport::Link* link, uint64_t number) {
+  for (Slot::LastWrite& last : slot.last_writes) {
+    if (last.node != node || last.link != link) continue;
+    last.number = number;
+    return;
+  }
+  slot.last_writes.push_back({node, link, number});
 }
 
 PieceRunner::~PieceRunner() = default;
@@ -117,13 +116,15 @@ bool PieceRunner::accept_call(uint64_t sequence) {
   ActiveCall active{sequence,
                     call,
                     session::Plan(call, context_.layout()),
-                    calls_.empty() ? next_piece_ : calls_.back().end(),
+                    calls_.empty() ? first_piece_ : calls_.back().end(),
                     tuner_.decide(call).algorithm,
                     nullptr,
                     nullptr,
+                    {},
                     {}};
   if (!open_buffers(active, entered.where)) return false;
   calls_.push_back(std::move(active));
+  journal_.tell_call(sequence, call);
   const auto next_node = static_cast<uint32_t>((context_.me + 1) % context_.nodes.size());
   context_.send(next_node, CallNote{context_.id, context_.me, sequence, call});
   entered_.emplace(sequence, call);
@@ -189,24 +190,26 @@ bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& wher
   const bool staged = collectives::reduces(call.what) ? active.input == nullptr : active.output == nullptr;
   const bool taken = active.output == nullptr && (call.what != collectives::Collective::kReduce || root);
   if (!staged && !taken) unslotted_.push_back({active.first_piece, active.end()});
-  tell_output(note, where.recv_memory);
+  active.output_note = note;
+  active.output_memory = where.recv_memory;
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    if (node != context_.me) tell_output(node, note, where.recv_memory);
+  }
   return true;
 }
 
 // The region has another key for each backend.
-void PieceRunner::tell_output(OutputNote& note, uint32_t memory) {
-  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
-    if (node == context_.me) continue;
-    if (note.direct != 0) {
-      auto key = context_.direct.key_for(memory, context_.peers[node].backend);
-      if (!key.is_ok()) {
-        context_.fail(key.status().code(), static_cast<int32_t>(context_.local_ranks[0]), key.status().message());
-        return;
-      }
-      note.region = key.value();
+void PieceRunner::tell_output(uint32_t node, OutputNote note, uint32_t memory) {
+  if (context_.peers[node].link == nullptr) return;  // told when it is back
+  if (note.direct != 0) {
+    auto key = context_.direct.key_for(memory, context_.peers[node].backend);
+    if (!key.is_ok()) {
+      context_.fail(key.status().code(), static_cast<int32_t>(context_.local_ranks[0]), key.status().message());
+      return;
     }
-    context_.send(node, note);
+    note.region = key.value();
   }
+  context_.send(node, note);
 }
 
 PieceRunner::ActiveCall* PieceRunner::call_of(uint64_t piece) {
@@ -245,6 +248,13 @@ bool PieceRunner::launch() {
       !is_ready(*call, next_piece_) || next_piece_ >= freed() + slots_.size()) {
     return false;
   }
+  // What was sent of the piece before it in the slot is forgotten then.
+  const Slot& slot = *slots_[next_piece_ % slots_.size()];
+  if (slot.piece != next_piece_ && !settled(slot)) {
+    awaits_arrivals_ = true;
+    return false;
+  }
+  awaits_arrivals_ = false;
   start(*call, next_piece_++);
   return true;
 }
@@ -277,45 +287,111 @@ void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
     if (active.input != nullptr) memory.input_blocks = &slot.blocks;
     if (active.output != nullptr) memory.output_blocks = &slot.blocks;
   }
+  slot.goes_on = journal_.started(piece);
+  if (!slot.goes_on) {
+    journal_.start(piece);
+    slot.last_writes.clear();
+  }
   slot.piece = piece;
-  slot.executor = std::make_unique<collectives::Executor>(std::move(schedule), active.call.type,
-                                                          active.call.op, memory, slot);
+  slot.executor = std::make_unique<collectives::Executor>(std::move(schedule), active.call.type, active.call.op, memory,
+                                                          slot, &journal_.progress(piece));
+  if (slot.executor->torn()) {
+    context_.fail(Code::kDaemonLost, static_cast<int32_t>(context_.local_ranks[0]),
+                  "call " + std::to_string(active.sequence) + " of " + context_.name() + ": the daemon of node " +
+                      context_.nodes[context_.me].name + " died while it combined in place, in a buffer of rank " +
+                      std::to_string(context_.local_ranks[0]) + ", which cannot be done again");
+    return;
+  }
   grant();
-  for (const auto& [node, tag] : std::exchange(slot.early, {}))
+  journal_.for_arrivals(piece, [&](uint32_t node, uint32_t tag) {
     slot.executor->on_arrived(static_cast<int>(node), tag);
+  });
   slot.executor->advance();
 }
 
+bool PieceRunner::settled(const Slot& slot) const {
+  return slot.held == 0 && std::all_of(slot.last_writes.begin(), slot.last_writes.end(), [&](const auto& last) {
+           // The receiver has freed its slot of the piece; or has said that it has come.
+           return credit_[last.node].granted_to_us > slot.piece + slots_.size() ||
+                  (last.link != nullptr && last.link->arrived(last.number));
+         });
+}
+
+bool PieceRunner::write(Slot& slot, HeldWrite write) {
+  session::SentWrite& what = write.what;
+  const ActiveCall& active = *call_of(what.piece);
+  what.sequence = active.sequence;
+  what.call = active.call;
+  if (what.to == Area::kOutput && session::may_be_direct(active.call, context_.layout())) {
+    const size_t width = collectives::type_size(active.call.type);
+    const session::Piece part = active.plan.piece(what.piece - active.first_piece);
+    what.in_output = user_index(active.call, part, context_.order, what.offset / width) * width;
+  }
+  // Of a piece that a predecessor has begun: what has come there, and what is kept: that is written when the node is back.
+  if (slot.goes_on && (credit_[what.peer].has(what.piece, what.tag) || journal_.has_kept(what.piece, what.peer, what.tag))) {
+    return true;
+  }
+  const bool small = what.bytes <= transport::kCopiedWriteBytes;
+  if (small) {
+    const std::byte* copy = journal_.keep(what, write.data);
+    if (copy == nullptr) {
+      context_.fail(Code::kInternal, -1,
+                    "piece " + std::to_string(what.piece) + " of " + context_.name() + " has more small writes than are kept");
+      return false;
+    }
+    write = kept_write(what, copy);
+  }
+  issue(write);
+  return small;
+}
+
+PieceRunner::HeldWrite PieceRunner::kept_write(const session::SentWrite& what, const std::byte* data) const {
+  return {what, data, {context_.group_slot, WriteToken::Kind::kKept, 0, 0}};
+}
+
+void PieceRunner::issue(const HeldWrite& write) {
+  if (try_write(write)) return;
+  if (write.kept()) ++slots_[write.what.piece % slots_.size()]->held;
+  credit_[write.what.peer].held.push_back(write);
+}
+
 // False: not now.
-bool PieceRunner::try_write(uint32_t node, const HeldWrite& write) {
+bool PieceRunner::try_write(const HeldWrite& write) {
+  const session::SentWrite& what = write.what;
+  const uint32_t node = what.peer;
   PeerCredit& credit = credit_[node];
-  if (write.piece >= credit.granted_to_us) return false;
   GroupPeer& peer = context_.peers[node];
-  transport::WriteRequest request{write.data,   write.bytes,
-                                  peer.region,  area_offset(peer.layout, write.piece, write.to),
-                                  write.header, write.token.pack()};
-  request.offset += write.offset;
-  const ActiveCall& active = *call_of(write.piece);
-  if (write.to == Area::kOutput && session::may_be_direct(active.call, context_.layout())) {
-    const auto note = credit.outputs.find(active.sequence);
+  if (!peer.open() || what.piece >= credit.granted_to_us) return false;
+  transport::WriteRequest request{write.data,
+                                  what.bytes,
+                                  peer.region,
+                                  area_offset(peer.layout, what.piece, what.to),
+                                  encode(PieceFrame{context_.id, what.piece, context_.me, what.tag}),
+                                  write.token.pack()};
+  request.offset += what.offset;
+  const transport::Link* link = peer.link;
+  if (what.to == Area::kOutput && session::may_be_direct(what.call, context_.layout())) {
+    const auto note = credit.outputs.find(what.sequence);
     if (note == credit.outputs.end()) return false;
-    const auto& [output, link] = note->second;
-    if (!(output.call == active.call)) return false;  // the group is about to fail over it
+    const auto& [output, over] = note->second;
+    if (!(output.call == what.call)) return false;  // the group is about to fail over it
     if (output.direct != 0) {
-      const size_t width = collectives::type_size(active.call.type);
-      const session::Piece part = active.plan.piece(write.piece - active.first_piece);
       request.region = output.region;
-      request.offset = output.offset + user_index(active.call, part, context_.order, write.offset / width) * width;
-      context_.write_over(node, *link, request);
-      return true;
+      request.offset = output.offset + what.in_output;
+      link = over;
     }
   }
-  context_.write(node, request);
+  context_.write_over(node, *link, request);
+  if (write.kept()) note_write(*slots_[what.piece % slots_.size()], node, link, link->written());
   return true;
 }
 
 void PieceRunner::write_held(uint32_t node) {
-  std::erase_if(credit_[node].held, [&](const HeldWrite& write) { return try_write(node, write); });
+  std::erase_if(credit_[node].held, [&](const HeldWrite& write) {
+    if (!try_write(write)) return false;
+    if (write.kept()) --slots_[write.what.piece % slots_.size()]->held;
+    return true;
+  });
 }
 
 bool PieceRunner::publish() {
@@ -328,6 +404,8 @@ bool PieceRunner::publish() {
   slot.executor.reset();
   ++exchanged_;
   while (!calls_.empty() && exchanged_ >= calls_.front().end()) {
+    first_piece_ = calls_.front().end();
+    journal_.finish_call(calls_.front().sequence, first_piece_);
     for (const uint32_t number : calls_.front().memories) context_.direct.release(number);
     for (PeerCredit& credit : credit_) credit.outputs.erase(calls_.front().sequence);
     calls_.pop_front();
@@ -353,21 +431,20 @@ void PieceRunner::grant() {
 
 void PieceRunner::on_arrived(const PieceFrame& frame) {
   Slot& slot = *slots_[frame.piece % slots_.size()];
-  if (frame.piece < exchanged_ || frame.piece >= exchanged_ + 2 * slots_.size()) {
+  if (frame.piece < exchanged_ || frame.piece >= exchanged_ + slots_.size()) {
     context_.fail(Code::kInternal, -1,
                   "node " + context_.nodes[frame.from].name + " wrote piece " + std::to_string(frame.piece) +
                       " of " + context_.name() + " without credit");
     return;
   }
-  if (slot.executor != nullptr && slot.piece == frame.piece) {
-    slot.executor->on_arrived(static_cast<int>(frame.from), frame.tag);
-    slot.executor->advance();
-  } else if (slot.early.size() < kMaxEarly) {
-    slot.early.emplace_back(frame.from, frame.tag);
-  } else {
+  if (!journal_.arrived(frame.piece, frame.from, frame.tag)) {
     context_.fail(Code::kInternal, -1,
                   "node " + context_.nodes[frame.from].name + " floods " + context_.name());
+    return;
   }
+  if (slot.executor == nullptr || slot.piece != frame.piece) return;
+  slot.executor->on_arrived(static_cast<int>(frame.from), frame.tag);
+  slot.executor->advance();
 }
 
 void PieceRunner::on_sent(const WriteToken& token) {
@@ -398,7 +475,9 @@ void PieceRunner::on_note(const OutputNote& note, const transport::Link& link) {
                   "node " + context_.nodes[note.from].name + " runs ahead in " + context_.name());
     return;
   }
-  credit.outputs.emplace(note.sequence, PeerCredit::Output{note, &link});
+  // Of calls that are finished here they are told again for what may not have come before a restart.
+  if (note.sequence < first_unfinished() && !context_.peers[note.from].away) return;
+  credit.outputs.insert_or_assign(note.sequence, PeerCredit::Output{note, &link});
   write_held(note.from);
 }
 
@@ -408,6 +487,7 @@ void PieceRunner::on_note(const CallNote& note) {
                   "node " + context_.nodes[note.from].name + " runs ahead in " + context_.name());
     return;
   }
+  if (note.sequence < next_call_ && !entered_.contains(note.sequence)) return;  // told again, and compared before
   notes_.emplace(note.sequence, note);
   compare(note.sequence);
 }

@@ -12,16 +12,22 @@
 // Mismatch: when all local ranks have entered call s, a CallNote goes to the next node of the ring of nodes. If any
 // two ranks of the group differ, some neighbours differ, so it is found whatever the schedules do.
 // A call is finished on a node only when the previous node's call is known to be the same.
+//
+// Restart (docs/design/restart.md): everything that a successor of this daemon needs is in the segment's journal before it has any
+// effect elsewhere. When the way to a node is there again, both ends go through their writes to the other: what has come is
+// skipped, the rest is written again, small writes from the journal, large ones from where they are.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "collectives/executor.h"
 #include "daemon/group_context.h"
+#include "session/journal.h"
 #include "session/tuner.h"
 
 namespace hdt::daemon {
@@ -41,6 +47,15 @@ class PieceRunner {
   void on_note(const OutputNote& note, const transport::Link& link);
   // Some call under way writes to a peer's output over this link.
   bool needs(const transport::Link& link) const;
+  // The link to a node is gone: nobody knows what of the last writes has come. A link that was moved away from is.
+  void on_link_down(uint32_t node, const transport::Link& link);
+  void on_link_dropped(const transport::Link& link);
+  // Says to the node what of its payload has come.
+  void tell_state(uint32_t node);
+  // The node has said so; its tags are in context.peers[node].their_pieces.
+  void on_note(const Resume& note);
+  // A piece waits until writes have arrived of which the receiver is in no hurry to say so.
+  bool awaits_arrivals() const { return awaits_arrivals_; }
   // Memory that calls may use is gone.
   void forget_memory(uint32_t number) { context_.direct.drop(number); }
   void on_rank_left(uint32_t rank, uint64_t entered);
@@ -61,17 +76,16 @@ class PieceRunner {
     std::byte* input = nullptr;  // in place; null: the slot's
     std::byte* output = nullptr;
     std::vector<uint32_t> memories;  // in use until the call is finished
+    std::optional<OutputNote> output_note;
+    uint32_t output_memory = 0;
     uint64_t end() const { return first_piece + plan.pieces(); }
   };
   class Slot;
   struct HeldWrite {
-    uint64_t piece;
+    session::SentWrite what;
     const void* data;
-    size_t bytes;
-    collectives::Area to;
-    uint64_t offset;  // in the area, bytes
-    transport::LinkHeader header;
     WriteToken token;
+    bool kept() const { return token.kind == WriteToken::Kind::kKept; }
   };
 
   bool read_calls();
@@ -80,11 +94,21 @@ class PieceRunner {
   bool open_buffers(ActiveCall& call, const session::Exposure& where);
   bool open_buffer(ActiveCall& call, uint32_t number, uint64_t offset, uint64_t bytes, std::byte*& place,
                    OutputNote* note);
-  void tell_output(OutputNote& note, uint32_t memory);
+  void tell_output(uint32_t node, OutputNote note, uint32_t memory);
+  // True: the data was copied.
+  bool write(Slot& slot, HeldWrite write);
+  void go_on();
+  static void note_write(Slot& slot, uint32_t node, const transport::Link* link, uint64_t number);
+  void issue(const HeldWrite& write);
+  // Of the journal, which is foreign: it must not lead out of the peer's memory.
+  bool is_sound(const session::SentWrite& what) const;
+  HeldWrite kept_write(const session::SentWrite& what, const std::byte* data) const;
+  bool settled(const Slot& slot) const;
+  uint64_t first_unfinished() const { return calls_.empty() ? next_call_ : calls_.front().sequence; }
   bool is_ready(const ActiveCall& call, uint64_t piece) const;
   uint64_t freed();
   ActiveCall* call_of(uint64_t piece);
-  bool try_write(uint32_t node, const HeldWrite& write);
+  bool try_write(const HeldWrite& write);
   void write_held(uint32_t node);
   bool launch();
   void start(const ActiveCall& call, uint64_t piece);
@@ -95,6 +119,9 @@ class PieceRunner {
 
   GroupContext& context_;
   session::Tuner tuner_;
+  session::Journal journal_;
+  bool awaits_arrivals_ = false;
+  uint64_t first_piece_ = 0;  // of the first call that is not finished
   uint64_t next_call_ = 0;   // first call not read yet
   uint64_t next_piece_ = 0;  // first piece not started yet
   uint64_t exchanged_ = 0;
@@ -119,6 +146,13 @@ class PieceRunner {
       const transport::Link* link;
     };
     std::map<uint64_t, Output> outputs;  // by call
+    // What the node said when it came back: all of the pieces below, and these tags.
+    uint64_t came_below = 0;
+    std::map<uint64_t, std::set<uint32_t>> came;
+    bool has(uint64_t piece, uint32_t tag) const {
+      const auto tags = came.find(piece);
+      return piece < came_below || (tags != came.end() && tags->second.contains(tag));
+    }
   };
   std::vector<PeerCredit> credit_;
 };

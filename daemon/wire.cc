@@ -12,6 +12,7 @@ constexpr uint8_t kPiece = 1, kChunk = 2, kProbe = 3;
 // A note must fit a transport message.
 constexpr size_t kMaxText = 2048;
 constexpr size_t kMaxName = 256;
+constexpr int64_t kMaxRestartMs = 3'600'000;
 
 transport::LinkHeader to_header(const Writer& writer) {
   transport::LinkHeader header{};
@@ -23,7 +24,7 @@ transport::LinkHeader to_header(const Writer& writer) {
 struct Put {
   Writer& w;
   void operator()(std::monostate) {}
-  void operator()(const GroupHello& n) { w.put(n.group).put(n.from).put_bytes(n.region.bytes); }
+  void operator()(const GroupHello& n) { w.put(n.group).put(n.from).put_bytes(n.region.bytes).put(n.restart_ms); }
   void operator()(const PieceCredit& n) { w.put(n.group).put(n.from).put(n.pieces); }
   void operator()(const ChunkCredit& n) { w.put(n.group).put(n.source).put(n.destination).put(n.tail); }
   void operator()(const CallNote& n) {
@@ -54,6 +55,16 @@ struct Put {
   void operator()(const ClassCommit& n) { w.put(n.group).put(n.change).put(n.commit); }
   void operator()(const LinkMoved& n) { w.put(n.group); }
   void operator()(const LinkUnused& n) { w.put(n.group); }
+  void operator()(const PieceState& n) {
+    w.put(n.group).put(n.piece).put(n.from).put(static_cast<uint32_t>(n.tags.size()));
+    for (const uint32_t tag : n.tags) w.put(tag);
+  }
+  void operator()(const ChannelState& n) {
+    w.put(n.group).put(n.source).put(n.destination).put(n.landed).put(n.tail);
+  }
+  void operator()(const Resume& n) {
+    w.put(n.group).put(n.from).put(n.exchanged).put(n.credit).put(n.finished);
+  }
   void operator()(const RankLeft& n) { w.put(n.group).put(n.rank).put(n.entered); }
   void operator()(const NodeLeft& n) { w.put(n.group).put(n.from); }
   void operator()(const GroupFailed& n) {
@@ -84,6 +95,8 @@ Note get_note(size_t kind, Reader& r) {
       auto n = get_common<GroupHello>(r);
       n.from = r.get<uint32_t>();
       r.get_bytes(n.region.bytes);
+      n.restart_ms = r.get<int64_t>();
+      if (n.restart_ms < 0 || n.restart_ms > kMaxRestartMs) return {};
       return n;
     }
     case 2: {
@@ -187,6 +200,30 @@ Note get_note(size_t kind, Reader& r) {
     case 16: {
       auto n = get_common<LinkUnused>(r);
       if (n.group != 0) return {};
+      return n;
+    }
+    case 17: {
+      auto n = get_common<PieceState>(r);
+      n.piece = r.get<uint64_t>();
+      n.from = r.get<uint32_t>();
+      const uint32_t count = r.get_count(kMaxTags);
+      for (uint32_t i = 0; i < count && !r.failed(); ++i) n.tags.push_back(r.get<uint32_t>());
+      return n;
+    }
+    case 18: {
+      auto n = get_common<ChannelState>(r);
+      n.source = r.get<uint32_t>();
+      n.destination = r.get<uint32_t>();
+      n.landed = r.get<uint64_t>();
+      n.tail = r.get<uint64_t>();
+      return n;
+    }
+    case 19: {
+      auto n = get_common<Resume>(r);
+      n.from = r.get<uint32_t>();
+      n.exchanged = r.get<uint64_t>();
+      n.credit = r.get<uint64_t>();
+      n.finished = r.get<uint64_t>();
       return n;
     }
     default:

@@ -44,6 +44,28 @@ struct GroupHello {
   uint64_t group;
   uint32_t from;
   transport::RegionKey region;
+  int64_t restart_ms;  // so long after my end a successor may come
+};
+// What follows is said when a daemon was started again, by both ends of its new link, in this order. Until then neither writes.
+// "Of your payloads of this piece these tags have come."
+struct PieceState {
+  uint64_t group, piece;
+  uint32_t from;
+  std::vector<uint32_t> tags;
+};
+// "Of the channel from rank `source` to rank `destination`, which is mine, this has landed (session/segment.h), and chunks below
+// `tail` are consumed."
+struct ChannelState {
+  uint64_t group;
+  uint32_t source, destination;
+  uint64_t landed, tail;
+};
+// "That was all. Of pieces below `exchanged` everything has come; you may write pieces below `credit`; I have finished the
+// calls below `finished`."
+struct Resume {
+  uint64_t group;
+  uint32_t from;
+  uint64_t exchanged, credit, finished;
 };
 // "You may write pieces below `pieces` to me."
 struct PieceCredit {
@@ -145,7 +167,10 @@ struct LinkUnused {
 };
 using Note = std::variant<std::monostate, GroupHello, PieceCredit, ChunkCredit, CallNote, RankLeft, NodeLeft,
                           GroupFailed, OutputNote, ProbeNote, RatesNote, ClassPrepare,
-                          ClassEnds, ClassReady, ClassCommit, LinkMoved, LinkUnused>;
+                          ClassEnds, ClassReady, ClassCommit, LinkMoved, LinkUnused, PieceState, ChannelState, Resume>;
+
+// Of a PieceState; more go in another one.
+inline constexpr uint32_t kMaxTags = 1024;
 
 std::vector<std::byte> encode(const Note& note);
 // monostate: malformed.

@@ -85,7 +85,7 @@ Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session
   made->board().pid.store(static_cast<uint32_t>(::getpid()), std::memory_order_relaxed);
   made->make_queues();
   std::weak_ptr<Communicator> weak = made;
-  made->watch_ = made->session_->watch({&made->joined_, made->access_.one_node(), [weak](const Status& why) {
+  made->watch_ = made->session_->watch({&made->joined_, [weak](const Status& why) {
                                           if (const auto alive = weak.lock()) alive->on_session_lost(why);
                                         }});
   if (made->watch_ == 0) made->on_session_lost({Code::kDaemonLost, "the daemon went away"});

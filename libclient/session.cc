@@ -133,25 +133,16 @@ Status Session::hear(bool& final) {
 }
 
 Status Session::find_successor() {
-  const auto alive = alive_;
   const int64_t wait_ms = wire().welcome.restart_ms;
   const Deadline deadline = Deadline::after_ms(wait_ms);
   Status last(Code::kDaemonLost, "the daemon at " + path_ + " went away");
-  std::vector<Membership> ended;
   {
     const std::lock_guard lock(mutex_);
     if (closing_) return last;
     connected_ = false;
     answers_.clear();
-    std::erase_if(memberships_, [&](const auto& entry) {
-      if (entry.second.adoptable || wait_ms == 0) return false;
-      ended.push_back(entry.second);
-      return true;
-    });
     changed_.notify_all();
   }
-  for (const Membership& membership : ended) membership.on_lost(last);
-  if (!*alive) return last;
   if (wait_ms == 0) return last;
   HDT_LOG_WARN("{}; waiting up to {} ms for it to be started again", last.message(), wait_ms);
   for (;;) {
@@ -164,11 +155,13 @@ Status Session::find_successor() {
         const std::lock_guard sending(send_mutex_);
         const std::lock_guard lock(mutex_);
         if (closing_) return last;
-        wire_.store(wire.value().get(), std::memory_order_release);
+        wire_.store(wire.value().get(), std::memory_order_seq_cst);
         wires_.push_back(wire.take());
         for (const auto& notice : std::exchange(unsent_, {}))
           (void)send_packet(this->wire().socket.get(), notice, {});
         connected_ = true;
+        // Who was in between has rung at the daemon that is gone.
+        for (const auto& [number, membership] : memberships_) ring(membership.joined->engine, membership.joined->handle);
         changed_.notify_all();
         HDT_LOG_INFO("the daemon at {} is back", path_);
         return Status::ok();
@@ -412,8 +405,15 @@ Status Session::send_notice(std::span<const std::byte> bytes) {
   return Status::ok();
 }
 
+// If another daemon comes meanwhile, either its coming is seen here, or what this ring is about is seen by it.
 void Session::ring(uint32_t engine, uint32_t handle) {
-  const Wire& daemon = wire();
+  for (const Wire* rung = nullptr; rung != wire_.load(std::memory_order_seq_cst);) {
+    rung = wire_.load(std::memory_order_seq_cst);
+    ring_at(*rung, engine, handle);
+  }
+}
+
+void Session::ring_at(const Wire& daemon, uint32_t engine, uint32_t handle) {
   if (engine >= daemon.eventfds.size()) return;
   session::EngineBell& bell = reinterpret_cast<session::SessionPage*>(daemon.page.data())->engines[engine];
   const uint32_t bit = handle % (session::kAttentionWords * 64);
@@ -424,7 +424,7 @@ void Session::ring(uint32_t engine, uint32_t handle) {
 
 uint64_t Session::watch(Membership membership) {
   const std::lock_guard lock(mutex_);
-  if (lost() || membership.joined->life != life_ || (!connected_ && !membership.adoptable)) return 0;
+  if (lost() || membership.joined->life != life_) return 0;
   const uint64_t number = next_membership_++;
   told_.erase(membership.joined->handle);
   memberships_[number] = std::move(membership);

@@ -61,7 +61,6 @@ class Session {
   // come for it.
   struct Membership {
     JoinedGroup* joined = nullptr;
-    bool adoptable = true;  // false: it ends with the daemon
     std::function<void(const Status&)> on_lost;
   };
   // Returns a number for unwatch(); 0 where the daemon that gave the group is gone already.
@@ -80,6 +79,7 @@ class Session {
 
   Session() = default;
   const Wire& wire() const { return *wire_.load(std::memory_order_acquire); }
+  static void ring_at(const Wire& daemon, uint32_t engine, uint32_t handle);
   static Result<std::unique_ptr<Wire>> greet(const std::string& path);
   void read();
   // Reads until the daemon has ended; why. `final`: it has said so itself.

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <new>
 
+#include "session/journal.h"
+
 namespace hdt::session {
 
 namespace {
@@ -19,6 +21,13 @@ constexpr uint64_t kRingSpace = uint64_t{4} << 30;
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
+
+void MeetingPlace::set(const std::string& text) {
+  std::memset(address, 0, sizeof address);
+  std::memcpy(address, text.data(), std::min(text.size(), kMaxAddressBytes - 1));
+}
+
+std::string MeetingPlace::get() const { return {address, ::strnlen(address, sizeof address)}; }
 
 Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
     : ranks(ranks_),
@@ -39,7 +48,8 @@ Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
   channels = round_up(boards + sizeof(Board) * local_ranks, 64);
   posts = round_up(channels + sizeof(Channel) * rings_, kPage);
   recordings = round_up(posts + (nodes == 1 ? kPostingBytes * local_ranks : 0), kPage);
-  data = round_up(recordings + sizeof(Recording) * local_ranks, kPage);
+  journals = round_up(recordings + sizeof(Recording) * local_ranks, kPage);
+  data = round_up(journals + (nodes == 1 ? 0 : Journal::bytes(nodes, slots)), kPage);
   total = data + slots * slot_bytes_ + rings_ * ring_bytes_;
 }
 

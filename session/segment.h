@@ -9,6 +9,7 @@
 //   Channel[2 * local * ranks]  point-to-point rings, control part
 //   Post[local_ranks][kPosts], payloads   calls with what they contribute (post.h); groups of one node only
 //   Recording[local_ranks]      the last operations of each local rank (recorder.h)
+//   GroupJournal, PieceJournal[slots]  what a daemon's successor must know (journal.h); groups of several nodes only
 //   --- data part: the only memory that other nodes may write ---
 //   Slot[slots]                 per piece: staging of each local rank, input, output, scratch
 //   ring data                   slots chunks per channel
@@ -30,6 +31,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "base/doorbell.h"
 #include "base/status.h"
@@ -56,10 +58,12 @@ struct Member {
   uint32_t local_index;  // index among the ranks of that node
 };
 
-// "address:port" of a node's daemon, or several, by commas; ending in zeros; constant after creation.
+// "address:port" of a node's daemon, or several, by commas; ending in zeros; changes when one was started again.
 inline constexpr size_t kMaxAddressBytes = 96;
 struct alignas(64) MeetingPlace {
   char address[kMaxAddressBytes];
+  void set(const std::string& text);
+  std::string get() const;
 };
 
 // What failed the group. Set once, by whoever comes first; state goes 0 (none), 1 (being written), 2 (valid).
@@ -104,6 +108,8 @@ struct alignas(64) Board {
 // daemons carry chunks from the sender's to the receiver's, and tails back.
 struct alignas(64) Channel {
   std::atomic<uint64_t> head{0};
+  // Between nodes, of the receiving daemon, what has landed: bits 16-63 chunks without a gap, bit i: also that many and i.
+  std::atomic<uint64_t> landed{0};
   alignas(64) std::atomic<uint64_t> tail{0};
 };
 
@@ -140,7 +146,7 @@ struct Layout {
   uint64_t piece_bytes;    // capacity of staging (per rank), input and output
   uint64_t scratch_bytes;
   uint64_t chunk_bytes;    // capacity of a chunk's payload
-  uint64_t members, places, boards, channels, posts, recordings, data, total;  // byte offsets from the start
+  uint64_t members, places, boards, channels, posts, recordings, journals, data, total;  // byte offsets from the start
 
   // Offsets from the start of the data part.
   uint64_t staging(uint64_t piece, uint32_t local) const;
@@ -180,6 +186,7 @@ class Segment {
   Recording& recording(uint32_t local) const {
     return reinterpret_cast<Recording*>(base_ + layout_.recordings)[local];
   }
+  std::byte* journals() const { return base_ + layout_.journals; }
   std::byte* data() const { return base_ + layout_.data; }
   uint64_t data_bytes() const { return layout_.total - layout_.data; }
 

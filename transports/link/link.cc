@@ -96,6 +96,7 @@ void Link::close(const Status& reason) {
 
 bool Link::up() const { return state_->phase == State::Phase::kUp && state_->rails_up() > 0; }
 bool Link::down() const { return state_->phase == State::Phase::kDown; }
+bool Link::peer_ended() const { return state_->peer_ends; }
 size_t Link::pending_writes() const { return state_->outbox.size(); }
 
 bool Link::settled() const { return state_->outbox.empty(); }
@@ -231,8 +232,10 @@ void Link::State::on_written(Rail& rail, const Completion& completion) {
     return start_closing({Code::kLink, rail.describe() + " closed: " + complete.status().message()});
   }
   rail.on_chunk(completion.bytes, chunk.message_bytes > kCopiedWriteBytes, options.now());
-  if (!acknowledge(rail, chunk.received)) return;
+  // The observer first: whatever is sent from now on tells the peer that this has come, and who restarts after a crash must
+  // know it then, too.
   if (complete.value()) observer.on_arrived(self, chunk.header, chunk.message_bytes);
+  if (phase == Phase::kUp && !rail.given_up) (void)acknowledge(rail, chunk.received);
 }
 
 bool Link::State::acknowledge(Rail& rail, uint32_t received) {

@@ -47,7 +47,8 @@ inline constexpr size_t kCopiedWriteBytes = size_t{32} << 10;
 using LinkHeader = std::array<std::byte, kLinkHeaderBytes>;
 
 // Place [data, data + bytes) at `offset` of the peer's `region`, then deliver `header` there. bytes may be 0.
-// `data` must stay unchanged until on_sent(token) or on_down().
+// `data` must stay unchanged until on_sent(token) or on_down(). With `until_arrived` that is when it has arrived, also for
+// a small write, of which the peer is in no hurry to say so (Link::hurry).
 struct WriteRequest {
   const void* data = nullptr;
   size_t bytes = 0;
@@ -55,6 +56,7 @@ struct WriteRequest {
   uint64_t offset = 0;
   LinkHeader header{};
   uint64_t token = 0;
+  bool until_arrived = false;
 };
 
 struct LinkOptions {
@@ -144,6 +146,7 @@ class Link {
 
   bool up() const;                // has a rail that carries traffic, and is not going down
   bool down() const;              // on_down was called
+  bool peer_ended() const;        // the peer, or the kernel when its process died, has closed it in order
   size_t pending_writes() const;  // writes whose on_sent is still to come
   // Everything that was written has arrived.
   bool settled() const;

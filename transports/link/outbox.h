@@ -53,7 +53,7 @@ class Outbox {
     uint64_t pulled = 0;
     uint64_t handed_over = 0;
     uint64_t arrived = 0;
-    bool copied() const { return request.bytes <= kCopiedWriteBytes; }
+    bool copied() const { return request.bytes <= kCopiedWriteBytes && !request.until_arrived; }
   };
   Write& write_of(const Chunk& chunk) { return writes_[chunk.header.message_id - first_id_]; }
 

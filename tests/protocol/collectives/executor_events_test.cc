@@ -20,10 +20,12 @@ struct Written {
 
 class RecordingPort : public Port {
  public:
-  void write(int peer, uint32_t tag, const void* /*data*/, size_t bytes, Area to, uint64_t offset,
+  bool write(int peer, uint32_t tag, const void* /*data*/, size_t bytes, Area to, uint64_t offset,
              size_t step) override {
     writes.push_back({peer, tag, bytes, to, offset, step});
+    return copies;
   }
+  bool copies = false;
   std::vector<Written> writes;
 };
 

@@ -47,7 +47,7 @@ class FakeCluster {
   class NodePort : public Port {
    public:
     NodePort(FakeCluster& cluster, int node) : cluster_(cluster), node_(node) {}
-    void write(int peer, uint32_t tag, const void* data, size_t bytes, Area to, uint64_t offset,
+    bool write(int peer, uint32_t tag, const void* data, size_t bytes, Area to, uint64_t offset,
                size_t step) override;
 
    private:

@@ -1,0 +1,94 @@
+// Groups over restarts of daemons, as the control thread sees them: this one's own, and those of other nodes.
+#include "base/log.h"
+#include "daemon/control.h"
+
+namespace hdt::daemon {
+
+Reunion::Services Control::reunion_services() {
+  Reunion::Services services;
+  services.dial = [this](const std::string& address) { return network_->dial(address); };
+  services.send = [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); };
+  services.met = [this](const Known& known) {
+    for (auto& engine : engines_) {
+      engine->post([e = engine.get(), known] { (void)e->meet(known.group, known.from, known.to, known.node); });
+    }
+  };
+  services.failed = [this](const Known& known) {
+    for (auto& engine : engines_) {
+      engine->post([e = engine.get(), known] { e->fail_group(known.group, known.code, known.rank, known.text); });
+    }
+  };
+  return services;
+}
+
+NodeInfo Control::self_for(const std::string& group_class) const {
+  return {node_.id, node_.name, node_.address, plan_.ends_for(group_class, node_.rails)};
+}
+
+// An embedded daemon dies with its process: nobody starts it again.
+int64_t Control::restart_ms() const { return host_pid_ != 0 ? 0 : config_.timeouts.restart_ms; }
+
+Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) {
+  ClientSession* client = sessions_->find(session);
+  if (request.engine >= engines_.size()) {
+    return {Code::kConfig, "the group belongs to engine thread " + std::to_string(request.engine) +
+                               ", this daemon has " + std::to_string(engines_.size()) + ": start it with the same node.threads"};
+  }
+  if (client->seats.contains(request.handle)) return {Code::kInvalidUsage, "two groups have the same handle"};
+  auto found = adoption_.find(request, std::move(segment));
+  if (!found.is_ok()) return found.status();
+  Adoption::Found& group = found.value();
+  Engine* engine = engines_[request.engine].get();
+  if (group.memory != nullptr) {
+    auto spec = adoption_.describe(group, node_);
+    if (!spec.is_ok()) return spec.status();
+    spec.value().deadline = Deadline::after_ms(restart_ms());
+    const GroupSpec others = spec.value();
+    engine->post([engine, shared = std::make_shared<GroupSpec>(spec.take())] { engine->create_group(std::move(*shared)); });
+    for (uint32_t node = 0; node < others.nodes.size(); ++node) {
+      if (node == others.me) continue;
+      reunion_->begin(Successor{group.id, others.me, node, self_for(others.group_class)}, others.nodes[node].address,
+                      others.deadline);
+    }
+  }
+  client->seats[request.handle] = {request.engine, group.id};
+  engine->post([engine, session, handle = request.handle, id = group.id, local = request.local_index] {
+    engine->attach(session, handle, id, local);
+  });
+  HDT_LOG_INFO("group {:08x} adopted from pid {} {}", static_cast<uint32_t>(group.id), client->credentials.pid,
+               LogTag{.node = node_.name});
+  return Status::ok();
+}
+
+// A group that no engine has may not be adopted yet, if this daemon was started again, too; later it never will be.
+void Control::on_successor(ChannelId channel, const Successor& word) {
+  auto answer = std::make_shared<Known>();
+  auto group_class = std::make_shared<std::optional<std::string>>();
+  answer->group = word.group;
+  answer->from = word.from;
+  answer->to = word.to;
+  on_every_engine(
+      [this, word, answer, group_class](Engine& engine) {
+        auto met = engine.meet(word.group, word.to, word.from, word.node);
+        if (!met) return;
+        mailbox_.post([answer, group_class, met = std::move(*met)] {
+          *group_class = met.group_class;
+          answer->code = met.failure.code();
+          answer->rank = met.rank;
+          answer->text = met.failure.message();
+        });
+      },
+      [this, channel, answer, group_class] {
+        if (*group_class) {
+          answer->node = self_for(**group_class);
+        } else if (now_ns() - started_ns_ < restart_ms() * kNsPerMs) {
+          answer->code = Code::kInProgress;
+        } else {
+          answer->code = Code::kRankLost;
+          answer->text = "node " + node_.name + " does not know the group any more";
+        }
+        network_->send(channel, encode(*answer));
+      });
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,75 @@
+// Daemons that were started again, as an engine meets them: the successor of a lost one takes its place in a group, and the two
+// connect as when a group is made.
+#include <algorithm>
+
+#include "base/log.h"
+#include "daemon/engine.h"
+
+namespace hdt::daemon {
+
+std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from, const NodeInfo& info) {
+  EngineGroup* group = group_of(id);
+  if (group == nullptr) return {};
+  const GroupContext& context = group->context();
+  Met met{context.group_class, Status::ok(), -1};
+  if (me != context.me || from >= context.nodes.size() || from == me) {
+    met.failure = Status(Code::kInvalidArgument, "node " + info.name + " takes another place in " + context.name() + " than it had");
+    return met;
+  }
+  if (context.segment.failed()) {
+    met.failure = context.segment.failure();
+    met.rank = context.segment.failed_rank();
+    return met;
+  }
+  const NodeId known = context.nodes[from].id;
+  if (known == info.id) {
+    // Said again, as nothing has come of it yet.
+    const auto choice = choices_.find({id, from});
+    const bool tried = choice != choices_.end() && choice->second.link && peers_.contains(*choice->second.link);
+    if (group->is_away(from) && !group->connected(from) && !tried) connect_node(*group, from);
+    return met;
+  }
+  successors_[{id, from}] = info;
+  // What its predecessor wrote must have come to its end before anything is said of what has come.
+  std::vector<LinkId> old;
+  for (const auto& [link, peer] : peers_) {
+    if (link.node == known) old.push_back(link);
+  }
+  for (const LinkId& link : old) {
+    const auto peer = peers_.find(link);
+    if (peer == peers_.end()) continue;
+    peer->second->gone = true;
+    peer->second->link.close({Code::kDaemonLost, "its daemon was started again"});
+  }
+  welcome(*group, from);
+  return met;
+}
+
+void Engine::welcome(EngineGroup& group, uint32_t node) {
+  const auto successor = successors_.find({group.id(), node});
+  const NodeId old = group.context().nodes[node].id;
+  const bool lingers =
+      std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) { return entry.first.node == old; });
+  if (successor == successors_.end() || lingers) return;
+  const NodeInfo info = std::move(successor->second);
+  successors_.erase(successor);
+  if (!group.is_away(node)) return;  // it has failed, or nobody needs that node any more
+  group.set_node(node, info);
+  connect_node(group, node);
+  touch(&group);
+}
+
+// A class change that was under way with a node that is gone is given up here; who asked for it is told.
+void Engine::stop_moving(EngineGroup& group, uint32_t node) {
+  const auto found = moves_.find(group.id());
+  if (found == moves_.end()) return;
+  const uint64_t change = found->second.change;
+  const bool asked_here = found->second.asked_by == group.context().me && !found->second.answered.empty();
+  forget_move(group.id());
+  if (!asked_here) return;
+  if (proposing_ == change) proposing_.reset();
+  options_.on_proposed(change, {Code::kInvalidUsage, "the daemon of node " + group.context().nodes[node].name +
+                                                         " is being started again; try again"});
+}
+
+}  // namespace hdt::daemon

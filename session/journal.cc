@@ -1,0 +1,175 @@
+#include "session/journal.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hdt::session {
+
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kLeastArrivals = 1024;
+// No schedule has more payloads a node for a piece: there and back, in up to two parts.
+constexpr uint64_t kArrivalsANode = 4;
+
+uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+uint64_t kept_bytes(uint64_t bytes) { return sizeof(SentWrite) + round_up(bytes, 64); }
+
+struct RatesOfNode {
+  MemoryRates memory;
+  LinkRates links[kMostMeasuredNodes];
+};
+
+uint64_t most_arrivals_of(uint32_t nodes) { return std::max(kLeastArrivals, kArrivalsANode * nodes); }
+
+uint64_t piece_bytes_of(uint32_t nodes) {
+  return round_up(sizeof(PieceJournal) + most_arrivals_of(nodes) * sizeof(uint64_t) + kSentBytes, kPage);
+}
+
+}  // namespace
+
+uint64_t Journal::rates_bytes(uint32_t nodes) {
+  return nodes <= kMostMeasuredNodes ? nodes * sizeof(RatesOfNode) : 0;
+}
+uint64_t Journal::bytes(uint32_t nodes, uint32_t slots) {
+  return round_up(sizeof(GroupJournal) + rates_bytes(nodes), kPage) + slots * piece_bytes_of(nodes);
+}
+uint64_t Journal::most_arrivals() const { return most_arrivals_of(nodes_); }
+uint64_t Journal::piece_bytes() const { return piece_bytes_of(nodes_); }
+
+PieceJournal& Journal::of(uint64_t piece) const {
+  const uint64_t first = round_up(sizeof(GroupJournal) + rates_bytes(nodes_), kPage);
+  return *reinterpret_cast<PieceJournal*>(base_ + first + piece % slots_ * piece_bytes());
+}
+std::atomic<uint64_t>* Journal::arrivals_of(const PieceJournal& piece) const {
+  return reinterpret_cast<std::atomic<uint64_t>*>(const_cast<PieceJournal*>(&piece) + 1);
+}
+std::byte* Journal::sent_of(const PieceJournal& piece) const {
+  return reinterpret_cast<std::byte*>(arrivals_of(piece) + most_arrivals());
+}
+
+void Journal::agree(const Agreed& agreed) const {
+  group().algorithm = agreed.algorithm ? static_cast<uint32_t>(*agreed.algorithm) + 1 : 0;
+  auto* table = reinterpret_cast<RatesOfNode*>(rates());
+  for (size_t node = 0; node < agreed.rates.size(); ++node) {
+    table[node].memory = agreed.rates[node].memory;
+    std::copy(agreed.rates[node].links.begin(), agreed.rates[node].links.end(), table[node].links);
+  }
+  group().made.store(1, std::memory_order_release);
+}
+
+std::optional<Journal::Agreed> Journal::agreed() const {
+  if (group().made.load(std::memory_order_acquire) != 1) return {};
+  const uint32_t algorithm = group().algorithm;
+  if (algorithm > collectives::kAlgorithmCount) return {};
+  Agreed agreed;
+  if (algorithm != 0) agreed.algorithm = static_cast<collectives::Algorithm>(algorithm - 1);
+  if (nodes_ > kMostMeasuredNodes) return agreed;
+  const auto* table = reinterpret_cast<const RatesOfNode*>(rates());
+  for (uint32_t node = 0; node < nodes_; ++node) {
+    agreed.rates.push_back({table[node].memory, {table[node].links, table[node].links + nodes_}});
+  }
+  return agreed;
+}
+
+void Journal::tell_call(uint64_t sequence, const Call& call) const {
+  GroupJournal::Told& told = group().told[sequence % kToldCalls];
+  told.sequence.store(0, std::memory_order_release);
+  told.call = call;
+  told.sequence.store(sequence + 1, std::memory_order_release);
+}
+
+void Journal::for_told_calls(uint64_t first, const std::function<void(uint64_t, const Call&)>& each) const {
+  for (uint64_t sequence = first; sequence < first + kToldCalls; ++sequence) {
+    const GroupJournal::Told& told = group().told[sequence % kToldCalls];
+    if (told.sequence.load(std::memory_order_acquire) == sequence + 1) each(sequence, told.call);
+  }
+}
+
+void Journal::finish_call(uint64_t sequence, uint64_t next_piece) const {
+  group().first_piece[(sequence + 1) % kToldCalls] = next_piece;
+  group().finished.store(sequence + 1, std::memory_order_release);
+}
+
+Journal::Finished Journal::finished() const {
+  const uint64_t calls = group().finished.load(std::memory_order_acquire);
+  return {calls, calls == 0 ? 0 : group().first_piece[calls % kToldCalls]};
+}
+
+bool Journal::arrived(uint64_t piece, uint32_t node, uint32_t tag) const {
+  PieceJournal& journal = of(piece);
+  if (journal.arriving.load(std::memory_order_relaxed) != piece + 1) {
+    journal.arriving.store(0, std::memory_order_release);
+    journal.arrivals.store(0, std::memory_order_release);
+    journal.arriving.store(piece + 1, std::memory_order_release);
+  }
+  const uint32_t count = journal.arrivals.load(std::memory_order_relaxed);
+  if (count >= most_arrivals()) return false;
+  arrivals_of(journal)[count].store(uint64_t{node} << 32 | tag, std::memory_order_relaxed);
+  journal.arrivals.store(count + 1, std::memory_order_release);
+  return true;
+}
+
+void Journal::for_arrivals(uint64_t piece, const std::function<void(uint32_t, uint32_t)>& each) const {
+  const PieceJournal& journal = of(piece);
+  if (journal.arriving.load(std::memory_order_acquire) != piece + 1) return;
+  const uint64_t count = std::min<uint64_t>(journal.arrivals.load(std::memory_order_acquire), most_arrivals());
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t word = arrivals_of(journal)[i].load(std::memory_order_relaxed);
+    if (word >> 32 < nodes_) each(static_cast<uint32_t>(word >> 32), static_cast<uint32_t>(word));
+  }
+}
+
+void Journal::start(uint64_t piece) const {
+  PieceJournal& journal = of(piece);
+  journal.started.store(0, std::memory_order_release);
+  journal.progress.complete.store(0, std::memory_order_release);
+  journal.progress.overwriting.store(0, std::memory_order_release);
+  journal.sent_bytes.store(0, std::memory_order_release);
+  journal.started.store(piece + 1, std::memory_order_release);
+}
+
+bool Journal::has_kept(uint64_t piece, uint32_t peer, uint32_t tag) const {
+  bool kept = false;
+  for_sent_of(of(piece), [&](const SentWrite& other, const std::byte*) {
+    kept |= other.piece == piece && other.peer == peer && other.tag == tag;
+    return !kept;
+  });
+  return kept;
+}
+
+const std::byte* Journal::keep(const SentWrite& write, const void* data) const {
+  PieceJournal& journal = of(write.piece);
+  const uint64_t used = journal.sent_bytes.load(std::memory_order_relaxed);
+  if (used > kSentBytes || kept_bytes(write.bytes) > kSentBytes - used) return nullptr;
+  std::byte* place = sent_of(journal) + used;
+  std::memcpy(place, &write, sizeof write);
+  if (write.bytes != 0) std::memcpy(place + sizeof write, data, write.bytes);
+  journal.sent_bytes.store(static_cast<uint32_t>(used + kept_bytes(write.bytes)), std::memory_order_release);
+  return place + sizeof write;
+}
+
+void Journal::for_sent_of(const PieceJournal& journal,
+                          const std::function<bool(const SentWrite&, const std::byte*)>& each) const {
+  const uint64_t piece = journal.started.load(std::memory_order_acquire) - 1;
+  const uint64_t used = std::min<uint64_t>(journal.sent_bytes.load(std::memory_order_acquire), kSentBytes);
+  const std::byte* log = sent_of(journal);
+  for (uint64_t at = 0; at + sizeof(SentWrite) <= used;) {
+    SentWrite write;
+    std::memcpy(&write, log + at, sizeof write);
+    if (write.bytes > used - at - sizeof write || write.piece != piece || write.peer >= nodes_) return;
+    if (!each(write, log + at + sizeof write)) return;
+    at += kept_bytes(write.bytes);
+  }
+}
+
+void Journal::for_sent(const std::function<void(const SentWrite&, const std::byte*)>& each) const {
+  for (uint32_t slot = 0; slot < slots_; ++slot) {
+    for_sent_of(of(slot), [&](const SentWrite& write, const std::byte* data) {
+      each(write, data);
+      return true;
+    });
+  }
+}
+
+}  // namespace hdt::session
