@@ -49,7 +49,6 @@ struct Executor::State {
   bool at_end = false;  // the schedule has no step `loaded`
   Progress* progress = nullptr;
   uint32_t later = 0;  // bit i: step first + i is complete
-  bool torn = false;
 
   Entry& entry(size_t index) { return window[index % kStepWindow]; }
 
@@ -111,7 +110,6 @@ struct Executor::State {
   // What a predecessor has left is foreign: no more of it is believed than the schedule has steps.
   void go_on() {
     const uint64_t word = progress->complete.load(std::memory_order_acquire);
-    const uint64_t overwriting = progress->overwriting.load(std::memory_order_acquire);
     const auto complete = static_cast<uint32_t>(word);
     for (; loaded < complete; ++loaded) {
       const std::optional<Step> step = schedule->step(loaded);
@@ -125,7 +123,6 @@ struct Executor::State {
       entry(i).phase = Phase::kComplete;
       later |= uint32_t{1} << (i - first);
     }
-    torn = overwriting > first && overwriting <= loaded && entry(overwriting - 1).phase != Phase::kComplete;
     slide();
   }
 
@@ -161,21 +158,49 @@ struct Executor::State {
       if (write(e, index)) complete_step(index);
       return;
     }
-    const bool overwrites = progress != nullptr && step.kind != StepKind::kRecv && step.kind != StepKind::kCopy &&
-                            address(step.from, step.offset) == address(step.to, step.offset);
-    if (overwrites) progress->overwriting.store(index + 1, std::memory_order_release);
     if (step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce) {
       const void* sources[] = {address(step.from, step.offset), address(Area::kScratch, step.target)};
       if (step.peer_first) std::swap(sources[0], sources[1]);
-      void* const results[] = {address(step.to, step.offset)};
-      reduce(type, op, sources, results, step.length);
+      std::byte* const to = address(step.to, step.offset);
+      if (progress != nullptr && to == address(step.from, step.offset)) {
+        reduce_in_place(sources, to, step.length, index);
+      } else {
+        void* const results[] = {to};
+        reduce(type, op, sources, results, step.length);
+      }
     } else if (step.kind == StepKind::kCopy) {
       std::byte* const to = address(step.to, step.to == Area::kScratch ? step.target : step.offset);
       const std::byte* const from = address(step.from, step.offset);
       if (to != from) std::memcpy(to, from, bytes);
     }
     complete_step(index);
-    if (overwrites) progress->overwriting.store(0, std::memory_order_release);
+  }
+
+  // Block by block: whoever goes on after a crash finds each either as it was, or in `spare`, or in place.
+  void reduce_in_place(const void* const (&sources)[2], std::byte* to, uint64_t length, size_t index) {
+    const size_t width = type_size(type);
+    const uint64_t most = kSpareBytes / width;
+    const uint64_t name = uint64_t{index + 1} << 32;
+    const auto mark = [&](uint64_t block, bool in_spare) {
+      progress->overwriting.store(name | block << 1 | (in_spare ? 1 : 0), std::memory_order_release);
+    };
+    const uint64_t left = progress->overwriting.load(std::memory_order_acquire);
+    const bool begun = left >> 32 == index + 1;
+    uint64_t block = begun ? (left & 0xffff'ffff) >> 1 : 0;
+    bool in_spare = begun && (left & 1) != 0;
+    for (; block * most < length; ++block, in_spare = false) {
+      const uint64_t first_element = block * most;
+      const uint64_t count = std::min(most, length - first_element);
+      if (!in_spare) {
+        mark(block, false);
+        const void* parts[] = {static_cast<const std::byte*>(sources[0]) + first_element * width,
+                               static_cast<const std::byte*>(sources[1]) + first_element * width};
+        void* const results[] = {progress->spare};
+        reduce(type, op, parts, results, count);
+        mark(block, true);
+      }
+      std::memcpy(to + first_element * width, progress->spare, count * width);
+    }
   }
 
   bool write(const Entry& e, size_t index) {
@@ -187,7 +212,6 @@ struct Executor::State {
   // Later steps depend on earlier ones only, so one pass in list order starts everything that can start,
   // until completed steps at the front make room for more.
   void advance() {
-    if (torn) return;
     size_t before;
     do {
       load();
@@ -227,8 +251,6 @@ void Executor::write_again(int peer, const std::function<bool(uint32_t)>& has) {
     if (has(entry.tag) || state_->write(entry, i)) state_->complete_step(i);
   }
 }
-
-bool Executor::torn() const { return state_->torn; }
 
 void Executor::advance() { state_->advance(); }
 

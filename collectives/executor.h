@@ -45,13 +45,18 @@ struct SlotMemory {
   const BlockLayout* output_blocks = nullptr;
 };
 
+// Small enough for the nearest cache.
+inline constexpr size_t kSpareBytes = 16384;
+
 // How far a schedule has come, where another process can go on with it: all zero at the beginning. Steps are complete for
 // others only when they are so here; what is not can be run again.
 struct Progress {
   // Bits 0-31: steps below are complete; bit 32 + i: the one that many steps later is, too. One word, never half written.
   std::atomic<uint64_t> complete;
-  // Step + 1 while a step runs that overwrites what it reads, as areas are the same memory: that one cannot be run again.
+  // A step that overwrites what it reads, as areas are the same memory, cannot be run again. It goes block by block, each
+  // through `spare`. Bits 32-63: step + 1; bits 1-31: its blocks below are in place; bit 0: the next one is in `spare`.
   std::atomic<uint64_t> overwriting;
+  alignas(64) std::byte spare[kSpareBytes];
 };
 
 class Executor {
@@ -72,8 +77,6 @@ class Executor {
   // The way to the peer was lost and is there again: what is under way to it is written again, but for the tags that the
   // peer has.
   void write_again(int peer, const std::function<bool(uint32_t tag)>& has);
-  // It cannot go on: a predecessor died in a step that cannot be run again.
-  bool torn() const;
   // Starts and completes every step that can be.
   void advance();
   // Every step is complete: the result is in place, and every write has been reported sent.

@@ -176,6 +176,7 @@ void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const
     peer.link = nullptr;
     peer.ready = peer.ready && !ready_;
     peer.writes_in_flight = 0;
+    peer.last_write = 0;
   }
   pieces_.on_link_down(node, link);
   if (ready_ && !peer.left && !context_.segment.failed() && (peer.away || (gone && peer.restart_ms > 0))) {

@@ -74,6 +74,7 @@ void PieceRunner::on_note(const Resume& note) {
                                 [&](uint32_t tag) { return credit.has(slot->piece, tag); });
     slot->executor->advance();
   }
+  drop_outputs(credit);
   if (note.from != (context_.me + 1) % context_.nodes.size()) return;
   journal_.for_told_calls(note.finished, [&](uint64_t sequence, const session::Call& call) {
     if (sequence < next_call_) context_.send(note.from, CallNote{context_.id, context_.me, sequence, call});

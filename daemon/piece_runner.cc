@@ -295,13 +295,6 @@ void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
   slot.piece = piece;
   slot.executor = std::make_unique<collectives::Executor>(std::move(schedule), active.call.type, active.call.op, memory,
                                                           slot, &journal_.progress(piece));
-  if (slot.executor->torn()) {
-    context_.fail(Code::kDaemonLost, static_cast<int32_t>(context_.local_ranks[0]),
-                  "call " + std::to_string(active.sequence) + " of " + context_.name() + ": the daemon of node " +
-                      context_.nodes[context_.me].name + " died while it combined in place, in a buffer of rank " +
-                      std::to_string(context_.local_ranks[0]) + ", which cannot be done again");
-    return;
-  }
   grant();
   journal_.for_arrivals(piece, [&](uint32_t node, uint32_t tag) {
     slot.executor->on_arrived(static_cast<int>(node), tag);
@@ -407,8 +400,8 @@ bool PieceRunner::publish() {
     first_piece_ = calls_.front().end();
     journal_.finish_call(calls_.front().sequence, first_piece_);
     for (const uint32_t number : calls_.front().memories) context_.direct.release(number);
-    for (PeerCredit& credit : credit_) credit.outputs.erase(calls_.front().sequence);
     calls_.pop_front();
+    for (PeerCredit& credit : credit_) drop_outputs(credit);
   }
   context_.segment.header().exchanged.store(exchanged_, std::memory_order_release);
   context_.segment.ring_all();
@@ -458,6 +451,7 @@ void PieceRunner::on_note(const PieceCredit& note) {
   PeerCredit& credit = credit_[note.from];
   credit.granted_to_us = std::max(credit.granted_to_us, note.pieces);
   write_held(note.from);
+  drop_outputs(credit);
 }
 
 bool PieceRunner::needs(const transport::Link& link) const {
@@ -475,10 +469,18 @@ void PieceRunner::on_note(const OutputNote& note, const transport::Link& link) {
                   "node " + context_.nodes[note.from].name + " runs ahead in " + context_.name());
     return;
   }
-  // Of calls that are finished here they are told again for what may not have come before a restart.
-  if (note.sequence < first_unfinished() && !context_.peers[note.from].away) return;
   credit.outputs.insert_or_assign(note.sequence, PeerCredit::Output{note, &link});
   write_held(note.from);
+  if (!context_.peers[note.from].away) drop_outputs(credit);
+}
+
+// Of calls that are finished here they are told again after a restart, for what had not come.
+void PieceRunner::drop_outputs(PeerCredit& credit) const {
+  std::erase_if(credit.outputs, [&](const auto& entry) {
+    return entry.first < first_unfinished() &&
+           std::none_of(credit.held.begin(), credit.held.end(),
+                        [&](const HeldWrite& write) { return write.what.sequence == entry.first; });
+  });
 }
 
 void PieceRunner::on_note(const CallNote& note) {

@@ -104,6 +104,8 @@ class PieceRunner {
   bool is_sound(const session::SentWrite& what) const;
   HeldWrite kept_write(const session::SentWrite& what, const std::byte* data) const;
   bool settled(const Slot& slot) const;
+  struct PeerCredit;
+  void drop_outputs(PeerCredit& credit) const;
   uint64_t first_unfinished() const { return calls_.empty() ? next_call_ : calls_.front().sequence; }
   bool is_ready(const ActiveCall& call, uint64_t piece) const;
   uint64_t freed();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hdt/hdt.h"
+#include "tests/faults/restart/work.h"
 #include "tools/soak_parts/id_text.h"
 
 namespace {
@@ -64,6 +65,13 @@ hdtResult_t execute(std::istringstream& line, std::string& extra) {
     const hdtResult_t result = hdtAllReduce(&value, &value, 1, HDT_INT64, HDT_SUM, comm, nullptr);
     extra = result == HDT_SUCCESS ? std::to_string(value) : "";
     return result;
+  }
+  if (verb == "work") {
+    uint64_t seed = 0;
+    std::string stop;
+    bool in_place = false;
+    line >> seed >> stop >> in_place;
+    return hdt::testing::work(comm, seed, stop, in_place, extra);
   }
   size_t count = 0;
   int type = 0;
