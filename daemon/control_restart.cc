@@ -42,6 +42,7 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
   if (group.memory != nullptr) {
     auto spec = adoption_.describe(group, node_);
     if (!spec.is_ok()) return spec.status();
+    spec.value().nodes[spec.value().me] = self_for(spec.value().group_class);
     spec.value().deadline = Deadline::after_ms(restart_ms());
     const GroupSpec others = spec.value();
     engine->post([engine, shared = std::make_shared<GroupSpec>(spec.take())] { engine->create_group(std::move(*shared)); });

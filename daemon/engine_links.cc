@@ -118,6 +118,7 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
   if (peer.purpose != Purpose::kRail || peer.engine != options_.index) return refuse("not meant for this engine");
   if (rail.peer != nullptr && peer.node != rail.greeting->expected) {
     refuse("another node answered");
+    rail.peer->gone = true;
     return rail.peer->link.close({Code::kLink, "another daemon listens where it did"});
   }
   if (rail.peer == nullptr) {

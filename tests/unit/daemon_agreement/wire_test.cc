@@ -17,7 +17,7 @@ std::vector<Note> examples() {
   call.root = 2;
   transport::RegionKey key;
   key.bytes[5] = std::byte{8};
-  return {GroupHello{1, 2, key},
+  return {GroupHello{1, 2, key, 30},
           PieceCredit{1, 2, 3},
           ChunkCredit{1, 2, 3, 4},
           CallNote{1, 2, 3, call},
@@ -26,7 +26,10 @@ std::vector<Note> examples() {
           GroupFailed{1, Code::kTimeout, 4, "late"},
           OutputNote{1, 2, 3, call, 1, key, 99},
           ProbeNote{0, ProbeNote::Kind::kPong, key},
-          RatesNote{1, 2, {{3, 4}, {{5, 6}, {7, 8}}}}};
+          RatesNote{1, 2, {{3, 4}, {{5, 6}, {7, 8}}}},
+          PieceState{1, 2, 3, {4, 5}},
+          ChannelState{1, 2, 3, 4, 5},
+          Resume{1, 2, 3, 4, 5}};
 }
 
 std::vector<ControlMessage> control_examples() {
@@ -38,7 +41,9 @@ std::vector<ControlMessage> control_examples() {
           Cancel{GroupKey{}, 3, "gone"}, Membership{GroupKey{}, "dp", {node, node}, {0, 1, 1}},
           Outcome{GroupKey{}, Code::kLink, -1, "no"},
           Inquiry{7, "facts"},
-          Reply{7, Code::kSuccess, 12, "{}"}};
+          Reply{7, Code::kSuccess, 12, "{}"},
+          Successor{1, 2, 3, node},
+          Known{1, 2, 3, Code::kSuccess, -1, "", node}};
 }
 
 TEST(Wire, FramesRoundTrip) {
@@ -64,6 +69,15 @@ TEST(Wire, NotesRoundTripAndNeverReadBeyondTheirBytes) {
       EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_note(std::span(bytes).first(length))));
     }
   }
+}
+
+// The bytes of a note are limited, and so are the tags that one may have.
+TEST(Wire, MoreTagsThanANoteTakesAreRefused) {
+  PieceState state{1, 2, 3, std::vector<uint32_t>(kMaxTags, 7)};
+  EXPECT_LE(encode(state).size(), transport::kMaxLinkMessageBytes);
+  EXPECT_TRUE(std::holds_alternative<PieceState>(decode_note(encode(state))));
+  state.tags.push_back(7);
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_note(encode(state))));
 }
 
 TEST(Wire, ControlMessagesRoundTrip) {
