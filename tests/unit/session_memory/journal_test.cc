@@ -5,6 +5,8 @@
 
 #include <cstring>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace hdt::session {
