@@ -205,8 +205,8 @@ struct Executor::State {
 
   bool write(const Entry& e, size_t index) {
     const Step& step = e.step;
-    return port.write(step.peer, e.tag, address(step.from, step.offset), step.length * type_size(type), step.to,
-                      step.target * type_size(type), index);
+    return port.write(step.peer, e.tag, address(step.from, step.offset), step.length * type_size(type),
+                      step.to, step.target * type_size(type), index);
   }
 
   // Later steps depend on earlier ones only, so one pass in list order starts everything that can start,

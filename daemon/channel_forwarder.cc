@@ -67,14 +67,16 @@ bool ChannelForwarder::forward(uint32_t channel) {
       std::min(ring.head.load(std::memory_order_acquire), out.sent + context_.layout().slots);
   bool any = false;
   for (; out.next < head && out.next < out.remote_tail + context_.layout().slots; ++out.next) {
-    if (out.next - out.sent < 32 && (out.sent_bits >> (out.next - out.sent) & 1) != 0) continue;  // came before a restart
+    if (out.next - out.sent < 32 && (out.sent_bits >> (out.next - out.sent) & 1) != 0)
+      continue;  // came before a restart
     const std::byte* chunk = context_.segment.data() + layout.chunk(channel, out.next);
     const uint64_t payload = reinterpret_cast<const ChunkHeader*>(chunk)->bytes;
     const size_t bytes = sizeof(ChunkHeader) + std::min({payload, layout.chunk_bytes, theirs.chunk_bytes});
     const WriteToken token{context_.group_slot, WriteToken::Kind::kChunk, channel,
                            static_cast<uint32_t>(out.next % context_.layout().slots)};
-    context_.write(node, {chunk, bytes, context_.peers[node].region, theirs.chunk(their_channel, out.next),
-                          encode(ChunkFrame{context_.id, out.next, source, destination}), token.pack(), true});
+    context_.write(node,
+                   {chunk, bytes, context_.peers[node].region, theirs.chunk(their_channel, out.next),
+                    encode(ChunkFrame{context_.id, out.next, source, destination}), token.pack(), true});
     any = true;
   }
   return any;
@@ -188,7 +190,8 @@ void ChannelForwarder::tell_state(uint32_t node) {
     const uint64_t landed = ring.landed.load(std::memory_order_relaxed);
     in.told = std::max(in.told, std::min(landed >> kLandedBits, ring.tail.load(std::memory_order_acquire)));
     const uint32_t local = channel / layout.ranks - layout.local_ranks;
-    context_.send(node, ChannelState{context_.id, channel % layout.ranks, context_.local_ranks[local], landed, in.told});
+    context_.send(node, ChannelState{context_.id, channel % layout.ranks, context_.local_ranks[local], landed,
+                                     in.told});
   }
 }
 
@@ -206,7 +209,8 @@ void ChannelForwarder::resume(uint32_t node) {
     Channel& ring = context_.segment.channel(channel);
     if (came < out.sent || came > ring.head.load(std::memory_order_acquire)) {
       context_.fail(Code::kInternal, static_cast<int32_t>(channel % layout.ranks),
-                    "node " + context_.nodes[node].name + " does not know what it had of a channel of " + context_.name());
+                    "node " + context_.nodes[node].name + " does not know what it had of a channel of " +
+                        context_.name());
       return;
     }
     out.next = out.sent = came;

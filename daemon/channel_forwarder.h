@@ -47,7 +47,9 @@ class ChannelForwarder {
   bool forward(uint32_t channel);
   bool give_credit(uint32_t channel);
   uint32_t local_of(uint32_t rank) const;
-  uint32_t node_of(uint32_t channel) const { return context_.order.node_of_rank[channel % context_.layout().ranks]; }
+  uint32_t node_of(uint32_t channel) const {
+    return context_.order.node_of_rank[channel % context_.layout().ranks];
+  }
 
   GroupContext& context_;
   std::unordered_map<uint32_t, Outgoing> outgoing_;

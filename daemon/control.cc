@@ -134,9 +134,9 @@ Status Control::start() {
   HDT_RETURN_IF_ERROR(open_devices());
   maker_ = std::make_unique<GroupMaker>(node_, config_, group_services());
   reunion_ = std::make_unique<Reunion>(reunion_services());
-  inquiries_ = std::make_unique<Inquiries>(
-      Inquiries::Services{[this](const std::string& address) { return network_->dial(address); },
-                          [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); }});
+  inquiries_ = std::make_unique<Inquiries>(Inquiries::Services{
+      [this](const std::string& address) { return network_->dial(address); },
+      [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); }});
   sessions_ = std::make_unique<ClientSessions>(
       ClientSessions::Options{kSoftware, node_.name, host_pid_, static_cast<uint32_t>(engines_.size()),
                               restart_ms(), config_.security.allow_groups},
@@ -204,7 +204,8 @@ void Control::work() {
 
 int Control::sleep_ms() const {
   Deadline next = Deadline::earlier(reload_at_, change_ ? change_->until : Deadline::never());
-  for (const auto& time : {network_->next_time(), maker_->next_time(), inquiries_->next_time(), reunion_->next_time(), rendezvous_.next_time()}) {
+  for (const auto& time : {network_->next_time(), maker_->next_time(), inquiries_->next_time(),
+                           reunion_->next_time(), rendezvous_.next_time()}) {
     if (time) next = Deadline::earlier(next, *time);
   }
   return next.poll_timeout_ms();

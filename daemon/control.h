@@ -129,7 +129,7 @@ class Control : public SessionHandler {
   std::optional<NodeChange> change_;
   std::vector<BackendNic> opened_;  // by the engines, in their order
   std::string devices_differ_;      // why the engines have not opened the same; empty: they have
-  std::optional<Config> reload_;  // what the file says, until classes are so
+  std::optional<Config> reload_;    // what the file says, until classes are so
   Deadline reload_at_ = Deadline::never();
   int reload_tries_ = 0;
   std::vector<int> watched_;

@@ -162,7 +162,9 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.text = r.get_string(kMaxText);
       m.node = get_node(r);
       const int code = static_cast<int>(m.code);
-      if (r.complete() && code >= 0 && code < kCodeCount && (m.code != Code::kSuccess || !m.node.rails.empty())) return m;
+      if (r.complete() && code >= 0 && code < kCodeCount &&
+          (m.code != Code::kSuccess || !m.node.rails.empty()))
+        return m;
       return {};
     }
     default:

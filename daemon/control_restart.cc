@@ -10,12 +10,14 @@ Reunion::Services Control::reunion_services() {
   services.send = [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); };
   services.met = [this](const Known& known) {
     for (auto& engine : engines_) {
-      engine->post([e = engine.get(), known] { (void)e->meet(known.group, known.from, known.to, known.node); });
+      engine->post(
+          [e = engine.get(), known] { (void)e->meet(known.group, known.from, known.to, known.node); });
     }
   };
   services.failed = [this](const Known& known) {
     for (auto& engine : engines_) {
-      engine->post([e = engine.get(), known] { e->fail_group(known.group, known.code, known.rank, known.text); });
+      engine->post(
+          [e = engine.get(), known] { e->fail_group(known.group, known.code, known.rank, known.text); });
     }
   };
   return services;
@@ -32,7 +34,8 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
   ClientSession* client = sessions_->find(session);
   if (request.engine >= engines_.size()) {
     return {Code::kConfig, "the group belongs to engine thread " + std::to_string(request.engine) +
-                               ", this daemon has " + std::to_string(engines_.size()) + ": start it with the same node.threads"};
+                               ", this daemon has " + std::to_string(engines_.size()) +
+                               ": start it with the same node.threads"};
   }
   if (client->seats.contains(request.handle)) return {Code::kInvalidUsage, "two groups have the same handle"};
   auto found = adoption_.find(request, std::move(segment));
@@ -45,19 +48,21 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
     spec.value().nodes[spec.value().me] = self_for(spec.value().group_class);
     spec.value().deadline = Deadline::after_ms(restart_ms());
     const GroupSpec others = spec.value();
-    engine->post([engine, shared = std::make_shared<GroupSpec>(spec.take())] { engine->create_group(std::move(*shared)); });
+    engine->post([engine, shared = std::make_shared<GroupSpec>(spec.take())] {
+      engine->create_group(std::move(*shared));
+    });
     for (uint32_t node = 0; node < others.nodes.size(); ++node) {
       if (node == others.me) continue;
-      reunion_->begin(Successor{group.id, others.me, node, self_for(others.group_class)}, others.nodes[node].address,
-                      others.deadline);
+      reunion_->begin(Successor{group.id, others.me, node, self_for(others.group_class)},
+                      others.nodes[node].address, others.deadline);
     }
   }
   client->seats[request.handle] = {request.engine, group.id};
   engine->post([engine, session, handle = request.handle, id = group.id, local = request.local_index] {
     engine->attach(session, handle, id, local);
   });
-  HDT_LOG_INFO("group {:08x} adopted from pid {} {}", static_cast<uint32_t>(group.id), client->credentials.pid,
-               LogTag{.node = node_.name});
+  HDT_LOG_INFO("group {:08x} adopted from pid {} {}", static_cast<uint32_t>(group.id),
+               client->credentials.pid, LogTag{.node = node_.name});
   return Status::ok();
 }
 

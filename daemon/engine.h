@@ -163,11 +163,14 @@ class Engine : public transport::LinkObserver {
   // The link did not come up: those that wanted it try the next candidate.
   void candidate_failed(const LinkId& link, const Status& why);
   void forget_choices(const EngineGroup& group);
-  std::vector<LinkCandidate> candidates_between(const NodeInfo& own, const NodeInfo& peer, bool own_is_first) const;
+  std::vector<LinkCandidate> candidates_between(const NodeInfo& own, const NodeInfo& peer,
+                                                bool own_is_first) const;
   // Null: no device could begin; the candidate says why.
-  PeerLink* dial_candidate(const NodeInfo& peer, const std::string& group_class, LinkCandidate& candidate, bool last);
+  PeerLink* dial_candidate(const NodeInfo& peer, const std::string& group_class, LinkCandidate& candidate,
+                           bool last);
   PeerLink* link_over(const NodeId& node, const std::string& group_class, const LinkCandidate& candidate);
-  PeerLink& add_peer(const LinkId& id, const std::string& name, uint32_t backend, const std::string& group_class);
+  PeerLink& add_peer(const LinkId& id, const std::string& name, uint32_t backend,
+                     const std::string& group_class);
   Result<transport::RegionKey> group_key(uint64_t group, uint32_t backend);
   transport::Device& device_of(uint32_t backend);
 
@@ -262,7 +265,8 @@ class Engine : public transport::LinkObserver {
   std::map<uint64_t, GroupMove> moves_;  // by group
   std::deque<uint64_t> over_;            // the last changes that have ended
   std::optional<uint64_t> proposing_;    // the change that this node asks the others for
-  std::map<std::pair<std::string, std::string>, LinkChoice> past_choices_;  // by node and class, of groups that ended
+  std::map<std::pair<std::string, std::string>, LinkChoice>
+      past_choices_;                          // by node and class, of groups that ended
   std::map<GroupNode, NodeInfo> successors_;  // that have come while links to their predecessors were open
   std::vector<std::unique_ptr<PeerLink>> retired_;
   ProbeMemory probe_memory_;

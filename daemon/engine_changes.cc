@@ -59,7 +59,8 @@ void Engine::propose(uint64_t change, const std::string& settings, const EndsOfC
     if (!ends) continue;
     if (group->anyone_away()) {
       return options_.on_proposed(
-          change, {Code::kInvalidUsage, group->context().name() + " waits for a daemon that is being started again; try again"});
+          change, {Code::kInvalidUsage,
+                   group->context().name() + " waits for a daemon that is being started again; try again"});
     }
     if (moves_.contains(group->id())) {
       return options_.on_proposed(

@@ -17,7 +17,9 @@ constexpr size_t kMaxPastChoices = 256;
 bool same_pairs(const std::vector<LinkCandidate::Pair>& pairs, const std::vector<RailPath>& paths) {
   auto path = paths.begin();
   for (const LinkCandidate::Pair& pair : pairs) {
-    const auto other = [&](const RailPath& p) { return p.device != pair.device || p.address != pair.theirs.address; };
+    const auto other = [&](const RailPath& p) {
+      return p.device != pair.device || p.address != pair.theirs.address;
+    };
     const auto end = std::find_if(path, paths.end(), other);
     if (end == path) return false;
     path = end;
@@ -47,7 +49,8 @@ PeerLink& Engine::add_peer(const LinkId& id, const std::string& name, uint32_t b
   return *peer;
 }
 
-std::vector<LinkCandidate> Engine::candidates_between(const NodeInfo& own, const NodeInfo& peer, bool own_is_first) const {
+std::vector<LinkCandidate> Engine::candidates_between(const NodeInfo& own, const NodeInfo& peer,
+                                                      bool own_is_first) const {
   std::vector<transport::DeviceInfo> devices;
   std::vector<std::string> addresses;
   for (size_t i = 0; i < devices_.size(); ++i) {
@@ -87,17 +90,19 @@ void Engine::connect_node(EngineGroup& group, uint32_t node) {
   }
 }
 
-PeerLink* Engine::link_over(const NodeId& node, const std::string& group_class, const LinkCandidate& candidate) {
+PeerLink* Engine::link_over(const NodeId& node, const std::string& group_class,
+                            const LinkCandidate& candidate) {
   for (auto& [id, peer] : peers_) {
-    if (id.node == node && !peer->superseded && peer->group_class == group_class && backends_[peer->backend].name == candidate.backend &&
-        same_pairs(candidate.pairs, peer->paths)) {
+    if (id.node == node && !peer->superseded && peer->group_class == group_class &&
+        backends_[peer->backend].name == candidate.backend && same_pairs(candidate.pairs, peer->paths)) {
       return peer.get();
     }
   }
   return nullptr;
 }
 
-PeerLink* Engine::dial_candidate(const NodeInfo& node, const std::string& group_class, LinkCandidate& candidate, bool last) {
+PeerLink* Engine::dial_candidate(const NodeInfo& node, const std::string& group_class,
+                                 LinkCandidate& candidate, bool last) {
   PeerLink& peer =
       add_peer({node.id, next_link_++}, node.name, backend_of_[candidate.pairs.front().device], group_class);
   peer.first_dial_ms = last ? options_.connect_ms : std::min(options_.connect_ms, kTryMs);
@@ -133,7 +138,8 @@ void Engine::try_candidates(EngineGroup& group, uint32_t node) {
     }
   }
   choice.link.reset();
-  if (group.is_away(node)) return;  // it may have been killed again: tried again when it, or the next one, says that it is there
+  if (group.is_away(node))
+    return;  // it may have been killed again: tried again when it, or the next one, says that it is there
   const std::string failures = choice.failures();
   group.fail(choice.candidates.size() == 1 ? Code::kLink : Code::kNoBackend, -1,
              "class " + choice.group_class + ": no backend connects node " + options_.node_name +

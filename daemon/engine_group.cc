@@ -91,7 +91,8 @@ void EngineGroup::on_link_up(uint32_t node, transport::Link& link, const transpo
   context_.send(node, GroupHello{context_.id, context_.me, our_region, restart_ms_});
   if (context_.segment.failed()) {  // while there was no link
     const Status failure = context_.segment.failure();
-    context_.send(node, GroupFailed{context_.id, failure.code(), context_.segment.failed_rank(), failure.message()});
+    context_.send(
+        node, GroupFailed{context_.id, failure.code(), context_.segment.failed_rank(), failure.message()});
   }
   check_ready();
 }
@@ -163,7 +164,7 @@ void EngineGroup::keep_rates(uint32_t node, const session::NodeRates& rates) {
 void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const Status& reason, bool gone) {
   GroupPeer& peer = context_.peers[node];
   if (peer.away && !peer.uses(link)) return;  // one that was tried
-  if (peer.offered == &link) {  // the link that is in use stays so
+  if (peer.offered == &link) {                // the link that is in use stays so
     peer.offered = nullptr;
     return;
   }
@@ -457,7 +458,8 @@ bool EngineGroup::finished() const {
   if (context_.writes_in_flight() != 0 || has_local_ranks()) return false;
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     const GroupPeer& peer = context_.peers[node];
-    if (node != context_.me && !peer.left && (peer.away || (peer.link != nullptr && peer.ready))) return false;
+    if (node != context_.me && !peer.left && (peer.away || (peer.link != nullptr && peer.ready)))
+      return false;
   }
   // A failed group, too, ends only with its last word: others wait for it.
   return told_left_ && (ready_ || context_.segment.failed());

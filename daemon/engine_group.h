@@ -24,14 +24,15 @@ struct GroupSpec {
   std::vector<uint32_t> node_of_rank;
   std::vector<NodeInfo> nodes;
   uint32_t me = 0;
-  std::shared_ptr<SharedMemory> memory;   // for this node
-  bool adopted = false;                   // the memory is that of a group that a predecessor of this daemon made
+  std::shared_ptr<SharedMemory> memory;  // for this node
+  bool adopted = false;  // the memory is that of a group that a predecessor of this daemon made
   std::vector<session::NodeRates> rates;  // adopted: what the nodes had told each other
   int64_t restart_ms = 0;                 // so long a successor of this daemon is worth waiting for
   session::MemoryRates memory_rates;      // of this node; groups of several nodes
-  Deadline deadline = Deadline::never();  // of becoming ready; adopted: until when the ranks must have come back
-  std::function<void(Status)> on_ready;   // called once, on the engine's thread
-  DirectMemory::Services direct;          // from the engine
+  Deadline deadline =
+      Deadline::never();  // of becoming ready; adopted: until when the ranks must have come back
+  std::function<void(Status)> on_ready;  // called once, on the engine's thread
+  DirectMemory::Services direct;         // from the engine
   std::function<void()> look_again;
   std::function<void(uint32_t node)> on_back;  // the group works with that node again
 };
@@ -54,7 +55,8 @@ class EngineGroup {
   bool solo() const { return context_.nodes.size() == 1; }
 
   // The link to `node` is up and our memory is registered for it: says hello.
-  void on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend);
+  void on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
+                  uint32_t backend);
   // Not measured(): there was no way to. Told once of every node.
   void on_link_measured(uint32_t node, const session::LinkRates& rates);
   // `gone`: its daemon does not listen any more; a successor may come.
@@ -142,8 +144,8 @@ class EngineGroup {
   Deadline look_at_ = Deadline::never();   // for arrivals that pieces wait for
   std::vector<bool> local_left_;
   std::vector<std::string> local_end_;  // how a rank was lost
-  std::vector<bool> local_here_;  // adopted groups
-  bool adopting_;                 // not all local ranks are here
+  std::vector<bool> local_here_;        // adopted groups
+  bool adopting_;                       // not all local ranks are here
 };
 
 }  // namespace hdt::daemon

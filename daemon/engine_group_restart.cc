@@ -14,7 +14,8 @@ void EngineGroup::go_on(const GroupSpec& spec) {
     pieces_.tuner().set_figures(spec.rates.empty() ? std::nullopt : session::cost_figures(spec.rates));
     channels_.go_on();
     for (uint32_t node = 0; node < context_.peers.size(); ++node) {
-      if (node != context_.me) wait_for(node, Status(Code::kDaemonLost, "this node's daemon was started again"), spec.restart_ms);
+      if (node != context_.me)
+        wait_for(node, Status(Code::kDaemonLost, "this node's daemon was started again"), spec.restart_ms);
     }
     context_.segment.places()[context_.me].set(context_.nodes[context_.me].address);
   }
@@ -22,7 +23,8 @@ void EngineGroup::go_on(const GroupSpec& spec) {
 }
 
 bool EngineGroup::anyone_away() const {
-  return std::any_of(context_.peers.begin(), context_.peers.end(), [](const GroupPeer& peer) { return peer.away; });
+  return std::any_of(context_.peers.begin(), context_.peers.end(),
+                     [](const GroupPeer& peer) { return peer.away; });
 }
 
 void EngineGroup::wait_for(uint32_t node, const Status& why, int64_t restart_ms) {
@@ -33,8 +35,8 @@ void EngineGroup::wait_for(uint32_t node, const Status& why, int64_t restart_ms)
   peer.restart_ms = restart_ms;
   peer.away_until = Deadline::after_ms(restart_ms);
   peer.away_why = why;
-  HDT_LOG_INFO("{} waits for node {}, at most {} ms: {} {}", context_.name(), context_.nodes[node].name, restart_ms,
-               why.message(), LogTag{.node = context_.nodes[context_.me].name});
+  HDT_LOG_INFO("{} waits for node {}, at most {} ms: {} {}", context_.name(), context_.nodes[node].name,
+               restart_ms, why.message(), LogTag{.node = context_.nodes[context_.me].name});
 }
 
 void EngineGroup::give_up_waiting() {
@@ -45,8 +47,8 @@ void EngineGroup::give_up_waiting() {
     peer.left = true;
     if (!has_local_ranks()) continue;  // there is nobody to tell
     fail(Code::kRankLost, static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]),
-         about(node) + " is gone: " + peer.away_why.message() + ", and nothing was heard of its daemon within " +
-             std::to_string(peer.restart_ms) + " ms");
+         about(node) + " is gone: " + peer.away_why.message() +
+             ", and nothing was heard of its daemon within " + std::to_string(peer.restart_ms) + " ms");
   }
 }
 
@@ -79,8 +81,9 @@ void EngineGroup::on_resume(uint32_t node, const Resume& note) {
   tell_departures(node);
   peer.their_pieces.clear();
   peer.their_channels.clear();
-  HDT_LOG_INFO("{} goes on with node {} {}", context_.name(), context_.nodes[node].name,
-               LogTag{.op = static_cast<int64_t>(pieces_.calls_entered()), .node = context_.nodes[context_.me].name});
+  HDT_LOG_INFO(
+      "{} goes on with node {} {}", context_.name(), context_.nodes[node].name,
+      LogTag{.op = static_cast<int64_t>(pieces_.calls_entered()), .node = context_.nodes[context_.me].name});
   if (on_back_) on_back_(node);
   progress();
 }

@@ -49,7 +49,8 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
     rail.peer = nullptr;
     if (rail.greeting != nullptr) connection->close();
   }
-  const bool last = std::none_of(peers_.begin(), peers_.end(), [&](const auto& other) { return other.first.node == id.node; });
+  const bool last = std::none_of(peers_.begin(), peers_.end(),
+                                 [&](const auto& other) { return other.first.node == id.node; });
   for (auto& group : groups_) {
     if (group == nullptr) continue;
     const auto node = node_in(*group, *retired_.back());
@@ -74,11 +75,11 @@ void Engine::on_completion(size_t device, const Completion& completion) {
   Connection& connection = *completion.connection;
   if (completion.kind == Completion::Kind::kAccepted) {
     const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, 0, 0, ""};
-    rails_[&connection] = {nullptr, device,
-                           std::make_unique<Greeting>(Greeting{
-                               Handshake(Handshake::Role::kAcceptor, own, options_.cluster_key),
-                               Deadline::after_ms(options_.connect_ms), NodeId{}}),
-                           Rail::Origin::kAccepted};
+    rails_[&connection] = {
+        nullptr, device,
+        std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kAcceptor, own, options_.cluster_key),
+                                            Deadline::after_ms(options_.connect_ms), NodeId{}}),
+        Rail::Origin::kAccepted};
     return;
   }
   const auto found = rails_.find(&connection);
@@ -97,8 +98,10 @@ void Engine::on_completion(size_t device, const Completion& completion) {
   PeerLink* peer = rail.peer;
   const Rail::Origin origin = rail.origin;
   rails_.erase(found);
-  const Status why = completion.error.is_ok() ? Status(Code::kLink, "it closed the connection") : completion.error;
-  if (peer != nullptr && origin != Rail::Origin::kAccepted) on_connection_lost(*peer, connection, origin, why);
+  const Status why =
+      completion.error.is_ok() ? Status(Code::kLink, "it closed the connection") : completion.error;
+  if (peer != nullptr && origin != Rail::Origin::kAccepted)
+    on_connection_lost(*peer, connection, origin, why);
   devices_[device]->release(&connection);
 }
 
@@ -115,7 +118,8 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
   for (const auto& reply : answer.value()) (void)connection.send(reply, 0);
   if (!handshake.done()) return;
   const PeerHello& peer = handshake.peer();
-  if (peer.purpose != Purpose::kRail || peer.engine != options_.index) return refuse("not meant for this engine");
+  if (peer.purpose != Purpose::kRail || peer.engine != options_.index)
+    return refuse("not meant for this engine");
   if (rail.peer != nullptr && peer.node != rail.greeting->expected) {
     refuse("another node answered");
     rail.peer->gone = true;
@@ -124,10 +128,12 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
   if (rail.peer == nullptr) {
     const LinkId id{peer.node, peer.link};
     const auto known = peers_.find(id);
-    if (known != peers_.end() && (known->second->backend != backend_of_[rail.device] || known->second->group_class != peer.group_class)) {
+    if (known != peers_.end() && (known->second->backend != backend_of_[rail.device] ||
+                                  known->second->group_class != peer.group_class)) {
       return refuse("a link has one backend and one class");
     }
-    rail.peer = known != peers_.end() ? known->second.get() : &add_peer(id, peer.name, backend_of_[rail.device], peer.group_class);
+    rail.peer = known != peers_.end() ? known->second.get()
+                                      : &add_peer(id, peer.name, backend_of_[rail.device], peer.group_class);
   }
   adopt(rail, connection);
 }
@@ -147,7 +153,8 @@ void Engine::adopt(Rail& rail, Connection& connection) {
     const auto index = node_in(*group, peer);
     if (!index || group->connected(*index)) continue;
     const auto choice = choices_.find({group->id(), *index});
-    if (choice != choices_.end() && choice->second.dials && choice->second.link == peer.id) take_link(*group, *index, peer);
+    if (choice != choices_.end() && choice->second.dials && choice->second.link == peer.id)
+      take_link(*group, *index, peer);
   }
   // Nothing to measure, or no way to.
   if (!peer.probe || !peer.probe->measuring()) finish_probe(peer);
@@ -219,16 +226,19 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
   }
   const auto node = node_in(*group, peer);
   // A successor, or one that this successor has not met yet.
-  if (!node && group->anyone_away() && std::holds_alternative<GroupHello>(note) && early_.size() < kMaxEarlyNotes) {
+  if (!node && group->anyone_away() && std::holds_alternative<GroupHello>(note) &&
+      early_.size() < kMaxEarlyNotes) {
     early_.push_back({peer.id, note, Deadline::after_ms(kEarlyMs)});
   }
   if (node) {
     // The peer dials, so the link on which it says hello is the choice.
-    if (std::holds_alternative<GroupHello>(note) && !group->connected(*node) && peer.id.node < options_.node) {
+    if (std::holds_alternative<GroupHello>(note) && !group->connected(*node) &&
+        peer.id.node < options_.node) {
       take_link(*group, *node, peer);
     }
     const auto* hello = std::get_if<GroupHello>(&note);
-    if (hello != nullptr && group->connected(*node) && !group->uses(*node, link) && peer.id.node < options_.node) {
+    if (hello != nullptr && group->connected(*node) && !group->uses(*node, link) &&
+        peer.id.node < options_.node) {
       follow(*group, *node, peer, hello->region);
     }
     on_change_note(*group, *node, note);

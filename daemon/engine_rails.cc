@@ -32,12 +32,13 @@ void Engine::dial_path(PeerLink& peer, RailPath& path) {
   }
   path.connection = connection.value();
   const auto number = static_cast<uint32_t>(&path - peer.paths.data());
-  const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, peer.id.number, number, peer.group_class};
-  rails_[path.connection] = {&peer, path.device,
-                             std::make_unique<Greeting>(Greeting{
-                                 Handshake(Handshake::Role::kDialer, own, options_.cluster_key),
-                                 Deadline::after_ms(limit_ms), peer.id.node}),
-                             Rail::Origin::kDialled};
+  const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index,
+                      peer.id.number, number,        peer.group_class};
+  rails_[path.connection] = {
+      &peer, path.device,
+      std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.cluster_key),
+                                          Deadline::after_ms(limit_ms), peer.id.node}),
+      Rail::Origin::kDialled};
 }
 
 void Engine::ask(PeerLink& peer) {
@@ -46,17 +47,19 @@ void Engine::ask(PeerLink& peer) {
   for (const auto& [device, ours, theirs] : peer.pairs) {
     auto connection = devices_[device]->connect(theirs.address, kAskEveryMs);
     if (!connection.is_ok()) continue;
-    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, peer.id.number, 0, peer.group_class};
-    rails_[connection.value()] = {&peer, device,
-                                  std::make_unique<Greeting>(Greeting{
-                                      Handshake(Handshake::Role::kDialer, own, options_.cluster_key),
-                                      Deadline::after_ms(kAskEveryMs), peer.id.node}),
-                                  Rail::Origin::kAsking};
+    const PeerHello own{Purpose::kRail,  options_.node, options_.node_name, options_.index, peer.id.number, 0,
+                        peer.group_class};
+    rails_[connection.value()] = {
+        &peer, device,
+        std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.cluster_key),
+                                            Deadline::after_ms(kAskEveryMs), peer.id.node}),
+        Rail::Origin::kAsking};
   }
   peer.ask_at = Deadline::after_ms(kAskEveryMs);
 }
 
-void Engine::on_connection_lost(PeerLink& peer, const Connection& connection, Rail::Origin origin, const Status& why) {
+void Engine::on_connection_lost(PeerLink& peer, const Connection& connection, Rail::Origin origin,
+                                const Status& why) {
   // Nobody listens where the peer did, and no rail is left: its daemon is gone.
   if (why.code() == Code::kNoDaemon && peer.announced && !peer.link.up()) {
     peer.gone = true;
@@ -67,10 +70,11 @@ void Engine::on_connection_lost(PeerLink& peer, const Connection& connection, Ra
                                  [&](const RailPath& p) { return p.connection == &connection; });
   if (path == peer.paths.end()) return;
   path->schedule(now_ns());
-  if (peer.last_error.empty() || why.code() != Code::kLink || !peer.announced) peer.last_error = why.message();
+  if (peer.last_error.empty() || why.code() != Code::kLink || !peer.announced)
+    peer.last_error = why.message();
   if (peer.announced) return;
-  HDT_LOG_WARN("rail to node {} over {} not made: {} {}", peer.name, backends_[peer.backend].name, why.message(),
-               LogTag{.node = options_.node_name});
+  HDT_LOG_WARN("rail to node {} over {} not made: {} {}", peer.name, backends_[peer.backend].name,
+               why.message(), LogTag{.node = options_.node_name});
   if (!peer.dialing()) forget_peer(peer, {Code::kLink, peer.last_error});
 }
 
@@ -124,7 +128,8 @@ void Engine::share_nics() {
   std::vector<PeerLink*> turns;
   for (auto& [id, peer] : peers_) turns.push_back(peer.get());
   if (turns.empty()) return;
-  std::rotate(turns.begin(), turns.begin() + static_cast<std::ptrdiff_t>(first_turn_++ % turns.size()), turns.end());
+  std::rotate(turns.begin(), turns.begin() + static_cast<std::ptrdiff_t>(first_turn_++ % turns.size()),
+              turns.end());
   for (bool moved = true; std::exchange(moved, false);) {
     for (auto& [address, share] : nic_shares_) share.forget_wishes();
     for (const PeerLink* peer : turns) peer->link.wants_turn();
@@ -133,7 +138,8 @@ void Engine::share_nics() {
 }
 
 PeerLink& Engine::peer_of(const Link& link) {
-  const auto found = std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return &p.second->link == &link; });
+  const auto found =
+      std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return &p.second->link == &link; });
   return *found->second;
 }
 
@@ -156,7 +162,8 @@ void Engine::on_rail_down(Link& link, const Connection& connection, const RailSt
   PeerLink& peer = peer_of(link);
   const Rail& rail = rails_.find(const_cast<Connection*>(&connection))->second;
   const auto rails = link.rails();
-  const auto left = std::count_if(rails.begin(), rails.end(), [](const RailStatus& r) { return r.state == RailStatus::State::kUp; });
+  const auto left = std::count_if(rails.begin(), rails.end(),
+                                  [](const RailStatus& r) { return r.state == RailStatus::State::kUp; });
   if (left == 0 && peer.paths.empty()) peer.ask_at = Deadline::after_ms(0);
   if (status.last_error.empty()) return;  // the link ends
   HDT_LOG_WARN("rail to node {} lost: {} - {} on {}: {}; {} left {}", peer.name, status.local_address,

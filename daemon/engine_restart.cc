@@ -13,7 +13,8 @@ std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from,
   const GroupContext& context = group->context();
   Met met{context.group_class, Status::ok(), -1};
   if (me != context.me || from >= context.nodes.size() || from == me) {
-    met.failure = Status(Code::kInvalidArgument, "node " + info.name + " takes another place in " + context.name() + " than it had");
+    met.failure = Status(Code::kInvalidArgument,
+                         "node " + info.name + " takes another place in " + context.name() + " than it had");
     return met;
   }
   if (context.segment.failed()) {
@@ -25,7 +26,8 @@ std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from,
   if (known == info.id) {
     // Said again, as nothing has come of it yet.
     const auto choice = choices_.find({id, from});
-    const bool tried = choice != choices_.end() && choice->second.link && peers_.contains(*choice->second.link);
+    const bool tried =
+        choice != choices_.end() && choice->second.link && peers_.contains(*choice->second.link);
     if (group->is_away(from) && !group->connected(from) && !tried) connect_node(*group, from);
     return met;
   }
@@ -68,8 +70,9 @@ void Engine::stop_moving(EngineGroup& group, uint32_t node) {
   forget_move(group.id());
   if (!asked_here) return;
   if (proposing_ == change) proposing_.reset();
-  options_.on_proposed(change, {Code::kInvalidUsage, "the daemon of node " + group.context().nodes[node].name +
-                                                         " is being started again; try again"});
+  options_.on_proposed(change,
+                       {Code::kInvalidUsage, "the daemon of node " + group.context().nodes[node].name +
+                                                 " is being started again; try again"});
 }
 
 }  // namespace hdt::daemon

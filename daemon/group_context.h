@@ -22,7 +22,11 @@ namespace hdt::daemon {
 // A write's token names what it was for, so that its completion needs no look-up table. Groups stay in their table
 // slot until none of their writes is under way.
 struct WriteToken {
-  enum class Kind : uint8_t { kPiece = 0, kChunk = 1, kKept = 2 };  // kKept: of a piece, of which nobody waits
+  enum class Kind : uint8_t {
+    kPiece = 0,
+    kChunk = 1,
+    kKept = 2
+  };                    // kKept: of a piece, of which nobody waits
   uint32_t group_slot;  // 22 bits
   Kind kind;
   uint32_t number;  // piece: schedule step; chunk: channel
@@ -56,7 +60,7 @@ struct GroupPeer {
   bool away = false;
   Deadline away_until = Deadline::never();
   Status away_why;
-  int64_t restart_ms = 0;  // so long it is waited for; 0: not at all
+  int64_t restart_ms = 0;                               // so long it is waited for; 0: not at all
   std::map<uint64_t, std::set<uint32_t>> their_pieces;  // of ours, what it says to have: tags by piece
   std::vector<ChannelState> their_channels;
   // We have said hello on it, and take it when the peer has, too.

@@ -35,9 +35,13 @@ struct RailPath {
 };
 
 struct PeerLink {
-  PeerLink(LinkId link_id, std::string node_name, uint32_t over, std::string of_class, transport::LinkObserver& observer,
-           transport::LinkOptions options)
-      : id(link_id), name(std::move(node_name)), backend(over), group_class(std::move(of_class)), link(observer, std::move(options)) {}
+  PeerLink(LinkId link_id, std::string node_name, uint32_t over, std::string of_class,
+           transport::LinkObserver& observer, transport::LinkOptions options)
+      : id(link_id),
+        name(std::move(node_name)),
+        backend(over),
+        group_class(std::move(of_class)),
+        link(observer, std::move(options)) {}
 
   LinkId id;
   std::string name;  // of the node
@@ -47,15 +51,15 @@ struct PeerLink {
   std::vector<RailPath> paths;             // where we dial
   std::vector<LinkCandidate::Pair> pairs;  // where the other one dials, as far as we know: whom to ask
   int64_t first_dial_ms = 0;               // of an attempt to make the first rail
-  bool announced = false;       // groups have been told that it is up
-  bool gone = false;            // the other daemon does not listen any more
+  bool announced = false;                  // groups have been told that it is up
+  bool gone = false;                       // the other daemon does not listen any more
   std::optional<LinkProbe> probe;
-  bool superseded = false;      // no group takes it any more; it ends when none uses it
+  bool superseded = false;  // no group takes it any more; it ends when none uses it
   bool hurried = false;
-  bool unused_here = false;     // what both ends have said of that
+  bool unused_here = false;  // what both ends have said of that
   bool unused_there = false;
-  bool measured = false;        // groups have been told its rates
-  std::string last_error;       // of a dial that failed
+  bool measured = false;   // groups have been told its rates
+  std::string last_error;  // of a dial that failed
   int64_t up_since_ns = 0;
   Deadline ask_at = Deadline::never();  // where the peer dials: whether it is still there
 

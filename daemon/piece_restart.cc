@@ -47,7 +47,8 @@ void PieceRunner::tell_state(uint32_t node) {
 
 bool PieceRunner::is_sound(const session::SentWrite& what) const {
   const session::Layout& layout = context_.peers[what.peer].layout;
-  if (what.to > collectives::Area::kScratch || !session::validate(what.call, layout.ranks).empty()) return false;
+  if (what.to > collectives::Area::kScratch || !session::validate(what.call, layout.ranks).empty())
+    return false;
   const uint64_t area = what.to == collectives::Area::kScratch ? layout.scratch_bytes : layout.piece_bytes;
   const uint64_t output = session::result_bytes(what.call, layout.ranks);
   return what.bytes <= area && what.offset <= area - what.bytes &&
@@ -66,7 +67,8 @@ void PieceRunner::on_note(const Resume& note) {
     std::erase_if(slot->last_writes, [&](const auto& last) { return last.node == note.from; });
   }
   journal_.for_sent([&](const session::SentWrite& what, const std::byte* data) {
-    if (what.peer == note.from && !credit.has(what.piece, what.tag) && is_sound(what)) issue(kept_write(what, data));
+    if (what.peer == note.from && !credit.has(what.piece, what.tag) && is_sound(what))
+      issue(kept_write(what, data));
   });
   for (const auto& slot : slots_) {
     if (slot->executor == nullptr) continue;

@@ -184,7 +184,8 @@ void PieceRunner::tell_output(uint32_t node, OutputNote note, uint32_t memory) {
   if (note.direct != 0) {
     auto key = context_.direct.key_for(memory, context_.peers[node].backend);
     if (!key.is_ok()) {
-      context_.fail(key.status().code(), static_cast<int32_t>(context_.local_ranks[0]), key.status().message());
+      context_.fail(key.status().code(), static_cast<int32_t>(context_.local_ranks[0]),
+                    key.status().message());
       return;
     }
     note.region = key.value();
@@ -273,12 +274,11 @@ void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
     slot.last_writes.clear();
   }
   slot.piece = piece;
-  slot.executor = std::make_unique<collectives::Executor>(std::move(schedule), active.call.type, active.call.op, memory,
-                                                          slot, &journal_.progress(piece));
+  slot.executor = std::make_unique<collectives::Executor>(
+      std::move(schedule), active.call.type, active.call.op, memory, slot, &journal_.progress(piece));
   grant();
-  journal_.for_arrivals(piece, [&](uint32_t node, uint32_t tag) {
-    slot.executor->on_arrived(static_cast<int>(node), tag);
-  });
+  journal_.for_arrivals(
+      piece, [&](uint32_t node, uint32_t tag) { slot.executor->on_arrived(static_cast<int>(node), tag); });
   slot.executor->advance();
 }
 
@@ -375,7 +375,8 @@ void PieceRunner::on_note(const CallNote& note) {
                   "node " + context_.nodes[note.from].name + " runs ahead in " + context_.name());
     return;
   }
-  if (note.sequence < next_call_ && !entered_.contains(note.sequence)) return;  // told again, and compared before
+  if (note.sequence < next_call_ && !entered_.contains(note.sequence))
+    return;  // told again, and compared before
   notes_.emplace(note.sequence, note);
   compare(note.sequence);
 }

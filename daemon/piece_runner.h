@@ -124,8 +124,8 @@ class PieceRunner {
   session::Journal journal_;
   bool awaits_arrivals_ = false;
   uint64_t first_piece_ = 0;  // of the first call that is not finished
-  uint64_t next_call_ = 0;   // first call not read yet
-  uint64_t next_piece_ = 0;  // first piece not started yet
+  uint64_t next_call_ = 0;    // first call not read yet
+  uint64_t next_piece_ = 0;   // first piece not started yet
   uint64_t exchanged_ = 0;
   std::deque<ActiveCall> calls_;                     // entered, not finished
   std::map<uint64_t, CallNote> notes_;               // of the previous node, not compared yet
@@ -141,8 +141,8 @@ class PieceRunner {
   struct PeerCredit {
     uint64_t granted_to_us = session::kSlotsBetweenNodes;
     uint64_t granted_by_us = session::kSlotsBetweenNodes;
-    bool sends_to_us = false;                // in the latest schedule
-    std::vector<HeldWrite> held;             // wait for credit, or to know where the peer's output is
+    bool sends_to_us = false;     // in the latest schedule
+    std::vector<HeldWrite> held;  // wait for credit, or to know where the peer's output is
     struct Output {
       OutputNote note;
       const transport::Link* link;

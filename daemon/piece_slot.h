@@ -23,10 +23,10 @@ class PieceRunner::Slot : public collectives::Port {
     what.tag = tag;
     what.bytes = static_cast<uint32_t>(bytes);  // a piece is smaller
     what.to = to;
-    return runner_.write(
-        *this, {what,
-                data,
-                {runner_.context_.group_slot, WriteToken::Kind::kPiece, static_cast<uint32_t>(step), index_}});
+    return runner_.write(*this, {what,
+                                 data,
+                                 {runner_.context_.group_slot, WriteToken::Kind::kPiece,
+                                  static_cast<uint32_t>(step), index_}});
   }
 
   uint64_t piece = 0;

@@ -34,7 +34,8 @@ void PieceRunner::note_write(Slot& slot, uint32_t node, const transport::Link* l
 }
 
 bool PieceRunner::settled(const Slot& slot) const {
-  return slot.held == 0 && std::all_of(slot.last_writes.begin(), slot.last_writes.end(), [&](const auto& last) {
+  return slot.held == 0 &&
+         std::all_of(slot.last_writes.begin(), slot.last_writes.end(), [&](const auto& last) {
            // The receiver has freed its slot of the piece; or has said that it has come.
            return credit_[last.node].granted_to_us > slot.piece + slots_.size() ||
                   (last.link != nullptr && last.link->arrived(last.number));
@@ -52,7 +53,8 @@ bool PieceRunner::write(Slot& slot, HeldWrite write) {
     what.in_output = user_index(active.call, part, context_.order, what.offset / width) * width;
   }
   // Of a piece that a predecessor has begun: what has come there, and what is kept: that is written when the node is back.
-  if (slot.goes_on && (credit_[what.peer].has(what.piece, what.tag) || journal_.has_kept(what.piece, what.peer, what.tag))) {
+  if (slot.goes_on &&
+      (credit_[what.peer].has(what.piece, what.tag) || journal_.has_kept(what.piece, what.peer, what.tag))) {
     return true;
   }
   const bool small = what.bytes <= transport::kCopiedWriteBytes;
@@ -60,7 +62,8 @@ bool PieceRunner::write(Slot& slot, HeldWrite write) {
     const std::byte* copy = journal_.keep(what, write.data);
     if (copy == nullptr) {
       context_.fail(Code::kInternal, -1,
-                    "piece " + std::to_string(what.piece) + " of " + context_.name() + " has more small writes than are kept");
+                    "piece " + std::to_string(what.piece) + " of " + context_.name() +
+                        " has more small writes than are kept");
       return false;
     }
     write = kept_write(what, copy);

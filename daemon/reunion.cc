@@ -12,7 +12,8 @@ constexpr int64_t kAgainMs = 20;
 
 void Reunion::begin(const Successor& word, const std::string& address, Deadline until) {
   Seeking& seeking =
-      seekings_.insert_or_assign({word.group, word.to}, Seeking{word, address, until, Deadline::never()}).first->second;
+      seekings_.insert_or_assign({word.group, word.to}, Seeking{word, address, until, Deadline::never()})
+          .first->second;
   tell(seeking);
 }
 

@@ -24,7 +24,9 @@ transport::LinkHeader to_header(const Writer& writer) {
 struct Put {
   Writer& w;
   void operator()(std::monostate) {}
-  void operator()(const GroupHello& n) { w.put(n.group).put(n.from).put_bytes(n.region.bytes).put(n.restart_ms); }
+  void operator()(const GroupHello& n) {
+    w.put(n.group).put(n.from).put_bytes(n.region.bytes).put(n.restart_ms);
+  }
   void operator()(const PieceCredit& n) { w.put(n.group).put(n.from).put(n.pieces); }
   void operator()(const ChunkCredit& n) { w.put(n.group).put(n.source).put(n.destination).put(n.tail); }
   void operator()(const CallNote& n) {
@@ -44,7 +46,9 @@ struct Put {
     w.put(n.group).put(n.from);
     session::put(w, n.rates);
   }
-  void operator()(const ClassPrepare& n) { w.put(n.group).put(n.change).put_string(n.settings.substr(0, kMaxText)); }
+  void operator()(const ClassPrepare& n) {
+    w.put(n.group).put(n.change).put_string(n.settings.substr(0, kMaxText));
+  }
   void operator()(const ClassEnds& n) {
     w.put(n.group).put(n.change).put(static_cast<uint32_t>(n.ends.size()));
     for (const RailEnd& end : n.ends) w.put_string(end.backend).put_string(end.nic).put_string(end.address);

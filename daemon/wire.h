@@ -135,7 +135,7 @@ struct RatesNote {
 // Changing a class while its groups run (class_change.h). "Can you do this?", to all other nodes of the group.
 struct ClassPrepare {
   uint64_t group;
-  uint64_t change;  // random
+  uint64_t change;       // random
   std::string settings;  // lines "class.NAME.KEY=VALUE"; empty: your configuration stays as it is
 };
 // "After this change I can be reached there", to the node that dials.
@@ -166,8 +166,8 @@ struct LinkUnused {
   uint64_t group;  // 0: of none
 };
 using Note = std::variant<std::monostate, GroupHello, PieceCredit, ChunkCredit, CallNote, RankLeft, NodeLeft,
-                          GroupFailed, OutputNote, ProbeNote, RatesNote, ClassPrepare,
-                          ClassEnds, ClassReady, ClassCommit, LinkMoved, LinkUnused, PieceState, ChannelState, Resume>;
+                          GroupFailed, OutputNote, ProbeNote, RatesNote, ClassPrepare, ClassEnds, ClassReady,
+                          ClassCommit, LinkMoved, LinkUnused, PieceState, ChannelState, Resume>;
 
 // Of a PieceState; more go in another one.
 inline constexpr uint32_t kMaxTags = 1024;

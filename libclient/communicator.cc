@@ -199,7 +199,8 @@ std::string Communicator::overdue() const {
   if (const Operation* late = collectives_->oldest(); late != nullptr && late->deadline.expired()) {
     what = " in call " + std::to_string(collectives_->oldest_sequence()) + " (" +
            session::describe(collectives_->oldest_call()) + ")";
-  } else if (const auto message = channels_.most_urgent(); message && message->operation->deadline.expired()) {
+  } else if (const auto message = channels_.most_urgent();
+             message && message->operation->deadline.expired()) {
     what = ": " + message->what;
   } else {
     return what;
@@ -223,7 +224,8 @@ Deadline Communicator::next_deadline() const {
   if (!answer_until_.is_never()) return answer_until_;
   Deadline next = Deadline::never();
   if (const Operation* oldest = collectives_->oldest()) next = oldest->deadline;
-  if (const auto urgent = channels_.most_urgent()) next = Deadline::earlier(next, urgent->operation->deadline);
+  if (const auto urgent = channels_.most_urgent())
+    next = Deadline::earlier(next, urgent->operation->deadline);
   return next;
 }
 

@@ -161,7 +161,8 @@ Status Session::find_successor() {
           (void)send_packet(this->wire().socket.get(), notice, {});
         connected_ = true;
         // Who was in between has rung at the daemon that is gone.
-        for (const auto& [number, membership] : memberships_) ring(membership.joined->engine, membership.joined->handle);
+        for (const auto& [number, membership] : memberships_)
+          ring(membership.joined->engine, membership.joined->handle);
         changed_.notify_all();
         HDT_LOG_INFO("the daemon at {} is back", path_);
         return Status::ok();

@@ -113,7 +113,8 @@ bool Journal::arrived(uint64_t piece, uint32_t node, uint32_t tag) const {
 void Journal::for_arrivals(uint64_t piece, const std::function<void(uint32_t, uint32_t)>& each) const {
   const PieceJournal& journal = of(piece);
   if (journal.arriving.load(std::memory_order_acquire) != piece + 1) return;
-  const uint64_t count = std::min<uint64_t>(journal.arrivals.load(std::memory_order_acquire), most_arrivals());
+  const uint64_t count =
+      std::min<uint64_t>(journal.arrivals.load(std::memory_order_acquire), most_arrivals());
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t word = arrivals_of(journal)[i].load(std::memory_order_relaxed);
     if (word >> 32 < nodes_) each(static_cast<uint32_t>(word >> 32), static_cast<uint32_t>(word));

@@ -25,12 +25,12 @@ inline constexpr uint64_t kToldCalls = 128;
 inline constexpr uint64_t kSentBytes = uint64_t{1536} << 10;
 
 struct GroupJournal {
-  std::atomic<uint32_t> made;       // 1: all nodes were ready, what follows is valid
-  uint32_t algorithm;               // that is configured, + 1; 0: "auto"
-  std::atomic<uint64_t> finished;   // calls below are finished on this node
-  uint64_t first_piece[kToldCalls]; // of call `finished`, at finished % kToldCalls
-  struct Told {                     // the calls that all local ranks have made
-    std::atomic<uint64_t> sequence; // + 1; 0: being written
+  std::atomic<uint32_t> made;        // 1: all nodes were ready, what follows is valid
+  uint32_t algorithm;                // that is configured, + 1; 0: "auto"
+  std::atomic<uint64_t> finished;    // calls below are finished on this node
+  uint64_t first_piece[kToldCalls];  // of call `finished`, at finished % kToldCalls
+  struct Told {                      // the calls that all local ranks have made
+    std::atomic<uint64_t> sequence;  // + 1; 0: being written
     Call call;
   } told[kToldCalls];
 };
@@ -38,7 +38,7 @@ struct GroupJournal {
 // A small write of a piece, followed by its data. It may be written again as long as its piece's slot has no newer one.
 struct SentWrite {
   uint64_t piece;
-  uint64_t sequence;   // of the call
+  uint64_t sequence;  // of the call
   Call call;
   uint64_t offset;     // in the receiver's area, bytes
   uint64_t in_output;  // in the receiver's buffer, bytes, if it uses it in place of its area
@@ -50,7 +50,7 @@ struct SentWrite {
 struct alignas(64) PieceJournal {
   std::atomic<uint64_t> arriving;  // piece + 1 of which `arrivals` speak; 0: none
   std::atomic<uint32_t> arrivals;
-  std::atomic<uint64_t> started;   // piece + 1 of which `progress` and the writes speak
+  std::atomic<uint64_t> started;  // piece + 1 of which `progress` and the writes speak
   collectives::Progress progress;
   std::atomic<uint32_t> sent_bytes;
 };
@@ -81,7 +81,9 @@ class Journal {
   // False: more has arrived than any schedule has.
   bool arrived(uint64_t piece, uint32_t node, uint32_t tag) const;
   void for_arrivals(uint64_t piece, const std::function<void(uint32_t node, uint32_t tag)>& each) const;
-  bool started(uint64_t piece) const { return of(piece).started.load(std::memory_order_acquire) == piece + 1; }
+  bool started(uint64_t piece) const {
+    return of(piece).started.load(std::memory_order_acquire) == piece + 1;
+  }
   void start(uint64_t piece) const;
   collectives::Progress& progress(uint64_t piece) const { return of(piece).progress; }
   // Keeps the write with a copy of its data. Null: there is no room for it.
@@ -99,7 +101,8 @@ class Journal {
   static uint64_t rates_bytes(uint32_t nodes);
   std::atomic<uint64_t>* arrivals_of(const PieceJournal& piece) const;
   std::byte* sent_of(const PieceJournal& piece) const;
-  void for_sent_of(const PieceJournal& piece, const std::function<bool(const SentWrite&, const std::byte*)>& each) const;
+  void for_sent_of(const PieceJournal& piece,
+                   const std::function<bool(const SentWrite&, const std::byte*)>& each) const;
 
   std::byte* base_;
   uint32_t nodes_, slots_;

@@ -70,7 +70,7 @@ struct alignas(64) MeetingPlace {
 struct Failure {
   std::atomic<uint32_t> state{0};
   int32_t code = 0;
-  int32_t rank = -1;       // the rank it is about; -1: none
+  int32_t rank = -1;  // the rank it is about; -1: none
   uint32_t reserved = 0;
   char message[496] = {};  // zero-terminated
 };
@@ -93,7 +93,7 @@ struct alignas(64) Board {
   // Whether the rank can reach the memory of every other one on the node through the kernel. See reach.h.
   std::atomic<uint32_t> reach{0};
   std::atomic<uint64_t> reach_word{0};  // address of a word to try it on
-  Doorbell doorbell;  // rung when anything this rank may wait for has changed
+  Doorbell doorbell;                    // rung when anything this rank may wait for has changed
   Entered calls[kCallRing];
   // Channels towards other nodes on which this rank has sent or consumed chunks: written by the rank, read by the
   // daemon. When it is full the rank sets attention_overflow and the daemon looks at all of them.
@@ -142,11 +142,12 @@ struct Layout {
   Layout(uint32_t ranks, uint32_t nodes, uint32_t local_ranks);
 
   uint32_t ranks, nodes, local_ranks;
-  uint32_t slots;          // of pieces, and chunks in the ring of each channel
-  uint64_t piece_bytes;    // capacity of staging (per rank), input and output
+  uint32_t slots;        // of pieces, and chunks in the ring of each channel
+  uint64_t piece_bytes;  // capacity of staging (per rank), input and output
   uint64_t scratch_bytes;
-  uint64_t chunk_bytes;    // capacity of a chunk's payload
-  uint64_t members, places, boards, channels, posts, recordings, journals, data, total;  // byte offsets from the start
+  uint64_t chunk_bytes;  // capacity of a chunk's payload
+  uint64_t members, places, boards, channels, posts, recordings, journals, data,
+      total;  // byte offsets from the start
 
   // Offsets from the start of the data part.
   uint64_t staging(uint64_t piece, uint32_t local) const;
@@ -166,7 +167,8 @@ class Segment {
  public:
   Segment() : layout_(1, 1, 1) {}
   // A segment this process made: writes the header. Boards and counters are zero already.
-  static Segment format(std::byte* base, const Layout& layout, uint64_t group, const char* group_class, uint32_t node);
+  static Segment format(std::byte* base, const Layout& layout, uint64_t group, const char* group_class,
+                        uint32_t node);
   // A segment somebody else made: checks magic, version, limits and that `bytes` fits its geometry.
   static Result<Segment> attach(std::byte* base, size_t bytes);
 

@@ -84,7 +84,8 @@ void Link::on_completion(const Completion& completion) {
 void Link::flush() {
   state_->done_rails.clear();
   for (const auto& rail : state_->rails) {
-    if (rail->up() && rail->owes(state_->alone(*rail))) state_->send_on(*rail, NoticeKind::kAcknowledge, 0, {});
+    if (rail->up() && rail->owes(state_->alone(*rail)))
+      state_->send_on(*rail, NoticeKind::kAcknowledge, 0, {});
   }
 }
 
@@ -190,7 +191,8 @@ void Link::wants_turn() const {
 }
 
 bool Link::take_turn() {
-  if (state_->phase != State::Phase::kUp || !state_->outbox.has_chunk() || !state_->hand_over(state_->options.now())) {
+  if (state_->phase != State::Phase::kUp || !state_->outbox.has_chunk() ||
+      !state_->hand_over(state_->options.now())) {
     return false;
   }
   state_->watch_progress();

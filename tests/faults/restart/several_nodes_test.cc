@@ -36,7 +36,8 @@ std::vector<std::vector<std::string>> with_ports(int nodes) {
 
 class Work {
  public:
-  Work(World& world, Ranks& ranks, uint64_t seed, bool in_place) : ranks_(ranks), stop_(world.folder().file("stop")) {
+  Work(World& world, Ranks& ranks, uint64_t seed, bool in_place)
+      : ranks_(ranks), stop_(world.folder().file("stop")) {
     for (auto& rank : ranks_) {
       rank->start("work " + std::to_string(seed) + " " + stop_ + " " + (in_place ? "1" : "0"));
     }
@@ -96,7 +97,8 @@ TEST_P(SeveralNodes, WorkOutlivesDaemonsThatAreKilledAtAnyMoment) {
 INSTANTIATE_TEST_SUITE_P(All, SeveralNodes,
                          ::testing::Values(Case{"TwoNodes", {0, 1}}, Case{"TwoRanksANode", {0, 0, 1, 1}},
                                            Case{"ThreeNodes", {0, 1, 2, 1}}, Case{"FourNodes", {0, 1, 2, 3}},
-                                           Case{"InPlaceOfTwo", {0, 1}, true}, Case{"InPlaceOfThree", {0, 1, 2}, true},
+                                           Case{"InPlaceOfTwo", {0, 1}, true},
+                                           Case{"InPlaceOfThree", {0, 1, 2}, true},
                                            Case{"BothAtOnce", {0, 0, 1}, false, true},
                                            Case{"BothAtOnceInPlace", {0, 1}, true, true},
                                            Case{"TwoOfThree", {0, 1, 2}, false, true}),

@@ -37,8 +37,9 @@ struct Worker {
   std::string check(const char* what, size_t count, const std::function<int64_t(size_t)>& expected) const {
     for (size_t i = 0; i < count; ++i) {
       if (recv[i] == expected(i)) continue;
-      return std::string(what) + " of " + std::to_string(count) + " in round " + std::to_string(round) + ": element " +
-             std::to_string(i) + " is " + std::to_string(recv[i]) + ", not " + std::to_string(expected(i));
+      return std::string(what) + " of " + std::to_string(count) + " in round " + std::to_string(round) +
+             ": element " + std::to_string(i) + " is " + std::to_string(recv[i]) + ", not " +
+             std::to_string(expected(i));
     }
     return {};
   }
@@ -52,7 +53,8 @@ struct Worker {
   hdtResult_t broadcast(size_t count, int root, std::string& wrong) const {
     fill(count);
     const hdtResult_t result = hdtBroadcast(send, recv, count, HDT_INT64, root, comm, nullptr);
-    if (result == HDT_SUCCESS) wrong = check("broadcast", count, [&](size_t i) { return value(root, round, i); });
+    if (result == HDT_SUCCESS)
+      wrong = check("broadcast", count, [&](size_t i) { return value(root, round, i); });
     return result;
   }
   hdtResult_t allgather(size_t count, std::string& wrong) const {
@@ -69,7 +71,8 @@ struct Worker {
     fill(count * static_cast<size_t>(ranks));
     const hdtResult_t result = hdtReduceScatter(send, recv, count, HDT_INT64, HDT_SUM, comm, nullptr);
     if (result != HDT_SUCCESS) return result;
-    wrong = check("reduce-scatter", count, [&](size_t i) { return sum(static_cast<size_t>(rank) * count + i); });
+    wrong =
+        check("reduce-scatter", count, [&](size_t i) { return sum(static_cast<size_t>(rank) * count + i); });
     return result;
   }
   // In a ring, in as many messages.

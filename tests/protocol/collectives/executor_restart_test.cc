@@ -31,8 +31,8 @@ class GoingOn : public ::testing::Test {
   // In place, as between two nodes.
   std::unique_ptr<Executor> executor(CountingPort& port) {
     return std::make_unique<Executor>(
-        make_schedule(Algorithm::kRing, {Collective::kAllReduce, 2, 0, 0, {0, kBlock, 2 * kBlock}}), DataType::kInt32,
-        ReduceOp::kSum,
+        make_schedule(Algorithm::kRing, {Collective::kAllReduce, 2, 0, 0, {0, kBlock, 2 * kBlock}}),
+        DataType::kInt32, ReduceOp::kSum,
         SlotMemory{reinterpret_cast<std::byte*>(memory_.data()), reinterpret_cast<std::byte*>(memory_.data()),
                    reinterpret_cast<std::byte*>(scratch_.data())},
         port, &progress_);

@@ -38,7 +38,8 @@ std::vector<ControlMessage> control_examples() {
   node.rails = {{{"tcp", "eth0", "127.0.1.1:5"}, {"rdma", "mlx5_0", "127.0.1.2:6"}}};
   node.address = "127.0.1.1:4";
   return {Join{GroupKey{}, 4, 3, "dp", collectives::Algorithm::kBruck, 1000, node},
-          Cancel{GroupKey{}, 3, "gone"}, Membership{GroupKey{}, "dp", {node, node}, {0, 1, 1}},
+          Cancel{GroupKey{}, 3, "gone"},
+          Membership{GroupKey{}, "dp", {node, node}, {0, 1, 1}},
           Outcome{GroupKey{}, Code::kLink, -1, "no"},
           Inquiry{7, "facts"},
           Reply{7, Code::kSuccess, 12, "{}"},

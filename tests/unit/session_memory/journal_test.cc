@@ -39,7 +39,8 @@ class JournalTest : public ::testing::Test {
   std::vector<std::string> sent() {
     std::vector<std::string> all;
     journal_.for_sent([&](const SentWrite& what, const std::byte* data) {
-      all.push_back(std::to_string(what.piece) + "/" + std::to_string(what.peer) + "/" + std::to_string(what.tag) + "/" +
+      all.push_back(std::to_string(what.piece) + "/" + std::to_string(what.peer) + "/" +
+                    std::to_string(what.tag) + "/" +
                     std::string(reinterpret_cast<const char*>(data), what.bytes));
     });
     return all;
@@ -58,7 +59,8 @@ TEST_F(JournalTest, ANewOneKnowsNothing) {
 TEST_F(JournalTest, WhatWasAgreed) {
   Journal::Agreed agreed;
   agreed.algorithm = collectives::Algorithm::kBruck;
-  for (uint64_t node = 0; node < kNodes; ++node) agreed.rates.push_back({{node, node + 1}, {{1, node}, {2, node}, {3, node}}});
+  for (uint64_t node = 0; node < kNodes; ++node)
+    agreed.rates.push_back({{node, node + 1}, {{1, node}, {2, node}, {3, node}}});
   journal_.agree(agreed);
   const auto read = journal_.agreed();
   ASSERT_TRUE(read);
@@ -100,7 +102,8 @@ TEST_F(JournalTest, WhatDoesNotFitIsNotKept) {
   journal_.start(0);
   const std::vector<std::byte> data(32768);
   uint64_t bytes = 0;
-  for (uint32_t tag = 0; journal_.keep(write(0, 1, tag, 32768), data.data()) != nullptr; ++tag) bytes += data.size();
+  for (uint32_t tag = 0; journal_.keep(write(0, 1, tag, 32768), data.data()) != nullptr; ++tag)
+    bytes += data.size();
   EXPECT_GT(bytes, kSentBytes - 3 * data.size());
   EXPECT_LE(bytes, kSentBytes);
 }
@@ -132,7 +135,8 @@ TEST_F(JournalTest, NonsenseIsNotBelieved) {
     journal_.start(random() % 8);
     journal_.arrived(random() % 8, 1, 1);
     (void)journal_.keep(write(random() % 8, 1, 1, 100), bytes);
-    for (int i = 0; i < 2000; ++i) bytes[random() % Journal::bytes(kNodes, kSlots)] = static_cast<unsigned char>(random());
+    for (int i = 0; i < 2000; ++i)
+      bytes[random() % Journal::bytes(kNodes, kSlots)] = static_cast<unsigned char>(random());
     if (const auto agreed = journal_.agreed()) {
       EXPECT_TRUE(!agreed->algorithm || static_cast<int>(*agreed->algorithm) < collectives::kAlgorithmCount);
     }
