@@ -233,7 +233,10 @@ void Engine::create_group(GroupSpec spec) {
   };
   spec.look_again = [this, id] {
     post([this, id] {
-      if (EngineGroup* again = group_of(id)) touch(again);
+      EngineGroup* again = group_of(id);
+      if (again == nullptr) return;
+      again->count_look();
+      touch(again);
     });
   };
   spec.restart_ms = options_.restart_ms;

@@ -79,6 +79,7 @@ class EngineGroup {
   void tell(uint32_t node, const Note& note) { context_.send(node, note); }
   void tell_all(const Note& note) { context_.send_all(note); }
   bool progress();
+  void count_look() { ++context_.looks; }
   // Time has passed: readiness.
   void on_time();
   std::optional<Deadline> next_time() const;

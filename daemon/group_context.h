@@ -97,8 +97,9 @@ struct GroupContext {
   std::vector<uint32_t> local_ranks;  // rank by local index
   std::vector<GroupPeer> peers;       // by node; peers[me] is unused
   DirectMemory direct;
-  // Makes the engine look at the group again, after all that it was told before now.
+  // Makes the engine look at the group again, after all that it was told before now; `looks` counts those looks.
   std::function<void()> look_again;
+  uint64_t looks = 0;
   // Fails the group here and on all nodes.
   std::function<void(Code, int32_t rank, const std::string&)> fail;
 

@@ -130,12 +130,13 @@ bool PieceRunner::open_buffer(ActiveCall& call, uint32_t number, uint64_t offset
     }
     return true;
   }
-  if (memory == nullptr &&
-      missed_ != call.sequence) {  // what shares it may still be on its way through the mailbox
+  // What shares it may still be in the mailbox; other things may lead here before that has been emptied.
+  if (memory == nullptr && missed_ != call.sequence) {
     missed_ = call.sequence;
+    missed_looks_ = context_.looks;
     context_.look_again();
-    return false;
   }
+  if (memory == nullptr && context_.looks == missed_looks_) return false;
   context_.fail(Code::kInvalidArgument, static_cast<int32_t>(context_.local_ranks[0]),
                 "call " + std::to_string(call.sequence) + " of " + context_.name() + " names " +
                     (memory == nullptr ? "memory that its process does not share"

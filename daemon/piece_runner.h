@@ -134,6 +134,7 @@ class PieceRunner {
   std::vector<std::unique_ptr<Slot>> slots_;
   uint64_t freed_ = 0;            // slots of the pieces below are not used any more by our ranks
   uint64_t missed_ = UINT64_MAX;  // call whose memory was not known when it was looked at first
+  uint64_t missed_looks_ = 0;     // what context_.looks was then
   struct Range {
     uint64_t first, end;
   };
