@@ -17,8 +17,6 @@ class Nodes(Hosts):
         super().__init__(build, folder, count, str(nics), rate, ["--link.checksum", "crc32c"])
         self.nic_count = nics
         self.damage_library = os.path.join(build, "lib", "libhdt-soak-damage.so")
-        self.handover = "--handover" in subprocess.run([os.path.join(self.bin, "hdtcommd"), "--help"], capture_output=True,
-                                                       text=True, timeout=LIMIT_S, check=True).stdout
         self.damage = []
         for host in range(count):
             with open(self._damage_file(host), "wb+") as file:
@@ -45,9 +43,9 @@ class Nodes(Hosts):
         self.damage[host][:] = bytes(8)
         return count - left
 
-    def end_daemon(self, host, number):
-        """By that signal; returns when it has ended."""
-        self.daemons[host].send_signal(number)
+    def kill_daemon(self, host):
+        """Returns when it has ended."""
+        self.daemons[host].kill()
         self.daemons[host].wait(LIMIT_S)
 
     def replace_daemon(self, host):
