@@ -103,10 +103,10 @@ class NoWayLeft(OnHosts):
 
     def test_both_sides_are_told_which_link_it_was(self):
         ranks = self.group()
-        for rank in ranks:
-            rank.start("allreduce 16000000 4 0")
         for nic in range(NICS):
             self.hosts.link(0, nic, "blackhole")
+        for rank in ranks:
+            rank.start("allreduce 1000000 4 0")
         for other, rank in enumerate(reversed(ranks)):
             result, words = rank.finish()
             self.assertEqual(result, HDT_ERR_LINK, words)
