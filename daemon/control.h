@@ -33,6 +33,8 @@ class Control : public SessionHandler {
 
   Status start();
   void stop(int64_t drain_ms, const std::string& why);
+  // By another thread: true once nothing is under way that a successor could not go on with; false at the deadline.
+  bool prepare_handover(int64_t drain_ms);
   // From any thread: running groups follow the classes of this configuration; the rest of it is for the next start.
   void reconfigure(Config config);
   size_t foreign_sessions() const { return foreign_sessions_.load(std::memory_order_acquire); }

@@ -1,8 +1,30 @@
 // Groups over restarts of daemons, as the control thread sees them: this one's own, and those of other nodes.
+#include <chrono>
+#include <future>
+#include <thread>
+
 #include "base/log.h"
 #include "daemon/control.h"
 
 namespace hdt::daemon {
+
+namespace {
+constexpr int64_t kLookEveryNs = 5 * kNsPerMs;
+}
+
+// Polls, as stop() does.
+bool Control::prepare_handover(int64_t drain_ms) {
+  const Deadline drain = Deadline::after_ms(drain_ms);
+  while (true) {
+    std::promise<bool> answer;
+    mailbox_.post([this, &answer] {
+      answer.set_value(maker_->open_groups() == 0 && rendezvous_.open_groups() == 0 && !change_ && !reload_);
+    });
+    if (answer.get_future().get()) return true;
+    if (drain.expired()) return false;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kLookEveryNs));
+  }
+}
 
 Reunion::Services Control::reunion_services() {
   Reunion::Services services;

@@ -7,13 +7,16 @@
 
 namespace hdt::daemon {
 
-Daemon::Daemon(Config config, uint32_t host_pid) : control_(std::make_unique<Control>(std::move(config), host_pid)) {}
+Daemon::Daemon(Config config, uint32_t host_pid)
+    : control_(std::make_unique<Control>(std::move(config), host_pid)) {}
 
 Daemon::~Daemon() = default;
 
 Status Daemon::start() { return control_->start(); }
 
 void Daemon::stop(int64_t drain_ms, const std::string& why) { control_->stop(drain_ms, why); }
+
+bool Daemon::prepare_handover(int64_t drain_ms) { return control_->prepare_handover(drain_ms); }
 
 void Daemon::reconfigure(Config config) { control_->reconfigure(std::move(config)); }
 

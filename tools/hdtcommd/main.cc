@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -41,19 +42,29 @@ int main(int argc, char** argv) {
   auto flags = hdt::take_config_flags(arguments);
   if (!flags.is_ok()) return complain(flags.status());
 
-  CLI::App app{"The daemon of a node: it owns the NICs and moves what groups send between nodes.", "hdtcommd"};
+  CLI::App app{"The daemon of a node: it owns the NICs and moves what groups send between nodes.",
+               "hdtcommd"};
   app.footer(
       "Every configuration key is a flag too: --section.key VALUE. Lists are separated by commas.\n"
       "Examples:\n"
       "  hdtcommd                                      the defaults, or /etc/hdt/hdtcommd.toml\n"
       "  hdtcommd --config node.toml --print-config    what would be used, and where each value comes from\n"
       "  hdtcommd --node.socket /tmp/a.sock --nics.addresses 127.0.1.1 --log.level debug\n"
-      "SIGHUP reads it again: running groups follow the classes' new settings; other keys are for the next start.\n"
-      "SIGTERM or SIGINT ends it in order: operations under way get timeouts.drain_ms to finish.");
+      "SIGHUP reads it again: running groups follow the classes' new settings; other keys are for the next "
+      "start.\n"
+      "SIGTERM or SIGINT ends it in order: operations under way get timeouts.drain_ms to finish.\n"
+      "With --handover SIGTERM leaves groups and operations to the hdtcommd that is started next at the same "
+      "socket.");
   std::string file;
   bool print = false;
   bool keys = false;
-  app.add_option("--config", file, "Configuration file (TOML); default $HDT_CONFIG or /etc/hdt/hdtcommd.toml");
+  bool handover = false;
+  app.add_option("--config", file,
+                 "Configuration file (TOML); default $HDT_CONFIG or /etc/hdt/hdtcommd.toml");
+  app.add_flag(
+      "--handover", handover,
+      "At SIGTERM end for an upgrade: ranks wait up to timeouts.restart_ms for the next hdtcommd, which "
+      "goes on with their operations; groups that are being made get timeouts.drain_ms to finish");
   app.add_flag("--print-config", print, "Print the configuration with the origin of each value, and exit");
   app.add_flag("--config-reference", keys, "Print all configuration keys as Markdown, and exit");
   std::reverse(arguments.begin(), arguments.end());
@@ -102,6 +113,13 @@ int main(int argc, char** argv) {
     } else {
       HDT_LOG_ERROR("SIGHUP: {}; nothing was changed", again.status().message());
     }
+  }
+  if (handover && signal == SIGTERM) {
+    const bool all = daemon.prepare_handover(drain_ms);
+    HDT_LOG_INFO("SIGTERM: the next hdtcommd goes on{}",
+                 all ? "" : "; groups that were still being made, or a change of classes, are lost");
+    std::_Exit(
+        0);  // the successor's way is the one after a kill: nothing may be said to anyone, by no destructor
   }
   HDT_LOG_INFO("{}: ending", signal == SIGTERM ? "SIGTERM" : "SIGINT");
   daemon.stop(drain_ms, std::string("hdtcommd was stopped by ") + (signal == SIGTERM ? "SIGTERM" : "SIGINT"));

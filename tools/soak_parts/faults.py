@@ -7,7 +7,8 @@ import time
 
 # Actions of tools/testhosts that last until the NIC is put right.
 RAIL_FAULTS = {"nic-down": ["down"], "blackhole": ["blackhole"], "no-address": ["noaddress"], "nic-slow": ["rate"]}
-MOMENTS = ["reset", "damage", "rank-stop", "daemon-stop", "rank-kill", "daemon-kill", "daemon-kill-shared"]
+MOMENTS = ["reset", "damage", "rank-stop", "daemon-stop", "rank-kill", "daemon-kill", "daemon-kill-shared",
+           "handover"]
 KINDS = list(RAIL_FAULTS) + MOMENTS
 # Faults of processes cost seconds, those of rails fractions of one.
 WEIGHTS = {"reset": 2, "damage": 2, "nic-slow": 2, "nic-down": 3, "blackhole": 3, "no-address": 2}
@@ -147,10 +148,10 @@ class Faults:
         self.report.over(fault, time.monotonic(), time.monotonic())
         self.say(f"rank {number} of job {job.name} killed; its survivors {'shrank' if shrinks else 'made a new group'}")
 
-    def _replace(self, kind, hosts):
+    def _replace(self, kind, hosts, end):
         host = self.chance.choice(sorted(hosts))
         fault = self.report.begin(kind, time.monotonic())
-        self.nodes.kill_daemon(host)
+        end(host)
         time.sleep(self.chance.uniform(*AWAY_S))
         self.nodes.replace_daemon(host)
         self.report.over(fault, time.monotonic(), time.monotonic())
@@ -158,7 +159,10 @@ class Faults:
         self.say(f"daemon of h{host}: {kind}")
 
     def _daemon_kill(self, kind):
-        self._replace(kind, set(range(self.nodes.count)) - set(self._between_nodes()))
+        self._replace(kind, set(range(self.nodes.count)) - set(self._between_nodes()), self.nodes.kill_daemon)
 
     def _daemon_kill_shared(self, kind):
-        self._replace(kind, self._between_nodes())
+        self._replace(kind, self._between_nodes(), self.nodes.kill_daemon)
+
+    def _handover(self, kind):
+        self._replace(kind, self._between_nodes(), self.nodes.hand_over)

@@ -14,7 +14,7 @@ LOG_LINES = 30
 
 class Nodes(Hosts):
     def __init__(self, build, folder, count, nics, rate):
-        super().__init__(build, folder, count, str(nics), rate, ["--link.checksum", "crc32c"])
+        super().__init__(build, folder, count, str(nics), rate, ["--handover", "--link.checksum", "crc32c"])
         self.nic_count = nics
         self.damage_library = os.path.join(build, "lib", "libhdt-soak-damage.so")
         self.damage = []
@@ -47,6 +47,12 @@ class Nodes(Hosts):
         """Returns when it has ended."""
         self.daemons[host].kill()
         self.daemons[host].wait(LIMIT_S)
+
+    def hand_over(self, host):
+        """Ends it for an upgrade; returns when it has ended."""
+        self.daemons[host].terminate()
+        if code := self.daemons[host].wait(LIMIT_S):
+            raise RuntimeError(f"the daemon of h{host} ended with {code} at SIGTERM")
 
     def replace_daemon(self, host):
         before = self.starts(host)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 namespace hdt::testing {
@@ -80,6 +81,11 @@ void World::await_entered(int node, size_t local, uint64_t calls) {
 void World::await_ready(int node) {
   await_group(
       node, [](const auto& group) { return group["state"] == "ready"; }, "the group is not ready");
+}
+
+void World::kill_daemon(int number) {
+  node(number).process().signal(SIGKILL);
+  ASSERT_TRUE(node(number).process().wait(Deadline::after_ms(kAnswerMs)).has_value());
 }
 
 void World::expect_serving() {

@@ -51,6 +51,8 @@ class World {
   void await_entered(int node, size_t local, uint64_t calls);
   // Returns when the only group on that node is ready: after a restart of its daemon, when all its ranks have come back.
   void await_ready(int node);
+  // SIGKILL, and waits for its end.
+  void kill_daemon(int node);
   // Proves that all nodes still serve: a group over them makes an allreduce.
   void expect_serving();
 

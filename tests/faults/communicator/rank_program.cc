@@ -70,8 +70,9 @@ hdtResult_t execute(std::istringstream& line, std::string& extra) {
     uint64_t seed = 0;
     std::string stop;
     bool in_place = false;
-    line >> seed >> stop >> in_place;
-    return hdt::testing::work(comm, seed, stop, in_place, extra);
+    uint64_t rounds = 0;
+    line >> seed >> stop >> in_place >> rounds;
+    return hdt::testing::work(comm, seed, stop, in_place, rounds, extra);
   }
   size_t count = 0;
   int type = 0;

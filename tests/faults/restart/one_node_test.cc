@@ -11,11 +11,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-void kill_daemon(World& world, int node) {
-  world.node(node).process().signal(SIGKILL);
-  ASSERT_TRUE(world.node(node).process().wait(Deadline::after_ms(kAnswerMs)).has_value());
-}
-
 void run_on_all(std::vector<std::unique_ptr<RankProcess>>& ranks, const std::string& call) {
   for (auto& rank : ranks) rank->start(call);
   for (auto& rank : ranks) {
@@ -29,7 +24,7 @@ TEST(OneNode, OperationsGoOnWithoutADaemonAndWithTheNextOne) {
   auto ranks = world.group({0, 0, 0});
   run_on_all(ranks, "allreduce 100000 4 0");
   for (int round = 0; round < 3; ++round) {
-    kill_daemon(world, 0);
+    world.kill_daemon(0);
     run_on_all(ranks, "allreduce 100000 4 0");
     world.node(0).start();
     run_on_all(ranks, "allreduce 100000 4 0");
@@ -43,7 +38,7 @@ TEST(OneNode, TheNextDaemonTellsOfARankThatDies) {
   World world(1);
   auto ranks = world.group({0, 0});
   run_on_all(ranks, "barrier");
-  kill_daemon(world, 0);
+  world.kill_daemon(0);
   world.node(0).start();
   world.await_ready(0);
   ranks[0]->start("barrier");
@@ -57,7 +52,7 @@ TEST(OneNode, ARankThatDiesWithoutADaemonIsMissedByTheNextOne) {
   World world(1, {{"--timeouts.restart_ms", "2000"}});
   auto ranks = world.group({0, 0});
   run_on_all(ranks, "barrier");
-  kill_daemon(world, 0);
+  world.kill_daemon(0);
   ranks[1]->process().signal(SIGKILL);
   ASSERT_TRUE(ranks[1]->process().wait(Deadline::after_ms(kAnswerMs)).has_value());
   world.node(0).start();
@@ -70,7 +65,7 @@ TEST(OneNode, RanksThatLeaveWithoutADaemonHaveLeft) {
   World world(1);
   auto ranks = world.group({0, 0, 0});
   run_on_all(ranks, "barrier");
-  kill_daemon(world, 0);
+  world.kill_daemon(0);
   EXPECT_EQ(ranks[2]->call("destroy").result, HDT_SUCCESS);
   world.node(0).start();
   EXPECT_EQ(ranks[1]->call("destroy").result, HDT_SUCCESS);
@@ -82,7 +77,7 @@ TEST(OneNode, RanksThatLeaveWithoutADaemonHaveLeft) {
 TEST(OneNode, RequestsWaitForTheNextDaemon) {
   World world(1);
   auto ranks = world.group({0, 0});
-  kill_daemon(world, 0);
+  world.kill_daemon(0);
   ranks[0]->start("id");
   EXPECT_EQ(ranks[0]->finish(50).result, HDT_IN_PROGRESS);
   world.node(0).start();
@@ -98,7 +93,7 @@ TEST(OneNode, WithoutASuccessorTheWaitEnds) {
   auto ranks = world.group({0, 0});
   ranks[0]->start("barrier");
   EXPECT_EQ(ranks[0]->finish(20).result, HDT_IN_PROGRESS);
-  kill_daemon(world, 0);
+  world.kill_daemon(0);
   const Answer answer = ranks[0]->finish();
   EXPECT_EQ(answer.result, HDT_ERR_DAEMON_LOST) << answer.text;
   EXPECT_THAT(answer.text, HasSubstr("was not started again within 100 ms"));

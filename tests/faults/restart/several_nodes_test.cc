@@ -3,62 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
 #include <csignal>
-#include <fstream>
-#include <memory>
 #include <random>
-#include <thread>
 
-#include "tests/faults/communicator/rank_process.h"
+#include "tests/faults/restart/working_ranks.h"
 
 namespace hdt::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using Ranks = std::vector<std::unique_ptr<RankProcess>>;
-
-void kill_daemon(World& world, int node) {
-  world.node(node).process().signal(SIGKILL);
-  ASSERT_TRUE(world.node(node).process().wait(Deadline::after_ms(kAnswerMs)).has_value());
-}
-
-void sleep_ms(uint64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-// Two daemons that die at once find each other where they were before.
-std::vector<std::vector<std::string>> with_ports(int nodes) {
-  const std::string port = std::to_string(20'000 + ::getpid() % 10'000);
-  return {static_cast<size_t>(nodes), std::vector<std::string>{"--nics.port", port}};
-}
-
-class Work {
- public:
-  Work(World& world, Ranks& ranks, uint64_t seed, bool in_place)
-      : ranks_(ranks), stop_(world.folder().file("stop")) {
-    for (auto& rank : ranks_) {
-      rank->start("work " + std::to_string(seed) + " " + stop_ + " " + (in_place ? "1" : "0"));
-    }
-  }
-  // All of them, or one that has failed, are still at it.
-  void expect_under_way() { EXPECT_EQ(ranks_[0]->finish(0).result, HDT_IN_PROGRESS); }
-  void finish() {
-    std::ofstream(stop_) << "enough";
-    std::string rounds;
-    for (auto& rank : ranks_) {
-      const Answer answer = rank->finish();
-      EXPECT_EQ(answer.result, HDT_SUCCESS) << answer.text;
-      if (rounds.empty()) rounds = answer.text;
-      EXPECT_EQ(answer.text, rounds);
-    }
-  }
-
- private:
-  Ranks& ranks_;
-  std::string stop_;
-};
 
 struct Case {
   const char* name;
@@ -83,13 +37,16 @@ TEST_P(SeveralNodes, WorkOutlivesDaemonsThatAreKilledAtAnyMoment) {
     const auto node = static_cast<int>(random() % static_cast<uint64_t>(nodes));
     const auto other = (node + 1) % nodes;
     work.expect_under_way();
-    kill_daemon(world, node);
-    if (GetParam().both) kill_daemon(world, other);
+    world.kill_daemon(node);
+    if (GetParam().both) world.kill_daemon(other);
     sleep_ms(random() % 50);
     world.node(node).start();
     if (GetParam().both) world.node(other).start();
   }
-  work.finish();
+  const std::string done = work.finish();
+  // Undisturbed, it gives the same bits.
+  Work again(world, ranks, seed, GetParam().in_place, std::stoull(done));
+  EXPECT_EQ(again.finish(), done);
   for (auto& rank : ranks) EXPECT_EQ(rank->call("destroy").result, HDT_SUCCESS);
   world.expect_serving();
 }
@@ -116,7 +73,7 @@ TEST(SeveralNodesRestart, OneThatIsKilledAgainAtOnce) {
     sleep_ms(20);
     work.expect_under_way();
     for (int kill = 0; kill < 3; ++kill) {
-      kill_daemon(world, 1);
+      world.kill_daemon(1);
       world.node(1).start();
       sleep_ms(random() % 25);
     }
@@ -127,7 +84,7 @@ TEST(SeveralNodesRestart, OneThatIsKilledAgainAtOnce) {
 TEST(SeveralNodesRestart, OperationsThatBeginMeanwhileWait) {
   World world(2);
   auto ranks = world.group({0, 1, 1});
-  kill_daemon(world, 1);
+  world.kill_daemon(1);
   for (auto& rank : ranks) rank->start("allreduce 100000 4 0");
   for (auto& rank : ranks) EXPECT_EQ(rank->finish(50).result, HDT_IN_PROGRESS);
   world.node(1).start();
@@ -141,7 +98,7 @@ TEST(SeveralNodesRestart, OperationsThatBeginMeanwhileWait) {
 TEST(SeveralNodesRestart, WhatWasSentMeanwhileArrives) {
   World world(2);
   auto ranks = world.group({0, 1});
-  kill_daemon(world, 1);
+  world.kill_daemon(1);
   EXPECT_EQ(ranks[0]->call("send 100 4 1").result, HDT_SUCCESS);
   EXPECT_EQ(ranks[0]->call("send 50000 4 1").result, HDT_SUCCESS);
   EXPECT_EQ(ranks[0]->call("destroy").result, HDT_SUCCESS);
@@ -159,7 +116,7 @@ TEST(SeveralNodesRestart, WithoutASuccessorTheWaitEndsEverywhereWithTheReason) {
   auto ranks = world.group({0, 1, 2});
   for (auto& rank : ranks) rank->start("recv 10 4 0");
   EXPECT_EQ(ranks[0]->finish(20).result, HDT_IN_PROGRESS);
-  kill_daemon(world, 1);
+  world.kill_daemon(1);
   for (size_t rank : {0, 2}) {
     const Answer answer = ranks[rank]->finish();
     EXPECT_EQ(answer.result, HDT_ERR_RANK_LOST) << answer.text;
@@ -177,7 +134,7 @@ TEST(SeveralNodesRestart, ARankThatDiesMeanwhileIsMissed) {
   World world(2, {flags, flags});
   auto ranks = world.group({0, 1, 1});
   ranks[0]->start("barrier");
-  kill_daemon(world, 1);
+  world.kill_daemon(1);
   ranks[2]->process().signal(SIGKILL);
   ASSERT_TRUE(ranks[2]->process().wait(Deadline::after_ms(kAnswerMs)).has_value());
   world.node(1).start();
@@ -196,7 +153,7 @@ TEST(SeveralNodesRestart, AGroupThatFailsMeanwhileHasFailedForTheNextDaemon) {
   auto ranks = world.group({0, 1});
   ranks[1]->start("barrier");
   EXPECT_EQ(ranks[1]->finish(20).result, HDT_IN_PROGRESS);
-  kill_daemon(world, 1);
+  world.kill_daemon(1);
   EXPECT_EQ(ranks[0]->call("abort").result, HDT_SUCCESS);
   world.node(1).start();
   const Answer answer = ranks[1]->finish();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <random>
@@ -22,6 +23,7 @@ struct Worker {
   int64_t* send = nullptr;
   int64_t* recv = nullptr;
   uint64_t round = 0;
+  uint64_t digest = 0;
 
   static int64_t value(int rank, uint64_t round, size_t i) {
     return static_cast<int64_t>((static_cast<uint64_t>(rank) + 1) * 1'000'003 + round * 7'919 + i * 31);
@@ -48,6 +50,18 @@ struct Worker {
     fill(count);
     const hdtResult_t result = hdtAllReduce(send, recv, count, HDT_INT64, HDT_SUM, comm, nullptr);
     if (result == HDT_SUCCESS) wrong = check("allreduce", count, [this](size_t i) { return sum(i); });
+    return result;
+  }
+  // Terms of very different sizes: another order of additions gives other bits.
+  hdtResult_t float_sum(size_t count) {
+    auto* terms = reinterpret_cast<float*>(send);
+    auto* sums = reinterpret_cast<uint32_t*>(recv);
+    for (size_t i = 0; i < count; ++i) {
+      const auto bits = static_cast<uint64_t>(value(rank, round, i)) * 0x9E37'79B9'7F4A'7C15u;
+      terms[i] = std::ldexp(static_cast<float>(bits >> 40), static_cast<int>(bits % 24));
+    }
+    const hdtResult_t result = hdtAllReduce(send, recv, count, HDT_FLOAT32, HDT_SUM, comm, nullptr);
+    for (size_t i = 0; i < count; ++i) digest = (digest ^ sums[i]) * 0x100'0000'01B3u;
     return result;
   }
   hdtResult_t broadcast(size_t count, int root, std::string& wrong) const {
@@ -91,7 +105,7 @@ struct Worker {
   }
 
   hdtResult_t step(std::mt19937_64& random, std::string& wrong) {
-    const uint64_t kind = random() % 6;
+    const uint64_t kind = random() % 7;
     const size_t count = kCounts[random() % kCounts.size()];
     const auto root = static_cast<int>(random() % static_cast<uint64_t>(ranks));
     std::fill(recv, recv + kMostBytes / sizeof(int64_t), -1);
@@ -106,6 +120,8 @@ struct Worker {
         return reduce_scatter(count, wrong);
       case 4:
         return shift(count, 1, wrong);
+      case 5:
+        return float_sum(count);
       default:
         return shift(std::min<size_t>(count, 10'000), 1 + random() % 40, wrong);
     }
@@ -114,7 +130,8 @@ struct Worker {
 
 }  // namespace
 
-hdtResult_t work(hdtComm_t comm, uint64_t seed, const std::string& stop, bool in_place, std::string& extra) {
+hdtResult_t work(hdtComm_t comm, uint64_t seed, const std::string& stop, bool in_place, uint64_t rounds,
+                 std::string& extra) {
   std::mt19937_64 random(seed);
   Worker worker;
   worker.comm = comm;
@@ -135,10 +152,10 @@ hdtResult_t work(hdtComm_t comm, uint64_t seed, const std::string& stop, bool in
       extra = wrong;
       result = HDT_ERR_INTERNAL;
     }
-    ends = worker.rank == 0 && std::filesystem::exists(stop) ? 1 : 0;
+    ends = rounds != 0 ? worker.round + 1 == rounds : worker.rank == 0 && std::filesystem::exists(stop);
     if (result == HDT_SUCCESS) result = hdtAllReduce(&ends, &ends, 1, HDT_INT64, HDT_MAX, comm, nullptr);
   }
-  if (result == HDT_SUCCESS) extra = std::to_string(worker.round);
+  if (result == HDT_SUCCESS) extra = std::to_string(worker.round) + " " + std::to_string(worker.digest);
   for (void* memory : shared) {
     if (in_place) hdtMemFree(memory);
   }
