@@ -220,6 +220,9 @@ struct Case {
   SearchOptions options;
 };
 
+// Not under sanitizers: a few of the cases, and none of the large ones, each of which takes a minute there.
+constexpr bool kAllCases = HDT_SEARCH_CASES >= 1000;
+
 TEST(Search, IsAsGoodAsEnumeration) {
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);
@@ -230,7 +233,7 @@ TEST(Search, IsAsGoodAsEnumeration) {
   int zero_bubble = 0;
   for (int round = 0; round < HDT_SEARCH_CASES; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", case " << round);
-    const Case made(random, round % 250 == 0);
+    const Case made(random, kAllCases && round % 250 == 0);
     const PredictionInputs inputs{made.cluster, made.model, made.profile, {}};
     const Enumeration all(inputs, made.options);
     const auto found = search(inputs, made.options);
@@ -258,10 +261,12 @@ TEST(Search, IsAsGoodAsEnumeration) {
     }
     if (testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(fitting, HDT_SEARCH_CASES / 2);
-  EXPECT_GT(recomputing, 0);
-  EXPECT_GT(zero_bubble, 0);
-  EXPECT_LT(searched, enumerated / 3) << "bounds cut too little off";
+  if (kAllCases) {  // of a few, none may be of a kind
+    EXPECT_GT(fitting, HDT_SEARCH_CASES / 2);
+    EXPECT_GT(recomputing, 0);
+    EXPECT_GT(zero_bubble, 0);
+    EXPECT_LT(searched, enumerated / 3) << "bounds cut too little off";
+  }
   std::cout << fitting << " cases with a plan, " << recomputing << " of them recompute, " << zero_bubble
             << " have no bubbles; " << searched << " plans played of " << enumerated << "\n";
 }
