@@ -18,9 +18,9 @@
 namespace hdt::collectives {
 namespace {
 
-class Builder {
+class BruckBuilder {
  public:
-  explicit Builder(const Problem& problem)
+  explicit BruckBuilder(const Problem& problem)
       : problem_(problem), combined_(problem.nodes), schedule_(std::make_unique<ListedSchedule>()) {}
 
   std::unique_ptr<Schedule> build() {
@@ -118,14 +118,14 @@ bool has_bruck(const Problem& problem) { return moves_blocks(problem.what) && pr
 
 uint64_t bruck_scratch(const Problem& problem) {
   if (!reduces(problem.what)) return 0;
-  const Builder builder(problem);
+  const BruckBuilder builder(problem);
   uint64_t most = 0;
   for (int node = 0; node < problem.nodes; ++node) most = std::max(most, builder.scratch_before(node, 0));
   return most;
 }
 
 std::unique_ptr<Schedule> make_bruck(const Problem& problem) {
-  return has_bruck(problem) ? Builder(problem).build() : make_halving_doubling(problem);
+  return has_bruck(problem) ? BruckBuilder(problem).build() : make_halving_doubling(problem);
 }
 
 }  // namespace hdt::collectives

@@ -20,9 +20,9 @@ uint64_t picoseconds(double amount, double picoseconds_each) {
 }
 uint64_t time_of(double seconds) { return picoseconds(seconds, 1e12); }
 
-class Builder {
+class ProgramBuilder {
  public:
-  Builder(const std::vector<std::vector<Step>>& lists, DataType type, const CostFigures& figures)
+  ProgramBuilder(const std::vector<std::vector<Step>>& lists, DataType type, const CostFigures& figures)
       : lists_(lists), element_bytes_(static_cast<double>(type_size(type))), figures_(figures) {
     program_.nodes = static_cast<int>(lists.size());
     measure_ports();
@@ -161,7 +161,7 @@ uint64_t busiest(const CostProgram& program) {
 
 CostProgram make_cost_program(const std::vector<std::vector<Step>>& lists, DataType type,
                               const CostFigures& figures) {
-  return Builder(lists, type, figures).build();
+  return ProgramBuilder(lists, type, figures).build();
 }
 
 }  // namespace hdt::collectives

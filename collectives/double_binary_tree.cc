@@ -59,9 +59,9 @@ class Tree {
   bool second_;
 };
 
-class Builder {
+class TreeBuilder {
  public:
-  Builder(const Problem& problem, uint64_t shortest_chunk)
+  TreeBuilder(const Problem& problem, uint64_t shortest_chunk)
       : problem_(problem),
         place_((problem.me + problem.nodes - problem.root) % problem.nodes),
         trees_{Tree(problem.nodes - 1, false), Tree(problem.nodes - 1, true)},
@@ -147,7 +147,7 @@ uint64_t double_binary_tree_scratch(const Problem& problem) {
 
 std::unique_ptr<Schedule> make_double_binary_tree(const Problem& problem, uint64_t shortest_chunk) {
   if (!has_double_binary_tree(problem)) return make_halving_doubling(problem);
-  return Builder(problem, shortest_chunk).build();
+  return TreeBuilder(problem, shortest_chunk).build();
 }
 
 }  // namespace hdt::collectives

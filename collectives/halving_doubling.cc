@@ -15,9 +15,9 @@
 namespace hdt::collectives {
 namespace {
 
-class Builder {
+class HalvingDoublingBuilder {
  public:
-  explicit Builder(const Problem& problem)
+  explicit HalvingDoublingBuilder(const Problem& problem)
       : problem_(problem),
         places_(static_cast<int>(std::bit_floor(static_cast<unsigned>(problem.nodes)))),
         folded_(problem.nodes - places_),
@@ -149,7 +149,7 @@ std::unique_ptr<Schedule> make_halving_doubling(const Problem& problem) {
     case Collective::kBarrier:
       return make_dissemination_barrier(problem);
     default:
-      return Builder(problem).build();
+      return HalvingDoublingBuilder(problem).build();
   }
 }
 
@@ -158,7 +158,7 @@ uint64_t halving_doubling_scratch(const Problem& problem) {
   if (problem.what == Collective::kReduce) {  // the root has a child for every bit of nodes - 1
     return std::bit_width(static_cast<unsigned>(problem.nodes - 1)) * problem.elements();
   }
-  const Builder builder(problem);
+  const HalvingDoublingBuilder builder(problem);
   const int places = static_cast<int>(std::bit_floor(static_cast<unsigned>(problem.nodes)));
   uint64_t most = 0;
   for (int place = 0; place < places; ++place) most = std::max(most, builder.scratch_before(place, 0));

@@ -11,9 +11,9 @@
 namespace hdt::collectives {
 namespace {
 
-class Builder {
+class PairwiseBuilder {
  public:
-  explicit Builder(const Problem& problem)
+  explicit PairwiseBuilder(const Problem& problem)
       : problem_(problem), own_(block(problem.me)), schedule_(std::make_unique<ListedSchedule>()) {}
 
   std::unique_ptr<Schedule> build() {
@@ -109,7 +109,7 @@ uint64_t pairwise_scratch(const Problem& problem) {
 }
 
 std::unique_ptr<Schedule> make_pairwise(const Problem& problem) {
-  return has_pairwise(problem) ? Builder(problem).build() : make_halving_doubling(problem);
+  return has_pairwise(problem) ? PairwiseBuilder(problem).build() : make_halving_doubling(problem);
 }
 
 }  // namespace hdt::collectives

@@ -13,7 +13,6 @@ namespace hdt::daemon {
 namespace {
 
 constexpr size_t kNonceBytes = 32;
-constexpr size_t kMaxName = 256;
 constexpr size_t kMaxKeyBytes = 4096;
 constexpr size_t kMinKeyBytes = 16;
 
@@ -25,11 +24,23 @@ std::span<const uint8_t> octets(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Handshake::Handshake(Role role, PeerHello own, std::string cluster_key) : role_(role), key_(std::move(cluster_key)) {
+Handshake::Handshake(Role role, PeerHello own, std::string cluster_key)
+    : role_(role), key_(std::move(cluster_key)) {
   std::array<uint8_t, kNonceBytes> nonce{};
   nonce_status_ = random_bytes(nonce);
-  own_bytes_ = Writer().put(Message::kHello).put(kPeerMagic).put(kPeerVersion).put(own.purpose)
-                   .put_bytes(own.node.bytes).put_string(own.name).put(own.engine).put(own.link).put(own.rail).put_string(own.group_class).put_bytes(std::as_bytes(std::span(nonce))).take();
+  own_bytes_ = Writer()
+                   .put(Message::kHello)
+                   .put(kPeerMagic)
+                   .put(kPeerVersion)
+                   .put(own.purpose)
+                   .put_bytes(own.node.bytes)
+                   .put_string(own.name)
+                   .put(own.engine)
+                   .put(own.link)
+                   .put(own.rail)
+                   .put_string(own.group_class)
+                   .put_bytes(std::as_bytes(std::span(nonce)))
+                   .take();
 }
 
 std::vector<std::vector<std::byte>> Handshake::start() {
@@ -42,7 +53,9 @@ Result<std::vector<std::byte>> Handshake::proof(Role of) const {
   if (key_.empty()) return std::vector<std::byte>();
   const bool own_dials = role_ == Role::kDialer;
   Writer text;
-  text.put(of).put_bytes(own_dials ? own_bytes_ : peer_bytes_).put_bytes(own_dials ? peer_bytes_ : own_bytes_);
+  text.put(of)
+      .put_bytes(own_dials ? own_bytes_ : peer_bytes_)
+      .put_bytes(own_dials ? peer_bytes_ : own_bytes_);
   const auto mac = hmac_sha256(octets(std::as_bytes(std::span(key_))), octets(text.bytes()));
   if (!mac.is_ok()) return mac.status();
   const auto bytes = std::as_bytes(std::span(mac.value()));
@@ -55,7 +68,8 @@ Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<cons
   const auto kind = reader.get<Message>();
   const Role other = role_ == Role::kDialer ? Role::kAcceptor : Role::kDialer;
   if (state_ == State::kWaitHello && kind == Message::kHello) {
-    if (reader.get<uint32_t>() != kPeerMagic) return Status(Code::kVersion, "the other side is no HDT daemon");
+    if (reader.get<uint32_t>() != kPeerMagic)
+      return Status(Code::kVersion, "the other side is no HDT daemon");
     if (const auto version = reader.get<uint32_t>(); version != kPeerVersion) {
       return Status(Code::kVersion, "the other daemon speaks peer protocol " + std::to_string(version) +
                                         ", this one " + std::to_string(kPeerVersion) +
@@ -85,9 +99,10 @@ Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<cons
     if (!expected.is_ok()) return expected.status();
     if (expected.value().size() != theirs.size() ||
         !equal_in_constant_time(octets(expected.value()), octets(theirs))) {
-      return Status(Code::kConfig,
-                    key_.empty() ? "node " + peer_.name + " has a cluster key and this one has none"
-                                 : "node " + peer_.name + " does not know the cluster key (security.cluster_key_file)");
+      return Status(Code::kConfig, key_.empty()
+                                       ? "node " + peer_.name + " has a cluster key and this one has none"
+                                       : "node " + peer_.name +
+                                             " does not know the cluster key (security.cluster_key_file)");
     }
     state_ = State::kDone;
     return answer;
@@ -104,8 +119,9 @@ Result<std::string> load_cluster_key(const std::string& file) {
   key.resize(static_cast<size_t>(in.gcount()));
   while (!key.empty() && std::isspace(static_cast<unsigned char>(key.back())) != 0) key.pop_back();
   if (key.size() < kMinKeyBytes || key.size() > kMaxKeyBytes) {
-    return Status(Code::kConfig, "security.cluster_key_file: " + file + " must hold " + std::to_string(kMinKeyBytes) +
-                                     " to " + std::to_string(kMaxKeyBytes) + " bytes");
+    return Status(Code::kConfig, "security.cluster_key_file: " + file + " must hold " +
+                                     std::to_string(kMinKeyBytes) + " to " + std::to_string(kMaxKeyBytes) +
+                                     " bytes");
   }
   return key;
 }

@@ -5,8 +5,21 @@
 
 namespace hdt::daemon {
 
-namespace {
-constexpr size_t kMaxName = 256;
+void put(Writer& writer, const std::vector<RailEnd>& ends) {
+  writer.put(static_cast<uint32_t>(ends.size()));
+  for (const RailEnd& end : ends) writer.put_string(end.backend).put_string(end.nic).put_string(end.address);
+}
+
+std::vector<RailEnd> get_rail_ends(Reader& reader) {
+  std::vector<RailEnd> ends;
+  const uint32_t count = reader.get_count(kMaxRails);
+  for (uint32_t i = 0; i < count && !reader.failed(); ++i) {
+    RailEnd& end = ends.emplace_back();
+    end.backend = reader.get_string(kMaxName);
+    end.nic = reader.get_string(kMaxName);
+    end.address = reader.get_string(kMaxName);
+  }
+  return ends;
 }
 
 void put(Writer& writer, const NodeInfo& node) {
@@ -14,11 +27,7 @@ void put(Writer& writer, const NodeInfo& node) {
       .put_string(node.name)
       .put_string(node.address)
       .put(static_cast<uint32_t>(node.rails.size()));
-  for (const auto& devices : node.rails) {
-    writer.put(static_cast<uint32_t>(devices.size()));
-    for (const RailEnd& end : devices)
-      writer.put_string(end.backend).put_string(end.nic).put_string(end.address);
-  }
+  for (const auto& devices : node.rails) put(writer, devices);
 }
 
 NodeInfo get_node(Reader& reader) {
@@ -27,16 +36,7 @@ NodeInfo get_node(Reader& reader) {
   node.name = reader.get_string(kMaxName);
   node.address = reader.get_string(session::kMaxAddressBytes - 1);
   const uint32_t engines = reader.get_count(session::kMaxEngines);
-  for (uint32_t e = 0; e < engines; ++e) {
-    auto& devices = node.rails.emplace_back();
-    const uint32_t count = reader.get_count(kMaxRails);
-    for (uint32_t d = 0; d < count; ++d) {
-      RailEnd& end = devices.emplace_back();
-      end.backend = reader.get_string(kMaxName);
-      end.nic = reader.get_string(kMaxName);
-      end.address = reader.get_string(kMaxName);
-    }
-  }
+  for (uint32_t e = 0; e < engines; ++e) node.rails.push_back(get_rail_ends(reader));
   return node;
 }
 

@@ -13,6 +13,7 @@
 namespace hdt::daemon {
 
 inline constexpr uint32_t kMaxRails = 64;
+inline constexpr size_t kMaxName = 256;  // bytes of a name on the wire: a node, a class, a backend, a NIC
 
 // Random, made anew at every start of a daemon: a restarted daemon is another node to its peers.
 struct NodeId {
@@ -36,8 +37,10 @@ struct NodeInfo {
   std::vector<std::vector<RailEnd>> rails;
 };
 
+// Those that read fail the reader on impossible values.
+void put(Writer& writer, const std::vector<RailEnd>& ends);
+std::vector<RailEnd> get_rail_ends(Reader& reader);
 void put(Writer& writer, const NodeInfo& node);
-// Fails the reader on impossible values.
 NodeInfo get_node(Reader& reader);
 
 }  // namespace hdt::daemon

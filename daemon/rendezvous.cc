@@ -8,7 +8,7 @@ namespace hdt::daemon {
 namespace {
 
 // How many missing ranks a message names before it says "and n more".
-constexpr size_t kNamed = 16;
+constexpr size_t kNamedMissing = 16;
 
 // After completion the nodes still have to connect to each other; their own deadlines are the joins'.
 constexpr int64_t kOutcomeGraceMs = 5'000;
@@ -17,7 +17,8 @@ std::string missing_ranks(const std::set<uint32_t>& missing) {
   std::string text;
   size_t named = 0;
   for (uint32_t rank : missing) {
-    if (named++ == kNamed) return text + " and " + std::to_string(missing.size() - kNamed) + " more";
+    if (named++ == kNamedMissing)
+      return text + " and " + std::to_string(missing.size() - kNamedMissing) + " more";
     text += (text.empty() ? "" : ", ") + std::to_string(rank);
   }
   return text;

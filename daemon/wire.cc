@@ -11,7 +11,6 @@ namespace {
 constexpr uint8_t kPiece = 1, kChunk = 2, kProbe = 3;
 // A note must fit a transport message.
 constexpr size_t kMaxText = 2048;
-constexpr size_t kMaxName = 256;
 constexpr int64_t kMaxRestartMs = 3'600'000;
 
 transport::LinkHeader to_header(const Writer& writer) {
@@ -50,8 +49,8 @@ struct Put {
     w.put(n.group).put(n.change).put_string(n.settings.substr(0, kMaxText));
   }
   void operator()(const ClassEnds& n) {
-    w.put(n.group).put(n.change).put(static_cast<uint32_t>(n.ends.size()));
-    for (const RailEnd& end : n.ends) w.put_string(end.backend).put_string(end.nic).put_string(end.address);
+    w.put(n.group).put(n.change);
+    daemon::put(w, n.ends);
   }
   void operator()(const ClassReady& n) {
     w.put(n.group).put(n.change).put(n.code).put_string(n.text.substr(0, kMaxText));
@@ -175,13 +174,7 @@ Note get_note(size_t kind, Reader& r) {
     case 12: {
       auto n = get_common<ClassEnds>(r);
       n.change = r.get<uint64_t>();
-      const uint32_t count = r.get_count(kMaxRails);
-      for (uint32_t i = 0; i < count && !r.failed(); ++i) {
-        RailEnd& end = n.ends.emplace_back();
-        end.backend = r.get_string(kMaxName);
-        end.nic = r.get_string(kMaxName);
-        end.address = r.get_string(kMaxName);
-      }
+      n.ends = get_rail_ends(r);
       return n;
     }
     case 13: {

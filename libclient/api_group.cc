@@ -30,7 +30,7 @@ hdtResult_t hand_out(Result<std::shared_ptr<Communicator>> made, hdtComm_t* comm
 
 // The first calls of a program pass here.
 template <typename Body>
-hdtResult_t guarded(Body body) {
+hdtResult_t first_guarded(Body body) {
   return hdt::client::guarded([&] {
     start_logging();
     return body();
@@ -55,7 +55,7 @@ const char* hdtGetLastError(void) { return hdt::client::last_error(); }
 
 hdtResult_t hdtGetUniqueId(hdtUniqueId_t* id) {
   if (id == nullptr) return null_argument("id");
-  return guarded([&] {
+  return first_guarded([&] {
     const auto made = hdt::client::make_unique_id();
     if (!made.is_ok()) return report(made.status());
     *id = made.value();
@@ -71,7 +71,7 @@ hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int r
     return report(
         Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(nranks)));
   }
-  return guarded([&] {
+  return first_guarded([&] {
     const auto defaults = hdt::client::default_wishes();
     if (!defaults.is_ok()) return report(defaults.status());
     const auto wishes = hdt::client::read_config(config, defaults.value());
@@ -83,7 +83,7 @@ hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int r
 hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config) {
   if (comm == nullptr) return null_argument("comm");
   *comm = nullptr;
-  return guarded([&] {
+  return first_guarded([&] {
     const auto defaults = hdt::client::default_wishes();
     if (!defaults.is_ok()) return report(defaults.status());
     const auto wishes = hdt::client::read_config(config, defaults.value());
@@ -100,7 +100,7 @@ hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
   if (color < 0 && color != HDT_SPLIT_NO_COLOR) {
     return report(Status(Code::kInvalidArgument, "color " + std::to_string(color) + " is negative"));
   }
-  return guarded([&] {
+  return first_guarded([&] {
     const auto& parent = comm->communicator->options();
     const auto wishes = hdt::client::read_config(
         config, {parent.group_class, parent.socket, parent.timeout_ms, parent.deterministic});
@@ -115,7 +115,7 @@ hdtResult_t hdtCommShrink(hdtComm_t comm, const int excluded[], int count, hdtCo
   if (newcomm == nullptr) return null_argument("newcomm");
   *newcomm = nullptr;
   if (excluded == nullptr && count > 0) return null_argument("excluded");
-  return guarded([&] {
+  return first_guarded([&] {
     const auto& parent = comm->communicator->options();
     std::vector<uint32_t> ranks;
     for (int i = 0; i < count; ++i) {
@@ -137,7 +137,7 @@ hdtResult_t hdtCommShrink(hdtComm_t comm, const int excluded[], int count, hdtCo
 
 hdtResult_t hdtCommDestroy(hdtComm_t comm) {
   if (comm == nullptr) return HDT_SUCCESS;
-  return guarded([&] {
+  return first_guarded([&] {
     comm->communicator->leave();
     delete comm;
     return HDT_SUCCESS;
@@ -146,7 +146,7 @@ hdtResult_t hdtCommDestroy(hdtComm_t comm) {
 
 hdtResult_t hdtCommAbort(hdtComm_t comm) {
   if (comm == nullptr) return null_argument("comm");
-  return guarded([&] { return report(comm->communicator->abort()); });
+  return first_guarded([&] { return report(comm->communicator->abort()); });
 }
 
 hdtResult_t hdtCommGetAsyncError(hdtComm_t comm, hdtResult_t* async_error) {

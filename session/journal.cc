@@ -7,12 +7,10 @@ namespace hdt::session {
 
 namespace {
 
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLeastArrivals = 1024;
 // No schedule has more payloads a node for a piece: there and back, in up to two parts.
 constexpr uint64_t kArrivalsANode = 4;
 
-uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 uint64_t kept_bytes(uint64_t bytes) { return sizeof(SentWrite) + round_up(bytes, 64); }
 
 struct RatesOfNode {

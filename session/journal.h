@@ -19,6 +19,10 @@
 
 namespace hdt::session {
 
+// Parts of the shared memory begin at multiples of a page.
+inline constexpr uint64_t kPage = 4096;
+inline uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
 // As many calls as one node can be ahead of another.
 inline constexpr uint64_t kToldCalls = 128;
 // Of one piece: the writes of a schedule that are small enough to be copied are not longer than its slot's areas together.

@@ -10,15 +10,12 @@ namespace hdt::session {
 
 namespace {
 
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kPieceBytes = uint64_t{512} << 10;
 constexpr uint64_t kLargestChunk = uint64_t{128} << 10;
 constexpr uint64_t kLargestChunkBetweenNodes = uint64_t{256} << 10;
 constexpr uint64_t kSmallestChunk = uint64_t{4} << 10;
 // Address space for rings; pages are only taken for rings that are used.
 constexpr uint64_t kRingSpace = uint64_t{4} << 30;
-
-uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
 

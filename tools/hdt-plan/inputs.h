@@ -11,6 +11,8 @@
 
 namespace hdt::tools {
 
+inline constexpr double kGibibyte = double{1 << 30};
+
 struct InputPaths {
   std::string profile;
   std::string cluster;

@@ -11,8 +11,6 @@
 namespace hdt::tools {
 namespace {
 
-constexpr double kGibibyte = double{1 << 30};
-
 void print_interval(const plan::StepInterval& interval) {
   fmt::print("interval    {:.6g} to {:.6g} s, {:.0f} % of plans like the {} measured ones\n", interval.low,
              interval.high, 100 * interval.coverage, interval.rows);

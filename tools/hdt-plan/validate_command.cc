@@ -14,8 +14,6 @@
 namespace hdt::tools {
 namespace {
 
-constexpr double kGibibyte = double{1 << 30};
-
 // "2 x (12 RTX-3090/2, 12 Titan-RTX/2)": replicas, then layers, device and tensor-parallel degree of each stage.
 std::string shape(const plan::PublishedSet& set, const plan::Plan& plan) {
   std::string text;

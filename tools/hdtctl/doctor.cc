@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 
+#include "tools/hdtctl/json_fields.h"
+
 namespace hdt::ctl {
 
 namespace {
@@ -15,16 +17,6 @@ using nlohmann::json;
 constexpr uint64_t kFewFiles = 4096;
 constexpr uint64_t kLittleLocked = uint64_t{64} << 20;
 constexpr double kClockSeconds = 1;
-
-std::string text_of(const json& from, const char* key) {
-  const auto found = from.find(key);
-  return found != from.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-uint64_t number_of(const json& from, const char* key) {
-  const auto found = from.find(key);
-  return found != from.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
-}
 
 double seconds_of(const json& from, const char* key) {
   const auto found = from.find(key);

@@ -2,14 +2,11 @@
 
 #include <fmt/core.h>
 
+#include "tools/hdtctl/json_fields.h"
+
 namespace hdt::ctl {
 
 namespace {
-
-std::string text_of(const nlohmann::json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
 
 std::string doing(const nlohmann::json& row) {
   if (const std::string end = text_of(row, "end"); !end.empty()) return end;

@@ -17,8 +17,8 @@
 namespace hdt::training {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{1} << 16;
-constexpr int kNameAttempts = 100;
+constexpr size_t kEventBufferBytes = size_t{1} << 16;
+constexpr int kPathAttempts = 100;
 
 enum WireType : uint64_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
 
@@ -99,7 +99,7 @@ Result<std::unique_ptr<EventWriter>> EventWriter::open(const std::string& direct
   const double now = writer->clock_();
   const std::string name = directory + "/events.out.tfevents." + std::to_string(static_cast<int64_t>(now)) +
                            "." + host_name() + "." + std::to_string(::getpid());
-  for (int attempt = 0; attempt < kNameAttempts; ++attempt) {
+  for (int attempt = 0; attempt < kPathAttempts; ++attempt) {
     // A second writer of this process in the same second gets a name of its own.
     writer->path_ = attempt == 0 ? name : name + "." + std::to_string(attempt);
     writer->descriptor_ =
@@ -120,7 +120,7 @@ EventWriter::~EventWriter() {
 
 Status EventWriter::add_scalar(std::string_view tag, int64_t step, double value) {
   append_record(buffer_, scalar_event(clock_(), step, tag, static_cast<float>(value)));
-  return buffer_.size() >= kBufferBytes ? flush() : Status::ok();
+  return buffer_.size() >= kEventBufferBytes ? flush() : Status::ok();
 }
 
 Status EventWriter::flush() {

@@ -8,15 +8,13 @@
 #include <iterator>
 #include <set>
 
+#include "training/plan/refuse.h"
+
 namespace hdt::plan {
 namespace {
 
 // Those that come with HDT and go between nodes.
 constexpr const char* kBackends[] = {"tcp", "rdma", "ofi", "ucx"};
-
-Status refuse(const std::string& field, const std::string& reason) {
-  return {Code::kConfig, field + ": " + reason};
-}
 
 Status check_nic(const std::string& field, const NicKind& nic) {
   for (const std::string& backend : nic.backends) {

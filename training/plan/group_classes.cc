@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "training/plan/refuse.h"
 #include "training/plan/replica_classes.h"
 
 namespace hdt::plan {
@@ -19,10 +20,6 @@ using Uses = std::map<std::string, std::set<ClassUse>>;
 
 constexpr char kInsideNode[] = "shm";
 constexpr char kAll[] = "*";
-
-Status refuse(const std::string& field, const std::string& reason) {
-  return {Code::kConfig, field + ": " + reason};
-}
 
 bool contains(const Names& names, const std::string& name) { return std::ranges::count(names, name) > 0; }
 

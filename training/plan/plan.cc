@@ -12,14 +12,11 @@
 
 #include "training/plan/group_classes.h"
 #include "training/plan/node_link.h"
+#include "training/plan/refuse.h"
 #include "training/plan/schedules.h"
 
 namespace hdt::plan {
 namespace {
-
-Status refuse(const std::string& field, const std::string& reason) {
-  return {Code::kConfig, fmt::format("{}: {}", field, reason)};
-}
 
 Status check_stage(const std::string& field, const Stage& stage, const Replica& replica,
                    const std::string& device, const Model& model, const Profile& profile) {

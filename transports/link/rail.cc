@@ -13,7 +13,7 @@ constexpr uint64_t kMostOwedBytes = 512 << 10;
 constexpr uint64_t kMostOwedNotices = 64;
 
 // A rail without traffic is tried again after this time, as if it were as fast as the fastest.
-constexpr int64_t kRememberedNs = 100 * kNsPerMs;
+constexpr int64_t kIdleRememberedNs = 100 * kNsPerMs;
 
 }  // namespace
 
@@ -29,7 +29,7 @@ bool Rail::has_room(bool alone) const {
 }
 
 double Rail::known_ns_per_byte(int64_t now) const {
-  return idle() && now - meter_.last_ns() > kRememberedNs ? 0 : meter_.ns_per_byte();
+  return idle() && now - meter_.last_ns() > kIdleRememberedNs ? 0 : meter_.ns_per_byte();
 }
 
 double Rail::load(uint64_t more, double unknown_ns_per_byte, int64_t now) const {
@@ -94,7 +94,8 @@ std::optional<uint64_t> Rail::acknowledged(uint32_t received, int64_t now) {
   uint64_t bytes = 0;
   for (int32_t i = 0; i < fresh; ++i) bytes += under_way_[static_cast<size_t>(i)].header.bytes();
   meter_.acknowledged(bytes, under_way_.front().written_ns, now);
-  if (meter_.ns_per_byte() != 0) status_.bytes_per_second = static_cast<uint64_t>(kNsPerSecond / meter_.ns_per_byte());
+  if (meter_.ns_per_byte() != 0)
+    status_.bytes_per_second = static_cast<uint64_t>(kNsPerSecond / meter_.ns_per_byte());
   if (lane_ != nullptr) lane_->acknowledged(bytes, under_way_.front().written_ns, now);
   return static_cast<uint64_t>(fresh);
 }

@@ -14,7 +14,7 @@ namespace {
 constexpr int kAddressMs = 100;
 constexpr int kRouteMs = 2000;
 constexpr int64_t kAcceptMs = 10'000;
-constexpr uint8_t kRetries = 7;
+constexpr uint8_t kConnectRetries = 7;
 constexpr uint16_t kLeastReceiveSlots = 4;
 
 // Reasons of a rejection (InfiniBand specification, CM REJ).
@@ -124,8 +124,8 @@ rdma_conn_param RdmaConnection::parameters() const {
   rdma_conn_param made{};
   made.private_data = &hello_;
   made.private_data_len = sizeof hello_;
-  made.retry_count = kRetries;
-  made.rnr_retry_count = kRetries;
+  made.retry_count = kConnectRetries;
+  made.rnr_retry_count = kConnectRetries;
   made.qp_num = pair_.number();
   return made;
 }

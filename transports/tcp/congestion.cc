@@ -1,8 +1,8 @@
 // congestion.cc: see congestion.h.
 #include "transports/tcp/congestion.h"
 
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <array>

@@ -1,8 +1,8 @@
 // socket.cc: see socket.h.
 #include "transports/tcp/socket.h"
 
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -60,8 +60,10 @@ Status bind_to_device(int fd, const std::string& name, const SocketAddress& remo
   Result<SocketAddress> host = SocketAddress::from_host(remote.host(), 0);
   if (!host.is_ok()) return host.status();
   if (open_connector(host.value()).is_ok()) return Status::ok();
-  if (::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name.data(), static_cast<socklen_t>(name.size())) == 0) return Status::ok();
-  return Status::from_errno("cannot bind a socket to network device " + name + " (bind_device = false leaves it to the routing table)",
+  if (::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name.data(), static_cast<socklen_t>(name.size())) == 0)
+    return Status::ok();
+  return Status::from_errno("cannot bind a socket to network device " + name +
+                                " (bind_device = false leaves it to the routing table)",
                             errno);
 }
 

@@ -9,7 +9,7 @@
 namespace hdt::testing {
 namespace {
 
-constexpr size_t kSizes[] = {0, 1, 4097, 300'001, 2'000'003};
+constexpr size_t kMessageSizes[] = {0, 1, 4097, 300'001, 2'000'003};
 
 int32_t value(int from, int to, size_t message, size_t index) {
   return static_cast<int32_t>(index * 31 + static_cast<size_t>(from) * 1009 + static_cast<size_t>(to) * 7 +
@@ -50,16 +50,16 @@ TEST_P(Pairs, RingOfCrossingMessagesOfAllSizes) {
   Nodes::instance().run(GetParam(), [](Rank& self) {
     const int next = (self.rank + 1) % self.ranks;
     const int previous = (self.rank + self.ranks - 1) % self.ranks;
-    for (size_t number = 0; number < std::size(kSizes); ++number) {
-      const auto out = message_of(self.rank, next, number, kSizes[number]);
-      std::vector<int32_t> in(kSizes[number]);
+    for (size_t number = 0; number < std::size(kMessageSizes); ++number) {
+      const auto out = message_of(self.rank, next, number, kMessageSizes[number]);
+      std::vector<int32_t> in(kMessageSizes[number]);
       HDT_EXPECT(hdtGroupStart());
       HDT_EXPECT(hdtGroupStart());  // groups nest
       HDT_EXPECT(hdtSend(out.data(), out.size(), HDT_INT32, next, self.comm, nullptr));
       HDT_EXPECT(hdtGroupEnd());
       HDT_EXPECT(hdtRecv(in.data(), in.size(), HDT_INT32, previous, self.comm, nullptr));
       HDT_EXPECT(hdtGroupEnd());
-      EXPECT_EQ(in, message_of(previous, self.rank, number, kSizes[number]));
+      EXPECT_EQ(in, message_of(previous, self.rank, number, kMessageSizes[number]));
     }
   });
 }

@@ -16,9 +16,9 @@ using ::testing::HasSubstr;
 using testing::OneNode;
 using testing::operation;
 
-class Ranks {
+class ChannelRanks {
  public:
-  Ranks(uint32_t count, uint64_t seed) : node_(count), random_(seed) {
+  ChannelRanks(uint32_t count, uint64_t seed) : node_(count), random_(seed) {
     for (uint32_t rank = 0; rank < count; ++rank)
       queues_.push_back(std::make_unique<ChannelQueue>(node_.access(rank)));
   }
@@ -39,7 +39,7 @@ TEST(ChannelQueueTest, EveryoneSendsToEveryoneHerselfToo) {
   std::cout << "seed " << seed << "\n";
   std::mt19937_64 random(seed);
   constexpr uint32_t kRanks = 3;
-  Ranks all(kRanks, random());
+  ChannelRanks all(kRanks, random());
   struct Message {
     std::vector<char> data;
     std::vector<char> received;
@@ -72,7 +72,7 @@ TEST(ChannelQueueTest, EveryoneSendsToEveryoneHerselfToo) {
 }
 
 TEST(ChannelQueueTest, SizesMustAgree) {
-  Ranks all(2, 1);
+  ChannelRanks all(2, 1);
   char data[8] = {};
   all[0].push_send(1, data, 8, operation());
   all[1].push_recv(0, data, 4, operation());
@@ -82,7 +82,7 @@ TEST(ChannelQueueTest, SizesMustAgree) {
 }
 
 TEST(ChannelQueueTest, AMessageThatWillNeverComeFails) {
-  Ranks all(2, 1);
+  ChannelRanks all(2, 1);
   char data[4] = {};
   all[1].push_recv(0, data, 4, operation());
   all.run();
@@ -94,7 +94,7 @@ TEST(ChannelQueueTest, AMessageThatWillNeverComeFails) {
 }
 
 TEST(ChannelQueueTest, WhatWasSentBeforeLeavingArrives) {
-  Ranks all(2, 1);
+  ChannelRanks all(2, 1);
   int sent = 42, received = 0;
   all[0].push_send(1, &sent, sizeof sent, operation());
   all.run();
@@ -106,7 +106,7 @@ TEST(ChannelQueueTest, WhatWasSentBeforeLeavingArrives) {
 }
 
 TEST(ChannelQueueTest, AForeignChunkIsNotBelieved) {
-  Ranks all(2, 1);
+  ChannelRanks all(2, 1);
   const auto& access = all.node().access(1);
   const uint32_t channel = access.layout().channel_index(session::Direction::kOut, 0, 1);
   auto* chunk = reinterpret_cast<session::ChunkHeader*>(access.data(access.layout().chunk(channel, 0)));

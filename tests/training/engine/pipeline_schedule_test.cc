@@ -91,7 +91,7 @@ TEST(PipelineScheduleTest, InterleavedHoldsForAllSizes) {
   for (int stages = 2; stages <= 8; ++stages) {
     for (int chunks = 1; chunks <= 4; ++chunks) {
       for (int micro_batches = stages; micro_batches <= 4 * stages; micro_batches += stages) {
-        SCOPED_TRACE(testing::Message() << stages << " stages, " << chunks << " chunks, " << micro_batches);
+        SCOPED_TRACE(::testing::Message() << stages << " stages, " << chunks << " chunks, " << micro_batches);
         std::vector<int> in_flight = interleaved_bounds(stages, chunks, micro_batches);
         const Schedules schedules = interleaved(stages, chunks, micro_batches);
         const Status status = check_pipeline(schedules, micro_batches, in_flight, chunks);
@@ -111,8 +111,8 @@ TEST(PipelineScheduleTest, InterleavedGoesThroughAChunkWithOneMicroBatchAStageAt
     if (step.action == PipelineAction::kForward) forwards.emplace_back(step.chunk, step.micro_batch);
   }
   EXPECT_THAT(forwards,
-              testing::ElementsAre(std::pair(0, 0), std::pair(0, 1), std::pair(1, 0), std::pair(1, 1),
-                                   std::pair(0, 2), std::pair(0, 3), std::pair(1, 2), std::pair(1, 3)));
+              ::testing::ElementsAre(std::pair(0, 0), std::pair(0, 1), std::pair(1, 0), std::pair(1, 1),
+                                     std::pair(0, 2), std::pair(0, 3), std::pair(1, 2), std::pair(1, 3)));
 }
 
 TEST(PipelineScheduleTest, CheckerFindsChunksOutOfTurn) {
@@ -127,7 +127,8 @@ TEST(PipelineScheduleTest, CheckerFindsChunksOutOfTurn) {
   schedules[1].back().chunk = 2;
   EXPECT_THAT(check_pipeline(schedules, 2, {4, 4}, 2).message(), HasSubstr("no such chunk"));
   // A chunk that nobody runs.
-  EXPECT_THAT(check_pipeline(interleaved(2, 1, 2), 2, {4, 4}, 2).message(), HasSubstr("backward without its gradient"));
+  EXPECT_THAT(check_pipeline(interleaved(2, 1, 2), 2, {4, 4}, 2).message(),
+              HasSubstr("backward without its gradient"));
   // Micro-batches that are no multiple of the stages.
   EXPECT_THAT(check_pipeline(interleaved(4, 3, 5), 5, {20, 20, 20, 20}, 3).message(),
               HasSubstr("no such micro-batch"));

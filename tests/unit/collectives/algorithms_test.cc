@@ -17,12 +17,6 @@ namespace {
 constexpr std::array kWithBlocks = {Collective::kAllReduce, Collective::kReduceScatter,
                                     Collective::kAllGather};
 
-uint64_t sent_elements(const StepList& list) {
-  uint64_t sent = 0;
-  for (const Step& step : list.steps) sent += step.kind == StepKind::kSend ? step.length : 0;
-  return sent;
-}
-
 std::set<int> peers(const StepList& list, bool receiving) {
   std::set<int> found;
   for (const Step& step : list.steps) {

@@ -13,21 +13,21 @@ namespace {
 
 using Text = std::vector<std::string>;
 
-struct Node {
+struct Expressions {
   std::array<Text, 3> area;
   size_t next = 0;
   std::map<int, std::deque<Text>> payload;  // by sender, in order
 };
 
-Text read(const Node& node, Area area, uint64_t offset, uint64_t length) {
+Text read(const Expressions& node, Area area, uint64_t offset, uint64_t length) {
   const Text& from = node.area[static_cast<size_t>(area)];
   const auto begin = from.begin() + static_cast<ptrdiff_t>(offset);
   return {begin, begin + static_cast<ptrdiff_t>(length)};
 }
 
 // False if the step waits for a payload.
-bool run(const Step& step, int me, std::vector<Node>& nodes) {
-  Node& node = nodes[me];
+bool run(const Step& step, int me, std::vector<Expressions>& nodes) {
+  Expressions& node = nodes[me];
   Text operand;
   if (is_receive(step)) {
     std::deque<Text>& payload = node.payload[step.peer];
@@ -56,7 +56,7 @@ bool run(const Step& step, int me, std::vector<Node>& nodes) {
 }  // namespace
 
 std::vector<std::vector<std::string>> results(const std::vector<StepList>& lists, const Problem& problem) {
-  std::vector<Node> nodes(lists.size());
+  std::vector<Expressions> nodes(lists.size());
   for (size_t n = 0; n < nodes.size(); ++n) {
     const std::string own = reduces(problem.what) ? std::to_string(n) : "";
     nodes[n].area = {Text(problem.elements(), own), Text(problem.elements()), Text(lists[n].scratch_length)};
@@ -72,7 +72,7 @@ std::vector<std::vector<std::string>> results(const std::vector<StepList>& lists
     }
   }
   std::vector<std::vector<std::string>> found;
-  for (const Node& node : nodes) found.push_back(node.area[static_cast<size_t>(Area::kOutput)]);
+  for (const Expressions& node : nodes) found.push_back(node.area[static_cast<size_t>(Area::kOutput)]);
   return found;
 }
 

@@ -67,4 +67,10 @@ uint64_t scratch_of(const std::vector<StepList>& lists) {
   return most;
 }
 
+uint64_t sent_elements(const StepList& list) {
+  uint64_t sent = 0;
+  for (const Step& step : list.steps) sent += step.kind == StepKind::kSend ? step.length : 0;
+  return sent;
+}
+
 }  // namespace hdt::collectives::testing

@@ -72,12 +72,6 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(name_of(std::get<0>(param.param))) + "_" + name_of(std::get<1>(param.param));
     });
 
-uint64_t sent_elements(const StepList& list) {
-  uint64_t sent = 0;
-  for (const Step& step : list.steps) sent += step.kind == StepKind::kSend ? step.length : 0;
-  return sent;
-}
-
 TEST(Ring, SendsTwiceAllButOneBlockForAnAllReduce) {
   for (const int nodes : {2, 3, 7, 64}) {
     for (const StepList& list :

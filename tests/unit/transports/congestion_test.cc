@@ -2,8 +2,8 @@
 #include "transports/tcp/congestion.h"
 
 #include <gtest/gtest.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <string>

@@ -8,15 +8,16 @@
 #include <memory>
 #include <random>
 
+#include "base/clock.h"
+
 namespace hdt::transport {
 namespace {
 
-constexpr double kNsPerByte = 16;  // 500 Mbit/s
-constexpr int64_t kMs = 1'000'000;
+constexpr double kNicNsPerByte = 16;    // 500 Mbit/s
 constexpr int64_t kReturnNs = 100'000;  // until an acknowledgement is back
 constexpr uint64_t kMostChunk = 128 << 10;
 
-struct Chunk {
+struct SentChunk {
   size_t sender;
   uint64_t bytes;
   int64_t handed_ns;
@@ -83,11 +84,11 @@ class World {
                        : 0;
       }
       while (!wire.empty() &&
-             free_ns + static_cast<int64_t>(static_cast<double>(wire.front().bytes) * kNsPerByte) <= now) {
-        Chunk chunk = wire.front();
+             free_ns + static_cast<int64_t>(static_cast<double>(wire.front().bytes) * kNicNsPerByte) <= now) {
+        SentChunk chunk = wire.front();
         wire.pop_front();
         free_ns = std::max(free_ns, chunk.handed_ns) +
-                  static_cast<int64_t>(static_cast<double>(chunk.bytes) * kNsPerByte);
+                  static_cast<int64_t>(static_cast<double>(chunk.bytes) * kNicNsPerByte);
         chunk.served_ns = free_ns;
         Sender& sender = *senders[chunk.sender];
         sender.served_bytes += chunk.bytes;
@@ -95,7 +96,7 @@ class World {
         returning.push_back(chunk);
       }
       while (!returning.empty() && returning.front().served_ns + kReturnNs <= now) {
-        const Chunk chunk = returning.front();
+        const SentChunk chunk = returning.front();
         returning.pop_front();
         Sender& sender = *senders[chunk.sender];
         sender.lane.acknowledged(chunk.bytes, chunk.handed_ns, now);
@@ -109,7 +110,7 @@ class World {
   std::mt19937_64 random;
   NicShare nic;
   std::vector<std::unique_ptr<Sender>> senders;
-  std::deque<Chunk> wire, returning;
+  std::deque<SentChunk> wire, returning;
   int64_t now = 0;
   int64_t free_ns = 0;
   int64_t idle_ns = 0;
@@ -133,7 +134,7 @@ TEST_P(NicShareTest, BulkClassesShareByWeightWhateverTheirLinks) {
       class_of.push_back(c);
     }
   }
-  world.run(1'000 * kMs);
+  world.run(1'000 * kNsPerMs);
   std::vector<double> served(classes);
   double total = 0;
   for (size_t i = 0; i < class_of.size(); ++i) {
@@ -150,32 +151,34 @@ TEST_P(NicShareTest, BulkClassesShareByWeightWhateverTheirLinks) {
 TEST_P(NicShareTest, TheNicIsNeverIdleWhileAnyoneWantsToSend) {
   World world(GetParam());
   for (int c = 0; c < 4; ++c) world.add("c" + std::to_string(c), {false, static_cast<uint32_t>(c + 1)});
-  for (int64_t time = 5 * kMs; time < 500 * kMs; time += 5 * kMs) {
+  for (int64_t time = 5 * kNsPerMs; time < 500 * kNsPerMs; time += 5 * kNsPerMs) {
     for (const auto& sender : world.senders) {
       const auto chunks = std::uniform_int_distribution<int>(-6, 6)(world.random);
       for (int i = 0; i < chunks; ++i) sender->queue.push_back(world.chunk_bytes());
     }
     world.run(time);
   }
-  EXPECT_LT(world.idle_ns, 10 * kMs) << "seed " << GetParam();
+  EXPECT_LT(world.idle_ns, 10 * kNsPerMs) << "seed " << GetParam();
 }
 
 TEST_P(NicShareTest, ALatencyChunkWaitsForNoMoreThanWhatIsUnderWay) {
   World world(GetParam());
   for (int c = 0; c < 3; ++c) world.add("bulk" + std::to_string(c), {false, 1}).endless = true;
   Sender& latency = world.add("latency", {true, 1});
-  world.run(100 * kMs);
+  world.run(100 * kNsPerMs);
   constexpr uint64_t kBytes = 64 << 10;
   // What is under way, the chunk of it that was admitted last, and the message itself.
-  const auto most = [](double under_way_ns) { return under_way_ns * 1.1 + kNsPerByte * (kMostChunk + kBytes); };
+  const auto most = [](double under_way_ns) {
+    return under_way_ns * 1.1 + kNicNsPerByte * (kMostChunk + kBytes);
+  };
   latency.queue.push_back(kBytes);  // after silence
-  world.run(110 * kMs);
+  world.run(110 * kNsPerMs);
   EXPECT_EQ(latency.served_bytes, kBytes);
   EXPECT_LE(static_cast<double>(latency.slowest_ns), most(1e6)) << "seed " << GetParam();
   latency.slowest_ns = 0;
-  for (int64_t time = 110 * kMs; time < 600 * kMs;) {
+  for (int64_t time = 110 * kNsPerMs; time < 600 * kNsPerMs;) {
     latency.queue.push_back(kBytes);
-    time += std::uniform_int_distribution<int64_t>(2 * kMs, 8 * kMs)(world.random);
+    time += std::uniform_int_distribution<int64_t>(2 * kNsPerMs, 8 * kNsPerMs)(world.random);
     world.run(time);
   }
   EXPECT_GT(latency.served_bytes, 50 * kBytes);
@@ -188,12 +191,12 @@ TEST_P(NicShareTest, APeerThatTakesNothingHoldsNobodyBack) {
   stuck.endless = true;
   Sender& well = world.add("well", {false, 1});
   well.endless = true;
-  world.run(100 * kMs);
+  world.run(100 * kNsPerMs);
   stuck.stuck = true;
-  world.run(200 * kMs);
+  world.run(200 * kNsPerMs);
   const uint64_t before = well.served_bytes;
-  world.run(700 * kMs);
-  EXPECT_GT(static_cast<double>(well.served_bytes - before), 0.9 * 500e6 / kNsPerByte)
+  world.run(700 * kNsPerMs);
+  EXPECT_GT(static_cast<double>(well.served_bytes - before), 0.9 * 500e6 / kNicNsPerByte)
       << "seed " << GetParam();
 }
 
@@ -202,11 +205,11 @@ TEST_P(NicShareTest, WhoComesBackIsNotOwedWhatItDidNotWant) {
   Sender& first = world.add("first", {false, 1});
   Sender& second = world.add("second", {false, 1});
   first.endless = true;
-  world.run(1'000 * kMs);
+  world.run(1'000 * kNsPerMs);
   second.endless = true;
   const uint64_t before = first.served_bytes;
-  world.run(1'200 * kMs);
-  EXPECT_GT(static_cast<double>(first.served_bytes - before), 0.4 * 200e6 / kNsPerByte)
+  world.run(1'200 * kNsPerMs);
+  EXPECT_GT(static_cast<double>(first.served_bytes - before), 0.4 * 200e6 / kNicNsPerByte)
       << "seed " << GetParam();
 }
 

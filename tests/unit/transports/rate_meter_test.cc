@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <deque>
 
+#include "base/clock.h"
+
 namespace hdt::transport {
 namespace {
 
 constexpr double kNsPerByte = 16;  // 500 Mbit/s
 constexpr uint64_t kChunk = 32 << 10;
-constexpr int64_t kMs = 1'000'000;
 
 // A sender that always has something to send, over a rail of this rate; returns the share of the rate that was carried.
 template <class Delay>
@@ -24,7 +25,7 @@ double carried(int64_t duration, Delay delay_at) {
   std::deque<Chunk> under_way;
   int64_t free_at = 0;  // when the rail is done with what it has
   uint64_t bytes = 0;
-  for (int64_t now = 0; now < duration; now += kMs / 100) {
+  for (int64_t now = 0; now < duration; now += kNsPerMs / 100) {
     while (!under_way.empty() && under_way.front().acknowledged <= now) {
       meter.acknowledged(kChunk, under_way.front().handed_over, now);
       under_way.pop_front();
@@ -40,14 +41,15 @@ double carried(int64_t duration, Delay delay_at) {
 }
 
 TEST(RateMeter, TheWindowKeepsARailBusyWhileAcknowledgementsAreSoon) {
-  EXPECT_GT(carried(1000 * kMs, [](int64_t) { return kMs / 2; }), 0.97);
+  EXPECT_GT(carried(1000 * kNsPerMs, [](int64_t) { return kNsPerMs / 2; }), 0.97);
 }
 
 // Half of the time acknowledgements take 3 ms, more than the window holds: what is carried then is two thirds at most.
 // A window by the rate that is seen then shrinks with it, to its least.
 TEST(RateMeter, LateAcknowledgementsDoNotShrinkTheWindowMoreAndMore) {
-  const double share =
-      carried(2000 * kMs, [](int64_t at) { return at / (20 * kMs) % 2 == 0 ? kMs / 2 : 3 * kMs; });
+  const double share = carried(2000 * kNsPerMs, [](int64_t at) {
+    return at / (20 * kNsPerMs) % 2 == 0 ? kNsPerMs / 2 : 3 * kNsPerMs;
+  });
   EXPECT_GT(share, 0.77);
 }
 
@@ -60,11 +62,11 @@ TEST(RateMeter, ARailThatBecameSlowIsKnownAsSlowAfterFourFigures) {
       meter.acknowledged(kChunk, now, now + each);
   };
   EXPECT_EQ(meter.best_ns_per_byte(), 0);
-  carry(kNsPerByte, 100 * kMs);
+  carry(kNsPerByte, 100 * kNsPerMs);
   EXPECT_NEAR(meter.best_ns_per_byte(), kNsPerByte, 0.1);
-  carry(10 * kNsPerByte, 40 * kMs);
+  carry(10 * kNsPerByte, 40 * kNsPerMs);
   EXPECT_NEAR(meter.best_ns_per_byte(), kNsPerByte, 0.1);  // it may be a pause
-  carry(10 * kNsPerByte, 80 * kMs);
+  carry(10 * kNsPerByte, 80 * kNsPerMs);
   EXPECT_NEAR(meter.best_ns_per_byte(), 10 * kNsPerByte, 0.1);
 }
 
