@@ -118,8 +118,8 @@ int main(int argc, char** argv) {
     const bool all = daemon.prepare_handover(drain_ms);
     HDT_LOG_INFO("SIGTERM: the next hdtcommd goes on{}",
                  all ? "" : "; groups that were still being made, or a change of classes, are lost");
-    std::_Exit(
-        0);  // the successor's way is the one after a kill: nothing may be said to anyone, by no destructor
+    // The successor's way is the one after a kill: nothing may be said to anyone, by no destructor.
+    std::_Exit(0);
   }
   HDT_LOG_INFO("{}: ending", signal == SIGTERM ? "SIGTERM" : "SIGINT");
   daemon.stop(drain_ms, std::string("hdtcommd was stopped by ") + (signal == SIGTERM ? "SIGTERM" : "SIGINT"));
