@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import time
@@ -11,6 +12,7 @@ TESTHOSTS = os.path.join(ROOT, "tools", "testhosts")
 LIMIT_S = 30
 COMMAND_LIMIT_S = 600  # of what has no reason to wait: only a machine that stands still takes it long
 PORT = 18520
+PAYLOAD_SHARE = 1448 / 1514  # of a full frame
 
 
 class NotPossible(RuntimeError):
@@ -167,6 +169,20 @@ class Ranks:
                 operations = [tuple(int(word) / 1e9 for word in line.split()[1:]) for line in output.splitlines()
                               if line.startswith("op ")]
         return operations
+
+
+def rates_of(hosts):
+    """Bits a second of each NIC of each host."""
+    rates = [[], []]
+    for line in hosts.testhosts("show").splitlines():
+        host, _, address, rate = re.fullmatch(r"host (\d+) (\S+) (\S+) (\d+) bit/s", line).groups()
+        rates[int(host)].append((address, int(rate)))
+    return rates
+
+
+def bound_of(rates):
+    """Payload bytes a second of the smaller side."""
+    return min(sum(rate for _, rate in side) for side in rates) / 8 * PAYLOAD_SHARE
 
 
 def pause_after(operations, moment, window_s):

@@ -15,16 +15,17 @@
 namespace hdt::transport {
 
 // New numbers for a new layout.
-inline constexpr uint16_t kChunkMagic = 0x4833;         // "3H"
-inline constexpr uint16_t kCheckedChunkMagic = 0x4834;  // the same with a checksum
+inline constexpr uint16_t kChunkMagic = 0x4835;         // "5H"
+inline constexpr uint16_t kCheckedChunkMagic = 0x4836;  // the same with a checksum
 inline constexpr size_t kChunkPage = 4096;              // chunk sizes are multiples of it
 
 struct ChunkHeader {
   LinkHeader header{};
   uint64_t message_id = 0;     // counted from 0 per link and direction
-  uint64_t message_bytes = 0;  // of the whole write
+  uint64_t message_bytes : 48 = 0;  // of the whole write
+  uint64_t received_at : 16 = 0;    // when the last of `received` came, by the clock of who sends this
   uint32_t index = 0;          // of this chunk in the write
-  uint32_t checksum = 0;       // of payload and header, with this and `received` 0
+  uint32_t checksum = 0;       // of payload and header, with this and what says what was received 0
   uint32_t received = 0;       // chunks that have come on this rail the other way, modulo 2^32
   uint16_t pages = 0;          // chunk size in pages, of every chunk of the write but the last
   uint16_t magic = kChunkMagic;
@@ -44,6 +45,7 @@ inline Immediate to_immediate(const ChunkHeader& chunk) { return std::bit_cast<I
 
 inline uint32_t checksum_of(ChunkHeader chunk, std::span<const std::byte> payload) {
   chunk.checksum = chunk.received = 0;
+  chunk.received_at = 0;
   const Immediate bytes = to_immediate(chunk);
   return crc32c(crc32c(0, payload), bytes);
 }

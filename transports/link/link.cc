@@ -159,7 +159,22 @@ Rail* Link::State::best_rail(int64_t now) {
         rail->load(kMinChunkBytes, fastest, now) < best->load(kMinChunkBytes, fastest, now))
       best = rail.get();
   }
-  return best;
+  return best == nullptr || others_are_sooner(*best, fastest, now) ? nullptr : best;
+}
+
+// Those that are full would be done with all that waits before this one with a chunk. So a slow rail, which the end of what there is to
+// send would wait for, gets nothing then; before that, all are used. Full rails call again when they have room; those that have fallen
+// silent may not.
+bool Link::State::others_are_sooner(const Rail& rail, double unknown_ns_per_byte, int64_t now) const {
+  double rate = 0;  // bytes a ns
+  double bytes = static_cast<double>(outbox.bytes_to_pull());
+  for (const auto& other : rails) {
+    if (!other->up() || other->has_room(false) || other->pinged) continue;
+    const double known = other->known_ns_per_byte(now);
+    rate += 1 / (known == 0 ? unknown_ns_per_byte : known);
+    bytes += static_cast<double>(other->status().bytes_in_flight);
+  }
+  return rate > 0 && rail.load(kMinChunkBytes, unknown_ns_per_byte, now) * rate > bytes;
 }
 
 void Link::State::pump() {
@@ -237,11 +252,11 @@ void Link::State::on_written(Rail& rail, const Completion& completion) {
   // The observer first: whatever is sent from now on tells the peer that this has come, and who restarts after a crash must
   // know it then, too.
   if (complete.value()) observer.on_arrived(self, chunk.header, chunk.message_bytes);
-  if (phase == Phase::kUp && !rail.given_up) (void)acknowledge(rail, chunk.received);
+  if (phase == Phase::kUp && !rail.given_up) (void)acknowledge(rail, chunk.received, chunk.received_at);
 }
 
-bool Link::State::acknowledge(Rail& rail, uint32_t received) {
-  const auto fresh = rail.acknowledged(received, options.now());
+bool Link::State::acknowledge(Rail& rail, uint32_t received, Stamp at) {
+  const auto fresh = rail.acknowledged(received, at, options.now());
   if (!fresh) {
     start_closing({Code::kLink, rail.describe() + " closed: the peer acknowledges what was not sent"});
     return false;
@@ -267,7 +282,7 @@ void Link::State::on_notice(Rail& rail, std::span<const std::byte> message) {
   if (head->kind == NoticeKind::kHello) return on_hello(rail, body);
   if (!rail.up()) return malformed("beginning of a rail");
   acknowledge_notices(head->notices);
-  if (!acknowledge(rail, head->received)) return;
+  if (!acknowledge(rail, head->received, head->received_at)) return;
   if (head->kind == NoticeKind::kPing) return send_on(rail, NoticeKind::kAcknowledge, 0, {});
   if (head->number != 0) on_numbered(rail, *head, body);
 }

@@ -28,6 +28,7 @@ struct Link::State {
   void pump();
   bool hand_over(int64_t now);
   Rail* best_rail(int64_t now);
+  bool others_are_sooner(const Rail& rail, double unknown_ns_per_byte, int64_t now) const;
   bool alone(const Rail& rail) const { return rails_up() == 1 && !rail.shared(options.now()); }
   uint64_t most_bytes_of_a_chunk() const;
   void on_sent(Rail& rail, const Completion& completion);
@@ -35,7 +36,7 @@ struct Link::State {
   void on_notice(Rail& rail, std::span<const std::byte> message);
   void on_numbered(Rail& rail, const NoticeHead& head, std::span<const std::byte> body);
   // What a chunk or a notice says of the other direction.
-  bool acknowledge(Rail& rail, uint32_t received);
+  bool acknowledge(Rail& rail, uint32_t received, Stamp at);
   void acknowledge_notices(uint64_t up_to);
   void arrived(const Outbox::Chunk& chunk);
   void handed_over(Outbox::Chunk& chunk);

@@ -7,11 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "transports/link/delay_meter.h"
 #include "transports/link/link.h"
 
 namespace hdt::transport {
 
-inline constexpr uint32_t kNoticeMagic = 0x334c4448;  // "HDL3": a new number for a new layout
+inline constexpr uint32_t kNoticeMagic = 0x344c4448;  // "HDL4": a new number for a new layout
 
 enum class NoticeKind : uint8_t {
   kHello = 1,     // first on every rail
@@ -29,7 +30,8 @@ struct NoticeHead {
   uint64_t number = 0;    // of numbered notices: 1, 2, 3 ... per link and direction, whatever rail they take
   uint64_t notices = 0;   // numbered notices that have come the other way
   uint32_t received = 0;  // chunks that have come on this rail the other way, modulo 2^32
-  uint32_t reserved = 0;
+  Stamp received_at = 0;  // when the last of them came, by the clock of who sends this
+  uint16_t reserved = 0;
 };
 static_assert(sizeof(NoticeHead) == 32);
 

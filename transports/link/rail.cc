@@ -25,7 +25,7 @@ Rail::Rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane, uint32_
 
 bool Rail::has_room(bool alone) const {
   if (!up() || connection_->write_window() == 0) return false;
-  return alone || status_.bytes_in_flight < window_of(meter_.best_ns_per_byte());
+  return alone || status_.bytes_in_flight < window_of(meter_.best_ns_per_byte(), delay_.rest_ns());
 }
 
 double Rail::known_ns_per_byte(int64_t now) const {
@@ -45,6 +45,7 @@ Status Rail::write(const Outbox::Chunk& chunk, bool checksum, int64_t now) {
     header.checksum = checksum_of(header, {chunk.data, bytes});
   }
   header.received = static_cast<uint32_t>(received_);
+  header.received_at = received_at_;
   HDT_RETURN_IF_ERROR(connection_->write(chunk.data, bytes, chunk.region, chunk.region_offset,
                                          to_immediate(header), header.message_id));
   under_way_.push_back(chunk);
@@ -63,6 +64,7 @@ Status Rail::send(NoticeKind kind, uint64_t number, uint64_t notices, std::span<
   head.number = number;
   head.notices = notices;
   head.received = static_cast<uint32_t>(received_);
+  head.received_at = received_at_;
   std::byte message[kMaxMessageBytes];
   std::memcpy(message, &head, sizeof head);
   if (!body.empty()) std::memcpy(message + sizeof head, body.data(), body.size());
@@ -87,12 +89,13 @@ Outbox::Chunk* Rail::on_handed_over() {
   return &chunk;
 }
 
-std::optional<uint64_t> Rail::acknowledged(uint32_t received, int64_t now) {
+std::optional<uint64_t> Rail::acknowledged(uint32_t received, Stamp at, int64_t now) {
   const auto fresh = static_cast<int32_t>(received - static_cast<uint32_t>(settled_));
   if (fresh <= 0) return 0;
   if (static_cast<uint64_t>(fresh) > under_way_.size()) return std::nullopt;
   uint64_t bytes = 0;
   for (int32_t i = 0; i < fresh; ++i) bytes += under_way_[static_cast<size_t>(i)].header.bytes();
+  delay_.known(under_way_[static_cast<size_t>(fresh) - 1].written_ns, at, now);
   meter_.acknowledged(bytes, under_way_.front().written_ns, now);
   if (meter_.ns_per_byte() != 0)
     status_.bytes_per_second = static_cast<uint64_t>(kNsPerSecond / meter_.ns_per_byte());
@@ -112,6 +115,7 @@ Outbox::Chunk Rail::take_front() {
 void Rail::on_chunk(uint64_t bytes, bool prompt, int64_t now) {
   if (lane_ != nullptr) lane_->heard(now);
   ++received_;
+  received_at_ = stamp_of(now);
   owed_bytes_ += bytes;
   prompt_ |= prompt;
   status_.bytes_in += bytes;

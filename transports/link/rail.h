@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "transports/link/delay_meter.h"
 #include "transports/link/nic_share.h"
 #include "transports/link/notice.h"
 #include "transports/link/outbox.h"
@@ -51,9 +52,9 @@ class Rail {
   Outbox::Chunk* on_handed_over();
   // 0: nothing is known; what was true some time ago may not be any more, and a rail that is not used would never show it.
   double known_ns_per_byte(int64_t now) const;
-  // The peer's count, modulo 2^32, has come: returns how many chunks that newly acknowledges, or nothing if it
+  // The peer's count, modulo 2^32, of what had come by `at` has come: returns how many chunks that newly acknowledges, or nothing if it
   // cannot be.
-  std::optional<uint64_t> acknowledged(uint32_t received, int64_t now);
+  std::optional<uint64_t> acknowledged(uint32_t received, Stamp at, int64_t now);
   // The oldest chunk under way leaves the book.
   Outbox::Chunk take_front();
   bool idle() const { return under_way_.empty(); }
@@ -91,6 +92,7 @@ class Rail {
   uint64_t handed_over_ = 0;  // of all chunks ever written
 
   uint64_t received_ = 0;
+  Stamp received_at_ = 0;  // when the last one came
   uint64_t told_ = 0;  // of received_, what the peer knows
   uint64_t owed_bytes_ = 0;
   uint64_t owed_notices_ = 0;
@@ -102,6 +104,7 @@ class Rail {
   bool outstanding_ = false;
 
   RateMeter meter_;
+  DelayMeter delay_;
 };
 
 }  // namespace hdt::transport
