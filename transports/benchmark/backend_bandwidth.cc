@@ -17,7 +17,6 @@ using namespace hdt::transport;
 
 namespace {
 
-constexpr size_t kSlots = 8;  // writes under way go to different places
 constexpr int kWaitMs = 10'000;
 constexpr std::chrono::microseconds kSpin(50);
 constexpr size_t kTextBytes = 128;
@@ -45,8 +44,10 @@ struct End {
   std::vector<Completion> completions;
   std::chrono::steady_clock::time_point busy;
 
-  End(const std::string& name, const BackendOptions& options, const char* address, size_t bytes)
-      : memory(kSlots * bytes) {
+  // One buffer for each connection, as the programs have that this is compared with: more would be a larger part of the caches.
+  End(const std::string& name, const BackendOptions& options, const char* address, size_t bytes,
+      size_t connections)
+      : memory(connections * bytes) {
     auto made = make_backend(name, options, module_folders());
     if (!made.is_ok()) die(made.status().to_string());
     backend = made.take();
@@ -114,10 +115,12 @@ void send(End& end, int in, size_t bytes, size_t writes, size_t count) {
 
   const auto started = std::chrono::steady_clock::now();
   for (size_t posted = 0; end.sent < writes; end.step()) {
-    for (Connection* connection : connections) {
-      while (posted < writes && connection->write_window() > 0) {
-        const size_t offset = posted % kSlots * bytes;
-        if (!connection->write(end.memory.data() + offset, bytes, meeting.key, offset, {}, ++posted).is_ok())
+    for (size_t i = 0; i < count; ++i) {
+      const size_t offset = i * bytes;
+      while (posted < writes && connections[i]->write_window() > 0) {
+        if (!connections[i]
+                 ->write(end.memory.data() + offset, bytes, meeting.key, offset, {}, ++posted)
+                 .is_ok())
           die("a write is refused");
       }
     }
@@ -133,11 +136,12 @@ void send(End& end, int in, size_t bytes, size_t writes, size_t count) {
 
 int main(int argc, char** argv) {
   if (argc < 7) {
-    std::fprintf(stderr, "usage: backend_bandwidth LOCAL REMOTE BYTES WRITES CONNECTIONS BACKEND [KEY=VALUE...]\n");
+    std::fprintf(stderr,
+                 "usage: backend_bandwidth LOCAL REMOTE BYTES WRITES CONNECTIONS BACKEND [KEY=VALUE...]\n");
     return 2;
   }
   const size_t bytes = std::strtoull(argv[3], nullptr, 10);
-  const size_t writes = std::max<size_t>(kSlots, std::strtoull(argv[4], nullptr, 10));
+  const size_t writes = std::max<size_t>(1, std::strtoull(argv[4], nullptr, 10));
   const size_t connections = std::max<size_t>(1, std::strtoull(argv[5], nullptr, 10));
   const std::string backend = argv[6];
   BackendOptions options;
@@ -153,11 +157,11 @@ int main(int argc, char** argv) {
   const pid_t child = ::fork();
   if (child < 0) die("cannot fork");
   if (child == 0) {
-    End end(backend, options, argv[2], bytes);
+    End end(backend, options, argv[2], bytes, connections);
     std::_Exit(receive(end, ends[1], writes, connections));
   }
   ::close(ends[1]);
-  End end(backend, options, argv[1], bytes);
+  End end(backend, options, argv[1], bytes, connections);
   send(end, ends[0], bytes, writes, connections);
   int status = 0;
   if (::waitpid(child, &status, 0) != child || status != 0) die("the receiver failed");
