@@ -4,6 +4,9 @@
 steps_logs=
 step_pid=
 
+# How many processors there are to use. nproc alone takes OMP_NUM_THREADS for it, which is how many threads a rank is to have.
+processors() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
+
 # A directory for logs, made on first use and kept: build/logs/<program>.
 steps_log_directory() {
   if [ -z "$steps_logs" ]; then
