@@ -180,10 +180,8 @@ bool Link::State::others_are_sooner(const Rail& rail, double unknown_ns_per_byte
 void Link::State::pump() {
   if (phase != Phase::kUp || !outbox.has_chunk()) return;
   const int64_t now = options.now();
-  while (outbox.has_chunk()) {
-    if (!hand_over(now)) return;
+  while (outbox.has_chunk() && hand_over(now)) {
   }
-  watch_progress();
 }
 
 bool Link::State::hand_over(int64_t now) {
@@ -194,6 +192,7 @@ bool Link::State::hand_over(int64_t now) {
     outbox.put_back(std::move(chunk));
     give_up(*rail, written);
   }
+  watch_progress();
   return true;
 }
 
@@ -206,12 +205,7 @@ void Link::wants_turn() const {
 }
 
 bool Link::take_turn() {
-  if (state_->phase != State::Phase::kUp || !state_->outbox.has_chunk() ||
-      !state_->hand_over(state_->options.now())) {
-    return false;
-  }
-  state_->watch_progress();
-  return true;
+  return state_->phase == State::Phase::kUp && state_->outbox.has_chunk() && state_->hand_over(state_->options.now());
 }
 
 void Link::State::on_sent(Rail& rail, const Completion& completion) {
@@ -310,12 +304,15 @@ void Link::State::post(NoticeKind kind, std::vector<std::byte> body) {
   const Numbered& notice = notices.emplace_back(Numbered{++last_notice, kind, std::move(body)});
   if (notice_rail == nullptr) return;
   send_on(*notice_rail, kind, notice.number, notice.body);
-  watch_progress();
 }
 
-// A rail that refuses has died: its kClosed follows.
+// A rail that refuses has died: its kClosed follows. Whatever was sent is watched: of chunks that came only this end's acknowledgement
+// may be under way, and the peer, to which nothing is, waits for it.
 void Link::State::send_on(Rail& rail, NoticeKind kind, uint64_t notice, std::span<const std::byte> body) {
-  if (Status sent = rail.send(kind, notice, notices_received, body); !sent.is_ok()) give_up(rail, sent);
+  if (Status sent = rail.send(kind, notice, notices_received, body); !sent.is_ok()) {
+    return give_up(rail, sent);
+  }
+  watch_progress();
 }
 
 void Link::State::start_closing(const Status& why) {

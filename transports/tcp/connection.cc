@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -22,6 +23,13 @@ constexpr size_t kReadBudget = size_t{4} << 20;
 constexpr int64_t kCloseMs = 1000;
 
 Status closed_here() { return {Code::kAborted, "the connection was closed on this side"}; }
+
+// Segments in flight that the peer's kernel has not acknowledged; a window closed by a slow process leaves none. But where the system
+// drops a segment before it has left (a full queue, a filter), that one counts as not sent, and is tried again half a second later.
+bool under_way(const tcp_info& info) {
+  if (info.tcpi_unacked > 0) return true;
+  return info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd >= std::min(info.tcpi_notsent_bytes, info.tcpi_snd_mss);
+}
 
 }  // namespace
 
@@ -205,12 +213,11 @@ void TcpConnection::abandon() {
   finish(Status::ok(), Status(Code::kAborted, "the connection was given up on this side"), false);
 }
 
-// Segments in flight that the peer's kernel has not acknowledged; a window closed by a slow process leaves none.
 Connection::Progress TcpConnection::progress() const {
   tcp_info info{};
   socklen_t bytes = sizeof info;
   if (phase_ != Phase::kOpen || ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
-  return {info.tcpi_bytes_acked + info.tcpi_bytes_received + info.tcpi_delivered, info.tcpi_unacked > 0};
+  return {info.tcpi_bytes_acked + info.tcpi_bytes_received + info.tcpi_delivered, under_way(info)};
 }
 
 void TcpConnection::fail(const std::string& reason) {

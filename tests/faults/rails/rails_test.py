@@ -83,6 +83,21 @@ class Rails(OnHosts):
                 self.assertEqual(self.both(ranks, line), [(0, ""), (0, "")])
             self.hosts.link(0, 0, "up")
 
+    def test_packets_that_vanish_on_a_quiet_nic(self):
+        """Nothing is under way when it begins: what is sent then is dropped before it has left the host."""
+        ranks = self.group()
+        for nic in 2 * list(range(NICS)):
+            self.wait_for("all rails up", lambda: self.up() == NICS)
+            self.assertEqual(self.both(ranks, "allreduce 1000000 4 0"), [(0, ""), (0, "")])
+            time.sleep(0.3)
+            self.hosts.link(0, nic, "blackhole")
+            self.assertEqual(self.both(ranks, "allreduce 1000000 4 0"), [(0, ""), (0, "")])
+            self.wait_for("it is given up", lambda: self.up() == NICS - 1)
+            for host in range(2):  # not after TCP's 10 s
+                reason = next(rail["last_error"] for rail in self.hosts.rails(host) if rail["state"] == "down")
+                self.assertRegex(reason, "nothing moves on it|the peer lost it")
+            self.hosts.link(0, nic, "up")
+
     def both(self, ranks, line):
         for rank in ranks:
             rank.start(line)

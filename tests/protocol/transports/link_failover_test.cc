@@ -296,6 +296,31 @@ TEST(LinkFailover, ASilentRailIsGivenUp) {
   EXPECT_EQ(world.a.rails_up, 1);
 }
 
+// What the other end waits for may be an acknowledgement that was all there was on the rail: everything has come, and is not
+// known to have.
+TEST(LinkFailover, ARailThatSwallowsAnAcknowledgementIsGivenUp) {
+  LinkWorld world(7, 2);
+  world.connect();
+  ASSERT_TRUE(world.wait_for_rails(2));
+  std::mt19937_64 random(7);
+  const std::vector<std::byte> source = random_bytes(300'000, random);
+  std::vector<std::byte> region(source.size());
+  WriteRequest request{source.data(), source.size(), {}, 0, {}, 0};
+  request.region = world.b.devices[0]->register_memory(region.data(), region.size(), -1).take();
+  world.b.when_arrived = [&](Link&, uint64_t) {
+    fake::Faults blackhole;
+    blackhole.blackhole = true;
+    world.network.set_faults("a1", blackhole);
+    world.network.set_faults("b1", blackhole);
+  };
+  ASSERT_TRUE(world.a.link.write(request).is_ok());
+  const int64_t begin = world.now;
+  ASSERT_TRUE(world.run_until([&] { return world.a.sent.size() == 1 || world.now > begin + kNsPerSecond; }));
+  EXPECT_LT(world.now - begin, 60 * kNsPerMs) << "of the polls' time";
+  EXPECT_EQ(world.b.arrived.size(), 1u);
+  EXPECT_TRUE(region == source);
+}
+
 // A peer that says nothing on any rail is slow, not its rails.
 TEST(LinkFailover, RailsOfASlowPeerAreKept) {
   LinkWorld world(6, 3);
