@@ -2,7 +2,8 @@
 """collectives.py: how far off the daemons' predictions of collectives are: every algorithm at every size, predicted by the figures
 that daemons measure when they start (`hdtctl explain`), and run.
 
-Nodes are emulated by a hdtcommd each, on loopback addresses and cores of their own where there are enough. The daemons keep
+Nodes are emulated by a hdtcommd each, on cores of their own where there are enough: on loopback addresses, where the processors are
+the network, or with --rate on hosts (tools/testhosts, root) with a NIC each. The daemons keep
 their figures in a state folder, so those with a configured algorithm use the same ones as those that predict. Each point is
 the median over rounds of the median time of a call; a round runs every algorithm once, so that they share what disturbs.
 
@@ -18,6 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+
+from rails.two_hosts import Namespaces, NotPossible  # noqa: E402
 
 ALGORITHMS = ("ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise")
 COLLECTIVES = ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce")
@@ -45,6 +51,45 @@ def start(command, cores, environment, **pipes):
     return subprocess.Popen(command, env=environment, preexec_fn=lambda: os.sched_setaffinity(0, cores), **pipes)
 
 
+class Loopback:
+    """Where the nodes are: addresses of this machine."""
+
+    rendezvous = "127.0.1.1"
+
+    def __init__(self, nodes):
+        self.nodes = nodes
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def start(self, node, command, environment, **pipes):
+        return start(command, cores_of(node, self.nodes), environment, **pipes)
+
+    def nic_flags(self, node):
+        return ["--nics.addresses", f"127.0.1.{node + 1}", "--nics.port", "0"]
+
+
+class OnHosts(Namespaces):
+    """Hosts with a NIC each."""
+
+    def __init__(self, nodes, rate):
+        super().__init__(nodes, "1", rate)
+
+    def __enter__(self):
+        super().__enter__()
+        self.rendezvous = self.address()
+        return self
+
+    def start(self, node, command, environment, **pipes):
+        return start(self.command_on(node, command), cores_of(node, self.count), environment, **pipes)
+
+    def nic_flags(self, _node):
+        return ["--nics.use", "eth*"]
+
+
 def end(processes, limit_s=10):
     for process in processes:
         if process.poll() is None:
@@ -60,16 +105,15 @@ def end(processes, limit_s=10):
 class Daemons:
     """A hdtcommd for each node, all with one algorithm."""
 
-    def __init__(self, options, folder, algorithm):
-        self.options, self.folder = options, folder
+    def __init__(self, options, place, folder, algorithm):
+        self.options, self.place, self.folder = options, place, folder
         self.processes = []
         for node in range(options.nodes):
             state = os.path.join(folder, f"state-{node}")
             os.makedirs(state, exist_ok=True)
             command = [options.bin + "/hdtcommd", "--node.name", f"n{node}", "--node.socket", self.socket(node),
-                       "--node.state_folder", state, "--nics.addresses", f"127.0.1.{node + 1}", "--nics.port", "0",
-                       "--class.default.algorithm", algorithm, "--log.level", "error"]
-            self.processes.append(start(command, cores_of(node, options.nodes), clean_environment()))
+                       "--node.state_folder", state, *place.nic_flags(node), "--class.default.algorithm", algorithm, "--log.level", "error"]
+            self.processes.append(place.start(node, command, clean_environment()))
         deadline = time.monotonic() + START_LIMIT_S
         while not all(os.path.exists(self.socket(node)) for node in range(options.nodes)):
             if time.monotonic() > deadline or any(process.poll() is not None for process in self.processes):
@@ -94,8 +138,8 @@ class Daemons:
         started = []
         for rank in range(self.options.nodes):
             environment = dict(clean_environment(), HDT_RANK=str(rank), HDT_SIZE=str(self.options.nodes),
-                               HDT_RENDEZVOUS=f"127.0.1.1:{port}", HDT_SOCKET=self.socket(rank))
-            started.append(start(command, cores_of(rank, self.options.nodes), environment, **pipes))
+                               HDT_RENDEZVOUS=f"{self.place.rendezvous}:{port}", HDT_SOCKET=self.socket(rank))
+            started.append(self.place.start(rank, command, environment, **pipes))
         return started
 
     def explain(self, calls):
@@ -169,14 +213,14 @@ def bands(sizes, factor):
     return found
 
 
-def predictions(options, folder, sizes):
+def predictions(options, place, folder, sizes):
     """By (collective, bytes): the tuner's answer; and which algorithms a call takes when they are configured."""
     calls = [(what, size) for what in options.collectives for size in sizes]
-    with Daemons(options, folder, "auto") as daemons:
+    with Daemons(options, place, folder, "auto") as daemons:
         answers = daemons.explain(calls)
     taken = {}
     for algorithm in ALGORITHMS:
-        with Daemons(options, folder, algorithm) as daemons:
+        with Daemons(options, place, folder, algorithm) as daemons:
             for call, answer in daemons.explain(calls).items():
                 if answer["picked"] == algorithm:
                     taken.setdefault(call, []).append(algorithm)
@@ -192,7 +236,7 @@ def points_of(answers, taken):
                 yield what, size, algorithm, predicted[algorithm]
 
 
-def measure_all(options, folder, points):
+def measure_all(options, place, folder, points):
     times = {}
     for turn in range(options.rounds):
         for algorithm in ALGORITHMS:
@@ -202,7 +246,7 @@ def measure_all(options, folder, points):
                     wanted.setdefault(what, []).append(size)
             if not wanted:
                 continue
-            with Daemons(options, folder, algorithm) as daemons:
+            with Daemons(options, place, folder, algorithm) as daemons:
                 for what, sizes in wanted.items():
                     for band, iterations in bands(sizes, options.factor):
                         for size, seconds in daemons.measure(what, band, iterations).items():
@@ -250,9 +294,11 @@ def report(options, answers, points, measured):
 def parse(arguments):
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser = argparse.ArgumentParser(prog="collectives.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="example:\n  bench/plan/collectives.py --nodes 4 --json points.json\n\n"
+                                     epilog="examples:\n  bench/plan/collectives.py --nodes 4 --json points.json\n"
+                                            "  bench/plan/collectives.py --nodes 4 --rate 500m\n\n"
                                             "Exit code: 0 the bars are met, 1 one is missed or something failed, 2 wrong usage.")
     parser.add_argument("--nodes", type=int, default=2, help="emulated nodes of one rank each (default 2)")
+    parser.add_argument("--rate", help="of a NIC for each node, such as 500m or 1g (default: loopback)")
     parser.add_argument("--collectives", default=",".join(COLLECTIVES), help="comma list (default: all that are tuned)")
     parser.add_argument("--factor", type=int, default=8, help="between sizes (default 8)")
     parser.add_argument("--largest", type=int, default=LARGEST, help="bytes (default 64 MiB)")
@@ -278,12 +324,13 @@ def parse(arguments):
 
 def main():
     options = parse(sys.argv[1:])
-    with tempfile.TemporaryDirectory(prefix="hdt-collectives-") as folder:
-        answers, taken = predictions(options, folder, all_sizes(options))
+    place = OnHosts(options.nodes, options.rate) if options.rate else Loopback(options.nodes)
+    with tempfile.TemporaryDirectory(prefix="hdt-collectives-") as folder, place:
+        answers, taken = predictions(options, place, folder, all_sizes(options))
         points = list(points_of(answers, taken))
         if not points:
             sys.exit("collectives.py: no algorithm is predicted: the daemons have no figures")
-        result, met = report(options, answers, points, measure_all(options, folder, points))
+        result, met = report(options, answers, points, measure_all(options, place, folder, points))
         result["figures"] = figures_of(folder)
     print(f"figures of node 0: {json.dumps(result['figures'])}")
     if options.json:
@@ -295,5 +342,7 @@ def main():
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except NotPossible as problem:
+        sys.exit(f"collectives.py: hosts are not possible here: {problem}")
     except (RuntimeError, OSError, subprocess.SubprocessError) as problem:
         sys.exit(f"collectives.py: {problem}")

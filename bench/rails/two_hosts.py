@@ -23,20 +23,13 @@ def clean_environment():
     return {key: value for key, value in os.environ.items() if not key.startswith("HDT_")}
 
 
-class Hosts:
-    """For a block: hosts, NICs and daemons."""
+class Namespaces:
+    """For a block: hosts and NICs."""
 
-    def __init__(self, build, folder, count, nics, rates, flags=()):
-        self.bin = os.path.join(build, "bin")
-        self.folder = folder
+    def __init__(self, count, nics, rates):
         self.name = f"t{os.getpid()}"
         self.count = count
-        self.nics, self.rates, self.flags = nics, rates, list(flags)
-        self.daemons = []
-
-    def environment(self, _host):
-        """Of a host's daemon."""
-        return clean_environment()
+        self.nics, self.rates = nics, rates
 
     def testhosts(self, *words, check=True):
         done = subprocess.run([TESTHOSTS, "--name", self.name, *words], capture_output=True, text=True, timeout=COMMAND_LIMIT_S,
@@ -45,8 +38,40 @@ class Hosts:
             raise NotPossible(done.stderr.strip())
         return done.stdout
 
+    def command_on(self, host, command):
+        return [TESTHOSTS, "--name", self.name, "exec", str(host), "--", *command]
+
     def on(self, host, *command, stdin=subprocess.DEVNULL, **more):
-        return subprocess.Popen([TESTHOSTS, "--name", self.name, "exec", str(host), "--", *command], text=True, stdin=stdin, **more)
+        return subprocess.Popen(self.command_on(host, command), text=True, stdin=stdin, **more)
+
+    def __enter__(self):
+        self.testhosts("up", "--hosts", str(self.count), "--nics", self.nics, "--rates", self.rates)
+        return self
+
+    def __exit__(self, *_):
+        self.testhosts("down", check=False)
+
+    def link(self, host, nic, *action):
+        self.testhosts("link", str(host), str(nic), *action)
+
+    def address(self):
+        """Of host 0."""
+        return self.testhosts("show").split()[3]
+
+
+class Hosts(Namespaces):
+    """With a daemon on each."""
+
+    def __init__(self, build, folder, count, nics, rates, flags=()):
+        super().__init__(count, nics, rates)
+        self.bin = os.path.join(build, "bin")
+        self.folder = folder
+        self.flags = list(flags)
+        self.daemons = []
+
+    def environment(self, _host):
+        """Of a host's daemon."""
+        return clean_environment()
 
     def start_daemon(self, host):
         with open(self.log(host), "a", encoding="utf-8") as log:
@@ -66,7 +91,7 @@ class Hosts:
         return self.read_log(host).count(" serves ")
 
     def __enter__(self):
-        self.testhosts("up", "--hosts", str(self.count), "--nics", self.nics, "--rates", self.rates)
+        super().__enter__()
         try:
             for host in range(self.count):
                 self.daemons.append(self.start_daemon(host))
@@ -86,7 +111,7 @@ class Hosts:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
-        self.testhosts("down", check=False)
+        super().__exit__()
 
     def socket(self, host):
         return os.path.join(self.folder, f"{self.name}-{host}.sock")
@@ -97,9 +122,6 @@ class Hosts:
     def read_log(self, host):
         with open(self.log(host), encoding="utf-8") as file:
             return file.read()
-
-    def link(self, host, nic, *action):
-        self.testhosts("link", str(host), str(nic), *action)
 
     def control(self, host, *words):
         """What hdtctl answers, as JSON."""
@@ -117,9 +139,6 @@ class TwoHosts(Hosts):
     def rails(self, host):
         """The rails of the host's only link, as hdtctl tells."""
         return self.control(host, "status")["peers"][0]["rails"]
-
-    def address(self):
-        return self.testhosts("show").split()[3]
 
     def sent_by_class(self, host):
         """Payload that the host has sent so far, by class."""
