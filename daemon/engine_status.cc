@@ -73,6 +73,8 @@ nlohmann::json describe(const PeerLink& peer, const std::string& backend, const 
   json["class"] = peer.group_class;
   json["state"] = peer.link.up() ? "up" : peer.announced ? "waiting for a rail" : "connecting";
   const double seconds = static_cast<double>(now_ns() - peer.up_since_ns) / kNsPerSecond;
+  json["writes_pending"] = peer.link.pending_writes();
+  json["bytes_queued"] = peer.link.queued_bytes();
   json["rails"] = nlohmann::json::array();
   for (const auto& rail : peer.link.rails()) {
     json["rails"].push_back({{"backend", backend},

@@ -1,5 +1,6 @@
 """nodes.py: the hosts of a soak and their daemons, which can be killed and started again, and whose bytes can be damaged."""
 
+import json
 import mmap
 import os
 import signal
@@ -81,6 +82,13 @@ class Nodes(Hosts):
             resident = next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
         return {"resident_kib": resident, "open_files": len(os.listdir(f"/proc/{pid}/fd"))}
 
+    def waiting_links(self, host):
+        try:
+            peers = self.control(host, "status")["peers"]
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            return [str(error)]
+        return [json.dumps(peer) for peer in peers if peer["writes_pending"] or peer["bytes_queued"]]
+
     def diagnosis(self):
         """What every node says of its groups, and the ends of the logs."""
         self.heal_daemons()
@@ -93,6 +101,8 @@ class Nodes(Hosts):
                 told.append((done.stdout + done.stderr).strip())
             except subprocess.TimeoutExpired:
                 told.append(f"no answer in {LIMIT_S} s")
+            told.append(f"--- h{host}: links with something to send")
+            told += self.waiting_links(host)
             code = self.daemons[host].poll() if host < len(self.daemons) else None
             told.append(f"--- h{host}: daemon {'runs' if code is None else f'has ended with {code}'}; last lines of its log")
             told += self.read_log(host).splitlines()[-LOG_LINES:]

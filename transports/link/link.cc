@@ -99,6 +99,7 @@ bool Link::up() const { return state_->phase == State::Phase::kUp && state_->rai
 bool Link::down() const { return state_->phase == State::Phase::kDown; }
 bool Link::peer_ended() const { return state_->peer_ends; }
 size_t Link::pending_writes() const { return state_->outbox.size(); }
+uint64_t Link::queued_bytes() const { return state_->outbox.queued_bytes(); }
 
 bool Link::settled() const { return state_->outbox.empty(); }
 
@@ -167,7 +168,7 @@ Rail* Link::State::best_rail(int64_t now) {
 // silent may not.
 bool Link::State::others_are_sooner(const Rail& rail, double unknown_ns_per_byte, int64_t now) const {
   double rate = 0;  // bytes a ns
-  double bytes = static_cast<double>(outbox.bytes_to_pull());
+  double bytes = static_cast<double>(outbox.queued_bytes());
   for (const auto& other : rails) {
     if (!other->up() || other->has_room(false) || other->pinged) continue;
     const double known = other->known_ns_per_byte(now);

@@ -148,6 +148,7 @@ class Link {
   bool down() const;              // on_down was called
   bool peer_ended() const;        // the peer, or the kernel when its process died, has closed it in order
   size_t pending_writes() const;  // writes whose on_sent is still to come
+  uint64_t queued_bytes() const;  // of writes, that no rail has taken yet
   // Everything that was written has arrived.
   bool settled() const;
   // How many writes were queued so far; whether the first `writes` of them have arrived.

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "transports/link/arrivals.h"
@@ -88,6 +89,8 @@ struct Link::State {
   uint64_t last_notice = 0;
   uint64_t notices_received = 0;
   Rail* notice_rail = nullptr;
+
+  std::set<uint32_t> lost_unseen;  // by the peer's numbers: lost there before they were known here
 
   bool peer_ends = false;  // it closed a rail in order
   bool had_rail = false;

@@ -16,13 +16,14 @@ void Outbox::push(const WriteRequest& request, size_t rails, uint64_t most_bytes
   write.pages = static_cast<uint16_t>(std::min<uint64_t>(std::max(share, kLeastPages), most_pages_));
   write.chunks = ChunkHeader{.message_bytes = request.bytes, .pages = write.pages}.count();
   ++pending_;
-  bytes_to_pull_ += request.bytes;
+  queued_bytes_ += request.bytes;
 }
 
 Outbox::Chunk Outbox::pull() {
   if (!again_.empty()) {
     Chunk chunk = std::move(again_.front());
     again_.pop_front();
+    queued_bytes_ -= chunk.header.bytes();
     return chunk;
   }
   Write& write = writes_[next_];
@@ -37,7 +38,7 @@ Outbox::Chunk Outbox::pull() {
   chunk.data = static_cast<const std::byte*>(request.data) + offset;
   chunk.region = request.region;
   chunk.region_offset = request.offset + offset;
-  bytes_to_pull_ -= chunk.header.bytes();
+  queued_bytes_ -= chunk.header.bytes();
   if (++write.pulled == write.chunks) ++next_;
   return chunk;
 }

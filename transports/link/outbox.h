@@ -30,14 +30,17 @@ class Outbox {
   // The next chunk, from now on under way. has_chunk() must be true.
   Chunk pull();
   // Lost on its way: to be pulled again.
-  void put_back(Chunk chunk) { again_.push_back(std::move(chunk)); }
+  void put_back(Chunk chunk) {
+    queued_bytes_ += chunk.header.bytes();
+    again_.push_back(std::move(chunk));
+  }
   // A chunk left the memory for the first time; it has arrived. Either returns the token of its write if its
   // memory is free with that.
   std::optional<uint64_t> on_handed_over(const Chunk& chunk);
   std::optional<uint64_t> on_arrived(const Chunk& chunk);
   // Writes whose memory is not free yet.
   size_t size() const { return pending_; }
-  uint64_t bytes_to_pull() const { return bytes_to_pull_; }
+  uint64_t queued_bytes() const { return queued_bytes_; }  // to be pulled
   // Writes so far; how many of the first ones have all arrived.
   uint64_t written() const { return first_id_ + writes_.size(); }
   uint64_t arrived() const { return first_id_; }
@@ -64,7 +67,7 @@ class Outbox {
   uint64_t first_id_ = 0;
   size_t next_ = 0;  // index of the write that chunks are taken from
   size_t pending_ = 0;
-  uint64_t bytes_to_pull_ = 0;
+  uint64_t queued_bytes_ = 0;
 };
 
 }  // namespace hdt::transport

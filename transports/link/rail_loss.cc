@@ -13,6 +13,8 @@ constexpr int64_t kLookNs = 5 * kNsPerMs;
 constexpr int64_t kPingNs = 6 * kNsPerMs;
 // A new rail on which the peer's link says nothing does not work.
 constexpr int64_t kHelloNs = 2 * kNsPerSecond;
+// Words of the peer on rails that are not known here, kept for their hellos: numbers ascend, and rails of long ago say none any more.
+constexpr size_t kMostUnseen = 256;
 // After the peer closed a rail in order all others are about to follow.
 constexpr int64_t kEndNs = kNsPerSecond;
 
@@ -71,6 +73,10 @@ void Link::State::on_hello(Rail& rail, std::span<const std::byte> body) {
   }
   peer_number = hello->link;
   rail.peer_number = hello->rail;
+  if (lost_unseen.erase(hello->rail) > 0) {
+    rail.peer_received = 0;
+    return give_up(rail, {Code::kLink, "the peer lost it"});
+  }
   rail.status().state = RailStatus::State::kUp;
   const auto known = std::find_if(lost.begin(), lost.end(),
                                   [&](const RailStatus& old) { return same_path(old, rail.status()); });
@@ -145,7 +151,12 @@ void Link::State::on_closed(Rail& rail, const Status& why) {
 void Link::State::on_rail_lost(const RailLostBody& word) {
   const auto found = std::find_if(rails.begin(), rails.end(),
                                   [&](const auto& rail) { return rail->peer_number == word.rail; });
-  if (found == rails.end()) return;  // nothing was under way on it: settled already
+  if (found == rails.end()) {
+    // Nothing was under way on it, and it is settled already; or its hello is still to come, as this word took another rail.
+    lost_unseen.insert(word.rail);
+    if (lost_unseen.size() > kMostUnseen) lost_unseen.erase(lost_unseen.begin());
+    return;
+  }
   Rail& rail = **found;
   if (word.received < rail.settled() || word.received > rail.written()) {
     return start_closing({Code::kLink, rail.describe() + " closed: the peer claims what cannot have come"});

@@ -9,6 +9,7 @@
 
 #include "tests/unit/transports/link_world.h"
 #include "transports/link/chunk.h"
+#include "transports/link/notice.h"
 
 namespace hdt::transport {
 
@@ -319,6 +320,42 @@ TEST(LinkFailover, ARailThatSwallowsAnAcknowledgementIsGivenUp) {
   EXPECT_LT(world.now - begin, 60 * kNsPerMs) << "of the polls' time";
   EXPECT_EQ(world.b.arrived.size(), 1u);
   EXPECT_TRUE(region == source);
+}
+
+// The peer has given a rail up, and says so on another one, before this end has read its hello on it. What would be put on it would wait
+// for ever for a word that has been said.
+TEST(LinkFailover, ARailThatThePeerHasLostBeforeItsHelloCameIsNotUsed) {
+  constexpr uint64_t kPeersLink = 99;
+  LinkWorld world(8, 1);
+  const std::string address = world.b.devices[0]->listen(0).take();
+  // The peer's ends are played here.
+  const auto new_rail = [&] {
+    Connection* const wire = world.a.devices[0]->connect(address, 1000).take();
+    world.b.accepted.clear();
+    world.poll();
+    world.a.link.add_rail(wire);
+    return world.b.accepted.at(0);
+  };
+  const auto say = [&](Connection* connection, NoticeKind kind, uint64_t number, const std::vector<std::byte>& body) {
+    NoticeHead head;
+    head.kind = kind;
+    head.number = number;
+    std::vector<std::byte> message(sizeof head);
+    std::memcpy(message.data(), &head, sizeof head);
+    message.insert(message.end(), body.begin(), body.end());
+    ASSERT_TRUE(connection->send(message, 0).is_ok());
+    world.poll();
+  };
+  Connection* const first = new_rail();
+  say(first, NoticeKind::kHello, 0, encode(HelloBody{kPeersLink, 0, 1}));
+  ASSERT_EQ(world.a.rails_up, 1);
+  Connection* const second = new_rail();
+  say(first, NoticeKind::kRailLost, 1, encode(RailLostBody{2, 0}));
+  say(second, NoticeKind::kHello, 0, encode(HelloBody{kPeersLink, 0, 2}));
+  EXPECT_EQ(world.a.rails_up, 1);
+  // The next one is as good as any.
+  say(new_rail(), NoticeKind::kHello, 0, encode(HelloBody{kPeersLink, 0, 3}));
+  EXPECT_EQ(world.a.rails_up, 2);
 }
 
 // A peer that says nothing on any rail is slow, not its rails.
