@@ -160,22 +160,7 @@ Rail* Link::State::best_rail(int64_t now) {
         rail->load(kMinChunkBytes, fastest, now) < best->load(kMinChunkBytes, fastest, now))
       best = rail.get();
   }
-  return best == nullptr || others_are_sooner(*best, fastest, now) ? nullptr : best;
-}
-
-// Those that are full would be done with all that waits before this one with a chunk. So a slow rail, which the end of what there is to
-// send would wait for, gets nothing then; before that, all are used. Full rails call again when they have room; those that have fallen
-// silent may not.
-bool Link::State::others_are_sooner(const Rail& rail, double unknown_ns_per_byte, int64_t now) const {
-  double rate = 0;  // bytes a ns
-  double bytes = static_cast<double>(outbox.queued_bytes());
-  for (const auto& other : rails) {
-    if (!other->up() || other->has_room(false) || other->pinged) continue;
-    const double known = other->known_ns_per_byte(now);
-    rate += 1 / (known == 0 ? unknown_ns_per_byte : known);
-    bytes += static_cast<double>(other->status().bytes_in_flight);
-  }
-  return rate > 0 && rail.load(kMinChunkBytes, unknown_ns_per_byte, now) * rate > bytes;
+  return best;
 }
 
 void Link::State::pump() {

@@ -29,7 +29,6 @@ struct Link::State {
   void pump();
   bool hand_over(int64_t now);
   Rail* best_rail(int64_t now);
-  bool others_are_sooner(const Rail& rail, double unknown_ns_per_byte, int64_t now) const;
   bool alone(const Rail& rail) const { return rails_up() == 1 && !rail.shared(options.now()); }
   uint64_t most_bytes_of_a_chunk() const;
   void on_sent(Rail& rail, const Completion& completion);

@@ -145,39 +145,6 @@ TEST(Link, UnequalRailsAddUp) {
   }
 }
 
-// A chunk takes the slow rail 256 polls, all of the write takes the others 50.
-TEST(Link, TheEndOfAWriteDoesNotWaitForASlowRail) {
-  LinkWorld world(1, 3);
-  const uint64_t speeds[] = {20'000, 20'000, 128};
-  for (int i = 0; i < 3; ++i) {
-    fake::Faults faults;
-    faults.bytes_per_poll = speeds[i];
-    world.network.set_faults("a" + std::to_string(i), faults);
-  }
-  world.connect();
-  constexpr size_t kBytes = 2'000'000;
-  const std::vector<std::byte> source(kBytes, std::byte{1});
-  std::vector<std::byte> region(kBytes);
-  WriteRequest request{source.data(), source.size(), {}, 0, {}, 0};
-  request.region = world.b.devices[0]->register_memory(region.data(), region.size(), -1).take();
-  const auto polls_of = [&](int writes) {
-    const size_t before = world.b.arrived.size();
-    for (int i = 0; i < writes; ++i) EXPECT_TRUE(world.a.link.write(request).is_ok());
-    int polls = 0;
-    EXPECT_TRUE(world.run_until(
-        [&] { return ++polls, world.b.arrived.size() == before + static_cast<size_t>(writes); }));
-    EXPECT_TRUE(world.run_until([&] { return world.a.link.settled(); }));
-    return polls;
-  };
-  polls_of(100);  // the rates are not known yet
-  const uint64_t carried = world.a.link.rails()[2].writes_out;
-  EXPECT_GT(carried, 0u);
-  EXPECT_LT(polls_of(1), 100);
-  EXPECT_EQ(world.a.link.rails()[2].writes_out, carried);
-  polls_of(100);
-  EXPECT_GT(world.a.link.rails()[2].writes_out, carried);  // in the middle of more it is used
-}
-
 // Nothing comes the other way that would carry acknowledgements, and none of the writes asks for one.
 TEST(Link, SmallWritesOneWayOpenTheirWindows) {
   LinkWorld world(1, 2);
