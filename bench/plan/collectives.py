@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -23,7 +22,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 
-from rails.two_hosts import Namespaces, NotPossible  # noqa: E402
+from rails.two_hosts import Namespaces, NotPossible, end  # noqa: E402
 
 ALGORITHMS = ("ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise")
 COLLECTIVES = ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce")
@@ -88,18 +87,6 @@ class OnHosts(Namespaces):
 
     def nic_flags(self, _node):
         return ["--nics.use", "eth*"]
-
-
-def end(processes, limit_s=10):
-    for process in processes:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-    for process in processes:
-        try:
-            process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 class Daemons:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import time
@@ -21,6 +22,19 @@ class NotPossible(RuntimeError):
 
 def clean_environment():
     return {key: value for key, value in os.environ.items() if not key.startswith("HDT_")}
+
+
+def end(processes, limit_s=LIMIT_S):
+    """In order where they do so in time, else by force."""
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    for process in processes:
+        try:
+            process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 class Namespaces:
@@ -103,14 +117,7 @@ class Hosts(Namespaces):
         return self
 
     def __exit__(self, *_):
-        for daemon in self.daemons:
-            daemon.terminate()
-        for daemon in self.daemons:
-            try:
-                daemon.wait(LIMIT_S)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
+        end(self.daemons)
         super().__exit__()
 
     def socket(self, host):

@@ -21,13 +21,13 @@ inline constexpr size_t kChunkPage = 4096;              // chunk sizes are multi
 
 struct ChunkHeader {
   LinkHeader header{};
-  uint64_t message_id = 0;     // counted from 0 per link and direction
+  uint64_t message_id = 0;          // counted from 0 per link and direction
   uint64_t message_bytes : 48 = 0;  // of the whole write
   uint64_t received_at : 16 = 0;    // when the last of `received` came, by the clock of who sends this
-  uint32_t index = 0;          // of this chunk in the write
-  uint32_t checksum = 0;       // of payload and header, with this and what says what was received 0
-  uint32_t received = 0;       // chunks that have come on this rail the other way, modulo 2^32
-  uint16_t pages = 0;          // chunk size in pages, of every chunk of the write but the last
+  uint32_t index = 0;               // of this chunk in the write
+  uint32_t checksum = 0;            // of payload and header, with this and what says what was received 0
+  uint32_t received = 0;            // chunks that have come on this rail the other way, modulo 2^32
+  uint16_t pages = 0;               // chunk size in pages, of every chunk of the write but the last
   uint16_t magic = kChunkMagic;
 
   uint64_t chunk_bytes() const { return uint64_t{pages} * kChunkPage; }

@@ -49,6 +49,7 @@ class DelayMeter {
 
   void remember(Stamp way, int64_t now) {
     if (stretches_ == 0 || now - begun_ns_ >= kStretchNs) {
+      // After a pause what was seen before it is too long ago.
       stretches_ = now - begun_ns_ >= 2 * kStretchNs ? 0 : stretches_;
       begun_ns_ = now;
       fastest_[next_++ % kStretches] = way;

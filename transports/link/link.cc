@@ -191,7 +191,8 @@ void Link::wants_turn() const {
 }
 
 bool Link::take_turn() {
-  return state_->phase == State::Phase::kUp && state_->outbox.has_chunk() && state_->hand_over(state_->options.now());
+  return state_->phase == State::Phase::kUp && state_->outbox.has_chunk() &&
+         state_->hand_over(state_->options.now());
 }
 
 void Link::State::on_sent(Rail& rail, const Completion& completion) {

@@ -43,7 +43,9 @@ class Rail {
     if (lane_ != nullptr) lane_->wants();
   }
   // Of the NIC, where it is shared: of the rail alone a share would be known.
-  double path_ns_per_byte(int64_t now) const { return shared(now) ? lane_->nic_ns_per_byte() : meter_.ns_per_byte(); }
+  double path_ns_per_byte(int64_t now) const {
+    return shared(now) ? lane_->nic_ns_per_byte() : meter_.ns_per_byte();
+  }
   // How long what is under way and `more` bytes take, as it went lately.
   double load(uint64_t more, double unknown_ns_per_byte, int64_t now) const;
   Status write(const Outbox::Chunk& chunk, bool checksum, int64_t now);
@@ -93,7 +95,7 @@ class Rail {
 
   uint64_t received_ = 0;
   Stamp received_at_ = 0;  // when the last one came
-  uint64_t told_ = 0;  // of received_, what the peer knows
+  uint64_t told_ = 0;      // of received_, what the peer knows
   uint64_t owed_bytes_ = 0;
   uint64_t owed_notices_ = 0;
   bool prompt_ = false;

@@ -102,7 +102,6 @@ void Link::State::choose_notice_rail() {
     send_on(*notice_rail, notice.kind, notice.number, notice.body);
     if (notice_rail == nullptr) return;
   }
-  watch_progress();
 }
 
 void Link::State::give_up(Rail& rail, const Status& why) {

@@ -48,16 +48,17 @@ class RateMeter {
   double busy_bytes_ = 0;  // and what was acknowledged in it
 };
 
-// Bytes that may be under way: what is carried in 2 ms. Enough to keep a NIC busy while an acknowledgement comes back behind
-// chunks of the other direction, which themselves wait for no longer; every millisecond more delays the end of each
-// piece by as much, twice in an allreduce, and notes on their way.
+// Bytes that may be under way: what is carried in 2 ms, the queue that keeps a NIC busy, and in `rest_ns`, what an acknowledgement takes
+// besides that queue (delay_meter.h). Every millisecond more delays the end of each piece by as much, twice in an allreduce,
+// and notes on their way.
 inline uint64_t window_of(double ns_per_byte, int64_t rest_ns = 0) {
   constexpr double kWindowNs = 2e6;
   constexpr uint64_t kLeastWindow = 32 << 10;
   constexpr uint64_t kMostWindow = 16 << 20;
   constexpr uint64_t kFirstWindow = 512 << 10;  // before the rate is known
   if (ns_per_byte == 0) return kFirstWindow;
-  return std::clamp(static_cast<uint64_t>((kWindowNs + static_cast<double>(rest_ns)) / ns_per_byte), kLeastWindow, kMostWindow);
+  return std::clamp(static_cast<uint64_t>((kWindowNs + static_cast<double>(rest_ns)) / ns_per_byte),
+                    kLeastWindow, kMostWindow);
 }
 
 }  // namespace hdt::transport

@@ -89,7 +89,8 @@ class Rails(OnHosts):
         for nic in 2 * list(range(NICS)):
             self.wait_for("all rails up", lambda: self.up() == NICS)
             self.assertEqual(self.both(ranks, "allreduce 1000000 4 0"), [(0, ""), (0, "")])
-            time.sleep(0.3)
+            self.wait_for("nothing is under way", lambda: not any(
+                rail["bytes_in_flight"] for host in range(2) for rail in self.hosts.rails(host)))
             self.hosts.link(0, nic, "blackhole")
             self.assertEqual(self.both(ranks, "allreduce 1000000 4 0"), [(0, ""), (0, "")])
             self.wait_for("it is given up", lambda: self.up() == NICS - 1)

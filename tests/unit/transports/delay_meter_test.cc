@@ -48,14 +48,11 @@ TEST(DelayMeter, APeerThatDoesNotRunGivesNoWindowWithoutEnd) {
 // 50 ppm are much between clocks; a queue of 2 ms stands all the time, but for one moment in 4 s.
 TEST(DelayMeter, ClocksMayDriftApart) {
   for (const int64_t ppm : {-50, 50}) {
-    const auto way = [&](int64_t now) {
-      return kNsPerMs / 2 + (now / kNsPerMs % 4000 < 2 ? 0 : 2 * kNsPerMs) + now / 1'000'000 * ppm;
-    };
-    // A clock that drifts is no longer way: what is seen here ends at the true time.
     DelayMeter meter;
     for (int64_t now = 0; now < 120 * kNsPerSecond; now += kNsPerMs) {
+      const int64_t there = now + kNsPerMs / 2 + (now / kNsPerMs % 4000 < 2 ? 0 : 2 * kNsPerMs);
       const int64_t drift = now / 1'000'000 * ppm;
-      meter.known(now, stamp_of(now + way(now)), now + way(now) - drift + kNsPerMs);
+      meter.known(now, stamp_of(there + drift), there + kNsPerMs);
     }
     EXPECT_NEAR(static_cast<double>(meter.rest_ns()), 1.5 * kNsPerMs, 0.5 * kNsPerMs) << ppm << " ppm";
   }
@@ -69,7 +66,7 @@ constexpr int64_t kTickNs = kNsPerMs / 100;
 // One end of a rail on which both send all the time: what it has handed over and what has come, acknowledged by its next chunk.
 struct End {
   struct Chunk {
-    int64_t handed_over, there;
+    int64_t there;
     bool data;  // else only an acknowledgement
     uint64_t received;
     Stamp received_at;
@@ -90,11 +87,11 @@ struct End {
         static_cast<double>(window_of(rate.best_ns_per_byte(), by_delay ? delay.rest_ns() : 0));
     while (static_cast<double>(unanswered.size() * kWireChunk) < window * window_scale) {
       free_at = std::max(free_at, now) + kWireChunkNs;
-      line.push_back({now, free_at, true, received, received_at});
+      line.push_back({free_at, true, received, received_at});
       unanswered.push_back(now);
       told = received;
     }
-    if (told != received) line.push_back({now, std::max(free_at, now), false, received, received_at});
+    if (told != received) line.push_back({std::max(free_at, now), false, received, received_at});
     told = received;
   }
 
