@@ -1,5 +1,7 @@
 """scripts_test.py: the scripts refuse wrong usage in one line, and their steps report success, failure and sums."""
 
+import importlib.machinery
+import importlib.util
 import os
 import select
 import signal
@@ -7,6 +9,9 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
+
+sys.dont_write_bytecode = True
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 TIMEOUT_S = 30
@@ -40,6 +45,20 @@ class Usage(unittest.TestCase):
             self.assertEqual(done.returncode, 2, words)
             self.assertIn("given" if len(words) > 1 and words[1] != "link" else "", done.stderr)
             self.assertEqual(done.stdout, "")
+
+    def test_the_state_of_testhosts_is_never_found_half_written(self):
+        loader = importlib.machinery.SourceFileLoader("testhosts", tool("testhosts"))
+        testhosts = importlib.util.module_from_spec(importlib.util.spec_from_loader("testhosts", loader))
+        loader.exec_module(testhosts)
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": folder}):
+            hosts = testhosts.Hosts("tried")
+            hosts.state = {"hosts": [[]], "namespaces": ["first"]}
+            hosts.save()
+            before = dict(hosts.state)
+            hosts.state["namespaces"] = [object()]  # writing it ends in the middle
+            with self.assertRaises(TypeError):
+                hosts.save()
+            self.assertEqual(testhosts.Hosts("tried").load().state, before)
 
     def test_no_virtual_machine_is_said_with_the_reason(self):
         with tempfile.TemporaryDirectory(prefix="hdt-no-kernel-") as folder:
