@@ -65,6 +65,12 @@ void NicShare::Lane::acknowledged(uint64_t bytes, int64_t since, int64_t now) {
   moved_ns_ = now;
 }
 
+bool NicShare::Lane::others_move(int64_t since) const {
+  return std::any_of(nic_.lanes_.begin(), nic_.lanes_.end(), [&](const Lane* other) {
+    return other != this && other->peer_ == peer_ && other->progressed_ns_ >= since;
+  });
+}
+
 void NicShare::forget_wishes() {
   for (auto& [name, flow] : flows_) flow.waiting = false;
 }

@@ -52,15 +52,23 @@ class NicShare {
     void heard(int64_t now) { flow_.used_ns = now; }
     // Another class uses the NIC as well, or may at any moment want it at once.
     bool shared(int64_t now) const;
+    // The peer's host to which the rail leads.
+    void leads_to(const std::string& host) { peer_ = host; }
+    // The rail's connection was seen to have got somewhere.
+    void progressed(int64_t now) { progressed_ns_ = now; }
+    // So was that of another rail between the same NIC and host, at `since` or later. What this one has under way may stand behind what
+    // that one has, in either queue.
+    bool others_move(int64_t since) const;
     double nic_ns_per_byte() const { return nic_.meter_.ns_per_byte(); }
 
    private:
     friend class NicShare;
     NicShare& nic_;
     Flow& flow_;
+    std::string peer_;
     uint64_t in_flight_ = 0;
-    int64_t
-        moved_ns_;  // when an acknowledgement came last, or the first of what is under way was handed over
+    int64_t moved_ns_;  // when an acknowledgement came, or the first of what is under way was handed over
+    int64_t progressed_ns_ = INT64_MIN / 2;
   };
 
   void set_policy(const std::string& group_class, const SharePolicy& policy) {

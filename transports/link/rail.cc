@@ -21,6 +21,7 @@ Rail::Rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane, uint32_
     : connection_(connection), lane_(std::move(lane)), number_(number), added_ns_(now), heard_ns_(now) {
   status_.local_address = connection->local_address();
   status_.remote_address = connection->remote_address();
+  if (lane_ != nullptr) lane_->leads_to(host_of(status_.remote_address));
 }
 
 bool Rail::has_room(bool alone) const {
@@ -137,6 +138,7 @@ void Rail::heard(int64_t now) {
 bool Rail::silent(int64_t now) {
   const Connection::Progress progress = connection_->progress();
   outstanding_ = progress.outstanding;
+  if (progress.moved != moved_ && lane_ != nullptr) lane_->progressed(now);
   if (progress.moved != moved_ || !progress.outstanding) {
     moved_ = progress.moved;
     silent_since_ns_ = 0;

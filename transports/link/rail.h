@@ -13,6 +13,9 @@
 
 namespace hdt::transport {
 
+// Of "HOST:PORT".
+inline std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
 class Rail {
  public:
   // `lane`: its part in the NIC; null: it has the NIC alone.
@@ -77,6 +80,8 @@ class Rail {
   // Looks at the connection: true if something is under way and nothing has moved since the last time.
   bool silent(int64_t now);
   int64_t silent_since_ns() const { return silent_since_ns_; }
+  // Others between the same NICs got somewhere since then.
+  bool others_move(int64_t since) const { return lane_ != nullptr && lane_->others_move(since); }
   // When silent() looked last: something was under way.
   bool outstanding() const { return outstanding_; }
   bool pinged = false;

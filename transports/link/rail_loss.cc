@@ -11,14 +11,14 @@ namespace {
 
 constexpr int64_t kLookNs = 5 * kNsPerMs;
 constexpr int64_t kPingNs = 6 * kNsPerMs;
+// What stands behind other rails' chunks on a slow NIC is late, not lost; but one path of a NIC can fail alone, too.
+constexpr int64_t kQueuedTimes = 10;
 // A new rail on which the peer's link says nothing does not work.
 constexpr int64_t kHelloNs = 2 * kNsPerSecond;
 // Words of the peer on rails that are not known here, kept for their hellos: numbers ascend, and rails of long ago say none any more.
 constexpr size_t kMostUnseen = 256;
 // After the peer closed a rail in order all others are about to follow.
 constexpr int64_t kEndNs = kNsPerSecond;
-
-std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 bool same_path(const RailStatus& a, const RailStatus& b) {
   return host_of(a.local_address) == host_of(b.local_address) &&
@@ -43,7 +43,8 @@ void take_over(RailStatus& rail, const RailStatus& old) {
 
 void Link::add_rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane) {
   State& state = *state_;
-  state.rails.push_back(std::make_unique<Rail>(connection, std::move(lane), state.next_rail++, state.options.now()));
+  state.rails.push_back(
+      std::make_unique<Rail>(connection, std::move(lane), state.next_rail++, state.options.now()));
   Rail& rail = *state.rails.back();
   if (state.phase != State::Phase::kUp) {
     // Its kClosed is awaited like that of the others; after on_down() it is only counted out.
@@ -205,8 +206,8 @@ void Link::State::watch_progress() {
   if (next_look_ns == kNeverNs && rails_up() > 1) next_look_ns = options.now() + kLookNs;
 }
 
-// A rail is given up when nothing has moved on it for stall_ns although something is under way and it was pinged, while
-// the peer was heard on another one after that: then it is the rail, not the peer.
+// A rail is given up when nothing has moved on it for stall_ns (longer while other links' rails between the same NICs get somewhere)
+// although something is under way and it was pinged, while the peer was heard on another one after that: then it is the rail, not the peer.
 void Link::State::look_for_silence(int64_t now) {
   next_look_ns = kNeverNs;
   if (rails_up() < 2) return;
@@ -230,7 +231,9 @@ void Link::State::look_for_silence(int64_t now) {
     const bool heard_elsewhere = std::any_of(looked.begin(), looked.end(), [&](const Rail* other) {
       return other != rail && other->up() && other->heard_ns() >= since + kPingNs;
     });
-    if (rail->pinged && now - since >= options.stall_ns && heard_elsewhere) {
+    const int64_t patience =
+        options.stall_ns * (rail->others_move(now - options.stall_ns) ? kQueuedTimes : 1);
+    if (rail->pinged && now - since >= patience && heard_elsewhere) {
       give_up(*rail,
               {Code::kLink, "nothing moves on it (for " + std::to_string((now - since) / kNsPerMs) + " ms)"});
     }

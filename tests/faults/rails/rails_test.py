@@ -1,5 +1,5 @@
 """rails_test.py: NICs go down and up, packets vanish and connections are reset at random moments while two ranks on two hosts
-exchange and compare every result. While one rail is left no operation fails."""
+exchange and compare every result. While one rail is left no operation fails. A rail that is only slow is kept."""
 
 import os
 import random
@@ -112,6 +112,21 @@ class Rails(OnHosts):
         for nic in range(NICS):
             self.hosts.link(0, nic, "up")
         ranks.results(60)
+
+
+class SeveralClasses(OnHosts):
+    names = tuple(f"c{number}" for number in range(5))
+    flags = tuple(word for name in names for word in (f"--class.{name}.weight", "1"))
+
+    def test_a_slow_nic_that_they_share_is_kept(self):
+        """What one class sends stands behind what the others have in the NIC's queue: late, not lost."""
+        for host in range(2):
+            self.hosts.link(host, 1, "rate", "40m")
+        jobs = [self.hosts.ranks("stream", 5, 4096, name, port=PORT + number) for number, name in enumerate(self.names)]
+        for job in jobs:
+            job.results(60)
+        for host in range(2):
+            self.assertNotIn("nothing moves on it", self.hosts.read_log(host))
 
 
 class NoWayLeft(OnHosts):

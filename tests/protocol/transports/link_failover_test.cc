@@ -96,7 +96,12 @@ constexpr Mix kMixes[] = {{.name = "cuts", .cuts = true},
                           {.name = "blackholes", .blackholes = true},
                           {.name = "corruption", .corruption = true},
                           {.name = "losses and cuts", .cuts = true, .losses = true},
-                          {.name = "everything", .cuts = true, .breaks = true, .blackholes = true, .corruption = true, .losses = true}};
+                          {.name = "everything",
+                           .cuts = true,
+                           .breaks = true,
+                           .blackholes = true,
+                           .corruption = true,
+                           .losses = true}};
 
 // A counter of all rails of a side.
 uint64_t sum_of(const Side& side, uint64_t RailStatus::*field) {
@@ -301,6 +306,30 @@ TEST(LinkFailover, ASilentRailIsGivenUp) {
   EXPECT_EQ(world.a.rails_up, 1);
 }
 
+// What it has under way may stand behind other links' chunks in the queue of a slow NIC. But not for ever: one path can fail alone.
+TEST(LinkFailover, ASilentRailIsWaitedForWhileOthersBetweenItsNicsMove) {
+  for (const int64_t others_move_ns : {100 * kNsPerMs, kNsPerSecond}) {
+    LinkWorld world(6, 2);
+    world.connect();
+    ASSERT_TRUE(world.wait_for_rails(2));
+    const auto here = world.lane(*world.a.devices[1], *world.clients[1]);
+    const auto there = world.lane(*world.b.devices[1], *world.servers[1]);
+    swallow_all_on_rail_1(world);
+    std::mt19937_64 random(6);
+    Traffic traffic(world.a, world.b, random);
+    const int64_t begin = world.now;
+    for (int i = 0; i < 20; ++i) traffic.post(300'000);
+    ASSERT_TRUE(world.run_until([&] {
+      if (world.now < begin + others_move_ns) here->progressed(world.now), there->progressed(world.now);
+      return world.a.rails_up == 1 || world.now > begin + kNsPerSecond;
+    }));
+    EXPECT_GT(world.now - begin, 100 * kNsPerMs);
+    EXPECT_LT(world.now - begin, 250 * kNsPerMs);
+    ASSERT_TRUE(world.run_until([&] { return traffic.done(); }));
+    traffic.check();
+  }
+}
+
 // What the other end waits for may be an acknowledgement that was all there was on the rail: everything has come, and is not
 // known to have.
 TEST(LinkFailover, ARailThatSwallowsAnAcknowledgementIsGivenUp) {
@@ -335,7 +364,8 @@ TEST(LinkFailover, ARailThatThePeerHasLostBeforeItsHelloCameIsNotUsed) {
     world.a.link.add_rail(wire);
     return world.b.accepted.at(0);
   };
-  const auto say = [&](Connection* connection, NoticeKind kind, uint64_t number, const std::vector<std::byte>& body) {
+  const auto say = [&](Connection* connection, NoticeKind kind, uint64_t number,
+                       const std::vector<std::byte>& body) {
     NoticeHead head;
     head.kind = kind;
     head.number = number;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "transports/fake/network.h"
 #include "transports/link/link.h"
+#include "transports/link/rail.h"
 
 namespace hdt::transport {
 
@@ -126,8 +128,15 @@ class LinkWorld {
     poll();
     ASSERT_EQ(b.accepted.size(), 1u);
     servers.push_back(b.accepted.front());
-    b.link.add_rail(servers.back());
-    a.link.add_rail(clients.back());
+    b.link.add_rail(servers.back(), lane(*b.devices[i], *servers.back()));
+    a.link.add_rail(clients.back(), lane(*a.devices[i], *clients.back()));
+  }
+
+  // A part in the NIC of one more rail between the same two.
+  std::unique_ptr<NicShare::Lane> lane(const Device& device, const Connection& connection) {
+    auto made = std::make_unique<NicShare::Lane>(nics[device.info().name], "class", now);
+    made->leads_to(host_of(connection.remote_address()));
+    return made;
   }
 
   bool wait_for_rails(int count) {
@@ -158,6 +167,7 @@ class LinkWorld {
 
   int64_t now = 0;
   fake::FakeNetwork network;
+  std::map<std::string, NicShare> nics;
   Side a;
   Side b;
   std::vector<Connection*> clients;
