@@ -52,8 +52,9 @@ std::optional<config::Entry> backend_entry(const std::string& variable, const st
   std::string rest = variable.substr(prefix.size());
   std::transform(rest.begin(), rest.end(), rest.begin(), [](unsigned char c) { return std::tolower(c); });
   const size_t cut = std::min(rest.find('_'), rest.size());
-  return config::Entry{config::kBackendSection, rest.substr(0, cut), rest.substr(std::min(cut + 1, rest.size())),
-                       config::Untyped{value}, "environment " + variable};
+  return config::Entry{config::kBackendSection, rest.substr(0, cut),
+                       rest.substr(std::min(cut + 1, rest.size())), config::Untyped{value},
+                       "environment " + variable};
 }
 
 Status apply_variable(const std::string& variable, const std::string& value, Config& config) {
@@ -171,6 +172,7 @@ Result<Config> load_config(const ConfigSources& sources) {
 Status override_config(Config& config, const ConfigPairs& settings, const std::string& origin) {
   for (const auto& [name, value] : settings) {
     config::Entry entry = split_name(name);
+    if (entry.key.empty()) return {Code::kConfig, fmt::format("{}: '{}' names no key", origin, name)};
     entry.value = config::Untyped{value};
     entry.origin = origin;
     HDT_RETURN_IF_ERROR(apply(entry, config));

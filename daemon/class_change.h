@@ -26,7 +26,7 @@ using EndsOfClass =
 // A change of one group, in an engine.
 struct GroupMove {
   uint64_t change = 0;
-  uint32_t asked_by = 0;  // number of the node in the group
+  std::optional<uint32_t> asked_by;  // number of the node in the group; nothing: its word is still to come
   bool told_ready = false;
   std::optional<std::vector<RailEnd>>
       own_ends;  // of this engine; nothing: the control thread has not said yes yet
@@ -55,8 +55,9 @@ struct NodeChange {
     std::string group_class;
   };
   std::vector<Asker> askers;
+  std::string settings;    // lines "class.NAME.KEY=VALUE"
+  bool from_file = false;  // all classes become as the file has them
   // Of the node that asks all others:
-  std::string settings;
   size_t engines_left = 0;
   std::function<void(const Status&)> done;
 };

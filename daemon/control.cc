@@ -26,7 +26,10 @@ constexpr int64_t kTellMs = 200;
 }  // namespace
 
 Control::Control(Config config, uint32_t host_pid)
-    : config_(std::move(config)), host_pid_(host_pid), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
+    : config_(std::move(config)),
+      configured_(config_),
+      host_pid_(host_pid),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
 Control::~Control() { stop(0, "the daemon ends"); }
 

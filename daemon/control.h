@@ -21,6 +21,7 @@
 #include "daemon/engine.h"
 #include "daemon/group_maker.h"
 #include "daemon/inquiries.h"
+#include "daemon/live_classes.h"
 #include "daemon/rendezvous.h"
 #include "daemon/reunion.h"
 
@@ -67,7 +68,7 @@ class Control : public SessionHandler {
   void answer_link(uint64_t session, const std::string& node);
 
   // control_changes.cc
-  Status begin_change(uint64_t number, Config config);
+  Status begin_change(uint64_t number, Config config, const std::string& settings, bool from_file);
   void open_for_change(std::function<void(const Status&)> then);
   // `all`: also for classes that stay as they are.
   EndsOfClass ends_of_change(bool all) const;
@@ -80,6 +81,7 @@ class Control : public SessionHandler {
   void on_commit(uint64_t number, bool commit);
   void on_change_time();
   void answer_class(uint64_t session, const std::string& about);
+  Status take_live_class(const std::string& group_class, const LiveClass& newer);
   Config with_classes_of(const Config& other) const;
   void reload();
 
@@ -110,6 +112,8 @@ class Control : public SessionHandler {
   void on_successor(ChannelId channel, const Successor& word);
 
   Config config_;
+  Config configured_;  // its classes are those of the file: without what was changed since
+  LiveClasses live_;
   uint32_t host_pid_;
   BackendPlan plan_;
   NodeInfo node_;

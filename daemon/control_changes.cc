@@ -23,18 +23,6 @@ uint64_t random_number() {
   return (uint64_t{device()} << 32 | device()) | 1;
 }
 
-ConfigPairs parse(const std::string& settings) {
-  ConfigPairs pairs;
-  for (size_t begin = 0; begin < settings.size();) {
-    const size_t end = std::min(settings.find('\n', begin), settings.size());
-    const std::string line = settings.substr(begin, end - begin);
-    const size_t equals = std::min(line.find('='), line.size());
-    pairs.emplace_back(line.substr(0, equals), line.substr(std::min(equals + 1, line.size())));
-    begin = end + 1;
-  }
-  return pairs;
-}
-
 }  // namespace
 
 std::function<transport::SharePolicy(const std::string&)> policies_of(const Config& config) {
@@ -45,13 +33,15 @@ std::function<transport::SharePolicy(const std::string&)> policies_of(const Conf
 }
 
 // What this node would be after the change, and whether it can be that.
-Status Control::begin_change(uint64_t number, Config config) {
+Status Control::begin_change(uint64_t number, Config config, const std::string& settings, bool from_file) {
   if (change_) return {Code::kInvalidUsage, kBusy};
   auto plan = BackendPlan::make(config, plan_.folders());
   if (!plan.is_ok()) return plan.status();
   NodeChange change;
   change.number = number;
   change.config = std::move(config);
+  change.settings = settings;
+  change.from_file = from_file;
   change.plan = plan.take();
   HDT_RETURN_IF_ERROR(change.plan.keep_order(opened_));
   change.until = Deadline::after_ms(kForgetMs);
@@ -99,8 +89,8 @@ void Control::change_class(Config config, const std::string& settings,
                            std::function<void(const Status&)> done) {
   if (!devices_differ_.empty()) return done({Code::kSystem, devices_differ_});
   const uint64_t number = random_number();
-  if (const Status begun = begin_change(number, std::move(config)); !begun.is_ok()) return done(begun);
-  change_->settings = settings;
+  const Status begun = begin_change(number, std::move(config), settings, settings.empty());
+  if (!begun.is_ok()) return done(begun);
   change_->done = std::move(done);
   change_->engines_left = engines_.size();
   change_->until = Deadline::after_ms(kChangeMs);
@@ -134,6 +124,12 @@ void Control::end_change(const Status& outcome) {
 
 void Control::adopt_change() {
   config_ = change_->config;
+  if (change_->from_file) {
+    configured_ = config_;
+    live_.as_configured();
+  } else {
+    live_.changed(change_->settings);
+  }
   plan_ = change_->plan;
   for (auto& engine : engines_) {
     engine->post([e = engine.get(), policies = policies_of(config_)] { e->set_policies(policies); });
@@ -153,15 +149,16 @@ void Control::on_prepare(const NodeChange::Asker& asker, const ClassPrepare& pre
     if (change_->open) answer_askers(Status::ok());
     return;
   }
-  Config config = prepare.settings.empty() && reload_ ? with_classes_of(*reload_) : config_;
-  const ConfigPairs settings = parse(prepare.settings);
+  const bool from_file = prepare.settings.empty() && reload_;
+  Config config = from_file ? with_classes_of(*reload_) : config_;
+  const ConfigPairs settings = parse_settings(prepare.settings);
   const bool of_classes = std::all_of(settings.begin(), settings.end(),
                                       [](const auto& s) { return s.first.starts_with("class."); });
   const Status set = of_classes ? override_config(config, settings, "hdtctl class set on another node")
                                 : Status(Code::kInvalidArgument, "a change of classes names other keys");
   if (!set.is_ok()) return refuse(set);
-  if (const Status begun = begin_change(prepare.change, std::move(config)); !begun.is_ok())
-    return refuse(begun);
+  const Status begun = begin_change(prepare.change, std::move(config), prepare.settings, from_file);
+  if (!begun.is_ok()) return refuse(begun);
   change_->askers.push_back(asker);
   open_for_change([this](const Status& opened) {
     answer_askers(opened);
@@ -209,13 +206,17 @@ void Control::answer_class(uint64_t session, const std::string& about) {
   const std::string name = about.substr(0, cut);
   std::string settings;
   ConfigPairs pairs;
-  for (const auto& [key, value] : parse(about.substr(std::min(cut + 1, about.size())))) {
+  for (const auto& [key, value] : parse_settings(about.substr(std::min(cut + 1, about.size())))) {
     pairs.emplace_back("class." + name + "." + key, value);
     settings += (settings.empty() ? "" : "\n") + pairs.back().first + "=" + value;
   }
   Config config = config_;
   if (const Status set = override_config(config, pairs, "hdtctl class set"); !set.is_ok() || pairs.empty()) {
     return answer(Code::kInvalidArgument, pairs.empty() ? "expected KEY=VALUE" : set.message());
+  }
+  if (LiveClasses after = live_; after.changed(settings), after.of(name).settings.size() > kMaxSettings) {
+    return answer(Code::kInvalidArgument, "the settings of class " + name + " would be longer than " +
+                                              std::to_string(kMaxSettings) + " characters");
   }
   change_class(config, settings, [this, session, name, answer](const Status& outcome) {
     if (!outcome.is_ok()) {
@@ -232,6 +233,31 @@ void Control::answer_class(uint64_t session, const std::string& about) {
                {"priority", now.priority},
                {"weight", now.weight}});
   });
+}
+
+// Another node of a group knows newer settings of its class. The words to those that are sought are renewed when they hold here.
+Status Control::take_live_class(const std::string& group_class, const LiveClass& newer) {
+  if (change_) return Status::ok();  // it is said again
+  auto config = with_live_class(config_, configured_, group_class, newer);
+  if (!config.is_ok()) return config.status();
+  HDT_RETURN_IF_ERROR(begin_change(random_number(), config.take(), "", false));
+  open_for_change([this, group_class, newer](const Status& opened) {
+    if (opened.is_ok()) {
+      adopt_change();
+      live_.take(group_class, newer);
+      reunion_->refresh([this](Successor& word) {
+        word.live = live_.of(word.group_class);
+        word.node = self_for(word.group_class);
+      });
+      HDT_LOG_INFO("class {} is as on the other nodes of its groups {}", group_class,
+                   LogTag{.node = node_.name});
+    } else {
+      HDT_LOG_ERROR("class {} cannot be as on the other nodes of its groups: {} {}", group_class,
+                    opened.message(), LogTag{.node = node_.name});
+    }
+    change_.reset();
+  });
+  return Status::ok();
 }
 
 Config Control::with_classes_of(const Config& other) const {

@@ -15,15 +15,16 @@ constexpr uint8_t kAuto = 0xff;  // in place of an algorithm
 struct Put {
   Writer& w;
   void operator()(std::monostate) {}
+  void put(const LiveClass& live) { w.put(live.version).put_string(live.settings); }
   void operator()(const Join& m) {
     w.put_bytes(m.key).put(m.ranks).put(m.rank).put_string(m.group_class);
     w.put(m.algorithm ? static_cast<uint8_t>(*m.algorithm) : kAuto).put(m.timeout_ms);
-    put(w, m.node);
+    daemon::put(w, m.node);
   }
   void operator()(const Cancel& m) { w.put_bytes(m.key).put(m.rank).put_string(m.text.substr(0, kMaxText)); }
   void operator()(const Membership& m) {
     w.put_bytes(m.key).put_string(m.group_class).put(static_cast<uint32_t>(m.nodes.size()));
-    for (const auto& node : m.nodes) put(w, node);
+    for (const auto& node : m.nodes) daemon::put(w, node);
     w.put(static_cast<uint32_t>(m.node_of_rank.size()));
     for (uint32_t node : m.node_of_rank) w.put(node);
   }
@@ -32,17 +33,26 @@ struct Put {
     w.put(m.number).put(m.code).put(m.now_ns).put_string(m.text.substr(0, kMaxReply));
   }
   void operator()(const Successor& m) {
-    w.put(m.group).put(m.from).put(m.to);
-    put(w, m.node);
+    w.put(m.group).put(m.from).put(m.to).put_string(m.group_class);
+    put(m.live);
+    daemon::put(w, m.node);
   }
   void operator()(const Known& m) {
     w.put(m.group).put(m.from).put(m.to).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
-    put(w, m.node);
+    put(m.live);
+    daemon::put(w, m.node);
   }
   void operator()(const Outcome& m) {
     w.put_bytes(m.key).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
   }
 };
+
+LiveClass get_live_class(Reader& r) {
+  LiveClass live;
+  live.version = r.get<uint64_t>();
+  live.settings = r.get_string(kMaxSettings);
+  return live;
+}
 
 Join get_join(Reader& r) {
   Join m;
@@ -148,6 +158,8 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.group = r.get<uint64_t>();
       m.from = r.get<uint32_t>();
       m.to = r.get<uint32_t>();
+      m.group_class = r.get_string(session::kMaxClassBytes);
+      m.live = get_live_class(r);
       m.node = get_node(r);
       if (r.complete() && !m.node.rails.empty()) return m;
       return {};
@@ -160,6 +172,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.code = r.get<Code>();
       m.rank = r.get<int32_t>();
       m.text = r.get_string(kMaxText);
+      m.live = get_live_class(r);
       m.node = get_node(r);
       const int code = static_cast<int>(m.code);
       if (r.complete() && code >= 0 && code < kCodeCount &&

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "collectives/schedule.h"
+#include "daemon/live_classes.h"
 #include "daemon/node.h"
 #include "session/messages.h"
 
@@ -63,9 +64,12 @@ struct Successor {
   uint64_t group = 0;
   uint32_t from = 0;
   uint32_t to = 0;
+  std::string group_class;
+  LiveClass live;  // the class, as the sender knows it
   NodeInfo node;
 };
-// "I go on with you; here I am." kInProgress: not yet. Else why the group does not go on.
+// "I go on with you; here I am." kInProgress: not yet, say it again: a rank is still to come back, or what one of the two knows of the
+// class is not the newest. Else why the group does not go on.
 struct Known {
   uint64_t group = 0;
   uint32_t from = 0;  // as in the Successor
@@ -73,6 +77,7 @@ struct Known {
   Code code = Code::kSuccess;
   int32_t rank = -1;
   std::string text;
+  LiveClass live;  // the class, as who answers knows it
   NodeInfo node;
 };
 using ControlMessage =

@@ -30,11 +30,20 @@ Reunion::Services Control::reunion_services() {
   Reunion::Services services;
   services.dial = [this](const std::string& address) { return network_->dial(address); };
   services.send = [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); };
-  services.met = [this](const Known& known) {
+  services.met = [this](const Successor& word, const Known& known) {
     for (auto& engine : engines_) {
-      engine->post(
-          [e = engine.get(), known] { (void)e->meet(known.group, known.from, known.to, known.node); });
+      engine->post([e = engine.get(), own = word.node, known] {
+        (void)e->meet(known.group, known.from, known.to, own, known.node);
+      });
     }
+  };
+  services.newer = [this](const Successor& word, const Known& known) {
+    const Status taken = take_live_class(word.group_class, known.live);
+    if (taken.is_ok()) return;
+    reunion_->on_known({known.group, known.from, known.to, taken.code(), -1,
+                        "class " + word.group_class + " cannot be on node " + node_.name + " as it is on " +
+                            known.node.name + ": " + taken.message(),
+                        known.live, known.node});
   };
   services.failed = [this](const Known& known) {
     for (auto& engine : engines_) {
@@ -75,7 +84,8 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
     });
     for (uint32_t node = 0; node < others.nodes.size(); ++node) {
       if (node == others.me) continue;
-      reunion_->begin(Successor{group.id, others.me, node, self_for(others.group_class)},
+      reunion_->begin(Successor{group.id, others.me, node, others.group_class, live_.of(others.group_class),
+                                self_for(others.group_class)},
                       others.nodes[node].address, others.deadline);
     }
   }
@@ -91,27 +101,36 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
 // A group that no engine has may not be adopted yet, if this daemon was started again, too; later it never will be.
 void Control::on_successor(ChannelId channel, const Successor& word) {
   auto answer = std::make_shared<Known>();
-  auto group_class = std::make_shared<std::optional<std::string>>();
   answer->group = word.group;
   answer->from = word.from;
   answer->to = word.to;
+  answer->code = Code::kInProgress;
+  answer->live = live_.of(word.group_class);
+  answer->node = self_for(word.group_class);
+  if (answer->live != word.live) {
+    const Status taken =
+        answer->live < word.live ? take_live_class(word.group_class, word.live) : Status::ok();
+    if (!taken.is_ok()) {
+      answer->code = taken.code();
+      answer->text = "class " + word.group_class + " cannot be on node " + node_.name + " as it is on " +
+                     word.node.name + ": " + taken.message();
+    }
+    return network_->send(channel, encode(*answer));
+  }
+  auto known = std::make_shared<bool>(false);
   on_every_engine(
-      [this, word, answer, group_class](Engine& engine) {
-        auto met = engine.meet(word.group, word.to, word.from, word.node);
+      [this, word, answer, known](Engine& engine) {
+        auto met = engine.meet(word.group, word.to, word.from, answer->node, word.node);
         if (!met) return;
-        mailbox_.post([answer, group_class, met = std::move(*met)] {
-          *group_class = met.group_class;
+        mailbox_.post([answer, known, met = std::move(*met)] {
+          *known = true;
           answer->code = met.failure.code();
           answer->rank = met.rank;
           answer->text = met.failure.message();
         });
       },
-      [this, channel, answer, group_class] {
-        if (*group_class) {
-          answer->node = self_for(**group_class);
-        } else if (now_ns() - started_ns_ < restart_ms() * kNsPerMs) {
-          answer->code = Code::kInProgress;
-        } else {
+      [this, channel, answer, known] {
+        if (!*known && now_ns() - started_ns_ >= restart_ms() * kNsPerMs) {
           answer->code = Code::kRankLost;
           answer->text = "node " + node_.name + " does not know the group any more";
         }

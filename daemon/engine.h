@@ -90,14 +90,14 @@ class Engine : public transport::LinkObserver {
   void fail_all(Code code, const std::string& text);
   void fail_group(uint64_t group, Code code, int32_t rank, const std::string& text);
   uint32_t index() const { return options_.index; }
-  // A daemon in the place of that one which had node `from` of a group of this engine. Nothing: it has no such group. Of the rest
-  // `failure` says why the group does not go on.
+  // A daemon in the place of that one which had node `from` of a group of this engine. `own` and `info`: where this node and that one can be
+  // reached as the class is now. Nothing: the engine has no such group. Of the rest `failure` says why the group does not go on.
   struct Met {
-    std::string group_class;
     Status failure;
     int32_t rank = -1;
   };
-  std::optional<Met> meet(uint64_t group, uint32_t me, uint32_t from, const NodeInfo& info);
+  std::optional<Met> meet(uint64_t group, uint32_t me, uint32_t from, const NodeInfo& own,
+                          const NodeInfo& info);
   // Changes of classes (class_change.h). Devices for NICs that were not used before, behind those that are open.
   Status open_more(const std::vector<BackendNic>& nics);
   void set_policies(std::function<transport::SharePolicy(const std::string&)> policy_of);

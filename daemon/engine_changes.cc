@@ -190,7 +190,7 @@ void Engine::check_move(EngineGroup& group) {
 void Engine::answer_move(EngineGroup& group, const Status& answer) {
   GroupMove& move = moves_[group.id()];
   const uint64_t change = move.change;
-  const uint32_t asked_by = move.asked_by;
+  const uint32_t asked_by = *move.asked_by;
   if (asked_by == group.context().me) return on_move_answer(group, asked_by, change, answer);
   if (!answer.is_ok()) forget_move(group.id());
   group.tell(asked_by, ClassReady{group.id(), change, answer.code(), answer.message()});

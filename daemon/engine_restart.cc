@@ -7,11 +7,12 @@
 
 namespace hdt::daemon {
 
-std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from, const NodeInfo& info) {
+std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from, const NodeInfo& own,
+                                        const NodeInfo& info) {
   EngineGroup* group = group_of(id);
   if (group == nullptr) return {};
   const GroupContext& context = group->context();
-  Met met{context.group_class, Status::ok(), -1};
+  Met met{Status::ok(), -1};
   if (me != context.me || from >= context.nodes.size() || from == me) {
     met.failure = Status(Code::kInvalidArgument,
                          "node " + info.name + " takes another place in " + context.name() + " than it had");
@@ -22,13 +23,18 @@ std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from,
     met.rank = context.segment.failed_rank();
     return met;
   }
+  // Both ends as the class has them now.
+  group->set_node(me, own);
   const NodeId known = context.nodes[from].id;
   if (known == info.id) {
     // Said again, as nothing has come of it yet.
     const auto choice = choices_.find({id, from});
     const bool tried =
         choice != choices_.end() && choice->second.link && peers_.contains(*choice->second.link);
-    if (group->is_away(from) && !group->connected(from) && !tried) connect_node(*group, from);
+    if (group->is_away(from) && !group->connected(from) && !tried) {
+      group->set_node(from, info);
+      connect_node(*group, from);
+    }
     return met;
   }
   successors_[{id, from}] = info;
@@ -61,18 +67,24 @@ void Engine::welcome(EngineGroup& group, uint32_t node) {
   touch(&group);
 }
 
-// A class change that was under way with a node that is gone is given up here; who asked for it is told.
+// A class change that was under way with a node that is gone is given up here, and the others are told: they need not miss that node, as they
+// may have met its successor before the change began.
 void Engine::stop_moving(EngineGroup& group, uint32_t node) {
   const auto found = moves_.find(group.id());
   if (found == moves_.end()) return;
   const uint64_t change = found->second.change;
-  const bool asked_here = found->second.asked_by == group.context().me && !found->second.answered.empty();
+  const auto asked_by = found->second.asked_by;
+  const Status why(Code::kInvalidUsage, "the daemon of node " + group.context().nodes[node].name +
+                                            " is being started again; try again");
   forget_move(group.id());
-  if (!asked_here) return;
-  if (proposing_ == change) proposing_.reset();
-  options_.on_proposed(change,
-                       {Code::kInvalidUsage, "the daemon of node " + group.context().nodes[node].name +
-                                                 " is being started again; try again"});
+  if (asked_by == group.context().me) {
+    if (proposing_ == change) proposing_.reset();
+    group.tell_all(ClassCommit{group.id(), change, 0});
+    return options_.on_proposed(change, why);
+  }
+  options_.on_commit(change, false);
+  if (asked_by && *asked_by != node)
+    group.tell(*asked_by, ClassReady{group.id(), change, why.code(), why.message()});
 }
 
 }  // namespace hdt::daemon

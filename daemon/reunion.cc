@@ -29,10 +29,19 @@ void Reunion::end_group(const std::string& id) {
 }
 
 void Reunion::on_known(const Known& answer) {
-  if (!seekings_.contains({answer.group, answer.to}) || answer.code == Code::kInProgress) return;
-  if (answer.code == Code::kSuccess) return services_.met(answer);
+  const auto seeking = seekings_.find({answer.group, answer.to});
+  if (seeking == seekings_.end()) return;
+  if (answer.code == Code::kInProgress) {
+    if (answer.live > seeking->second.word.live) services_.newer(seeking->second.word, answer);
+    return;
+  }
+  if (answer.code == Code::kSuccess) return services_.met(seeking->second.word, answer);
   end_group(id_text(answer.group));
   services_.failed(answer);
+}
+
+void Reunion::refresh(const std::function<void(Successor&)>& renew) {
+  for (auto& [whom, seeking] : seekings_) renew(seeking.word);
 }
 
 void Reunion::on_closed(ChannelId channel) {

@@ -20,9 +20,11 @@ class Reunion {
   struct Services {
     std::function<ChannelId(const std::string& address)> dial;
     std::function<void(ChannelId, const ControlMessage&)> send;
-    // The other node goes on; the group does not.
-    std::function<void(const Known&)> met;
+    // The other node goes on; the group does not. With the word that was answered.
+    std::function<void(const Successor&, const Known&)> met;
     std::function<void(const Known&)> failed;
+    // The other node knows newer settings of the class than the word has; refresh() when they are this node's, too.
+    std::function<void(const Successor&, const Known&)> newer;
   };
   explicit Reunion(Services services) : services_(std::move(services)) {}
 
@@ -31,6 +33,8 @@ class Reunion {
   void end(uint64_t group, uint32_t node) { seekings_.erase({group, node}); }
   void end_group(const std::string& id);  // as GroupFacts has it
   void on_known(const Known& answer);
+  // Renews what is said of this node.
+  void refresh(const std::function<void(Successor&)>& renew);
   void on_closed(ChannelId channel);
   void on_time();
   std::optional<Deadline> next_time() const;

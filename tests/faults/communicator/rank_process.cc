@@ -22,11 +22,12 @@ Answer RankProcess::call(const std::string& line) {
   return finish();
 }
 
-World::World(int nodes, const std::vector<std::vector<std::string>>& flags) {
+World::World(int nodes, const std::vector<std::vector<std::string>>& flags,
+             const std::map<std::string, std::string>& environment) {
   for (int node = 0; node < nodes; ++node) {
     const auto at = static_cast<size_t>(node);
     nodes_.push_back(std::make_unique<NodeProcess>(
-        folder_, node, at < flags.size() ? flags[at] : std::vector<std::string>{}));
+        folder_, node, at < flags.size() ? flags[at] : std::vector<std::string>{}, environment));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -36,7 +37,9 @@ class RankProcess {
 // Nodes of one test, and a group on them: ranks[i] runs on node placement[i].
 class World {
  public:
-  explicit World(int nodes, const std::vector<std::vector<std::string>>& flags = {});
+  // Flags by node; the environment is that of the daemons.
+  explicit World(int nodes, const std::vector<std::vector<std::string>>& flags = {},
+                 const std::map<std::string, std::string>& environment = {});
   // New processes that form a new group. Every operation on it has `timeout_ms`. "": the default class.
   std::vector<std::unique_ptr<RankProcess>> group(const std::vector<int>& placement,
                                                   int64_t timeout_ms = kAnswerMs,

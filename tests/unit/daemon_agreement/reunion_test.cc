@@ -13,7 +13,7 @@ class ReunionTest : public ::testing::Test {
   static constexpr int64_t kWaitMs = 10'000;
   std::vector<std::string> dialled_;
   std::vector<std::pair<ChannelId, Successor>> sent_;
-  std::vector<Known> met_, failed_;
+  std::vector<Known> met_, failed_, newer_;
   Reunion reunion_{{[this](const std::string& address) {
                       dialled_.push_back(address);
                       return static_cast<ChannelId>(dialled_.size());
@@ -21,11 +21,12 @@ class ReunionTest : public ::testing::Test {
                     [this](ChannelId channel, const ControlMessage& message) {
                       sent_.emplace_back(channel, std::get<Successor>(message));
                     },
-                    [this](const Known& known) { met_.push_back(known); },
-                    [this](const Known& known) { failed_.push_back(known); }}};
+                    [this](const Successor&, const Known& known) { met_.push_back(known); },
+                    [this](const Known& known) { failed_.push_back(known); },
+                    [this](const Successor&, const Known& known) { newer_.push_back(known); }}};
 
-  static Successor word(uint64_t group, uint32_t to) { return {group, 0, to, {}}; }
-  static Known answer(uint64_t group, uint32_t to, Code code) { return {group, 0, to, code, -1, "", {}}; }
+  static Successor word(uint64_t group, uint32_t to) { return {group, 0, to, "", {}, {}}; }
+  static Known answer(uint64_t group, uint32_t to, Code code) { return {group, 0, to, code, -1, "", {}, {}}; }
   // True if something more was said within the time.
   bool says_more() {
     const size_t before = sent_.size();
@@ -69,6 +70,25 @@ TEST_F(ReunionTest, AGroupThatDoesNotGoOnIsNotAskedForAnyMore) {
   EXPECT_TRUE(met_.empty());
   reunion_.end(7, 2);
   EXPECT_FALSE(reunion_.next_time());
+}
+
+// Only of the newest settings of a class two nodes come to the same ends.
+TEST_F(ReunionTest, ToldOfNewerSettingsOfTheClassItSaysItAgainWithThose) {
+  reunion_.begin(word(1, 2), "a:1", Deadline::after_ms(kWaitMs));
+  Known known = answer(1, 2, Code::kInProgress);
+  reunion_.on_known(known);
+  EXPECT_TRUE(newer_.empty()) << "they are the same";
+  known.live = {3, "class.dp.weight=2"};
+  reunion_.on_known(known);
+  ASSERT_EQ(newer_.size(), 1U);
+  reunion_.refresh([&](Successor& said) { said.live = known.live; });
+  EXPECT_TRUE(says_more());
+  EXPECT_EQ(sent_.back().second.live, known.live);
+  reunion_.on_known(known);
+  known.live = {2, "class.dp.weight=9"};
+  reunion_.on_known(known);
+  EXPECT_EQ(newer_.size(), 1U);
+  EXPECT_TRUE(met_.empty());
 }
 
 TEST_F(ReunionTest, EndsAtTheDeadline) {

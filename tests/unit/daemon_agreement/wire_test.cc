@@ -43,8 +43,8 @@ std::vector<ControlMessage> control_examples() {
           Outcome{GroupKey{}, Code::kLink, -1, "no"},
           Inquiry{7, "facts"},
           Reply{7, Code::kSuccess, 12, "{}"},
-          Successor{1, 2, 3, node},
-          Known{1, 2, 3, Code::kSuccess, -1, "", node}};
+          Successor{1, 2, 3, "dp", {4, "class.dp.weight=2"}, node},
+          Known{1, 2, 3, Code::kSuccess, -1, "", {5, ""}, node}};
 }
 
 TEST(Wire, FramesRoundTrip) {
