@@ -237,6 +237,7 @@ void Control::answer_class(uint64_t session, const std::string& about) {
 
 // Another node of a group knows newer settings of its class. The words to those that are sought are renewed when they hold here.
 Status Control::take_live_class(const std::string& group_class, const LiveClass& newer) {
+  if (!devices_differ_.empty()) return {Code::kSystem, devices_differ_};
   if (change_) return Status::ok();  // it is said again
   auto config = with_live_class(config_, configured_, group_class, newer);
   if (!config.is_ok()) return config.status();
