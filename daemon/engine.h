@@ -194,7 +194,9 @@ class Engine : public transport::LinkObserver {
   void check_move(EngineGroup& group);
   void answer_move(EngineGroup& group, const Status& answer);
   void on_move_answer(EngineGroup& group, uint32_t node, uint64_t change, const Status& answer);
+  bool is_over(uint64_t change) const;
   void remember_over(uint64_t change);
+  void forget_orphan(uint64_t group, uint64_t change);
   void forget_move(uint64_t group);
   void move_group(EngineGroup& group);
   // The choice takes this link; the one before ends when nobody uses it.

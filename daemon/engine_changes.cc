@@ -62,6 +62,7 @@ void Engine::propose(uint64_t change, const std::string& settings, const EndsOfC
           change, {Code::kInvalidUsage,
                    group->context().name() + " waits for a daemon that is being started again; try again"});
     }
+    forget_orphan(group->id(), change);
     if (moves_.contains(group->id())) {
       return options_.on_proposed(
           change,
@@ -192,7 +193,10 @@ void Engine::answer_move(EngineGroup& group, const Status& answer) {
   const uint64_t change = move.change;
   const uint32_t asked_by = *move.asked_by;
   if (asked_by == group.context().me) return on_move_answer(group, asked_by, change, answer);
-  if (!answer.is_ok()) forget_move(group.id());
+  if (!answer.is_ok()) {
+    forget_move(group.id());
+    options_.on_commit(change, false);  // the word of who asked may not reach this node
+  }
   group.tell(asked_by, ClassReady{group.id(), change, answer.code(), answer.message()});
 }
 
@@ -221,10 +225,14 @@ void Engine::finish_change(uint64_t change, bool commit) {
   }
 }
 
+bool Engine::is_over(uint64_t change) const {
+  return std::find(over_.begin(), over_.end(), change) != over_.end();
+}
+
 // What is said of it from now on comes too late.
 void Engine::remember_over(uint64_t change) {
   constexpr size_t kRemembered = 32;
-  if (std::find(over_.begin(), over_.end(), change) != over_.end()) return;
+  if (is_over(change)) return;
   over_.push_back(change);
   if (over_.size() > kRemembered) over_.pop_front();
 }
@@ -238,6 +246,13 @@ void Engine::forget_move(uint64_t group) {
     if (peer != peers_.end()) peer->second->superseded = true;
   }
   moves_.erase(found);
+}
+
+// Ends of another change than this one, whose own word has not come: it was given up by a node that had no link to this one any more to say so, or
+// it will be told to try again.
+void Engine::forget_orphan(uint64_t group, uint64_t change) {
+  const auto found = moves_.find(group);
+  if (found != moves_.end() && found->second.change != change && !found->second.asked_by) forget_move(group);
 }
 
 void Engine::move_group(EngineGroup& group) {
@@ -293,8 +308,10 @@ void Engine::follow(EngineGroup& group, uint32_t node, PeerLink& peer,
 
 void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note) {
   if (const auto* prepare = std::get_if<ClassPrepare>(&note)) {
+    forget_orphan(group.id(), prepare->change);
     GroupMove& move = moves_[group.id()];  // the ends of others may have come before
-    if (move.change != 0 && (move.change != prepare->change || move.own_ends)) {
+    if (is_over(prepare->change) || (move.change != 0 && (move.change != prepare->change || move.own_ends))) {
+      if (move.change == 0) moves_.erase(group.id());
       return group.tell(node, ClassReady{group.id(), prepare->change, Code::kInvalidUsage,
                                          "another change is under way; try again"});
     }
@@ -302,7 +319,7 @@ void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note)
     move.asked_by = node;
     options_.on_prepare(NodeChange::Asker{options_.index, group.id(), group.context().group_class}, *prepare);
   } else if (const auto* ends = std::get_if<ClassEnds>(&note)) {
-    if (std::find(over_.begin(), over_.end(), ends->change) != over_.end()) return;
+    if (is_over(ends->change)) return;
     GroupMove& move = moves_[group.id()];
     if (move.change == 0) move.change = ends->change;
     if (move.change != ends->change) return;
@@ -314,6 +331,11 @@ void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note)
   } else if (const auto* commit = std::get_if<ClassCommit>(&note)) {
     options_.on_commit(commit->change, commit->commit != 0);
     const auto found = moves_.find(group.id());
+    if (found != moves_.end() && found->second.change == commit->change &&
+        found->second.asked_by == group.context().me) {
+      const Status why(Code::kInvalidUsage, "a daemon is being started again; try again");
+      return on_move_answer(group, node, commit->change, why);  // nobody but the one that asked commits it
+    }
     if (found == moves_.end() || found->second.change != commit->change) return remember_over(commit->change);
     if (commit->commit != 0) {
       move_group(group);

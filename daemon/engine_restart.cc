@@ -67,24 +67,20 @@ void Engine::welcome(EngineGroup& group, uint32_t node) {
   touch(&group);
 }
 
-// A class change that was under way with a node that is gone is given up here, and the others are told: they need not miss that node, as they
-// may have met its successor before the change began.
+// A class change that was under way with a node that is gone is given up here, and all others are told: they need not miss that node, as they may
+// have met its successor before the change began, nor have heard of the change from any but this node.
 void Engine::stop_moving(EngineGroup& group, uint32_t node) {
   const auto found = moves_.find(group.id());
   if (found == moves_.end()) return;
   const uint64_t change = found->second.change;
-  const auto asked_by = found->second.asked_by;
-  const Status why(Code::kInvalidUsage, "the daemon of node " + group.context().nodes[node].name +
-                                            " is being started again; try again");
+  const bool asked_here = found->second.asked_by == group.context().me;
   forget_move(group.id());
-  if (asked_by == group.context().me) {
-    if (proposing_ == change) proposing_.reset();
-    group.tell_all(ClassCommit{group.id(), change, 0});
-    return options_.on_proposed(change, why);
-  }
-  options_.on_commit(change, false);
-  if (asked_by && *asked_by != node)
-    group.tell(*asked_by, ClassReady{group.id(), change, why.code(), why.message()});
+  group.tell_all(ClassCommit{group.id(), change, 0});
+  if (!asked_here) return options_.on_commit(change, false);
+  if (proposing_ == change) proposing_.reset();
+  options_.on_proposed(change,
+                       {Code::kInvalidUsage, "the daemon of node " + group.context().nodes[node].name +
+                                                 " is being started again; try again"});
 }
 
 }  // namespace hdt::daemon
