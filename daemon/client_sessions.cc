@@ -63,6 +63,12 @@ void ClientSessions::on_readable(int fd) {
   if (const auto found = by_fd_.find(fd); found != by_fd_.end()) receive(found->second);
 }
 
+void ClientSessions::read_all() {
+  std::vector<uint64_t> numbers;  // who is heard may end
+  for (const auto& [number, session] : sessions_) numbers.push_back(number);
+  for (const uint64_t number : numbers) receive(number);
+}
+
 void ClientSessions::receive(uint64_t number) {
   for (;;) {
     const auto found = sessions_.find(number);
@@ -164,7 +170,8 @@ Status ClientSessions::share(uint64_t number, Packet& packet) {
   if (!memory.is_ok()) return memory.status();
   for (const auto& [other, client] : sessions_) {
     if (wanted == 0 || !client.memories.contains(wanted)) continue;
-    return {Code::kInvalidUsage, "shared memory " + std::to_string(wanted) + " of this daemon's predecessor has been taken"};
+    return {Code::kInvalidUsage,
+            "shared memory " + std::to_string(wanted) + " of this daemon's predecessor has been taken"};
   }
   if (memories.size() >= session::kMaxMemories) {
     answer.code = Code::kSystem;
@@ -188,8 +195,8 @@ Status ClientSessions::adopt(uint64_t number, Packet& packet) {
   if (adopted.is_ok()) return adopted;
   HDT_LOG_WARN("session {} (pid {}): a group is not adopted: {}", number,
                sessions_.at(number).credentials.pid, adopted.message());
-  send(number, session::encode(Kind::kNotAdopted,
-                               session::GroupNotice{request.value().handle, adopted.code(), -1, adopted.message()}));
+  send(number, session::encode(Kind::kNotAdopted, session::GroupNotice{request.value().handle, adopted.code(),
+                                                                       -1, adopted.message()}));
   return Status::ok();
 }
 
@@ -219,8 +226,8 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
   client.greeted = true;
   handler_.on_opened(number);
   send(number,
-       session::encode(
-           session::Welcome{options_.software, options_.node_name, options_.host_pid, options_.engines, options_.restart_ms}),
+       session::encode(session::Welcome{options_.software, options_.node_name, options_.host_pid,
+                                        options_.engines, options_.restart_ms}),
        fds);
   return Status::ok();
 }

@@ -79,6 +79,8 @@ class ClientSessions {
   void accept_all();
   // A session's socket is readable.
   void on_readable(int fd);
+  // Hears all that processes said before now, whatever the last wait saw.
+  void read_all();
   ClientSession* find(uint64_t number);
   const std::map<uint64_t, ClientSession>& all() const { return sessions_; }
   bool send(uint64_t session, std::span<const std::byte> bytes, std::span<const int> fds = {});

@@ -395,10 +395,10 @@ void Control::on_every_engine(const std::function<void(Engine&)>& work, std::fun
 // Called by another thread. Draining polls: it happens once in a daemon's life.
 void Control::stop(int64_t drain_ms, const std::string& why) {
   if (thread_.joinable()) {
-    // The control thread reads its sockets before its mailbox: what processes said before now has been heard when
-    // this is answered, a last hdtCommDestroy too.
+    // What processes said before now has been heard when this is answered, a last hdtCommDestroy too.
     std::promise<void> heard;
     mailbox_.post([this, &heard] {
+      sessions_->read_all();
       sessions_->stop_listening();
       heard.set_value();
     });
