@@ -109,6 +109,7 @@ class Control : public SessionHandler {
   // control_restart.cc
   Reunion::Services reunion_services();
   NodeInfo self_for(const std::string& group_class) const;
+  std::string cannot_be(const std::string& group_class, const NodeInfo& as_on, const Status& why) const;
   void on_successor(ChannelId channel, const Successor& word);
 
   Config config_;

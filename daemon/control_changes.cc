@@ -264,10 +264,7 @@ Status Control::take_live_class(const std::string& group_class, const LiveClass&
 Config Control::with_classes_of(const Config& other) const {
   Config changed = config_;
   changed.classes = other.classes;
-  std::erase_if(changed.origins, [](const auto& origin) { return origin.first.starts_with("class."); });
-  for (const auto& [key, origin] : other.origins) {
-    if (key.starts_with("class.")) changed.origins[key] = origin;
-  }
+  take_origins(changed, other, "class.");
   return changed;
 }
 

@@ -12,19 +12,20 @@ constexpr size_t kMaxText = 4096;
 constexpr size_t kMaxReply = kMaxControlBytes - kMaxText;
 constexpr uint8_t kAuto = 0xff;  // in place of an algorithm
 
+void put(Writer& w, const LiveClass& live) { w.put(live.version).put_string(live.settings); }
+
 struct Put {
   Writer& w;
   void operator()(std::monostate) {}
-  void put(const LiveClass& live) { w.put(live.version).put_string(live.settings); }
   void operator()(const Join& m) {
     w.put_bytes(m.key).put(m.ranks).put(m.rank).put_string(m.group_class);
     w.put(m.algorithm ? static_cast<uint8_t>(*m.algorithm) : kAuto).put(m.timeout_ms);
-    daemon::put(w, m.node);
+    put(w, m.node);
   }
   void operator()(const Cancel& m) { w.put_bytes(m.key).put(m.rank).put_string(m.text.substr(0, kMaxText)); }
   void operator()(const Membership& m) {
     w.put_bytes(m.key).put_string(m.group_class).put(static_cast<uint32_t>(m.nodes.size()));
-    for (const auto& node : m.nodes) daemon::put(w, node);
+    for (const auto& node : m.nodes) put(w, node);
     w.put(static_cast<uint32_t>(m.node_of_rank.size()));
     for (uint32_t node : m.node_of_rank) w.put(node);
   }
@@ -34,13 +35,13 @@ struct Put {
   }
   void operator()(const Successor& m) {
     w.put(m.group).put(m.from).put(m.to).put_string(m.group_class);
-    put(m.live);
-    daemon::put(w, m.node);
+    put(w, m.live);
+    put(w, m.node);
   }
   void operator()(const Known& m) {
     w.put(m.group).put(m.from).put(m.to).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
-    put(m.live);
-    daemon::put(w, m.node);
+    put(w, m.live);
+    put(w, m.node);
   }
   void operator()(const Outcome& m) {
     w.put_bytes(m.key).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));

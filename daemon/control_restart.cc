@@ -41,9 +41,7 @@ Reunion::Services Control::reunion_services() {
     const Status taken = take_live_class(word.group_class, known.live);
     if (taken.is_ok()) return;
     reunion_->on_known({known.group, known.from, known.to, taken.code(), -1,
-                        "class " + word.group_class + " cannot be on node " + node_.name + " as it is on " +
-                            known.node.name + ": " + taken.message(),
-                        known.live, known.node});
+                        cannot_be(word.group_class, known.node, taken), known.live, known.node});
   };
   services.failed = [this](const Known& known) {
     for (auto& engine : engines_) {
@@ -56,6 +54,12 @@ Reunion::Services Control::reunion_services() {
 
 NodeInfo Control::self_for(const std::string& group_class) const {
   return {node_.id, node_.name, node_.address, plan_.ends_for(group_class, node_.rails)};
+}
+
+std::string Control::cannot_be(const std::string& group_class, const NodeInfo& as_on,
+                               const Status& why) const {
+  return "class " + group_class + " cannot be on node " + node_.name + " as it is on " + as_on.name + ": " +
+         why.message();
 }
 
 // An embedded daemon dies with its process: nobody starts it again.
@@ -112,8 +116,7 @@ void Control::on_successor(ChannelId channel, const Successor& word) {
         answer->live < word.live ? take_live_class(word.group_class, word.live) : Status::ok();
     if (!taken.is_ok()) {
       answer->code = taken.code();
-      answer->text = "class " + word.group_class + " cannot be on node " + node_.name + " as it is on " +
-                     word.node.name + ": " + taken.message();
+      answer->text = cannot_be(word.group_class, word.node, taken);
     }
     return network_->send(channel, encode(*answer));
   }

@@ -309,12 +309,13 @@ void Engine::follow(EngineGroup& group, uint32_t node, PeerLink& peer,
 void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note) {
   if (const auto* prepare = std::get_if<ClassPrepare>(&note)) {
     forget_orphan(group.id(), prepare->change);
-    GroupMove& move = moves_[group.id()];  // the ends of others may have come before
-    if (is_over(prepare->change) || (move.change != 0 && (move.change != prepare->change || move.own_ends))) {
-      if (move.change == 0) moves_.erase(group.id());
+    const auto known = moves_.find(group.id());  // the ends of others may have come before
+    if (is_over(prepare->change) ||
+        (known != moves_.end() && (known->second.change != prepare->change || known->second.own_ends))) {
       return group.tell(node, ClassReady{group.id(), prepare->change, Code::kInvalidUsage,
                                          "another change is under way; try again"});
     }
+    GroupMove& move = moves_[group.id()];
     move.change = prepare->change;
     move.asked_by = node;
     options_.on_prepare(NodeChange::Asker{options_.index, group.id(), group.context().group_class}, *prepare);
@@ -331,12 +332,11 @@ void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note)
   } else if (const auto* commit = std::get_if<ClassCommit>(&note)) {
     options_.on_commit(commit->change, commit->commit != 0);
     const auto found = moves_.find(group.id());
-    if (found != moves_.end() && found->second.change == commit->change &&
-        found->second.asked_by == group.context().me) {
+    if (found == moves_.end() || found->second.change != commit->change) return remember_over(commit->change);
+    if (found->second.asked_by == group.context().me) {
       const Status why(Code::kInvalidUsage, "a daemon is being started again; try again");
       return on_move_answer(group, node, commit->change, why);  // nobody but the one that asked commits it
     }
-    if (found == moves_.end() || found->second.change != commit->change) return remember_over(commit->change);
     if (commit->commit != 0) {
       move_group(group);
     } else {

@@ -49,6 +49,13 @@ void LiveClasses::as_configured() {
   for (auto& [name, live] : classes_) live = {live.version + 1, ""};
 }
 
+void take_origins(Config& config, const Config& from, const std::string& prefix) {
+  std::erase_if(config.origins, [&](const auto& origin) { return origin.first.starts_with(prefix); });
+  for (const auto& [key, origin] : from.origins) {
+    if (key.starts_with(prefix)) config.origins[key] = origin;
+  }
+}
+
 Result<Config> with_live_class(const Config& now, const Config& configured, const std::string& group_class,
                                const LiveClass& live) {
   Config config = now;
@@ -56,10 +63,7 @@ Result<Config> with_live_class(const Config& now, const Config& configured, cons
   config.classes.erase(group_class);
   if (const auto known = configured.classes.find(group_class); known != configured.classes.end())
     config.classes[group_class] = known->second;
-  std::erase_if(config.origins, [&](const auto& origin) { return origin.first.starts_with(prefix); });
-  for (const auto& [key, origin] : configured.origins) {
-    if (key.starts_with(prefix)) config.origins[key] = origin;
-  }
+  take_origins(config, configured, prefix);
   const ConfigPairs settings = parse_settings(live.settings);
   if (!std::all_of(settings.begin(), settings.end(),
                    [&](const auto& s) { return s.first.starts_with(prefix); })) {

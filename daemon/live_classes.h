@@ -42,6 +42,9 @@ class LiveClasses {
   std::map<std::string, LiveClass> classes_;
 };
 
+// Where the values of the keys that begin so are from: as in the other configuration.
+void take_origins(Config& config, const Config& from, const std::string& prefix);
+
 // `now` with that class as `configured` has it, and then as the settings say.
 Result<Config> with_live_class(const Config& now, const Config& configured, const std::string& group_class,
                                const LiveClass& live);
