@@ -45,7 +45,8 @@ class NicShare {
     // It has a chunk to send and room for it.
     void wants() { flow_.waiting = true; }
     void handed_over(uint64_t bytes, int64_t now);
-    void acknowledged(uint64_t bytes, int64_t since, int64_t now);
+    // The oldest of them was handed over at `since`; `rest_ns` as in delay_meter.h.
+    void acknowledged(uint64_t bytes, int64_t since, int64_t rest_ns, int64_t now);
     // Acknowledged or lost: not under way any more.
     void settled(uint64_t bytes) { in_flight_ -= bytes; }
     // Something has come on the rail.
@@ -67,6 +68,7 @@ class NicShare {
     Flow& flow_;
     std::string peer_;
     uint64_t in_flight_ = 0;
+    int64_t rest_ns_ = 0;
     int64_t moved_ns_;  // when an acknowledgement came, or the first of what is under way was handed over
     int64_t progressed_ns_ = INT64_MIN / 2;
   };
@@ -86,6 +88,7 @@ class NicShare {
   std::map<std::string, Flow> flows_;
   std::vector<Lane*> lanes_;
   RateMeter meter_;
+  int64_t round_ns_ = 0;   // from handing a chunk over to its acknowledgement, lately
   double now_served_ = 0;  // the start, in virtual bytes, of the chunk that was handed over last
 };
 

@@ -100,7 +100,7 @@ std::optional<uint64_t> Rail::acknowledged(uint32_t received, Stamp at, int64_t 
   meter_.acknowledged(bytes, under_way_.front().written_ns, now);
   if (meter_.ns_per_byte() != 0)
     status_.bytes_per_second = static_cast<uint64_t>(kNsPerSecond / meter_.ns_per_byte());
-  if (lane_ != nullptr) lane_->acknowledged(bytes, under_way_.front().written_ns, now);
+  if (lane_ != nullptr) lane_->acknowledged(bytes, under_way_.front().written_ns, delay_.rest_ns(), now);
   return static_cast<uint64_t>(fresh);
 }
 

@@ -17,7 +17,8 @@ class RateMeter {
     busy_ns_ += static_cast<double>(std::max<int64_t>(now - std::max(since, last_ns_), 1));
     busy_bytes_ += static_cast<double>(bytes);
     last_ns_ = now;
-    if (busy_bytes_ == 0 || (ns_per_byte_ != 0 && busy_ns_ < kMeasuredNs)) return;
+    const double measured_ns = std::max(kMeasuredNs, static_cast<double>(now - since));
+    if (busy_bytes_ == 0 || (ns_per_byte_ != 0 && busy_ns_ < measured_ns)) return;
     const double lately = busy_ns_ / busy_bytes_;
     ns_per_byte_ = ns_per_byte_ == 0 ? lately : (ns_per_byte_ + lately) / 2;
     recent_[next_++ % recent_.size()] = lately;
@@ -32,8 +33,8 @@ class RateMeter {
   int64_t last_ns() const { return last_ns_; }  // when something was acknowledged last
 
  private:
-  // Time under way that one figure is taken over. Acknowledgements come in bursts, behind chunks of the other
-  // direction: over less time a burst looks like a fast rail, which then gets what others should carry.
+  // Time under way that one figure is taken over, and no less than an acknowledgement takes. These come in bursts, behind chunks of the
+  // other direction: over less time a burst looks like a fast rail, which then gets what others should carry.
   static constexpr double kMeasuredNs = 16e6;
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 
@@ -50,15 +51,16 @@ class RateMeter {
 
 // Bytes that may be under way: what is carried in 2 ms, the queue that keeps a NIC busy, and in `rest_ns`, what an acknowledgement takes
 // besides that queue (delay_meter.h). Every millisecond more delays the end of each piece by as much, twice in an allreduce,
-// and notes on their way.
-inline uint64_t window_of(double ns_per_byte, int64_t rest_ns = 0) {
-  constexpr double kWindowNs = 2e6;
+// and notes on their way. The queue may have to be `times` as short.
+inline uint64_t window_of(double ns_per_byte, int64_t rest_ns = 0, uint64_t times = 1) {
+  constexpr double kQueueNs = 2e6;
   constexpr uint64_t kLeastWindow = 32 << 10;
   constexpr uint64_t kMostWindow = 16 << 20;
   constexpr uint64_t kFirstWindow = 512 << 10;  // before the rate is known
-  if (ns_per_byte == 0) return kFirstWindow;
-  return std::clamp(static_cast<uint64_t>((kWindowNs + static_cast<double>(rest_ns)) / ns_per_byte),
-                    kLeastWindow, kMostWindow);
+  if (ns_per_byte == 0) return kFirstWindow / times;
+  return std::clamp(static_cast<uint64_t>(
+                        (kQueueNs / static_cast<double>(times) + static_cast<double>(rest_ns)) / ns_per_byte),
+                    kLeastWindow / times, kMostWindow);
 }
 
 }  // namespace hdt::transport

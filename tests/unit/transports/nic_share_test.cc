@@ -13,8 +13,7 @@
 namespace hdt::transport {
 namespace {
 
-constexpr double kNicNsPerByte = 16;    // 500 Mbit/s
-constexpr int64_t kReturnNs = 100'000;  // until an acknowledgement is back
+constexpr double kNicNsPerByte = 16;  // 500 Mbit/s
 constexpr uint64_t kMostChunk = 128 << 10;
 
 struct SentChunk {
@@ -35,7 +34,8 @@ struct Sender {
   bool stuck = false;      // its peer takes nothing and acknowledges nothing
   uint64_t under_way = 0;
   // A connection takes no more than it can hold.
-  bool has_chunk() const { return under_way < (1 << 20) && (endless || !queue.empty()); }
+  uint64_t most_under_way = 1 << 20;
+  bool has_chunk() const { return under_way < most_under_way && (endless || !queue.empty()); }
 };
 
 class World {
@@ -95,11 +95,12 @@ class World {
         sender.slowest_ns = std::max(sender.slowest_ns, free_ns - chunk.handed_ns);
         returning.push_back(chunk);
       }
-      while (!returning.empty() && returning.front().served_ns + kReturnNs <= now) {
+      const bool acknowledging = now % acknowledged_every_ns < kStepNs;
+      while (acknowledging && !returning.empty() && returning.front().served_ns + return_ns <= now) {
         const SentChunk chunk = returning.front();
         returning.pop_front();
         Sender& sender = *senders[chunk.sender];
-        sender.lane.acknowledged(chunk.bytes, chunk.handed_ns, now);
+        sender.lane.acknowledged(chunk.bytes, chunk.handed_ns, return_ns, now);
         sender.lane.settled(chunk.bytes);
         sender.under_way -= chunk.bytes;
       }
@@ -115,6 +116,8 @@ class World {
   int64_t free_ns = 0;
   int64_t idle_ns = 0;
   size_t turn = 0;
+  int64_t return_ns = 100'000;             // until an acknowledgement is back, at the least
+  int64_t acknowledged_every_ns = 20'000;  // all at once
 };
 
 class NicShareTest : public ::testing::TestWithParam<uint64_t> {};
@@ -210,6 +213,39 @@ TEST_P(NicShareTest, WhoComesBackIsNotOwedWhatItDidNotWant) {
   const uint64_t before = first.served_bytes;
   world.run(1'200 * kNsPerMs);
   EXPECT_GT(static_cast<double>(first.served_bytes - before), 0.4 * 200e6 / kNicNsPerByte)
+      << "seed " << GetParam();
+  // Nor shut out by who had the NIC alone and all that a connection holds under way.
+  EXPECT_GT(static_cast<double>(second.served_bytes), 0.4 * 200e6 / kNicNsPerByte) << "seed " << GetParam();
+}
+
+// As behind a queue of the peer, which sends as much.
+TEST_P(NicShareTest, AcknowledgementsThatTakeLongLeaveNoNicIdle) {
+  World world(GetParam());
+  world.return_ns = 3 * kNsPerMs;
+  world.add("three", {false, 3}).endless = true;
+  world.add("one", {false, 1}).endless = true;
+  world.run(1'000 * kNsPerMs);
+  EXPECT_LT(world.idle_ns, 20 * kNsPerMs) << "seed " << GetParam();
+}
+
+// A class alone has filled all that its connection holds; acknowledgements come rarely, many at once. Then another one begins.
+TEST_P(NicShareTest, ALongQueueDrainsWhenAnotherClassBegins) {
+  World world(GetParam());
+  world.return_ns = 60 * kNsPerMs;
+  world.acknowledged_every_ns = 40 * kNsPerMs;
+  Sender& three = world.add("three", {false, 3});
+  Sender& one = world.add("one", {false, 1});
+  three.most_under_way = one.most_under_way = 16 << 20;
+  three.endless = true;
+  world.run(1'000 * kNsPerMs);
+  one.endless = true;
+  world.run(2'000 * kNsPerMs);
+  EXPECT_LT(three.under_way + one.under_way, 8U << 20) << "seed " << GetParam();
+  const uint64_t before_three = three.served_bytes;
+  const uint64_t before_one = one.served_bytes;
+  world.run(4'000 * kNsPerMs);
+  const auto more = static_cast<double>(three.served_bytes - before_three);
+  EXPECT_NEAR(more / (more + static_cast<double>(one.served_bytes - before_one)), 0.75, 0.02)
       << "seed " << GetParam();
 }
 

@@ -70,5 +70,22 @@ TEST(RateMeter, ARailThatBecameSlowIsKnownAsSlowAfterFourFigures) {
   EXPECT_NEAR(meter.best_ns_per_byte(), 10 * kNsPerByte, 0.1);
 }
 
+// Acknowledgements that stand in a long queue come in bursts: each 100 ms those of 100 ms, within 25.
+TEST(RateMeter, ABurstOfAcknowledgementsThatTookLongIsNoFastRail) {
+  constexpr int64_t kRoundNs = 250 * kNsPerMs;
+  constexpr int64_t kBurstEveryNs = 100 * kNsPerMs;
+  constexpr auto kChunks = static_cast<int>(kBurstEveryNs / (kChunk * kNsPerByte));
+  RateMeter meter;
+  for (int64_t burst = 0; burst < 20; ++burst) {
+    for (int i = 0; i < kChunks; ++i) {
+      const int64_t now = kRoundNs + burst * kBurstEveryNs + i * (kBurstEveryNs / 4 / kChunks);
+      meter.acknowledged(kChunk, now - kRoundNs, now);
+    }
+    if (burst >= 4) {
+      EXPECT_GT(meter.best_ns_per_byte(), 0.7 * kNsPerByte) << "burst " << burst;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hdt::transport
