@@ -82,26 +82,40 @@ void store(T value, void* element) {
   std::memcpy(element, &value, sizeof value);
 }
 
+// One, two, four or eight bytes, without a call of memcpy() for each element.
+void copy(void* to, const void* from, size_t bytes) {
+  switch (bytes) {
+    case 1:
+      return store(load<uint8_t>(from), to);
+    case 2:
+      return store(load<uint16_t>(from), to);
+    case 4:
+      return store(load<uint32_t>(from), to);
+    default:
+      return store(load<uint64_t>(from), to);
+  }
+}
+
 }  // namespace
 
 void store_float(hdtDataType_t type, double value, void* element) {
   if (type == HDT_FLOAT64) return store(value, element);
   if (type == HDT_FLOAT32) return store(static_cast<float>(value), element);
-  const uint32_t bits = encode(*narrow_format(type), value);
-  std::memcpy(element, &bits, element_bytes(type));  // the low bytes come first
+  const uint64_t bits = encode(*narrow_format(type), value);
+  copy(element, &bits, element_bytes(type));  // the low bytes come first
 }
 
 double load_float(hdtDataType_t type, const void* element) {
   if (type == HDT_FLOAT64) return load<double>(element);
   if (type == HDT_FLOAT32) return load<float>(element);
-  uint32_t bits = 0;
-  std::memcpy(&bits, element, element_bytes(type));
-  return decode(*narrow_format(type), bits);
+  uint64_t bits = 0;
+  copy(&bits, element, element_bytes(type));
+  return decode(*narrow_format(type), static_cast<uint32_t>(bits));
 }
 
 // The low bytes come first: an integer is the start of its 64-bit value, whatever its sign.
 void store_integer(hdtDataType_t type, uint64_t value, void* element) {
-  std::memcpy(element, &value, element_bytes(type));
+  copy(element, &value, element_bytes(type));
 }
 
 uint64_t load_integer(hdtDataType_t type, const void* element) {
@@ -114,7 +128,7 @@ uint64_t load_integer(hdtDataType_t type, const void* element) {
       return static_cast<uint64_t>(load<int32_t>(element));
     default: {
       uint64_t value = 0;
-      std::memcpy(&value, element, element_bytes(type));
+      copy(&value, element, element_bytes(type));
       return value;
     }
   }

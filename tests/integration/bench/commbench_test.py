@@ -1,5 +1,5 @@
-"""commbench_test.py BUILD: hdt-commbench over real ranks and nodes: started by itself and by mpirun, every collective,
-type and reduction; what it says and returns when something is wrong.
+"""commbench_test.py BUILD [LARGE]: hdt-commbench over real ranks and nodes: started by itself and by mpirun, every
+collective, type and reduction; what it says and returns when something is wrong. LARGE is the size of large messages.
 """
 
 import json
@@ -11,6 +11,7 @@ import unittest
 
 BUILD = os.path.abspath(sys.argv[1])
 PROGRAM = os.path.join(BUILD, "bin", "hdt-commbench")
+LARGE = sys.argv[2] if len(sys.argv) > 2 else "64M"
 TIMEOUT_S = 240
 
 
@@ -49,7 +50,7 @@ class Commbench(unittest.TestCase):
         self.assertEqual(len(report["rows"]), 3 * 14 * (3 * 5 + 6) + 1)  # one barrier
 
     def test_large_messages_over_two_nodes_of_two_ranks(self):
-        self.measure([], "all", "--nodes", "2", "--local", "2", "-d", "bfloat16,int64", "-b", "64M", iterations=1)
+        self.measure([], "all", "--nodes", "2", "--local", "2", "-d", "bfloat16,int64", "-b", LARGE, iterations=1)
 
     def test_one_node_and_every_root(self):
         report = self.measure([], "broadcast", "reduce", "--local", "3", "-r", "all", "-b", "40", "-e", "1M", "-f", "30")

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
-#include <random>
 
 namespace hdt::transport {
 
@@ -100,16 +99,6 @@ uint64_t test_seed() {
     return value;
   }();
   return seed;
-}
-
-std::vector<std::byte> random_bytes(size_t bytes, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::byte> data(bytes);
-  for (size_t i = 0; i < bytes; i += sizeof(uint64_t)) {
-    const uint64_t word = random();
-    std::memcpy(data.data() + i, &word, std::min(sizeof word, bytes - i));
-  }
-  return data;
 }
 
 Immediate immediate_of(uint64_t value) {

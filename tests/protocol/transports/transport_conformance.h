@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/transports/random_bytes.h"
 #include "transports/transport.h"
 
 namespace hdt::transport {
@@ -71,7 +72,6 @@ class TransportConformance : public testing::TestWithParam<std::function<std::un
 
 // Seed of this run: HDT_TEST_SEED or a fixed one; printed.
 uint64_t test_seed();
-std::vector<std::byte> random_bytes(size_t bytes, uint64_t seed);
 Immediate immediate_of(uint64_t value);
 uint64_t value_of(const Immediate& immediate);
 
