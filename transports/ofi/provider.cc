@@ -18,7 +18,7 @@ constexpr const char* kEagerVariable = "FI_OFI_RXM_EAGER_LIMIT";
 // reads. libfabric 1.17 survives an endpoint that is closed only with messages of the first kind under way; so no segment is longer.
 // Over tcp they go from and into the caller's memory, and buffers, 2048 of them an endpoint, hold only small messages: 16 KiB
 // each would be 34 MiB. Over verbs the limit is the size of the buffers, through which everything is copied.
-constexpr size_t kTcpSegmentBytes = size_t{128} << 10;
+constexpr size_t kTcpSegmentBytes = size_t{256} << 10;
 constexpr const char* kTcpBufferBytes = "512";
 constexpr size_t kVerbsSegmentBytes = size_t{9} << 10;
 static_assert(kVerbsSegmentBytes >= tagged::kMaxFrameBytes);
@@ -26,7 +26,7 @@ static_assert(kVerbsSegmentBytes >= tagged::kMaxFrameBytes);
 constexpr std::array<Provider, 3> kProviders = {
     {{"tcp;ofi_rxm", kTcpSegmentBytes, false, kEagerVariable},
      {"verbs;ofi_rxm", kVerbsSegmentBytes, false, kBufferVariable},
-     {"shm", size_t{128} << 10, true, nullptr}}};
+     {"shm", tagged::kMaxSegmentBytes, true, nullptr}}};
 
 bool is_verbs(const Provider& provider) { return &provider == &kProviders[1]; }
 

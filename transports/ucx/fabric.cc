@@ -5,14 +5,15 @@
 #include <filesystem>
 #include <fstream>
 
+#include "transports/tagged/frame.h"
 #include "transports/ucx/channel.h"
 
 namespace hdt::transport::ucx {
 
 namespace {
 
-// Long enough for UCX's rendezvous, which places without a copy; short enough for a poll to end soon.
-constexpr size_t kSegmentBytes = size_t{512} << 10;
+// Far over the threshold of UCX's rendezvous, which places without a copy, for a handshake with each.
+constexpr size_t kSegmentBytes = tagged::kMaxSegmentBytes;
 
 // The RDMA devices that belong to a network interface, as UCX names them ("mlx5_0:1"), and the interface itself.
 std::string devices_of(const std::string& interface) {
