@@ -100,6 +100,8 @@ class Connection {
   struct Progress {
     uint64_t moved = 0;        // changes whenever something of either direction has arrived
     bool outstanding = false;  // something is on its way that has not
+    // How long it may ordinarily take until that is known of what is on its way, by how long it took lately; 0: not known.
+    int64_t round_ns = 0;
   };
   virtual Progress progress() const = 0;
   virtual std::string local_address() const = 0;  // "127.0.1.1:45678"

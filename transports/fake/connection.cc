@@ -110,7 +110,8 @@ void FakeConnection::abandon() {
 
 Connection::Progress FakeConnection::progress() const {
   const std::lock_guard lock(device_.network().mutex);
-  return {out_->delivered + out_->placed + in_->delivered + in_->placed, !out_->frames.empty()};
+  return {out_->delivered + out_->placed + in_->delivered + in_->placed, !out_->frames.empty(),
+          device_.network().faults_of(in_->from).round_ns};
 }
 
 bool FakeConnection::deliver() {

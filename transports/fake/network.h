@@ -25,6 +25,8 @@ struct Faults {
   uint32_t duplicate_one_in = 0;
   // The connection breaks when so many frames were delivered in one direction. 0: never.
   uint64_t fail_after_frames = 0;
+  // What ends say of how long it may take to learn that something has arrived (Connection::Progress).
+  int64_t round_ns = 0;
   // Nothing arrives any more, and no end of the connection tells.
   bool blackhole = false;
   // One in so many writes has a bit flipped when it was placed. 0: none.

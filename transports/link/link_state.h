@@ -58,6 +58,7 @@ struct Link::State {
   void choose_notice_rail();
   void forget(const Rail& rail);
   void remember(const Rail& rail);
+  int64_t patience_ns(const Rail& rail, int64_t now) const;
   void look_for_silence(int64_t now);
   void watch_progress();
   void give_up_greetings(int64_t now);

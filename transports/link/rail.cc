@@ -138,6 +138,7 @@ void Rail::heard(int64_t now) {
 bool Rail::silent(int64_t now) {
   const Connection::Progress progress = connection_->progress();
   outstanding_ = progress.outstanding;
+  round_ns_ = progress.round_ns;
   if (progress.moved != moved_ && lane_ != nullptr) lane_->progressed(now);
   if (progress.moved != moved_ || !progress.outstanding) {
     moved_ = progress.moved;

@@ -80,6 +80,8 @@ class Rail {
   // Looks at the connection: true if something is under way and nothing has moved since the last time.
   bool silent(int64_t now);
   int64_t silent_since_ns() const { return silent_since_ns_; }
+  // When silent() looked last: Connection::Progress::round_ns.
+  int64_t round_ns() const { return round_ns_; }
   // Others between the same NICs got somewhere since then.
   bool others_move(int64_t since) const { return lane_ != nullptr && lane_->others_move(since); }
   // When silent() looked last: something was under way.
@@ -109,6 +111,7 @@ class Rail {
   int64_t silent_since_ns_ = 0;  // 0: it is not silent
   uint64_t moved_ = 0;
   bool outstanding_ = false;
+  int64_t round_ns_ = 0;
 
   RateMeter meter_;
   DelayMeter delay_;

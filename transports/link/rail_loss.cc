@@ -11,8 +11,9 @@ namespace {
 
 constexpr int64_t kLookNs = 5 * kNsPerMs;
 constexpr int64_t kPingNs = 6 * kNsPerMs;
-// What stands behind other rails' chunks on a slow NIC is late, not lost; but one path of a NIC can fail alone, too.
-constexpr int64_t kQueuedTimes = 10;
+// What stands behind other rails' chunks on a slow NIC, or on a rail whose acknowledgements take long, is late, not lost; but not for ever:
+// one path of a NIC can fail alone, too.
+constexpr int64_t kPatientTimes = 10;
 // A new rail on which the peer's link says nothing does not work.
 constexpr int64_t kHelloNs = 2 * kNsPerSecond;
 // Words of the peer on rails that are not known here, kept for their hellos: numbers ascend, and rails of long ago say none any more.
@@ -206,8 +207,15 @@ void Link::State::watch_progress() {
   if (next_look_ns == kNeverNs && rails_up() > 1) next_look_ns = options.now() + kLookNs;
 }
 
-// A rail is given up when nothing has moved on it for stall_ns (longer while other links' rails between the same NICs get somewhere)
-// although something is under way and it was pinged, while the peer was heard on another one after that: then it is the rail, not the peer.
+// How long a silent rail is waited for.
+int64_t Link::State::patience_ns(const Rail& rail, int64_t now) const {
+  const int64_t most = kPatientTimes * options.stall_ns;
+  const int64_t patience = std::clamp(rail.round_ns(), options.stall_ns, most);
+  return rail.others_move(now - patience) ? most : patience;
+}
+
+// A rail is given up when nothing has moved on it for so long although something is under way and it was pinged, while the peer was heard on
+// another one after that: then it is the rail, not the peer.
 void Link::State::look_for_silence(int64_t now) {
   next_look_ns = kNeverNs;
   if (rails_up() < 2) return;
@@ -231,9 +239,7 @@ void Link::State::look_for_silence(int64_t now) {
     const bool heard_elsewhere = std::any_of(looked.begin(), looked.end(), [&](const Rail* other) {
       return other != rail && other->up() && other->heard_ns() >= since + kPingNs;
     });
-    const int64_t patience =
-        options.stall_ns * (rail->others_move(now - options.stall_ns) ? kQueuedTimes : 1);
-    if (rail->pinged && now - since >= patience && heard_elsewhere) {
+    if (rail->pinged && now - since >= patience_ns(*rail, now) && heard_elsewhere) {
       give_up(*rail,
               {Code::kLink, "nothing moves on it (for " + std::to_string((now - since) / kNsPerMs) + " ms)"});
     }

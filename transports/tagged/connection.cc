@@ -179,7 +179,7 @@ Connection::Progress TaggedConnection::progress() const {
     return {};
   if (outgoing_.outstanding() && info.tcpi_unacked == 0) control_.signal(Signal::kTick);
   return {moved_ + outgoing_.taken() + info.tcpi_bytes_acked + info.tcpi_bytes_received + info.tcpi_delivered,
-          info.tcpi_unacked > 0};
+          info.tcpi_unacked > 0, tcp::ordinary_round_ns(info)};
 }
 
 void TaggedConnection::drop_channel() {

@@ -217,7 +217,8 @@ Connection::Progress TcpConnection::progress() const {
   tcp_info info{};
   socklen_t bytes = sizeof info;
   if (phase_ != Phase::kOpen || ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
-  return {info.tcpi_bytes_acked + info.tcpi_bytes_received + info.tcpi_delivered, under_way(info)};
+  return {info.tcpi_bytes_acked + info.tcpi_bytes_received + info.tcpi_delivered, under_way(info),
+          ordinary_round_ns(info)};
 }
 
 void TcpConnection::fail(const std::string& reason) {

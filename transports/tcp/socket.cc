@@ -7,6 +7,8 @@
 
 #include <cerrno>
 
+#include "base/clock.h"
+
 namespace hdt::transport::tcp {
 
 namespace {
@@ -74,6 +76,10 @@ Status set_connection_options(int fd) {
   HDT_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds, "TCP_KEEPIDLE"));
   HDT_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds, "TCP_KEEPINTVL"));
   return set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes, "TCP_KEEPCNT");
+}
+
+int64_t ordinary_round_ns(const tcp_info& info) {
+  return (int64_t{info.tcpi_rtt} + 4 * int64_t{info.tcpi_rttvar}) * kNsPerUs;
 }
 
 }  // namespace hdt::transport::tcp

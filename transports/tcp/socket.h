@@ -8,6 +8,8 @@
 #include "base/status.h"
 #include "transports/tcp/socket_address.h"
 
+struct tcp_info;  // of linux/tcp.h, which cannot be included beside netinet/tcp.h
+
 namespace hdt::transport::tcp {
 
 class Fd {
@@ -40,5 +42,9 @@ Status bind_to_device(int fd, const std::string& name, const SocketAddress& remo
 // No delay; a peer that takes nothing or answers nothing for kPeerTimeoutMs ends the connection.
 Status set_connection_options(int fd);
 inline constexpr int kPeerTimeoutMs = 10'000;
+
+// How long an acknowledgement may take in the ordinary course, by TCP's own figures: the smoothed round-trip time and four times its
+// deviation (RFC 6298, without the 200 ms that Linux waits at least). On a slow NIC with long queues it is several times 10 ms.
+int64_t ordinary_round_ns(const tcp_info& info);
 
 }  // namespace hdt::transport::tcp
