@@ -64,9 +64,13 @@ void ClientSessions::on_readable(int fd) {
 }
 
 void ClientSessions::read_all() {
-  std::vector<uint64_t> numbers;  // who is heard may end
-  for (const auto& [number, session] : sessions_) numbers.push_back(number);
-  for (const uint64_t number : numbers) receive(number);
+  for (const uint64_t number : numbers()) receive(number);
+}
+
+std::vector<uint64_t> ClientSessions::numbers() const {
+  std::vector<uint64_t> all;
+  for (const auto& [number, session] : sessions_) all.push_back(number);
+  return all;
 }
 
 void ClientSessions::receive(uint64_t number) {
@@ -271,6 +275,10 @@ void ClientSessions::refuse(uint64_t number, Code code, const std::string& why) 
   HDT_LOG_WARN("session {} (pid {}) closed: {}", number, client->credentials.pid, why);
   (void)send_packet(client->socket.get(), session::encode_text(Kind::kRefused, code, why), {});
   end(number, "was disconnected by the daemon: " + why);
+}
+
+void ClientSessions::refuse_all(Code code, const std::string& why) {
+  for (const uint64_t number : numbers()) refuse(number, code, why);
 }
 
 void ClientSessions::end(uint64_t number, const std::string& how) {

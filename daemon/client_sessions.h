@@ -86,8 +86,11 @@ class ClientSessions {
   bool send(uint64_t session, std::span<const std::byte> bytes, std::span<const int> fds = {});
   // Tells the process why and ends the session.
   void refuse(uint64_t session, Code code, const std::string& why);
+  void refuse_all(Code code, const std::string& why);
 
  private:
+  // For work in which sessions end.
+  std::vector<uint64_t> numbers() const;
   void receive(uint64_t number);
   Status handle(uint64_t number, Packet& packet);
   Status greet(uint64_t number, const Packet& packet);

@@ -424,9 +424,7 @@ void Control::stop(int64_t drain_ms, const std::string& why) {
     while (!ask([](Engine& engine) { return engine.links_idle(); }) && !told.expired()) ::usleep(1'000);
     std::promise<void> closed;
     mailbox_.post([&] {
-      std::vector<uint64_t> numbers;
-      for (const auto& [number, client] : sessions_->all()) numbers.push_back(number);
-      for (uint64_t number : numbers) sessions_->refuse(number, Code::kDaemonLost, why);
+      sessions_->refuse_all(Code::kDaemonLost, why);
       closed.set_value();
     });
     closed.get_future().wait();
