@@ -4,6 +4,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "base/address.h"
 #include "base/log.h"
 #include "session/segment.h"
 #include "transports/subnet.h"
@@ -100,8 +101,7 @@ transport::Device& ControlNetwork::device_for(const std::string& address, size_t
   std::vector<transport::Device*> all, near;
   for (size_t i = 0; i < nics_; ++i) {
     all.push_back(devices_[i].get());
-    if (transport::in_subnet(devices_[i]->info(), address.substr(0, address.rfind(':'))))
-      near.push_back(all.back());
+    if (transport::in_subnet(devices_[i]->info(), host_of(address))) near.push_back(all.back());
   }
   const auto& fitting = near.empty() ? all : near;
   return *fitting[tries % fitting.size()];

@@ -1,6 +1,7 @@
 // What an engine tells about itself (hdtctl status, hdtctl explain).
 #include <fmt/core.h>
 
+#include "base/address.h"
 #include "daemon/engine.h"
 #include "session/explanation.h"
 
@@ -57,9 +58,8 @@ const char* state_text(transport::RailStatus::State state) {
 }
 
 std::string nic_at(const std::vector<RailEnd>& ends, const std::string& backend, const std::string& local) {
-  const auto host = [](const std::string& address) { return address.substr(0, address.rfind(':')); };
   for (const RailEnd& end : ends) {
-    if (end.backend == backend && host(end.address) == host(local)) return end.nic;
+    if (end.backend == backend && host_of(end.address) == host_of(local)) return end.nic;
   }
   return "";
 }

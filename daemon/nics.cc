@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/address.h"
 #include "base/log.h"
 #include "transports/subnet.h"
 
@@ -11,7 +12,7 @@ namespace hdt::daemon {
 namespace {
 
 bool same_subnet(const transport::DeviceInfo& device, const std::string& address) {
-  return transport::in_subnet(device, address.substr(0, address.rfind(':')));
+  return transport::in_subnet(device, host_of(address));
 }
 
 }  // namespace

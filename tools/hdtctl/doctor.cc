@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/address.h"
 #include "tools/hdtctl/json_fields.h"
 
 namespace hdt::ctl {
@@ -22,8 +23,6 @@ double seconds_of(const json& from, const char* key) {
   const auto found = from.find(key);
   return found != from.end() && found->is_number() ? found->get<double>() / 1e9 : 0;
 }
-
-std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 const json& list_of(const json& from, const char* key) {
   static const json kNone = json::array();

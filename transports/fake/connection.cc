@@ -134,7 +134,9 @@ bool FakeConnection::deliver() {
     if (frame.is_write && !place(frame, budget)) return true;
     corrupt(frame, faults);
     hand_over(frame);
-    if (frame.is_write && faults.duplicate_one_in > 0 && device_.network().random() % faults.duplicate_one_in == 0) report_written(frame);
+    if (frame.is_write && faults.duplicate_one_in > 0 &&
+        device_.network().random() % faults.duplicate_one_in == 0)
+      report_written(frame);
     in_->frames.pop_front();
   }
   if (!in_->closed) return any;

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "base/address.h"
+
 namespace hdt::transport {
 
 namespace {

@@ -13,9 +13,6 @@
 
 namespace hdt::transport {
 
-// Of "HOST:PORT".
-inline std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
-
 class Rail {
  public:
   // `lane`: its part in the NIC; null: it has the NIC alone.

@@ -3,6 +3,7 @@
 // had not: no chunk is ever placed twice, as its place may be in use for something newer.
 #include <algorithm>
 
+#include "base/address.h"
 #include "transports/link/link_state.h"
 
 namespace hdt::transport {

@@ -28,7 +28,8 @@ Status closed_here() { return {Code::kAborted, "the connection was closed on thi
 // drops a segment before it has left (a full queue, a filter), that one counts as not sent, and is tried again half a second later.
 bool under_way(const tcp_info& info) {
   if (info.tcpi_unacked > 0) return true;
-  return info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd >= std::min(info.tcpi_notsent_bytes, info.tcpi_snd_mss);
+  return info.tcpi_notsent_bytes > 0 &&
+         info.tcpi_snd_wnd >= std::min(info.tcpi_notsent_bytes, info.tcpi_snd_mss);
 }
 
 }  // namespace

@@ -104,8 +104,7 @@ TEST(Sequence, FindsEachSingleWrongElement) {
     ASSERT_EQ(pattern.reduced().count_wrong(data.data(), 0, kFew), 0u);
     for (size_t i = 0; i < kFew; ++i) {
       data[i * bytes] ^= std::byte{1};  // the lowest bit of the significand
-      ASSERT_EQ(pattern.reduced().count_wrong(data.data(), 0, kFew), 1u)
-          << name_of(type) << " element " << i;
+      ASSERT_EQ(pattern.reduced().count_wrong(data.data(), 0, kFew), 1u) << name_of(type) << " element " << i;
       data[i * bytes] ^= std::byte{1};
     }
   }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/address.h"
 #include "transports/fake/network.h"
 #include "transports/link/link.h"
 #include "transports/link/rail.h"

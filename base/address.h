@@ -1,0 +1,11 @@
+// address.h: addresses as configuration and status output write them, "HOST:PORT".
+#pragma once
+
+#include <string>
+
+namespace hdt {
+
+// Without the port. Of an address without one: all of it.
+inline std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
+}  // namespace hdt
