@@ -3,14 +3,14 @@
 that daemons measure when they start (`hdtctl explain`), and run.
 
 Nodes are emulated by a hdtcommd each, on cores of their own where there are enough: on loopback addresses, where the processors are
-the network, or with --rate on hosts (tools/testhosts, root) with a NIC each. The daemons keep
-their figures in a state folder, so those with a configured algorithm use the same ones as those that predict. Each point is
-the median over rounds of the median time of a call; a round runs every algorithm once, so that they share what disturbs.
+the network, or with --rate on hosts (tools/testhosts, root) with a NIC each. A round starts daemons, which measure, and runs
+every algorithm on them (`hdtctl class set`): each call is held against the figures of the daemons that ran it, as the same daemons,
+started again, may be faster or slower by half where the machine is a virtual one. Times are medians of calls; an error is the median
+over rounds.
 
 Regret: how much longer the algorithm that the tuner picks takes, as measured, than the fastest one as measured."""
 
 import argparse
-import contextlib
 import json
 import os
 import statistics
@@ -90,16 +90,16 @@ class OnHosts(Namespaces):
 
 
 class Daemons:
-    """A hdtcommd for each node, all with one algorithm."""
+    """A hdtcommd for each node."""
 
-    def __init__(self, options, place, folder, algorithm):
+    def __init__(self, options, place, folder):
         self.options, self.place, self.folder = options, place, folder
         self.processes = []
         for node in range(options.nodes):
             state = os.path.join(folder, f"state-{node}")
-            os.makedirs(state, exist_ok=True)
+            os.makedirs(state)
             command = [options.bin + "/hdtcommd", "--node.name", f"n{node}", "--node.socket", self.socket(node),
-                       "--node.state_folder", state, *place.nic_flags(node), "--class.default.algorithm", algorithm, "--log.level", "error"]
+                       "--node.state_folder", state, *place.nic_flags(node), "--log.level", "error"]
             self.processes.append(place.start(node, command, clean_environment()))
         deadline = time.monotonic() + START_LIMIT_S
         while not all(os.path.exists(self.socket(node)) for node in range(options.nodes)):
@@ -116,9 +116,23 @@ class Daemons:
 
     def __exit__(self, *_):
         end(self.processes)
+
+    def ask(self, node, *words):
+        done = subprocess.run([self.options.bin + "/hdtctl", "--socket", self.socket(node), *words, "--json"], capture_output=True,
+                              text=True, check=False, timeout=START_LIMIT_S)
+        if done.returncode != 0:
+            raise RuntimeError(f"hdtctl {' '.join(words)}: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    def choose(self, algorithm):
+        """For groups that are made from now on."""
         for node in range(self.options.nodes):
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(self.socket(node))
+            self.ask(node, "class", "set", "default", f"algorithm={algorithm}")
+
+    def figures(self):
+        """Of node 0, when it has had a group."""
+        with open(os.path.join(self.folder, "state-0", "figures.json"), encoding="utf-8") as file:
+            return json.load(file)
 
     def ranks(self, command, **pipes):
         port = 20000 + os.getpid() % 20000
@@ -139,12 +153,7 @@ class Daemons:
             answers = {}
             for what, size in calls:
                 asked = size // self.options.nodes if what in BLOCKS else size
-                done = subprocess.run([self.options.bin + "/hdtctl", "--socket", self.socket(0), "explain", what, str(asked),
-                                       "--group", "default", "--json"], capture_output=True, text=True, check=False,
-                                      timeout=START_LIMIT_S)
-                if done.returncode != 0:
-                    raise RuntimeError(f"hdtctl explain {what} {asked}: {done.stderr.strip()}")
-                answers[what, size] = json.loads(done.stdout)
+                answers[what, size] = self.ask(0, "explain", what, str(asked), "--group", "default")
             return answers
         finally:
             for rank in ranks:
@@ -200,77 +209,73 @@ def bands(sizes, factor):
     return found
 
 
-def predictions(options, place, folder, sizes):
-    """By (collective, bytes): the tuner's answer; and which algorithms a call takes when they are configured."""
-    calls = [(what, size) for what in options.collectives for size in sizes]
-    with Daemons(options, place, folder, "auto") as daemons:
+def points_of(answers, taken):
+    """(collective, bytes, algorithm) of those that are predicted and can be run; of algorithms with the same steps the first."""
+    for (what, size), answer in answers.items():
+        predicted = {each["algorithm"] for each in answer["candidates"] if "predicted_s" in each}
+        for algorithm in ALGORITHMS:
+            if algorithm in predicted and algorithm in taken.get((what, size), []):
+                yield what, size, algorithm
+
+
+def run_round(options, place, folder, calls):
+    """What the tuner answers for each call, the seconds of each call by algorithm, and the figures."""
+    with Daemons(options, place, folder) as daemons:
         answers = daemons.explain(calls)
-    taken = {}
-    for algorithm in ALGORITHMS:
-        with Daemons(options, place, folder, algorithm) as daemons:
+        taken = {}
+        for algorithm in ALGORITHMS:
+            daemons.choose(algorithm)
             for call, answer in daemons.explain(calls).items():
                 if answer["picked"] == algorithm:
                     taken.setdefault(call, []).append(algorithm)
-    return answers, taken
-
-
-def points_of(answers, taken):
-    """Algorithms that are predicted and can be run; of those with the same steps the first."""
-    for (what, size), answer in answers.items():
-        predicted = {each["algorithm"]: each["predicted_s"] for each in answer["candidates"] if "predicted_s" in each}
+        points = list(points_of(answers, taken))
+        times = {}
         for algorithm in ALGORITHMS:
-            if algorithm in predicted and algorithm in taken.get((what, size), []):
-                yield what, size, algorithm, predicted[algorithm]
+            daemons.choose(algorithm)
+            for what in options.collectives:
+                sizes = [size for name, size, runs in points if name == what and runs == algorithm]
+                for band, iterations in bands(sizes, options.factor):
+                    for size, seconds in daemons.measure(what, band, iterations).items():
+                        times[what, size, algorithm] = seconds
+        return answers, times, daemons.figures()
 
 
-def measure_all(options, place, folder, points):
-    times = {}
-    for turn in range(options.rounds):
-        for algorithm in ALGORITHMS:
-            wanted = {}
-            for what, size, name, _ in points:
-                if name == algorithm:
-                    wanted.setdefault(what, []).append(size)
-            if not wanted:
-                continue
-            with Daemons(options, place, folder, algorithm) as daemons:
-                for what, sizes in wanted.items():
-                    for band, iterations in bands(sizes, options.factor):
-                        for size, seconds in daemons.measure(what, band, iterations).items():
-                            times.setdefault((what, size, algorithm), []).append(seconds)
-        print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
-    return {key: statistics.median(values) for key, values in times.items()}
+def predicted_by(answers, what, size, algorithm):
+    return next(each["predicted_s"] for each in answers[what, size]["candidates"] if each["algorithm"] == algorithm)
 
 
-def figures_of(folder):
-    with open(os.path.join(folder, "state-0", "figures.json"), encoding="utf-8") as file:
-        return json.load(file)
+def regrets_of(rounds):
+    """(regret, call) of each call with a choice, the mean over rounds."""
+    by_call = {}
+    for answers, times, _ in rounds:
+        for call in answers:
+            same = {algorithm: seconds for (*of, algorithm), seconds in times.items() if tuple(of) == call}
+            chosen = same.get(answers[call]["picked"])
+            if chosen and len(same) > 1:
+                by_call.setdefault(call, []).append(chosen / min(same.values()) - 1)
+    return [(statistics.mean(each), call) for call, each in by_call.items()]
 
 
-def report(options, answers, points, measured):
+def report(options, rounds):
     rows = []
     print(f"{'collective':<15}{'bytes':>10}  {'algorithm':<20}{'measured us':>12}{'predicted us':>13}{'error %':>9}")
-    for what, size, algorithm, predicted in points:
-        seconds = measured[what, size, algorithm]
-        error = 100 * (predicted / seconds - 1)
-        picked = answers[what, size]["picked"] == algorithm
+    for what, size, algorithm in rounds[0][1]:
+        pairs = [(times[what, size, algorithm], predicted_by(answers, what, size, algorithm)) for answers, times, _ in rounds]
+        seconds, predicted = (statistics.median(values) for values in zip(*pairs))
+        error = 100 * (statistics.median(said / took for took, said in pairs) - 1)
+        picked = rounds[0][0][what, size]["picked"] == algorithm
         rows.append({"collective": what, "bytes": size, "algorithm": algorithm, "measured_s": seconds, "predicted_s": predicted,
                      "error_percent": error, "picked": picked})
         print(f"{what:<15}{size:>10}  {algorithm + (' *' if picked else ''):<20}{1e6 * seconds:>12.1f}{1e6 * predicted:>13.1f}"
               f"{error:>+9.1f}")
-    regrets = []
-    for call in sorted({(row["collective"], row["bytes"]) for row in rows}):
-        same = [row for row in rows if (row["collective"], row["bytes"]) == call]
-        chosen = next((row for row in same if row["picked"]), None)
-        if chosen and len(same) > 1:
-            regrets.append((chosen["measured_s"] / min(row["measured_s"] for row in same) - 1, call))
+    regrets = regrets_of(rounds)
     within = sum(abs(row["error_percent"]) <= options.within for row in rows)
     share = 100 * within / len(rows)
     # The mean over the calls: what choosing by prediction costs altogether.
     regret = 100 * statistics.mean(each for each, _ in regrets) if regrets else 0.0
     worst, where = max(regrets, default=(0.0, ("", 0)))
     verdicts = [("within", share >= options.share), ("regret", regret <= options.regret)]
-    print(f"\n* what the tuner picks\n{options.nodes} nodes, {len(rows)} points: {share:.1f} % within {options.within} % "
+    print(f"\n* what the tuner picks in the first round\n{options.nodes} nodes, {len(rows)} points: {share:.1f} % within {options.within} % "
           f"(bar {options.share} %): {'met' if verdicts[0][1] else 'missed'}")
     print(f"regret of the tuner over {len(regrets)} calls with a choice: mean {regret:.1f} % (bar {options.regret} %): "
           f"{'met' if verdicts[1][1] else 'missed'}; worst {100 * worst:.1f} % {where[0]} {where[1]}")
@@ -312,14 +317,18 @@ def parse(arguments):
 def main():
     options = parse(sys.argv[1:])
     place = OnHosts(options.nodes, options.rate) if options.rate else Loopback(options.nodes)
-    with tempfile.TemporaryDirectory(prefix="hdt-collectives-") as folder, place:
-        answers, taken = predictions(options, place, folder, all_sizes(options))
-        points = list(points_of(answers, taken))
-        if not points:
+    calls = [(what, size) for what in options.collectives for size in all_sizes(options)]
+    rounds = []
+    for turn in range(options.rounds):
+        with tempfile.TemporaryDirectory(prefix="hdt-collectives-") as folder, place:
+            rounds.append(run_round(options, place, folder, calls))
+        if not rounds[-1][1]:
             sys.exit("collectives.py: no algorithm is predicted: the daemons have no figures")
-        result, met = report(options, answers, points, measure_all(options, place, folder, points))
-        result["figures"] = figures_of(folder)
-    print(f"figures of node 0: {json.dumps(result['figures'])}")
+        print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
+    result, met = report(options, rounds)
+    result["figures"] = [figures for _, _, figures in rounds]
+    for figures in result["figures"]:
+        print(f"figures of node 0: {json.dumps(figures)}")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(result, file, indent=1)
