@@ -19,6 +19,13 @@
 
 namespace hdt::bench {
 
+namespace {
+
+// Of no node: what a daemon listens on there is given any port that is free, and could be given the one found here before the ranks meet.
+constexpr const char* kRendezvousAddress = "127.0.2.1";
+
+}  // namespace
+
 std::string node_address(int node) { return fmt::format("127.0.1.{}", node + 1); }
 
 int rank_count(const Options& options) { return std::max(options.local, 1) * std::max(options.nodes, 1); }
@@ -28,12 +35,12 @@ Result<int> find_free_port() {
   if (fd < 0) return Status::from_errno("socket", errno);
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  inet_pton(AF_INET, node_address(0).c_str(), &address.sin_addr);
+  inet_pton(AF_INET, kRendezvousAddress, &address.sin_addr);
   socklen_t length = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
   Status status;
   if (bind(fd, generic, length) != 0 || getsockname(fd, generic, &length) != 0) {
-    status = Status::from_errno("finding a free port on " + node_address(0), errno);
+    status = Status::from_errno(std::string("finding a free port on ") + kRendezvousAddress, errno);
   }
   close(fd);
   if (!status.is_ok()) return status;
@@ -81,7 +88,7 @@ void set_rank_environment(const Options& options, const Job& job, int rank) {
   keep_to_cores_of_node(options, node);
   set("HDT_RANK", std::to_string(rank));
   set("HDT_SIZE", std::to_string(rank_count(options)));
-  set("HDT_RENDEZVOUS", fmt::format("{}:{}", node_address(0), job.port));
+  set("HDT_RENDEZVOUS", fmt::format("{}:{}", kRendezvousAddress, job.port));
   set("HDT_NODE_NAME", job.node_name(node));
   set("HDT_NICS_ADDRESSES", node_address(node));
   if (!options.backend.empty()) set("HDT_CLASS_DEFAULT_BACKENDS", options.backend);

@@ -11,15 +11,15 @@ namespace hdt::bench {
 
 std::string node_address(int node);
 
-// A TCP port that is free now on the first node's address. Another process may take it before rank 0's daemon
-// does; joining then fails with its reason and the run can be started again.
+// A TCP port that is free now where ranks meet. The daemons of the run do not take it; another run may before rank 0's daemon
+// does: joining then fails with its reason and the run can be started again.
 Result<int> find_free_port();
 
 int rank_count(const Options& options);
 
 // What the ranks of a job have in common. As text it fits into an environment variable.
 struct Job {
-  int port = 0;         // where they meet, on the first node's address
+  int port = 0;         // where they meet
   pid_t launcher = 0;   // makes names of nodes no other run has
   std::string sockets;  // folder of the nodes' daemons' sockets; empty: daemons are embedded
 
