@@ -209,61 +209,59 @@ def bands(sizes, factor):
     return found
 
 
-def points_of(answers, taken):
-    """(collective, bytes, algorithm) of those that are predicted and can be run; of algorithms with the same steps the first."""
-    for (what, size), answer in answers.items():
-        predicted = {each["algorithm"] for each in answer["candidates"] if "predicted_s" in each}
+def seconds_predicted(answer, algorithm):
+    """None: it is not ranked, as one with the same steps is, or as nothing is measured."""
+    return next((each.get("predicted_s") for each in answer["candidates"] if each["algorithm"] == algorithm), None)
+
+
+def calls_of_algorithms(options, place, folder, calls):
+    """Which calls are run with each algorithm: those that take it and for which it is predicted. The same whatever is measured."""
+    runs = {}
+    with Daemons(options, place, folder) as daemons:
         for algorithm in ALGORITHMS:
-            if algorithm in predicted and algorithm in taken.get((what, size), []):
-                yield what, size, algorithm
+            daemons.choose(algorithm)
+            answers = daemons.explain(calls)
+            runs[algorithm] = [call for call in calls
+                               if answers[call]["picked"] == algorithm and seconds_predicted(answers[call], algorithm)]
+    return runs
 
 
-def run_round(options, place, folder, calls):
+def run_round(options, place, folder, calls, runs):
     """What the tuner answers for each call, the seconds of each call by algorithm, and the figures."""
     with Daemons(options, place, folder) as daemons:
         answers = daemons.explain(calls)
-        taken = {}
-        for algorithm in ALGORITHMS:
-            daemons.choose(algorithm)
-            for call, answer in daemons.explain(calls).items():
-                if answer["picked"] == algorithm:
-                    taken.setdefault(call, []).append(algorithm)
-        points = list(points_of(answers, taken))
-        times = {}
-        for algorithm in ALGORITHMS:
+        times = {call: {} for call in calls}
+        for algorithm, wanted in runs.items():
             daemons.choose(algorithm)
             for what in options.collectives:
-                sizes = [size for name, size, runs in points if name == what and runs == algorithm]
-                for band, iterations in bands(sizes, options.factor):
+                for band, iterations in bands([size for name, size in wanted if name == what], options.factor):
                     for size, seconds in daemons.measure(what, band, iterations).items():
-                        times[what, size, algorithm] = seconds
+                        times[what, size][algorithm] = seconds
         return answers, times, daemons.figures()
-
-
-def predicted_by(answers, what, size, algorithm):
-    return next(each["predicted_s"] for each in answers[what, size]["candidates"] if each["algorithm"] == algorithm)
 
 
 def regrets_of(rounds):
     """(regret, call) of each call with a choice, the mean over rounds."""
     by_call = {}
     for answers, times, _ in rounds:
-        for call in answers:
-            same = {algorithm: seconds for (*of, algorithm), seconds in times.items() if tuple(of) == call}
-            chosen = same.get(answers[call]["picked"])
-            if chosen and len(same) > 1:
-                by_call.setdefault(call, []).append(chosen / min(same.values()) - 1)
+        for call, by_algorithm in times.items():
+            chosen = by_algorithm.get(answers[call]["picked"])
+            if chosen and len(by_algorithm) > 1:
+                by_call.setdefault(call, []).append(chosen / min(by_algorithm.values()) - 1)
     return [(statistics.mean(each), call) for call, each in by_call.items()]
 
 
 def report(options, rounds):
     rows = []
     print(f"{'collective':<15}{'bytes':>10}  {'algorithm':<20}{'measured us':>12}{'predicted us':>13}{'error %':>9}")
-    for what, size, algorithm in rounds[0][1]:
-        pairs = [(times[what, size, algorithm], predicted_by(answers, what, size, algorithm)) for answers, times, _ in rounds]
+    first_answers, first_times, _ = rounds[0]
+    points = [(call, algorithm) for call, by_algorithm in first_times.items() for algorithm in by_algorithm]
+    for call, algorithm in points:
+        what, size = call
+        pairs = [(times[call][algorithm], seconds_predicted(answers[call], algorithm)) for answers, times, _ in rounds]
         seconds, predicted = (statistics.median(values) for values in zip(*pairs))
         error = 100 * (statistics.median(said / took for took, said in pairs) - 1)
-        picked = rounds[0][0][what, size]["picked"] == algorithm
+        picked = first_answers[call]["picked"] == algorithm
         rows.append({"collective": what, "bytes": size, "algorithm": algorithm, "measured_s": seconds, "predicted_s": predicted,
                      "error_percent": error, "picked": picked})
         print(f"{what:<15}{size:>10}  {algorithm + (' *' if picked else ''):<20}{1e6 * seconds:>12.1f}{1e6 * predicted:>13.1f}"
@@ -319,11 +317,15 @@ def main():
     place = OnHosts(options.nodes, options.rate) if options.rate else Loopback(options.nodes)
     calls = [(what, size) for what in options.collectives for size in all_sizes(options)]
     rounds = []
+    with tempfile.TemporaryDirectory(prefix="hdt-collectives-") as folder, place:
+        runs = calls_of_algorithms(options, place, folder, calls)
+    if not any(runs.values()):
+        sys.exit("collectives.py: no algorithm is predicted: the daemons have no figures")
     for turn in range(options.rounds):
         with tempfile.TemporaryDirectory(prefix="hdt-collectives-") as folder, place:
-            rounds.append(run_round(options, place, folder, calls))
-        if not rounds[-1][1]:
-            sys.exit("collectives.py: no algorithm is predicted: the daemons have no figures")
+            rounds.append(run_round(options, place, folder, calls, runs))
+        if not all(seconds_predicted(rounds[-1][0][call], algorithm) for algorithm in runs for call in runs[algorithm]):
+            sys.exit(f"collectives.py: nothing is predicted in round {turn + 1}: its daemons have no figures")
         print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
     result, met = report(options, rounds)
     result["figures"] = [figures for _, _, figures in rounds]

@@ -208,11 +208,11 @@ TEST(Commbench, TakesTheBackendThatItIsTold) {
 
 // Where a node's daemon is given one of four ports, the ranks' own was among them four times in five.
 TEST(Commbench, RanksMeetWhereNoDaemonListens) {
-  if (run_program({"/usr/bin/unshare", "--net", "true"}, {}).status != 0) {
-    GTEST_SKIP() << "network namespaces are not permitted here";
-  }
+  const ProgramRun permitted = run_program({"/usr/bin/unshare", "--net", "true"}, {});
+  if (permitted.status != 0)
+    GTEST_SKIP() << "network namespaces are not permitted here: " << permitted.errors;
   const std::string few_ports =
-      "ip link set lo up; echo 40000 40003 > /proc/sys/net/ipv4/ip_local_port_range; ";
+      "ip link set lo up && echo 40000 40003 > /proc/sys/net/ipv4/ip_local_port_range && ";
   for (int i = 0; i < 3; ++i) {
     const ProgramRun done =
         run_program({"/usr/bin/unshare", "--net", "sh", "-c",
