@@ -13,6 +13,7 @@ Regret: how much longer the algorithm that the tuner picks takes, as measured, t
 import argparse
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -226,29 +227,33 @@ def calls_of_algorithms(options, place, folder, calls):
     return runs
 
 
-def run_round(options, place, folder, calls, runs):
+def run_round(options, place, folder, calls, runs, order):
     """What the tuner answers for each call, the seconds of each call by algorithm, and the figures."""
+    jobs = [(algorithm, what, band, iterations) for algorithm, wanted in runs.items() for what in options.collectives
+            for band, iterations in bands([size for name, size in wanted if name == what], options.factor)]
+    order.shuffle(jobs)  # what comes first after a start is slower
     with Daemons(options, place, folder) as daemons:
         answers = daemons.explain(calls)
         times = {call: {} for call in calls}
-        for algorithm, wanted in runs.items():
+        for algorithm, what, band, iterations in jobs:
             daemons.choose(algorithm)
-            for what in options.collectives:
-                for band, iterations in bands([size for name, size in wanted if name == what], options.factor):
-                    for size, seconds in daemons.measure(what, band, iterations).items():
-                        times[what, size][algorithm] = seconds
+            for size, seconds in daemons.measure(what, band, iterations).items():
+                times[what, size][algorithm] = seconds
         return answers, times, daemons.figures()
 
 
 def regrets_of(rounds):
-    """(regret, call) of each call with a choice, the mean over rounds."""
-    by_call = {}
-    for answers, times, _ in rounds:
-        for call, by_algorithm in times.items():
-            chosen = by_algorithm.get(answers[call]["picked"])
-            if chosen and len(by_algorithm) > 1:
-                by_call.setdefault(call, []).append(chosen / min(by_algorithm.values()) - 1)
-    return [(statistics.mean(each), call) for call, each in by_call.items()]
+    """(regret, call) of each call with a choice, the mean over rounds. What an algorithm takes is its median over rounds: in one
+    round the fastest of several is the luckiest, too."""
+    found = []
+    for call, by_algorithm in rounds[0][1].items():
+        if len(by_algorithm) < 2:
+            continue
+        took = {algorithm: statistics.median(times[call][algorithm] for _, times, _ in rounds) for algorithm in by_algorithm}
+        picked = [answers[call]["picked"] for answers, _, _ in rounds]
+        if all(algorithm in took for algorithm in picked):
+            found.append((statistics.mean(took[algorithm] for algorithm in picked) / min(took.values()) - 1, call))
+    return found
 
 
 def report(options, rounds):
@@ -293,6 +298,7 @@ def parse(arguments):
     parser.add_argument("--factor", type=int, default=8, help="between sizes (default 8)")
     parser.add_argument("--largest", type=int, default=LARGEST, help="bytes (default 64 MiB)")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1, help="of the order in which a round runs the algorithms (default 1)")
     parser.add_argument("--programs", default=root + "/build/release/bin", help="folder of hdtcommd, hdtctl, hdt-commbench")
     parser.add_argument("--within", type=float, default=15, help="percent of the measured time")
     parser.add_argument("--share", type=float, default=90, help="percent of the points that must be within")
@@ -317,13 +323,14 @@ def main():
     place = OnHosts(options.nodes, options.rate) if options.rate else Loopback(options.nodes)
     calls = [(what, size) for what in options.collectives for size in all_sizes(options)]
     rounds = []
+    order = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="hdt-collectives-") as folder, place:
         runs = calls_of_algorithms(options, place, folder, calls)
     if not any(runs.values()):
         sys.exit("collectives.py: no algorithm is predicted: the daemons have no figures")
     for turn in range(options.rounds):
         with tempfile.TemporaryDirectory(prefix="hdt-collectives-") as folder, place:
-            rounds.append(run_round(options, place, folder, calls, runs))
+            rounds.append(run_round(options, place, folder, calls, runs, order))
         if not all(seconds_predicted(rounds[-1][0][call], algorithm) for algorithm in runs for call in runs[algorithm]):
             sys.exit(f"collectives.py: nothing is predicted in round {turn + 1}: its daemons have no figures")
         print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
