@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "collectives/float8_sum-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -225,27 +226,38 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
     const auto odd = joined(value.part[2], value.part[3]);
     return hn::BitCast(hn::ScalableTag<uint8_t>(), hn::Or(even, hn::ShiftLeft<8>(odd)));
   }
-  // The sum of two has the same bits if it is rounded to fp16 first: rounding to p bits is not changed by rounding to at least
-  // 2p + 2 before (Figueroa, "When is double rounding innocuous?", 1995), and fp16 has 11 where the formats have 4 or 3. So the
-  // rest is done on 16-bit lanes, of E4M3 times 2^-8. Vectors with an infinity or a NaN go the long way.
+  // Vectors with an infinity or a NaN go the long way.
   HWY_INLINE Raw sum(Raw a, Raw b) const {
-    const hn::ScalableTag<int8_t> d8;
-    const auto magnitudes = hn::Set(hn::ScalableTag<uint8_t>(), 0x7F);
-    const auto greatest = hn::BitCast(d8, hn::Max(hn::And(a, magnitudes), hn::And(b, magnitudes)));
-    if (HWY_UNLIKELY(!hn::AllFalse(d8, hn::Gt(greatest, hn::Set(d8, kLargest))))) {
-      return narrow(this->map([](Floats x, Floats y) { return hn::Add(x, y); }, widen(a), widen(b)));
-    }
-    const hn::ScalableTag<uint16_t> d16;
-    const auto pairs_a = hn::BitCast(d16, a), pairs_b = hn::BitCast(d16, b);
-    const auto upper = hn::Set(d16, 0xFF00);
-    const auto even = rounded(added(hn::ShiftLeft<8>(pairs_a), hn::ShiftLeft<8>(pairs_b)));
-    const auto odd = rounded(added(hn::And(pairs_a, upper), hn::And(pairs_b, upper)));
-    return hn::BitCast(hn::ScalableTag<uint8_t>(), hn::Or(even, hn::ShiftLeft<8>(odd)));
+    Raw result;
+    if (HWY_LIKELY(finite_sum(a, b, result))) return result;
+    return narrow(this->map([](Floats x, Floats y) { return hn::Add(x, y); }, widen(a), widen(b)));
   }
 
  private:
   using Halves = hn::Vec<hn::ScalableTag<uint16_t>>;
   static constexpr int kPlace = 10 - kFractionBits;  // of the last bit, in fp16
+
+#if HWY_TARGET == HWY_AVX3_DL
+  HWY_INLINE bool finite_sum(Raw a, Raw b, Raw& result) const {
+    return sum_by_tables<kFractionBits, kLargest>(a, b, result);
+  }
+#else
+  // The sum of two has the same bits if it is rounded to fp16 first: rounding to p bits is not changed by rounding to at least
+  // 2p + 2 before (Figueroa, "When is double rounding innocuous?", 1995), and fp16 has 11 where the formats have 4 or 3. So the
+  // rest is done on 16-bit lanes, of E4M3 times 2^-8. False: not all are finite.
+  HWY_INLINE bool finite_sum(Raw a, Raw b, Raw& result) const {
+    const hn::ScalableTag<int8_t> d8;
+    const auto magnitudes = hn::Set(hn::ScalableTag<uint8_t>(), 0x7F);
+    const auto greatest = hn::BitCast(d8, hn::Max(hn::And(a, magnitudes), hn::And(b, magnitudes)));
+    if (HWY_UNLIKELY(!hn::AllFalse(d8, hn::Gt(greatest, hn::Set(d8, kLargest))))) return false;
+    const hn::ScalableTag<uint16_t> d16;
+    const auto pairs_a = hn::BitCast(d16, a), pairs_b = hn::BitCast(d16, b);
+    const auto upper = hn::Set(d16, 0xFF00);
+    const auto even = rounded(added(hn::ShiftLeft<8>(pairs_a), hn::ShiftLeft<8>(pairs_b)));
+    const auto odd = rounded(added(hn::And(pairs_a, upper), hn::And(pairs_b, upper)));
+    result = hn::BitCast(hn::ScalableTag<uint8_t>(), hn::Or(even, hn::ShiftLeft<8>(odd)));
+    return true;
+  }
 
   // Finite elements in the upper bytes, as fp16 (E4M3: times 2^-8).
   HWY_INLINE static auto finite_half(Halves upper_bytes) {
@@ -280,6 +292,8 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
     const auto result = hn::Min(hn::ShiftRight<kPlace>(up), hn::Set(d16, kLargest));
     return hn::Or(result, hn::ShiftRight<8>(hn::And(half, hn::Set(d16, 0x8000))));
   }
+
+#endif
 
   template <class V>
   HWY_INLINE static auto half_precision(V upper_bytes) {

@@ -10,13 +10,13 @@
 // Vectors of SVE and RVV have no size at compile time, so they could not be parts of a Value (formats-inl.h). SSE4 is
 // left out as no machine with an accelerator has it and not AVX2, and each target takes the compiler long.
 #ifdef HDT_FEW_SIMD_TARGETS  // for builds with sanitizers, which take minutes for each
-#define HDT_LEFT_OUT (HWY_SSE4 | HWY_AVX3)
+#define HDT_LEFT_OUT (HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL)
 #else
 #define HDT_LEFT_OUT HWY_SSE4
 #endif
-#define HWY_DISABLED_TARGETS \
-  (HDT_LEFT_OUT | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#define HWY_DISABLED_TARGETS (HDT_LEFT_OUT | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 
+#define HWY_WANT_AVX3_DL  // for fp8 (float8_sum-inl.h)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/kernels.cc"
 #include "hwy/foreach_target.h"  // first: it includes this file again, once per target

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#define HWY_WANT_AVX3_DL  // as kernels.cc
 #include "hwy/highway.h"
 
 namespace hdt::collectives::testing {
