@@ -19,19 +19,8 @@ namespace {
 using collectives::testing::NarrowFloat;
 
 constexpr double kValues[] = {-2, -1, 1, 2, 3};
-
-template <typename T>
-void put(double value, std::byte* to) {
-  const T element = static_cast<T>(value);
-  std::memcpy(to, &element, sizeof element);
-}
-
-template <typename T>
-double get(const std::byte* from) {
-  T element;
-  std::memcpy(&element, from, sizeof element);
-  return static_cast<double>(element);
-}
+// Elements that are computed at a time: in memory that stays in the caches, and that is not given back to the system each time.
+constexpr size_t kBlock = 4096;
 
 // Calls body(T()) with the C++ type of a type that has one.
 template <typename Body>
@@ -109,27 +98,120 @@ const NarrowTable* narrow_table(hdtDataType_t type) {
   }
 }
 
+// Elements of that many bytes; the lower byte of the bits comes first.
+template <typename Element>
+void encode(const NarrowTable& table, const std::vector<double>& values, std::byte* to) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto element = static_cast<Element>(table.bits_of(values[i]));
+    std::memcpy(to + i * sizeof element, &element, sizeof element);
+  }
+}
+template <typename Element>
+void decode(const NarrowTable& table, const std::byte* from, std::vector<double>& values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    Element element;
+    std::memcpy(&element, from + i * sizeof element, sizeof element);
+    values[i] = table.values[element];
+  }
+}
+
+void store(hdtDataType_t type, const std::vector<double>& values, std::byte* to) {
+  if (const NarrowTable* table = narrow_table(type)) {
+    return hdtTypeSize(type) == 1 ? encode<uint8_t>(*table, values, to)
+                                  : encode<uint16_t>(*table, values, to);
+  }
+  with_type(type, [&](auto element) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      element = static_cast<decltype(element)>(values[i]);
+      std::memcpy(to + i * sizeof element, &element, sizeof element);
+    }
+  });
+}
+
+std::vector<double> load(hdtDataType_t type, const std::byte* from, size_t count) {
+  std::vector<double> values(count);
+  if (const NarrowTable* table = narrow_table(type)) {
+    if (hdtTypeSize(type) == 1) {
+      decode<uint8_t>(*table, from, values);
+    } else {
+      decode<uint16_t>(*table, from, values);
+    }
+    return values;
+  }
+  with_type(type, [&](auto element) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      std::memcpy(&element, from + i * sizeof element, sizeof element);
+      values[i] = static_cast<double>(element);
+    }
+  });
+  return values;
+}
+
+// What `rank` contributes at first, first + 1, ...: f(number of the element, value).
+template <typename F>
+void for_contributions(const Example& example, int rank, size_t first, size_t count, F f) {
+  double values[std::size(kValues)];
+  for (size_t k = 0; k < std::size(kValues); ++k) {
+    values[k] =
+        hdtTypeSize(example.type) == 1 ? std::copysign(1, kValues[k]) : kValues[k];  // so that results fit
+    if (is_unsigned(example.type)) values[k] = std::abs(values[k]);
+  }
+  const uint64_t own = static_cast<uint64_t>(rank) * 40503U + example.salt * 97U;
+  for (size_t i = 0; i < count; ++i)
+    f(i, values[(((first + i) * 2654435761U + own) >> 3) % std::size(kValues)]);
+}
+
+// Combines what all ranks contribute at first, first + 1, ...
+std::vector<double> reduced(const Example& example, int ranks, size_t first, size_t count) {
+  std::vector<double> result(count);
+  for_contributions(example, 0, first, count, [&](size_t i, double value) { result[i] = value; });
+  for (int rank = 1; rank < ranks; ++rank) {
+    const auto combine = [&](auto op) {
+      for_contributions(example, rank, first, count,
+                        [&](size_t i, double value) { result[i] = op(result[i], value); });
+    };
+    switch (example.op) {
+      case HDT_PROD:
+        combine([](double a, double b) { return a * b; });
+        break;
+      case HDT_MIN:
+        combine([](double a, double b) { return std::min(a, b); });
+        break;
+      case HDT_MAX:
+        combine([](double a, double b) { return std::max(a, b); });
+        break;
+      default:
+        combine([](double a, double b) { return a + b; });
+        break;
+    }
+  }
+  const bool truncates = !is_float(example.type);
+  for (double& value : result) {
+    if (example.op == HDT_AVG) value /= ranks;
+    if (truncates) value = std::trunc(value);
+  }
+  return result;
+}
+
+// What recvbuf of `rank` must hold at first, first + 1, ...
+std::vector<double> expected(const Example& example, int ranks, int rank, size_t first, size_t count) {
+  if (example.reduces()) {
+    const bool scatters = example.operation == Operation::kReduceScatter;
+    return reduced(example, ranks, first + (scatters ? static_cast<size_t>(rank) * example.count : 0), count);
+  }
+  std::vector<double> all(count);
+  const bool gathers = example.operation == Operation::kAllGather;
+  for (size_t done = 0; done < count;) {
+    const size_t at = (first + done) % example.count;  // of whom it comes from
+    const int from = gathers ? static_cast<int>((first + done) / example.count) : example.root;
+    const size_t here = std::min(count - done, example.count - at);
+    for_contributions(example, from, at, here, [&](size_t i, double value) { all[done + i] = value; });
+    done += here;
+  }
+  return all;
+}
+
 }  // namespace
-
-void store(hdtDataType_t type, double value, std::byte* to) {
-  if (const NarrowTable* table = narrow_table(type)) {
-    const uint16_t bits = table->bits_of(value);
-    std::memcpy(to, &bits, hdtTypeSize(type));  // the lower byte comes first
-    return;
-  }
-  with_type(type, [&](auto zero) { put<decltype(zero)>(value, to); });
-}
-
-double load(hdtDataType_t type, const std::byte* from) {
-  if (const NarrowTable* table = narrow_table(type)) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, from, hdtTypeSize(type));
-    return table->values[bits];
-  }
-  double value = NAN;
-  with_type(type, [&](auto zero) { value = get<decltype(zero)>(from); });
-  return value;
-}
 
 double precision(hdtDataType_t type) {
   switch (type) {
@@ -150,44 +232,6 @@ double precision(hdtDataType_t type) {
   }
 }
 
-double contribution(const Example& example, int rank, size_t index) {
-  const uint64_t mixed =
-      (index * 2654435761U + static_cast<uint64_t>(rank) * 40503U + example.salt * 97U) >> 3;
-  double value = kValues[mixed % std::size(kValues)];
-  if (hdtTypeSize(example.type) == 1) value = std::copysign(1, value);  // so that results fit, and are exact
-  return is_unsigned(example.type) ? std::abs(value) : value;
-}
-
-double expected(const Example& example, int ranks, int rank, size_t index) {
-  if (example.operation == Operation::kBroadcast) return contribution(example, example.root, index);
-  if (example.operation == Operation::kAllGather) {
-    return contribution(example, static_cast<int>(index / example.count), index % example.count);
-  }
-  const size_t at = example.operation == Operation::kReduceScatter
-                        ? static_cast<size_t>(rank) * example.count + index
-                        : index;
-  double result = contribution(example, 0, at);
-  for (int r = 1; r < ranks; ++r) {
-    const double value = contribution(example, r, at);
-    switch (example.op) {
-      case HDT_PROD:
-        result *= value;
-        break;
-      case HDT_MIN:
-        result = std::min(result, value);
-        break;
-      case HDT_MAX:
-        result = std::max(result, value);
-        break;
-      default:
-        result += value;
-        break;
-    }
-  }
-  if (example.op == HDT_AVG) result /= ranks;
-  return is_float(example.type) ? result : std::trunc(result);
-}
-
 std::string Example::name() const {
   constexpr const char* kOperations[] = {"allreduce", "reduce", "reduce_scatter", "allgather", "broadcast"};
   constexpr const char* kTypes[] = {"int32", "int64", "fp16",   "bf16",   "fp32",   "fp64",    "int8",
@@ -198,22 +242,29 @@ std::string Example::name() const {
 }
 
 std::vector<std::byte> contributions(const Example& example, int rank, int ranks) {
-  const size_t width = hdtTypeSize(example.type);
-  std::vector<std::byte> all(example.send_count(ranks) * width);
-  for (size_t i = 0; i * width < all.size(); ++i)
-    store(example.type, contribution(example, rank, i), all.data() + i * width);
+  const size_t total = example.send_count(ranks), width = hdtTypeSize(example.type);
+  std::vector<std::byte> all(total * width);
+  for (size_t first = 0; first < total; first += kBlock) {
+    std::vector<double> values(std::min(kBlock, total - first));
+    for_contributions(example, rank, first, values.size(),
+                      [&](size_t i, double value) { values[i] = value; });
+    store(example.type, values, all.data() + first * width);
+  }
   return all;
 }
 
 Difference compare(const Example& example, int ranks, int rank, const std::vector<std::byte>& received,
                    double relative) {
-  const size_t width = hdtTypeSize(example.type);
+  const size_t width = hdtTypeSize(example.type), total = received.size() / width;
   Difference found;
-  for (size_t i = 0; i * width < received.size(); ++i) {
-    const double want = expected(example, ranks, rank, i);
-    const double got = load(example.type, received.data() + i * width);
-    if (std::abs(got - want) <= relative * std::abs(want)) continue;
-    if (found.wrong++ == 0) found.first = i;
+  for (size_t first = 0; first < total; first += kBlock) {
+    const size_t count = std::min(kBlock, total - first);
+    const std::vector<double> want = expected(example, ranks, rank, first, count);
+    const std::vector<double> got = load(example.type, received.data() + first * width, count);
+    for (size_t i = 0; i < count; ++i) {
+      if (std::abs(got[i] - want[i]) <= relative * std::abs(want[i])) continue;
+      if (found.wrong++ == 0) found = {1, first + i, want[i], got[i]};
+    }
   }
   return found;
 }

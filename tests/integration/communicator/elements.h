@@ -32,26 +32,20 @@ struct Example {
   std::string name() const;
 };
 
-// What `rank` contributes at `index`: small whole numbers, so that only averages round.
-double contribution(const Example& example, int rank, size_t index);
-// What recvbuf of `rank` must hold at `index`.
-double expected(const Example& example, int ranks, int rank, size_t index);
-
 // What each of `ranks` contributes, and what they must get, are computed without a sanitizer (CMakeLists.txt): only private
 // memory is touched, and most of the tests' time would go there. Users' buffers are filled and read by memcpy() elsewhere.
-// All that `rank` contributes:
+// All that `rank` contributes: small whole numbers, so that only averages round.
 std::vector<std::byte> contributions(const Example& example, int rank, int ranks);
 
 // Elements of a recvbuf that differ from what is expected by more than `relative` of it.
 struct Difference {
   size_t wrong = 0;
   size_t first = 0;
+  double want = 0, got = 0;  // of the first
 };
 Difference compare(const Example& example, int ranks, int rank, const std::vector<std::byte>& received,
                    double relative);
 
-void store(hdtDataType_t type, double value, std::byte* to);
-double load(hdtDataType_t type, const std::byte* from);
 // Relative error of one rounding.
 double precision(hdtDataType_t type);
 

@@ -50,14 +50,15 @@ class ExchangeAction : public Action {
       : self_(self),
         to_all_(to_all),
         count_(count),
-        send_(EitherMemory<int64_t>(shared)),
-        recv_(EitherMemory<int64_t>(shared)) {
-    const size_t blocks = to_all ? static_cast<size_t>(self.ranks) : 1;
-    for (size_t block = 0; block < blocks; ++block) {
+        blocks_(to_all ? static_cast<size_t>(self.ranks) : 1),
+        send_(shared, blocks_ * count * sizeof(int64_t)),
+        recv_(shared, blocks_ * count * sizeof(int64_t)) {
+    int64_t* element = elements(send_);
+    for (size_t block = 0; block < blocks_; ++block) {
       const int to = to_all ? static_cast<int>(block) : next();
-      for (size_t i = 0; i < count; ++i) send_.push_back(value(self.rank, to, i));
+      for (size_t i = 0; i < count; ++i) *element++ = value(self.rank, to, i);
     }
-    recv_.assign(blocks * count, -1);
+    std::fill_n(elements(recv_), blocks_ * count, -1);
   }
   void start(hdtRequest_t* request) override {
     if (to_all_) {
@@ -68,13 +69,15 @@ class ExchangeAction : public Action {
     }
   }
   void verify() const override {
-    for (size_t i = 0; i < recv_.size(); ++i) {
+    for (size_t i = 0; i < blocks_ * count_; ++i) {
       const int from = to_all_ ? static_cast<int>(i / count_) : previous();
-      ASSERT_EQ(recv_[i], value(from, self_.rank, i % count_)) << "element " << i << " of an exchange";
+      const int64_t got = elements(recv_)[i], want = value(from, self_.rank, i % count_);
+      if (got != want) FAIL() << "element " << i << " of an exchange is " << got << ", not " << want;
     }
   }
 
  private:
+  static int64_t* elements(const EitherMemory& memory) { return reinterpret_cast<int64_t*>(memory.data()); }
   static int64_t value(int from, int to, size_t i) {
     return from * 1'000'003LL + to * 10'007LL + static_cast<int64_t>(i);
   }
@@ -84,7 +87,8 @@ class ExchangeAction : public Action {
   Rank self_;
   bool to_all_;
   size_t count_;
-  std::vector<int64_t, EitherMemory<int64_t>> send_, recv_;
+  size_t blocks_;
+  EitherMemory send_, recv_;
 };
 
 // The same on every rank, as `random` is. Most are small; a few take many pieces.
