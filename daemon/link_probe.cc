@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "base/median.h"
+
 namespace hdt::daemon {
 
 namespace {
 
 constexpr int64_t kProbeMs = 3'000;
-constexpr int kTrips = 8;
+constexpr size_t kTrips = 33;
 constexpr int kBursts = 3;  // the first ones find the connection's window still small
 
 }  // namespace
@@ -43,22 +45,23 @@ void LinkProbe::on_note(const ProbeNote& note) {
   if (note.kind == ProbeNote::Kind::kPing) return tell(ProbeNote::Kind::kPong);
   if (!measuring_) return;
   const int64_t took_ns = std::max<int64_t>(1, now_ns() - started_ns_);
-  if (note.kind == ProbeNote::Kind::kHere && trips_ == 0) {
+  if (note.kind == ProbeNote::Kind::kHere && trips_ns_.empty()) {
     peers_landing_ = note.landing;
     ping();
-  } else if (note.kind == ProbeNote::Kind::kPong && trips_ < kTrips && started_ns_ != 0) {
-    fastest_trip_ns_ = std::min(fastest_trip_ns_, took_ns);
-    if (++trips_ < kTrips) {
+  } else if (note.kind == ProbeNote::Kind::kPong && trips_ns_.size() < kTrips && started_ns_ != 0) {
+    trips_ns_.push_back(static_cast<double>(took_ns));
+    if (trips_ns_.size() < kTrips) {
       ping();
     } else {
       send_burst();
     }
-  } else if (note.kind == ProbeNote::Kind::kLanded && trips_ == kTrips) {
+  } else if (note.kind == ProbeNote::Kind::kLanded && trips_ns_.size() == kTrips) {
     fastest_burst_ns_ = std::min(fastest_burst_ns_, took_ns);
     if (++bursts_ < kBursts) return send_burst();
     // A burst takes a round trip longer than its bytes take.
-    const int64_t wire_ns = std::max<int64_t>(1, fastest_burst_ns_ - fastest_trip_ns_);
-    rates_.latency_ns = static_cast<uint64_t>(std::max<int64_t>(1, fastest_trip_ns_ / 2));
+    const auto fastest_trip_ns = static_cast<int64_t>(*std::min_element(trips_ns_.begin(), trips_ns_.end()));
+    const int64_t wire_ns = std::max<int64_t>(1, fastest_burst_ns_ - fastest_trip_ns);
+    rates_.latency_ns = static_cast<uint64_t>(std::max(1.0, median(trips_ns_) / 2));
     rates_.bytes_s =
         ProbeMemory::kBurstBytes * static_cast<uint64_t>(kNsPerSecond) / static_cast<uint64_t>(wire_ns);
     measuring_ = false;

@@ -1,4 +1,5 @@
-// link_probe.h: measures one link, from this end: a few round trips of a note, then a few bursts of payload. Both ends
+// link_probe.h: measures one link, from this end: round trips of a note, then a few bursts of payload. The median of the
+// trips counts, as a call meets what is usual: where nodes share processors, several times the fastest. Both ends
 // measure their own direction and answer the other's. Bounded in bytes and in time: at the deadline the link counts as
 // not measured.
 //
@@ -62,9 +63,8 @@ class LinkProbe {
   Deadline until_;
   bool measuring_ = true;
   int64_t started_ns_ = 0;  // the round trip or burst under way
-  int64_t fastest_trip_ns_ = INT64_MAX;
+  std::vector<double> trips_ns_;
   int64_t fastest_burst_ns_ = INT64_MAX;
-  int trips_ = 0;
   int bursts_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // measure_in_turn.cc: rounds over engines, so that what else happens on the machine meets all of them alike.
 #include <algorithm>
 
+#include "base/median.h"
 #include "bench/commbench/measure.h"
 
 namespace hdt::bench {

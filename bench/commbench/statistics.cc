@@ -14,12 +14,6 @@ double percentile(std::vector<double> values, double percent) {
   return values[index];
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 Timing summarise(const std::vector<double>& iterations_us, size_t bytes, double bus_factor) {
   Timing timing;
   timing.mean_us = std::accumulate(iterations_us.begin(), iterations_us.end(), 0.0) /

@@ -18,9 +18,6 @@ struct Timing {
 // exceed.
 double percentile(std::vector<double> values, double percent);
 
-// The middle value; of an even number of values (not none) the mean of the middle two.
-double median(std::vector<double> values);
-
 // `iterations_us`: one time per iteration, each the maximum over ranks; not empty.
 Timing summarise(const std::vector<double>& iterations_us, size_t bytes, double bus_factor);
 

@@ -1,13 +1,14 @@
 // link_timing.cc: ping-pong and allreduce by message size.
 #include "tools/hdt-train/link_timing.h"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "base/median.h"
 #include "training/engine/hdt_operation.h"
 
 namespace hdt::tools {
@@ -31,9 +32,7 @@ Result<double> median_seconds(hdtComm_t pair, size_t bytes, const Once& once) {
     HDT_RETURN_IF_ERROR(status_of(once(bytes)));
     if (i >= 0) times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   }
-  const auto middle = times.begin() + kRepetitions / 2;
-  std::ranges::nth_element(times, middle);
-  return *middle;
+  return median(std::move(times));
 }
 
 // What is left of a message's time beyond the latency, as a rate: latency + bytes / rate is what was measured. A message

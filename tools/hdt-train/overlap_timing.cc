@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/median.h"
 #include "tools/hdt-train/unit_timing.h"
 #include "training/engine/hdt_operation.h"
 #include "training/plan/profile.h"

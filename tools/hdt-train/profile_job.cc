@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/median.h"
 #include "tools/hdt-train/link_timing.h"
 #include "tools/hdt-train/overlap_timing.h"
 #include "tools/hdt-train/unit_timing.h"

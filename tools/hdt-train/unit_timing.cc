@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "base/median.h"
 #include "training/engine/adamw.h"
 #include "training/engine/slowed_compute.h"
 #include "training/torch/torch_stage.h"
@@ -44,12 +45,6 @@ void repeat(Once once) {
 }
 
 }  // namespace
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 void time_units(const training::ModelShape& shape, training::UnitRange units, int micro_batch_size,
                 double slow_down, UnitTiming& timing) {

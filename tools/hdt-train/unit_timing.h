@@ -22,8 +22,6 @@ struct UnitTiming {
 void time_units(const training::ModelShape& shape, training::UnitRange units, int micro_batch_size,
                 double slow_down, UnitTiming& timing);
 
-double median(std::vector<double> values);
-
 size_t unit_elements(const training::ModelShape& shape, int unit);
 
 // What the trainer does once a step with a unit's gradients, besides reducing them: zeroing, norm, AdamW. Not slowed down by

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/median.h"
 #include "bench/commbench/measure.h"
 
 namespace hdt::bench {

@@ -31,10 +31,5 @@ TEST(Summarise, ComputesBandwidthFromTheMean) {
 
 TEST(Summarise, OfNoBytesIsNoBandwidth) { EXPECT_EQ(summarise({5}, 0, 1).bus_gbps, 0); }
 
-TEST(Median, IsTheMiddleOrTheMeanOfTheMiddleTwo) {
-  EXPECT_DOUBLE_EQ(median({5, 1, 3}), 3);
-  EXPECT_DOUBLE_EQ(median({4, 1, 3, 100}), 3.5);
-}
-
 }  // namespace
 }  // namespace hdt::bench
