@@ -86,6 +86,30 @@ int Topology::numa_nodes() const {
   return std::max(1, hwloc_get_nbobjs_by_type(topology_.get(), HWLOC_OBJ_NUMANODE));
 }
 
+uint64_t Topology::cache_bytes() const {
+  for (const hwloc_obj_type_t level :
+       {HWLOC_OBJ_L5CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE}) {
+    uint64_t smallest = 0;
+    for (hwloc_obj_t cache = nullptr;
+         (cache = hwloc_get_next_obj_by_type(topology_.get(), level, cache)) != nullptr;) {
+      const uint64_t bytes = cache->attr->cache.size;
+      if (bytes > 0 && (smallest == 0 || bytes < smallest)) smallest = bytes;
+    }
+    if (smallest > 0) return smallest;
+  }
+  return 0;
+}
+
+uint64_t cache_bytes() {
+  static const uint64_t bytes = [] {
+    constexpr uint64_t kWhereNobodyTells = uint64_t{8} << 20;
+    const auto topology = Topology::load();
+    const uint64_t known = topology.is_ok() ? topology.value().cache_bytes() : 0;
+    return known > 0 ? known : kWhereNobodyTells;
+  }();
+  return bytes;
+}
+
 std::optional<int> Topology::numa_node_of(const std::string& device) const {
   for (hwloc_obj_t os = nullptr; (os = hwloc_get_next_osdev(topology_.get(), os)) != nullptr;) {
     if (os->name == nullptr || device != os->name) continue;

@@ -1,12 +1,12 @@
 #include "libclient/local_mover.h"
 
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "base/topology.h"
 #include "collectives/kernels.h"
 #include "libclient/copy_bytes.h"
 
@@ -40,9 +40,8 @@ class Touch {
 
 // Whether a call moves more than the caches hold, so that what it writes is not there any more when it is read.
 collectives::Stores stores_for(const session::Call& call, size_t ranks) {
-  static const auto cache = static_cast<uint64_t>(std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), 8L << 20));
   const uint64_t moved = 2 * ranks * call.count * type_size(call.type);
-  return moved > cache ? collectives::Stores::kStreaming : collectives::Stores::kCached;
+  return moved > cache_bytes() ? collectives::Stores::kStreaming : collectives::Stores::kCached;
 }
 
 }  // namespace

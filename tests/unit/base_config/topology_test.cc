@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <fstream>
 #include <thread>
 
 #include "temporary_file.h"
@@ -11,24 +13,26 @@
 namespace hdt {
 namespace {
 
-// Two NUMA nodes of two cores; eth0 and mlx5_0 sit on the second, eth1 on none in particular, sda is a disk.
+// Two NUMA nodes of two cores, with third-level caches of 32 and 16 MiB; eth0 and mlx5_0 sit on the second, eth1 on none in particular, sda is a disk.
 constexpr char kTwoNodes[] = R"(<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE topology SYSTEM "hwloc2.dtd">
 <topology version="2.0">
  <object type="Machine" os_index="0" cpuset="0xf" complete_cpuset="0xf" allowed_cpuset="0xf" nodeset="0x3" complete_nodeset="0x3" allowed_nodeset="0x3" gp_index="1">
   <object type="Package" os_index="0" cpuset="0x3" complete_cpuset="0x3" nodeset="0x1" complete_nodeset="0x1" gp_index="2">
    <object type="NUMANode" os_index="0" cpuset="0x3" complete_cpuset="0x3" nodeset="0x1" complete_nodeset="0x1" gp_index="3" local_memory="1048576"/>
+   <object type="L3Cache" cpuset="0x3" complete_cpuset="0x3" nodeset="0x1" complete_nodeset="0x1" gp_index="20" cache_size="33554432" depth="3" cache_linesize="64" cache_associativity="16" cache_type="0">
    <object type="Core" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1" gp_index="4">
     <object type="PU" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1" gp_index="5"/></object>
    <object type="Core" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x1" complete_nodeset="0x1" gp_index="6">
-    <object type="PU" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x1" complete_nodeset="0x1" gp_index="7"/></object>
+    <object type="PU" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x1" complete_nodeset="0x1" gp_index="7"/></object></object>
   </object>
   <object type="Package" os_index="1" cpuset="0xc" complete_cpuset="0xc" nodeset="0x2" complete_nodeset="0x2" gp_index="8">
    <object type="NUMANode" os_index="1" cpuset="0xc" complete_cpuset="0xc" nodeset="0x2" complete_nodeset="0x2" gp_index="9" local_memory="1048576"/>
+   <object type="L3Cache" cpuset="0xc" complete_cpuset="0xc" nodeset="0x2" complete_nodeset="0x2" gp_index="21" cache_size="16777216" depth="3" cache_linesize="64" cache_associativity="16" cache_type="0">
    <object type="Core" os_index="2" cpuset="0x4" complete_cpuset="0x4" nodeset="0x2" complete_nodeset="0x2" gp_index="10">
     <object type="PU" os_index="2" cpuset="0x4" complete_cpuset="0x4" nodeset="0x2" complete_nodeset="0x2" gp_index="11"/></object>
    <object type="Core" os_index="3" cpuset="0x8" complete_cpuset="0x8" nodeset="0x2" complete_nodeset="0x2" gp_index="12">
-    <object type="PU" os_index="3" cpuset="0x8" complete_cpuset="0x8" nodeset="0x2" complete_nodeset="0x2" gp_index="13"/></object>
+    <object type="PU" os_index="3" cpuset="0x8" complete_cpuset="0x8" nodeset="0x2" complete_nodeset="0x2" gp_index="13"/></object></object>
    <object type="Bridge" gp_index="14" bridge_type="0-1" depth="0" bridge_pci="0000:[80-81]">
     <object type="PCIDev" gp_index="15" pci_busid="0000:81:00.0" pci_type="0200 [15b3:1017] [15b3:0007] 00" pci_link_speed="15.753846">
      <object type="OSDev" gp_index="16" name="eth0" osdev_type="2"/>
@@ -45,6 +49,7 @@ TEST(Topology, DescribedMachine) {
   ASSERT_TRUE(topology.is_ok()) << topology.status().to_string();
   EXPECT_EQ(topology.value().numa_nodes(), 2);
   EXPECT_EQ(topology.value().usable_cores(), 4);
+  EXPECT_EQ(topology.value().cache_bytes(), uint64_t{16} << 20);
   EXPECT_EQ(topology.value().numa_node_of("eth0"), 1);
   EXPECT_EQ(topology.value().numa_node_of("mlx5_0"), 1);
   EXPECT_EQ(topology.value().numa_node_of("eth1"), std::nullopt);
@@ -79,6 +84,18 @@ TEST(Topology, CoresFollowTheAffinityMask) {
   set_process_mask(one);
   EXPECT_EQ(topology.value().usable_cores(), 1);
   set_process_mask(before);
+}
+
+// As the kernel tells it for a core, not as the sum over cores that do not share it.
+TEST(Topology, TheCacheIsTheOneThatACoreReaches) {
+  uint64_t largest = 0;
+  for (int index = 0; index < 6; ++index) {
+    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/size");
+    uint64_t kibibytes = 0;
+    if (file >> kibibytes) largest = std::max(largest, kibibytes << 10);
+  }
+  if (largest == 0) GTEST_SKIP() << "the kernel does not tell the sizes of caches";
+  EXPECT_EQ(cache_bytes(), largest);
 }
 
 TEST(Topology, PinningKeepsWithinTheMask) {
