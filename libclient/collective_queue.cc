@@ -181,11 +181,13 @@ bool CollectiveQueue::take() {
   const Entry* entry = entry_at(take_);
   if (entry == nullptr || take_.piece >= reduce_.piece) return false;
   const uint64_t exchanged = access_.segment.header().exchanged.load(std::memory_order_acquire);
-  if (entry->taken) {
+  if (entry->taken || entry->staged) {
+    // Piece by piece, as a slot that holds the contribution has to become free as well.
     if (take_.piece >= exchanged) return false;
-    client::take(access_, slot_piece(*entry, take_.piece));
+    if (entry->taken) client::take(access_, slot_piece(*entry, take_.piece));
     access_.board().done.store(take_.piece + 1, std::memory_order_release);
     advance(take_, *entry);
+    if (!entry->taken && take_.sequence > entry->sequence) take_in_place(*entry);
     if (access_.layout().local_ranks > 1) access_.ring_peers();
   } else {
     if (exchanged < entry->first_piece + entry->plan.pieces()) return false;

@@ -38,7 +38,9 @@ std::vector<Example> every_example(int ranks) {
       const auto salt = static_cast<unsigned>(all.size());
       if (other_backend && in_place != only) continue;
       const bool shared = (salt / 2) % 2 == 1;
-      all.push_back({operation, type, op, in_place, count, static_cast<int>(salt / 2) % ranks, salt, shared});
+      const bool mixed = (salt / 4) % 3 == 2;
+      all.push_back(
+          {operation, type, op, in_place, count, static_cast<int>(salt / 2) % ranks, salt, shared, mixed});
     }
   };
   for (Operation operation : kOperations) {
@@ -77,6 +79,30 @@ TEST_P(Shape, EveryCollective) {
   });
 }
 
+// More pieces than there are slots, with memory of different kinds in one call, at one rank or from rank to rank: between nodes
+// some buffers are then used in place, and what stands for the others goes through slots that have to become free meanwhile.
+class OneRankANode : public ::testing::TestWithParam<Placement> {};
+
+TEST_P(OneRankANode, BuffersOfDifferentKindsAndManyPieces) {
+  if (std::getenv("RDMA_VM") != nullptr) GTEST_SKIP() << "emulated adapters take minutes for it";
+  const int ranks = static_cast<int>(GetParam().size());
+  Nodes::instance().run(GetParam(), [&](Rank& self) {
+    for (const Operation operation : kOperations) {
+      for (int kinds = 0; kinds < 4; ++kinds) {
+        const bool shared = (kinds + (kinds >= 2 ? self.rank : 0)) % 2 == 1;
+        const bool mixed = kinds < 2;
+        ExampleRun run({operation, HDT_FLOAT32, HDT_AVG, false, 2'500'001, kinds % ranks,
+                        static_cast<unsigned>(kinds), shared, mixed},
+                       self);
+        run.start(nullptr);
+        run.verify();
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+    HDT_EXPECT(hdtBarrier(self.comm, nullptr));
+  });
+}
+
 TEST_P(Shape, RandomCallsInFlight) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -88,7 +114,7 @@ TEST_P(Shape, RandomCallsInFlight) {
     examples.push_back({kOperations[random() % std::size(kOperations)], kTypes[random() % std::size(kTypes)],
                         kReductions[random() % std::size(kReductions)], random() % 2 == 0,
                         random() % (most + 1), static_cast<int>(random() % static_cast<unsigned>(ranks)), i,
-                        random() % 2 == 0});
+                        random() % 2 == 0, random() % 3 == 0});
   }
   Nodes::instance().run(GetParam(), [&](Rank& self) {
     std::vector<std::unique_ptr<ExampleRun>> runs;
@@ -129,6 +155,9 @@ INSTANTIATE_TEST_SUITE_P(All, Shape,
                          ::testing::Values(Placement{0}, Placement{0, 0}, Placement{0, 0, 0},
                                            Placement{0, 0, 0, 0}, Placement{0, 1}, Placement{0, 0, 1, 1},
                                            Placement{0, 1, 0, 1}, Placement{0, 0, 0, 1}, Placement{0, 1, 2}),
+                         [](const auto& shape) { return name_of(shape.param); });
+
+INSTANTIATE_TEST_SUITE_P(All, OneRankANode, ::testing::Values(Placement{0, 1}, Placement{0, 1, 2}),
                          [](const auto& shape) { return name_of(shape.param); });
 
 }  // namespace

@@ -21,6 +21,7 @@ struct Example {
   int root;
   unsigned salt;        // makes the data of successive calls different
   bool shared = false;  // buffers are memory of hdtMemAlloc
+  bool mixed = false;   // but the sendbuf is of the other kind
 
   bool reduces() const { return operation < Operation::kAllGather; }
   size_t send_count(int ranks) const {

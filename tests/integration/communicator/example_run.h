@@ -19,7 +19,7 @@ class ExampleRun {
   ExampleRun(const Example& example, const Rank& self)
       : example_(example),
         self_(self),
-        sent_(example.shared, example.in_place ? 0 : send_bytes()),
+        sent_(example.shared != example.mixed, example.in_place ? 0 : send_bytes()),
         received_(example.shared,
                   (example.in_place ? std::max(send_bytes(), receive_bytes()) : receive_bytes()) + kGuard) {
     const size_t width = hdtTypeSize(example.type);
