@@ -159,9 +159,11 @@ bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& wher
     using collectives::Collective;
     if (opened && call.what == Collective::kBroadcast && root && where.send_memory != 0) {
       opened = open_buffer(active, where.send_memory, where.send, sent, active.output, nullptr);
-    } else if (opened && where.recv_memory != 0 && call.what != Collective::kReduceScatter &&
+    } else if (opened && where.recv_memory != 0 && session::result_may_be_direct(call, context_.layout()) &&
                (call.what != Collective::kReduce || root) && !(call.what == Collective::kBroadcast && root)) {
-      opened = open_buffer(active, where.recv_memory, where.recv, received, active.output, &note);
+      // Peers write nothing into the result of a reduce-scatter.
+      OutputNote* told = call.what == Collective::kReduceScatter ? nullptr : &note;
+      opened = open_buffer(active, where.recv_memory, where.recv, received, active.output, told);
     }
   }
   if (!opened) {
@@ -202,7 +204,10 @@ PieceRunner::ActiveCall* PieceRunner::call_of(uint64_t piece) {
 
 // The contributions of all local ranks are where the schedule reads them.
 bool PieceRunner::is_ready(const ActiveCall& call, uint64_t piece) const {
-  if (collectives::reduces(call.call.what) ? call.input != nullptr : call.output != nullptr) return true;
+  const collectives::Collective what = call.call.what;
+  const bool in_place = collectives::reduces(what) ? call.input != nullptr : call.output != nullptr;
+  // An allgather's own blocks come into their places piece by piece.
+  if (in_place && what != collectives::Collective::kAllGather) return true;
   for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
     if (context_.segment.board(i).reduced.load(std::memory_order_acquire) <= piece) return false;
   }
@@ -268,6 +273,11 @@ void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
     }
     if (active.input != nullptr) memory.input_blocks = &slot.blocks;
     if (active.output != nullptr) memory.output_blocks = &slot.blocks;
+    if (active.output != nullptr && active.call.what == collectives::Collective::kReduceScatter) {
+      // Of all blocks the recvbuf is the own one, which is the only one that such a schedule leaves in its output.
+      slot.result = {part.elements, std::vector<uint64_t>(layout.ranks, part.offset)};
+      memory.output_blocks = &slot.result;
+    }
   }
   slot.goes_on = journal_.started(piece);
   if (!slot.goes_on) {

@@ -40,7 +40,9 @@ class PieceRunner::Slot : public collectives::Port {
     uint64_t number;
   };
   std::vector<LastWrite> last_writes;
-  collectives::BlockLayout blocks;  // of buffers in place, where a piece is not one range of them
+  // Of buffers in place, where a piece is not one range of them.
+  collectives::BlockLayout blocks;
+  collectives::BlockLayout result;  // of a reduce-scatter
 
  private:
   PieceRunner& runner_;

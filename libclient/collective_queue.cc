@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "collectives/kernels.h"
+#include "libclient/copy_bytes.h"
 
 namespace hdt::client {
 
@@ -49,7 +50,7 @@ Status CollectiveQueue::place_buffers(Entry& entry) const {
     entry.where.send = place.value().offset;
   }
   const bool receives = call.what == Collective::kReduce ? root : !(broadcast && root);
-  if (receives && call.what != Collective::kReduceScatter) {
+  if (receives && session::result_may_be_direct(call, layout)) {
     const auto place = locate_(entry.recv, session::result_bytes(call, layout.ranks));
     if (!place.is_ok()) return place.status();
     entry.where.recv_memory = place.value().memory;
@@ -58,11 +59,16 @@ Status CollectiveQueue::place_buffers(Entry& entry) const {
   entry.staged =
       (reduces(call.what) || (broadcast && root) ? entry.where.send_memory : entry.where.recv_memory) == 0;
   entry.taken = receives ? entry.where.recv_memory == 0 : entry.staged;
-  if (call.what == Collective::kAllGather && !entry.staged && bytes != 0) {
-    std::byte* own = entry.recv + access_.rank * bytes;
-    if (own != entry.send) std::memcpy(own, entry.send, bytes);
-  }
+  entry.placed = call.what == Collective::kAllGather && !entry.staged && bytes != 0 &&
+                 entry.recv + access_.rank * bytes != entry.send;
   return Status::ok();
+}
+
+// Piece by piece, so that the daemon sends the first ones meanwhile, and finds them in the caches.
+void CollectiveQueue::place(const SlotPiece& piece) const {
+  const size_t width = collectives::type_size(piece.call.type);
+  const uint64_t own = access_.rank * piece.call.count + piece.part.offset;
+  copy_bytes(piece.recv + own * width, piece.send + piece.part.offset * width, piece.part.elements * width);
 }
 
 // What is left to do when the daemon has put the result in place.
@@ -127,6 +133,14 @@ SlotPiece CollectiveQueue::slot_piece(const Entry& entry, uint64_t piece) const 
 
 bool CollectiveQueue::stage() {
   const Entry* entry = entry_at(stage_);
+  if (entry != nullptr && entry->placed) {
+    const uint64_t exchanged = access_.segment.header().exchanged.load(std::memory_order_acquire);
+    if (stage_.piece >= exchanged + access_.layout().slots) return false;
+    place(slot_piece(*entry, stage_.piece));
+    access_.board().staged.store(stage_.piece + 1, std::memory_order_release);
+    advance(stage_, *entry);
+    return true;
+  }
   if (entry != nullptr && !entry->staged) {
     advance_to_end(stage_, *entry);
     access_.board().staged.store(stage_.piece, std::memory_order_release);
@@ -161,9 +175,10 @@ bool CollectiveQueue::compare_calls(const Entry& entry) {
 bool CollectiveQueue::reduce() {
   const Entry* entry = entry_at(reduce_);
   if (entry == nullptr || !compare_calls(*entry)) return false;
-  if (!entry->staged && reduce_.sequence < stage_.sequence) {
+  if (!entry->staged && !entry->placed && reduce_.sequence < stage_.sequence) {
     advance_to_end(reduce_, *entry);
     access_.board().reduced.store(reduce_.piece, std::memory_order_release);
+    access_.ring_daemon();  // which may have looked at an allgather in place between its entry and now
     return true;
   }
   const bool combines = reduces(entry->call.what) && access_.layout().local_ranks > 1;

@@ -47,8 +47,9 @@ class CollectiveQueue : public CallQueue {
     std::shared_ptr<Operation> operation;
     session::Exposure where;
     uint64_t record = 0;  // session/recorder.h
-    bool staged = true;  // the contribution goes through the slots
-    bool taken = true;   // the result does
+    bool staged = true;   // the contribution goes through the slots
+    bool placed = false;  // else: an allgather's is copied to its place in the recvbuf
+    bool taken = true;    // the result does
   };
   struct Cursor {
     uint64_t piece = 0;
@@ -64,6 +65,7 @@ class CollectiveQueue : public CallQueue {
   void advance_to_end(Cursor& cursor, const Entry& entry);
   // Finds out which buffers the daemon can use in place, and prepares them.
   Status place_buffers(Entry& entry) const;
+  void place(const SlotPiece& piece) const;
   void take_in_place(const Entry& entry) const;
   bool compare_calls(const Entry& entry);
   SlotPiece slot_piece(const Entry& entry, uint64_t piece) const;

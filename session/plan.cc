@@ -65,6 +65,10 @@ bool may_be_direct(const Call& call, const Layout& layout) {
          call.count * collectives::type_size(call.type) >= smallest;
 }
 
+bool result_may_be_direct(const Call& call, const Layout& layout) {
+  return may_be_direct(call, layout) && (call.what != Collective::kReduceScatter || layout.nodes == 2);
+}
+
 uint64_t user_index(const Call& call, const Piece& piece, const Order& order, uint64_t index) {
   if (!by_blocks(call.what)) return piece.offset + index;
   const uint64_t position = index / piece.elements;

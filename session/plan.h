@@ -55,6 +55,9 @@ uint64_t result_bytes(const Call& call, uint32_t ranks);
 // Whether buffers of the call may be used in place between nodes: nodes then tell each other where their output is. The
 // same on all nodes.
 bool may_be_direct(const Call& call, const Layout& layout);
+// Whether that holds of its result, too. Not of a reduce-scatter's between more than two nodes: steps then pass partial results
+// of other blocks through the output.
+bool result_may_be_direct(const Call& call, const Layout& layout);
 
 // Where element `index` of a piece's area is in the user's buffer that the area stands for, in elements.
 uint64_t user_index(const Call& call, const Piece& piece, const Order& order, uint64_t index);

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "collectives/algorithms.h"
+#include "collectives/hazards.h"
 #include "tests/unit/collectives/problems.h"
 
 namespace hdt::collectives::testing {
@@ -46,6 +47,27 @@ TEST_P(Schedules, MoveNothingOfNothing) {
     for (const StepList& list : all_steps(algorithm(), make_problem(what(), nodes, Shape::kNothing))) {
       EXPECT_EQ(list.steps.empty(), what() != Collective::kBarrier || nodes == 1);
       EXPECT_EQ(list.scratch_length, 0u);
+    }
+  }
+}
+
+// So its output may be the user's recvbuf, which has room for one block (session/plan.h).
+TEST(ReduceScatter, BetweenTwoNodesHasTheOwnBlockOnlyInTheOutput) {
+  const Problem problem = make_problem(Collective::kReduceScatter, 2, Shape::kEqual);
+  for (int i = 0; i < kAlgorithmCount; ++i) {
+    const auto lists = all_steps(static_cast<Algorithm>(i), problem);
+    for (size_t node = 0; node < 2; ++node) {
+      const uint64_t first = problem.block_offsets[node];
+      const uint64_t end = problem.block_offsets[node + 1];
+      const auto is_own = [&](const Access& access) {
+        return access.length == 0 || access.area != Area::kOutput ||
+               (access.offset >= first && access.offset + access.length <= end);
+      };
+      EXPECT_FALSE(lists[node].steps.empty());
+      for (const Step& step : lists[node].steps) {
+        EXPECT_TRUE(is_own(read_by(step)) && is_own(written_by(step))) << "algorithm " << i;
+        EXPECT_FALSE(step.kind == StepKind::kSend && step.to == Area::kOutput) << "algorithm " << i;
+      }
     }
   }
 }
