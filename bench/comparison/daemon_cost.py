@@ -11,7 +11,8 @@ import socket
 import subprocess
 import time
 
-from comparison import ratios, report
+from comparison import report
+from processes import clean_environment, end, free_port
 
 RANKS = 8
 GROUPS = 1000
@@ -36,7 +37,7 @@ class Daemon:
         self.process = None
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.command, env=ratios.clean_environment(), stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(self.command, env=clean_environment(), stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + START_LIMIT_S
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -50,7 +51,7 @@ class Daemon:
             return attempt.connect_ex(self.socket) == 0
 
     def __exit__(self, *_):
-        end(self.process)
+        end([self.process], END_LIMIT_S)
 
     def cpu_ns(self):
         total = 0
@@ -81,27 +82,15 @@ class Daemon:
         return sum(files.values())
 
 
-def end(process):
-    if process.poll() is None:
-        process.terminate()
-    try:
-        process.wait(END_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 class Sessions:
     """Eight ranks on one daemon. Each makes what groups it is told to and answers on its output."""
 
     def __init__(self, options, daemon):
-        with socket.socket() as free:
-            free.bind((ADDRESS, 0))
-            port = free.getsockname()[1]
+        port = free_port(ADDRESS)
         self.ranks = []
         for rank in range(RANKS):
-            environment = dict(ratios.clean_environment(), HDT_RANK=str(rank), HDT_SIZE=str(RANKS),
-                               HDT_RENDEZVOUS=f"{ADDRESS}:{port}", HDT_SOCKET=daemon.socket)
+            environment = clean_environment(HDT_RANK=str(rank), HDT_SIZE=str(RANKS),
+                                            HDT_RENDEZVOUS=f"{ADDRESS}:{port}", HDT_SOCKET=daemon.socket)
             self.ranks.append(subprocess.Popen([os.path.join(options.bin, "hdt-bench-groups")], env=environment, text=True,
                                                stdin=subprocess.PIPE, stdout=subprocess.PIPE))
 
@@ -116,8 +105,8 @@ class Sessions:
     def __exit__(self, *_):
         for rank in self.ranks:
             rank.stdin.close()  # tells it to leave
+        end(self.ranks, END_LIMIT_S)
         for rank in self.ranks:
-            end(rank)
             rank.stdout.close()
 
     def wait_ready(self):

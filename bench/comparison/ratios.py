@@ -7,6 +7,7 @@ import statistics
 import subprocess
 
 from comparison import report
+from processes import clean_environment
 
 RUN_LIMIT_S = 900
 ELEMENT_BYTES = {"float32": 4, "bfloat16": 2}
@@ -51,11 +52,6 @@ def run(command, environment):
     if process.returncode != 0:
         lines = (errors.strip() or output.strip() or "no message").splitlines()
         raise RuntimeError(f"'{' '.join(command)}' ended with {process.returncode}: {lines[0]}")
-
-
-def clean_environment():
-    """Without what would make the ranks part of another job, or choose a daemon."""
-    return {key: value for key, value in os.environ.items() if not key.startswith(("HDT_", "OMPI_", "PMIX_"))}
 
 
 def commbench(row, options, folder, sizes, types, rounds):

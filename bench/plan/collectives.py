@@ -23,7 +23,8 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 
-from rails.two_hosts import Namespaces, NotPossible, end  # noqa: E402
+from processes import clean_environment, end  # noqa: E402
+from rails.two_hosts import Namespaces, NotPossible  # noqa: E402
 
 ALGORITHMS = ("ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise")
 COLLECTIVES = ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce")
@@ -33,11 +34,6 @@ SMALLEST, LARGEST = 8, 64 << 20
 ITERATIONS = ((64 << 10, 200), (1 << 20, 60), (8 << 20, 15), (LARGEST, 5))
 START_LIMIT_S = 20
 RUN_LIMIT_S = 280
-
-
-def clean_environment():
-    """Without what would make the ranks part of another job, or choose a daemon."""
-    return {key: value for key, value in os.environ.items() if not key.startswith(("HDT_", "OMPI_", "PMIX_"))}
 
 
 def cores_of(node, nodes):
@@ -139,8 +135,8 @@ class Daemons:
         port = 20000 + os.getpid() % 20000
         started = []
         for rank in range(self.options.nodes):
-            environment = dict(clean_environment(), HDT_RANK=str(rank), HDT_SIZE=str(self.options.nodes),
-                               HDT_RENDEZVOUS=f"{self.place.rendezvous}:{port}", HDT_SOCKET=self.socket(rank))
+            environment = clean_environment(HDT_RANK=str(rank), HDT_SIZE=str(self.options.nodes),
+                                            HDT_RENDEZVOUS=f"{self.place.rendezvous}:{port}", HDT_SOCKET=self.socket(rank))
             started.append(self.place.start(rank, command, environment, **pipes))
         return started
 

@@ -3,14 +3,14 @@
 import json
 import os
 import re
-import signal
 import statistics
 import subprocess
 import time
 
+from processes import LIMIT_S, clean_environment, end
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TESTHOSTS = os.path.join(ROOT, "tools", "testhosts")
-LIMIT_S = 30
 COMMAND_LIMIT_S = 600  # of what has no reason to wait: only a machine that stands still takes it long
 PORT = 18520
 PAYLOAD_SHARE = 1448 / 1514  # of a full frame
@@ -18,23 +18,6 @@ PAYLOAD_SHARE = 1448 / 1514  # of a full frame
 
 class NotPossible(RuntimeError):
     """The machine does not permit network namespaces."""
-
-
-def clean_environment():
-    return {key: value for key, value in os.environ.items() if not key.startswith("HDT_")}
-
-
-def end(processes, limit_s=LIMIT_S):
-    """In order where they do so in time, else by force."""
-    for process in processes:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-    for process in processes:
-        try:
-            process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 class Namespaces:
@@ -164,8 +147,8 @@ class Ranks:
     def __init__(self, hosts, arguments, port):
         self.processes = []
         for rank in range(2):
-            environment = dict(clean_environment(), HDT_RANK=str(rank), HDT_SIZE="2", HDT_SOCKET=hosts.socket(rank),
-                               HDT_RENDEZVOUS=f"{hosts.address()}:{port}")
+            environment = clean_environment(HDT_RANK=str(rank), HDT_SIZE="2", HDT_SOCKET=hosts.socket(rank),
+                                            HDT_RENDEZVOUS=f"{hosts.address()}:{port}")
             self.processes.append(hosts.on(rank, os.path.join(hosts.bin, "hdt-bench-rails"), *map(str, arguments),
                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment))
         for process in self.processes:

@@ -11,8 +11,6 @@
 
 namespace hdt::tools {
 
-inline constexpr double kGibibyte = double{1 << 30};
-
 struct InputPaths {
   std::string profile;
   std::string cluster;

@@ -33,7 +33,7 @@ void print_table(const plan::Plan& plan, const plan::Prediction& prediction,
                position.stage + 1, plan.replicas[position.replica].stages[position.stage].node,
                percent(time.compute), percent(time.exposed_pipeline), percent(time.exposed_reduction),
                percent(time.bubble), percent(time.optimizer),
-               prediction.peak_memory_bytes[worker] / kGibibyte);
+               prediction.peak_memory_bytes[worker] / plan::kGibibyte);
   }
 }
 

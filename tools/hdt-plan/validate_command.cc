@@ -42,11 +42,11 @@ void print_set(const plan::PublishedSet& set, const plan::Validation& validation
   for (size_t i = 0; i < validation.rows.size(); ++i) {
     const plan::ValidatedRow& row = validation.rows[i];
     const plan::Measurement& measured = *row.measured;
-    const std::string memory = row.has_memory()
-                                   ? fmt::format("{:.2f} | {:.2f} | {:+.1f} %",
-                                                 static_cast<double>(measured.peak_memory_bytes) / kGibibyte,
-                                                 row.memory_bytes / kGibibyte, 100 * row.memory_error())
-                                   : fmt::format("| {:.2f} |", row.memory_bytes / kGibibyte);
+    const std::string memory =
+        row.has_memory() ? fmt::format("{:.2f} | {:.2f} | {:+.1f} %",
+                                       static_cast<double>(measured.peak_memory_bytes) / plan::kGibibyte,
+                                       row.memory_bytes / plan::kGibibyte, 100 * row.memory_error())
+                         : fmt::format("| {:.2f} |", row.memory_bytes / plan::kGibibyte);
     fmt::print("| {} | {:.4g} | {:.4g} | {:+.1f} % | {:+.1f} % | {} | {}{} |\n", measured.name,
                measured.step_seconds, row.step_seconds, 100 * row.step_error(),
                100 * validation.from_profile[i].step_error(), memory, shape(set, measured.plan),
@@ -68,7 +68,7 @@ void print_set(const plan::PublishedSet& set, const plan::Validation& validation
       "calibration from all rows: compute {:.3f}, update {:.3f}, launch {:.3f}, point_to_point {:.3f}, "
       "allreduce {:.3f}, activation {:.3f}, fixed {:.2f} GiB, peer {:.2f} GiB\n\n",
       all.compute, all.update, all.launch.value_or(1), all.point_to_point, all.allreduce, all.activation,
-      all.fixed_bytes / kGibibyte, all.peer_bytes / kGibibyte);
+      all.fixed_bytes / plan::kGibibyte, all.peer_bytes / plan::kGibibyte);
 }
 
 nlohmann::ordered_json to_json(const plan::PublishedSet& set, const plan::Validation& validation) {

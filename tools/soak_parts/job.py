@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 
-from rails.two_hosts import clean_environment
+from processes import clean_environment
 from soak_parts.patience import Patience
 
 LIMIT_S = 60
@@ -30,7 +30,7 @@ class Rank:
         self.errors = open(os.path.join(nodes.folder, f"{job}.errors"), "a+", encoding="utf-8")
         self.process = nodes.on(host, os.path.join(nodes.bin, "hdt-soak-rank"), str(seed), stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=self.errors,
-                                env=dict(clean_environment(), HDT_SOCKET=nodes.socket(host)))
+                                env=clean_environment(HDT_SOCKET=nodes.socket(host)))
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
 

@@ -8,7 +8,8 @@ import struct
 import subprocess
 import time
 
-from rails.two_hosts import LIMIT_S, Hosts, clean_environment
+from processes import LIMIT_S, clean_environment
+from rails.two_hosts import Hosts
 
 LOG_LINES = 30
 
@@ -33,7 +34,7 @@ class Nodes(Hosts):
 
     def environment(self, host):
         more = {"LD_PRELOAD": self.damage_library, "HDT_SOAK_DAMAGE": self._damage_file(host)} if self.can_damage() else {}
-        return dict(clean_environment(), **more)
+        return clean_environment(**more)
 
     def damage_reads(self, host, count, limit_s):
         """How many of the next reads of payload were damaged."""

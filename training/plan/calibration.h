@@ -11,6 +11,9 @@
 
 namespace hdt::plan {
 
+// Memory is fitted and printed in GiB.
+inline constexpr double kGibibyte = double{1 << 30};
+
 struct Calibration {
   // Seconds of computation in a run per second in the profile.
   double compute = 1;

@@ -12,8 +12,6 @@
 namespace hdt::plan {
 namespace {
 
-constexpr double kGibibyte = double{1 << 30};
-
 // The factors of time, each on a logarithmic scale.
 struct TimeFactor {
   void (*set)(Calibration& calibration, double value);

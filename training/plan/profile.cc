@@ -8,6 +8,8 @@
 #include <set>
 #include <tuple>
 
+#include "base/median.h"
+
 namespace hdt::plan {
 
 namespace {
@@ -43,9 +45,7 @@ double Profile::slowdown_of(const std::string& device) const {
 double measured_slowdown(const std::vector<double>& alone, const std::vector<double>& beside) {
   std::vector<double> ratios;
   for (size_t i = 0; i < std::min(alone.size(), beside.size()); ++i) ratios.push_back(beside[i] / alone[i]);
-  const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
-  std::ranges::nth_element(ratios, middle);
-  return std::max(1.0, *middle);
+  return std::max(1.0, median(ratios));
 }
 
 const Link* Profile::find_link(const std::string& from, const std::string& to, bool inside,

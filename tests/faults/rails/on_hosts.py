@@ -10,7 +10,8 @@ import unittest
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 
-from rails.two_hosts import NotPossible, TwoHosts, clean_environment  # noqa: E402
+from processes import clean_environment  # noqa: E402
+from rails.two_hosts import NotPossible, TwoHosts  # noqa: E402
 
 # The build whose programs are tested.
 BUILD = os.path.join(ROOT, "build", "release") if len(sys.argv) < 2 else sys.argv.pop(1)
@@ -24,7 +25,7 @@ class RankProgram:
 
     def __init__(self, hosts, host):
         self.process = hosts.on(host, os.path.join(BUILD, "tests", "rank_program"), stdin=subprocess.PIPE,
-                                stdout=subprocess.PIPE, env=dict(clean_environment(), HDT_SOCKET=hosts.socket(host)))
+                                stdout=subprocess.PIPE, env=clean_environment(HDT_SOCKET=hosts.socket(host)))
 
     def start(self, line):
         self.process.stdin.write(line + "\n")
