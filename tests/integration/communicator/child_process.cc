@@ -62,10 +62,12 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command,
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setsigdefault(&attributes, &as_ever);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-  std::vector<std::string> words = command;
+  // Ended by the kernel should the test be killed; more exactly, should the thread end that is here.
+  std::vector<std::string> words{"/usr/bin/setpriv", "--pdeathsig", "KILL", "--"};
+  words.insert(words.end(), command.begin(), command.end());
   std::vector<std::string> variables = merged(environment);
-  const int error = ::posix_spawn(&pid_, words.front().c_str(), &actions, &attributes,
-                                  pointers(words).data(), pointers(variables).data());
+  const int error = ::posix_spawn(&pid_, words.front().c_str(), &actions, &attributes, pointers(words).data(),
+                                  pointers(variables).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error("cannot start " + command.front());
