@@ -16,10 +16,16 @@ using collectives::type_size;
 
 namespace {
 
-// Mapped memory is worked on in blocks only to notice failures. What goes through the kernel is combined while it is
-// still in the cache.
-constexpr size_t kMappedBlock = size_t{1} << 20;
+// Memory is worked on in blocks to notice failures, and where it is read again, while it is still in the cache.
+constexpr size_t kLargestBlock = size_t{1} << 20;
 constexpr size_t kCachedBlock = size_t{128} << 10;
+// A call into the kernel costs as much as copying some 16 KiB, so its blocks are as large as the memory for them allows.
+constexpr size_t kMostBounceBytes = size_t{4} << 20;
+
+size_t kernel_block(size_t ranks) {
+  constexpr size_t kPage = 4096;
+  return std::clamp(kMostBounceBytes / ranks / kPage * kPage, kCachedBlock, kLargestBlock);
+}
 
 // Up while this rank reads or writes buffers of others; see Board::touching.
 class Touch {
@@ -90,7 +96,7 @@ void LocalMover::combine_block(const session::Call& call, const Task& task, std:
 
 Status LocalMover::combine_mapped(const session::Call& call, const Task& task,
                                   std::span<const Reached> ranks) {
-  const uint64_t block = kMappedBlock / type_size(call.type);
+  const uint64_t block = kLargestBlock / type_size(call.type);
   for (uint64_t done = 0; done < task.count; done += block) {
     const Touch touch(access_);
     if (!touch.allowed()) return Status::ok();
@@ -114,9 +120,10 @@ void LocalMover::run_own(const session::Call& call, const Task& task, std::span<
 
 Status LocalMover::combine(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
   const size_t width = type_size(call.type);
-  const uint64_t block = kCachedBlock / width;
+  const size_t block_bytes = kernel_block(ranks.size());
+  const uint64_t block = block_bytes / width;
   const bool mine = task.destination == kEveryone || task.destination == static_cast<int>(access_.local);
-  bounce_.resize((ranks.size() + 1) * kCachedBlock);
+  bounce_.resize(ranks.size() * block_bytes);
   for (uint64_t done = 0; done < task.count; done += block) {
     const Touch touch(access_);
     if (!touch.allowed()) return Status::ok();
@@ -126,10 +133,10 @@ Status LocalMover::combine(const session::Call& call, const Task& task, std::spa
     sources_.clear();
     for (size_t i = 0; i < ranks.size(); ++i) {
       if (ranks[i].send == nullptr)
-        HDT_RETURN_IF_ERROR(read(ranks[i], from, &bounce_[i * kCachedBlock], count * width));
-      sources_.push_back(ranks[i].send == nullptr ? &bounce_[i * kCachedBlock] : ranks[i].send + from);
+        HDT_RETURN_IF_ERROR(read(ranks[i], from, &bounce_[i * block_bytes], count * width));
+      sources_.push_back(ranks[i].send == nullptr ? &bounce_[i * block_bytes] : ranks[i].send + from);
     }
-    std::byte* result = mine ? ranks[access_.local].recv + to : &bounce_[ranks.size() * kCachedBlock];
+    std::byte* result = mine ? ranks[access_.local].recv + to : &bounce_[access_.local * block_bytes];
     void* const results[] = {result};
     collectives::reduce(call.type, call.op, sources_, results, count);
     if (call.op == collectives::ReduceOp::kAvg) {
@@ -155,7 +162,9 @@ Status LocalMover::copy(const session::Call& call, const Task& task, std::span<c
   const bool mine = task.destination == kEveryone || task.destination == self;
   const Reached& source = ranks[static_cast<size_t>(task.source)];
   const bool several = task.destination == kEveryone;
-  const uint64_t block = (several ? kCachedBlock : kMappedBlock) / width;
+  const bool mapped =
+      std::all_of(ranks.begin(), ranks.end(), [](const Reached& rank) { return rank.recv != nullptr; });
+  const uint64_t block = (several && mapped ? kCachedBlock : kLargestBlock) / width;
   for (uint64_t done = 0; done < task.count; done += block) {
     const Touch touch(access_);
     if (!touch.allowed()) return Status::ok();

@@ -45,8 +45,8 @@ class LocalMover {
   Status write(const Reached& to, uint64_t offset, const std::byte* from, size_t bytes) const;
 
   const NodeAccess& access_;
-  std::vector<std::byte>
-      bounce_;  // blocks of ranks whose memory is not mapped, and of a result nobody here wants
+  // A block for each rank: of those whose memory is not mapped, and in this rank's place a result that it does not want itself.
+  std::vector<std::byte> bounce_;
   std::vector<const void*> sources_;
   std::vector<void*> destinations_;
 };

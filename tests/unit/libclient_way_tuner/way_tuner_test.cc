@@ -1,4 +1,4 @@
-// way_tuner_test.cc: the tuner tries both ways, keeps to the faster one, by collective and size, and changes its mind.
+// way_tuner_test.cc: the tuner tries both ways, keeps to the faster one, by collective and size, and follows what changes.
 #include "libclient/way_tuner.h"
 
 #include <gtest/gtest.h>
@@ -23,47 +23,80 @@ uint32_t run(WayTuner& tuner, Collective what, uint64_t bytes, uint32_t calls, i
   return kernel;
 }
 
-TEST(WayTuner, TriesBothAndKeepsToTheFaster) {
+TEST(WayTuner, TriesBothInARowAndKeepsToTheFaster) {
   for (const bool kernel_is_faster : {false, true}) {
     WayTuner tuner;
     const int64_t slots = kernel_is_faster ? 200 : 100, kernel = 150;
-    EXPECT_EQ(run(tuner, Collective::kAllReduce, kBytes, 2 * WayTuner::kTrials, slots, kernel),
-              WayTuner::kTrials);
-    EXPECT_EQ(run(tuner, Collective::kAllReduce, kBytes, 100, slots, kernel), kernel_is_faster ? 100U : 0U);
+    EXPECT_EQ(run(tuner, Collective::kAllReduce, kBytes, WayTuner::kTrial, slots, kernel), 0U);
+    EXPECT_EQ(run(tuner, Collective::kAllReduce, kBytes, WayTuner::kTrial, slots, kernel), WayTuner::kTrial);
+    EXPECT_EQ(run(tuner, Collective::kAllReduce, kBytes, WayTuner::kSoonest, slots, kernel),
+              kernel_is_faster ? WayTuner::kSoonest : 0U);
   }
+}
+
+// After a change the buffers lie in the wrong caches.
+TEST(WayTuner, FirstCallsOfATrialDoNotDecide) {
+  WayTuner tuner;
+  run(tuner, Collective::kAllReduce, kBytes, WayTuner::kTrial, 200, 0);
+  run(tuner, Collective::kAllReduce, kBytes, WayTuner::kTrial - 2, 0, 300);
+  run(tuner, Collective::kAllReduce, kBytes, 2, 0, 100);
+  EXPECT_EQ(tuner.choose(Collective::kAllReduce, kBytes), Way::kKernel);
 }
 
 TEST(WayTuner, OneSlowCallDoesNotDecide) {
   WayTuner tuner;
-  tuner.took(Collective::kAllReduce, kBytes, Way::kKernel, 1'000'000);
-  EXPECT_EQ(run(tuner, Collective::kAllReduce, kBytes, 2 * WayTuner::kTrials - 1, 200, 100),
-            WayTuner::kTrials - 1);
-  EXPECT_EQ(tuner.choose(Collective::kAllReduce, kBytes), Way::kKernel);
+  run(tuner, Collective::kAllReduce, kBytes, 2 * WayTuner::kTrial, 200, 100);
+  for (uint32_t i = 0; i < WayTuner::kSoonest; ++i) {
+    const Way way = tuner.choose(Collective::kAllReduce, kBytes);
+    EXPECT_EQ(way, Way::kKernel);
+    tuner.took(Collective::kAllReduce, kBytes, way, i % 2 == 0 ? 1'000'000 : 100);
+  }
 }
 
 TEST(WayTuner, KnowsEachCollectiveAndSizeByItself) {
   WayTuner tuner;
-  run(tuner, Collective::kAllReduce, kBytes, 100, 200, 100);
-  run(tuner, Collective::kBroadcast, kBytes, 100, 100, 200);
-  run(tuner, Collective::kAllReduce, 4 * kBytes, 100, 100, 200);
+  constexpr uint32_t kCalls = 2 * WayTuner::kTrial + 1;
+  run(tuner, Collective::kAllReduce, kBytes, kCalls, 200, 100);
+  run(tuner, Collective::kBroadcast, kBytes, kCalls, 100, 200);
+  run(tuner, Collective::kAllReduce, 4 * kBytes, kCalls, 100, 200);
   EXPECT_EQ(tuner.choose(Collective::kAllReduce, kBytes), Way::kKernel);
   EXPECT_EQ(tuner.choose(Collective::kAllReduce, kBytes + 4), Way::kKernel) << "of the same size class";
   EXPECT_EQ(tuner.choose(Collective::kBroadcast, kBytes), Way::kSlots);
   EXPECT_EQ(tuner.choose(Collective::kAllReduce, 4 * kBytes), Way::kSlots);
 }
 
+TEST(WayTuner, LeavesAWayThatBecomesSlow) {
+  WayTuner tuner;
+  run(tuner, Collective::kAllReduce, kBytes, 1000, 100, 200);
+  // A trial may be under way when it becomes slow.
+  EXPECT_LE(run(tuner, Collective::kAllReduce, kBytes, 2, 400, 200), 2U);
+  run(tuner, Collective::kAllReduce, kBytes, WayTuner::kTrial, 400, 200);
+  EXPECT_EQ(run(tuner, Collective::kAllReduce, kBytes, WayTuner::kTrial, 400, 200), WayTuner::kTrial);
+}
+
 TEST(WayTuner, FindsOutThatTheOtherWayIsFasterNow) {
   WayTuner tuner;
-  run(tuner, Collective::kAllReduce, kBytes, WayTuner::kCalls, 100, 200);
-  ASSERT_EQ(tuner.choose(Collective::kAllReduce, kBytes), Way::kSlots);
-  run(tuner, Collective::kAllReduce, kBytes, 2 * WayTuner::kTrials + 1, 200, 100);
-  EXPECT_EQ(tuner.choose(Collective::kAllReduce, kBytes), Way::kKernel);
+  run(tuner, Collective::kAllReduce, kBytes, 1000, 100, 200);
+  run(tuner, Collective::kAllReduce, kBytes, WayTuner::kLatest + WayTuner::kTrial, 100, 50);
+  // All but a trial of the other.
+  EXPECT_GE(run(tuner, Collective::kAllReduce, kBytes, WayTuner::kSoonest, 100, 50),
+            WayTuner::kSoonest - WayTuner::kTrial);
+}
+
+TEST(WayTuner, SeldomChangesWhereThereIsNothingToGain) {
+  for (const int64_t kernel : {98, 200}) {
+    WayTuner tuner;
+    constexpr uint32_t kCalls = 20'000;
+    // 32, 64, ..., 512 calls apart, then 1,024.
+    constexpr uint32_t kMost = WayTuner::kTrial * (6 + kCalls / WayTuner::kLatest);
+    EXPECT_LE(run(tuner, Collective::kAllReduce, kBytes, kCalls, 100, kernel), kMost);
+  }
 }
 
 TEST(WayTuner, AnySizeHasAPlace) {
   WayTuner tuner;
   for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, UINT64_MAX}) {
-    run(tuner, Collective::kReduce, bytes, 100, 200, 100);
+    run(tuner, Collective::kReduce, bytes, 2 * WayTuner::kTrial, 200, 100);
     EXPECT_EQ(tuner.choose(Collective::kReduce, bytes), Way::kKernel);
   }
 }
