@@ -314,15 +314,15 @@ bool PieceRunner::publish() {
   return true;
 }
 
-// Tells those who send to us how far they may go, when they are about to run out of credit.
+// Tells those who send to us how far they may go, when they are about to run out of credit. Between two calls they are not, and
+// the ranks would wait for what this sends: it goes with the next call.
 void PieceRunner::grant() {
   const uint64_t credit = freed() + slots_.size();
   for (uint32_t node = 0; node < credit_.size(); ++node) {
     PeerCredit& peer = credit_[node];
     if (!peer.sends_to_us || credit <= peer.granted_by_us) continue;
-    if (peer.granted_by_us > next_piece_ + slots_.size() / 2 &&
-        credit < peer.granted_by_us + slots_.size() / 4)
-      continue;
+    const bool enough = peer.granted_by_us > next_piece_ + slots_.size() / 2;
+    if (enough && (calls_.empty() || credit < peer.granted_by_us + slots_.size() / 4)) continue;
     peer.granted_by_us = credit;
     context_.send(node, PieceCredit{context_.id, context_.me, credit});
   }
