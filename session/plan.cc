@@ -11,6 +11,9 @@ namespace {
 // A call is cut so that stages of several pieces overlap, but not finer than a piece that is worth a wake-up.
 constexpr uint64_t kSmallestPiece = uint64_t{64} << 10;
 constexpr uint64_t kStages = 4;
+// Where each node has one rank, rank and engine take turns for each piece, and no other rank's work is in between: only two
+// pieces as long as more would be smaller than this.
+constexpr uint64_t kSmallestOfMany = uint64_t{256} << 10;
 
 }  // namespace
 
@@ -18,7 +21,11 @@ Plan::Plan(const Call& call, const Layout& layout) : count_(call.count) {
   const uint64_t width = collectives::type_size(call.type) * (by_blocks(call.what) ? layout.ranks : 1);
   const uint64_t capacity = std::max<uint64_t>(1, layout.piece_bytes / width);
   const uint64_t floor = std::clamp<uint64_t>(kSmallestPiece / width, 1, capacity);
-  step_ = std::clamp((count_ + kStages - 1) / kStages, floor, capacity);
+  uint64_t wanted = (count_ + kStages - 1) / kStages;
+  if (layout.nodes == layout.ranks) {
+    wanted = std::max(wanted, std::min((count_ + 1) / 2, kSmallestOfMany / width));
+  }
+  step_ = std::clamp(wanted, floor, capacity);
   // Ranges start at multiples of 64 elements where they can, for aligned vector loads.
   if (step_ > 64) step_ = std::min(capacity, (step_ + 63) / 64 * 64);
   pieces_ = call.what == Collective::kBarrier ? 1 : std::max<uint64_t>(1, (count_ + step_ - 1) / step_);

@@ -42,6 +42,30 @@ TEST(Plan, EveryElementIsInOnePieceThatFits) {
   }
 }
 
+uint64_t pieces_of(uint64_t bytes, const Layout& layout) {
+  Call call;
+  call.what = Collective::kAllReduce;
+  call.type = DataType::kFloat32;
+  call.count = bytes / 4;
+  return Plan(call, layout).pieces();
+}
+
+TEST(Plan, ACallIsCutIntoMorePiecesTheMoreRanksANodeHas) {
+  constexpr uint64_t kKiB = 1 << 10;
+  const Layout alone(2, 2, 1), shared(4, 2, 2), uneven(3, 2, 1);
+  struct Expected {
+    uint64_t bytes, alone, shared;
+  };
+  for (const auto& [bytes, by_two, by_four] :
+       {Expected{64 * kKiB, 1, 1}, Expected{128 * kKiB, 2, 2}, Expected{256 * kKiB, 2, 4},
+        Expected{512 * kKiB, 2, 4}, Expected{1024 * kKiB, 4, 4}, Expected{4096 * kKiB, 8, 8}}) {
+    EXPECT_EQ(pieces_of(bytes, alone), by_two) << bytes;
+    EXPECT_EQ(pieces_of(bytes, shared), by_four) << bytes;
+    EXPECT_EQ(pieces_of(bytes, uneven), by_four)
+        << bytes << ": the other node has two ranks, and cuts likewise";
+  }
+}
+
 TEST(Order, BlocksOfANodeAreContiguousWhateverThePlacement) {
   const Order order({1, 0, 1, 2, 0, 1}, 3);
   EXPECT_EQ(order.rank_at, (std::vector<uint32_t>{1, 4, 0, 2, 5, 3}));
