@@ -21,6 +21,14 @@ struct ValidateOptions {
 };
 Status validate_command(const ValidateOptions& options);
 
+struct ProfileCommandOptions {
+  std::string folder;                  // for profile.toml and model.toml
+  int ranks = 2;                       // from two on links are measured
+  std::vector<std::string> arguments;  // for hdt-train: the model, devices to emulate
+};
+// Becomes hdt-train, under mpirun where there are several ranks; returns only what prevents that.
+Status profile_command(const ProfileCommandOptions& options);
+
 struct PredictOptions {
   InputPaths inputs;
   std::string plan;

@@ -15,12 +15,20 @@ constexpr int kExitUsage = 2;
 
 constexpr const char* kExamples =
     "Examples:\n"
+    "  hdt-plan profile lab/ -- --num-layers 6 --hidden-size 128\n"
     "  hdt-plan predict plan.toml -p profile.toml -c cluster.toml -m model.toml\n"
     "  hdt-plan search cluster.toml model.toml -p profile.toml --global-batch-size 256\n"
     "  hdt-plan export plan.toml -c cluster.toml -- --data-path data/kjv > train.sh\n"
     "  hdt-plan validate published/\n"
     "\n"
     "docs/predictor.md describes the files. Exit status: 0 done, 2 wrong usage or an input that was refused.";
+
+constexpr const char* kProfileExamples =
+    "Examples:\n"
+    "  hdt-plan profile lab/ -- --num-layers 6 --hidden-size 128\n"
+    "  hdt-plan profile lab/ -- --profile-device fast slow:3 --profile-micro-batch-sizes 1 2 4\n"
+    "  hdt-plan profile lab/ --ranks 1\n"
+    "Links between nodes: start hdt-train --profile with one rank on each of two, by your launcher.";
 
 constexpr const char* kPredictExamples =
     "Examples:\n"
@@ -80,6 +88,22 @@ int main(int argc, char** argv) {
   app.footer(kExamples);
   app.require_subcommand(1);
   std::function<hdt::Status()> run;
+
+  hdt::tools::ProfileCommandOptions profile;
+  CLI::App* profile_app = app.add_subcommand(
+      "profile",
+      "measure this machine: layers by micro-batch size, optimizer, memory, links (runs hdt-train)");
+  profile_app->footer(kProfileExamples);
+  profile_app->add_option("folder", profile.folder, "for profile.toml and model.toml")
+      ->type_name("DIR")
+      ->required();
+  profile_app->add_option("--ranks", profile.ranks, "on this machine; with two or more, links are measured")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  profile_app
+      ->add_option("arguments", profile.arguments, "after --: flags for hdt-train, as the model and devices")
+      ->type_name("FLAG");
+  profile_app->callback([&] { run = [&] { return hdt::tools::profile_command(profile); }; });
 
   hdt::tools::PredictOptions predict;
   CLI::App* predict_app = app.add_subcommand("predict", "time, its parts and memory of one step of a plan");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/training/data/temporary_folder.h"
@@ -38,6 +39,16 @@ TEST(HdtPlan, WrongUsageAndRefusedInputsEndWith2) {
   expect_refused(hdt_plan({"improve"}), "see hdt-plan --help");
   expect_refused(hdt_plan({"validate"}), "measured");
   expect_refused(hdt_plan({"validate", "/nonexistent"}), "/nonexistent/profiles.json: cannot be read");
+}
+
+TEST(HdtPlan, ProfileNeedsAFolderAndTheProgramThatMeasures) {
+  expect_refused(hdt_plan({"profile"}), "folder");
+  expect_refused(hdt_plan({"profile", "lab", "--ranks", "0"}), "--ranks");
+  const training::TemporaryFolder alone;
+  std::filesystem::copy_file(HDT_PLAN_PROGRAM, alone.file("hdt-plan"));
+  const auto output = training::run_command({alone.file("hdt-plan"), "profile", "lab"});
+  ASSERT_TRUE(output.is_ok()) << output.status().to_string();
+  expect_refused(output.value(), "no hdt-train in");
 }
 
 // The example as files.

@@ -180,10 +180,9 @@ TEST_F(JobTest, ReportsEverythingThatWasAskedFor) {
 TEST_F(JobTest, ProfilesThisMachineForThePlanner) {
   const std::string folder = scratch_.path("profile");
   const ProgramResult run = run_program(
-      "mpirun --oversubscribe --bind-to none -np 2 " + kProgram +
-          " --num-layers 3 --hidden-size 32 --num-attention-heads 4 --ffn-hidden-size 64 --seq-length 32"
-          " --profile-device fast slow:3 --profile-micro-batch-sizes 1 2 --profile " +
-          folder,
+      HDT_PLAN " profile " + folder +
+          " --ranks 2 -- --num-layers 3 --hidden-size 32 --num-attention-heads 4 --ffn-hidden-size 64"
+          " --seq-length 32 --profile-device fast slow:3 --profile-micro-batch-sizes 1 2",
       kTimeLimit);
   ASSERT_EQ(run.exit_status, 0) << run.output;
   const auto model = plan::read_model(folder + "/model.toml");
