@@ -1,5 +1,5 @@
 // plan.h: how a collective call is cut into pieces, and where each piece lies. Pure functions of the call and the group's
-// shape: ranks and daemons compute them independently and must agree.
+// shape: ranks and daemons compute them independently and must agree. Who changes them changes kSegmentVersion and kPeerVersion.
 //
 // Element order inside a slot is by *position*: ranks sorted by (node, local index), so that the blocks of a node are
 // contiguous and nodes are what schedules move. Where a rank's data is in a piece:

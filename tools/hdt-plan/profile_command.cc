@@ -12,7 +12,7 @@ namespace hdt::tools {
 
 namespace {
 
-// Beside this program; null: built without torch, or installed without it.
+// Beside this program, unless that was built without torch.
 Result<std::string> find_trainer() {
   std::error_code error;
   const auto folder = std::filesystem::canonical("/proc/self/exe", error).parent_path();
