@@ -23,8 +23,7 @@ constexpr size_t kCachedBlock = size_t{128} << 10;
 constexpr size_t kMostBounceBytes = size_t{4} << 20;
 
 size_t kernel_block(size_t ranks) {
-  constexpr size_t kPage = 4096;
-  return std::clamp(kMostBounceBytes / ranks / kPage * kPage, kCachedBlock, kLargestBlock);
+  return std::clamp(kMostBounceBytes / ranks / kCachedBlock * kCachedBlock, kCachedBlock, kLargestBlock);
 }
 
 // Up while this rank reads or writes buffers of others; see Board::touching.
