@@ -26,6 +26,21 @@ size_t kernel_block(size_t ranks) {
   return std::clamp(kMostBounceBytes / ranks / kCachedBlock * kCachedBlock, kCachedBlock, kLargestBlock);
 }
 
+// Whether a task reads or writes memory that is not mapped here.
+bool through_kernel(const Task& task, std::span<const Reached> ranks) {
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const auto rank = static_cast<int>(i);
+    const bool reads = task.kind != Task::Kind::kCopy || task.source == rank;
+    const bool writes = task.destination == kEveryone || task.destination == rank;
+    if ((reads && ranks[i].send == nullptr) || (writes && ranks[i].recv == nullptr)) return true;
+  }
+  return false;
+}
+
+size_t block_of(const Task& task, std::span<const Reached> ranks) {
+  return through_kernel(task, ranks) ? kernel_block(ranks.size()) : kCachedBlock;
+}
+
 // Up while this rank reads or writes buffers of others; see Board::touching.
 class Touch {
  public:
@@ -71,12 +86,7 @@ Status LocalMover::write(const Reached& to, uint64_t offset, const std::byte* fr
 
 Status LocalMover::run(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
   if (task.kind == Task::Kind::kCopy) return copy(call, task, ranks);
-  const auto is_mapped = [&](const Reached& rank) { return rank.send != nullptr; };
-  bool mapped = std::all_of(ranks.begin(), ranks.end(), is_mapped) && call.op != collectives::ReduceOp::kAvg;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (task.destination == kEveryone || task.destination == static_cast<int>(i))
-      mapped &= ranks[i].recv != nullptr;
-  }
+  const bool mapped = call.op != collectives::ReduceOp::kAvg && !through_kernel(task, ranks);
   return mapped ? combine_mapped(call, task, ranks) : combine(call, task, ranks);
 }
 
@@ -119,10 +129,10 @@ void LocalMover::run_own(const session::Call& call, const Task& task, std::span<
 
 Status LocalMover::combine(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
   const size_t width = type_size(call.type);
-  const size_t block_bytes = kernel_block(ranks.size());
+  const size_t block_bytes = block_of(task, ranks);
   const uint64_t block = block_bytes / width;
   const bool mine = task.destination == kEveryone || task.destination == static_cast<int>(access_.local);
-  bounce_.resize(ranks.size() * block_bytes);
+  bounce_.resize(std::max(bounce_.size(), ranks.size() * block_bytes));
   for (uint64_t done = 0; done < task.count; done += block) {
     const Touch touch(access_);
     if (!touch.allowed()) return Status::ok();
@@ -161,9 +171,7 @@ Status LocalMover::copy(const session::Call& call, const Task& task, std::span<c
   const bool mine = task.destination == kEveryone || task.destination == self;
   const Reached& source = ranks[static_cast<size_t>(task.source)];
   const bool several = task.destination == kEveryone;
-  const bool mapped =
-      std::all_of(ranks.begin(), ranks.end(), [](const Reached& rank) { return rank.recv != nullptr; });
-  const uint64_t block = (several && mapped ? kCachedBlock : kLargestBlock) / width;
+  const uint64_t block = (several ? block_of(task, ranks) : kLargestBlock) / width;
   for (uint64_t done = 0; done < task.count; done += block) {
     const Touch touch(access_);
     if (!touch.allowed()) return Status::ok();
