@@ -242,7 +242,7 @@ bool Communicator::run_express(const session::Call& call, const void* send, void
     return false;
   auto state = Express::kWaiting;
   const auto look = [&] {
-    state = node_queue_->express_done(call, recv);
+    state = node_queue_->express_done(call, send, recv);
     return state != Express::kWaiting;
   };
   const int quick = quick_rounds(access_.layout());

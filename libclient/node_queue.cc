@@ -32,6 +32,14 @@ constexpr uint64_t kLooksPerTime = 4;
 // How long a rank that gives up waits for others to stop touching its buffers.
 constexpr int64_t kUntouchedMs = 1'000;
 
+// Asks for what another rank contributes as soon as its post is seen: each line is a way between two cores, and the loads of
+// the reduction come late enough after the comparison of calls to wait for all of them anew.
+void ask_for(const std::byte* content, uint64_t bytes) {
+  constexpr uint64_t kLine = 64;
+  const std::byte* line = content - reinterpret_cast<uintptr_t>(content) % kLine;
+  for (; line < content + bytes; line += kLine) __builtin_prefetch(line);
+}
+
 // True if this rank's sendbuf holds something that is to be contributed.
 bool contributes(const session::Call& call, uint32_t rank) {
   return call.what != Collective::kBroadcast || static_cast<uint32_t>(call.root) == rank;
@@ -141,9 +149,17 @@ bool NodeQueue::post_calls() {
 bool NodeQueue::all_posted(uint64_t sequence, const session::Call& call) {
   if (compared_ > sequence) return true;
   uint64_t finished = UINT64_MAX;
+  // Known before the look, so that nothing lies between seeing a post and asking for the rest of it.
+  const uint64_t bytes = contribution_bytes(call);
+  const uint64_t in_post = bytes <= kInlineBytes ? bytes : 0;
+  const uint64_t in_payload = in_post == 0 && bytes <= kCopiedBytes ? bytes : 0;
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     const Post& post = access_.segment.post(i, sequence);
     if (post.sequence.load(std::memory_order_acquire) != sequence + 1) return false;
+    if (i != access_.local) {
+      ask_for(post.content, in_post);
+      ask_for(access_.segment.payload(i, sequence), in_payload);
+    }
     finished = std::min(finished, post.finished);
   }
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
@@ -242,13 +258,17 @@ bool NodeQueue::share_work(const Entry& entry) {
                        });
 }
 
-void NodeQueue::take_eager(const session::Call& call, uint64_t sequence, std::byte* recv) {
+void NodeQueue::take_eager(const session::Call& call, uint64_t sequence, const std::byte* send,
+                           std::byte* recv) {
   const uint64_t bytes = session::contribution_bytes(call, access_.layout().ranks);
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     reached_[i] = {};
     reached_[i].send = bytes > kInlineBytes ? access_.segment.payload(i, sequence)
                                             : access_.segment.post(i, sequence).content;
   }
+  // Not from its own post: loads wider than the stores before them wait until those have left the core, which takes as long
+  // as the line is with the others.
+  reached_[access_.local].send = const_cast<std::byte*>(send);
   reached_[access_.local].recv = recv;
   for_each_task(call, access_.layout().ranks, access_.rank, Sharing::kOwnResult, [&](const Task& task) {
     mover_.run_own(call, task, reached_);
@@ -277,7 +297,7 @@ bool NodeQueue::work() {
   }
   switch (entry.way) {
     case Way::kEager:
-      take_eager(entry.call, entry.sequence, entry.recv);
+      take_eager(entry.call, entry.sequence, entry.send, entry.recv);
       break;
     case Way::kMapped:
     case Way::kKernel:
@@ -335,7 +355,7 @@ bool NodeQueue::express(const session::Call& call, const void* send, void* recv)
   return true;
 }
 
-NodeQueue::Express NodeQueue::express_done(const session::Call& call, void* recv) {
+NodeQueue::Express NodeQueue::express_done(const session::Call& call, const void* send, void* recv) {
   const uint64_t sequence = next_sequence_ - 1;
   if (!all_posted(sequence, call)) {
     // A clock read when the call is over would delay the next one; a few looks before is near enough.
@@ -343,7 +363,7 @@ NodeQueue::Express NodeQueue::express_done(const session::Call& call, void* recv
     return Express::kWaiting;
   }
   if (choose(call, sequence) != Way::kEager) return Express::kNeedsQueue;
-  take_eager(call, sequence, static_cast<std::byte*>(recv));
+  take_eager(call, sequence, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv));
   ++worked_;
   finished(sequence);
   access_.recorder().end(express_record_, Code::kSuccess, express_ticks_);

@@ -47,7 +47,7 @@ class NodeQueue : public CallQueue {
   bool express(const session::Call& call, const void* send, void* recv);
   // Looks once at the call that express() has posted.
   enum class Express : uint8_t { kWaiting, kDone, kNeedsQueue };
-  Express express_done(const session::Call& call, void* recv);
+  Express express_done(const session::Call& call, const void* send, void* recv);
   // It takes too long, or more than a look: the call becomes one of the queue.
   void adopt(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation);
 
@@ -77,7 +77,7 @@ class NodeQueue : public CallQueue {
   bool reach_all(const Entry& entry);
   bool work();
   bool finish();
-  void take_eager(const session::Call& call, uint64_t sequence, std::byte* recv);
+  void take_eager(const session::Call& call, uint64_t sequence, const std::byte* send, std::byte* recv);
   bool share_work(const Entry& entry);
   void finished(uint64_t sequence);
 
@@ -91,8 +91,8 @@ class NodeQueue : public CallQueue {
   std::deque<Entry> calls_;
   uint64_t next_sequence_ = 0;
   uint64_t posted_ = 0;
-  uint64_t worked_ = 0;          // calls whose share this rank has done
-  uint64_t compared_ = 0;        // calls below are the same on all ranks
+  uint64_t worked_ = 0;    // calls whose share this rank has done
+  uint64_t compared_ = 0;  // calls below are the same on all ranks
   uint64_t express_record_ = 0;
   uint64_t express_looks_ = 0;
   uint64_t express_ticks_ = 0;   // when a look found the call waiting last

@@ -156,16 +156,16 @@ TEST(NodeQueueTest, ExpressCallsAndQueuedOnesKeepTheirOrder) {
     const int64_t mine[2] = {round, 10 * round};
     int64_t result[2] = {};
     ASSERT_TRUE(all[0].express(call, &mine[0], &result[0]));
-    EXPECT_EQ(all[0].express_done(call, &result[0]), NodeQueue::Express::kWaiting);
+    EXPECT_EQ(all[0].express_done(call, &mine[0], &result[0]), NodeQueue::Express::kWaiting);
     const auto late = operation();
     if (round % 3 == 0) all[0].adopt(call, &mine[0], &result[0], late);
     ASSERT_TRUE(all[1].express(call, &mine[1], &result[1]));
-    ASSERT_EQ(all[1].express_done(call, &result[1]), NodeQueue::Express::kDone);
+    ASSERT_EQ(all[1].express_done(call, &mine[1], &result[1]), NodeQueue::Express::kDone);
     if (round % 3 == 0) {
       all.run();
       ASSERT_TRUE(late->done());
     } else {
-      ASSERT_EQ(all[0].express_done(call, &result[0]), NodeQueue::Express::kDone);
+      ASSERT_EQ(all[0].express_done(call, &mine[0], &result[0]), NodeQueue::Express::kDone);
     }
     ASSERT_EQ(result[0], 11 * round);
     ASSERT_EQ(result[1], 11 * round);
