@@ -101,12 +101,14 @@ void Engine::say_goodbye() {
 // One round over everything that can have happened.
 bool Engine::work() {
   bool any = mailbox_.run();
+  // Looking at sessions costs no system call, and what ranks have called is on its way while devices are looked at.
+  any |= hear_sessions();
+  for (EngineGroup* group : std::exchange(touched_, {})) any |= group->progress();
   for (size_t device = 0; device < devices_.size(); ++device) {
     completions_.clear();
     any |= devices_[device]->poll(completions_);
     for (const auto& completion : completions_) on_completion(device, completion);
   }
-  any |= hear_sessions();
   for (EngineGroup* group : std::exchange(touched_, {})) any |= group->progress();
   share_nics();
   // After the groups have written: that carries most acknowledgements.
