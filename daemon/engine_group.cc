@@ -304,8 +304,20 @@ void EngineGroup::on_sent(uint32_t node, const transport::Link& link, const Writ
   if (token.kind == WriteToken::Kind::kChunk) channels_.on_sent(token);
 }
 
-bool EngineGroup::progress() {
+bool EngineGroup::give_echoes() {
   bool any = false;
+  for (uint32_t local = 0; local < context_.layout().local_ranks; ++local) {
+    session::Board& board = context_.segment.board(local);
+    const uint32_t asked = board.echo_asked.load(std::memory_order_acquire);
+    if (asked == board.echo_given.load(std::memory_order_relaxed)) continue;
+    board.echo_given.store(asked, std::memory_order_release);
+    any = true;
+  }
+  return any;
+}
+
+bool EngineGroup::progress() {
+  bool any = give_echoes();
   if (ready_ && !adopting_ && !solo() && !context_.segment.failed()) {
     any = pieces_.progress();
     any |= channels_.progress();

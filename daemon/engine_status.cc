@@ -126,11 +126,18 @@ nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
   json["pieces"] = plan.pieces();
   json["piece_bytes"] =
       problem_of(call, plan.piece(0), context.order, 0).elements() * collectives::type_size(call.type);
-  const session::Explanation explanation = explain(tuner, call, context.group_class);
+  std::vector<uint64_t> echoes_ns;
+  for (uint32_t local = 0; local < context.layout().local_ranks; ++local) {
+    echoes_ns.push_back(context.segment.board(local).echo_ns.load(std::memory_order_acquire));
+  }
+  const session::Explanation explanation =
+      explain(tuner, call, context.group_class, session::way_of_a_call(echoes_ns));
   json["picked"] = name_of(explanation.decision.algorithm);
   json["why"] = explanation.why;
-  if (!tuner.predictions(call).empty())
+  if (!tuner.predictions(call).empty()) {
     json["predicted_for"] = describe(session::Tuner::representative(call));
+    json["way_s"] = explanation.way_s;
+  }
   for (const auto& candidate : explanation.candidates) {
     nlohmann::json entry = {{"algorithm", name_of(candidate.algorithm)}};
     if (candidate.seconds > 0) entry["predicted_s"] = candidate.seconds;

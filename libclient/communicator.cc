@@ -1,11 +1,12 @@
 #include "libclient/communicator.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "libclient/collective_queue.h"
+#include "libclient/daemon_echo.h"
 #include "libclient/progress_thread.h"
+#include "libclient/spin.h"
 
 namespace hdt::client {
 
@@ -16,40 +17,9 @@ namespace {
 // After this the daemon's search for the cause is given up and the group is failed with what is known here.
 constexpr int64_t kSearchMs = 4'000;
 
-#if defined(__x86_64__)
-inline void relax() { __builtin_ia32_pause(); }
-#else
-inline void relax() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-#endif
-
-// How a waiter looks before it sleeps: some rounds at full speed, then some in which it gives its core to whoever needs it
-// (where ranks, or daemons, share a core, that is the one it waits for).
-constexpr int kQuickRounds = 200;
-constexpr int kYieldingRounds = 200;
 // So often it looks before it rings those who may sleep: where nobody does, the call is over by then, and the fence that
 // ringing takes is not waited for.
 constexpr int kQuietRounds = 20;
-
-// Calls `look` until it returns true or the rounds are over. `look` costs nothing but cached loads while nothing changes.
-template <typename Look>
-bool spin(int quick_rounds, Look look) {
-  for (int i = 0; i < quick_rounds; ++i) {
-    if (look()) return true;
-    relax();
-  }
-  for (int i = 0; i < kYieldingRounds; ++i) {
-    if (look()) return true;
-    ::sched_yield();
-  }
-  return false;
-}
-
-// Looking at full speed is for those who have a core each; between nodes the daemon's engine needs one, too.
-int quick_rounds(const session::Layout& layout) {
-  static const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
-  const long needed = layout.nodes == 1 ? layout.local_ranks : 2L * (layout.local_ranks + 1);
-  return cores >= needed ? kQuickRounds : 0;
-}
 
 }  // namespace
 
@@ -89,6 +59,7 @@ Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session
                                           if (const auto alive = weak.lock()) alive->on_session_lost(why);
                                         }});
   if (made->watch_ == 0) made->on_session_lost({Code::kDaemonLost, "the daemon went away"});
+  if (!made->access_.one_node()) measure_echo(made->access_);
   return made;
 }
 

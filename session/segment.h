@@ -42,7 +42,7 @@
 namespace hdt::session {
 
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
-inline constexpr uint32_t kSegmentVersion = 6;
+inline constexpr uint32_t kSegmentVersion = 7;
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
 // Slots of pieces, and chunks of a channel's ring. On one node, what the caches hold; between nodes, what several
@@ -81,6 +81,10 @@ struct alignas(64) Board {
   std::atomic<uint64_t> entered{0};
   std::atomic<uint32_t> pid{0};
   std::atomic<uint32_t> left{0};  // 1 after hdtCommDestroy: makes no further calls
+  // How long this rank and its daemon take to hear of each other (libclient/daemon_echo.h): the daemon gives what is asked.
+  std::atomic<uint32_t> echo_asked{0};
+  std::atomic<uint32_t> echo_given{0};
+  std::atomic<uint64_t> echo_ns{0};  // as the rank has measured it; 0: it has not
   alignas(64) std::atomic<uint64_t> staged{0};
   alignas(64) std::atomic<uint64_t> reduced{0};
   alignas(64) std::atomic<uint64_t> done{0};

@@ -7,13 +7,6 @@ namespace hdt::session {
 
 using collectives::Algorithm;
 
-namespace {
-
-// From the rank that calls to the daemon and back: two threads are woken. Assumed, not measured; the same for all algorithms.
-constexpr double kCallS = 9e-6;
-
-}  // namespace
-
 Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout, const Order& order) {
   if (algorithm == Algorithm::kRing) return Obstacle::kNone;
   const Plan plan(call, layout);
@@ -52,11 +45,8 @@ const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) 
   const CallClass key{typical.what, width, static_cast<uint32_t>(operation.piece.root), typical.count};
   const auto known = predictions_.find(key);
   if (known != predictions_.end()) return known->second;
-  auto ranked = rank_algorithms(operation, layout_.scratch_bytes / width, *figures_);
-  for (auto& candidate : ranked) {
-    if (candidate.left_out.empty()) candidate.seconds += kCallS;
-  }
-  return predictions_.emplace(key, std::move(ranked)).first->second;
+  return predictions_.emplace(key, rank_algorithms(operation, layout_.scratch_bytes / width, *figures_))
+      .first->second;
 }
 
 Decision Tuner::decide(const Call& call) {

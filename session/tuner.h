@@ -55,7 +55,8 @@ class Tuner {
   void set_figures(std::optional<collectives::CostFigures> figures) { figures_ = std::move(figures); }
 
   Decision decide(const Call& call);
-  // Of the call's class, the fastest first; empty without figures.
+  // Of the call's class, the fastest first; empty without figures. From daemon to daemon: the way of ranks is the same
+  // whatever the algorithm, and not the same on all nodes (explanation.h adds it).
   const std::vector<collectives::Candidate>& predictions(const Call& call);
   // The call that predictions() are for.
   static Call representative(const Call& call);

@@ -27,7 +27,9 @@ std::string explain_table(const nlohmann::json& all) {
                       all["picked"].is_null() ? "none" : all["picked"].get<std::string>(),
                       all["why"].get<std::string>());
   if (all["candidates"].empty()) return text;
-  text += "\nalgorithms:\n";
+  text += all.contains("way_s") ? fmt::format("\nalgorithms (with {} from rank to daemon and back):\n",
+                                              time(all["way_s"].get<double>()))
+                                : "\nalgorithms:\n";
   for (const auto& candidate : all["candidates"]) {
     const auto name = candidate["algorithm"].get<std::string>();
     std::string remark = candidate.contains("predicted_s")

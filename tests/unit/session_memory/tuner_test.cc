@@ -123,7 +123,7 @@ TEST(Tuner, OnlyTheRingRunsInPlaceBetweenManyNodes) {
   EXPECT_EQ(decision.algorithm, Algorithm::kRing);
   EXPECT_EQ(decision.reason, Reason::kInPlace);
   EXPECT_EQ(decision.to_configured, Obstacle::kWritesInput);
-  EXPECT_THAT(explain(tuner, call, "dp").why,
+  EXPECT_THAT(explain(tuner, call, "dp", 0).why,
               HasSubstr("class dp has algorithm \"bruck\", but this call cannot take it"));
 }
 
@@ -146,7 +146,7 @@ TEST(Tuner, ScratchThatDoesNotFitASlotIsAnObstacle) {
   const Call call = call_of(Collective::kReduceScatter, 100'000);
   EXPECT_EQ(tuner.decide(call).to_configured, Obstacle::kScratch);
   EXPECT_EQ(tuner.decide(call).algorithm, Algorithm::kRing);
-  EXPECT_THAT(explain(tuner, call, "dp").why, HasSubstr("bytes of scratch, a slot has 1048576"));
+  EXPECT_THAT(explain(tuner, call, "dp", 0).why, HasSubstr("bytes of scratch, a slot has 1048576"));
 }
 
 // 10 us and 10 Gbit/s between all.
@@ -193,7 +193,7 @@ TEST(Predictions, AreTheSameOnEveryNodeAndMadeOnceForAClassOfCalls) {
 }
 
 // Beyond what the nodes do: also a call without bytes goes from the rank to its daemon and back.
-TEST(Predictions, HoldTheWayToTheDaemon) {
+TEST(Predictions, AreExplainedWithTheWayToTheDaemon) {
   const Order order = one_rank_each(2);
   Tuner tuner(Layout(2, 2, 1), order, std::nullopt);
   const collectives::CostFigures figures = even_figures(2);
@@ -201,17 +201,27 @@ TEST(Predictions, HoldTheWayToTheDaemon) {
   const Call call = call_of(Collective::kAllReduce, 1);
   const collectives::Operation between{problem_of(call, Plan(call, tuner.layout()).piece(0), order, 0),
                                        call.type, 1, 1};
-  for (const auto& candidate : tuner.predictions(call)) {
+  const Explanation all = explain(tuner, call, "dp", 25e-6);
+  EXPECT_EQ(all.way_s, 25e-6);
+  for (const auto& candidate : all.candidates) {
     if (!candidate.left_out.empty()) continue;
-    EXPECT_NEAR(candidate.seconds, 9e-6 + collectives::predict(candidate.algorithm, between, figures), 1e-9);
+    EXPECT_NEAR(candidate.seconds, 25e-6 + collectives::predict(candidate.algorithm, between, figures), 1e-9);
   }
+}
+
+// What ranks say is theirs to write: a figure without sense leaves a prediction that can be read.
+TEST(Predictions, TheWayIsThatOfTheSlowestRankWithinReason) {
+  EXPECT_DOUBLE_EQ(way_of_a_call({12'000, 15'000, 0}), 30e-6);
+  EXPECT_DOUBLE_EQ(way_of_a_call({0, 0}), way_of_a_call({}));
+  EXPECT_GT(way_of_a_call({}), 0);
+  EXPECT_LE(way_of_a_call({UINT64_MAX}), 1.0);
 }
 
 TEST(Predictions, AreExplainedWithTheFastestFirst) {
   const Order order = one_rank_each(8);
   Tuner tuner(Layout(8, 8, 1), order, std::nullopt);
   tuner.set_figures(even_figures(8));
-  const Explanation all = explain(tuner, call_of(Collective::kAllReduce, 16'384), "dp");
+  const Explanation all = explain(tuner, call_of(Collective::kAllReduce, 16'384), "dp", 0);
   EXPECT_EQ(all.candidates.front().algorithm, all.decision.algorithm);
   double last = 0;
   for (const auto& candidate : all.candidates) {
@@ -227,7 +237,7 @@ TEST(Explain, NamesEveryAlgorithmOnceAndThePickedAmongThosePossible) {
   Tuner tuner(Layout(4, 4, 1), order, std::nullopt);
   for (int what = 0; what < collectives::kCollectiveCount; ++what) {
     for (const uint64_t count : {1, 5'000, 1'000'000}) {
-      const Explanation all = explain(tuner, call_of(static_cast<Collective>(what), count), "dp");
+      const Explanation all = explain(tuner, call_of(static_cast<Collective>(what), count), "dp", 0);
       std::vector<int> seen(kAlgorithmCount, 0);
       for (const auto& candidate : all.candidates) {
         ++seen[static_cast<size_t>(candidate.algorithm)];
