@@ -9,6 +9,8 @@
 //            is as fast as the fastest link of its node
 //   link     from one node to another: bytes / its own bandwidth (slower than the port where the peer is slower),
 //            then latency_s (LogGP's L)
+//   engine   what carries both directions of a node's messages, where that is less than both ports can at once (a thread that
+//            copies into sockets and out of them): of each message, half of what the same bytes take both ways
 // A message passes through the sender's port, the link and the receiver's port at the same time, not one after the other.
 // Steps start as in the executor: when the earlier ones they conflict with are over, within its window. Pieces follow
 // one another as in the engine: a node has several in flight and sends only what its peer has begun to work on.
@@ -29,6 +31,7 @@ namespace hdt::collectives {
 struct LinkFigures {
   double latency_s = 0;
   double bandwidth_bytes_s = 0;
+  double duplex_bytes_s = 0;  // each way, while both ways are in use; 0: as much as one way alone
 };
 
 // What a network and its nodes can do. Rates are above 0, and may be infinite.

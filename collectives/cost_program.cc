@@ -75,6 +75,8 @@ class ProgramBuilder {
         result.link = picoseconds(bytes, 1e12 / way.bandwidth_bytes_s);
         result.latency = time_of(way.latency_s);
         result.receiver_port = picoseconds(bytes, 1e12 / ports_[step.peer].in);
+        if (way.duplex_bytes_s > 0)
+          result.engine = std::min(result.link, picoseconds(bytes, 0.5e12 / way.duplex_bytes_s));
         break;
       }
     }
@@ -149,12 +151,14 @@ std::vector<std::vector<Step>> steps_of_all(Algorithm algorithm, const Problem& 
 
 uint64_t busiest(const CostProgram& program) {
   const auto nodes = static_cast<size_t>(program.nodes);
-  std::vector<uint64_t> busy(3 * nodes);  // CPUs, ports outwards, ports inwards
+  std::vector<uint64_t> busy(4 * nodes);  // CPUs, ports outwards, ports inwards, engines
   for (const TimedStep& step : program.steps) {
     busy[step.node] += step.cpu;
     if (step.kind != StepKind::kSend) continue;
     busy[nodes + step.node] += step.sender_port;
     busy[2 * nodes + step.peer] += step.receiver_port;
+    busy[3 * nodes + step.node] += step.engine;
+    busy[3 * nodes + step.peer] += step.engine;
   }
   return *std::max_element(busy.begin(), busy.end());
 }

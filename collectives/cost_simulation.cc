@@ -45,8 +45,9 @@ struct Node {
   bool running = false;
   uint64_t sends_until = 0;  // when its port is free again, by direction
   uint64_t receives_until = 0;
-  uint32_t begun = 0;      // pieces
-  std::vector<Task> held;  // sends to this node of pieces that it has not begun
+  uint64_t engine_until = 0;  // both directions
+  uint32_t begun = 0;         // pieces
+  std::vector<Task> held;     // sends to this node of pieces that it has not begun
 };
 
 class Simulation {
@@ -130,11 +131,13 @@ class Simulation {
     const TimedStep& send = step(task);
     if (nodes_[send.peer].begun <= task.piece) return nodes_[send.peer].held.push_back(task);
     uint64_t& port = nodes_[send.node].sends_until;
+    uint64_t& engine = nodes_[send.node].engine_until;
     uint64_t& link = link_until_[static_cast<size_t>(send.node) * nodes_.size() + send.peer];
     const uint64_t enters = std::max(now_, port);
-    const uint64_t starts = std::max(enters, link);
+    const uint64_t starts = std::max({enters, link, engine});
     port = enters + send.sender_port;
     link = starts + send.link;
+    if (send.engine != 0) engine = starts + send.engine;
     foresee(std::max(port, link), EventKind::kSent, task);
     foresee(starts + send.latency, EventKind::kReached, task);
   }
@@ -143,8 +146,11 @@ class Simulation {
   void enter(Task task) {
     const TimedStep& send = step(task);
     uint64_t& port = nodes_[send.peer].receives_until;
+    uint64_t& engine = nodes_[send.peer].engine_until;
     port = std::max(now_, port) + send.receiver_port;
-    foresee(std::max(port, now_ + send.link), EventKind::kArrived, task);
+    if (send.engine != 0) engine = std::max(now_, engine) + send.engine;
+    const uint64_t carried = send.engine != 0 ? engine : now_;
+    foresee(std::max({port, carried, now_ + send.link}), EventKind::kArrived, task);
   }
 
   void release(Task task) {

@@ -16,7 +16,7 @@ const session::MemoryRates& Engine::memory_rates() {
 Result<transport::RegionKey> Engine::probe_landing(uint32_t backend) {
   auto& landing = backends_[backend].probe_landing;
   if (landing) return *landing;
-  auto key = device_of(backend).register_memory(probe_memory_.landing(), ProbeMemory::kBurstBytes, -1);
+  auto key = device_of(backend).register_memory(probe_memory_.landing(), ProbeMemory::kLandingBytes, -1);
   if (key.is_ok()) landing = key.value();
   return key;
 }
@@ -36,7 +36,7 @@ void Engine::start_probe(PeerLink& peer) {
   }
   const auto known = options_.known.links.find({measured_as(peer), options_.index});
   const session::LinkRates rates = known == options_.known.links.end() ? session::LinkRates{} : known->second;
-  peer.probe.emplace(peer.link, probe_memory_, landing.value(), rates);
+  peer.probe.emplace(peer.link, probe_memory_, landing.value(), rates, options_.node < peer.id.node);
 }
 
 // Tells the groups of the link, and who keeps it, once it is measured.
@@ -53,7 +53,8 @@ void Engine::finish_probe(PeerLink& peer) {
     options_.known.links[whom] = rates;
     options_.on_measured([whom, rates](KnownFigures& known) { known.links[whom] = rates; });
   }
-  HDT_LOG_INFO("link to node {} over {}: {} ns, {} bytes/s {}", peer.name, backends_[peer.backend].name, rates.latency_ns, rates.bytes_s,
+  HDT_LOG_INFO("link to node {} over {}: {} ns, {} bytes/s, {} both ways at once {}", peer.name,
+               backends_[peer.backend].name, rates.latency_ns, rates.bytes_s, rates.duplex_bytes_s,
                LogTag{.node = options_.node_name});
   for (auto& group : groups_) {
     if (group == nullptr) continue;

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr size_t kMaxFileBytes = size_t{4} << 20;
 constexpr size_t kMaxLinks = 16'384;
 constexpr size_t kMaxNameBytes = 256;
@@ -51,9 +51,11 @@ bool read_link(const json& object, KnownFigures& figures) {
   const auto engine = object["engine"].get<uint64_t>();
   const auto latency = number(object, "latency_ns", kLongestLatencyNs);
   const auto bytes = number(object, "bytes_s", kMostBytesPerSecond);
-  if (name.empty() || name.size() > kMaxNameBytes || engine >= session::kMaxEngines || !latency || !bytes)
+  const auto duplex = number(object, "duplex_bytes_s", kMostBytesPerSecond);
+  if (name.empty() || name.size() > kMaxNameBytes || engine >= session::kMaxEngines || !latency || !bytes ||
+      !duplex)
     return false;
-  figures.links[{name, static_cast<uint32_t>(engine)}] = {*latency, *bytes};
+  figures.links[{name, static_cast<uint32_t>(engine)}] = {*latency, *bytes, *duplex};
   return true;
 }
 
@@ -102,7 +104,8 @@ Status save_figures(const std::string& path, const KnownFigures& figures) {
     all["links"].push_back({{"node", whom.first},
                             {"engine", whom.second},
                             {"latency_ns", rates.latency_ns},
-                            {"bytes_s", rates.bytes_s}});
+                            {"bytes_s", rates.bytes_s},
+                            {"duplex_bytes_s", rates.duplex_bytes_s}});
   }
   const std::string text = all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   const std::string fresh = path + ".new";

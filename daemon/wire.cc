@@ -156,7 +156,7 @@ Note get_note(size_t kind, Reader& r) {
       auto n = get_common<ProbeNote>(r);
       n.kind = r.get<ProbeNote::Kind>();
       r.get_bytes(n.landing.bytes);
-      if (n.group != 0 || n.kind < ProbeNote::Kind::kHere || n.kind > ProbeNote::Kind::kLanded) return {};
+      if (n.group != 0 || n.kind < ProbeNote::Kind::kHere || n.kind > ProbeNote::Kind::kTurn) return {};
       return n;
     }
     case 10: {

@@ -118,13 +118,15 @@ struct GroupFailed {
 struct ProbeNote {
   enum class Kind : uint8_t {
     kHere = 1,  // bursts may land at `landing`
+    kKnown,     // the same; and my rates are known already
     kPing,
     kPong,
     kLanded,  // a burst has
+    kTurn,    // mine are over: yours
   };
   uint64_t group;  // 0: of none
   Kind kind;
-  transport::RegionKey landing;  // kHere
+  transport::RegionKey landing;  // kHere, kKnown
 };
 // "This is what I have measured", to all other nodes of the group: with everyone's, all hold the same table.
 struct RatesNote {

@@ -16,7 +16,8 @@ constexpr uint64_t kStepsOfATripNs = 4'000;
 void put(Writer& writer, const NodeRates& rates) {
   writer.put(rates.memory.copy_bytes_s).put(rates.memory.reduce_bytes_s);
   writer.put(static_cast<uint32_t>(rates.links.size()));
-  for (const LinkRates& link : rates.links) writer.put(link.latency_ns).put(link.bytes_s);
+  for (const LinkRates& link : rates.links)
+    writer.put(link.latency_ns).put(link.bytes_s).put(link.duplex_bytes_s);
 }
 
 NodeRates get_node_rates(Reader& reader) {
@@ -25,8 +26,11 @@ NodeRates get_node_rates(Reader& reader) {
   rates.memory.reduce_bytes_s = reader.get<uint64_t>();
   const uint32_t links = reader.get_count(kMostMeasuredNodes);
   for (uint32_t i = 0; i < links && !reader.failed(); ++i) {
-    const auto latency_ns = reader.get<uint64_t>();
-    rates.links.push_back({latency_ns, reader.get<uint64_t>()});
+    LinkRates link;
+    link.latency_ns = reader.get<uint64_t>();
+    link.bytes_s = reader.get<uint64_t>();
+    link.duplex_bytes_s = reader.get<uint64_t>();
+    rates.links.push_back(link);
   }
   return rates;
 }
@@ -49,8 +53,8 @@ std::optional<collectives::CostFigures> cost_figures(std::vector<NodeRates> tabl
   figures.link_of = [table = std::move(table)](int from, int to) {
     const LinkRates& link = table[static_cast<size_t>(from)].links[static_cast<size_t>(to)];
     const uint64_t latency_ns = std::max(link.latency_ns, kStepsOfATripNs) - kStepsOfATripNs;
-    return collectives::LinkFigures{static_cast<double>(latency_ns) * 1e-9,
-                                    static_cast<double>(link.bytes_s)};
+    return collectives::LinkFigures{static_cast<double>(latency_ns) * 1e-9, static_cast<double>(link.bytes_s),
+                                    static_cast<double>(link.duplex_bytes_s)};
   };
   return figures;
 }

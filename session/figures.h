@@ -16,9 +16,10 @@ inline constexpr uint32_t kMostMeasuredNodes = 32;
 
 // 0 is: not measured.
 struct LinkRates {
-  uint64_t latency_ns = 0;  // one way
-  uint64_t bytes_s = 0;
-  bool measured() const { return latency_ns != 0 && bytes_s != 0; }
+  uint64_t latency_ns = 0;      // one way
+  uint64_t bytes_s = 0;         // while nothing comes the other way
+  uint64_t duplex_bytes_s = 0;  // while as much does
+  bool measured() const { return latency_ns != 0 && bytes_s != 0 && duplex_bytes_s != 0; }
   bool operator==(const LinkRates&) const = default;
 };
 struct MemoryRates {

@@ -132,6 +132,7 @@ TEST(Figures, AreKeptAndUsedAgainByTheNextDaemon) {
     ASSERT_TRUE(figures.is_object()) << contents(file);
     ASSERT_EQ(figures["links"].size(), 1U);
     EXPECT_EQ(figures["links"][0]["node"], "n1");
+    EXPECT_GT(figures["links"][0]["duplex_bytes_s"].get<uint64_t>(), 0U);
     EXPECT_GT(figures["memory"]["copy_bytes_s"].get<uint64_t>(), 0U);
     EXPECT_TRUE(run == 0 || contents(file) == kept) << "nothing is measured twice";
     kept = contents(file);

@@ -85,6 +85,27 @@ TEST(CostModel, ASlowNodeHasASlowPort) {
   EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, reduce, figures), 91 + 3 + 2, 1e-5);
 }
 
+TEST(CostModel, AnEngineThatCarriesBothDirectionsDelaysWhatCrosses) {
+  CostFigures figures = kByHand;
+  figures.link.latency_s = 0;
+  const Operation crossing = operation(Collective::kAllGather, 2, 2 * kThousand);
+  const Operation one_way = operation(Collective::kBroadcast, 2, kThousand);
+  const double apart = microseconds(Algorithm::kRing, crossing, figures);
+  const double alone = microseconds(Algorithm::kRing, one_way, figures);
+  // Half the rate while both are in use: 4 us for what is sent, then 4 us for what has come meanwhile.
+  figures.link.duplex_bytes_s = 0.5e9;
+  EXPECT_NEAR(microseconds(Algorithm::kRing, crossing, figures), apart + 4, 1e-5);
+  EXPECT_NEAR(microseconds(Algorithm::kRing, one_way, figures), alone, 1e-5);
+  // Ports that do both at once are as before.
+  figures.link.duplex_bytes_s = 1e9;
+  EXPECT_NEAR(microseconds(Algorithm::kRing, one_way, figures), alone, 1e-5);
+  const Operation many = operation(Collective::kAllGather, 2, 2 * kThousand, 64, 4);
+  CostFigures bytes_only{{0, 1e9, 1e9}, 0, kInfinite, kInfinite, {}};
+  EXPECT_NEAR(microseconds(Algorithm::kRing, many, bytes_only), 64 * 4, 8);
+  bytes_only.link.duplex_bytes_s = 0.5e9;
+  EXPECT_NEAR(microseconds(Algorithm::kRing, many, bytes_only), 64 * 8, 8);
+}
+
 TEST(CostModel, OnlyLatencyCountsRounds) {
   const CostFigures figures{{10 * kMicro, kInfinite}, 0, kInfinite, kInfinite, {}};
   for (const int nodes : {3, 7, 8, 12, 64}) {

@@ -78,7 +78,7 @@ TEST(HandshakeTest, GarbageAndWrongOrderAreRefused) {
     EXPECT_FALSE(b.on_message(std::span(hello).first(length)).is_ok()) << length;
   }
   auto other_version = hello;
-  other_version[5] = std::byte{9};
+  other_version[5] = std::byte{kPeerVersion + 1};
   Handshake b = acceptor("");
   EXPECT_EQ(b.on_message(other_version).status().code(), Code::kVersion);
   Handshake c = acceptor("");

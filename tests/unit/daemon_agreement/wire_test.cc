@@ -26,7 +26,7 @@ std::vector<Note> examples() {
           GroupFailed{1, Code::kTimeout, 4, "late"},
           OutputNote{1, 2, 3, call, 1, key, 99},
           ProbeNote{0, ProbeNote::Kind::kPong, key},
-          RatesNote{1, 2, {{3, 4}, {{5, 6}, {7, 8}}}},
+          RatesNote{1, 2, {{3, 4}, {{5, 6, 7}, {8, 9, 10}}}},
           PieceState{1, 2, 3, {4, 5}},
           ChannelState{1, 2, 3, 4, 5},
           Resume{1, 2, 3, 4, 5}};

@@ -7,8 +7,8 @@ namespace hdt::session {
 namespace {
 
 std::vector<NodeRates> example_table() {
-  const LinkRates fast{5'000, 10'000'000'000};
-  const LinkRates slow{20'000, 1'000'000'000};
+  const LinkRates fast{5'000, 10'000'000'000, 9'000'000'000};
+  const LinkRates slow{20'000, 1'000'000'000, 800'000'000};
   return {{{8'000'000'000, 6'000'000'000}, {{}, fast, slow}},
           {{4'000'000'000, 7'000'000'000}, {fast, {}, slow}},
           {{9'000'000'000, 9'000'000'000}, {slow, fast, {}}}};
@@ -23,6 +23,7 @@ TEST(Figures, LinksByDirectionAndTheSlowestNodesMemory) {
   EXPECT_DOUBLE_EQ(figures->link_of(1, 2).latency_s, 16e-6);
   EXPECT_DOUBLE_EQ(figures->link_of(2, 1).latency_s, 1e-6);
   EXPECT_DOUBLE_EQ(figures->link_of(2, 1).bandwidth_bytes_s, 1e10);
+  EXPECT_DOUBLE_EQ(figures->link_of(2, 1).duplex_bytes_s, 9e9);
   auto near = example_table();
   near[1].links[2].latency_ns = 3'000;
   EXPECT_EQ(cost_figures(near)->link_of(1, 2).latency_s, 0);
@@ -31,6 +32,9 @@ TEST(Figures, LinksByDirectionAndTheSlowestNodesMemory) {
 TEST(Figures, ThereAreNoneWhereSomethingIsNotMeasured) {
   auto table = example_table();
   table[2].links[0].bytes_s = 0;
+  EXPECT_FALSE(cost_figures(table).has_value());
+  table = example_table();
+  table[0].links[1].duplex_bytes_s = 0;
   EXPECT_FALSE(cost_figures(table).has_value());
   table = example_table();
   table[1].memory.reduce_bytes_s = 0;
