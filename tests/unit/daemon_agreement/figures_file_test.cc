@@ -31,7 +31,8 @@ class FiguresFile : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   static KnownFigures example() {
-    return {{4'000'000'000, 6'000'000'000}, {{{"n1", 0}, {5'000, 1'000'000, 700'000}}, {{"n\"2\"", 3}, {1, 2, 3}}}};
+    return {{4'000'000'000, 6'000'000'000},
+            {{{"n1", 0}, {5'000, 1'000'000, 700'000}}, {{"n\"2\"", 3}, {1, 2, 3}}}};
   }
 
   std::string folder_, path_;
@@ -53,17 +54,18 @@ TEST_F(FiguresFile, InAFolderThatIsNotThereCannotBeWritten) {
 }
 
 TEST_F(FiguresFile, WithoutSenseIsRefused) {
-  for (const char* text :
-       {"", "{", "[]", "null", "{}", R"({"format":1})", R"({"format":2,"links":{}})",
-        R"({"format":2,"links":[1]})", R"({"format":2,"memory":1})",
-        R"({"format":2,"memory":{"copy_bytes_s":1}})",
-        R"({"format":2,"memory":{"copy_bytes_s":0,"reduce_bytes_s":1}})",
-        R"({"format":2,"links":[{"node":"","engine":0,"latency_ns":1,"bytes_s":1,"duplex_bytes_s":1}]})",
-        R"({"format":2,"links":[{"node":"n","engine":-1,"latency_ns":1,"bytes_s":1,"duplex_bytes_s":1}]})",
-        R"({"format":2,"links":[{"node":"n","engine":999,"latency_ns":1,"bytes_s":1,"duplex_bytes_s":1}]})",
-        R"({"format":2,"links":[{"node":"n","engine":0,"latency_ns":1.5,"bytes_s":1,"duplex_bytes_s":1}]})",
-        R"({"format":2,"links":[{"node":"n","engine":0,"latency_ns":1,"bytes_s":1000000000000000,"duplex_bytes_s":1}]})",
-        R"({"format":2,"links":[{"node":"n","engine":0,"latency_ns":1,"bytes_s":1}]})"}) {
+  for (
+      const char* text :
+      {"", "{", "[]", "null", "{}", R"({"format":1})", R"({"format":2,"links":{}})",
+       R"({"format":2,"links":[1]})", R"({"format":2,"memory":1})",
+       R"({"format":2,"memory":{"copy_bytes_s":1}})",
+       R"({"format":2,"memory":{"copy_bytes_s":0,"reduce_bytes_s":1}})",
+       R"({"format":2,"links":[{"node":"","engine":0,"latency_ns":1,"bytes_s":1,"duplex_bytes_s":1}]})",
+       R"({"format":2,"links":[{"node":"n","engine":-1,"latency_ns":1,"bytes_s":1,"duplex_bytes_s":1}]})",
+       R"({"format":2,"links":[{"node":"n","engine":999,"latency_ns":1,"bytes_s":1,"duplex_bytes_s":1}]})",
+       R"({"format":2,"links":[{"node":"n","engine":0,"latency_ns":1.5,"bytes_s":1,"duplex_bytes_s":1}]})",
+       R"({"format":2,"links":[{"node":"n","engine":0,"latency_ns":1,"bytes_s":1000000000000000,"duplex_bytes_s":1}]})",
+       R"({"format":2,"links":[{"node":"n","engine":0,"latency_ns":1,"bytes_s":1}]})"}) {
     write(text);
     EXPECT_EQ(load_figures(path_).status().code(), Code::kInvalidArgument) << text;
   }
