@@ -67,7 +67,9 @@ void Engine::finish_probe(PeerLink& peer) {
 
 void Engine::run_probe_timers() {
   for (auto& [id, peer] : peers_) {
-    if (!peer->probe || peer->measured || !peer->probe->until().expired()) continue;
+    if (!peer->probe) continue;
+    peer->probe->on_time();
+    if (peer->measured || !peer->probe->until().expired()) continue;
     peer->probe->give_up();
     finish_probe(*peer);
   }
@@ -76,8 +78,10 @@ void Engine::run_probe_timers() {
 std::optional<Deadline> Engine::next_probe_time() const {
   std::optional<Deadline> next;
   for (const auto& [id, peer] : peers_) {
-    if (!peer->probe || peer->measured) continue;
-    next = next ? Deadline::earlier(*next, peer->probe->until()) : peer->probe->until();
+    if (!peer->probe) continue;
+    const Deadline bursts = peer->probe->next_time();
+    const Deadline time = peer->measured ? bursts : Deadline::earlier(bursts, peer->probe->until());
+    next = next ? Deadline::earlier(*next, time) : time;
   }
   return next;
 }

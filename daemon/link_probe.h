@@ -3,7 +3,8 @@
 // the fastest. Both ends measure their own direction and answer the other's. Bounded in bytes and in time: at the deadline
 // the link counts as not measured.
 //
-// Each end first says where bursts may land (kHere; kKnown if its rates are known). An end that has heard it pings. Then the first
+// Each end first says where bursts may land (kHere; kKnown if its rates are known). An end that has heard it pings. A little
+// later, so that bursts are not in the way of what other links of a new group ping, the first
 // end (both know which that is) sends its bursts, each of which the peer acknowledges when all of it has landed, and
 // gives the other the turn; when that one gives it back, both send at once. Where both know their rates, nothing is measured; where
 // one does, it takes part, and keeps what it knows.
@@ -47,6 +48,9 @@ class LinkProbe {
   void on_note(const ProbeNote& note);
   // A burst of the peer has landed.
   void on_burst();
+  // Goes on with what had to wait for next_time().
+  void on_time();
+  Deadline next_time() const { return bursts_at_; }
   // Until then it measures; false: done, or given up.
   bool measuring() const { return measuring_; }
   void give_up() { measuring_ = false; }
@@ -84,6 +88,7 @@ class LinkProbe {
   transport::RegionKey peers_landing_;
   session::LinkRates rates_;
   Deadline until_;
+  Deadline bursts_at_ = Deadline::never();
   const bool first_;
   bool measuring_;
   bool turn_ = false;  // given before the trips were over
