@@ -18,9 +18,8 @@ constexpr int64_t kBurstsAfterMs = 20;
 constexpr size_t kFirstBursts = ProbeMemory::kPlaces;
 constexpr size_t kBurstsAlone = kFirstBursts + 7;
 constexpr size_t kBurstsBoth = 12;
-// Of bursts that take so long a few are enough, and all that there is time for.
+// Of bursts that take so long one is enough, and all that there is time for.
 constexpr double kSlowBurstNs = 50e6;
-constexpr size_t kSlowBursts = 2;
 
 // `bytes_s` of a burst without the round trip that it takes longer than its bytes.
 uint64_t rate_of(double burst_ns, double trip_ns) {
@@ -30,7 +29,7 @@ uint64_t rate_of(double burst_ns, double trip_ns) {
 }
 
 bool enough(const std::vector<double>& bursts_ns, size_t wanted) {
-  return bursts_ns.size() >= wanted || (bursts_ns.size() >= kSlowBursts && bursts_ns.back() > kSlowBurstNs);
+  return bursts_ns.size() >= wanted || bursts_ns.back() > kSlowBurstNs;
 }
 
 }  // namespace
