@@ -103,13 +103,13 @@ bool Engine::work() {
   bool any = mailbox_.run();
   // Looking at sessions costs no system call, and what ranks have called is on its way while devices are looked at.
   any |= hear_sessions();
-  for (EngineGroup* group : std::exchange(touched_, {})) any |= group->progress();
+  any |= progress_touched();
   for (size_t device = 0; device < devices_.size(); ++device) {
     completions_.clear();
     any |= devices_[device]->poll(completions_);
     for (const auto& completion : completions_) on_completion(device, completion);
   }
-  for (EngineGroup* group : std::exchange(touched_, {})) any |= group->progress();
+  any |= progress_touched();
   share_nics();
   // After the groups have written: that carries most acknowledgements.
   for (auto& [id, peer] : peers_) peer->link.flush();
@@ -117,6 +117,12 @@ bool Engine::work() {
   retire_links();
   any |= reap_groups();
   retired_.clear();
+  return any;
+}
+
+bool Engine::progress_touched() {
+  bool any = false;
+  for (EngineGroup* group : std::exchange(touched_, {})) any |= group->progress();
   return any;
 }
 

@@ -141,6 +141,7 @@ class Engine : public transport::LinkObserver {
   bool work();
   void say_goodbye();
   bool hear_sessions();
+  bool progress_touched();
   void set_asleep(bool asleep);
   void run_timers();
   int sleep_ms() const;

@@ -304,20 +304,18 @@ void EngineGroup::on_sent(uint32_t node, const transport::Link& link, const Writ
   if (token.kind == WriteToken::Kind::kChunk) channels_.on_sent(token);
 }
 
-bool EngineGroup::give_echoes() {
-  bool any = false;
+void EngineGroup::give_echoes() {
   for (uint32_t local = 0; local < context_.layout().local_ranks; ++local) {
     session::Board& board = context_.segment.board(local);
     const uint32_t asked = board.echo_asked.load(std::memory_order_acquire);
-    if (asked == board.echo_given.load(std::memory_order_relaxed)) continue;
-    board.echo_given.store(asked, std::memory_order_release);
-    any = true;
+    if (asked != board.echo_given.load(std::memory_order_relaxed))
+      board.echo_given.store(asked, std::memory_order_release);
   }
-  return any;
 }
 
 bool EngineGroup::progress() {
-  bool any = give_echoes();
+  give_echoes();
+  bool any = false;
   if (ready_ && !adopting_ && !solo() && !context_.segment.failed()) {
     any = pieces_.progress();
     any |= channels_.progress();

@@ -113,8 +113,8 @@ class EngineGroup {
   void check_ready();
   void check_adopted();
   void move(uint32_t node, transport::Link& link, uint32_t backend, const transport::RegionKey& their_region);
-  // Answers ranks that measure how long that takes. True if one has asked.
-  bool give_echoes();
+  // Answers ranks that measure how long that takes.
+  void give_echoes();
   // Nodes tell each other their rates, and every one waits for those of all.
   bool compares_rates() const { return !solo() && context_.nodes.size() <= session::kMostMeasuredNodes; }
   void keep_rates(uint32_t node, const session::NodeRates& rates);

@@ -58,9 +58,9 @@ void LinkProbe::on_note(const ProbeNote& note) {
     case ProbeNote::Kind::kPing:
       return tell(ProbeNote::Kind::kPong);
     case ProbeNote::Kind::kPong:
-      return on_pong(took_ns());
+      return on_pong();
     case ProbeNote::Kind::kLanded:
-      return on_landed(took_ns());
+      return on_landed();
     case ProbeNote::Kind::kTurn:
       return on_turn();
   }
@@ -79,9 +79,9 @@ void LinkProbe::ping() {
   tell(ProbeNote::Kind::kPing);
 }
 
-void LinkProbe::on_pong(int64_t took_ns) {
+void LinkProbe::on_pong() {
   if (phase_ != Phase::kTrips) return;
-  trips_ns_.push_back(static_cast<double>(took_ns));
+  trips_ns_.push_back(static_cast<double>(took_ns()));
   if (trips_ns_.size() < kTrips) return ping();
   phase_ = Phase::kWaiting;
   if (first_) {
@@ -119,15 +119,15 @@ void LinkProbe::send_burst() {
 
 void LinkProbe::on_burst() { tell(ProbeNote::Kind::kLanded); }
 
-void LinkProbe::on_landed(int64_t took_ns) {
+void LinkProbe::on_landed() {
   if (phase_ == Phase::kAlone) {
-    alone_ns_.push_back(static_cast<double>(took_ns));
+    alone_ns_.push_back(static_cast<double>(took_ns()));
     if (!enough(alone_ns_, kBurstsAlone)) return send_burst();
     phase_ = Phase::kWaiting;
     tell(ProbeNote::Kind::kTurn);
     if (!first_) begin(Phase::kBoth);
   } else if (phase_ == Phase::kBoth) {
-    both_ns_.push_back(static_cast<double>(took_ns));
+    both_ns_.push_back(static_cast<double>(took_ns()));
     if (!enough(both_ns_, kBurstsBoth)) return send_burst();
     phase_ = Phase::kOver;
     finish();

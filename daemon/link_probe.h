@@ -31,8 +31,11 @@ class ProbeMemory {
   static constexpr size_t kLandingBytes = kPlaces * kBurstBytes;
   static size_t offset(uint64_t burst) { return burst % kPlaces * kBurstBytes; }
 
-  ProbeMemory() : bytes_(2 * kLandingBytes) {}
-  std::byte* landing() { return bytes_.data(); }
+  // The first call takes the memory, which engines without links do not need; burst() is for later.
+  std::byte* landing() {
+    bytes_.resize(2 * kLandingBytes);
+    return bytes_.data();
+  }
   const std::byte* burst(uint64_t number) const { return bytes_.data() + kLandingBytes + offset(number); }
 
  private:
@@ -73,11 +76,11 @@ class LinkProbe {
 
   void meet(const ProbeNote& note);
   void ping();
-  void on_pong(int64_t took_ns);
+  void on_pong();
   void on_turn();
   void begin(Phase bursts);
   void send_burst();
-  void on_landed(int64_t took_ns);
+  void on_landed();
   void finish();
   void tell(ProbeNote::Kind kind);
   int64_t took_ns() const;

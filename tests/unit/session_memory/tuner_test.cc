@@ -151,8 +151,9 @@ TEST(Tuner, ScratchThatDoesNotFitASlotIsAnObstacle) {
 
 // 10 us and 10 Gbit/s between all.
 collectives::CostFigures even_figures(uint32_t nodes) {
-  return *cost_figures(std::vector<NodeRates>(
-      nodes, {{8'000'000'000, 8'000'000'000}, std::vector<LinkRates>(nodes, {10'000, 1'250'000'000, 1'250'000'000})}));
+  return *cost_figures(
+      std::vector<NodeRates>(nodes, {{8'000'000'000, 8'000'000'000},
+                                     std::vector<LinkRates>(nodes, {10'000, 1'250'000'000, 1'250'000'000})}));
 }
 
 TEST(Predictions, DecideWhereThereAreFigures) {
