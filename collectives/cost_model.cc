@@ -19,7 +19,7 @@ constexpr uint64_t kMostSimulatedSteps = 65536;
 // Four fillings of the pipeline are simulated. Schedules of very many steps, as of a ring of 64 nodes, have time for one
 // only: the pace is then that of all being done together before the next ones begin, which they come close to.
 uint64_t picoseconds_of(const Lists& lists, const Operation& operation, const CostFigures& figures) {
-  const CostProgram program = make_cost_program(lists, operation.type, figures);
+  const CostProgram program = make_cost_program(lists, operation, figures);
   const auto in_flight = static_cast<uint64_t>(operation.pieces_in_flight);
   uint64_t fillings = 4;
   while (fillings > 1 && fillings * in_flight * program.steps.size() > kMostSimulatedSteps) fillings /= 2;

@@ -12,6 +12,9 @@
 //   engine   what carries both directions of a node's messages, where that is less than both ports can at once (a thread that
 //            copies into sockets and out of them): of each message, half of what the same bytes take both ways
 // A message passes through the sender's port, the link and the receiver's port at the same time, not one after the other.
+// Its memory is the sender's again when it has left, or, where it is not copied, when the receiver's word of it has come back. What
+// goes to an output of which the receiver has to tell first does not leave before that (as long messages do by rendezvous: LogGPS,
+// Ino, Fujimoto, Hagihara 2001).
 // Steps start as in the executor: when the earlier ones they conflict with are over, within its window. Pieces follow
 // one another as in the engine: a node has several in flight and sends only what its peer has begun to work on.
 //
@@ -41,6 +44,7 @@ struct CostFigures {
   double reduce_bytes_s = 0;   // bytes of the result of combining two operands
   double copy_bytes_s = 0;
   std::function<LinkFigures(int from, int to)> link_of;  // for links that differ; by direction
+  uint64_t copied_bytes = UINT64_MAX;  // longer messages stay in the sender's memory until they have arrived
 };
 
 // An operation as pieces of equal size, as the engine runs it.
@@ -48,7 +52,8 @@ struct Operation {
   Problem piece;
   DataType type = DataType::kFloat32;
   uint64_t pieces = 1;
-  int pieces_in_flight = 1;  // at each node; at least 1
+  int pieces_in_flight = 1;    // at each node; at least 1
+  bool tells_outputs = false;  // when it begins, every node tells the others where its output is
 };
 
 // Seconds from the start of all nodes until the last is done.

@@ -22,8 +22,12 @@ uint64_t time_of(double seconds) { return picoseconds(seconds, 1e12); }
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const std::vector<std::vector<Step>>& lists, DataType type, const CostFigures& figures)
-      : lists_(lists), element_bytes_(static_cast<double>(type_size(type))), figures_(figures) {
+  ProgramBuilder(const std::vector<std::vector<Step>>& lists, const Operation& operation,
+                 const CostFigures& figures)
+      : lists_(lists),
+        element_bytes_(static_cast<double>(type_size(operation.type))),
+        tells_outputs_(operation.tells_outputs),
+        figures_(figures) {
     program_.nodes = static_cast<int>(lists.size());
     measure_ports();
   }
@@ -77,6 +81,9 @@ class ProgramBuilder {
         result.receiver_port = picoseconds(bytes, 1e12 / ports_[step.peer].in);
         if (way.duplex_bytes_s > 0)
           result.engine = std::min(result.link, picoseconds(bytes, 0.5e12 / way.duplex_bytes_s));
+        const uint64_t way_back = time_of(link(step.peer, node).latency_s);
+        if (tells_outputs_ && step.to == Area::kOutput) result.told = way_back;
+        if (bytes > static_cast<double>(figures_.copied_bytes)) result.acknowledged = way_back;
         break;
       }
     }
@@ -132,6 +139,7 @@ class ProgramBuilder {
 
   const std::vector<std::vector<Step>>& lists_;
   const double element_bytes_;
+  const bool tells_outputs_;
   const CostFigures& figures_;
   std::vector<Port> ports_;
   CostProgram program_;
@@ -163,9 +171,9 @@ uint64_t busiest(const CostProgram& program) {
   return *std::max_element(busy.begin(), busy.end());
 }
 
-CostProgram make_cost_program(const std::vector<std::vector<Step>>& lists, DataType type,
+CostProgram make_cost_program(const std::vector<std::vector<Step>>& lists, const Operation& operation,
                               const CostFigures& figures) {
-  return ProgramBuilder(lists, type, figures).build();
+  return ProgramBuilder(lists, operation, figures).build();
 }
 
 }  // namespace hdt::collectives

@@ -13,13 +13,15 @@ struct TimedStep {
   int node;
   int peer;
   StepKind kind;
-  uint64_t cpu;  // picoseconds, this one and the next five; those are of sends only
+  uint64_t cpu;  // picoseconds, this one and the next seven; those are of sends only
   uint64_t sender_port = 0;
   uint64_t link = 0;
   uint64_t latency = 0;
   uint64_t receiver_port = 0;
-  uint64_t engine = 0;   // of the sender and of the receiver
-  uint32_t receive = 0;  // of a send: the step that waits for its payload
+  uint64_t engine = 0;        // of the sender and of the receiver
+  uint64_t told = 0;          // not before that, from the start of the operation
+  uint64_t acknowledged = 0;  // from its arrival until the sender knows; 0: it need not
+  uint32_t receive = 0;       // of a send: the step that waits for its payload
   // Steps of its node that it has to see complete, the payload it receives, and its place in the window.
   uint32_t waits = 0;
 };
@@ -38,7 +40,7 @@ std::vector<std::vector<Step>> steps_of_all(Algorithm algorithm, const Problem& 
 // The time that a piece takes of the CPU, port or engine that it takes most of: no pipeline gives pieces faster than that.
 uint64_t busiest(const CostProgram& program);
 
-CostProgram make_cost_program(const std::vector<std::vector<Step>>& lists, DataType type,
+CostProgram make_cost_program(const std::vector<std::vector<Step>>& lists, const Operation& operation,
                               const CostFigures& figures);
 
 }  // namespace hdt::collectives

@@ -25,7 +25,7 @@ using SmallestFirst = std::priority_queue<T, std::vector<T>, std::greater<>>;
 
 enum class EventKind : uint8_t {
   kRan,      // the CPU has run the step
-  kSent,     // the payload has left the sender's memory
+  kSent,     // the payload's memory is the sender's again
   kReached,  // its first byte has come to the receiver's port
   kArrived,  // its last byte is in the receiver's memory
 };
@@ -123,6 +123,7 @@ class Simulation {
       case EventKind::kReached:
         return enter(task);
       case EventKind::kArrived:
+        if (step(task).acknowledged != 0) foresee(now_ + step(task).acknowledged, EventKind::kSent, task);
         return release({task.piece, step(task).receive});
     }
   }
@@ -133,12 +134,12 @@ class Simulation {
     uint64_t& port = nodes_[send.node].sends_until;
     uint64_t& engine = nodes_[send.node].engine_until;
     uint64_t& link = link_until_[static_cast<size_t>(send.node) * nodes_.size() + send.peer];
-    const uint64_t enters = std::max(now_, port);
+    const uint64_t enters = std::max({now_, port, send.told});
     const uint64_t starts = std::max({enters, link, engine});
     port = enters + send.sender_port;
     link = starts + send.link;
     if (send.engine != 0) engine = starts + send.engine;
-    foresee(std::max(port, link), EventKind::kSent, task);
+    if (send.acknowledged == 0) foresee(std::max(port, link), EventKind::kSent, task);
     foresee(starts + send.latency, EventKind::kReached, task);
   }
 

@@ -184,7 +184,7 @@ int Engine::sleep_ms() const {
     if (rail.greeting != nullptr) next = Deadline::earlier(next, rail.greeting->until);
   }
   for (const auto& [id, peer] : peers_) next = Deadline::earlier(next, peer->next_time());
-  if (const auto time = next_probe_time()) next = Deadline::earlier(next, *time);
+  next = Deadline::earlier(next, next_probe_time());
   return next.poll_timeout_ms();
 }
 

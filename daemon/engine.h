@@ -215,11 +215,13 @@ class Engine : public transport::LinkObserver {
   Result<transport::RegionKey> probe_landing(uint32_t backend);
   std::string measured_as(const PeerLink& peer) const;
   const session::MemoryRates& memory_rates();
-  void start_probe(PeerLink& peer);
+  void make_probe(PeerLink& peer);
+  void measure_next(EngineGroup& group);
+  void on_probe_note(PeerLink& peer, const ProbeNote& note);
   void finish_probe(PeerLink& peer);
   void check_probe(PeerLink& peer);
   void run_probe_timers();
-  std::optional<Deadline> next_probe_time() const;
+  Deadline next_probe_time() const;
 
   void on_sent(transport::Link& link, uint64_t token) override;
   void on_arrived(transport::Link& link, const transport::LinkHeader& header, uint64_t bytes) override;

@@ -57,6 +57,9 @@ class EngineGroup {
   // The link to `node` is up and our memory is registered for it: says hello.
   void on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
                   uint32_t backend);
+  // To which node the link is to be measured next.
+  std::optional<uint32_t> next_to_measure() const;
+  bool is_to_measure(uint32_t node) const { return compares_rates() && !link_told_[node]; }
   // Not measured(): there was no way to. Told once of every node.
   void on_link_measured(uint32_t node, const session::LinkRates& rates);
   // `gone`: its daemon does not listen any more; a successor may come.

@@ -22,6 +22,7 @@ void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
   if (!key.is_ok()) return group.fail(key.status().code(), -1, key.status().message());
   group.on_link_up(node, peer.link, key.value(), peer.backend);
   if (peer.measured) group.on_link_measured(node, peer.rates());
+  measure_next(group);
   std::vector<Note> mine;
   std::erase_if(early_, [&](const EarlyNote& early) {
     if (early.from != peer.id || daemon::group_of(early.note) != group.id()) return false;
@@ -146,7 +147,7 @@ void Engine::adopt(Rail& rail, Connection& connection) {
   if (peer.announced) return;
   peer.announced = true;
   peer.up_since_ns = now_ns();
-  start_probe(peer);
+  make_probe(peer);
   move_link_made(peer);
   for (auto& group : groups_) {
     if (group == nullptr) continue;
@@ -208,10 +209,7 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
     link.close({Code::kInvalidArgument, "node " + peer.name + " sent a malformed note"});
     return;
   }
-  if (const auto* probe = std::get_if<ProbeNote>(&note)) {
-    if (peer.probe) peer.probe->on_note(*probe);
-    return check_probe(peer);
-  }
+  if (const auto* probe = std::get_if<ProbeNote>(&note)) return on_probe_note(peer, *probe);
   if (std::holds_alternative<LinkUnused>(note)) {
     peer.unused_there = true;
     return;

@@ -1,4 +1,6 @@
 // What an engine measures: its node's memory, and each link when it comes up.
+#include <algorithm>
+
 #include "base/log.h"
 #include "daemon/engine.h"
 #include "daemon/memory_rates.h"
@@ -16,7 +18,7 @@ const session::MemoryRates& Engine::memory_rates() {
 Result<transport::RegionKey> Engine::probe_landing(uint32_t backend) {
   auto& landing = backends_[backend].probe_landing;
   if (landing) return *landing;
-  auto key = device_of(backend).register_memory(probe_memory_.landing(), ProbeMemory::kLandingBytes, -1);
+  auto key = device_of(backend).register_memory(probe_memory_.take(), ProbeMemory::kAllBytes, -1);
   if (key.is_ok()) landing = key.value();
   return key;
 }
@@ -27,7 +29,7 @@ std::string Engine::measured_as(const PeerLink& peer) const {
   return backend == kTcp ? peer.name : peer.name + "/" + backend;
 }
 
-void Engine::start_probe(PeerLink& peer) {
+void Engine::make_probe(PeerLink& peer) {
   const auto landing = probe_landing(peer.backend);
   if (!landing.is_ok()) {
     HDT_LOG_WARN("link to node {} is not measured: {} {}", peer.name, landing.status().message(),
@@ -60,28 +62,55 @@ void Engine::finish_probe(PeerLink& peer) {
     if (group == nullptr) continue;
     if (const auto node = node_in(*group, peer); node && group->uses(*node, peer.link)) {
       group->on_link_measured(*node, rates);
+      measure_next(*group);
       touch(group.get());
     }
   }
 }
 
+// In round r = 1, 2, ... nodes n and n ^ r measure: each has one link at a time, all of them at work, and a link waits only for
+// those of earlier rounds, so for none that waits for it.
+std::optional<uint32_t> EngineGroup::next_to_measure() const {
+  std::optional<uint32_t> next;
+  for (uint32_t node = 0; node < link_told_.size(); ++node) {
+    if (is_to_measure(node) && (!next || (node ^ context_.me) < (*next ^ context_.me))) next = node;
+  }
+  return next;
+}
+
+// A group's links are measured one after another: at the same time each would get a part of the engine.
+void Engine::measure_next(EngineGroup& group) {
+  const auto node = group.next_to_measure();
+  if (!node) return;
+  for (auto& [id, peer] : peers_) {
+    if (peer->probe && group.uses(*node, peer->link)) peer->probe->begin();
+  }
+}
+
+// The peer's groups want the link measured. Where none of this node waits for a turn, now is as good as any time.
+void Engine::on_probe_note(PeerLink& peer, const ProbeNote& note) {
+  if (!peer.probe) return;
+  peer.probe->on_note(note);
+  const bool waits = std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
+    const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
+    return node && group->uses(*node, peer.link) && group->is_to_measure(*node);
+  });
+  if (note.kind == ProbeNote::Kind::kHere && !waits) peer.probe->begin();
+  check_probe(peer);
+}
+
 void Engine::run_probe_timers() {
   for (auto& [id, peer] : peers_) {
-    if (!peer->probe) continue;
-    peer->probe->on_time();
-    if (peer->measured || !peer->probe->until().expired()) continue;
+    if (peer->measured || !peer->probe || !peer->probe->until().expired()) continue;
     peer->probe->give_up();
     finish_probe(*peer);
   }
 }
 
-std::optional<Deadline> Engine::next_probe_time() const {
-  std::optional<Deadline> next;
+Deadline Engine::next_probe_time() const {
+  Deadline next = Deadline::never();
   for (const auto& [id, peer] : peers_) {
-    if (!peer->probe) continue;
-    const Deadline bursts = peer->probe->next_time();
-    const Deadline time = peer->measured ? bursts : Deadline::earlier(bursts, peer->probe->until());
-    next = next ? Deadline::earlier(*next, time) : time;
+    if (!peer->measured && peer->probe) next = Deadline::earlier(next, peer->probe->until());
   }
   return next;
 }

@@ -1,7 +1,7 @@
 #include "daemon/link_probe.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "base/median.h"
 
@@ -10,27 +10,17 @@ namespace hdt::daemon {
 namespace {
 
 constexpr int64_t kProbeMs = 3'000;
+// The peer may have other links to measure before this one.
+constexpr int64_t kMeetMs = 30'000;
 constexpr size_t kTrips = 33;
-// Links of a group come up one after another; with bursts of others between, trips of four nodes on two cores took 5 times as long.
-constexpr int64_t kBurstsAfterMs = 20;
+// As many bursts are under way as a call has pieces.
+constexpr uint64_t kInFlight = 4;
 // The first ones find the connection's window still small, and each place is touched by the kernel for the first time, which
 // takes milliseconds in some virtual machines.
-constexpr size_t kFirstBursts = ProbeMemory::kPlaces;
-constexpr size_t kBurstsAlone = kFirstBursts + 7;
-constexpr size_t kBurstsBoth = 12;
-// Of bursts that take so long one is enough, and all that there is time for.
-constexpr double kSlowBurstNs = 50e6;
-
-// `bytes_s` of a burst without the round trip that it takes longer than its bytes.
-uint64_t rate_of(double burst_ns, double trip_ns) {
-  const double wire_ns = std::max(1.0, burst_ns - trip_ns);
-  return static_cast<uint64_t>(
-      std::max(1.0, static_cast<double>(ProbeMemory::kBurstBytes) * kNsPerSecond / wire_ns));
-}
-
-bool enough(const std::vector<double>& bursts_ns, size_t wanted) {
-  return bursts_ns.size() >= wanted || bursts_ns.back() > kSlowBurstNs;
-}
+constexpr uint64_t kFirstBursts = 2 * ProbeMemory::kPlaces;
+constexpr uint64_t kCountedBursts = ProbeMemory::kPlaces;
+// On a slow link fewer are enough, and all that there is time for.
+constexpr int64_t kPartNs = 200'000'000;
 
 }  // namespace
 
@@ -40,10 +30,17 @@ LinkProbe::LinkProbe(transport::Link& link, const ProbeMemory& memory, const tra
       memory_(memory),
       landing_(landing),
       rates_(known),
-      until_(Deadline::after_ms(kProbeMs)),
       first_(first),
-      measuring_(!known.measured()) {
-  tell(measuring_ ? ProbeNote::Kind::kHere : ProbeNote::Kind::kKnown);
+      measuring_(!known.measured()),
+      begun_(!measuring_) {
+  if (begun_) tell(ProbeNote::Kind::kKnown);
+}
+
+void LinkProbe::begin() {
+  if (std::exchange(begun_, true)) return;
+  until_ = Deadline::after_ms(kMeetMs);
+  tell(ProbeNote::Kind::kHere);
+  meet();
 }
 
 void LinkProbe::tell(ProbeNote::Kind kind) { (void)link_.send(encode(ProbeNote{0, kind, landing_})); }
@@ -54,7 +51,8 @@ void LinkProbe::on_note(const ProbeNote& note) {
   switch (note.kind) {
     case ProbeNote::Kind::kHere:
     case ProbeNote::Kind::kKnown:
-      return meet(note);
+      if (!peers_) peers_ = note;
+      return meet();
     case ProbeNote::Kind::kPing:
       return tell(ProbeNote::Kind::kPong);
     case ProbeNote::Kind::kPong:
@@ -66,12 +64,13 @@ void LinkProbe::on_note(const ProbeNote& note) {
   }
 }
 
-void LinkProbe::meet(const ProbeNote& note) {
-  if (phase_ != Phase::kMeeting) return;
-  peers_landing_ = note.landing;
-  const bool both_know = !measuring_ && note.kind == ProbeNote::Kind::kKnown;
+void LinkProbe::meet() {
+  if (phase_ != Phase::kMeeting || !begun_ || !peers_) return;
+  const bool both_know = !measuring_ && peers_->kind == ProbeNote::Kind::kKnown;
   phase_ = both_know ? Phase::kOver : Phase::kTrips;
-  if (!both_know) ping();
+  if (both_know) return;
+  until_ = Deadline::after_ms(kProbeMs);
+  ping();
 }
 
 void LinkProbe::ping() {
@@ -84,67 +83,60 @@ void LinkProbe::on_pong() {
   trips_ns_.push_back(static_cast<double>(took_ns()));
   if (trips_ns_.size() < kTrips) return ping();
   phase_ = Phase::kWaiting;
-  if (first_) {
-    bursts_at_ = Deadline::after_ms(kBurstsAfterMs);
-  } else if (turn_) {
-    begin(Phase::kAlone);
-  }
-}
-
-void LinkProbe::on_time() {
-  if (!bursts_at_.expired()) return;
-  bursts_at_ = Deadline::never();
-  begin(Phase::kAlone);
+  if (first_ || turn_) send_bursts(Phase::kAlone);
 }
 
 // The first end has had its bursts before the peer gives it the turn.
 void LinkProbe::on_turn() {
   turn_ = true;
-  if (phase_ != Phase::kWaiting || !bursts_at_.is_never()) return;
-  begin(first_ ? Phase::kBoth : Phase::kAlone);
+  if (phase_ == Phase::kWaiting) send_bursts(first_ ? Phase::kBoth : Phase::kAlone);
 }
 
-void LinkProbe::begin(Phase bursts) {
-  phase_ = bursts;
-  send_burst();
+void LinkProbe::send_bursts(Phase phase) {
+  phase_ = phase;
+  sent_ = landed_ = counted_from_ = 0;
+  started_ns_ = now_ns();
+  while (sent_ < kInFlight) send_burst();
 }
 
 void LinkProbe::send_burst() {
-  started_ns_ = now_ns();
-  transport::WriteRequest request{memory_.burst(sent_),       ProbeMemory::kBurstBytes, peers_landing_,
-                                  ProbeMemory::offset(sent_), encode(ProbeFrame{0}),    kToken};
-  ++sent_;
-  (void)link_.write(request);
+  const size_t place = ProbeMemory::offset(sent_++);
+  (void)link_.write({memory_.bytes() + place, ProbeMemory::kBurstBytes, peers_->landing, place,
+                     encode(ProbeFrame{0}), kToken});
 }
 
 void LinkProbe::on_burst() { tell(ProbeNote::Kind::kLanded); }
 
 void LinkProbe::on_landed() {
-  if (phase_ == Phase::kAlone) {
-    alone_ns_.push_back(static_cast<double>(took_ns()));
-    if (!enough(alone_ns_, kBurstsAlone)) return send_burst();
-    phase_ = Phase::kWaiting;
-    tell(ProbeNote::Kind::kTurn);
-    if (!first_) begin(Phase::kBoth);
-  } else if (phase_ == Phase::kBoth) {
-    both_ns_.push_back(static_cast<double>(took_ns()));
-    if (!enough(both_ns_, kBurstsBoth)) return send_burst();
-    phase_ = Phase::kOver;
-    finish();
+  if ((phase_ != Phase::kAlone && phase_ != Phase::kBoth) || landed_ == sent_) return;
+  ++landed_;
+  const bool late = took_ns() > kPartNs;
+  if (counted_from_ == 0) {
+    if (landed_ == kFirstBursts || late) {
+      counted_from_ = landed_;
+      started_ns_ = now_ns();
+    }
+    return send_burst();
   }
+  if (!late && sent_ < counted_from_ + kCountedBursts) return send_burst();
+  if (landed_ == sent_) on_all_landed();
 }
 
-void LinkProbe::finish() {
-  if (!measuring_) return;
-  measuring_ = false;
-  const double trip_ns = *std::min_element(trips_ns_.begin(), trips_ns_.end());
-  rates_.latency_ns = static_cast<uint64_t>(std::max(1.0, median(trips_ns_) / 2));
-  // Calls have several pieces in flight: what one waits for is hidden by the next. So the median of single bursts; but both ways
-  // at once, where it is the engine that is short, all of their time.
-  if (alone_ns_.size() > kFirstBursts) alone_ns_.erase(alone_ns_.begin(), alone_ns_.begin() + kFirstBursts);
-  rates_.bytes_s = rate_of(median(alone_ns_), trip_ns);
-  const double both_ns = std::accumulate(both_ns_.begin(), both_ns_.end(), 0.0);
-  rates_.duplex_bytes_s = rate_of(both_ns / static_cast<double>(both_ns_.size()), trip_ns);
+void LinkProbe::on_all_landed() {
+  const auto bytes = static_cast<double>((landed_ - counted_from_) * ProbeMemory::kBurstBytes);
+  const double rate = bytes * kNsPerSecond / static_cast<double>(took_ns());
+  const uint64_t bytes_s = static_cast<uint64_t>(std::max(1.0, rate));
+  if (phase_ == Phase::kAlone) {
+    alone_bytes_s_ = bytes_s;
+    phase_ = Phase::kWaiting;
+    tell(ProbeNote::Kind::kTurn);
+    if (!first_) send_bursts(Phase::kBoth);
+  } else {
+    phase_ = Phase::kOver;
+    if (!std::exchange(measuring_, false)) return;
+    const double latency_ns = std::max(1.0, median(trips_ns_) / 2);
+    rates_ = {static_cast<uint64_t>(latency_ns), alone_bytes_s_, bytes_s};
+  }
 }
 
 }  // namespace hdt::daemon

@@ -3,8 +3,8 @@
 // the fastest. Both ends measure their own direction and answer the other's. Bounded in bytes and in time: at the deadline
 // the link counts as not measured.
 //
-// Each end first says where bursts may land (kHere; kKnown if its rates are known). An end that has heard it pings. A little
-// later, so that bursts are not in the way of what other links of a new group ping, the first
+// Each end says where bursts may land: kKnown as soon as the link is up, if its rates are known, else kHere when it begins,
+// which is when the engine has no other link to measure. An end that has begun and has heard the other pings. Then the first
 // end (both know which that is) sends its bursts, each of which the peer acknowledges when all of it has landed, and
 // gives the other the turn; when that one gives it back, both send at once. Where both know their rates, nothing is measured; where
 // one does, it takes part, and keeps what it knows.
@@ -22,21 +22,21 @@
 
 namespace hdt::daemon {
 
-// Where bursts land and what they are made of; one for all links of an engine, as nobody reads what lands. More than one burst
-// of each, in turn: what was sent a moment before would be in the nearest caches, where a user's buffers are not.
+// Where bursts land and what they are made of; one for all links of an engine, as nobody reads what lands. A burst is as long as
+// a large piece of a call, and there are so many in turn that they are in no near cache, as a user's buffers are not.
 class ProbeMemory {
  public:
-  static constexpr size_t kBurstBytes = size_t{1} << 20;
-  static constexpr size_t kPlaces = 4;
-  static constexpr size_t kLandingBytes = kPlaces * kBurstBytes;
+  static constexpr size_t kBurstBytes = size_t{512} << 10;
+  static constexpr size_t kPlaces = 16;
+  static constexpr size_t kAllBytes = kPlaces * kBurstBytes;
   static size_t offset(uint64_t burst) { return burst % kPlaces * kBurstBytes; }
 
-  // The first call takes the memory, which engines without links do not need; burst() is for later.
-  std::byte* landing() {
-    bytes_.resize(2 * kLandingBytes);
+  // The first call takes the memory, which engines without links do not need.
+  std::byte* take() {
+    bytes_.resize(kAllBytes);
     return bytes_.data();
   }
-  const std::byte* burst(uint64_t number) const { return bytes_.data() + kLandingBytes + offset(number); }
+  const std::byte* bytes() const { return bytes_.data(); }
 
  private:
   std::vector<std::byte> bytes_;
@@ -44,19 +44,19 @@ class ProbeMemory {
 
 class LinkProbe {
  public:
-  // Says hello. `first`: its bursts come before the peer's.
+  // `first`: its bursts come before the peer's.
   LinkProbe(transport::Link& link, const ProbeMemory& memory, const transport::RegionKey& landing,
             const session::LinkRates& known, bool first);
 
+  // Measures from now on, if it has not begun before.
+  void begin();
   void on_note(const ProbeNote& note);
   // A burst of the peer has landed.
   void on_burst();
-  // Goes on with what had to wait for next_time().
-  void on_time();
-  Deadline next_time() const { return bursts_at_; }
-  // Until then it measures; false: done, or given up.
+  // It measures, or is to; false: done, or given up.
   bool measuring() const { return measuring_; }
   void give_up() { measuring_ = false; }
+  // When to give up. Never, before it has begun.
   Deadline until() const { return until_; }
   // Valid when it measures no more; not measured() where it was given up.
   const session::LinkRates& rates() const { return rates_; }
@@ -66,7 +66,7 @@ class LinkProbe {
 
  private:
   enum class Phase : uint8_t {
-    kMeeting,  // the peer has not said where bursts may land
+    kMeeting,  // this end or the peer has not said where bursts may land
     kTrips,
     kWaiting,  // for its turn
     kAlone,
@@ -74,33 +74,34 @@ class LinkProbe {
     kOver,
   };
 
-  void meet(const ProbeNote& note);
+  void meet();
   void ping();
   void on_pong();
   void on_turn();
-  void begin(Phase bursts);
+  void send_bursts(Phase phase);
   void send_burst();
   void on_landed();
-  void finish();
+  void on_all_landed();
   void tell(ProbeNote::Kind kind);
   int64_t took_ns() const;
 
   transport::Link& link_;
   const ProbeMemory& memory_;
   transport::RegionKey landing_;
-  transport::RegionKey peers_landing_;
+  std::optional<ProbeNote> peers_;  // what it said first
   session::LinkRates rates_;
-  Deadline until_;
-  Deadline bursts_at_ = Deadline::never();
+  Deadline until_ = Deadline::never();
   const bool first_;
   bool measuring_;
+  bool begun_;
   bool turn_ = false;  // given before the trips were over
   Phase phase_ = Phase::kMeeting;
-  uint64_t sent_ = 0;       // bursts
-  int64_t started_ns_ = 0;  // the round trip or burst under way
+  int64_t started_ns_ = 0;  // the round trip under way, or the first burst that counts
   std::vector<double> trips_ns_;
-  std::vector<double> alone_ns_;
-  std::vector<double> both_ns_;
+  uint64_t sent_ = 0;  // bursts
+  uint64_t landed_ = 0;
+  uint64_t counted_from_ = 0;  // 0: those that land do not count yet
+  uint64_t alone_bytes_s_ = 0;
 };
 
 }  // namespace hdt::daemon

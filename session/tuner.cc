@@ -41,6 +41,7 @@ const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) 
   operation.type = typical.type;
   operation.pieces = plan.pieces();
   operation.pieces_in_flight = layout_.slots;
+  operation.tells_outputs = may_be_direct(typical, layout_);
   const size_t width = collectives::type_size(typical.type);
   const CallClass key{typical.what, width, static_cast<uint32_t>(operation.piece.root), typical.count};
   const auto known = predictions_.find(key);

@@ -106,6 +106,25 @@ TEST(CostModel, AnEngineThatCarriesBothDirectionsDelaysWhatCrosses) {
   EXPECT_NEAR(microseconds(Algorithm::kRing, many, bytes_only), 64 * 8, 8);
 }
 
+TEST(CostModel, WhatIsNotCopiedIsTheSendersWhenItHearsOfTheArrival) {
+  CostFigures figures = kByHand;
+  figures.copied_bytes = 3999;
+  const Operation broadcast = operation(Collective::kBroadcast, 2, kThousand);
+  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, broadcast, figures), 1 + 4 + 10 + 10, 1e-5);
+  figures.copied_bytes = 4000;
+  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, broadcast, figures), 1 + 4 + 10 + 1, 1e-5);
+}
+
+TEST(CostModel, AnOutputIsWrittenToOnceItIsKnownWhereItIs) {
+  Operation broadcast = operation(Collective::kBroadcast, 2, kThousand);
+  broadcast.tells_outputs = true;
+  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, broadcast, kByHand), 10 + 4 + 10 + 1, 1e-5);
+  // What is combined lands in memory that is known.
+  Operation reduce = operation(Collective::kReduce, 2, kThousand);
+  reduce.tells_outputs = true;
+  EXPECT_NEAR(microseconds(Algorithm::kRing, reduce, kByHand), 1 + 4 + 10 + (1 + 2), 1e-5);
+}
+
 TEST(CostModel, OnlyLatencyCountsRounds) {
   const CostFigures figures{{10 * kMicro, kInfinite}, 0, kInfinite, kInfinite, {}};
   for (const int nodes : {3, 7, 8, 12, 64}) {

@@ -102,7 +102,7 @@ TEST(CostProperties, LongOperationsTakeAboutWhatTheirPiecesTakeSimulated) {
       for (const uint64_t elements : {4096, 65536}) {
         const Operation op = operation(Collective::kAllReduce, nodes, elements, 60, 4);
         const auto program =
-            make_cost_program(steps_of_all(static_cast<Algorithm>(i), op.piece), op.type, kEthernet);
+            make_cost_program(steps_of_all(static_cast<Algorithm>(i), op.piece), op, kEthernet);
         const auto ends = simulate(program, 60, 4);
         const double simulated = static_cast<double>(*std::max_element(ends.begin(), ends.end())) * 1e-12;
         EXPECT_NEAR(predict(static_cast<Algorithm>(i), op, kEthernet), simulated, 0.1 * simulated)
