@@ -4,7 +4,7 @@
 // the link counts as not measured.
 //
 // Each end says where bursts may land: kKnown as soon as the link is up, if its rates are known, else kHere when it begins,
-// which is when the engine has no other link to measure. An end that has begun and has heard the other pings. Then the first
+// which is when a group has no link to measure before it. An end that has begun and has heard the other pings. Then the first
 // end (both know which that is) sends its bursts, each of which the peer acknowledges when all of it has landed, and
 // gives the other the turn; when that one gives it back, both send at once. Where both know their rates, nothing is measured; where
 // one does, it takes part, and keeps what it knows.

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "transports/link/link.h"
+
 namespace hdt::session {
 
 namespace {
 
 // What a step costs the engine: a system call and some bookkeeping. Assumed, not measured.
 constexpr double kStepOverheadS = 2e-6;
-// What a link copies (transports/link/link.h).
-constexpr uint64_t kCopiedBytes = uint64_t{32} << 10;
 // Half a round trip of the probe's notes holds the step of each end.
 constexpr uint64_t kStepsOfATripNs = 4'000;
 
@@ -50,7 +50,7 @@ std::optional<collectives::CostFigures> cost_figures(std::vector<NodeRates> tabl
   }
   collectives::CostFigures figures;
   figures.step_overhead_s = kStepOverheadS;
-  figures.copied_bytes = kCopiedBytes;
+  figures.copied_bytes = transport::kCopiedWriteBytes;
   figures.copy_bytes_s = static_cast<double>(slowest.copy_bytes_s);
   figures.reduce_bytes_s = static_cast<double>(slowest.reduce_bytes_s);
   figures.link_of = [table = std::move(table)](int from, int to) {
