@@ -132,17 +132,21 @@ void EngineGroup::move(uint32_t node, transport::Link& link, uint32_t backend,
 
 void EngineGroup::drop_old_links() {
   for (GroupPeer& peer : context_.peers) {
-    std::erase_if(peer.old, [&](GroupPeer::OldLink& old) {
+    std::erase_if(peer.old, [&](const GroupPeer::OldLink& old) {
       const auto moved = std::find(peer.moved.begin(), peer.moved.end(), old.link);
-      if (moved == peer.moved.end() || old.writes_in_flight != 0 || pieces_.needs(*old.link)) return false;
-      if (!old.link->settled()) {
-        if (!std::exchange(old.hurried, true)) old.link->hurry();
+      if (moved == peer.moved.end() || old.writes_in_flight != 0 || pieces_.needs(*old.link) ||
+          !old.link->settled()) {
         return false;
       }
       peer.moved.erase(moved);
       pieces_.on_link_dropped(*old.link);
       return true;
     });
+    // Nothing follows on it with which the peer would say that small writes have arrived, and ranks may wait for that.
+    const bool waits = std::any_of(peer.old.begin(), peer.old.end(), [](const GroupPeer::OldLink& old) {
+      return !old.link->arrived(old.last_write);
+    });
+    if (waits && look_at_.is_never()) look_at_ = Deadline::after_ms(kLookMs);
   }
 }
 

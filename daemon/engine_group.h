@@ -147,7 +147,7 @@ class EngineGroup {
   bool ready_ = false;
   bool told_left_ = false;
   Deadline hurry_at_ = Deadline::never();  // when to ask again what has arrived of a group that has failed
-  Deadline look_at_ = Deadline::never();   // for arrivals that pieces wait for
+  Deadline look_at_ = Deadline::never();   // for arrivals that somebody waits for
   std::vector<bool> local_left_;
   std::vector<std::string> local_end_;  // how a rank was lost
   std::vector<bool> local_here_;        // adopted groups

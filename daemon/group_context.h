@@ -72,7 +72,6 @@ struct GroupPeer {
     transport::Link* link = nullptr;
     uint32_t writes_in_flight = 0;
     uint64_t last_write = 0;
-    bool hurried = false;
   };
   std::vector<OldLink> old;
   std::vector<const transport::Link*> moved;  // links that the peer uses no more for notes

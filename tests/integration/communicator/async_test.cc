@@ -50,11 +50,12 @@ TEST(Async, TestSaysInProgressUntilEveryoneHasCome) {
 
 TEST(Async, SeveralGroupsFromSeveralThreads) {
   constexpr int kGroups = 4;
+  const Nodes& nodes = Nodes::instance();  // whose daemons end with the thread that has started them
   std::vector<std::thread> threads;
   for (int group = 0; group < kGroups; ++group) {
-    threads.emplace_back([group] {
+    threads.emplace_back([group, &nodes] {
       const Placement placement = group % 2 == 0 ? Placement{0, 1} : Placement{1, 0, 2};
-      Nodes::instance().run(placement, [&](Rank& self) {
+      nodes.run(placement, [&](Rank& self) {
         for (unsigned call = 0; call < 50; ++call) {
           const Example example{Operation::kAllReduce,
                                 HDT_FLOAT32,

@@ -1,0 +1,91 @@
+// group_move_test.cc: a group of two nodes that moves from one link to another; the test plays the other node.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "daemon/engine_group.h"
+#include "tests/unit/transports/link_world.h"
+
+namespace hdt::daemon {
+namespace {
+
+using session::Direction;
+using transport::LinkWorld;
+
+constexpr uint64_t kMovingGroup = 7;
+
+class GroupThatMoves : public ::testing::Test {
+ protected:
+  GroupThatMoves() : group_(spec(), 0) {
+    for (LinkWorld* world : {&old_, &fresh_}) {
+      world->connect();
+      EXPECT_TRUE(world->wait_for_rails(1));
+      world->a.when_sent = [this, world](uint64_t token) {
+        group_.on_sent(1, world->a.link, WriteToken::unpack(token));
+      };
+    }
+    group_.on_link_up(1, old_.a.link, {}, 0);
+    group_.on_note(1, GroupHello{kMovingGroup, 1, region(old_), 0}, old_.a.link);
+    group_.on_link_measured(1, {});
+    group_.on_note(1, RatesNote{kMovingGroup, 1, {{}, std::vector<session::LinkRates>(2)}}, old_.a.link);
+    EXPECT_TRUE(group_.ready());
+  }
+
+  GroupSpec spec() {
+    GroupSpec spec;
+    spec.id = kMovingGroup;
+    spec.group_class = "default";
+    spec.node_of_rank = {0, 1};
+    spec.nodes.resize(2);
+    spec.memory = std::make_shared<SharedMemory>(SharedMemory::create("group", layout_.total).take());
+    return spec;
+  }
+  transport::RegionKey region(LinkWorld& world) {
+    return world.b.devices[0]->register_memory(theirs_.data(), theirs_.size(), -1).take();
+  }
+  session::Channel& channel() { return group_.segment().channel(index_); }
+
+  // As rank 0 does.
+  void send_small_message() {
+    std::byte* chunk = group_.segment().data() + layout_.chunk(index_, 0);
+    *reinterpret_cast<session::ChunkHeader*>(chunk) = {0, sizeof(int), 0, sizeof(int)};
+    channel().head = 1;
+    session::Board& board = group_.segment().board(0);
+    board.attention[0] = index_;
+    board.attention_head = 1;
+    group_.progress();
+  }
+  void poll() {
+    old_.poll();
+    fresh_.poll();
+    if (const auto time = group_.next_time(); time && time->expired()) group_.on_time();
+  }
+
+  const session::Layout layout_{2, 2, 1};
+  const uint32_t index_ = layout_.channel_index(Direction::kOut, 0, 1);
+  SharedMemory theirs_ = SharedMemory::create("peer", layout_.total).take();
+  LinkWorld old_{1, 1};
+  LinkWorld fresh_{2, 1};
+  EngineGroup group_;
+};
+
+// Ordinarily what a peer says later on the same link tells that small chunks have arrived.
+TEST_F(GroupThatMoves, AsksWhatHasArrivedOnTheOldLinkWhereNothingFollows) {
+  send_small_message();
+  ASSERT_TRUE(old_.run_until([&] { return old_.b.arrived.size() == 1; }));
+  for (int i = 0; i < 100; ++i) poll();
+  EXPECT_EQ(channel().tail, 0U);
+  group_.follow(1, fresh_.a.link, {}, 0, region(fresh_));
+  group_.progress();
+  ASSERT_TRUE(group_.next_time());
+  const Deadline until = Deadline::after_ms(30'000);
+  while (channel().tail == 0 && !until.expired()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    poll();
+  }
+  EXPECT_EQ(channel().tail, 1U);
+}
+
+}  // namespace
+}  // namespace hdt::daemon
