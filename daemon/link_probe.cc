@@ -17,8 +17,9 @@ constexpr size_t kTrips = 33;
 constexpr uint64_t kInFlight = 4;
 // The first ones find the connection's window still small, and each place is touched by the kernel for the first time, which
 // takes milliseconds in some virtual machines.
-constexpr uint64_t kFirstBursts = 2 * ProbeMemory::kPlaces;
-constexpr uint64_t kCountedBursts = ProbeMemory::kPlaces;
+constexpr uint64_t kFirstBursts = 32;
+constexpr uint64_t kCountedBursts = 16;
+static_assert(2 * (kFirstBursts + kCountedBursts) <= ProbeMemory::kPlaces);
 // On a slow link fewer are enough, and all that there is time for.
 constexpr int64_t kPartNs = 200'000'000;
 
@@ -100,7 +101,8 @@ void LinkProbe::send_bursts(Phase phase) {
 }
 
 void LinkProbe::send_burst() {
-  const size_t place = ProbeMemory::offset(sent_++);
+  const size_t place = ProbeMemory::offset(place_++);
+  ++sent_;
   (void)link_.write({memory_.bytes() + place, ProbeMemory::kBurstBytes, peers_->landing, place,
                      encode(ProbeFrame{0}), kToken});
 }
