@@ -101,9 +101,11 @@ void LinkProbe::send_bursts(Phase phase) {
 }
 
 void LinkProbe::send_burst() {
-  const size_t place = ProbeMemory::offset(place_++);
+  // Not where the peer's own bursts come from at the same time.
+  const size_t landing = ProbeMemory::offset(place_ + ProbeMemory::kPlaces / 2);
+  const size_t source = ProbeMemory::offset(place_++);
   ++sent_;
-  (void)link_.write({memory_.bytes() + place, ProbeMemory::kBurstBytes, peers_->landing, place,
+  (void)link_.write({memory_.bytes() + source, ProbeMemory::kBurstBytes, peers_->landing, landing,
                      encode(ProbeFrame{0}), kToken});
 }
 
