@@ -137,6 +137,7 @@ class Control : public SessionHandler {
   std::vector<BackendNic> opened_;  // by the engines, in their order
   std::string devices_differ_;      // why the engines have not opened the same; empty: they have
   std::optional<Config> reload_;    // what the file says, until classes are so
+  uint64_t reloads_ = 0;            // how often it was read
   Deadline reload_at_ = Deadline::never();
   int reload_tries_ = 0;
   std::vector<int> watched_;

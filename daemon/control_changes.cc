@@ -272,7 +272,8 @@ Config Control::with_classes_of(const Config& other) const {
 // new one; others keep their configuration. Until all that must be have been told there may be no way to go, and nodes that ask each
 // other are refused; so it is tried for a while.
 void Control::reload() {
-  change_class(with_classes_of(*reload_), "", [this](const Status& outcome) {
+  change_class(with_classes_of(*reload_), "", [this, of = reloads_](const Status& outcome) {
+    if (of != reloads_) return;  // the file was read again meanwhile, which has found this node busy and will try again
     if (outcome.is_ok()) {
       reload_.reset();
       HDT_LOG_INFO("classes are as configured now {}", LogTag{.node = node_.name});
@@ -290,6 +291,7 @@ void Control::reload() {
 void Control::reconfigure(Config config) {
   mailbox_.post([this, config = std::move(config)] {
     reload_ = config;
+    ++reloads_;
     reload_tries_ = kReloadTries;
     reload();
   });

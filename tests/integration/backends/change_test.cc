@@ -9,6 +9,7 @@
 #include <fstream>
 #include <random>
 
+#include "daemon/daemon.h"
 #include "tests/integration/backends/backend_nodes.h"
 #ifdef HDT_MODULES
 #include "tests/integration/backends/built_modules.h"
@@ -241,6 +242,32 @@ TEST(Change, SighupTakesTheClassesOfTheFile) {
   }
   job.stop();
   EXPECT_EQ(job.wrong(), 0);
+}
+
+// When the second is read the daemon is busy with the first.
+TEST(Change, OfTwoReadingsOfTheFileTheSecondCounts) {
+  TemporaryFolder folder;
+  const std::string socket = folder.file("n0.sock");
+  const auto with_weight = [&](const char* weight) {
+    ConfigSources sources;
+    sources.flags = {{"node.socket", socket},
+                     {"node.name", "n0"},
+                     {"nics.addresses", "127.0.1.1"},
+                     {"nics.port", "0"},
+                     {"class.dp.weight", weight}};
+    sources.system_file.clear();
+    return load_config(sources).take();
+  };
+  daemon::Daemon daemon(with_weight("2"));
+  ASSERT_TRUE(daemon.start().is_ok());
+  daemon.reconfigure(with_weight("3"));
+  daemon.reconfigure(with_weight("4"));
+  std::string shown;
+  const auto until = Clock::now() + std::chrono::seconds(20);
+  while (shown.find("weight 4") == std::string::npos && Clock::now() < until)
+    shown = run_program({HDT_HDTCTL, "--socket", socket, "class", "set", "dp", "priority=bulk"}).output;
+  EXPECT_THAT(shown, HasSubstr("weight 4"));
+  daemon.stop(0, "the test is over");
 }
 
 }  // namespace
