@@ -143,10 +143,8 @@ void EngineGroup::drop_old_links() {
       return true;
     });
     // Nothing follows on it with which the peer would say that small writes have arrived, and ranks may wait for that.
-    const bool waits = std::any_of(peer.old.begin(), peer.old.end(), [](const GroupPeer::OldLink& old) {
-      return !old.link->arrived(old.last_write);
-    });
-    if (waits && look_at_.is_never()) look_at_ = Deadline::after_ms(kLookMs);
+    const auto waits = [](const GroupPeer::OldLink& old) { return !old.arrived(); };
+    if (std::any_of(peer.old.begin(), peer.old.end(), waits)) look_soon();
   }
 }
 
@@ -323,7 +321,7 @@ bool EngineGroup::progress() {
   if (ready_ && !adopting_ && !solo() && !context_.segment.failed()) {
     any = pieces_.progress();
     any |= channels_.progress();
-    if (pieces_.awaits_arrivals() && look_at_.is_never()) look_at_ = Deadline::after_ms(kLookMs);
+    if (pieces_.awaits_arrivals()) look_soon();
   }
   drop_old_links();
   say_left();
@@ -352,6 +350,10 @@ void EngineGroup::say_left() {
   hurry_at_ = Deadline::never();
   told_left_ = true;
   context_.send_all(NodeLeft{context_.id, context_.me});
+}
+
+void EngineGroup::look_soon() {
+  if (look_at_.is_never()) look_at_ = Deadline::after_ms(kLookMs);
 }
 
 void EngineGroup::hurry(const std::vector<transport::Link*>& links) {

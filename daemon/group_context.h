@@ -72,6 +72,7 @@ struct GroupPeer {
     transport::Link* link = nullptr;
     uint32_t writes_in_flight = 0;
     uint64_t last_write = 0;
+    bool arrived() const { return link->arrived(last_write); }
   };
   std::vector<OldLink> old;
   std::vector<const transport::Link*> moved;  // links that the peer uses no more for notes
@@ -134,7 +135,7 @@ struct GroupContext {
     for (const GroupPeer& peer : peers) {
       if (peer.link != nullptr && !peer.link->arrived(peer.last_write)) links.push_back(peer.link);
       for (const GroupPeer::OldLink& other : peer.old) {
-        if (!other.link->arrived(other.last_write)) links.push_back(other.link);
+        if (!other.arrived()) links.push_back(other.link);
       }
     }
     return links;

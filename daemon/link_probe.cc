@@ -15,8 +15,7 @@ constexpr int64_t kMeetMs = 30'000;
 constexpr size_t kTrips = 33;
 // As many bursts are under way as a call has pieces.
 constexpr uint64_t kInFlight = 4;
-// The first ones find the connection's window still small, and each place is touched by the kernel for the first time, which
-// takes milliseconds in some virtual machines.
+// The first ones find the connection's window still small.
 constexpr uint64_t kFirstBursts = 32;
 constexpr uint64_t kCountedBursts = 16;
 static_assert(2 * (kFirstBursts + kCountedBursts) <= ProbeMemory::kPlaces);

@@ -1,4 +1,4 @@
-// memory_rates.h: how fast this node copies and combines memory that is in no cache, as users' buffers are: some 50 ms, with 64 MiB.
+// memory_rates.h: how fast this node copies and combines memory that is in no cache, as users' buffers are: some 40 ms, with 64 MiB.
 #pragma once
 
 #include "session/figures.h"
