@@ -1,11 +1,23 @@
 // address.h: addresses as configuration and status output write them, "HOST:PORT".
 #pragma once
 
+#include <charconv>
+#include <cstdint>
 #include <string>
 
 namespace hdt {
 
 // Without the port. Of an address without one: all of it.
 inline std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
+// The port of "HOST:PORT"; 0 where there is none or it is no number from 1 to 65535.
+inline uint16_t port_of(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return 0;
+  uint16_t port = 0;
+  const char* const end = address.data() + address.size();
+  const auto [stop, error] = std::from_chars(address.data() + colon + 1, end, port);
+  return error == std::errc() && stop == end ? port : 0;
+}
 
 }  // namespace hdt

@@ -96,6 +96,7 @@ Status Control::open_devices() {
     options.on_ended = [this](GroupFacts ended) {
       mailbox_.post([this, shared = std::make_shared<GroupFacts>(std::move(ended))] {
         reunion_->end_group(shared->id);
+        maker_->on_group_ended(shared->id);
         remember(std::move(*shared));
       });
     };
@@ -164,14 +165,16 @@ void Control::keep(const std::function<void(KnownFigures&)>& measured) {
   if (!saved.is_ok()) HDT_LOG_WARN("measured figures are not kept: {}", saved.message());
 }
 
+// A descriptor that was closed has left the epoll set by itself, and its number may have come again since. So all are
+// added whenever any changed; those that are in the set already answer EEXIST.
 void Control::watch_network() {
+  if (watched_ == network_->device_changes()) return;
+  watched_ = network_->device_changes();
   for (int fd : network_->fds()) {
-    if (std::find(watched_.begin(), watched_.end(), fd) != watched_.end()) continue;
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = fd;
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
-    watched_.push_back(fd);
   }
 }
 
@@ -229,7 +232,7 @@ void Control::reply(const std::vector<Rendezvous::Reply>& replies) {
 void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
   const ControlMessage message = decode_control(bytes);
   if (const auto* join = std::get_if<Join>(&message)) {
-    reply(rendezvous_.on_join(channel, *join));
+    on_join_message(channel, *join);
   } else if (const auto* cancel = std::get_if<Cancel>(&message)) {
     reply(rendezvous_.on_cancel(*cancel));
   } else if (const auto* membership = std::get_if<Membership>(&message)) {
@@ -251,6 +254,22 @@ void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
   }
 }
 
+// Asked before the coordinator's bookkeeping, which forgets a group once it is made.
+void Control::on_join_message(ChannelId channel, const Join& join) {
+  std::optional<Status> why;
+  if (join.meeting == session::Meeting::kAddress && host_pid_ != 0 && join.uid != ::geteuid()) {
+    why = Status(Code::kInvalidUsage,
+                 fmt::format("rank {} (pid {} of user {} on node {}) meets a daemon that serves jobs of user {} only: "
+                             "ranks of different users need the same HDT_JOB_SECRET",
+                             join.rank, join.pid, join.uid, join.node.name, ::geteuid()));
+  } else {
+    why = maker_->taken(join.key, join.meeting,
+                        fmt::format("pid {} of user {} on node {}", join.pid, join.uid, join.node.name));
+  }
+  if (!why) return reply(rendezvous_.on_join(channel, join));
+  reply({{channel, Outcome{join.key, why->code(), -1, why->message()}}});
+}
+
 GroupMaker::Services Control::group_services() {
   GroupMaker::Services services;
   services.dial = [this](const std::string& address) { return network_->dial(address); };
@@ -258,7 +277,11 @@ GroupMaker::Services Control::group_services() {
   services.rails_for = [this](const std::string& group_class) {
     return plan_.ends_for(group_class, node_.rails);
   };
-  services.listen_at = [this](const std::string& address) { return network_->listen_at(address); };
+  services.finish = [this](ChannelId channel) { network_->finish(channel); };
+  services.host = [this](const HostedPlace& place) {
+    return network_->host_place(place.addresses, place.on_nics);
+  };
+  services.leave = [this](const HostedPlace& place) { network_->leave_place(place.addresses, place.on_nics); };
   services.create = [this](uint32_t engine, GroupSpec spec) {
     Engine* owner = engines_[engine].get();
     owner->post([owner, shared = std::make_shared<GroupSpec>(std::move(spec))] {
@@ -298,6 +321,7 @@ void Control::on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t l
   answer.handle = handle;
   answer.engine = made.engine;
   answer.local_index = local;
+  answer.secret = made.secret;
   const std::array<int, 1> fds = {made.memory->fd()};
   sessions_->send(join.session, session::encode(answer), fds);
   HDT_LOG_INFO("group {:08x} joined by pid {} {}", static_cast<uint32_t>(made.id), client->credentials.pid,
@@ -315,11 +339,12 @@ void Control::on_opened(uint64_t session) {
 
 void Control::on_rendezvous(uint64_t session) {
   sessions_->send(session,
-                  session::encode_text(session::Kind::kRendezvousAt, Code::kSuccess, network_->address()));
+                  session::encode_text(session::Kind::kRendezvousAt, Code::kSuccess, network_->address_with_id()));
 }
 
 void Control::on_join(uint64_t session, const session::JoinRequest& request) {
-  maker_->on_join({session, request});
+  const PeerCredentials& who = sessions_->find(session)->credentials;
+  maker_->on_join({session, request, static_cast<uint32_t>(who.pid), who.uid});
 }
 
 void Control::on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) {

@@ -48,6 +48,7 @@ class Control : public SessionHandler {
   void watch_network();
   void reply(const std::vector<Rendezvous::Reply>& replies);
   void on_control(ChannelId channel, std::span<const std::byte> message);
+  void on_join_message(ChannelId channel, const Join& join);
   void count_sessions();
   int64_t restart_ms() const;
   std::string figures_path() const { return config_.node.state_folder + "/figures.json"; }
@@ -140,7 +141,7 @@ class Control : public SessionHandler {
   uint64_t reloads_ = 0;            // how often it was read
   Deadline reload_at_ = Deadline::never();
   int reload_tries_ = 0;
-  std::vector<int> watched_;
+  uint64_t watched_ = 0;  // ControlNetwork::device_changes() when its descriptors were added to epoll_
   int64_t started_ns_ = 0;
   const TickMoment made_ = TickMoment::now();
   std::atomic<size_t> foreign_sessions_{0};

@@ -21,10 +21,14 @@ struct Put {
     w.put_bytes(m.key).put(m.ranks).put(m.rank).put_string(m.group_class);
     w.put(m.algorithm ? static_cast<uint8_t>(*m.algorithm) : kAuto).put(m.timeout_ms);
     put(w, m.node);
+    w.put(m.meeting).put(m.pid).put(m.uid).put(m.process_age_ms);
   }
-  void operator()(const Cancel& m) { w.put_bytes(m.key).put(m.rank).put_string(m.text.substr(0, kMaxText)); }
+  void operator()(const Cancel& m) {
+    w.put_bytes(m.key).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
+  }
   void operator()(const Membership& m) {
-    w.put_bytes(m.key).put_string(m.group_class).put(static_cast<uint32_t>(m.nodes.size()));
+    w.put_bytes(m.key).put_bytes(m.secret).put_string(m.group_class);
+    w.put(static_cast<uint32_t>(m.nodes.size()));
     for (const auto& node : m.nodes) put(w, node);
     w.put(static_cast<uint32_t>(m.node_of_rank.size()));
     for (uint32_t node : m.node_of_rank) w.put(node);
@@ -66,11 +70,15 @@ Join get_join(Reader& r) {
   }
   m.timeout_ms = r.get<int64_t>();
   m.node = get_node(r);
+  m.meeting = r.get<session::Meeting>();
+  m.pid = r.get<uint32_t>();
+  m.uid = r.get<uint32_t>();
+  m.process_age_ms = r.get<int64_t>();
   return m;
 }
 
 bool valid(const Join& m) {
-  return m.ranks > 0 && m.ranks <= session::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0 &&
+  return m.meeting <= session::Meeting::kAgain && m.process_age_ms >= 0 && m.ranks > 0 && m.ranks <= session::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0 &&
          !m.node.rails.empty() &&
          (!m.algorithm || static_cast<int>(*m.algorithm) < collectives::kAlgorithmCount);
 }
@@ -78,6 +86,7 @@ bool valid(const Join& m) {
 Membership get_membership(Reader& r) {
   Membership m;
   r.get_bytes(m.key);
+  r.get_bytes(m.secret);
   m.group_class = r.get_string(session::kMaxClassBytes);
   const uint32_t nodes = r.get_count(session::kMaxRanks);
   for (uint32_t i = 0; i < nodes && !r.failed(); ++i) m.nodes.push_back(get_node(r));
@@ -117,9 +126,11 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
     case 2: {
       Cancel m;
       r.get_bytes(m.key);
+      m.code = r.get<Code>();
       m.rank = r.get<uint32_t>();
       m.text = r.get_string(kMaxText);
-      if (r.complete()) return m;
+      const int code = static_cast<int>(m.code);
+      if (r.complete() && code > 0 && code < kCodeCount) return m;
       return {};
     }
     case 3: {

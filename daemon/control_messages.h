@@ -30,14 +30,22 @@ struct Join {
       algorithm;  // that the node's configuration has for the class; none: "auto"
   int64_t timeout_ms = 0;
   NodeInfo node;
+  // Who joins, as the node's daemon vouches for it.
+  session::Meeting meeting = session::Meeting::kSecret;
+  uint32_t pid = 0;
+  uint32_t uid = 0;
+  int64_t process_age_ms = 0;
 };
-struct Cancel {  // a rank that had joined is gone
+struct Cancel {  // a rank that had joined is gone, or must not be in the group
   GroupKey key{};
+  Code code = Code::kRankLost;
   uint32_t rank = 0;
   std::string text;
 };
 struct Membership {
   GroupKey key{};
+  // Drawn by the coordinator for this group. The group's id is its first 8 bytes; members derive further keys from it.
+  GroupKey secret{};
   std::string group_class;
   std::vector<NodeInfo> nodes;  // ordered by their lowest rank
   std::vector<uint32_t> node_of_rank;

@@ -1,7 +1,8 @@
 #include "daemon/control_network.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include "base/address.h"
@@ -18,8 +19,14 @@ namespace {
 // First byte of every transport message on an established channel.
 constexpr std::byte kMore{0}, kLast{1};
 constexpr size_t kPart = transport::kMaxMessageBytes - 1;
-// An address that has not answered for so long is not waited for alone.
+// The token of every part of a message: only their number counts.
+constexpr uint64_t kPartToken = 1;
+// After this time without an answer the next address is tried beside the first one.
 constexpr int64_t kNextAddressMs = 250;
+// A meeting place that nobody hosts any more still tells latecomers why for this long.
+constexpr int64_t kLateMs = 5'000;
+// A dial's failures in words; a list of addresses is short, but it comes from other programs.
+constexpr size_t kMaxFailures = 1'024;
 
 std::vector<std::string> split(const std::string& addresses) {
   std::vector<std::string> list;
@@ -32,31 +39,46 @@ bool has(const std::vector<std::string>& list, const std::string& address) {
   return std::find(list.begin(), list.end(), address) != list.end();
 }
 
+std::string without_brackets(std::string host) {
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
+
+bool is_v6(const std::string& address) { return address.starts_with('['); }
+
 }  // namespace
 
 ControlNetwork::ControlNetwork(ControlNetworkOptions options)
     : options_(std::move(options)), backend_(transport::make_tcp_backend()) {}
 
-Result<transport::Device*> ControlNetwork::open(const transport::DeviceInfo& info, uint16_t port,
-                                                std::string* listening) {
+std::string ControlNetwork::address_with_id() const { return id_text(options_.node) + "@" + address_; }
+
+Result<std::unique_ptr<transport::Device>> ControlNetwork::open(const transport::DeviceInfo& info,
+                                                                uint16_t port, std::string* listening) {
   auto device = backend_->open(info);
   if (!device.is_ok()) return device.status();
   auto at = device.value()->listen(port);
   if (!at.is_ok()) return at.status();
   *listening = at.take();
-  devices_.push_back(device.take());
+  return device;
+}
+
+transport::Device* ControlNetwork::keep(std::unique_ptr<transport::Device> device) {
+  devices_.push_back(std::move(device));
+  ++device_changes_;
   return devices_.back().get();
 }
 
 Status ControlNetwork::start() {
   for (const transport::DeviceInfo& nic : options_.devices) {
     std::string at;
-    if (const Status opened = open(nic, options_.port, &at).status(); !opened.is_ok()) {
-      if (address_.empty()) return opened;
-      HDT_LOG_WARN("{} takes no control connections: {} {}", nic.name, opened.message(),
+    auto opened = open(nic, options_.port, &at);
+    if (!opened.is_ok()) {
+      if (address_.empty()) return opened.status();
+      HDT_LOG_WARN("{} takes no control connections: {} {}", nic.name, opened.status().message(),
                    LogTag{.node = options_.node_name});
       continue;
     }
+    keep(opened.take());
     ++nics_;
     if (address_.size() + 1 + at.size() >= session::kMaxAddressBytes) continue;
     address_ += (address_.empty() ? "" : ",") + at;
@@ -64,75 +86,172 @@ Status ControlNetwork::start() {
   return Status::ok();
 }
 
-Status ControlNetwork::listen_at(const std::string& address) {
-  if (has(split(address_), address) || listening_.contains(address)) return Status::ok();
-  const size_t colon = address.rfind(':');
-  uint16_t port = 0;
-  const char* end = address.data() + address.size();
-  if (colon == std::string::npos || std::from_chars(address.data() + colon + 1, end, port).ptr != end ||
-      port == 0) {
-    return {Code::kInvalidArgument, "rendezvous '" + address + "' is not of the form address:port"};
+Result<std::vector<std::string>> ControlNetwork::places_of(const std::string& addresses, bool on_nics) const {
+  std::vector<std::string> wanted;
+  for (const std::string& address : split(addresses)) {
+    if (port_of(address) == 0) {
+      return Status(Code::kInvalidArgument,
+                    "meeting place '" + address + "' is not of the form address:port with a port 1..65535");
+    }
+    if (!has(wanted, address)) wanted.push_back(address);
   }
-  std::string at;
-  transport::DeviceInfo info = options_.devices.front();
-  info.address = address.substr(0, colon);
-  HDT_RETURN_IF_ERROR(open(info, port, &at).status());
-  listening_.emplace(address, true);
+  if (wanted.empty()) return Status(Code::kInvalidArgument, "no meeting place is given");
+  const std::string port = std::to_string(port_of(wanted.front()));
+  for (size_t i = 0; on_nics && i < nics_; ++i) {
+    const std::string& host = devices_[i]->info().address;
+    const std::string address = (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + port;
+    if (!has(wanted, address)) wanted.push_back(address);
+  }
+  return wanted;
+}
+
+Status ControlNetwork::host_place(const std::string& addresses, bool on_nics) {
+  const auto wanted = places_of(addresses, on_nics);
+  if (!wanted.is_ok()) return wanted.status();
+  const auto own = split(address_);
+  std::vector<std::string> hosted;
+  std::string elsewhere;
+  bool any = false;
+  for (const std::string& address : wanted.value()) {
+    if (has(own, address)) {
+      any = true;
+      continue;
+    }
+    const auto [entry, is_new] = places_.try_emplace(address);
+    Place& place = entry->second;
+    if (is_new) {
+      transport::DeviceInfo info = options_.devices.front();
+      info.address = without_brackets(host_of(address));
+      info.prefix_bits = 0;
+      std::string at;
+      // An address that cannot be bound is another host's; one whose port is taken is a conflict.
+      auto device = backend_->open(info);
+      const Status listening =
+          device.is_ok() ? device.value()->listen(port_of(address)).status() : device.status();
+      if (!listening.is_ok()) places_.erase(entry);
+      if (!device.is_ok()) {
+        elsewhere += (elsewhere.empty() ? "" : "; ") + device.status().message();
+        continue;
+      }
+      if (!listening.is_ok()) {
+        for (const std::string& one : hosted) --places_.at(one).users;
+        close_places();
+        return {Code::kSystem,
+                listening.message() + ": another program, or another job's daemon, listens there"};
+      }
+      place.device = keep(device.take());
+    }
+    ++place.users;
+    place.close_at = Deadline::never();
+    hosted.push_back(address);
+    any = true;
+  }
+  if (!any) {
+    return {Code::kConfig,
+            "rank 0 cannot listen at " + addresses + ", which is no address of its host: " + elsewhere};
+  }
   return Status::ok();
 }
 
-ControlNetwork::Channel& ControlNetwork::add_channel(Handshake::Role role) {
-  const PeerHello own{Purpose::kControl, options_.node, options_.node_name, 0, 0};
+void ControlNetwork::leave_place(const std::string& addresses, bool on_nics) {
+  const auto wanted = places_of(addresses, on_nics);
+  if (!wanted.is_ok()) return;
+  for (const std::string& address : wanted.value()) {
+    const auto found = places_.find(address);
+    if (found == places_.end() || found->second.users == 0) continue;
+    if (--found->second.users == 0) found->second.close_at = Deadline::after_ms(kLateMs);
+  }
+}
+
+// A device goes with its connections, so it stays while one is in use.
+void ControlNetwork::close_places() {
+  std::erase_if(places_, [&](const auto& entry) {
+    const Place& place = entry.second;
+    if (place.users != 0 || (!place.close_at.expired() && !place.close_at.is_never())) return false;
+    const bool used = std::any_of(routes_.begin(), routes_.end(),
+                                  [&](const auto& route) { return route.second.device == place.device; });
+    if (used) return false;
+    std::erase_if(devices_, [&](const auto& device) { return device.get() == place.device; });
+    ++device_changes_;
+    return true;
+  });
+}
+
+ControlNetwork::Channel& ControlNetwork::add_channel() {
   const ChannelId id = next_id_++;
-  return channels_.try_emplace(id, id, Handshake(role, own, options_.cluster_key)).first->second;
+  Channel& channel = channels_[id];
+  channel.id = id;
+  return channel;
+}
+
+ControlNetwork::Route& ControlNetwork::add_route(transport::Connection* connection, Channel& channel,
+                                                 transport::Device& device, Handshake::Role role) {
+  const PeerHello own{Purpose::kControl, options_.node, options_.node_name, 0, 0};
+  ++channel.trying;
+  return routes_
+      .insert_or_assign(connection, Route{channel.id, &device, Handshake(role, own, options_.cluster_key), "",
+                                          Deadline::never(), ""})
+      .first->second;
 }
 
 ChannelId ControlNetwork::dial(const std::string& addresses) {
-  Channel& channel = add_channel(Handshake::Role::kDialer);
+  Channel& channel = add_channel();
   const ChannelId id = channel.id;
-  const auto all = split(addresses);
+  const DaemonAddress address = DaemonAddress::parse(addresses);
+  channel.expected = address.id;
+  const auto all = split(address.addresses);
+  channel.may_be_self =
+      channel.expected == options_.node || address.addresses == address_ ||
+      std::any_of(all.begin(), all.end(), [&](const auto& one) { return places_.contains(one); });
   channel.untried.assign(all.begin(), all.end());
-  try_next(channel, {Code::kInvalidArgument, "no address of a daemon is given"});
+  try_next(channel);
   return id;
 }
 
-// A NIC of the address's subnet; where there are several, or none, each in turn.
-transport::Device& ControlNetwork::device_for(const std::string& address, size_t tries) {
-  std::vector<transport::Device*> all, near;
+Result<transport::Device*> ControlNetwork::device_for(const std::string& address) {
+  const std::string host = without_brackets(host_of(address));
   for (size_t i = 0; i < nics_; ++i) {
-    all.push_back(devices_[i].get());
-    if (transport::in_subnet(devices_[i]->info(), host_of(address))) near.push_back(all.back());
+    if (transport::in_subnet(devices_[i]->info(), host)) return devices_[i].get();
   }
-  const auto& fitting = near.empty() ? all : near;
-  return *fitting[tries % fitting.size()];
+  const bool v6 = is_v6(address);
+  if (const auto found = any_source_.find(v6); found != any_source_.end()) return found->second;
+  transport::DeviceInfo info;
+  info.address = v6 ? "::" : "0.0.0.0";
+  info.up = true;
+  auto device = backend_->open(info);
+  if (!device.is_ok()) return device.status();
+  return any_source_[v6] = keep(device.take());
 }
 
-void ControlNetwork::try_next(Channel& channel, Status why) {
+void ControlNetwork::try_next(Channel& channel) {
   while (!channel.untried.empty()) {
     const std::string address = std::move(channel.untried.front());
     channel.untried.pop_front();
-    transport::Device& device = device_for(address, channel.tries++);
-    auto connection = device.connect(address, options_.connect_ms);
+    const auto device = device_for(address);
+    auto connection = device.is_ok() ? device.value()->connect(address, options_.connect_ms)
+                                     : Result<transport::Connection*>(device.status());
     if (!connection.is_ok()) {
-      why = connection.status();
+      channel.failures += (channel.failures.empty() ? "" : "; ") + connection.status().message();
       continue;
     }
-    ++channel.trying;
-    routes_[connection.value()] = {channel.id, &device};
+    Route& route = add_route(connection.value(), channel, *device.value(), Handshake::Role::kDialer);
+    route.address = address;
+    route.until = Deadline::after_ms(options_.connect_ms);
     channel.next_try = channel.untried.empty() ? Deadline::never() : Deadline::after_ms(kNextAddressMs);
     return;
   }
   channel.next_try = Deadline::never();
   if (channel.trying > 0) return;
-  failed_dials_.emplace_back(channel.id, why);
+  const std::string why = channel.failures.empty() ? "no address of a daemon is given" : channel.failures;
+  failed_dials_.emplace_back(channel.id, Status(Code::kLink, why.substr(0, kMaxFailures)));
   channels_.erase(channel.id);
 }
 
 void ControlNetwork::send(ChannelId id, std::span<const std::byte> message) {
   const auto found = channels_.find(id);
-  if (found == channels_.end()) return;  // on_closed has told, or is about to
+  if (found == channels_.end()) return;  // on_closed has been called, or is about to be
   Channel& channel = found->second;
-  if (channel.handshake.done()) {
+  if (channel.connection != nullptr) {
     send_now(channel, message);
   } else {
     channel.waiting.emplace_back(message.begin(), message.end());
@@ -146,9 +265,26 @@ void ControlNetwork::send_now(Channel& channel, std::span<const std::byte> messa
     part.reserve(size + 1);
     part.push_back(size == message.size() ? kLast : kMore);
     part.insert(part.end(), message.begin(), message.begin() + static_cast<ptrdiff_t>(size));
-    (void)channel.connection->send(part, 0);
+    if (channel.connection->send(part, kPartToken).is_ok()) ++channel.unsent;
     message = message.subspan(size);
   } while (!message.empty());
+}
+
+void ControlNetwork::finish(ChannelId id) {
+  const auto found = channels_.find(id);
+  if (found == channels_.end()) return;
+  Channel& channel = found->second;
+  channel.finishing = true;
+  if (channel.connection != nullptr && channel.unsent == 0) channel.connection->close();
+  // Nothing waits to be sent and nobody has answered: the attempts under way find no channel and end.
+  if (channel.connection == nullptr && channel.waiting.empty()) channels_.erase(found);
+}
+
+void ControlNetwork::refuse(Route& route, transport::Connection& connection, const std::string& why) {
+  route.refused = why;
+  HDT_LOG_WARN("control connection {} closed: {} {}", connection.remote_address(), why,
+               LogTag{.node = options_.node_name});
+  connection.close();
 }
 
 void ControlNetwork::close(Channel& channel, const std::string& why) {
@@ -174,33 +310,65 @@ bool ControlNetwork::poll() {
 }
 
 void ControlNetwork::on_completion(transport::Device& device, const Completion& completion) {
+  transport::Connection* const connection = completion.connection;
   if (completion.kind == Completion::Kind::kAccepted) {
-    Channel& channel = add_channel(Handshake::Role::kAcceptor);
-    channel.connection = completion.connection;
-    channel.until = Deadline::after_ms(options_.connect_ms);
-    routes_[completion.connection] = {channel.id, &device};
+    Route& route = add_route(connection, add_channel(), device, Handshake::Role::kAcceptor);
+    route.until = Deadline::after_ms(options_.connect_ms);
     return;
   }
-  const auto route = routes_.find(completion.connection);
-  if (route == routes_.end()) return;
+  const auto found = routes_.find(connection);
+  if (found == routes_.end()) return;
+  Route& route = found->second;
   if (completion.kind == Completion::Kind::kClosed) return on_connection_closed(completion);
-  const auto found = channels_.find(route->second.channel);
+  const auto entry = channels_.find(route.channel);
+  // The channel has another connection, or has ended.
+  if (entry == channels_.end() ||
+      (entry->second.connection != nullptr && entry->second.connection != connection)) {
+    return connection->close();
+  }
+  Channel& channel = entry->second;
   if (completion.kind == Completion::Kind::kConnected) {
-    if (found == channels_.end() || found->second.connection != nullptr)
-      return completion.connection->close();
-    on_connected(found->second, completion.connection);
-  } else if (completion.kind == Completion::Kind::kMessage && found != channels_.end() &&
-             found->second.connection == completion.connection) {
-    on_bytes(found->second, completion.message);
+    for (const auto& message : route.handshake.start()) (void)connection->send(message, 0);
+  } else if (completion.kind == Completion::Kind::kSent) {
+    if (completion.token == kPartToken) --channel.unsent;
+    if (channel.finishing && channel.unsent == 0) connection->close();
+  } else if (completion.kind == Completion::Kind::kMessage) {
+    if (channel.connection == connection) {
+      on_bytes(channel, completion.message);
+    } else if (route.refused.empty()) {
+      on_handshake(channel, route, *connection, completion.message);
+    }
   }
 }
 
-void ControlNetwork::on_connected(Channel& channel, transport::Connection* connection) {
-  channel.connection = connection;
+std::string ControlNetwork::not_meant(const Channel& channel, const PeerHello& peer) const {
+  if (channel.expected && peer.node != *channel.expected) {
+    return peer.node == options_.node
+               ? "it is an address of this node, not of the daemon that is meant"
+               : "the daemon of node " + peer.name + " answers, which is not the one that is meant";
+  }
+  if (peer.node == options_.node && !channel.may_be_self) return "it is an address of this node itself";
+  return "";
+}
+
+void ControlNetwork::on_handshake(Channel& channel, Route& route, transport::Connection& connection,
+                                  std::span<const std::byte> bytes) {
+  auto answer = route.handshake.on_message(bytes);
+  if (!answer.is_ok()) return refuse(route, connection, answer.status().message());
+  for (const auto& reply : answer.value()) (void)connection.send(reply, 0);
+  if (!route.handshake.done()) return;
+  const PeerHello& peer = route.handshake.peer();
+  if (peer.purpose != Purpose::kControl) return refuse(route, connection, "not a control connection");
+  if (!route.address.empty()) {
+    const std::string wrong = not_meant(channel, peer);
+    if (!wrong.empty()) return refuse(route, connection, wrong);
+  }
+  channel.connection = &connection;
   channel.untried.clear();
   channel.next_try = Deadline::never();
-  channel.until = Deadline::after_ms(options_.connect_ms);
-  for (const auto& message : channel.handshake.start()) (void)connection->send(message, 0);
+  --channel.trying;
+  for (const auto& message : std::exchange(channel.waiting, {})) send_now(channel, message);
+  if (channel.finishing && channel.unsent == 0) connection.close();
 }
 
 void ControlNetwork::on_connection_closed(const Completion& completion) {
@@ -209,30 +377,32 @@ void ControlNetwork::on_connection_closed(const Completion& completion) {
   const auto found = channels_.find(route.channel);
   if (found == channels_.end()) return;
   Channel& channel = found->second;
-  if (channel.connection == nullptr) {
+  if (channel.connection != completion.connection) {
     --channel.trying;
-    return try_next(channel, completion.error);
+    if (channel.connection != nullptr) return;  // another one completed the handshake before
+    const std::string why = !route.refused.empty() ? route.refused
+                            : completion.error.is_ok()
+                                ? "the other side closed the connection during the handshake"
+                                : completion.error.message();
+    channel.failures += (channel.failures.empty() ? "" : "; ");
+    // What connecting reports begins with the address.
+    channel.failures += why.find(route.address) != std::string::npos ? why : route.address + ": " + why;
+    if (route.address.empty()) {  // accepted: nobody here waits for it
+      channels_.erase(found);
+      return;
+    }
+    return try_next(channel);
   }
-  if (channel.connection != completion.connection) return;  // another one answered before
   const Status why = !channel.refused.empty() ? Status(Code::kLink, channel.refused)
                      : completion.error.is_ok()
                          ? Status(Code::kLink, "the other daemon closed the connection")
                          : completion.error;
+  const bool finished = channel.finishing;
   channels_.erase(found);
-  options_.on_closed(route.channel, why);
+  if (!finished) options_.on_closed(route.channel, why);
 }
 
 void ControlNetwork::on_bytes(Channel& channel, std::span<const std::byte> bytes) {
-  if (!channel.handshake.done()) {
-    auto answer = channel.handshake.on_message(bytes);
-    if (!answer.is_ok()) return close(channel, answer.status().message());
-    for (const auto& reply : answer.value()) (void)channel.connection->send(reply, 0);
-    if (!channel.handshake.done()) return;
-    if (channel.handshake.peer().purpose != Purpose::kControl)
-      return close(channel, "not a control connection");
-    for (const auto& message : std::exchange(channel.waiting, {})) send_now(channel, message);
-    return;
-  }
   if (channel.partial.size() + bytes.size() > kMaxControlBytes)
     return close(channel, "a message over the limit");
   channel.partial.insert(channel.partial.end(), bytes.begin() + 1, bytes.end());
@@ -242,25 +412,30 @@ void ControlNetwork::on_bytes(Channel& channel, std::span<const std::byte> bytes
 }
 
 void ControlNetwork::on_time() {
+  for (auto& [connection, route] : routes_) {
+    if (!route.handshake.done() && route.until.expired() && route.refused.empty())
+      refuse(route, *connection, fmt::format("no handshake within {} ms", options_.connect_ms));
+  }
   std::vector<ChannelId> due;  // trying may end a channel
   for (auto& [id, channel] : channels_) {
     if (channel.next_try.expired()) due.push_back(id);
-    if (!channel.handshake.done() && channel.until.expired() && channel.refused.empty()) {
-      close(channel, "no handshake in time");
-    }
   }
-  for (const ChannelId id : due) try_next(channels_.at(id), {Code::kLink, "no daemon answers"});
+  for (const ChannelId id : due) try_next(channels_.at(id));
+  const auto expired = [](const auto& entry) { return entry.second.close_at.expired(); };
+  if (std::any_of(places_.begin(), places_.end(), expired)) close_places();
 }
 
 std::optional<Deadline> ControlNetwork::next_time() const {
-  std::optional<Deadline> next;
-  if (!failed_dials_.empty()) next = Deadline::after_ms(0);
-  for (const auto& [id, channel] : channels_) {
-    if (channel.handshake.done() || !channel.refused.empty()) continue;
-    const Deadline time = Deadline::earlier(channel.until, channel.next_try);
-    next = next ? Deadline::earlier(*next, time) : time;
+  Deadline next = failed_dials_.empty() ? Deadline::never() : Deadline::after_ms(0);
+  for (const auto& [id, channel] : channels_) next = Deadline::earlier(next, channel.next_try);
+  for (const auto& [connection, route] : routes_) {
+    if (!route.handshake.done() && route.refused.empty()) next = Deadline::earlier(next, route.until);
   }
-  return next;
+  for (const auto& [address, place] : places_) {
+    // One that is kept by a connection closes when it is looked at after that has ended.
+    if (!place.close_at.expired()) next = Deadline::earlier(next, place.close_at);
+  }
+  return next.is_never() ? std::nullopt : std::optional(next);
 }
 
 std::vector<int> ControlNetwork::fds() const {

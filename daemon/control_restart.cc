@@ -93,6 +93,8 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
                       others.nodes[node].address, others.deadline);
     }
   }
+  maker_->on_adopted(group.segment, request.engine, static_cast<uint32_t>(client->credentials.pid),
+                     client->credentials.uid);
   client->seats[request.handle] = {request.engine, group.id};
   engine->post([engine, session, handle = request.handle, id = group.id, local = request.local_index] {
     engine->attach(session, handle, id, local);

@@ -14,11 +14,13 @@
 #include "daemon/facts.h"
 #include "daemon/group_context.h"
 #include "daemon/piece_runner.h"
+#include "session/messages.h"
 
 namespace hdt::daemon {
 
 struct GroupSpec {
   uint64_t id = 0;
+  session::GroupKey meeting_key{};  // by which the ranks met; kept in the segment for a successor of this daemon
   std::string group_class;
   std::optional<collectives::Algorithm> algorithm;  // configured, the same on all nodes; none: "auto"
   std::vector<uint32_t> node_of_rank;

@@ -1,10 +1,15 @@
 #include "daemon/group_maker.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <ctime>
 
+#include "base/codec.h"
+#include "base/hmac.h"
 #include "base/log.h"
 #include "daemon/backend_plan.h"
+#include "daemon/facts.h"
 #include "daemon/link_choice.h"
 #include "session/page.h"
 
@@ -12,14 +17,39 @@ namespace hdt::daemon {
 
 namespace {
 
-constexpr int64_t kRetryMs = 30;
+// Rank 0's daemon may not listen yet: it is dialled again, soon at first.
+constexpr int64_t kFirstRetryMs = 30;
+constexpr int64_t kMaxRetryMs = 500;
 // The coordinator knows who is missing, so its answer is awaited a little longer than the deadline.
 constexpr int64_t kGraceMs = 1'000;
+// Two jobs of one user that start together at one address may have been mixed up. Within this time of its making, a
+// group whose address a further process comes to is failed; later the newcomer is refused and the group goes on.
+constexpr int64_t kYoungNs = kNsPerSecond;
 
-uint64_t group_id(const GroupKey& key) {
+uint64_t group_id(const GroupKey& secret) {
   uint64_t id = 0;
-  std::memcpy(&id, key.data(), sizeof id);
+  std::memcpy(&id, secret.data(), sizeof id);
   return id;
+}
+
+// Jobs that meet at an address everybody can guess are of one user.
+Result<GroupKey> key_for_user(const GroupKey& key, uint32_t uid) {
+  const auto text = Writer().put_bytes(key).put(uid).take();
+  const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  if (!digest.is_ok()) return digest.status();
+  GroupKey mixed{};
+  std::memcpy(mixed.data(), digest.value().data(), mixed.size());
+  return mixed;
+}
+
+std::string process_text(uint32_t pid, uint32_t uid) { return fmt::format("pid {} of user {}", pid, uid); }
+
+std::string local_time(int64_t seconds) {
+  const auto time = static_cast<time_t>(seconds);
+  tm parts{};
+  ::localtime_r(&time, &parts);
+  std::array<char, 32> text{};
+  return {text.data(), ::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts)};
 }
 
 }  // namespace
@@ -27,27 +57,82 @@ uint64_t group_id(const GroupKey& key) {
 GroupMaker::GroupMaker(NodeInfo node, const Config& config, Services services)
     : node_(std::move(node)), config_(config), services_(std::move(services)) {}
 
-void GroupMaker::on_join(LocalJoin join) {
-  const session::JoinRequest& request = join.request;
-  if (request.host != 0) {
-    const Status listening = services_.listen_at(request.rendezvous);
-    if (!listening.is_ok()) return services_.refused(join, listening);
+std::optional<Status> GroupMaker::taken(const GroupKey& key, session::Meeting meeting,
+                                        const std::string& joiner) {
+  const auto found = living_.find(key);
+  if (found == living_.end()) return std::nullopt;
+  const Living& group = found->second;
+  if (meeting != session::Meeting::kAddress) {
+    return Status(Code::kInvalidUsage, fmt::format("the group exists already, since {}, with {}: a unique id "
+                                                   "makes one group",
+                                                   local_time(group.made_at), group.who));
   }
-  const auto [entry, is_new] = groups_.try_emplace(request.key);
+  const std::string mend = "give each job another port, or an HDT_JOB_SECRET of its own";
+  if (group.made_ns != 0 && now_ns() - group.made_ns < kYoungNs) {
+    const std::string text = fmt::format(
+        "two jobs of one user start at {} at the same time ({}, and now {}), so ranks may have been "
+        "mixed up: {}",
+        group.place, group.who, joiner, mend);
+    services_.fail(group.engine, group.id, Outcome{key, Code::kMismatch, -1, text});
+    return Status(Code::kMismatch, text);
+  }
+  return Status(Code::kInvalidUsage, fmt::format("another job has met at {}: {}, since {}; {}", group.place,
+                                                 group.who, local_time(group.made_at), mend));
+}
+
+void GroupMaker::on_join(LocalJoin join) {
+  session::JoinRequest& request = join.request;
+  if (request.meeting == session::Meeting::kAddress) {
+    const auto mixed = key_for_user(request.key, join.uid);
+    if (!mixed.is_ok()) return services_.refused(join, mixed.status());
+    request.key = mixed.value();
+  }
+  const GroupKey key = request.key;
+  const std::string joiner = process_text(join.pid, join.uid);
+  if (const auto why = taken(key, request.meeting, joiner)) return services_.refused(join, *why);
+  if (const auto why = refused_.find(key, request.process_age_ms)) return services_.refused(join, *why);
+  const auto [entry, is_new] = groups_.try_emplace(key);
   Pending& pending = entry->second;
   if (is_new) {
     pending.rendezvous = request.rendezvous;
     pending.group_class = request.group_class;
+    pending.meeting = request.meeting;
+    pending.place = request.place.empty() ? request.rendezvous : request.place;
     pending.until = Deadline::after_ms(request.timeout_ms + kGraceMs);
-  } else if (pending.made) {
-    return services_.refused(join, {Code::kInvalidUsage, "rank " + std::to_string(request.rank) +
-                                                             " joins a group that is complete already"});
+    pending.retry_ms = kFirstRetryMs;
   }
-  if (pending.joins.contains(request.rank)) {
-    return services_.refused(join, {Code::kMismatch, "two processes of node " + node_.name +
-                                                         " join as rank " + std::to_string(request.rank)});
+  const auto same_rank = pending.joins.find(request.rank);
+  if (pending.made || same_rank != pending.joins.end()) {
+    const bool complete = pending.made && same_rank == pending.joins.end();
+    const std::string text =
+        complete
+            ? fmt::format("rank {} joins a group that is complete already", request.rank)
+            : fmt::format("two processes of node {} join as rank {}: {} and {}", node_.name, request.rank,
+                          process_text(same_rank->second.pid, same_rank->second.uid), joiner);
+    if (pending.meeting != session::Meeting::kAddress)
+      return services_.refused(join, {complete ? Code::kInvalidUsage : Code::kMismatch, text});
+    const Status why(Code::kMismatch, fmt::format("{}. Two jobs meet at {}: give each another port, or an "
+                                                  "HDT_JOB_SECRET of its own",
+                                                  text, pending.place));
+    services_.refused(join, why);
+    if (pending.made)  // ends in on_ready
+      return services_.fail(pending.made->engine, pending.made->id,
+                            Outcome{key, why.code(), -1, why.message()});
+    if (pending.channel != 0)
+      services_.send(pending.channel, Cancel{key, why.code(), request.rank, why.message()});
+    return refuse(key, why);
   }
-  const GroupKey key = request.key;
+  if (request.host != session::Hosting::kNone && !pending.hosted) {
+    const HostedPlace place{request.rendezvous, request.host == session::Hosting::kListenOnNics};
+    const Status listening = services_.host(place);
+    if (!listening.is_ok()) {
+      const Status why(listening.code(),
+                       "no group was made at " + pending.place + ": " + listening.message());
+      pending.joins.emplace(request.rank, std::move(join));
+      return refuse(key, why);
+    }
+    pending.hosted = place;
+  }
   LocalJoin& kept = pending.joins.emplace(request.rank, std::move(join)).first->second;
   if (is_new) {
     contact(key, pending);
@@ -64,9 +149,17 @@ void GroupMaker::contact(const GroupKey&, Pending& pending) {
 
 void GroupMaker::send_join(Pending& pending, const LocalJoin& join) {
   const auto& r = join.request;
-  services_.send(pending.channel,
-                 Join{r.key, r.ranks, r.rank, r.group_class, configured_algorithm(r.group_class), r.timeout_ms,
-                      NodeInfo{node_.id, node_.name, node_.address, services_.rails_for(r.group_class)}});
+  services_.send(
+      pending.channel,
+      Join{r.key, r.ranks, r.rank, r.group_class, configured_algorithm(r.group_class), r.timeout_ms,
+           NodeInfo{node_.id, node_.name, node_.address, services_.rails_for(r.group_class)}, r.meeting,
+           join.pid, join.uid, r.process_age_ms});
+}
+
+void GroupMaker::release(Pending& pending) {
+  if (pending.channel != 0) services_.finish(std::exchange(pending.channel, 0));
+  if (pending.hosted) services_.leave(*pending.hosted);
+  pending.hosted.reset();
 }
 
 std::optional<collectives::Algorithm> GroupMaker::configured_algorithm(const std::string& group_class) const {
@@ -76,8 +169,10 @@ std::optional<collectives::Algorithm> GroupMaker::configured_algorithm(const std
 void GroupMaker::refuse(const GroupKey& key, const Status& why) {
   const auto found = groups_.find(key);
   if (found == groups_.end()) return;
-  const Pending pending = std::move(found->second);
+  Pending pending = std::move(found->second);
   groups_.erase(found);
+  if (pending.meeting != session::Meeting::kAgain) refused_.remember(key, why);
+  release(pending);
   for (const auto& [rank, join] : pending.joins) services_.refused(join, why);
 }
 
@@ -88,11 +183,19 @@ void GroupMaker::on_session_gone(uint64_t session, const std::string& how) {
       if (entry.second.session != session) return false;
       const std::string text = "rank " + std::to_string(entry.first) + " on node " + node_.name + " " + how +
                                " while the group was made";
-      if (pending.channel != 0) services_.send(pending.channel, Cancel{key, entry.first, text});
+      if (pending.channel != 0)
+        services_.send(pending.channel, Cancel{key, Code::kRankLost, entry.first, text});
       return true;
     });
   }
-  std::erase_if(groups_, [](const auto& entry) { return entry.second.joins.empty(); });
+  for (auto entry = groups_.begin(); entry != groups_.end();) {
+    if (!entry->second.joins.empty()) {
+      ++entry;
+      continue;
+    }
+    release(entry->second);
+    entry = groups_.erase(entry);
+  }
 }
 
 void GroupMaker::on_membership(const Membership& membership) {
@@ -116,7 +219,8 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
   if (me == membership.nodes.end())
     return Status(Code::kInternal, "the coordinator made a group without this node");
   GroupSpec spec;
-  spec.id = group_id(membership.key);
+  spec.id = group_id(membership.secret);
+  spec.meeting_key = membership.key;
   spec.group_class = membership.group_class;
   spec.algorithm = configured_algorithm(membership.group_class);
   spec.node_of_rank = membership.node_of_rank;
@@ -142,7 +246,8 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
                                         spec.nodes[spec.me == 0 ? 1 : 0].name);
   }
   for (const NodeInfo& node : spec.nodes) {
-    const std::string wrong = &node == &spec.nodes[spec.me] ? "" : misfit(spec.nodes[spec.me], node, spec.group_class);
+    const std::string wrong =
+        &node == &spec.nodes[spec.me] ? "" : misfit(spec.nodes[spec.me], node, spec.group_class);
     if (!wrong.empty()) return Status(Code::kNoBackend, wrong);
   }
   size_t engines = session::kMaxEngines;
@@ -153,6 +258,7 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
       SharedMemory::create(fmt::format("hdt-group-{:08x}", static_cast<uint32_t>(spec.id)), layout.total);
   if (!memory.is_ok()) return memory.status();
   made.id = spec.id;
+  made.secret = membership.secret;
   made.engine = static_cast<uint32_t>(spec.id % engines);
   made.memory = std::make_shared<SharedMemory>(memory.take());
   spec.memory = made.memory;
@@ -166,13 +272,45 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
 void GroupMaker::on_ready(const GroupKey& key, const Status& status) {
   const auto found = groups_.find(key);
   if (found == groups_.end()) return;
-  const Pending& pending = found->second;
-  services_.send(pending.channel, Outcome{key, status.code(), -1, status.message()});
+  Pending& pending = found->second;
+  if (pending.channel != 0)
+    services_.send(pending.channel, Outcome{key, status.code(), -1, status.message()});
   if (!status.is_ok()) return refuse(key, status);
-  const Pending done = std::move(found->second);
+  Pending done = std::move(pending);
   groups_.erase(found);
+  const LocalJoin& first = done.joins.begin()->second;
+  living_[key] = {done.made->id,
+                  done.made->engine,
+                  fmt::format("{} (rank {} of {}) on node {}", process_text(first.pid, first.uid),
+                              first.request.rank, first.request.ranks, node_.name),
+                  done.place,
+                  ::time(nullptr),
+                  now_ns(),
+                  std::exchange(done.hosted, std::nullopt)};
+  release(done);
   uint32_t local = 0;
   for (const auto& [rank, join] : done.joins) services_.joined(join, *done.made, local++);
+}
+
+void GroupMaker::on_group_ended(const std::string& id) {
+  std::erase_if(living_, [&](const auto& entry) {
+    const Living& group = entry.second;
+    if (daemon::id_text(group.id) != id) return false;
+    if (group.hosted) services_.leave(*group.hosted);
+    return true;
+  });
+}
+
+// The ranks met at a place of the predecessor's; nobody listens there any more, so a job that meets there later is
+// refused on this node only.
+void GroupMaker::on_adopted(const session::Segment& segment, uint32_t engine, uint32_t pid, uint32_t uid) {
+  const session::Header& header = segment.header();
+  GroupKey key{};
+  std::memcpy(key.data(), header.meeting_key, key.size());
+  living_[key] = {
+      header.group,       engine,         fmt::format("{} on node {}", process_text(pid, uid), node_.name),
+      "the same address", header.made_at, 0,
+      std::nullopt};
 }
 
 // Bad news from the coordinator: ranks missing, or another node that could not make its part.
@@ -192,7 +330,9 @@ void GroupMaker::on_closed(ChannelId channel, const Status& why) {
     pending.channel = 0;
     pending.last_error = why.message();
     // Its answer is not needed once the membership is known. Before, the coordinator may just not be up yet.
-    if (!pending.made) pending.retry_at = Deadline::after_ms(kRetryMs);
+    if (pending.made) continue;
+    pending.retry_at = Deadline::after_ms(pending.retry_ms);
+    pending.retry_ms = std::min(2 * pending.retry_ms, kMaxRetryMs);
   }
 }
 
@@ -202,8 +342,9 @@ void GroupMaker::on_time() {
     if (pending.made) continue;  // the engine's group has the deadline now
     if (pending.until.expired()) {
       const std::string error = pending.last_error.empty() ? "it does not answer" : pending.last_error;
-      late.emplace_back(key, Status(Code::kTimeout, "no group was made: the rendezvous at " +
-                                                        pending.rendezvous + " cannot be reached: " + error));
+      late.emplace_back(key,
+                        Status(Code::kTimeout, "no group was made: rank 0's daemon cannot be reached at " +
+                                                   pending.place + ": " + error));
     } else if (pending.retry_at.expired()) {
       contact(key, pending);
     }

@@ -1,5 +1,6 @@
 // group_maker.h: this node's side of making groups: the Joins of local ranks until the coordinator's Membership arrives,
-// then the node's shared memory and the engine's group. Runs on the control thread.
+// then the node's shared memory and the engine's group. It also knows which groups exist, so that a key names at most
+// one of them. Runs on the control thread.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,9 @@ namespace hdt::daemon {
 struct LocalJoin {
   uint64_t session = 0;
   session::JoinRequest request;
+  // Of the process, as the kernel gave them for its session's socket.
+  uint32_t pid = 0;
+  uint32_t uid = 0;
 };
 
 // A group that this node's ranks may use now.
@@ -28,6 +32,13 @@ struct MadeGroup {
   uint64_t id = 0;
   uint32_t engine = 0;
   std::shared_ptr<SharedMemory> memory;
+  GroupKey secret{};
+};
+
+// Where this node's daemon listens for the ranks of a group, as its rank 0 asked.
+struct HostedPlace {
+  std::string addresses;
+  bool on_nics = false;
 };
 
 class GroupMaker {
@@ -35,7 +46,11 @@ class GroupMaker {
   struct Services {
     std::function<ChannelId(const std::string& address)> dial;
     std::function<void(ChannelId, const ControlMessage&)> send;
-    std::function<Status(const std::string& address)> listen_at;
+    // Says that nothing more is sent on the channel: it closes when what was sent has left.
+    std::function<void(ChannelId)> finish;
+    // Begin and end to listen at a meeting place (ControlNetwork::host_place, leave_place).
+    std::function<Status(const HostedPlace&)> host;
+    std::function<void(const HostedPlace&)> leave;
     // Creates the group in engine number `engine`; spec.on_ready may be called from that engine's thread.
     std::function<void(uint32_t engine, GroupSpec)> create;
     // Runs work on the control thread.
@@ -53,15 +68,26 @@ class GroupMaker {
   void on_membership(const Membership& membership);
   void on_outcome(const Outcome& outcome);
   void on_closed(ChannelId channel, const Status& why);
+  // A group of this node has ended; `id` as GroupFacts has it.
+  void on_group_ended(const std::string& id);
+  // A group that this daemon goes on with after its predecessor; `who` is one of its ranks on this node.
+  void on_adopted(const session::Segment& segment, uint32_t engine, uint32_t pid, uint32_t uid);
+  // Why a process cannot join by this key: a group that exists has it. Nothing: it may.
+  std::optional<Status> taken(const GroupKey& key, session::Meeting meeting, const std::string& joiner);
   void on_time();
   std::optional<Deadline> next_time() const;
   size_t open_groups() const { return groups_.size(); }
+  size_t living_groups() const { return living_.size(); }
 
  private:
   struct Pending {
     std::string rendezvous;
     std::string group_class;
+    session::Meeting meeting = session::Meeting::kSecret;
+    std::string place;  // where the ranks meet, in the user's words
+    std::optional<HostedPlace> hosted;
     ChannelId channel = 0;  // 0: to be dialled at retry_at
+    int64_t retry_ms = 0;   // how long to wait before the next dial
     Deadline retry_at = Deadline::never();
     Deadline until = Deadline::never();
     std::string last_error;
@@ -71,6 +97,8 @@ class GroupMaker {
   void contact(const GroupKey& key, Pending& pending);
   void send_join(Pending& pending, const LocalJoin& join);
   void refuse(const GroupKey& key, const Status& why);
+  // What a pending group holds beside its joins: its channel and its meeting place.
+  void release(Pending& pending);
   // Of a class on this node; none: "auto".
   std::optional<collectives::Algorithm> configured_algorithm(const std::string& group_class) const;
   Result<GroupSpec> prepare(const Membership& membership, const Pending& pending, MadeGroup& made);
@@ -80,6 +108,18 @@ class GroupMaker {
   const Config& config_;
   Services services_;
   std::map<GroupKey, Pending> groups_;
+  // A group that exists, under the key by which its ranks met.
+  struct Living {
+    uint64_t id = 0;
+    uint32_t engine = 0;
+    std::string who;  // "pid 7 of user 1000 (rank 0 of 2) on node n0"
+    std::string place;
+    int64_t made_at = 0;  // seconds since 1970
+    int64_t made_ns = 0;  // now_ns(); 0: by a predecessor of this daemon
+    std::optional<HostedPlace> hosted;
+  };
+  std::map<GroupKey, Living> living_;
+  RefusedMeetings refused_;
 };
 
 }  // namespace hdt::daemon

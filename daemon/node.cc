@@ -1,9 +1,33 @@
 #include "daemon/node.h"
 
+#include <fmt/format.h>
+
+#include <charconv>
+
 #include "session/page.h"
 #include "session/segment.h"
 
 namespace hdt::daemon {
+
+std::string id_text(const NodeId& id) {
+  std::string text;
+  for (const std::byte byte : id.bytes) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return text;
+}
+
+// What has no node id in front is taken as addresses: connecting to them says what is wrong with them.
+DaemonAddress DaemonAddress::parse(const std::string& text) {
+  NodeId id;
+  const size_t digits = 2 * id.bytes.size();
+  if (text.size() <= digits || text[digits] != '@') return {std::nullopt, text};
+  for (size_t i = 0; i < id.bytes.size(); ++i) {
+    uint8_t byte = 0;
+    const char* const first = text.data() + 2 * i;
+    if (std::from_chars(first, first + 2, byte, 16).ptr != first + 2) return {std::nullopt, text};
+    id.bytes[i] = std::byte{byte};
+  }
+  return {id, text.substr(digits + 1)};
+}
 
 void put(Writer& writer, const std::vector<RailEnd>& ends) {
   writer.put(static_cast<uint32_t>(ends.size()));

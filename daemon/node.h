@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,16 @@ inline constexpr size_t kMaxName = 256;  // bytes of a name on the wire: a node,
 struct NodeId {
   std::array<std::byte, 16> bytes{};
   auto operator<=>(const NodeId&) const = default;
+};
+
+std::string id_text(const NodeId& id);  // 32 hexadecimal digits
+
+// Where a daemon's control connections are made, as one text: "10.0.0.1:4000,10.0.1.1:4001", or with the node id of
+// the daemon that is meant in front: "<32 hexadecimal digits>@10.0.0.1:4000,10.0.1.1:4001".
+struct DaemonAddress {
+  std::optional<NodeId> id;
+  std::string addresses;
+  static DaemonAddress parse(const std::string& text);
 };
 
 // Where an engine of a node can be reached through one backend on one NIC.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/hmac.h"
+
 namespace hdt::daemon {
 
 namespace {
@@ -30,16 +32,40 @@ std::string configured(const Join& join) {
   return "\"" + name + "\" on node " + join.node.name;
 }
 
+std::string process(const Join& join) {
+  return "pid " + std::to_string(join.pid) + " of user " + std::to_string(join.uid) + " on node " +
+         join.node.name;
+}
+
+std::string two_jobs(const Join& first, const Join& second) {
+  const std::string text = "two processes join as rank " + std::to_string(second.rank) + ": " +
+                           process(first) + " and " + process(second);
+  if (second.meeting != session::Meeting::kAddress) return text;
+  return text +
+         ". Two jobs meet at the same address: give each another port, or an HDT_JOB_SECRET of its own";
+}
+
 }  // namespace
 
 std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& join) {
+  if (const auto why = refused_.find(join.key, join.process_age_ms)) {
+    return {{from, Outcome{join.key, why->code(), -1, why->message()}}};
+  }
   Group& group = groups_[join.key];
   if (group.complete) {
-    return {{from, Outcome{join.key, Code::kInvalidUsage, static_cast<int32_t>(join.rank),
-                           "rank " + std::to_string(join.rank) + " joins a group that is complete already"}}};
+    const std::string late = "rank " + std::to_string(join.rank) + " joins a group that is complete already";
+    const Reply refusal{from, Outcome{join.key, Code::kInvalidUsage, static_cast<int32_t>(join.rank), late}};
+    if (group.meeting != session::Meeting::kAddress) return {refusal};
+    // Nothing but its rank distinguishes the one that comes too late from the one that was taken for it.
+    auto replies = refuse(join.key, group, Code::kMismatch, static_cast<int32_t>(join.rank),
+                          two_jobs(group.members.at(std::min(join.rank, group.ranks - 1)).join, join));
+    replies.push_back(refusal);
+    groups_.erase(join.key);
+    return replies;
   }
   if (group.members.empty()) {
     group.ranks = join.ranks;
+    group.meeting = join.meeting;
     group.group_class = join.group_class;
     group.deadline = Deadline::after_ms(join.timeout_ms);
   }
@@ -59,21 +85,31 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
     wrong = "class " + group.group_class + " has algorithm " + configured(first.join) + ", but " +
             configured(join) + ": give it the same one on all nodes";
   } else if (group.members.contains(join.rank)) {
-    wrong = "two processes join as rank " + std::to_string(join.rank);
+    wrong = two_jobs(group.members.at(join.rank).join, join);
   }
-  group.members.insert_or_assign(join.rank, Member{from, join});
   if (!wrong.empty()) {
     auto replies = refuse(join.key, group, code, static_cast<int32_t>(join.rank), wrong);
+    const auto to_joiner = [from](const Reply& reply) { return reply.to == from; };
+    if (std::none_of(replies.begin(), replies.end(), to_joiner))
+      replies.push_back({from, Outcome{join.key, code, static_cast<int32_t>(join.rank), wrong}});
     groups_.erase(join.key);
     return replies;
   }
+  group.members.emplace(join.rank, Member{from, join});
   group.deadline = Deadline::earlier(group.deadline, Deadline::after_ms(join.timeout_ms));
   if (group.members.size() < group.ranks) return {};
   return complete(join.key, group);
 }
 
 std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& group) {
-  Membership membership{key, group.group_class, {}, std::vector<uint32_t>(group.ranks)};
+  Membership membership{key, {}, group.group_class, {}, std::vector<uint32_t>(group.ranks)};
+  const Status drawn =
+      random_bytes({reinterpret_cast<uint8_t*>(membership.secret.data()), membership.secret.size()});
+  if (!drawn.is_ok()) {
+    auto replies = refuse(key, group, drawn.code(), -1, drawn.message());
+    groups_.erase(key);
+    return replies;
+  }
   std::map<NodeId, uint32_t> index;
   std::vector<ChannelId> channels;
   for (const auto& [rank, member] : group.members) {
@@ -101,6 +137,7 @@ std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Gro
   for (const auto& [number, member] : group.members) channels.insert(member.channel);
   std::vector<Reply> replies;
   for (ChannelId channel : channels) replies.push_back({channel, Outcome{key, code, rank, why}});
+  if (group.meeting != session::Meeting::kAgain) refused_.remember(key, {code, why});
   return replies;
 }
 
@@ -108,7 +145,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_cancel(const Cancel& cancel) {
   const auto found = groups_.find(cancel.key);
   if (found == groups_.end()) return {};
   auto replies =
-      refuse(cancel.key, found->second, Code::kRankLost, static_cast<int32_t>(cancel.rank), cancel.text);
+      refuse(cancel.key, found->second, cancel.code, static_cast<int32_t>(cancel.rank), cancel.text);
   groups_.erase(found);
   return replies;
 }
@@ -161,9 +198,13 @@ std::vector<Rendezvous::Reply> Rendezvous::on_time() {
     for (uint32_t rank = 0; rank < group.ranks; ++rank) {
       if (!group.members.contains(rank)) missing.insert(rank);
     }
+    const std::string hint =
+        group.meeting == session::Meeting::kAddress
+            ? "; ranks of different users meet at an address only if all have the same HDT_JOB_SECRET"
+            : "";
     const auto refused = refuse(key, group, Code::kTimeout, static_cast<int32_t>(*missing.begin()),
                                 "making a group of " + std::to_string(group.ranks) + " ranks: rank " +
-                                    missing_ranks(missing) + " did not join in time");
+                                    missing_ranks(missing) + " did not join in time" + hint);
     replies.insert(replies.end(), refused.begin(), refused.end());
     return true;
   });

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "daemon/control_messages.h"
+#include "daemon/refused_meetings.h"
 
 namespace hdt::daemon {
 
@@ -39,6 +40,7 @@ class Rendezvous {
   };
   struct Group {
     uint32_t ranks = 0;
+    session::Meeting meeting = session::Meeting::kSecret;
     std::string group_class;
     std::map<uint32_t, Member> members;  // by rank
     std::map<ChannelId, bool> nodes;     // has reported success; filled when complete
@@ -46,8 +48,10 @@ class Rendezvous {
     bool complete = false;
   };
   std::vector<Reply> complete(const GroupKey& key, Group& group);
+  // Also remembers why, for members that come later.
   std::vector<Reply> refuse(const GroupKey& key, const Group& group, Code code, int32_t rank, const std::string& why);
   std::map<GroupKey, Group> groups_;
+  RefusedMeetings refused_;
 };
 
 }  // namespace hdt::daemon

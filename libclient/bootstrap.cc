@@ -1,14 +1,22 @@
 #include "libclient/bootstrap.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <sstream>
 
 #include "base/codec.h"
 #include "base/hmac.h"
@@ -21,19 +29,28 @@ namespace hdt::client {
 
 namespace {
 
-constexpr uint32_t kIdMagic = 0x48445449;  // "HDTI"
-constexpr size_t kMaxAddress = session::kMaxAddressBytes;
+constexpr uint32_t kIdMagic = 0x4854444a;  // "JDTH"
+constexpr size_t kSeedBytes = 16;          // the id's secret, from which the group's key is made
+// Of a daemon's address with its node id in front, as hdtCommSplit passes it on; a multiple of an element's size.
+constexpr size_t kMaxAddress = session::kMaxAddressBytes + 36;
+// Addresses of one name that are tried.
+constexpr size_t kMaxNameAddresses = 8;
 
 struct IdContents {
-  session::GroupKey key{};
+  std::array<std::byte, kSeedBytes> seed{};
   std::string rendezvous;
 };
 
+// A daemon on many NICs has more addresses than an id has room for: the last ones are left out.
 Result<hdtUniqueId_t> pack_id(const IdContents& contents) {
   hdtUniqueId_t id{};
-  const auto bytes = Writer().put(kIdMagic).put_bytes(contents.key).put_string(contents.rendezvous).take();
-  if (bytes.size() > sizeof id.internal)
-    return Status(Code::kInternal, "rendezvous address too long for an id");
+  std::string rendezvous = contents.rendezvous;
+  constexpr size_t kRoom = sizeof id.internal - sizeof kIdMagic - kSeedBytes - sizeof(uint32_t);
+  while (rendezvous.size() > kRoom && rendezvous.rfind(',') != std::string::npos)
+    rendezvous.resize(rendezvous.rfind(','));
+  if (rendezvous.size() > kRoom)
+    return Status(Code::kInternal, "the daemon's address '" + rendezvous + "' is too long for an id");
+  const auto bytes = Writer().put(kIdMagic).put_bytes(contents.seed).put_string(rendezvous).take();
   std::memcpy(id.internal, bytes.data(), bytes.size());
   return id;
 }
@@ -42,8 +59,8 @@ Result<IdContents> unpack_id(const hdtUniqueId_t& id) {
   Reader reader(std::as_bytes(std::span(id.internal)));
   const auto magic = reader.get<uint32_t>();
   IdContents contents;
-  reader.get_bytes(contents.key);
-  contents.rendezvous = reader.get_string(kMaxAddress);
+  reader.get_bytes(contents.seed);
+  contents.rendezvous = reader.get_string(sizeof id.internal);
   if (reader.failed() || magic != kIdMagic || contents.rendezvous.empty()) {
     return Status(Code::kInvalidArgument, "the unique id was not made by hdtGetUniqueId");
   }
@@ -59,18 +76,52 @@ Result<session::GroupKey> key_of(const std::string& text) {
   return key;
 }
 
-Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session,
-                                           const CommunicatorOptions& options, bool host) {
+Result<session::GroupKey> key_of(const IdContents& contents) {
+  return key_of("id " + std::string(reinterpret_cast<const char*>(contents.seed.data()), kSeedBytes));
+}
+
+// For how long this process has existed; 0 where the system does not say.
+int64_t process_age_ms() {
+  std::ifstream file("/proc/self/stat");
+  std::string text;
+  std::getline(file, text);
+  // The second field, the name, may hold blanks and parentheses; the start time is field 22, in ticks since boot.
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string field;
+  for (int number = 3; number <= 22; ++number) fields >> field;
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  const int64_t now_ms = now.tv_sec * 1'000 + now.tv_nsec / 1'000'000;
+  const int64_t started_ms = std::atoll(field.c_str()) * 1'000 / ::sysconf(_SC_CLK_TCK);
+  return std::max<int64_t>(now_ms - started_ms, 0);
+}
+
+// How the ranks of a group find each other, beside the key in their options.
+struct Meeting {
+  session::Meeting kind = session::Meeting::kSecret;
+  session::Hosting host = session::Hosting::kNone;
+  std::string place;  // in the user's words
+};
+
+// On success `options.key` is replaced by a secret that only the group's members have.
+Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, CommunicatorOptions options,
+                                           const Meeting& meeting) {
   session::JoinRequest request;
   request.key = options.key;
+  request.meeting = meeting.kind;
+  request.host = meeting.host;
   request.rendezvous = options.rendezvous;
-  request.host = host ? 1 : 0;
+  request.place = meeting.place;
+  request.process_age_ms = process_age_ms();
   request.ranks = options.ranks;
   request.rank = options.rank;
   request.group_class = options.group_class;
   request.timeout_ms = options.timeout_ms;
   auto joined = session->join(request);
   if (!joined.is_ok()) return joined.status();
+  options.key = joined.value().secret;
   auto made = Communicator::make(std::move(session), joined.take(), options);
   // On one node reductions have the order of ranks in any case.
   if (!made.is_ok() || !options.deterministic || made.value()->access().one_node()) return made;
@@ -86,7 +137,7 @@ std::string text_of(const char (&address)[kMaxAddress]) { return {address, ::str
 // parent's it is, the same on all of them.
 Result<std::shared_ptr<Communicator>> join_members(Communicator& parent, const std::vector<uint32_t>& members,
                                                    const std::string& what, const std::string& rendezvous,
-                                                   const Wishes& wishes) {
+                                                   const Wishes& wishes, session::Meeting kind) {
   const CommunicatorOptions& from = parent.options();
   const std::string parent_key(reinterpret_cast<const char*>(from.key.data()), from.key.size());
   auto key = key_of(parent_key + " " + what);
@@ -100,11 +151,17 @@ Result<std::shared_ptr<Communicator>> join_members(Communicator& parent, const s
                                     static_cast<uint32_t>(members.size()),
                                     static_cast<uint32_t>(rank),
                                     wishes.deterministic};
-  return join(parent.session(), options, false);
+  return join(parent.session(), options, {kind, session::Hosting::kNone, ""});
 }
 
-// Names are looked up here, in the caller's thread: the daemon never blocks on it.
-Result<std::string> numeric_address(const Rendezvous& where) {
+struct Addresses {
+  std::string list;       // "[::1]:4000,127.0.0.1:4000"
+  bool loopback = false;  // one of them is
+};
+
+// All addresses of the host, of both families, in the resolver's order. Names are looked up here, in the caller's
+// thread: the daemon never blocks on it.
+Result<Addresses> addresses_of(const Rendezvous& where) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -114,12 +171,79 @@ Result<std::string> numeric_address(const Rendezvous& where) {
     return Status(Code::kConfig,
                   where.source + ": cannot resolve host '" + where.host + "': " + ::gai_strerror(error));
   }
-  char text[NI_MAXHOST] = {};
-  ::getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  const bool v6 = found->ai_family == AF_INET6;
-  ::freeaddrinfo(found);
-  return (v6 ? "[" + std::string(text) + "]" : std::string(text)) + ":" + std::to_string(where.port);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  Addresses addresses;
+  std::vector<std::string> known;
+  for (const addrinfo* entry = found; entry != nullptr && known.size() < kMaxNameAddresses;
+       entry = entry->ai_next) {
+    std::array<char, NI_MAXHOST> text{};
+    if (::getnameinfo(entry->ai_addr, entry->ai_addrlen, text.data(), text.size(), nullptr, 0,
+                      NI_NUMERICHOST) != 0)
+      continue;
+    const std::string host = text.data();
+    if (host == "0.0.0.0" || host == "::") {
+      return Status(Code::kConfig,
+                    where.source + ": '" + where.host +
+                        "' means every address of a host, so no rank can be met there: expected the "
+                        "name or address of rank 0's host");
+    }
+    if (std::find(known.begin(), known.end(), host) != known.end()) continue;
+    known.push_back(host);
+    const bool v6 = entry->ai_family == AF_INET6;
+    addresses.loopback |= v6 ? host == "::1" : host.starts_with("127.");
+    const std::string address = (v6 ? "[" + host + "]" : host) + ":" + std::to_string(where.port);
+    if (addresses.list.size() + 1 + address.size() > session::kMaxPlaceBytes) break;
+    addresses.list += (addresses.list.empty() ? "" : ",") + address;
+  }
+  if (addresses.list.empty())
+    return Status(Code::kConfig,
+                  where.source + ": host '" + where.host + "' has no address that TCP can use");
+  return addresses;
 }
+
+bool is_numeric(const std::string& host) {
+  in6_addr address{};
+  return ::inet_pton(AF_INET, host.c_str(), &address) == 1 || host.find(':') != std::string::npos;
+}
+
+// "localhost", "localhost.localdomain", "ip6-localhost": names of the loopback interface on every host. Any other name
+// is a host's, and its own host may have it at a loopback address (Debian's installer writes 127.0.1.1).
+bool names_loopback(const std::string& host) { return host.find("localhost") != std::string::npos; }
+
+// Meets the other ranks of the job at an address. The first group's key is made from the text that all ranks were
+// given, not from what it resolves to, which differs from host to host. Later groups are made with a secret that the
+// first one's coordinator drew, so that no other process can take part in them.
+class JobMeeting {
+ public:
+  static JobMeeting& instance() {
+    static JobMeeting meeting;
+    return meeting;
+  }
+  Result<session::GroupKey> key(const Rendezvous& where, uint64_t number, session::Meeting& kind) {
+    const std::string place = text(where);
+    const std::lock_guard lock(mutex_);
+    if (const auto found = secrets_.find(place); found != secrets_.end()) {
+      kind = session::Meeting::kSecret;
+      return key_of("job group " + std::to_string(number) + " " + found->second);
+    }
+    const char* const secret = std::getenv("HDT_JOB_SECRET");    // NOLINT(concurrency-mt-unsafe)
+    const char* const run = std::getenv("TORCHELASTIC_RUN_ID");  // NOLINT(concurrency-mt-unsafe)
+    const bool has_secret = secret != nullptr && *secret != '\0';
+    kind = has_secret ? session::Meeting::kSecret : session::Meeting::kAddress;
+    return key_of("job at " + place + " group " + std::to_string(number) + " secret " +
+                  (has_secret ? secret : "") + " run " + (run != nullptr ? run : ""));
+  }
+  void remember(const Rendezvous& where, const session::GroupKey& secret) {
+    const std::lock_guard lock(mutex_);
+    secrets_.try_emplace(text(where),
+                         std::string(reinterpret_cast<const char*>(secret.data()), secret.size()));
+  }
+
+ private:
+  static std::string text(const Rendezvous& where) { return where.host + " " + std::to_string(where.port); }
+  std::mutex mutex_;
+  std::map<std::string, std::string> secrets_;  // by place
+};
 
 // The n-th hdtCommInit of this process: the same on all ranks, as hdtCommInit is collective over the job.
 uint64_t next_job_group() {
@@ -149,7 +273,7 @@ Result<CommunicatorOptions> by_pmix(Session& session, Job& job, CommunicatorOpti
     if (!address.is_ok()) return address.status();
     auto unpacked = unpack_id(id.value());
     if (!unpacked.is_ok()) return unpacked.status();
-    contents = {unpacked.value().key, address.take()};
+    contents = {unpacked.value().seed, address.take()};
     const auto packed = pack_id(contents);
     if (!packed.is_ok()) return packed.status();
     const auto* bytes = reinterpret_cast<const uint8_t*>(packed.value().internal);
@@ -166,7 +290,9 @@ Result<CommunicatorOptions> by_pmix(Session& session, Job& job, CommunicatorOpti
     if (!unpacked.is_ok()) return unpacked.status();
     contents = unpacked.take();
   }
-  options.key = contents.key;
+  auto key = key_of(contents);
+  if (!key.is_ok()) return key.status();
+  options.key = key.value();
   options.rendezvous = contents.rendezvous;
   return options;
 }
@@ -211,7 +337,7 @@ Result<hdtUniqueId_t> make_unique_id() {
   auto address = session.value()->rendezvous_address();
   if (!address.is_ok()) return address.status();
   IdContents contents;
-  HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(contents.key.data()), contents.key.size()}));
+  HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(contents.seed.data()), contents.seed.size()}));
   contents.rendezvous = address.take();
   return pack_id(contents);
 }
@@ -222,10 +348,12 @@ Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ra
   if (!contents.is_ok()) return contents.status();
   auto session = find_daemon(wishes.socket);
   if (!session.is_ok()) return session.status();
+  auto key = key_of(contents.value());
+  if (!key.is_ok()) return key.status();
   const CommunicatorOptions options{
-      contents.value().key, contents.value().rendezvous,  wishes.group_class,          wishes.socket,
-      wishes.timeout_ms,    static_cast<uint32_t>(ranks), static_cast<uint32_t>(rank), wishes.deterministic};
-  return join(session.take(), options, false);
+      key.value(),       contents.value().rendezvous,  wishes.group_class,          wishes.socket,
+      wishes.timeout_ms, static_cast<uint32_t>(ranks), static_cast<uint32_t>(rank), wishes.deterministic};
+  return join(session.take(), options, {});
 }
 
 Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
@@ -241,7 +369,7 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
   options.socket = wishes.socket;
   options.timeout_ms = wishes.timeout_ms;
   options.deterministic = wishes.deterministic;
-  bool host = false;
+  Meeting meeting;
   switch (job.rendezvous.kind) {
     case Rendezvous::Kind::kNone: {
       auto address = session->rendezvous_address();
@@ -258,13 +386,19 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
     }
     case Rendezvous::Kind::kAddress:
     case Rendezvous::Kind::kFirstNode: {
-      auto address = numeric_address(job.rendezvous);
-      if (!address.is_ok()) return address.status();
-      options.rendezvous = address.take();
-      auto key = key_of("job at " + options.rendezvous + " group " + std::to_string(next_job_group()));
+      const auto addresses = addresses_of(job.rendezvous);
+      if (!addresses.is_ok()) return addresses.status();
+      options.rendezvous = addresses.value().list;
+      auto key = JobMeeting::instance().key(job.rendezvous, next_job_group(), meeting.kind);
       if (!key.is_ok()) return key.status();
       options.key = key.value();
-      host = job.rank == 0;
+      meeting.place = job.rendezvous.text();
+      const std::string& name = job.rendezvous.host;
+      if (job.rank == 0) {
+        meeting.host = addresses.value().loopback && !is_numeric(name) && !names_loopback(name)
+                           ? session::Hosting::kListenOnNics
+                           : session::Hosting::kListen;
+      }
       break;
     }
   }
@@ -272,7 +406,10 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
     return Status(Code::kConfig, job.source + " is set, but nothing says how many ranks the job has");
   options.ranks = static_cast<uint32_t>(*job.size);
   options.rank = static_cast<uint32_t>(job.rank);
-  return join(std::move(session), options, host);
+  auto made = join(std::move(session), options, meeting);
+  if (made.is_ok() && !meeting.place.empty())
+    JobMeeting::instance().remember(job.rendezvous, made.value()->options().key);
+  return made;
 }
 
 Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int key, const Wishes& wishes) {
@@ -308,7 +445,7 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
   std::stable_sort(members.begin(), members.end(),
                    [&](uint32_t a, uint32_t b) { return all[a].choice.key < all[b].choice.key; });
   return join_members(parent, members, "split " + std::to_string(number) + " color " + std::to_string(color),
-                      text_of(all[members.front()].address), wishes);
+                      text_of(all[members.front()].address), wishes, session::Meeting::kSecret);
 }
 
 // The parent may have failed, so nothing is asked of its members: who they are and where they can be met was known when
@@ -329,14 +466,14 @@ Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, const std::ve
   }
   const auto& access = parent.access();
   const uint32_t node = access.order.node_of_rank[members.front()];
-  std::string rendezvous = text_of(access.segment.places()[node].address);
+  std::string rendezvous = access.segment.places()[node].get();
   if (node == access.node) {  // a daemon that was started again may be met elsewhere than its predecessor
     auto address = parent.session()->rendezvous_address();
     if (!address.is_ok()) return address.status();
     rendezvous = address.take();
   }
   auto made = join_members(parent, members, "shrink " + std::to_string(parent.shrinks()) + " " + text,
-                           rendezvous, wishes);
+                           rendezvous, wishes, session::Meeting::kAgain);
   if (made.is_ok()) parent.shrunk();
   return made;
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 
@@ -70,15 +71,31 @@ class Detector {
   }
 
   Status find_ranks(Job& job) {
-    const auto either = [this](const char* rank, const char* size) { return is_set(rank) || is_set(size); };
-    if (either("HDT_RANK", "HDT_SIZE")) return read_pair("HDT_RANK", "HDT_SIZE", job);
+    if (is_set("HDT_RANK") || is_set("HDT_SIZE")) return read_pair("HDT_RANK", "HDT_SIZE", job);
     // torchrun's workers inherit the variables of the srun or mpirun that started torchrun itself, once for
     // each node; only torchrun's own are true of the worker.
-    inside_torchrun_ = is_set("TORCHELASTIC_RUN_ID");
-    if (inside_torchrun_) return read_pair("RANK", "WORLD_SIZE", job);
-    if (either("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")) {
-      return read_pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", job);
+    torch_variables_ = is_set("TORCHELASTIC_RUN_ID");
+    if (torch_variables_) return read_pair("RANK", "WORLD_SIZE", job);
+    job.source.clear();
+    HDT_RETURN_IF_ERROR(find_launcher(job));
+    const bool launched = !job.source.empty();
+    if (!is_set("RANK") && !is_set("WORLD_SIZE")) {
+      if (!launched) job.source = "none of the launchers' variables";
+      return Status::ok();
     }
+    if (!launched) return read_pair("RANK", "WORLD_SIZE", job);
+    return choose_between(job);
+  }
+
+  // Fills `job` from mpirun, a PMIx server or srun; leaves its source empty where none of them started this process.
+  Status find_launcher(Job& job) {
+    if (is_set("OMPI_COMM_WORLD_RANK") || is_set("OMPI_COMM_WORLD_SIZE")) {
+      size_name_ = "OMPI_COMM_WORLD_SIZE";
+      return read_pair("OMPI_COMM_WORLD_RANK", size_name_, job);
+    }
+    // A batch script has SLURM_PROCID and SLURM_NTASKS too, but is not one of the tasks: only a step is
+    // srun's.
+    const bool step = is_set("SLURM_PROCID") && is_set("SLURM_STEP_ID");
     if (is_set("PMIX_RANK")) {
       if (!is_set("PMIX_NAMESPACE")) return fail("PMIX_RANK", "set, but PMIX_NAMESPACE is not");
       const Result<int64_t> rank = integer("PMIX_RANK", 0, kMaxRanks - 1);
@@ -88,16 +105,40 @@ class Detector {
       job.source = "PMIX_RANK";
       return Status::ok();
     }
-    // A batch script has SLURM_PROCID and SLURM_NTASKS too, but is not one of the tasks: only a step is
-    // srun's.
-    if (is_set("SLURM_PROCID") && is_set("SLURM_STEP_ID")) {
-      // SLURM_NTASKS may speak of the whole allocation.
-      const bool of_step = is_set("SLURM_STEP_NUM_TASKS");
-      return read_pair("SLURM_PROCID", of_step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", job);
+    if (!step) return Status::ok();
+    // SLURM_NTASKS may speak of the whole allocation.
+    size_name_ = is_set("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+    return read_pair("SLURM_PROCID", size_name_, job);
+  }
+
+  // `job` is what the launcher says; RANK or WORLD_SIZE are set as well. A script that is the only task of its launcher
+  // (srun --pty, mpirun -np 1) may start several processes and give each its variables: those are meant then. Else the
+  // two must agree: which one a user means cannot be known, and ranks that decide differently never meet.
+  Status choose_between(Job& job) {
+    const auto contradiction = [&](const std::string& launcher) {
+      return fail(
+          "RANK",
+          fmt::format("RANK={} and WORLD_SIZE={} contradict {}: unset those that are not meant, or set "
+                      "HDT_RANK and HDT_SIZE",
+                      text("RANK").value_or("(not set)"), text("WORLD_SIZE").value_or("(not set)"),
+                      launcher));
+    };
+    if (!job.size) {  // PMIX_RANK alone: the size is not known yet
+      const std::string launcher = fmt::format("PMIX_RANK={}", job.rank);
+      if (is_set("RANK") && is_set("WORLD_SIZE") && is_set("MASTER_ADDR") && is_set("MASTER_PORT")) {
+        torch_variables_ = true;
+        return read_pair("RANK", "WORLD_SIZE", job);
+      }
+      if (!is_set("RANK") || *text("RANK") == std::to_string(job.rank)) return Status::ok();
+      return contradiction(launcher);
     }
-    if (either("RANK", "WORLD_SIZE")) return read_pair("RANK", "WORLD_SIZE", job);
-    job.source = "none of the launchers' variables";
-    return Status::ok();
+    const std::string launcher = fmt::format("{}={} and {}={}", job.source, job.rank, size_name_, *job.size);
+    const bool same_rank = !is_set("RANK") || *text("RANK") == std::to_string(job.rank);
+    const bool same_size = !is_set("WORLD_SIZE") || *text("WORLD_SIZE") == std::to_string(*job.size);
+    if (same_rank && same_size) return Status::ok();
+    if (*job.size != 1 || !is_set("RANK") || !is_set("WORLD_SIZE")) return contradiction(launcher);
+    torch_variables_ = true;
+    return read_pair("RANK", "WORLD_SIZE", job);
   }
 
   Status find_rendezvous(Job& job) const {
@@ -105,14 +146,23 @@ class Detector {
       Result<Rendezvous> parsed = parse_address("HDT_RENDEZVOUS", *address);
       if (!parsed.is_ok()) return parsed.status();
       job.rendezvous = parsed.take();
-    } else if (is_set("PMIX_NAMESPACE") && !inside_torchrun_) {
+    } else if (is_set("PMIX_NAMESPACE") && !torch_variables_) {
       job.rendezvous = {Rendezvous::Kind::kPmix, "", 0, "PMIX_NAMESPACE"};
     } else if (is_set("MASTER_ADDR") || is_set("MASTER_PORT")) {
-      const auto host = text("MASTER_ADDR");
+      auto host = text("MASTER_ADDR");
       if (!host) return fail("MASTER_ADDR", "expected a host, since MASTER_PORT is set, but it is not set");
       // torch itself listens at MASTER_PORT.
       const Result<int64_t> port = integer("MASTER_PORT", 1, kMaxPort - 1);
       if (!port.is_ok()) return port.status();
+      if (host->size() > 2 && host->front() == '[' && host->back() == ']')
+        host = host->substr(1, host->size() - 2);
+      if (std::count(host->begin(), host->end(), ':') == 1 ||
+          host->find_first_of("[]/ \t") != std::string::npos) {
+        return fail("MASTER_ADDR",
+                    fmt::format("expected the name or address of rank 0's host, without a port, found "
+                                "\"{}\"",
+                                host->substr(0, 256)));
+      }
       job.rendezvous = {Rendezvous::Kind::kAddress, *host, static_cast<int>(port.value()) + 1, "MASTER_ADDR"};
     } else if (is_set("SLURM_STEP_ID") && is_set("SLURM_STEP_NODELIST")) {
       return first_node(job);
@@ -144,7 +194,8 @@ class Detector {
   }
 
   const GetVariable& variable_;
-  bool inside_torchrun_ = false;
+  bool torch_variables_ = false;     // RANK and WORLD_SIZE are meant, whatever an outer launcher says
+  const char* size_name_ = nullptr;  // the launcher's variable for the number of ranks
 };
 
 }  // namespace

@@ -339,7 +339,7 @@ Result<JoinedGroup> Session::join(session::JoinRequest request) {
   auto memory = SharedMemory::map(std::move(packet.value().fds[0]));
   if (!memory.is_ok()) return memory.status();
   return JoinedGroup{memory.take(), joined.value().handle, joined.value().engine, joined.value().local_index,
-                     life};
+                     life, joined.value().secret};
 }
 
 Result<Packet> Session::ask_memory(Kind kind, session::MemoryRequest request, std::span<const int> fds) {

@@ -29,6 +29,7 @@ struct JoinedGroup {
   uint32_t engine = 0;
   uint32_t local_index = 0;
   uint64_t life = 0;  // of the daemon that gave it
+  session::GroupKey secret{};  // of the group: only its members have it
 };
 
 class Session {

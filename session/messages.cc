@@ -54,8 +54,11 @@ std::vector<std::byte> encode(const JoinRequest& m) {
   return start(Kind::kJoin)
       .put(m.request)
       .put_bytes(m.key)
-      .put_string(m.rendezvous)
+      .put(m.meeting)
       .put(m.host)
+      .put_string(m.rendezvous)
+      .put_string(m.place.substr(0, kMaxPlaceBytes))
+      .put(m.process_age_ms)
       .put(m.ranks)
       .put(m.rank)
       .put_string(m.group_class)
@@ -75,6 +78,7 @@ std::vector<std::byte> encode(const Joined& m) {
       .put(m.handle)
       .put(m.engine)
       .put(m.local_index)
+      .put_bytes(m.secret)
       .take();
 }
 
@@ -155,13 +159,17 @@ Result<JoinRequest> decode_join(std::span<const std::byte> bytes) {
   JoinRequest m;
   m.request = reader.get<uint32_t>();
   reader.get_bytes(m.key);
-  m.rendezvous = reader.get_string(256);
-  m.host = reader.get<uint8_t>();
+  m.meeting = reader.get<Meeting>();
+  m.host = reader.get<Hosting>();
+  m.rendezvous = reader.get_string(kMaxPlaceBytes);
+  m.place = reader.get_string(kMaxPlaceBytes);
+  m.process_age_ms = reader.get<int64_t>();
   m.ranks = reader.get<uint32_t>();
   m.rank = reader.get<uint32_t>();
   m.group_class = reader.get_string(kMaxClassBytes);
   m.timeout_ms = reader.get<int64_t>();
-  if (!reader.complete() || m.ranks == 0 || m.ranks > kMaxRanks || m.rank >= m.ranks || m.timeout_ms <= 0) {
+  if (!reader.complete() || m.ranks == 0 || m.ranks > kMaxRanks || m.rank >= m.ranks || m.timeout_ms <= 0 ||
+      m.process_age_ms < 0 || m.meeting > Meeting::kAgain || m.host > Hosting::kListenOnNics) {
     return malformed("join");
   }
   return m;
@@ -186,6 +194,7 @@ Result<Joined> decode_joined(std::span<const std::byte> bytes) {
   m.handle = reader.get<uint32_t>();
   m.engine = reader.get<uint32_t>();
   m.local_index = reader.get<uint32_t>();
+  reader.get_bytes(m.secret);
   if (!reader.complete() || m.engine >= kMaxEngines) return malformed("joined");
   return m;
 }

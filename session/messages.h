@@ -14,9 +14,10 @@
 namespace hdt::session {
 
 inline constexpr uint32_t kSessionMagic = 0x48445453;  // "HDTS"
-inline constexpr uint32_t kSessionVersion = 7;
+inline constexpr uint32_t kSessionVersion = 8;
 inline constexpr size_t kMaxText = 4096;
 inline constexpr size_t kKeyBytes = 32;
+inline constexpr size_t kMaxPlaceBytes = 512;   // addresses where a group is made, by commas
 inline constexpr uint32_t kMaxMemories = 4096;  // shared by one session
 using GroupKey = std::array<std::byte, kKeyBytes>;
 
@@ -64,11 +65,28 @@ struct AdoptRequest {
   uint32_t local_index = 0;
 };
 
+// How the key of a group came about, and so who can know it.
+enum class Meeting : uint8_t {
+  kSecret = 0,   // the key is random, or made from something that only the job has
+  kAddress = 1,  // the key is made from an address that everybody can guess: the daemon adds the process's user to it
+  kAgain = 2,    // as kSecret, but the same processes may use the key again after a failure (hdtCommShrink)
+};
+// What the daemon of rank 0 does at the group's meeting place.
+enum class Hosting : uint8_t {
+  kNone = 0,
+  kListen = 1,        // it listens at `rendezvous` (rank 0 with HDT_RENDEZVOUS, MASTER_ADDR, ...)
+  kListenOnNics = 2,  // as kListen, and at the same port on its NICs: here the name is a loopback address
+};
+
 struct JoinRequest {
   uint32_t request = 0;
   GroupKey key{};
-  std::string rendezvous;  // "address:port" of the coordinating daemon, or several, by commas
-  uint8_t host = 0;        // 1: this daemon is to listen at `rendezvous` (HDT_RENDEZVOUS, rank 0)
+  Meeting meeting = Meeting::kSecret;
+  Hosting host = Hosting::kNone;
+  // "address:port" of the coordinating daemon, or several, by commas. A node id and '@' in front say which daemon.
+  std::string rendezvous;
+  std::string place;           // the same in the user's words, for messages: "MASTER_ADDR=localhost port 29501"
+  int64_t process_age_ms = 0;  // how long the process has existed
   uint32_t ranks = 0;
   uint32_t rank = 0;
   std::string group_class;
@@ -82,6 +100,7 @@ struct Joined {
   uint32_t handle = 0;
   uint32_t engine = 0;
   uint32_t local_index = 0;
+  GroupKey secret{};  // drawn by the coordinator: only members know it. Keys of later groups are made from it
 };
 
 struct MemoryRequest {  // kShare, kUnshare, kOpen

@@ -42,7 +42,7 @@
 namespace hdt::session {
 
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
-inline constexpr uint32_t kSegmentVersion = 7;
+inline constexpr uint32_t kSegmentVersion = 8;
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
 // Slots of pieces, and chunks of a channel's ring. On one node, what the caches hold; between nodes, what several
@@ -135,6 +135,9 @@ struct Header {
   uint32_t reserved;
   uint64_t group;
   char group_class[kMaxClassBytes + 1];
+  // For a successor of the daemon: the key by which the ranks met, and when, in seconds since 1970.
+  uint8_t meeting_key[32];
+  int64_t made_at;
   std::atomic<uint64_t> exchanged;
   Failure failure;
 };

@@ -146,10 +146,16 @@ HDT_API hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t i
 /* Joins the group of the job this process was started in. Ranks come from the first of these that is set:
  *   HDT_RANK, HDT_SIZE; RANK, WORLD_SIZE where TORCHELASTIC_RUN_ID is set (torchrun, under whatever launcher);
  *   OMPI_COMM_WORLD_RANK, _SIZE (mpirun); PMIX_RANK with PMIx's job size; SLURM_PROCID, SLURM_STEP_NUM_TASKS or
- *   SLURM_NTASKS inside a step (srun); RANK, WORLD_SIZE.
+ *   SLURM_NTASKS inside a step (srun); RANK, WORLD_SIZE. Inside the only task of a launcher (srun --pty bash,
+ *   mpirun -np 1) RANK and WORLD_SIZE count. Where a launcher's variables and RANK, WORLD_SIZE contradict each other
+ *   otherwise, HDT_ERR_CONFIG names both.
  * Where ranks meet: HDT_RENDEZVOUS=host:port (rank 0's daemon listens there); else PMIx, where its server
- * is (mpirun, srun --mpi=pmix); else MASTER_ADDR and MASTER_PORT + 1; else srun's first node.
- * With none of these: a group of this one process. */
+ * is (mpirun, srun --mpi=pmix); else MASTER_ADDR and MASTER_PORT + 1; else srun's first node. A host is a name or an
+ * address of either family; all addresses of a name are tried.
+ * With none of these: a group of this one process.
+ * Ranks that meet at an address are of one user. A second job at the address of a job that runs is refused with
+ * HDT_ERR_INVALID_USAGE, which names that job. Jobs that have the same HDT_JOB_SECRET (any text, the same on all ranks of
+ * a job) meet apart from all others. */
 HDT_API hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config);
 
 /* Splits a group: ranks that pass the same color form a new group, ordered by key, then by old rank. Collective over

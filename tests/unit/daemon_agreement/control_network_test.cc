@@ -109,6 +109,91 @@ TEST_F(ControlConnections, OneThatDoesNotAnswerIsNotWaitedFor) {
   ::close(silent);
 }
 
+// Hosts may have an address in common: this one's own listener answers at it, or another host's daemon does.
+TEST_F(ControlConnections, AnAddressAtWhichAnotherDaemonAnswersIsPassedOver) {
+  const std::string own = near.network->address();
+  const std::string meant = far.network->address_with_id();
+  const std::string id = meant.substr(0, meant.find('@') + 1);
+  near.say(id + own + "," + last_of_far(), "hello");
+  ASSERT_TRUE(await([&] { return far.heard.size() == 1; }));
+  EXPECT_TRUE(near.closed.empty());
+  EXPECT_TRUE(near.heard.empty());
+  Side third(std::byte{3}, {"127.0.1.3"});
+  near.say(id + third.network->address(), "hello");
+  ASSERT_TRUE(await([&] {
+    third.work();
+    return !near.closed.empty();
+  }));
+  EXPECT_THAT(near.closed[0].second.message(), HasSubstr("is not the one that is meant"));
+  EXPECT_THAT(near.closed[0].second.message(), HasSubstr(third.network->address()));
+  EXPECT_TRUE(third.heard.empty());
+}
+
+TEST_F(ControlConnections, WithoutANodeIdItIsNotThisNodeItself) {
+  const std::string own = near.network->address();
+  const std::string first = own.substr(0, own.find(','));
+  near.say(first + "," + last_of_far(), "hello");
+  ASSERT_TRUE(await([&] { return far.heard.size() == 1; }));
+  EXPECT_TRUE(near.heard.empty());
+  near.say(own, "to myself");
+  ASSERT_TRUE(await([&] { return near.heard.size() == 1; }));
+}
+
+TEST_F(ControlConnections, AChannelThatIsFinishedDeliversWhatWasSentAndLeavesNothing) {
+  for (int i = 0; i < 20; ++i) {
+    const ChannelId channel = near.say(far.network->address(), std::string(100'000, 'x'));
+    near.network->finish(channel);
+  }
+  ASSERT_TRUE(await([&] { return far.heard.size() == 20; }));
+  ASSERT_TRUE(await([&] { return near.network->open_channels() == 0 && far.network->open_channels() == 0; }));
+  EXPECT_TRUE(near.closed.empty());
+}
+
+class MeetingPlaces : public ControlConnections {
+ protected:
+  // A port that nobody listens at.
+  static std::string free_port() {
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof address;
+    EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), bytes), 0);
+    EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+    ::close(fd);
+    return std::to_string(ntohs(address.sin_port));
+  }
+};
+
+TEST_F(MeetingPlaces, AddressesOfOtherHostsArePassedOver) {
+  const std::string port = free_port();
+  const std::string place = "198.51.100.7:" + port + ",127.0.0.1:" + port;
+  ASSERT_TRUE(far.network->host_place(place, false).is_ok());
+  near.say("127.0.0.1:" + port, "hello");
+  ASSERT_TRUE(await([&] { return far.heard.size() == 1; }));
+  const Status none = far.network->host_place("198.51.100.7:" + port, false);
+  EXPECT_EQ(none.code(), Code::kConfig);
+  EXPECT_THAT(none.message(), HasSubstr("198.51.100.7"));
+  EXPECT_EQ(far.network->host_place("127.0.0.1", false).code(), Code::kInvalidArgument);
+}
+
+TEST_F(MeetingPlaces, OnItsNicsTooWhereTheNameIsALoopbackAddressAtHome) {
+  const std::string port = free_port();
+  ASSERT_TRUE(far.network->host_place("127.0.0.1:" + port, true).is_ok());
+  near.say("127.0.2.2:" + port, "hello");
+  ASSERT_TRUE(await([&] { return far.heard.size() == 1; }));
+}
+
+TEST_F(MeetingPlaces, APortThatIsTakenIsAConflict) {
+  const std::string place = "127.0.0.1:" + free_port();
+  ASSERT_TRUE(far.network->host_place(place, false).is_ok());
+  const Status taken = near.network->host_place(place, false);
+  EXPECT_EQ(taken.code(), Code::kSystem);
+  EXPECT_THAT(taken.message(), HasSubstr("another program, or another job's daemon, listens there"));
+  // The same daemon may host several groups there.
+  EXPECT_TRUE(far.network->host_place(place, false).is_ok());
+}
+
 TEST_F(ControlConnections, WhereNoneAnswersThatIsToldOnce) {
   const ChannelId channel = near.say(std::string(kNobody) + ",127.0.9.8:9", "hello");
   ASSERT_TRUE(await([&] { return !near.closed.empty(); }));

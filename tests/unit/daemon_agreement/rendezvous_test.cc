@@ -23,6 +23,16 @@ Join join(uint32_t ranks, uint32_t rank, uint8_t on_node, int64_t timeout_ms = 6
   return {GroupKey{}, ranks, rank, "dp", std::nullopt, timeout_ms, node(on_node)};
 }
 
+// A process that has existed for `age_ms`, at an address that others can guess.
+Join join_at_address(uint32_t ranks, uint32_t rank, uint8_t on_node, int64_t age_ms) {
+  Join from = join(ranks, rank, on_node);
+  from.meeting = session::Meeting::kAddress;
+  from.pid = 100 * on_node + rank;
+  from.uid = 7;
+  from.process_age_ms = age_ms;
+  return from;
+}
+
 const Outcome& outcome_of(const Rendezvous::Reply& reply) { return std::get<Outcome>(reply.message); }
 
 TEST(RendezvousTest, EveryNodeGetsTheMembershipOnce) {
@@ -116,11 +126,82 @@ TEST(RendezvousTest, ARankThatIsGoneEndsTheMaking) {
   ASSERT_EQ(replies.size(), 1U);
   EXPECT_EQ(replies[0].to, 10U);
   EXPECT_EQ(outcome_of(replies[0]).code, Code::kRankLost);
+}
+
+TEST(RendezvousTest, ACancelledJoinEndsTheMaking) {
+  Rendezvous rendezvous;
   rendezvous.on_join(10, join(3, 0, 1));
   rendezvous.on_join(11, join(3, 1, 2));
-  replies = rendezvous.on_cancel(Cancel{GroupKey{}, 1, "rank 1 ended"});
+  const auto replies = rendezvous.on_cancel(Cancel{GroupKey{}, Code::kRankLost, 1, "rank 1 ended"});
   EXPECT_EQ(replies.size(), 2U);
   EXPECT_EQ(rendezvous.open_groups(), 0U);
+}
+
+// Without it the third rank would wait for the other two until its deadline.
+TEST(RendezvousTest, AMemberThatComesAfterTheFailureHearsTheSame) {
+  Rendezvous rendezvous;
+  rendezvous.on_join(10, join_at_address(3, 0, 1, 5'000));
+  rendezvous.on_join(11, join_at_address(3, 1, 2, 5'000));
+  rendezvous.on_cancel(Cancel{GroupKey{}, Code::kRankLost, 1, "rank 1 ended"});
+  auto replies = rendezvous.on_join(12, join_at_address(3, 2, 3, 5'000));
+  ASSERT_EQ(replies.size(), 1U);
+  EXPECT_EQ(replies[0].to, 12U);
+  EXPECT_EQ(outcome_of(replies[0]).code, Code::kRankLost);
+  EXPECT_EQ(outcome_of(replies[0]).text, "rank 1 ended");
+  // A process that started since then belongs to the job's next run.
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(rendezvous.on_join(13, join_at_address(3, 0, 1, 0)).empty());
+  EXPECT_EQ(rendezvous.open_groups(), 1U);
+}
+
+// hdtCommShrink is tried again with the same key by the same processes.
+TEST(RendezvousTest, AKeyThatMayBeUsedAgainIsNotRefused) {
+  Rendezvous rendezvous;
+  Join again = join(3, 0, 1);
+  again.meeting = session::Meeting::kAgain;
+  again.process_age_ms = 5'000;
+  rendezvous.on_join(10, again);
+  rendezvous.on_cancel(Cancel{GroupKey{}, Code::kRankLost, 1, "rank 1 ended"});
+  EXPECT_TRUE(rendezvous.on_join(10, again).empty());
+}
+
+TEST(RendezvousTest, TwoProcessesOfOneRankAreBothRefusedAndNamed) {
+  Rendezvous rendezvous;
+  rendezvous.on_join(10, join_at_address(3, 0, 1, 5'000));
+  rendezvous.on_join(10, join_at_address(3, 1, 1, 5'000));
+  const auto replies = rendezvous.on_join(11, join_at_address(3, 0, 2, 5'000));
+  ASSERT_EQ(replies.size(), 2U);
+  for (const auto& reply : replies) {
+    EXPECT_EQ(outcome_of(reply).code, Code::kMismatch);
+    EXPECT_THAT(outcome_of(reply).text,
+                HasSubstr("as rank 0: pid 100 of user 7 on node n1 and pid 200 of user 7 on node n2"));
+  }
+  EXPECT_EQ(rendezvous.open_groups(), 0U);
+}
+
+// Two jobs that nothing distinguishes: which of the two ranks 1 was taken by mistake cannot be known.
+TEST(RendezvousTest, AFurtherProcessAtTheAddressFailsAGroupThatIsBeingConnected) {
+  Rendezvous rendezvous;
+  rendezvous.on_join(10, join_at_address(2, 0, 1, 5'000));
+  ASSERT_EQ(rendezvous.on_join(11, join_at_address(2, 1, 2, 5'000)).size(), 2U);
+  const auto replies = rendezvous.on_join(12, join_at_address(2, 1, 3, 5'000));
+  ASSERT_EQ(replies.size(), 3U);
+  for (const auto& reply : replies) EXPECT_NE(outcome_of(reply).code, Code::kSuccess);
+  EXPECT_EQ(rendezvous.open_groups(), 0U);
+}
+
+TEST(RendezvousTest, ASecretIsDrawnForEveryGroup) {
+  Rendezvous rendezvous;
+  std::vector<GroupKey> secrets;
+  for (const std::byte key : {std::byte{1}, std::byte{2}}) {
+    Join alone = join(1, 0, 1);
+    alone.key[0] = key;
+    const auto replies = rendezvous.on_join(10, alone);
+    ASSERT_EQ(replies.size(), 1U);
+    secrets.push_back(std::get<Membership>(replies[0].message).secret);
+    EXPECT_NE(secrets.back(), GroupKey{});
+  }
+  EXPECT_NE(secrets[0], secrets[1]);
 }
 
 TEST(RendezvousTest, ANodeThatSucceededMayCloseWhileOthersStillConnect) {

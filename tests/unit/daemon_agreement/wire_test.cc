@@ -37,9 +37,10 @@ std::vector<ControlMessage> control_examples() {
   node.name = "n";
   node.rails = {{{"tcp", "eth0", "127.0.1.1:5"}, {"rdma", "mlx5_0", "127.0.1.2:6"}}};
   node.address = "127.0.1.1:4";
-  return {Join{GroupKey{}, 4, 3, "dp", collectives::Algorithm::kBruck, 1000, node},
-          Cancel{GroupKey{}, 3, "gone"},
-          Membership{GroupKey{}, "dp", {node, node}, {0, 1, 1}},
+  return {Join{GroupKey{}, 4, 3, "dp", collectives::Algorithm::kBruck, 1000, node, session::Meeting::kAddress,
+               11, 12, 13},
+          Cancel{GroupKey{}, Code::kRankLost, 3, "gone"},
+          Membership{GroupKey{}, GroupKey{std::byte{8}}, "dp", {node, node}, {0, 1, 1}},
           Outcome{GroupKey{}, Code::kLink, -1, "no"},
           Inquiry{7, "facts"},
           Reply{7, Code::kSuccess, 12, "{}"},

@@ -118,14 +118,61 @@ TEST(DetectJob, TorchrunUnderAnotherLauncherIsWhatCounts) {
 }
 
 TEST(DetectJob, TheFirstSourceSetCounts) {
-  const Variables all = with(with(kTorchrun, kSrun), kMpirun);
+  const Variables own = {
+      {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}};
+  const Variables all = with(with(own, kSrun), kMpirun);
   EXPECT_EQ(detected(all).source, "OMPI_COMM_WORLD_RANK");
   EXPECT_EQ(detected(all).rendezvous.kind, Kind::kPmix);
   EXPECT_EQ(detected(with(all, {{"HDT_RANK", "0"}, {"HDT_SIZE", "2"}})).source, "HDT_RANK");
   EXPECT_EQ(detected(with(all, {{"HDT_RENDEZVOUS", "[::1]:80"}})).rendezvous.host, "::1");
-  EXPECT_EQ(detected(with(kTorchrun, kSrun)).source, "SLURM_PROCID");
-  EXPECT_EQ(detected(with(kTorchrun, kSrun)).rendezvous.source, "MASTER_ADDR");
+  const Variables under_srun = with(with(own, {{"RANK", "2"}}), kSrun);
+  EXPECT_EQ(detected(under_srun).source, "SLURM_PROCID");
+  EXPECT_EQ(detected(under_srun).rendezvous.source, "MASTER_ADDR");
   EXPECT_EQ(detected(with(kMpirun, {{"HDT_RANK", ""}, {"HDT_SIZE", ""}})).source, "OMPI_COMM_WORLD_RANK");
+}
+
+// "srun --pty bash" or "mpirun -np 1 script": the script's processes inherit the variables of the one task.
+TEST(DetectJob, AScriptInsideASingleTaskMeansItsOwnVariables) {
+  const Variables pty =
+      with(kSrun, {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+  const Variables mpirun_one = with(kMpirun, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}});
+  const Variables pmix_one = {{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "1234"}};
+  for (const Variables& outer : {pty, mpirun_one, pmix_one, with(pty, pmix_one)}) {
+    const Job job = detected(with(outer, kTorchrun));
+    EXPECT_EQ(job.source, "RANK");
+    EXPECT_EQ(job.rank, 5);
+    EXPECT_EQ(job.size, 16);
+    EXPECT_EQ(job.rendezvous.source, "MASTER_ADDR");
+  }
+  // A task of its own, whose variables say the same.
+  EXPECT_EQ(detected(with(pty, {{"RANK", "0"}, {"WORLD_SIZE", "1"}})).size, 1);
+}
+
+TEST(DetectJob, VariablesThatContradictEachOtherAreNamed) {
+  EXPECT_EQ(error_of(with(kMpirun, kTorchrun)),
+            "environment RANK: RANK=5 and WORLD_SIZE=16 contradict OMPI_COMM_WORLD_RANK=3 and "
+            "OMPI_COMM_WORLD_SIZE=4: "
+            "unset those that are not meant, or set HDT_RANK and HDT_SIZE");
+  EXPECT_THAT(error_of(with(kSrun, kTorchrun)), HasSubstr("SLURM_PROCID=2 and SLURM_STEP_NUM_TASKS=4"));
+  EXPECT_THAT(error_of(with(kMpirun, {{"WORLD_SIZE", "8"}})), HasSubstr("RANK=(not set) and WORLD_SIZE=8"));
+  EXPECT_THAT(error_of(with(kMpirun, {{"OMPI_COMM_WORLD_RANK", "0"},
+                                      {"PMIX_RANK", "0"},
+                                      {"OMPI_COMM_WORLD_SIZE", "1"},
+                                      {"WORLD_SIZE", "4"}})),
+              HasSubstr("OMPI_COMM_WORLD_SIZE=1"));
+  EXPECT_THAT(error_of({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "1"}, {"RANK", "2"}, {"WORLD_SIZE", "4"}}),
+              HasSubstr("PMIX_RANK=1"));
+  EXPECT_EQ(detected(with(with(kMpirun, kTorchrun), {{"HDT_RANK", "1"}, {"HDT_SIZE", "2"}})).rank, 1);
+}
+
+TEST(DetectJob, MasterAddrIsAHostWithoutAPort) {
+  const Variables ranks = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}};
+  EXPECT_EQ(detected(with(ranks, {{"MASTER_ADDR", "[fd00::1]"}})).rendezvous.host, "fd00::1");
+  EXPECT_EQ(detected(with(ranks, {{"MASTER_ADDR", "fd00::1"}})).rendezvous.host, "fd00::1");
+  for (const char* wrong : {"n1:29500", "[fd00::1]:29500", "tcp://n1", "n1 n2"}) {
+    EXPECT_THAT(error_of(with(ranks, {{"MASTER_ADDR", wrong}})),
+                HasSubstr(std::string("found \"") + wrong + "\""));
+  }
 }
 
 TEST(DetectJob, OneRankNeedsNoMeeting) {

@@ -16,7 +16,10 @@ JoinRequest example_join() {
   join.request = 5;
   join.key[3] = std::byte{9};
   join.rendezvous = "127.0.1.1:4000";
-  join.host = 1;
+  join.meeting = Meeting::kAddress;
+  join.host = Hosting::kListenOnNics;
+  join.place = "MASTER_ADDR=n1, MASTER_PORT=4000";
+  join.process_age_ms = 7;
   join.ranks = 4;
   join.rank = 3;
   join.group_class = "dp";
@@ -29,6 +32,10 @@ TEST(Messages, RoundTrip) {
   ASSERT_TRUE(join.is_ok());
   EXPECT_EQ(join.value().key, example_join().key);
   EXPECT_EQ(join.value().rendezvous, "127.0.1.1:4000");
+  EXPECT_EQ(join.value().meeting, Meeting::kAddress);
+  EXPECT_EQ(join.value().host, Hosting::kListenOnNics);
+  EXPECT_EQ(join.value().place, "MASTER_ADDR=n1, MASTER_PORT=4000");
+  EXPECT_EQ(join.value().process_age_ms, 7);
   EXPECT_EQ(join.value().rank, 3U);
   EXPECT_EQ(join.value().group_class, "dp");
   const auto welcome = decode_welcome(encode(Welcome{"hdt", "n1", 12, 2}));

@@ -1,0 +1,32 @@
+// refused_meetings.h: why groups were not made, for members that come late. Without it a rank that joins after the
+// others have been refused would start a group of its own and wait for them until its deadline.
+//
+// The same key may be tried again by another run of the job: a process that started after the failure belongs to
+// that run, and is not refused. Owner and thread: the control thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "session/messages.h"
+
+namespace hdt::daemon {
+
+class RefusedMeetings {
+ public:
+  void remember(const session::GroupKey& key, const Status& why);
+  // Why a process that has existed for `process_age_ms` is refused; nothing: it is not.
+  std::optional<Status> find(const session::GroupKey& key, int64_t process_age_ms) const;
+
+ private:
+  struct Refusal {
+    Status why;
+    int64_t at_ns = 0;
+  };
+  std::map<session::GroupKey, Refusal> refusals_;
+};
+
+}  // namespace hdt::daemon
