@@ -82,6 +82,9 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
     if (!spec.is_ok()) return spec.status();
     spec.value().nodes[spec.value().me] = self_for(spec.value().group_class);
     spec.value().deadline = Deadline::after_ms(restart_ms());
+    // Only the rank that brings the group first brings memory that stays mapped.
+    maker_->on_adopted(group.segment, request.engine, static_cast<uint32_t>(client->credentials.pid),
+                       client->credentials.uid);
     const GroupSpec others = spec.value();
     engine->post([engine, shared = std::make_shared<GroupSpec>(spec.take())] {
       engine->create_group(std::move(*shared));
@@ -93,8 +96,6 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
                       others.nodes[node].address, others.deadline);
     }
   }
-  maker_->on_adopted(group.segment, request.engine, static_cast<uint32_t>(client->credentials.pid),
-                     client->credentials.uid);
   client->seats[request.handle] = {request.engine, group.id};
   engine->post([engine, session, handle = request.handle, id = group.id, local = request.local_index] {
     engine->attach(session, handle, id, local);

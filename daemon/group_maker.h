@@ -70,7 +70,7 @@ class GroupMaker {
   void on_closed(ChannelId channel, const Status& why);
   // A group of this node has ended; `id` as GroupFacts has it.
   void on_group_ended(const std::string& id);
-  // A group that this daemon goes on with after its predecessor; `who` is one of its ranks on this node.
+  // A group that this daemon goes on with after its predecessor. The process is that of one of its ranks on this node.
   void on_adopted(const session::Segment& segment, uint32_t engine, uint32_t pid, uint32_t uid);
   // Why a process cannot join by this key: a group that exists has it. Nothing: it may.
   std::optional<Status> taken(const GroupKey& key, session::Meeting meeting, const std::string& joiner);

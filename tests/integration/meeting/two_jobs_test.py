@@ -1,0 +1,141 @@
+"""Two jobs with the same variables on the same nodes: none ever gets the other's bytes, none hangs, and a job that is
+refused says which job is there. HDT_TEST_ROUNDS sets how often jobs of several users start at the same moment."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from meeting_hosts import BUILD, PROGRAM, SKIPPED, Rank, environment, start_daemon
+
+ROUNDS = int(os.environ.get("HDT_TEST_ROUNDS", "10"))
+USERS = (4311, 4312, 4313)
+# On a busy machine a group takes its time; the group's own deadline is far beyond.
+SOON_S = 30
+TIMEOUT_MS = "120000"
+
+
+class TwoJobs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        os.chmod(cls.folder.name, 0o755)
+        cls.daemons = [
+            start_daemon([], f"n{node}", cls.file(f"{node}.sock"), cls.file(f"{node}.log"), "--nics.addresses",
+                         f"127.0.1.{node + 1}", "--nics.port", "0") for node in range(2)]
+
+    @classmethod
+    def tearDownClass(cls):
+        for daemon in cls.daemons:
+            daemon.terminate()
+            assert daemon.wait() == 0
+        cls.folder.cleanup()
+
+    @classmethod
+    def file(cls, name):
+        return os.path.join(cls.folder.name, name)
+
+    def job(self, user, mark, seconds, port, delay=(0, 0), which=(0, 1), **more):
+        """Ranks of `user`, of two, one on each node; each starts `delay` seconds later."""
+        ranks = []
+        for rank in which:
+            variables = environment(HDT_SOCKET=self.file(f"{rank}.sock"), HDT_TIMEOUT_MS=TIMEOUT_MS,
+                                    MASTER_ADDR="127.0.1.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2", **more)
+            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sh", "-c",
+                       f"sleep {delay[rank]}; exec \"$@\"", "sh", PROGRAM, "job", str(mark), str(seconds)]
+            ranks.append(Rank(subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                               text=True)))
+        return ranks
+
+    def succeeded(self, ranks):
+        for number, rank in enumerate(ranks):
+            code, wrong, own, count, output, _ = rank.result(SOON_S)
+            self.assertEqual((code, wrong, own, count), (0, 0, number, 2), output)
+
+    def test_a_second_job_is_refused_at_once_and_told_of_the_first(self):
+        first = self.job(USERS[0], 1000, 6, 29500)
+        second = self.job(USERS[0], 1, 1, 29500, delay=(2.5, 2.5))
+        for rank in second:
+            code, _, _, _, output, seconds = rank.result(SOON_S)
+            self.assertEqual(code, 3, output)  # HDT_ERR_INVALID_USAGE
+            self.assertLess(seconds, 2.5 + 5)
+            for words in ("MASTER_ADDR=127.0.1.1, MASTER_PORT=29500", f"user {USERS[0]}", "pid ", "since "):
+                self.assertIn(words, output)
+        self.succeeded(first)
+        # The address is free again.
+        self.succeeded(self.job(USERS[0], 7, 0, 29500))
+
+    def test_only_one_rank_of_the_second_job_comes(self):
+        first = self.job(USERS[0], 1000, 5, 29510)
+        [second] = self.job(USERS[0], 1, 1, 29510, delay=(0, 2.5), which=(1,))
+        code, _, _, _, output, seconds = second.result(SOON_S)
+        self.assertEqual(code, 3, output)
+        self.assertLess(seconds, 2.5 + 5)
+        self.succeeded(first)
+
+    def test_jobs_of_two_users_do_not_touch(self):
+        jobs = [self.job(user, 10 + user, 2, 29520) for user in USERS]
+        for job in jobs:
+            self.succeeded(job)
+
+    def test_jobs_with_secrets_of_their_own_do_not_touch(self):
+        jobs = [self.job(USERS[0], 10 + number, 2, 29530, HDT_JOB_SECRET=f"secret {number}") for number in range(3)]
+        for job in jobs:
+            self.succeeded(job)
+
+    def test_users_of_one_job_with_a_secret_meet(self):
+        ranks = [self.job(USERS[rank], 3, 0, 29540, which=(rank,), HDT_JOB_SECRET="of both") for rank in range(2)]
+        self.succeeded(ranks[0] + ranks[1])
+
+    def test_a_rank_that_comes_after_the_failure_hears_of_it(self):
+        ranks = self.job(USERS[0], 3, 0, 29550, delay=(0, 3))
+        self.kill_program(ranks[0])
+        code, _, _, _, output, seconds = ranks[1].result(SOON_S)
+        # The second rank's process started before the first one's end, and its sleep is part of its age.
+        self.assertEqual(code, 11, output)  # HDT_ERR_RANK_LOST
+        self.assertLess(seconds, 3 + 5)
+
+    def kill_program(self, rank):
+        """Once it is in hdtCommInit: the daemon has opened the meeting place for it."""
+        for _ in range(200):
+            listening = subprocess.run(["ss", "-tlnH", "sport", "=", ":29551"], capture_output=True, text=True, check=False)
+            if listening.stdout.strip():
+                break
+            try:
+                rank.process.wait(0.05)
+            except subprocess.TimeoutExpired:
+                pass
+        rank.process.kill()
+        rank.process.communicate()
+
+    def test_at_the_same_moment(self):
+        """Jobs of different users both work; of one user, none succeeds with anything but its own values."""
+        seed = int(os.environ.get("HDT_TEST_SEED", random.randrange(10**6)))
+        print(f"seed {seed}")
+        random.seed(seed)
+        for number in range(ROUNDS):
+            port = 30000 + 10 * number
+            users = random.sample(USERS, 2) if number % 3 else [random.choice(USERS)] * 2
+            delays = [(random.choice((0, 0.05, 0.2)), random.choice((0, 0.05, 0.2))) for _ in users]
+            jobs = [self.job(user, 100 + index, 0, port, delays[index]) for index, user in enumerate(users)]
+            for job in jobs:
+                for rank in job:
+                    code, wrong, _, count, output, seconds = rank.result(SOON_S)
+                    self.assertIsNotNone(code, f"round {number}, users {users}: {output}")
+                    self.assertEqual(wrong, 0, f"round {number}, users {users}, delays {delays}: {output}")
+                    self.assertLess(seconds, 15, output)
+                    if users[0] != users[1]:
+                        self.assertEqual((code, count), (0, 2), f"round {number}, users {users}: {output}")
+                    elif code != 0:
+                        self.assertIn(code, (3, 10, 11), output)
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0 or shutil.which("setpriv") is None or shutil.which("ss") is None:
+        print("skipped: several users need root, setpriv and ss")
+        sys.exit(SKIPPED)
+    assert os.path.exists(os.path.join(BUILD, "bin", "hdtcommd")), BUILD
+    unittest.main()
