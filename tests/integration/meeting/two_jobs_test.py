@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 from meeting_hosts import BUILD, PROGRAM, SKIPPED, Rank, environment, start_daemon
@@ -23,9 +24,12 @@ class TwoJobs(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         os.chmod(cls.folder.name, 0o755)
-        cls.daemons = [
-            start_daemon([], f"n{node}", cls.file(f"{node}.sock"), cls.file(f"{node}.log"), "--nics.addresses",
-                         f"127.0.1.{node + 1}", "--nics.port", "0") for node in range(2)]
+        cls.daemons = [cls.daemon(node) for node in range(2)]
+
+    @classmethod
+    def daemon(cls, node):
+        return start_daemon([], f"n{node}", cls.file(f"{node}.sock"), cls.file(f"{node}.log"), "--nics.addresses",
+                            f"127.0.1.{node + 1}", "--nics.port", "0")
 
     @classmethod
     def tearDownClass(cls):
@@ -68,6 +72,22 @@ class TwoJobs(unittest.TestCase):
         # The address is free again.
         self.succeeded(self.job(USERS[0], 7, 0, 29500))
 
+    def test_a_daemon_that_was_started_again_knows_the_job(self):
+        first = self.job(USERS[0], 1000, 8, 29560)
+        self.await_listener(29561)
+        time.sleep(2)
+        self.daemons[0].kill()
+        self.daemons[0].wait()
+        os.unlink(self.file("0.sock"))
+        self.daemons[0] = self.daemon(0)
+        time.sleep(1)  # the ranks have brought their group to it
+        [second] = self.job(USERS[0], 1, 1, 29560, which=(0,))
+        code, _, _, _, output, seconds = second.result(SOON_S)
+        self.assertEqual(code, 3, output)
+        self.assertIn(f"user {USERS[0]}", output)
+        self.assertLess(seconds, 5)
+        self.succeeded(first)
+
     def test_only_one_rank_of_the_second_job_comes(self):
         first = self.job(USERS[0], 1000, 5, 29510)
         [second] = self.job(USERS[0], 1, 1, 29510, delay=(0, 2.5), which=(1,))
@@ -92,24 +112,21 @@ class TwoJobs(unittest.TestCase):
 
     def test_a_rank_that_comes_after_the_failure_hears_of_it(self):
         ranks = self.job(USERS[0], 3, 0, 29550, delay=(0, 3))
-        self.kill_program(ranks[0])
+        self.await_listener(29551)
+        ranks[0].process.kill()
+        ranks[0].process.communicate()
         code, _, _, _, output, seconds = ranks[1].result(SOON_S)
         # The second rank's process started before the first one's end, and its sleep is part of its age.
         self.assertEqual(code, 11, output)  # HDT_ERR_RANK_LOST
         self.assertLess(seconds, 3 + 5)
 
-    def kill_program(self, rank):
-        """Once it is in hdtCommInit: the daemon has opened the meeting place for it."""
-        for _ in range(200):
-            listening = subprocess.run(["ss", "-tlnH", "sport", "=", ":29551"], capture_output=True, text=True, check=False)
-            if listening.stdout.strip():
-                break
-            try:
-                rank.process.wait(0.05)
-            except subprocess.TimeoutExpired:
-                pass
-        rank.process.kill()
-        rank.process.communicate()
+    def await_listener(self, port):
+        """A rank 0 is in hdtCommInit: its daemon listens at the meeting place."""
+        deadline = time.monotonic() + SOON_S
+        while not subprocess.run(["ss", "-tlnH", "sport", "=", f":{port}"], capture_output=True, text=True,
+                                 check=False).stdout.strip():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
 
     def test_at_the_same_moment(self):
         """Jobs of different users both work; of one user, none succeeds with anything but its own values."""
