@@ -37,9 +37,7 @@ GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
   }
   context.segment = session::Segment::format(spec.memory->data(), context.peers[spec.me].layout, spec.id,
                                              spec.group_class.c_str(), spec.me);
-  static_assert(sizeof(session::Header::meeting_key) == sizeof(session::GroupKey));
-  std::memcpy(context.segment.header().meeting_key, spec.meeting_key.data(), spec.meeting_key.size());
-  context.segment.header().made_at = ::time(nullptr);
+  context.segment.set_meeting(spec.meeting_key);
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     const uint32_t node = context.order.node_of_rank[rank];
     context.segment.members()[rank] = {

@@ -15,6 +15,10 @@ constexpr size_t kNamedMissing = 16;
 // After completion the nodes still have to connect to each other; their own deadlines are the joins'.
 constexpr int64_t kOutcomeGraceMs = 5'000;
 
+// Two jobs of one user that start at the same moment at one address are told apart by nothing but this: one rank comes
+// twice. So a group whose ranks met at an address waits this long before it is made.
+constexpr int64_t kSettleMs = 300;
+
 std::string missing_ranks(const std::set<uint32_t>& missing) {
   std::string text;
   size_t named = 0;
@@ -98,7 +102,9 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
   group.members.emplace(join.rank, Member{from, join});
   group.deadline = Deadline::earlier(group.deadline, Deadline::after_ms(join.timeout_ms));
   if (group.members.size() < group.ranks) return {};
-  return complete(join.key, group);
+  if (group.meeting != session::Meeting::kAddress) return complete(join.key, group);
+  group.settled = Deadline::after_ms(kSettleMs);
+  return {};
 }
 
 std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& group) {
@@ -190,6 +196,16 @@ std::vector<Rendezvous::Reply> Rendezvous::on_closed(ChannelId channel) {
 
 std::vector<Rendezvous::Reply> Rendezvous::on_time() {
   std::vector<Reply> replies;
+  std::vector<GroupKey> settled;
+  for (const auto& [key, group] : groups_) {
+    if (group.settled.expired()) settled.push_back(key);
+  }
+  for (const GroupKey& key : settled) {
+    Group& group = groups_.at(key);
+    group.settled = Deadline::never();
+    const auto made = complete(key, group);
+    replies.insert(replies.end(), made.begin(), made.end());
+  }
   std::erase_if(groups_, [&](const auto& entry) {
     const auto& [key, group] = entry;
     if (!group.deadline.expired()) return false;
@@ -214,7 +230,8 @@ std::vector<Rendezvous::Reply> Rendezvous::on_time() {
 std::optional<Deadline> Rendezvous::next_time() const {
   std::optional<Deadline> next;
   for (const auto& [key, group] : groups_) {
-    next = next ? Deadline::earlier(*next, group.deadline) : group.deadline;
+    const Deadline time = Deadline::earlier(group.deadline, group.settled);
+    next = next ? Deadline::earlier(*next, time) : time;
   }
   return next;
 }

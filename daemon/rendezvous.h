@@ -45,6 +45,7 @@ class Rendezvous {
     std::map<uint32_t, Member> members;  // by rank
     std::map<ChannelId, bool> nodes;     // has reported success; filled when complete
     Deadline deadline = Deadline::never();
+    Deadline settled = Deadline::never();  // all ranks have come: when the group is complete
     bool complete = false;
   };
   std::vector<Reply> complete(const GroupKey& key, Group& group);

@@ -1,10 +1,5 @@
 #include "libclient/bootstrap.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -12,17 +7,13 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
-#include <fstream>
-#include <map>
-#include <mutex>
-#include <sstream>
 
 #include "base/codec.h"
 #include "base/hmac.h"
 #include "base/log.h"
 #include "libclient/daemon_finder.h"
 #include "libclient/environment.h"
+#include "libclient/job_meeting.h"
 #include "libclient/pmix_exchange.h"
 
 namespace hdt::client {
@@ -33,8 +24,6 @@ constexpr uint32_t kIdMagic = 0x4854444a;  // "JDTH"
 constexpr size_t kSeedBytes = 16;          // the id's secret, from which the group's key is made
 // Of a daemon's address with its node id in front, as hdtCommSplit passes it on; a multiple of an element's size.
 constexpr size_t kMaxAddress = session::kMaxAddressBytes + 36;
-// Addresses of one name that are tried.
-constexpr size_t kMaxNameAddresses = 8;
 
 struct IdContents {
   std::array<std::byte, kSeedBytes> seed{};
@@ -67,35 +56,8 @@ Result<IdContents> unpack_id(const hdtUniqueId_t& id) {
   return contents;
 }
 
-// A key that everyone who knows `text` computes.
-Result<session::GroupKey> key_of(const std::string& text) {
-  const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-  if (!digest.is_ok()) return digest.status();
-  session::GroupKey key{};
-  std::memcpy(key.data(), digest.value().data(), key.size());
-  return key;
-}
-
-Result<session::GroupKey> key_of(const IdContents& contents) {
+Result<session::GroupKey> key_of_id(const IdContents& contents) {
   return key_of("id " + std::string(reinterpret_cast<const char*>(contents.seed.data()), kSeedBytes));
-}
-
-// For how long this process has existed; 0 where the system does not say.
-int64_t process_age_ms() {
-  std::ifstream file("/proc/self/stat");
-  std::string text;
-  std::getline(file, text);
-  // The second field, the name, may hold blanks and parentheses; the start time is field 22, in ticks since boot.
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(text.substr(name_end + 1));
-  std::string field;
-  for (int number = 3; number <= 22; ++number) fields >> field;
-  timespec now{};
-  ::clock_gettime(CLOCK_BOOTTIME, &now);
-  const int64_t now_ms = now.tv_sec * 1'000 + now.tv_nsec / 1'000'000;
-  const int64_t started_ms = std::atoll(field.c_str()) * 1'000 / ::sysconf(_SC_CLK_TCK);
-  return std::max<int64_t>(now_ms - started_ms, 0);
 }
 
 // How the ranks of a group find each other, beside the key in their options.
@@ -154,97 +116,6 @@ Result<std::shared_ptr<Communicator>> join_members(Communicator& parent, const s
   return join(parent.session(), options, {kind, session::Hosting::kNone, ""});
 }
 
-struct Addresses {
-  std::string list;       // "[::1]:4000,127.0.0.1:4000"
-  bool loopback = false;  // one of them is
-};
-
-// All addresses of the host, of both families, in the resolver's order. Names are looked up here, in the caller's
-// thread: the daemon never blocks on it.
-Result<Addresses> addresses_of(const Rendezvous& where) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(where.host.c_str(), nullptr, &hints, &found);
-  if (error != 0 || found == nullptr) {
-    return Status(Code::kConfig,
-                  where.source + ": cannot resolve host '" + where.host + "': " + ::gai_strerror(error));
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
-  Addresses addresses;
-  std::vector<std::string> known;
-  for (const addrinfo* entry = found; entry != nullptr && known.size() < kMaxNameAddresses;
-       entry = entry->ai_next) {
-    std::array<char, NI_MAXHOST> text{};
-    if (::getnameinfo(entry->ai_addr, entry->ai_addrlen, text.data(), text.size(), nullptr, 0,
-                      NI_NUMERICHOST) != 0)
-      continue;
-    const std::string host = text.data();
-    if (host == "0.0.0.0" || host == "::") {
-      return Status(Code::kConfig,
-                    where.source + ": '" + where.host +
-                        "' means every address of a host, so no rank can be met there: expected the "
-                        "name or address of rank 0's host");
-    }
-    if (std::find(known.begin(), known.end(), host) != known.end()) continue;
-    known.push_back(host);
-    const bool v6 = entry->ai_family == AF_INET6;
-    addresses.loopback |= v6 ? host == "::1" : host.starts_with("127.");
-    const std::string address = (v6 ? "[" + host + "]" : host) + ":" + std::to_string(where.port);
-    if (addresses.list.size() + 1 + address.size() > session::kMaxPlaceBytes) break;
-    addresses.list += (addresses.list.empty() ? "" : ",") + address;
-  }
-  if (addresses.list.empty())
-    return Status(Code::kConfig,
-                  where.source + ": host '" + where.host + "' has no address that TCP can use");
-  return addresses;
-}
-
-bool is_numeric(const std::string& host) {
-  in6_addr address{};
-  return ::inet_pton(AF_INET, host.c_str(), &address) == 1 || host.find(':') != std::string::npos;
-}
-
-// "localhost", "localhost.localdomain", "ip6-localhost": names of the loopback interface on every host. Any other name
-// is a host's, and its own host may have it at a loopback address (Debian's installer writes 127.0.1.1).
-bool names_loopback(const std::string& host) { return host.find("localhost") != std::string::npos; }
-
-// Meets the other ranks of the job at an address. The first group's key is made from the text that all ranks were
-// given, not from what it resolves to, which differs from host to host. Later groups are made with a secret that the
-// first one's coordinator drew, so that no other process can take part in them.
-class JobMeeting {
- public:
-  static JobMeeting& instance() {
-    static JobMeeting meeting;
-    return meeting;
-  }
-  Result<session::GroupKey> key(const Rendezvous& where, uint64_t number, session::Meeting& kind) {
-    const std::string place = text(where);
-    const std::lock_guard lock(mutex_);
-    if (const auto found = secrets_.find(place); found != secrets_.end()) {
-      kind = session::Meeting::kSecret;
-      return key_of("job group " + std::to_string(number) + " " + found->second);
-    }
-    const char* const secret = std::getenv("HDT_JOB_SECRET");    // NOLINT(concurrency-mt-unsafe)
-    const char* const run = std::getenv("TORCHELASTIC_RUN_ID");  // NOLINT(concurrency-mt-unsafe)
-    const bool has_secret = secret != nullptr && *secret != '\0';
-    kind = has_secret ? session::Meeting::kSecret : session::Meeting::kAddress;
-    return key_of("job at " + place + " group " + std::to_string(number) + " secret " +
-                  (has_secret ? secret : "") + " run " + (run != nullptr ? run : ""));
-  }
-  void remember(const Rendezvous& where, const session::GroupKey& secret) {
-    const std::lock_guard lock(mutex_);
-    secrets_.try_emplace(text(where),
-                         std::string(reinterpret_cast<const char*>(secret.data()), secret.size()));
-  }
-
- private:
-  static std::string text(const Rendezvous& where) { return where.host + " " + std::to_string(where.port); }
-  std::mutex mutex_;
-  std::map<std::string, std::string> secrets_;  // by place
-};
-
 // The n-th hdtCommInit of this process: the same on all ranks, as hdtCommInit is collective over the job.
 uint64_t next_job_group() {
   static std::atomic<uint64_t> next{0};
@@ -290,7 +161,7 @@ Result<CommunicatorOptions> by_pmix(Session& session, Job& job, CommunicatorOpti
     if (!unpacked.is_ok()) return unpacked.status();
     contents = unpacked.take();
   }
-  auto key = key_of(contents);
+  auto key = key_of_id(contents);
   if (!key.is_ok()) return key.status();
   options.key = key.value();
   options.rendezvous = contents.rendezvous;
@@ -348,7 +219,7 @@ Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ra
   if (!contents.is_ok()) return contents.status();
   auto session = find_daemon(wishes.socket);
   if (!session.is_ok()) return session.status();
-  auto key = key_of(contents.value());
+  auto key = key_of_id(contents.value());
   if (!key.is_ok()) return key.status();
   const CommunicatorOptions options{
       key.value(),       contents.value().rendezvous,  wishes.group_class,          wishes.socket,
@@ -395,9 +266,8 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
       meeting.place = job.rendezvous.text();
       const std::string& name = job.rendezvous.host;
       if (job.rank == 0) {
-        meeting.host = addresses.value().loopback && !is_numeric(name) && !names_loopback(name)
-                           ? session::Hosting::kListenOnNics
-                           : session::Hosting::kListen;
+        meeting.host = addresses.value().loopback && names_a_host(name) ? session::Hosting::kListenOnNics
+                                                                        : session::Hosting::kListen;
       }
       break;
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <new>
 
 #include "session/journal.h"
@@ -82,6 +83,11 @@ Segment Segment::format(std::byte* base, const Layout& layout, uint64_t group, c
   // Channels, posts and recordings are zero bytes, which is what they start as; writing them would take their pages.
   header->magic = kSegmentMagic;
   return segment;
+}
+
+void Segment::set_meeting(std::span<const std::byte, 32> key) const {
+  std::memcpy(header().meeting_key, key.data(), key.size());
+  header().made_at = ::time(nullptr);
 }
 
 Result<Segment> Segment::attach(std::byte* base, size_t bytes) {

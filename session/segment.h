@@ -31,6 +31,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/doorbell.h"
@@ -178,6 +179,9 @@ class Segment {
                         uint32_t node);
   // A segment somebody else made: checks magic, version, limits and that `bytes` fits its geometry.
   static Result<Segment> attach(std::byte* base, size_t bytes);
+
+  // By which key the ranks met, now: for a successor of the daemon.
+  void set_meeting(std::span<const std::byte, 32> key) const;
 
   const Layout& layout() const { return layout_; }
   Header& header() const { return *reinterpret_cast<Header*>(base_); }

@@ -183,11 +183,27 @@ TEST(RendezvousTest, TwoProcessesOfOneRankAreBothRefusedAndNamed) {
 TEST(RendezvousTest, AFurtherProcessAtTheAddressFailsAGroupThatIsBeingConnected) {
   Rendezvous rendezvous;
   rendezvous.on_join(10, join_at_address(2, 0, 1, 5'000));
-  ASSERT_EQ(rendezvous.on_join(11, join_at_address(2, 1, 2, 5'000)).size(), 2U);
+  rendezvous.on_join(11, join_at_address(2, 1, 2, 5'000));
+  std::vector<Rendezvous::Reply> made;
+  const Deadline limit = Deadline::after_ms(5'000);
+  while (made.empty() && !limit.expired()) made = rendezvous.on_time();
+  ASSERT_EQ(made.size(), 2U);
   const auto replies = rendezvous.on_join(12, join_at_address(2, 1, 3, 5'000));
   ASSERT_EQ(replies.size(), 3U);
   for (const auto& reply : replies) EXPECT_NE(outcome_of(reply).code, Code::kSuccess);
   EXPECT_EQ(rendezvous.open_groups(), 0U);
+}
+
+// So that two jobs which start together are found to be two before either has computed anything.
+TEST(RendezvousTest, AtAnAddressAGroupWaitsForAFurtherProcess) {
+  Rendezvous rendezvous;
+  rendezvous.on_join(10, join_at_address(2, 0, 1, 5'000));
+  EXPECT_TRUE(rendezvous.on_join(11, join_at_address(2, 1, 2, 5'000)).empty());
+  EXPECT_TRUE(rendezvous.on_time().empty());
+  ASSERT_TRUE(rendezvous.next_time().has_value());
+  const auto replies = rendezvous.on_join(12, join_at_address(2, 0, 3, 5'000));
+  ASSERT_EQ(replies.size(), 3U);
+  for (const auto& reply : replies) EXPECT_EQ(outcome_of(reply).code, Code::kMismatch);
 }
 
 TEST(RendezvousTest, ASecretIsDrawnForEveryGroup) {
