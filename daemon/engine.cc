@@ -10,6 +10,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "base/limits.h"
 #include "base/log.h"
 
 namespace hdt::daemon {
@@ -34,11 +35,14 @@ Engine::~Engine() { stop(); }
 
 Status Engine::start() {
   if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
+  HDT_RETURN_IF_ERROR(mailbox_.status());
   watch(epoll_.get(), mailbox_.fd());
   HDT_RETURN_IF_ERROR(nic_watch_.open());
   watch(epoll_.get(), nic_watch_.fd());
   for (const BackendNic& nic : options_.nics) HDT_RETURN_IF_ERROR(open_nic(nic));
-  thread_ = std::thread([this] { run(); });
+  auto thread = start_thread("hdt-engine-" + std::to_string(options_.index), [this] { run(); });
+  if (!thread.is_ok()) return thread.status();
+  thread_ = thread.take();
   return Status::ok();
 }
 
@@ -53,7 +57,6 @@ void Engine::stop() {
 }
 
 void Engine::run() {
-  set_thread_name("hdt-engine-" + std::to_string(options_.index));
   std::array<epoll_event, 64> events{};
   int64_t idle_since = now_ns();
   while (!stop_.load(std::memory_order_acquire)) {

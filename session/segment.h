@@ -42,7 +42,7 @@
 namespace hdt::session {
 
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
-inline constexpr uint32_t kSegmentVersion = 7;
+inline constexpr uint32_t kSegmentVersion = 8;
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
 // Slots of pieces, and chunks of a channel's ring. On one node, what the caches hold; between nodes, what several
@@ -79,7 +79,7 @@ struct alignas(64) Board {
   // The calls of this rank: call s is calls[s % kCallRing], valid while entered > s. A rank publishes call s when its
   // own call s - kCallRing is complete, which implies that everyone has read it.
   std::atomic<uint64_t> entered{0};
-  std::atomic<uint32_t> pid{0};
+  std::atomic<uint32_t> pid{0};   // of the rank; not 0: it has taken its seat
   std::atomic<uint32_t> left{0};  // 1 after hdtCommDestroy: makes no further calls
   // How long this rank and its daemon take to hear of each other (libclient/daemon_echo.h): the daemon gives what is asked.
   std::atomic<uint32_t> echo_asked{0};
@@ -132,7 +132,8 @@ struct Header {
   uint32_t nodes;
   uint32_t node;
   uint32_t local_ranks;
-  uint32_t reserved;
+  // 1: every rank of every node has taken its seat. Set by the daemon; groups of several nodes.
+  std::atomic<uint32_t> seated;
   uint64_t group;
   char group_class[kMaxClassBytes + 1];
   std::atomic<uint64_t> exchanged;

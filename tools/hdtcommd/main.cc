@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
 
@@ -92,6 +93,13 @@ int main(int argc, char** argv) {
   }
   if (const auto log = hdt::init_log(config.value().log_level(), config.value().log.file); !log.is_ok()) {
     return complain(log);
+  }
+  // A descriptor or two for every process and every rail to another node: the usual 1,024 are soon used up.
+  if (const auto raised = hdt::raise_descriptor_limit(); !raised.is_ok()) {
+    HDT_LOG_WARN("{}", raised.status().message());
+  } else {
+    HDT_LOG_INFO("{} open files are allowed (RLIMIT_NOFILE; the limit was {} at the start)", raised.value().to,
+                 raised.value().from);
   }
   if (const auto made = make_socket_folder(config.value().node.socket); !made.is_ok()) return complain(made);
 
