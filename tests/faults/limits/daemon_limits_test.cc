@@ -38,8 +38,8 @@ TEST(DaemonLimits, SessionsAreRefusedByName) {
   LimitedWorld world;
   auto ranks = world.joined({0, 0, 1});
   const pid_t daemon = world.node(0).process().pid();
-  const std::string limit = std::to_string(open_descriptors(daemon));
-  set_descriptors(daemon, open_descriptors(daemon));
+  const std::string limit = std::to_string(next_descriptor(daemon));
+  set_descriptors(daemon, next_descriptor(daemon));
   auto late = world.alone(0);
   for (int i = 0; i < 20; ++i) {
     const Told told = late->call("init");
@@ -60,10 +60,9 @@ TEST(DaemonLimits, SessionsAreRefusedByName) {
 TEST(DaemonLimits, SessionsThatAreHalfMade) {
   LimitedWorld world;
   const pid_t daemon = world.node(0).process().pid();
-  const size_t open = open_descriptors(daemon);
   auto late = world.alone(0);
   for (size_t left = 1; left < 3; ++left) {
-    set_descriptors(daemon, open + left);
+    set_descriptors(daemon, next_descriptor(daemon, left));
     const Told told = late->call("init");
     EXPECT_EQ(told.result, HDT_ERR_SYSTEM) << told.text;
     EXPECT_THAT(told.text, HasSubstr("hdtcommd (pid " + std::to_string(daemon) + ")"));
@@ -78,7 +77,7 @@ TEST(DaemonLimits, OneMoreGroupThanTheDaemonCanMake) {
   auto ranks = world.joined({0, 0});
   expect_all(ranks, "split");
   const pid_t daemon = world.node(0).process().pid();
-  set_descriptors(daemon, open_descriptors(daemon));
+  set_descriptors(daemon, next_descriptor(daemon));
   for (auto& rank : ranks) rank->start("split");
   for (auto& rank : ranks) {
     const Told told = rank->finish(kSoonMs);
@@ -100,7 +99,7 @@ TEST(DaemonLimits, MemoryThatItCannotTake) {
   expect_all(ranks, "split");
   expect_all(ranks, "alloc 1048576");
   const pid_t daemon = world.node(0).process().pid();
-  set_descriptors(daemon, open_descriptors(daemon));
+  set_descriptors(daemon, next_descriptor(daemon));
   for (auto& rank : ranks) rank->start("big");
   for (auto& rank : ranks) {
     const Told told = rank->finish(kSoonMs);
@@ -116,7 +115,7 @@ TEST(DaemonLimits, ConnectionsAreRefusedByName) {
   auto ranks = world.joined({0, 1});
   const pid_t daemon = world.node(0).process().pid();
   const std::string address = world.status(0)["address"];
-  set_descriptors(daemon, open_descriptors(daemon));
+  set_descriptors(daemon, next_descriptor(daemon));
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));

@@ -138,7 +138,7 @@ TEST(Handles, DestroyedByManyThreadsAtOnce) {
           // Also beside other calls: those work, or say that it has been destroyed.
           for (int j = 0; j < i * 20; ++j) {
             const hdtResult_t result = hdtAllReduce(&one, &one, 0, HDT_FLOAT32, HDT_SUM, second, nullptr);
-            if (result != HDT_SUCCESS) EXPECT_NE(result, HDT_ERR_INTERNAL) << hdtGetLastError();
+            EXPECT_TRUE(result == HDT_SUCCESS || result == HDT_ERR_INVALID_ARGUMENT) << hdtGetLastError();
           }
           const hdtResult_t result = hdtCommDestroy(second);
           if (result == HDT_SUCCESS) ++destroyed;

@@ -83,6 +83,15 @@ size_t open_descriptors(pid_t pid) {
   return static_cast<size_t>(std::distance(begin(fds), end(fds)));
 }
 
+rlim_t next_descriptor(pid_t pid, size_t n) {
+  rlim_t number = 0;
+  for (;; ++number) {
+    const bool used =
+        std::filesystem::is_symlink("/proc/" + std::to_string(pid) + "/fd/" + std::to_string(number));
+    if (!used && n-- == 0) return number;
+  }
+}
+
 int64_t times_awake(pid_t pid) {
   int64_t sum = 0;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {

@@ -23,7 +23,7 @@ class ProcessLimits : public ::testing::TestWithParam<std::vector<int>> {
       const Told told = rank->finish(kSoonMs);
       EXPECT_EQ(told.result, HDT_ERR_SYSTEM) << told.text;
       EXPECT_THAT(told.text, HasSubstr(words));
-      if (rank != ranks_[1]) EXPECT_THAT(told.text, HasSubstr("rank 1"));
+      EXPECT_THAT(told.text, HasSubstr("rank 1 could not take its seat in the group"));
     }
   }
   void expect_going_on(size_t groups) {
@@ -134,9 +134,8 @@ TEST(FirstGroup, WithFewDescriptors) {
 
 TEST(FirstGroup, WithFewDescriptorsForAnEmbeddedDaemon) {
   TemporaryFolder folder;
-  LimitedRank rank(folder, {{"XDG_RUNTIME_DIR", folder.path()},
-                            {"HDT_NODE_NAME", "limited"},
-                            {"HDT_NICS_ADDRESSES", "127.0.1.1"}});
+  ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+  LimitedRank rank(folder, {{"HDT_NODE_NAME", "limited"}, {"HDT_NICS_ADDRESSES", "127.0.1.1"}});
   for (int left = 0; left < 24; ++left) {
     ASSERT_EQ(rank.call("fill " + std::to_string(left)).result, HDT_SUCCESS);
     const Told told = rank.call("init");
@@ -144,7 +143,6 @@ TEST(FirstGroup, WithFewDescriptorsForAnEmbeddedDaemon) {
     EXPECT_EQ(told.result, HDT_ERR_SYSTEM) << left << ": " << told.text;
     EXPECT_THAT(told.text, HasSubstr("RLIMIT_NOFILE of process limit_program (pid ")) << left;
     ASSERT_EQ(rank.call("lift").result, HDT_SUCCESS);
-    EXPECT_EQ(rank.call("threads").text, "1") << left;
   }
   ASSERT_EQ(rank.call("lift").result, HDT_SUCCESS);
   const Told told = rank.call("init");
