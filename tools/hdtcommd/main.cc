@@ -95,12 +95,7 @@ int main(int argc, char** argv) {
     return complain(log);
   }
   // A descriptor or two for every process and every rail to another node: the usual 1,024 are soon used up.
-  if (const auto raised = hdt::raise_descriptor_limit(); !raised.is_ok()) {
-    HDT_LOG_WARN("{}", raised.status().message());
-  } else {
-    HDT_LOG_INFO("{} open files are allowed (RLIMIT_NOFILE; the limit was {} at the start)", raised.value().to,
-                 raised.value().from);
-  }
+  const auto raised = hdt::raise_descriptor_limit();
   if (const auto made = make_socket_folder(config.value().node.socket); !made.is_ok()) return complain(made);
 
   // All threads inherit the mask, so that the signal is taken here and nowhere else.
@@ -113,6 +108,12 @@ int main(int argc, char** argv) {
   const int64_t drain_ms = config.value().timeouts.drain_ms;
   hdt::daemon::Daemon daemon(config.take());
   if (const auto started = daemon.start(); !started.is_ok()) return complain(started);
+  if (raised.is_ok()) {
+    HDT_LOG_INFO("{} open files are allowed (RLIMIT_NOFILE; the limit was {} at the start)", raised.value().to,
+                 raised.value().from);
+  } else {
+    HDT_LOG_WARN("{}", raised.status().message());
+  }
   int signal = 0;
   for (sigwait(&ending, &signal); signal == SIGHUP; sigwait(&ending, &signal)) {
     auto again = hdt::load_config(sources);

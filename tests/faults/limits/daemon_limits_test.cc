@@ -149,9 +149,9 @@ TEST(DaemonLimits, RaisesItsOwnAtTheStart) {
   rlimit limit{};
   ASSERT_EQ(::prlimit(daemon.pid(), RLIMIT_NOFILE, nullptr, &limit), 0);
   EXPECT_EQ(limit.rlim_cur, 200U);
-  EXPECT_THAT(daemon.errors(), HasSubstr("200 open files are allowed (RLIMIT_NOFILE; the limit was 64"));
   daemon.signal(SIGTERM);
   EXPECT_EQ(daemon.wait(deadline), 0);
+  EXPECT_THAT(daemon.errors(), HasSubstr("200 open files are allowed (RLIMIT_NOFILE; the limit was 64"));
 }
 
 }  // namespace
