@@ -1,14 +1,9 @@
-// limits.h: what the operating system's limits are called and whose they are, for messages; and starting threads, which
-// a limit can refuse.
+// limits.h: what the operating system's limits are called and whose they are, for messages.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
 
-#include "base/log.h"
 #include "base/status.h"
 
 namespace hdt {
@@ -32,18 +27,5 @@ Result<RaisedLimit> raise_descriptor_limit();
 
 // kSystem: why a thread cannot be started, with the limits of threads that are in force.
 Status thread_refused(const std::string& name, int error);
-
-// Starts a thread that has `name` (at most 15 bytes are kept) and runs `body`.
-template <typename Body>
-Result<std::thread> start_thread(const std::string& name, Body body) {
-  try {
-    return std::thread([name, body = std::move(body)]() mutable {
-      set_thread_name(name);
-      body();
-    });
-  } catch (const std::system_error& error) {
-    return thread_refused(name, error.code().value());
-  }
-}
 
 }  // namespace hdt

@@ -10,8 +10,8 @@
 #include <future>
 
 #include "base/hmac.h"
-#include "base/limits.h"
 #include "base/log.h"
+#include "base/start_thread.h"
 #include "base/topology.h"
 #include "daemon/version.h"
 #include "transports/loader/loader.h"

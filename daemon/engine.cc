@@ -10,8 +10,8 @@
 #include <bit>
 #include <cerrno>
 
-#include "base/limits.h"
 #include "base/log.h"
+#include "base/start_thread.h"
 
 namespace hdt::daemon {
 
@@ -24,7 +24,8 @@ Status watch(int epoll, int fd) {
   event.events = EPOLLIN;
   event.data.fd = fd;
   if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return Status::ok();
-  return Status::from_errno("watching a descriptor (the limit of a user is fs.epoll.max_user_watches)", errno);
+  return Status::from_errno("watching a descriptor (the limit of a user is fs.epoll.max_user_watches)",
+                            errno);
 }
 
 }  // namespace

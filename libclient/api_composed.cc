@@ -125,8 +125,8 @@ hdtResult_t hdtScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdt
   });
 }
 
-hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtComm_t handle,
-                        hdtRequest_t* request) {
+hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type,
+                        hdtComm_t handle, hdtRequest_t* request) {
   const CommRef comm(handle);
   const Status status = check(comm, {sendbuf, true, recvbuf, true}, count, type);
   if (!status.is_ok()) return report(status);

@@ -78,7 +78,8 @@ hdtResult_t hdtAllReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDa
                   request);
 }
 
-hdtResult_t hdtRedOpCreatePreMulSum(hdtRedOp_t* op, const void* scalar, hdtDataType_t type, hdtComm_t handle) {
+hdtResult_t hdtRedOpCreatePreMulSum(hdtRedOp_t* op, const void* scalar, hdtDataType_t type,
+                                    hdtComm_t handle) {
   const CommRef comm(handle);
   if (op == nullptr || scalar == nullptr) {
     return report(Status(Code::kInvalidArgument, op == nullptr ? "op is null" : "scalar is null"));

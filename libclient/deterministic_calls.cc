@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/limits.h"
+#include "base/start_thread.h"
 #include "collectives/kernels.h"
 #include "libclient/communicator.h"
 

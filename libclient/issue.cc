@@ -19,7 +19,8 @@ thread_local std::vector<hdtRequest> group_requests;
 
 Status out_of_memory() {
   const std::string limit = limit_behind(ENOMEM);
-  return {Code::kSystem, "process " + own_process() + " is out of memory" + (limit.empty() ? "" : ": " + limit)};
+  return {Code::kSystem,
+          "process " + own_process() + " is out of memory" + (limit.empty() ? "" : ": " + limit)};
 }
 
 Status check(const CommRef& comm, const Buffers& buffers, size_t count, hdtDataType_t type) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/limits.h"
+#include "base/start_thread.h"
 
 namespace hdt::client {
 

@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/start_thread.h"
 
 namespace hdt::client {
 
@@ -363,8 +364,8 @@ Result<JoinedGroup> Session::join(session::JoinRequest request) {
 
 // The daemon tells the others, who wait for this rank, and forgets the seat.
 Status Session::give_up_seat(uint32_t handle, int32_t rank, const Status& why) {
-  const Status told(why.code(), "rank " + std::to_string(rank) +
-                                    " could not take its seat in the group: " + why.message());
+  const Status told(
+      why.code(), "rank " + std::to_string(rank) + " could not take its seat in the group: " + why.message());
   (void)notify(Kind::kFail, {handle, told.code(), rank, told.message()});
   (void)notify(Kind::kLeave, {handle, Code::kSuccess, -1, ""});
   const std::lock_guard lock(mutex_);

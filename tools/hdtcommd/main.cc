@@ -109,8 +109,8 @@ int main(int argc, char** argv) {
   hdt::daemon::Daemon daemon(config.take());
   if (const auto started = daemon.start(); !started.is_ok()) return complain(started);
   if (raised.is_ok()) {
-    HDT_LOG_INFO("{} open files are allowed (RLIMIT_NOFILE; the limit was {} at the start)", raised.value().to,
-                 raised.value().from);
+    HDT_LOG_INFO("{} open files are allowed (RLIMIT_NOFILE; the limit was {} at the start)",
+                 raised.value().to, raised.value().from);
   } else {
     HDT_LOG_WARN("{}", raised.status().message());
   }

@@ -96,7 +96,8 @@ inline std::vector<std::byte> refusal(const std::string& why) {
 // What the payload of one says: foreign bytes, for people to read.
 inline Status refused_by_peer(const char* text, size_t bytes) {
   std::string words(text, bytes);
-  std::replace_if(words.begin(), words.end(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+  std::replace_if(
+      words.begin(), words.end(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
   return {Code::kSystem, "the peer refuses the connection: " + words};
 }
 

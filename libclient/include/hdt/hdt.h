@@ -55,9 +55,9 @@ typedef enum {
   HDT_SUCCESS = 0,
   HDT_IN_PROGRESS = 1, /* hdtTest, hdtCommGetAsyncError: not finished yet */
   HDT_ERR_INVALID_ARGUMENT =
-      2,                     /* a null pointer, a handle that has ended, a rank out of range, an unknown type: nothing was started */
+      2,                     /* a null pointer, an ended handle, a rank out of range, an unknown type */
   HDT_ERR_INVALID_USAGE = 3, /* a call that is not allowed now, e.g. on an aborted communicator */
-  HDT_ERR_SYSTEM = 4,        /* the operating system refused something; the message holds errno's text, and which limit of whom it is */
+  HDT_ERR_SYSTEM = 4,        /* the operating system refused something; the message names the limit, if it is one */
   HDT_ERR_INTERNAL = 5,      /* a bug in HDT: please report the message */
   HDT_ERR_NO_DAEMON = 6,     /* the daemon that was asked for does not answer at its socket */
   HDT_ERR_DAEMON_LOST = 7,   /* the daemon went away while in use */

@@ -26,8 +26,9 @@ TEST(HandleTable, FindsWhatIsThereAndNothingElse) {
   for (int i = 0; i < 1000; ++i) handles.push_back(table.make(Counted(&live)));
   EXPECT_EQ(live, 1000);
   for (uintptr_t handle : handles) EXPECT_TRUE(table.find(handle));
-  for (uintptr_t wrong : {uintptr_t{0}, uintptr_t{1}, uintptr_t{8}, ~uintptr_t{0}, handles[0] + 8000 * 8, handles[0] + 1,
-                          handles[0] ^ (uintptr_t{1} << 60), reinterpret_cast<uintptr_t>(&live)}) {
+  for (uintptr_t wrong :
+       {uintptr_t{0}, uintptr_t{1}, uintptr_t{8}, ~uintptr_t{0}, handles[0] + 8000 * 8, handles[0] + 1,
+        handles[0] ^ (uintptr_t{1} << 60), reinterpret_cast<uintptr_t>(&live)}) {
     const bool known = std::find(handles.begin(), handles.end(), wrong) != handles.end();
     EXPECT_EQ(static_cast<bool>(table.find(wrong)), known) << wrong;
   }

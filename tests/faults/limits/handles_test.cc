@@ -36,8 +36,7 @@ std::map<std::string, std::function<hdtResult_t(hdtComm_t)>> calls() {
       {"UserRank", [](hdtComm_t c) { return hdtCommUserRank(c, &number); }},
       {"Nodes", [](hdtComm_t c) { return hdtCommNodes(c, &number); }},
       {"NodeOf", [](hdtComm_t c) { return hdtCommNodeOf(c, 0, &number); }},
-      {"AllReduce",
-       [](hdtComm_t c) { return hdtAllReduce(&one, two, 1, HDT_FLOAT32, HDT_SUM, c, nullptr); }},
+      {"AllReduce", [](hdtComm_t c) { return hdtAllReduce(&one, two, 1, HDT_FLOAT32, HDT_SUM, c, nullptr); }},
       {"Reduce", [](hdtComm_t c) { return hdtReduce(&one, two, 1, HDT_FLOAT32, HDT_SUM, 0, c, nullptr); }},
       {"ReduceScatter",
        [](hdtComm_t c) { return hdtReduceScatter(&one, two, 1, HDT_FLOAT32, HDT_SUM, c, nullptr); }},
@@ -59,15 +58,15 @@ std::map<std::string, std::function<hdtResult_t(hdtComm_t)>> calls() {
       {"Barrier", [](hdtComm_t c) { return hdtBarrier(c, nullptr); }},
       {"Send", [](hdtComm_t c) { return hdtSend(&one, 1, HDT_FLOAT32, 0, c, nullptr); }},
       {"Recv", [](hdtComm_t c) { return hdtRecv(two, 1, HDT_FLOAT32, 0, c, nullptr); }},
-      {"SendRecv",
-       [](hdtComm_t c) { return hdtSendRecv(&one, 1, 0, two, 1, 0, HDT_FLOAT32, c, nullptr); }},
+      {"SendRecv", [](hdtComm_t c) { return hdtSendRecv(&one, 1, 0, two, 1, 0, HDT_FLOAT32, c, nullptr); }},
   };
 }
 
 void expect_no_communicator(hdtComm_t comm) {
   for (const auto& [name, call] : calls()) {
     EXPECT_EQ(call(comm), HDT_ERR_INVALID_ARGUMENT) << name;
-    EXPECT_THAT(hdtGetLastError(), HasSubstr("comm is no communicator: it has been destroyed, or was never made"))
+    EXPECT_THAT(hdtGetLastError(),
+                HasSubstr("comm is no communicator: it has been destroyed, or was never made"))
         << name;
   }
   EXPECT_THAT(hdtCommErrorMessage(comm), HasSubstr("no communicator"));

@@ -57,8 +57,7 @@ std::unique_ptr<LimitedRank> LimitedWorld::alone(int number) {
 }
 
 nlohmann::json LimitedWorld::status(int number) {
-  const ProgramRun run =
-      run_program({HDT_HDTCTL, "--socket", node(number).socket(), "status", "--json"});
+  const ProgramRun run = run_program({HDT_HDTCTL, "--socket", node(number).socket(), "status", "--json"});
   EXPECT_EQ(run.status, 0) << run.errors;
   return nlohmann::json::parse(run.output, nullptr, false);
 }

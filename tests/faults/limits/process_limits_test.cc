@@ -40,7 +40,8 @@ TEST_P(ProcessLimits, OneMoreGroupThanTheDescriptorsAllow) {
   expect_all(ranks_, "split");
   expect_all(ranks_, "split");
   ASSERT_EQ(ranks_[1]->call("fill 0").result, HDT_SUCCESS);
-  for (int i = 0; i < 3; ++i) expect_refused("split", "Too many open files: RLIMIT_NOFILE of process limit_program (pid ");
+  for (int i = 0; i < 3; ++i)
+    expect_refused("split", "Too many open files: RLIMIT_NOFILE of process limit_program (pid ");
   expect_going_on(3);
   ASSERT_EQ(ranks_[1]->call("lift").result, HDT_SUCCESS);
   expect_all(ranks_, "split");
@@ -63,7 +64,8 @@ std::string name_of(const ::testing::TestParamInfo<std::vector<int>>& info) {
   return name;
 }
 INSTANTIATE_TEST_SUITE_P(Placements, ProcessLimits,
-                         ::testing::Values(std::vector{0, 0}, std::vector{0, 1}, std::vector{0, 0, 1}), name_of);
+                         ::testing::Values(std::vector{0, 0}, std::vector{0, 1}, std::vector{0, 0, 1}),
+                         name_of);
 
 TEST(MemoryLimits, MemoryThatCannotBeAllocated) {
   LimitedWorld world;

@@ -93,8 +93,8 @@ TEST(ThreadLimits, HdtcommdDoesNotStart) {
   const std::string socket = "/tmp/hdt-limits-" + std::to_string(::getpid()) + ".sock";
   const ProgramRun run =
       run_program({"setpriv", "--reuid=14322", "--regid=14322", "--clear-groups", "prlimit", "--nproc=1",
-                   NodeProcess::program(), "--node.socket", socket, "--nics.addresses", "127.0.1.1", "--nics.port",
-                   "0", "--log.level", "error"});
+                   NodeProcess::program(), "--node.socket", socket, "--nics.addresses", "127.0.1.1",
+                   "--nics.port", "0", "--log.level", "error"});
   EXPECT_EQ(run.status, 1) << run.errors;
   EXPECT_THAT(run.errors, AllOf(HasSubstr("cannot start a thread"), HasSubstr("of user 14322 is 1")));
   EXPECT_NE(::access(socket.c_str(), F_OK), 0) << "the socket is left";
