@@ -2,9 +2,13 @@
 
 #include <sys/eventfd.h>
 
+#include <cerrno>
+
 namespace hdt {
 
-Mailbox::Mailbox() : event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+Mailbox::Mailbox() : event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (!event_.valid()) status_ = Status::from_errno("eventfd", errno);
+}
 
 void Mailbox::post(std::function<void()> work) {
   const std::lock_guard lock(mutex_);

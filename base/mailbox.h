@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/status.h"
 #include "base/unique_fd.h"
 
 namespace hdt {
@@ -13,6 +14,8 @@ namespace hdt {
 class Mailbox {
  public:
   Mailbox();
+  // Why it cannot wake its owner: looked at before the owner's thread starts.
+  const Status& status() const { return status_; }
   // Runs `work` later on the owner's thread. After close() it is dropped (its destructor runs here).
   void post(std::function<void()> work);
   // Owner: runs everything that was posted; true if there was anything.
@@ -23,6 +26,7 @@ class Mailbox {
 
  private:
   UniqueFd event_;
+  Status status_;
   std::mutex mutex_;
   bool closed_ = false;
   std::vector<std::function<void()>> posted_;

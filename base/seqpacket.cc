@@ -1,5 +1,6 @@
 #include "base/seqpacket.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -27,6 +28,13 @@ Result<UniqueFd> make_socket(int extra) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | extra, 0));
   if (!fd.valid()) return Status::from_errno("socket(AF_UNIX)", errno);
   return fd;
+}
+
+// The kernel drops descriptors for which there is no room and says no more than that. What it would say now is asked.
+Status descriptors_refused(int socket) {
+  const UniqueFd probe(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
+  return Status::from_errno("the descriptors that came with a message cannot be taken",
+                            probe.valid() ? EMFILE : errno);
 }
 
 }  // namespace
@@ -91,8 +99,9 @@ Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const
 
 Result<Packet> receive_packet(int socket) {
   Packet packet;
-  packet.bytes.resize(kMaxPacketBytes);
-  iovec part{packet.bytes.data(), packet.bytes.size()};
+  // Not in the packet: it is as large as what came, so that a process that is short of memory still hears its daemon.
+  std::array<std::byte, kMaxPacketBytes> bytes;
+  iovec part{bytes.data(), bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxPacketFds)> control{};
   msghdr message{};
   message.msg_iov = &part;
@@ -100,9 +109,14 @@ Result<Packet> receive_packet(int socket) {
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   ssize_t got = -1;
-  do {
+  // A peer that closes without having read everything resets the connection. That is reported once, before what it had
+  // sent, which says why.
+  bool reset = false;
+  for (;;) {
     got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
+    if (got >= 0 || (errno != EINTR && (errno != ECONNRESET || reset))) break;
+    reset |= errno == ECONNRESET;
+  }
   if (got < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Status(Code::kInProgress, "nothing to read");
     if (errno == ECONNRESET) return Status(Code::kDaemonLost, "the other side closed the session");
@@ -118,10 +132,16 @@ Result<Packet> receive_packet(int socket) {
     }
   }
   if (got == 0) return Status(Code::kDaemonLost, "the other side closed the session");
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+  const bool more_than_allowed =
+      (message.msg_flags & MSG_CTRUNC) != 0 && packet.fds.size() >= kMaxPacketFds;
+  if ((message.msg_flags & MSG_TRUNC) != 0 || more_than_allowed) {
     return Status(Code::kInvalidArgument, "a session message is over its limit");
   }
-  packet.bytes.resize(static_cast<size_t>(got));
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    packet.descriptors = descriptors_refused(socket);
+    packet.fds.clear();
+  }
+  packet.bytes.assign(bytes.begin(), bytes.begin() + got);
   return packet;
 }
 

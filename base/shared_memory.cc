@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -32,6 +33,11 @@ SharedMemory::~SharedMemory() {
 Result<SharedMemory> SharedMemory::create(const std::string& name, size_t bytes) {
   UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::from_errno("memfd_create", errno);
+  // Beyond this limit ftruncate() not only fails: the signal that comes with it ends the process.
+  rlimit file_size{};
+  if (::getrlimit(RLIMIT_FSIZE, &file_size) == 0 && bytes > file_size.rlim_cur) {
+    return Status::from_errno("shared memory of " + std::to_string(bytes) + " bytes", EFBIG);
+  }
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return Status::from_errno("shared memory of " + std::to_string(bytes) + " bytes", errno);
   }
@@ -48,6 +54,8 @@ Result<SharedMemory> SharedMemory::map(UniqueFd fd) {
   if (::fstat(fd.get(), &info) != 0) return Status::from_errno("fstat of shared memory", errno);
   return map_sealed(std::move(fd), static_cast<size_t>(info.st_size));
 }
+
+void SharedMemory::close_fd() { fd_.reset(); }
 
 Result<SharedMemory> SharedMemory::map_sealed(UniqueFd fd, size_t bytes) {
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);

@@ -25,6 +25,8 @@ class SharedMemory {
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   int fd() const { return fd_.get(); }
+  // The mapping stays. For memory that is handed on to nobody: a process may map more than it may have open.
+  void close_fd();
   bool valid() const { return data_ != nullptr; }
 
  private:

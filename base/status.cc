@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/limits.h"
+
 namespace hdt {
 
 const char* code_text(Code code) {
@@ -27,7 +29,8 @@ const char* code_text(Code code) {
 }
 
 Status Status::from_errno(const std::string& what, int error) {
-  return {Code::kSystem, what + ": " + std::strerror(error)};
+  const std::string limit = limit_behind(error);
+  return {Code::kSystem, what + ": " + std::strerror(error) + (limit.empty() ? "" : ": " + limit)};
 }
 
 std::string Status::to_string() const {

@@ -12,11 +12,21 @@
 #include <cerrno>
 #include <random>
 
+#include "base/limits.h"
 #include "base/log.h"
 
 namespace hdt::daemon {
 
 using session::Kind;
+
+namespace {
+
+// A listener that cannot even refuse is left alone for so long.
+constexpr int64_t kPauseMs = 100;
+// While the daemon is at a limit it says so this often at most.
+constexpr int64_t kSayAgainMs = 10'000;
+
+}  // namespace
 
 ClientSessions::ClientSessions(Options options, SessionHandler& handler)
     : options_(std::move(options)), handler_(handler), next_memory_(std::random_device()()) {}
@@ -44,19 +54,65 @@ void ClientSessions::stop_listening() {
 void ClientSessions::accept_all() {
   for (;;) {
     UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd.valid()) return;
+    if (!fd.valid()) {
+      const int error = errno;
+      if (error == EAGAIN || error == EWOULDBLOCK) return;
+      if (error == EINTR || error == ECONNABORTED) continue;
+      fd = spare_.accept_instead(listener_.get(), error);
+      if (!fd.valid()) return pause(Status::from_errno("accepting sessions", error));
+      turn_away(std::move(fd), {Code::kSystem, descriptor_limit_reached()});
+      spare_.restore();
+      continue;
+    }
     const auto credentials = peer_credentials(fd.get());
     if (!credentials.is_ok()) continue;
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = fd.get();
-    if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd.get(), &event) != 0) continue;
+    if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd.get(), &event) != 0) {
+      turn_away(std::move(fd), Status::from_errno("watching a session", errno));
+      continue;
+    }
+    if (std::exchange(at_limit_, false)) HDT_LOG_INFO("sessions are taken again");
     const uint64_t number = next_number_++;
     by_fd_[fd.get()] = number;
     ClientSession& session = sessions_[number];
     session.socket = std::move(fd);
     session.credentials = credentials.value();
   }
+}
+
+// Its hello may not have come yet: it reads the answer all the same (libclient/session.cc).
+void ClientSessions::turn_away(UniqueFd socket, const Status& why) {
+  (void)send_packet(socket.get(), session::encode_text(Kind::kRefused, why.code(), why.message()), {});
+  say_limit(why);
+}
+
+void ClientSessions::say_limit(const Status& why) {
+  at_limit_ = true;
+  if (!say_again_.expired() && !say_again_.is_never()) return;
+  say_again_ = Deadline::after_ms(kSayAgainMs);
+  HDT_LOG_WARN("no more sessions: {}", why.message());
+}
+
+void ClientSessions::pause(const Status& why) {
+  say_limit(why);
+  watch_listener(0);
+  go_on_at_ = Deadline::after_ms(kPauseMs);
+}
+
+void ClientSessions::on_time() {
+  if (!go_on_at_.expired()) return;
+  go_on_at_ = Deadline::never();
+  spare_.restore();
+  if (listener_.valid()) watch_listener(EPOLLIN);
+}
+
+void ClientSessions::watch_listener(uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = listener_.get();
+  ::epoll_ctl(epoll_, EPOLL_CTL_MOD, listener_.get(), &event);
 }
 
 void ClientSessions::on_readable(int fd) {
@@ -165,13 +221,21 @@ uint32_t ClientSessions::free_memory_number() {
 Status ClientSessions::share(uint64_t number, Packet& packet) {
   const auto request = session::decode_memory_request(packet.bytes);
   if (!request.is_ok()) return request.status();
-  if (packet.fds.size() != 1) return {Code::kInvalidArgument, "memory to share needs one descriptor"};
+  if (packet.descriptors.is_ok() && packet.fds.size() != 1)
+    return {Code::kInvalidArgument, "memory to share needs one descriptor"};
   const uint32_t wanted = request.value().memory;
   session::MemoryAnswer answer;
   answer.request = request.value().request;
   auto& memories = sessions_.at(number).memories;
-  auto memory = SharedMemory::map(std::move(packet.fds[0]));
-  if (!memory.is_ok()) return memory.status();
+  auto memory = packet.descriptors.is_ok() ? SharedMemory::map(std::move(packet.fds[0])) : packet.descriptors;
+  if (!memory.is_ok()) {
+    // A limit of this daemon's: it concerns that memory alone.
+    if (memory.status().code() != Code::kSystem || wanted != 0) return memory.status();
+    answer.code = Code::kSystem;
+    answer.text = memory.status().message();
+    send(number, session::encode(answer));
+    return Status::ok();
+  }
   for (const auto& [other, client] : sessions_) {
     if (wanted == 0 || !client.memories.contains(wanted)) continue;
     return {Code::kInvalidUsage,
@@ -194,8 +258,11 @@ Status ClientSessions::share(uint64_t number, Packet& packet) {
 Status ClientSessions::adopt(uint64_t number, Packet& packet) {
   const auto request = session::decode_adopt(packet.bytes);
   if (!request.is_ok()) return request.status();
-  if (packet.fds.size() != 1) return {Code::kInvalidArgument, "a group to adopt needs one descriptor"};
-  const Status adopted = handler_.on_adopt(number, request.value(), std::move(packet.fds[0]));
+  if (packet.descriptors.is_ok() && packet.fds.size() != 1)
+    return {Code::kInvalidArgument, "a group to adopt needs one descriptor"};
+  const Status adopted = packet.descriptors.is_ok()
+                             ? handler_.on_adopt(number, request.value(), std::move(packet.fds[0]))
+                             : packet.descriptors;
   if (adopted.is_ok()) return adopted;
   HDT_LOG_WARN("session {} (pid {}): a group is not adopted: {}", number,
                sessions_.at(number).credentials.pid, adopted.message());

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/seqpacket.h"
+#include "base/spare_descriptor.h"
 #include "daemon/session_link.h"
 #include "session/messages.h"
 
@@ -76,7 +78,10 @@ class ClientSessions {
   Status listen(const std::string& path, int epoll);
   void stop_listening();
   int listener() const { return listener_.get(); }
+  // At a limit of the daemon's, connections are refused by name, or, where not even that can be done, left for a while.
   void accept_all();
+  void on_time();
+  Deadline next_time() const { return go_on_at_; }
   // A session's socket is readable.
   void on_readable(int fd);
   // Hears all that processes said before now, whatever the last wait saw.
@@ -89,6 +94,10 @@ class ClientSessions {
   void refuse_all(Code code, const std::string& why);
 
  private:
+  void turn_away(UniqueFd socket, const Status& why);
+  void say_limit(const Status& why);
+  void pause(const Status& why);
+  void watch_listener(uint32_t events);
   // For work in which sessions end.
   std::vector<uint64_t> numbers() const;
   void receive(uint64_t number);
@@ -105,6 +114,10 @@ class ClientSessions {
   int epoll_ = -1;
   std::string path_;
   UniqueFd listener_;
+  SpareDescriptor spare_;
+  bool at_limit_ = false;
+  Deadline say_again_ = Deadline::never();
+  Deadline go_on_at_ = Deadline::never();  // the listener is left alone until then
   uint64_t next_number_ = 1;
   uint32_t next_memory_;
   std::map<uint64_t, ClientSession> sessions_;

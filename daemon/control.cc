@@ -11,6 +11,7 @@
 
 #include "base/hmac.h"
 #include "base/log.h"
+#include "base/start_thread.h"
 #include "base/topology.h"
 #include "daemon/version.h"
 #include "transports/loader/loader.h"
@@ -135,6 +136,7 @@ Status Control::open_devices() {
 
 Status Control::start() {
   if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
+  HDT_RETURN_IF_ERROR(mailbox_.status());
   HDT_RETURN_IF_ERROR(open_devices());
   maker_ = std::make_unique<GroupMaker>(node_, config_, group_services());
   reunion_ = std::make_unique<Reunion>(reunion_services());
@@ -154,7 +156,12 @@ Status Control::start() {
   started_ns_ = now_ns();
   HDT_LOG_INFO("{} serves {} and {}, {} engine thread(s) {}", kSoftware, config_.node.socket,
                network_->address(), engines_.size(), LogTag{.node = node_.name});
-  thread_ = std::thread([this] { run(); });
+  auto thread = start_thread("hdt-control", [this] { run(); });
+  if (!thread.is_ok()) {
+    sessions_->stop_listening();
+    return thread.status();
+  }
+  thread_ = thread.take();
   return Status::ok();
 }
 
@@ -179,7 +186,6 @@ void Control::watch_network() {
 }
 
 void Control::run() {
-  set_thread_name("hdt-control");
   std::array<epoll_event, 64> events{};
   while (!stop_.load(std::memory_order_acquire)) {
     const int ready = ::epoll_wait(epoll_.get(), events.data(), events.size(), sleep_ms());
@@ -198,6 +204,7 @@ void Control::run() {
 void Control::work() {
   while (mailbox_.run() || network_->poll()) {
   }
+  sessions_->on_time();
   network_->on_time();
   maker_->on_time();
   on_change_time();
@@ -210,6 +217,7 @@ void Control::work() {
 
 int Control::sleep_ms() const {
   Deadline next = Deadline::earlier(reload_at_, change_ ? change_->until : Deadline::never());
+  next = Deadline::earlier(next, sessions_->next_time());
   for (const auto& time : {network_->next_time(), maker_->next_time(), inquiries_->next_time(),
                            reunion_->next_time(), rendezvous_.next_time()}) {
     if (time) next = Deadline::earlier(next, *time);

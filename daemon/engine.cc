@@ -11,6 +11,7 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "base/start_thread.h"
 
 namespace hdt::daemon {
 
@@ -18,11 +19,13 @@ namespace {
 
 constexpr int64_t kGoodbyeMs = 200;
 
-void watch(int epoll, int fd) {
+Status watch(int epoll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = fd;
-  ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return Status::ok();
+  return Status::from_errno("watching a descriptor (the limit of a user is fs.epoll.max_user_watches)",
+                            errno);
 }
 
 }  // namespace
@@ -34,15 +37,21 @@ Engine::~Engine() { stop(); }
 
 Status Engine::start() {
   if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
-  watch(epoll_.get(), mailbox_.fd());
+  HDT_RETURN_IF_ERROR(mailbox_.status());
+  HDT_RETURN_IF_ERROR(watch(epoll_.get(), mailbox_.fd()));
   HDT_RETURN_IF_ERROR(nic_watch_.open());
-  watch(epoll_.get(), nic_watch_.fd());
+  HDT_RETURN_IF_ERROR(watch(epoll_.get(), nic_watch_.fd()));
   for (const BackendNic& nic : options_.nics) HDT_RETURN_IF_ERROR(open_nic(nic));
-  thread_ = std::thread([this] { run(); });
+  auto thread = start_thread("hdt-engine-" + std::to_string(options_.index), [this] { run(); });
+  if (!thread.is_ok()) return thread.status();
+  thread_ = thread.take();
   return Status::ok();
 }
 
-void Engine::watch_device(const transport::Device& device) { watch(epoll_.get(), device.event_fd()); }
+void Engine::watch_device(const transport::Device& device) {
+  const Status watched = watch(epoll_.get(), device.event_fd());
+  if (!watched.is_ok()) HDT_LOG_ERROR("{} {}", watched.message(), LogTag{.node = options_.node_name});
+}
 
 void Engine::stop() {
   if (!thread_.joinable()) return;
@@ -53,7 +62,6 @@ void Engine::stop() {
 }
 
 void Engine::run() {
-  set_thread_name("hdt-engine-" + std::to_string(options_.index));
   std::array<epoll_event, 64> events{};
   int64_t idle_since = now_ns();
   while (!stop_.load(std::memory_order_acquire)) {
@@ -189,7 +197,10 @@ int Engine::sleep_ms() const {
 }
 
 void Engine::add_session(std::shared_ptr<SessionLink> session) {
-  watch(epoll_.get(), session->eventfds[options_.index].get());
+  const Status watched = watch(epoll_.get(), session->eventfds[options_.index].get());
+  if (!watched.is_ok()) {
+    HDT_LOG_ERROR("pid {}: {} {}", session->pid, watched.message(), LogTag{.node = options_.node_name});
+  }
   const uint64_t number = session->number;
   sessions_[number].link = std::move(session);
 }

@@ -73,6 +73,7 @@ EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)
       own_rates_{spec.memory_rates, std::vector<session::LinkRates>(context_.nodes.size())},
       link_told_(context_.nodes.size(), false),
       rates_(context_.nodes.size()),
+      seated_(context_.nodes.size(), false),
       local_left_(context_.local_ranks.size(), false),
       local_end_(context_.local_ranks.size()),
       local_here_(context_.local_ranks.size(), !spec.adopted),
@@ -288,6 +289,8 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
     if (left->rank < ranks && context_.order.node_of_rank[left->rank] == node) {
       pieces_.on_rank_left(left->rank, left->entered);
     }
+  } else if (std::holds_alternative<GroupSeated>(note)) {
+    on_seated(node);
   } else if (std::holds_alternative<NodeLeft>(note)) {
     context_.peers[node].left = true;
   } else if (const auto* failed = std::get_if<GroupFailed>(&note)) {
@@ -307,17 +310,9 @@ void EngineGroup::on_sent(uint32_t node, const transport::Link& link, const Writ
   if (token.kind == WriteToken::Kind::kChunk) channels_.on_sent(token);
 }
 
-void EngineGroup::give_echoes() {
-  for (uint32_t local = 0; local < context_.layout().local_ranks; ++local) {
-    session::Board& board = context_.segment.board(local);
-    const uint32_t asked = board.echo_asked.load(std::memory_order_acquire);
-    if (asked != board.echo_given.load(std::memory_order_relaxed))
-      board.echo_given.store(asked, std::memory_order_release);
-  }
-}
-
 bool EngineGroup::progress() {
   give_echoes();
+  note_seats();
   bool any = false;
   if (ready_ && !adopting_ && !solo() && !context_.segment.failed()) {
     any = pieces_.progress();

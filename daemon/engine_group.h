@@ -118,8 +118,11 @@ class EngineGroup {
   void check_ready();
   void check_adopted();
   void move(uint32_t node, transport::Link& link, uint32_t backend, const transport::RegionKey& their_region);
-  // Answers ranks that measure how long that takes.
+  // engine_group_seats.cc
   void give_echoes();
+  void note_seats();
+  void on_seated(uint32_t node);
+  void tell_seated(uint32_t node);
   // Nodes tell each other their rates, and every one waits for those of all.
   bool compares_rates() const { return !solo() && context_.nodes.size() <= session::kMostMeasuredNodes; }
   void keep_rates(uint32_t node, const session::NodeRates& rates);
@@ -147,6 +150,8 @@ class EngineGroup {
   session::NodeRates own_rates_;
   std::vector<bool> link_told_;                           // by node: own_rates_ has its link
   std::vector<std::optional<session::NodeRates>> rates_;  // by node
+  std::vector<bool> seated_;                              // by node: all its ranks have mapped its memory
+  bool told_seated_ = false;                              // this node's, to the others
   bool ready_ = false;
   bool told_left_ = false;
   Deadline hurry_at_ = Deadline::never();  // when to ask again what has arrived of a group that has failed

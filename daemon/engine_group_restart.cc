@@ -78,6 +78,7 @@ void EngineGroup::on_resume(uint32_t node, const Resume& note) {
   peer.away_until = Deadline::never();
   pieces_.on_note(note);
   channels_.resume(node);
+  tell_seated(node);
   tell_departures(node);
   peer.their_pieces.clear();
   peer.their_channels.clear();

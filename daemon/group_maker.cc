@@ -325,6 +325,14 @@ void GroupMaker::on_outcome(const Outcome& outcome) {
 }
 
 void GroupMaker::on_closed(ChannelId channel, const Status& why) {
+  // This daemon is at a limit, or the other one: who waits is told now, and not at the deadline.
+  if (why.code() == Code::kSystem) {
+    std::vector<GroupKey> refused;
+    for (const auto& [key, pending] : groups_) {
+      if (pending.channel == channel && !pending.made) refused.push_back(key);
+    }
+    for (const GroupKey& key : refused) refuse(key, {why.code(), "no group was made: " + why.message()});
+  }
   for (auto& [key, pending] : groups_) {
     if (pending.channel != channel) continue;
     pending.channel = 0;

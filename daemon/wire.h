@@ -108,6 +108,11 @@ struct NodeLeft {
   uint64_t group;
   uint32_t from;
 };
+// "All my ranks have taken their seats." With everyone's, the calls that make the group return.
+struct GroupSeated {
+  uint64_t group;
+  uint32_t from;
+};
 struct GroupFailed {
   uint64_t group;
   Code code;
@@ -169,7 +174,7 @@ struct LinkUnused {
 };
 using Note = std::variant<std::monostate, GroupHello, PieceCredit, ChunkCredit, CallNote, RankLeft, NodeLeft,
                           GroupFailed, OutputNote, ProbeNote, RatesNote, ClassPrepare, ClassEnds, ClassReady,
-                          ClassCommit, LinkMoved, LinkUnused, PieceState, ChannelState, Resume>;
+                          ClassCommit, LinkMoved, LinkUnused, PieceState, ChannelState, Resume, GroupSeated>;
 
 // Of a PieceState; more go in another one.
 inline constexpr uint32_t kMaxTags = 1024;

@@ -13,6 +13,7 @@ using hdt::Status;
 using hdt::client::call_of;
 using hdt::client::check;
 using hdt::client::check_rank;
+using hdt::client::CommRef;
 using hdt::client::Communicator;
 using hdt::client::Contribution;
 using hdt::client::is_me;
@@ -88,7 +89,8 @@ size_t largest(const size_t* counts, uint32_t ranks) { return *std::max_element(
 }  // namespace
 
 hdtResult_t hdtGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtDataType_t type, int root,
-                      hdtComm_t comm, hdtRequest_t* request) {
+                      hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
   Status status = check(comm, {sendbuf, true, recvbuf, is_me(comm, root)}, sendcount, type);
   if (status.is_ok()) status = check_rank(comm, root, "root");
   if (!status.is_ok()) return report(status);
@@ -107,7 +109,8 @@ hdtResult_t hdtGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtD
 }
 
 hdtResult_t hdtScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdtDataType_t type, int root,
-                       hdtComm_t comm, hdtRequest_t* request) {
+                       hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
   Status status = check(comm, {sendbuf, is_me(comm, root), recvbuf, true}, recvcount, type);
   if (status.is_ok()) status = check_rank(comm, root, "root");
   if (!status.is_ok()) return report(status);
@@ -122,8 +125,9 @@ hdtResult_t hdtScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdt
   });
 }
 
-hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtComm_t comm,
-                        hdtRequest_t* request) {
+hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type,
+                        hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
   const Status status = check(comm, {sendbuf, true, recvbuf, true}, count, type);
   if (!status.is_ok()) return report(status);
   const size_t bytes = count * hdtTypeSize(type);
@@ -145,7 +149,8 @@ hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count, hdtDat
 
 hdtResult_t hdtAllToAllV(const void* sendbuf, const size_t sendcounts[], const size_t senddispls[],
                          void* recvbuf, const size_t recvcounts[], const size_t recvdispls[],
-                         hdtDataType_t type, hdtComm_t comm, hdtRequest_t* request) {
+                         hdtDataType_t type, hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
   Status status = check(comm, {}, 0, type);
   for (const auto& [array, name] :
        {std::pair{sendcounts, "sendcounts"}, std::pair{senddispls, "senddispls"},
@@ -156,7 +161,7 @@ hdtResult_t hdtAllToAllV(const void* sendbuf, const size_t sendcounts[], const s
     status = check(comm, {sendbuf, true, nullptr, false}, largest(sendcounts, ranks_of(comm)), type);
   if (status.is_ok())
     status = check(comm, {nullptr, false, recvbuf, true}, largest(recvcounts, ranks_of(comm)), type);
-  const uint32_t me = comm == nullptr ? 0 : rank_of(comm);
+  const uint32_t me = comm.valid() ? rank_of(comm) : 0;
   if (status.is_ok() && sendcounts[me] != recvcounts[me]) {
     status = {Code::kInvalidArgument, "rank " + std::to_string(me) + " sends itself " +
                                           std::to_string(sendcounts[me]) + " elements and expects " +
@@ -174,8 +179,9 @@ hdtResult_t hdtAllToAllV(const void* sendbuf, const size_t sendcounts[], const s
 }
 
 hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvcounts[],
-                          const size_t recvdispls[], hdtDataType_t type, hdtComm_t comm,
+                          const size_t recvdispls[], hdtDataType_t type, hdtComm_t handle,
                           hdtRequest_t* request) {
+  const CommRef comm(handle);
   Status status = check(comm, {}, 0, type);
   if (status.is_ok()) status = check_array(recvcounts, "recvcounts");
   if (status.is_ok()) status = check_array(recvdispls, "recvdispls");
@@ -197,7 +203,8 @@ hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvc
 }
 
 hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t recvcounts[],
-                              hdtDataType_t type, hdtRedOp_t op, hdtComm_t comm, hdtRequest_t* request) {
+                              hdtDataType_t type, hdtRedOp_t op, hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
   Status status = check(comm, {}, 0, type);
   if (status.is_ok()) status = check_array(recvcounts, "recvcounts");
   if (status.is_ok())
@@ -221,7 +228,8 @@ hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t r
 }
 
 hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest, void* recvbuf, size_t recvcount,
-                        int source, hdtDataType_t type, hdtComm_t comm, hdtRequest_t* request) {
+                        int source, hdtDataType_t type, hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
   Status status = check(comm, {sendbuf, true, nullptr, false}, sendcount, type);
   if (status.is_ok()) status = check(comm, {nullptr, false, recvbuf, true}, recvcount, type);
   if (status.is_ok()) status = check_rank(comm, dest, "dest");

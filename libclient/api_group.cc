@@ -11,6 +11,7 @@
 using hdt::Code;
 using hdt::Result;
 using hdt::Status;
+using hdt::client::CommRef;
 using hdt::client::Communicator;
 using hdt::client::report;
 using hdt::client::Wishes;
@@ -24,7 +25,7 @@ void start_logging() {
 
 hdtResult_t hand_out(Result<std::shared_ptr<Communicator>> made, hdtComm_t* comm) {
   if (!made.is_ok()) return report(made.status());
-  *comm = made.value() == nullptr ? nullptr : new hdtComm{made.take(), {}, {}};
+  *comm = made.value() == nullptr ? nullptr : hdt::client::make_handle(made.take());
   return HDT_SUCCESS;
 }
 
@@ -92,9 +93,10 @@ hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config) {
   });
 }
 
-hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
+hdtResult_t hdtCommSplit(hdtComm_t handle, int color, int key, hdtComm_t* newcomm,
                          const hdtCommConfig_t* config) {
-  if (comm == nullptr) return null_argument("comm");
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
   if (newcomm == nullptr) return null_argument("newcomm");
   *newcomm = nullptr;
   if (color < 0 && color != HDT_SPLIT_NO_COLOR) {
@@ -109,9 +111,10 @@ hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
   });
 }
 
-hdtResult_t hdtCommShrink(hdtComm_t comm, const int excluded[], int count, hdtComm_t* newcomm,
+hdtResult_t hdtCommShrink(hdtComm_t handle, const int excluded[], int count, hdtComm_t* newcomm,
                           const hdtCommConfig_t* config) {
-  if (comm == nullptr) return null_argument("comm");
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
   if (newcomm == nullptr) return null_argument("newcomm");
   *newcomm = nullptr;
   if (excluded == nullptr && count > 0) return null_argument("excluded");
@@ -135,54 +138,69 @@ hdtResult_t hdtCommShrink(hdtComm_t comm, const int excluded[], int count, hdtCo
   });
 }
 
-hdtResult_t hdtCommDestroy(hdtComm_t comm) {
-  if (comm == nullptr) return HDT_SUCCESS;
+hdtResult_t hdtCommDestroy(hdtComm_t handle) {
+  if (handle == nullptr) return HDT_SUCCESS;
   return first_guarded([&] {
+    const CommRef comm(handle);
+    if (!comm.valid()) return report(comm.status());
+    if (!comm.end()) return report(CommRef(handle).status());  // another thread is destroying it
     comm->communicator->leave();
-    delete comm;
     return HDT_SUCCESS;
   });
 }
 
-hdtResult_t hdtCommAbort(hdtComm_t comm) {
-  if (comm == nullptr) return null_argument("comm");
+hdtResult_t hdtCommAbort(hdtComm_t handle) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
   return first_guarded([&] { return report(comm->communicator->abort()); });
 }
 
-hdtResult_t hdtCommGetAsyncError(hdtComm_t comm, hdtResult_t* async_error) {
-  if (comm == nullptr) return null_argument("comm");
+hdtResult_t hdtCommGetAsyncError(hdtComm_t handle, hdtResult_t* async_error) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
   if (async_error == nullptr) return null_argument("async_error");
   *async_error = static_cast<hdtResult_t>(comm->communicator->failure().code());
   return HDT_SUCCESS;
 }
 
-const char* hdtCommErrorMessage(hdtComm_t comm) {
-  if (comm == nullptr) return "";
+const char* hdtCommErrorMessage(hdtComm_t handle) {
+  const CommRef comm(handle);
+  if (handle == nullptr) return "";
+  if (!comm.valid()) return "this is no communicator: it has been destroyed, or was never made";
   // A failure is set once and never changes, so a text that was handed out stays right.
+  const std::lock_guard lock(comm->error_mutex);
   if (comm->error_text.empty()) comm->error_text = comm->communicator->failure().message();
   return comm->error_text.c_str();
 }
 
-hdtResult_t hdtCommCount(hdtComm_t comm, int* nranks) {
-  if (comm == nullptr || nranks == nullptr) return null_argument("comm or nranks");
+hdtResult_t hdtCommCount(hdtComm_t handle, int* nranks) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (nranks == nullptr) return null_argument("nranks");
   *nranks = static_cast<int>(comm->communicator->options().ranks);
   return HDT_SUCCESS;
 }
 
-hdtResult_t hdtCommUserRank(hdtComm_t comm, int* rank) {
-  if (comm == nullptr || rank == nullptr) return null_argument("comm or rank");
+hdtResult_t hdtCommUserRank(hdtComm_t handle, int* rank) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (rank == nullptr) return null_argument("rank");
   *rank = static_cast<int>(comm->communicator->options().rank);
   return HDT_SUCCESS;
 }
 
-hdtResult_t hdtCommNodes(hdtComm_t comm, int* nodes) {
-  if (comm == nullptr || nodes == nullptr) return null_argument("comm or nodes");
+hdtResult_t hdtCommNodes(hdtComm_t handle, int* nodes) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (nodes == nullptr) return null_argument("nodes");
   *nodes = static_cast<int>(comm->communicator->access().layout().nodes);
   return HDT_SUCCESS;
 }
 
-hdtResult_t hdtCommNodeOf(hdtComm_t comm, int rank, int* node) {
-  if (comm == nullptr || node == nullptr) return null_argument("comm or node");
+hdtResult_t hdtCommNodeOf(hdtComm_t handle, int rank, int* node) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (node == nullptr) return null_argument("node");
   const auto& access = comm->communicator->access();
   if (rank < 0 || static_cast<uint32_t>(rank) >= access.layout().ranks) {
     return report(Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " is not in the group"));

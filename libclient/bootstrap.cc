@@ -89,7 +89,7 @@ Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, Com
   if (!made.is_ok() || !options.deterministic || made.value()->access().one_node()) return made;
   auto channel = split(*made.value(), 0, 0, {options.group_class, options.socket, options.timeout_ms, false});
   if (!channel.is_ok()) return channel.status();
-  made.value()->make_deterministic(channel.take());
+  HDT_RETURN_IF_ERROR(made.value()->make_deterministic(channel.take()));
   return made;
 }
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "libclient/collective_queue.h"
 #include "libclient/daemon_echo.h"
@@ -21,9 +22,30 @@ constexpr int64_t kSearchMs = 4'000;
 // ringing takes is not waited for.
 constexpr int kQuietRounds = 20;
 
+// A call that another thread's hdtCommDestroy has overtaken.
+Status being_destroyed() {
+  return {Code::kInvalidArgument, "comm is no communicator any more: another thread is destroying it"};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session> session, JoinedGroup joined,
+                                                         CommunicatorOptions options) {
+  const auto rank = static_cast<int32_t>(options.rank);
+  const uint32_t handle = joined.handle;
+  Result<std::shared_ptr<Communicator>> made = Status();
+  try {
+    made = wrap(session, std::move(joined), std::move(options));
+  } catch (const std::bad_alloc&) {
+    made = Status(Code::kSystem, "process " + own_process() + " has no memory for it");
+  }
+  if (!made.is_ok()) return session->give_up_seat(handle, rank, made.status());
+  HDT_RETURN_IF_ERROR(made.value()->take_seat());
+  if (!made.value()->access_.one_node()) measure_echo(made.value()->access_);
+  return made;
+}
+
+Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session> session, JoinedGroup joined,
                                                          CommunicatorOptions options) {
   auto segment = session::Segment::attach(joined.memory.data(), joined.memory.size());
   if (!segment.is_ok()) return segment.status();
@@ -52,15 +74,44 @@ Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session
   made->access_.fail = [raw = made.get()](Code code, int32_t rank, const std::string& text) {
     raw->fail(code, rank, text);
   };
-  made->board().pid.store(static_cast<uint32_t>(::getpid()), std::memory_order_relaxed);
   made->make_queues();
   std::weak_ptr<Communicator> weak = made;
   made->watch_ = made->session_->watch({&made->joined_, [weak](const Status& why) {
                                           if (const auto alive = weak.lock()) alive->on_session_lost(why);
                                         }});
   if (made->watch_ == 0) made->on_session_lost({Code::kDaemonLost, "the daemon went away"});
-  if (!made->access_.one_node()) measure_echo(made->access_);
   return made;
+}
+
+bool Communicator::all_seated() const {
+  if (!access_.one_node()) return access_.segment.header().seated.load(std::memory_order_acquire) != 0;
+  for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    if (access_.segment.board(i).pid.load(std::memory_order_acquire) == 0) return false;
+  }
+  return true;
+}
+
+Status Communicator::take_seat() {
+  board().pid.store(static_cast<uint32_t>(::getpid()), std::memory_order_release);
+  if (access_.one_node()) {
+    access_.ring_peers();
+  } else {
+    access_.ring_daemon();
+  }
+  const Deadline deadline = Deadline::after_ms(options_.timeout_ms);
+  for (;;) {
+    const Sleeper sleeper(board().doorbell);
+    if (all_seated()) return Status::ok();
+    if (access_.segment.failed()) return failure();
+    if (deadline.expired()) {
+      const Status late(Code::kTimeout,
+                        "the deadline of " + std::to_string(options_.timeout_ms) +
+                            " ms passed while ranks that have joined the group took their seats");
+      fail(late.code(), -1, late.message());
+      return late;
+    }
+    sleeper.sleep(deadline);
+  }
 }
 
 Communicator::Communicator(std::shared_ptr<Session> session, JoinedGroup joined, CommunicatorOptions options)
@@ -118,6 +169,7 @@ template <typename Push>
 Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
   auto operation = std::make_shared<Operation>(Deadline::after_ms(options_.timeout_ms));
   const std::lock_guard lock(mutex_);
+  if (left_) return being_destroyed();
   if (access_.segment.failed()) return access_.segment.failure();
   push(operation);
   pending_.store(true, std::memory_order_release);
@@ -125,11 +177,15 @@ Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
   return operation;
 }
 
-void Communicator::make_deterministic(std::shared_ptr<Communicator> channel) {
-  deterministic_ = std::make_unique<DeterministicCalls>(std::move(channel), [this](const Status& status) {
+Status Communicator::make_deterministic(std::shared_ptr<Communicator> channel) {
+  auto calls = std::make_unique<DeterministicCalls>(std::move(channel), [this](const Status& status) {
     if (!status.is_ok()) fail(status.code(), -1, status.message());
     board().doorbell.ring();
   });
+  const Status started = calls->start();
+  if (!started.is_ok()) return give_up(started);
+  deterministic_ = std::move(calls);
+  return Status::ok();
 }
 
 Result<std::shared_ptr<Operation>> Communicator::collective(const session::Call& call, const void* send,
@@ -209,7 +265,7 @@ bool Communicator::try_progress() {
 bool Communicator::run_express(const session::Call& call, const void* send, void* recv,
                                std::shared_ptr<Operation>& operation) {
   using Express = NodeQueue::Express;
-  if (node_queue_ == nullptr || access_.segment.failed() || !node_queue_->express(call, send, recv))
+  if (node_queue_ == nullptr || left_ || access_.segment.failed() || !node_queue_->express(call, send, recv))
     return false;
   auto state = Express::kWaiting;
   const auto look = [&] {
@@ -290,6 +346,12 @@ void Communicator::leave() {
   }
   session_->unwatch(watch_);  // a daemon that is started again finds in the group's memory who has left
   (void)session_->notify(Kind::kLeave, {joined_.handle, Code::kSuccess, -1, ""});
+}
+
+Status Communicator::give_up(const Status& why) {
+  const Status told(why.code(), "rank " + std::to_string(options_.rank) + ": " + why.message());
+  fail(told.code(), static_cast<int32_t>(options_.rank), told.message());
+  return told;
 }
 
 Status Communicator::abort() {

@@ -28,7 +28,8 @@ struct CommunicatorOptions {
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  // Wraps a group that was joined.
+  // Wraps a group that was joined. Returns when all its ranks have, or with the reason why one of them cannot; this rank has
+  // left the group then.
   static Result<std::shared_ptr<Communicator>> make(std::shared_ptr<Session> session, JoinedGroup joined,
                                                     CommunicatorOptions options);
   ~Communicator();
@@ -36,8 +37,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const CommunicatorOptions& options() const { return options_; }
   const NodeAccess& access() const { return access_; }
   const std::shared_ptr<Session>& session() const { return session_; }
-  // Reductions go over `channel` from now on (deterministic_calls.h). Before the first operation.
-  void make_deterministic(std::shared_ptr<Communicator> channel);
+  // Reductions go over `channel` from now on (deterministic_calls.h). Before the first operation. Failure fails the group.
+  Status make_deterministic(std::shared_ptr<Communicator> channel);
   // Number of splits made of this group; the same on all ranks, as splits are collective.
   uint64_t next_split() { return splits_++; }
   // Smaller groups that were made of it: the same on all their members.
@@ -55,6 +56,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Waits until nothing is pending, then leaves the group.
   void leave();
   Status abort();
+  // This rank cannot take part in an operation that it has been asked for: fails the group, as the others wait for it. Returns
+  // what they are told.
+  Status give_up(const Status& why);
   Status failure() const { return access_.segment.failure(); }
 
   // --- for the progress thread ---
@@ -69,7 +73,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
  private:
   Communicator(std::shared_ptr<Session> session, JoinedGroup joined, CommunicatorOptions options);
+  static Result<std::shared_ptr<Communicator>> wrap(std::shared_ptr<Session> session, JoinedGroup joined,
+                                                    CommunicatorOptions options);
   void make_queues();
+  // Takes this rank's seat and waits until all ranks of the group have theirs.
+  Status take_seat();
+  bool all_seated() const;
   bool run_express(const session::Call& call, const void* send, void* recv,
                    std::shared_ptr<Operation>& operation);
   bool progress_locked();

@@ -89,7 +89,7 @@ Result<std::shared_ptr<Session>> embedded_session(Finder& all, const std::string
     auto session = shared_session(all, socket);
     if (session.is_ok()) return session;
     last = session.status();
-    if (last.code() == Code::kVersion) return last;
+    if (last.code() == Code::kVersion || last.code() == Code::kSystem) return last;
     // Whoever holds the lock is the host, or becomes it. It is kept until the process ends.
     UniqueFd lock(::open((base + ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
     if (!lock.valid()) return Status::from_errno("cannot open " + base + ".lock", errno);

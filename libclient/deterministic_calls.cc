@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.h"
+#include "base/start_thread.h"
 #include "collectives/kernels.h"
 #include "libclient/communicator.h"
 
@@ -21,7 +21,14 @@ constexpr uint64_t kRoundBytes = uint64_t{4} << 20;
 
 DeterministicCalls::DeterministicCalls(std::shared_ptr<Communicator> channel,
                                        std::function<void(const Status&)> completed)
-    : channel_(std::move(channel)), completed_(std::move(completed)), thread_([this] { run(); }) {}
+    : channel_(std::move(channel)), completed_(std::move(completed)) {}
+
+Status DeterministicCalls::start() {
+  auto thread = start_thread("hdt-fixed-order", [this] { run(); });
+  if (!thread.is_ok()) return thread.status();
+  thread_ = thread.take();
+  return Status::ok();
+}
 
 DeterministicCalls::~DeterministicCalls() {
   {
@@ -29,7 +36,7 @@ DeterministicCalls::~DeterministicCalls() {
     stop_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void DeterministicCalls::push(const session::Call& call, const void* send, void* recv,
@@ -54,7 +61,6 @@ void DeterministicCalls::finish() {
 void DeterministicCalls::abort() { (void)channel_->abort(); }
 
 void DeterministicCalls::run() {
-  set_thread_name("hdt-fixed-order");
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stop_ || !tasks_.empty(); });

@@ -32,6 +32,8 @@ class DeterministicCalls {
   // `channel`: a communicator over the same ranks, used by nobody else. `completed` is called after each operation is, with
   // how it ended.
   DeterministicCalls(std::shared_ptr<Communicator> channel, std::function<void(const Status&)> completed);
+  // Starts its thread, which the system may refuse: before the first call.
+  Status start();
   ~DeterministicCalls();  // all calls are complete by then: see finish()
 
   // A reducing call. Any thread, one at a time.

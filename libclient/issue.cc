@@ -1,8 +1,10 @@
 #include "libclient/issue.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
+#include "base/limits.h"
 #include "libclient/progress_thread.h"
 
 namespace hdt::client {
@@ -15,8 +17,14 @@ thread_local std::vector<hdtRequest> group_requests;
 
 }  // namespace
 
-Status check(hdtComm_t comm, const Buffers& buffers, size_t count, hdtDataType_t type) {
-  if (comm == nullptr) return {Code::kInvalidArgument, "comm is null"};
+Status out_of_memory() {
+  const std::string limit = limit_behind(ENOMEM);
+  return {Code::kSystem,
+          "process " + own_process() + " is out of memory" + (limit.empty() ? "" : ": " + limit)};
+}
+
+Status check(const CommRef& comm, const Buffers& buffers, size_t count, hdtDataType_t type) {
+  if (!comm.valid()) return comm.status();
   if (hdtTypeSize(type) == 0) return {Code::kInvalidArgument, "unknown type " + std::to_string(type)};
   if (count != 0 && buffers.sends && buffers.send == nullptr)
     return {Code::kInvalidArgument, "sendbuf is null"};
@@ -28,7 +36,7 @@ Status check(hdtComm_t comm, const Buffers& buffers, size_t count, hdtDataType_t
   return Status::ok();
 }
 
-Status check_rank(hdtComm_t comm, int rank, const char* what) {
+Status check_rank(const CommRef& comm, int rank, const char* what) {
   if (rank >= 0 && static_cast<uint32_t>(rank) < ranks_of(comm)) return Status::ok();
   return {Code::kInvalidArgument, std::string(what) + " " + std::to_string(rank) +
                                       " is not in the group of " + std::to_string(ranks_of(comm))};
@@ -60,18 +68,46 @@ hdtResult_t group_end() {
   return report(first);
 }
 
-hdtResult_t issue(hdtComm_t comm, hdtRequest_t* request,
+namespace {
+
+// An operation that nobody waits for needs what is taken here: refused before anything is posted, it would be an operation
+// that this rank has not begun and all others wait for. So that fails the group.
+Status prepare(Communicator& communicator, hdtRequest_t* request) {
+  const Status started = ProgressThread::instance().start();
+  if (!started.is_ok()) return communicator.give_up(started);
+  if (request == nullptr && group_requests.size() == group_requests.capacity()) {
+    group_requests.reserve(2 * group_requests.size() + 8);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+hdtResult_t issue(const CommRef& comm, hdtRequest_t* request,
                   const std::function<Result<Posting>(Communicator&)>& post) {
   return guarded([&] {
-    Result<Posting> posted = post(*comm->communicator);
-    if (!posted.is_ok()) return report(posted.status());
-    hdtRequest made{comm->communicator, posted.take()};
-    if (request == nullptr && !in_group()) return report(wait_all(made, Deadline::never()));
-    const bool done = made.done();
+    Communicator& communicator = *comm->communicator;
+    if (request == nullptr && !in_group()) {
+      Result<Posting> posted = post(communicator);
+      if (!posted.is_ok()) return report(posted.status());
+      return report(wait_all({comm->communicator, posted.take()}, Deadline::never()));
+    }
+    const Status prepared = prepare(communicator, request);
+    if (!prepared.is_ok()) return report(prepared);
+    const uintptr_t handle = request == nullptr ? 0 : requests.make({comm->communicator, {}});
+    const auto made = requests.find(handle);
+    Result<Posting> posted = post(communicator);
+    if (!posted.is_ok()) {
+      if (made) made.end();
+      return report(posted.status());
+    }
+    hdtRequest filed{comm->communicator, posted.take()};
+    const bool done = filed.done();
     if (request == nullptr) {
-      group_requests.push_back(std::move(made));
+      group_requests.push_back(std::move(filed));
     } else {
-      *request = new hdtRequest(std::move(made));
+      *made = std::move(filed);
+      *request = reinterpret_cast<hdtRequest_t>(handle);
     }
     if (!done) ProgressThread::instance().wake(comm->communicator);
     return HDT_SUCCESS;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <system_error>
 #include <vector>
 
 #include "libclient/handles.h"
@@ -13,13 +14,18 @@
 
 namespace hdt::client {
 
+// With the limit of memory that is in force, if there is one.
+Status out_of_memory();
+
 // No exception crosses the C interface.
 template <typename Body>
 hdtResult_t guarded(Body body) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    return report(Status(Code::kSystem, "out of memory"));
+    return report(out_of_memory());
+  } catch (const std::system_error& error) {  // a lock, a file: the system has refused it
+    return report(Status(Code::kSystem, error.what()));
   } catch (const std::exception& error) {
     return report(Status(Code::kInternal, error.what()));
   }
@@ -32,13 +38,13 @@ struct Buffers {
   const void* recv = nullptr;
   bool receives = false;
 };
-Status check(hdtComm_t comm, const Buffers& buffers, size_t count, hdtDataType_t type);
-Status check_rank(hdtComm_t comm, int rank, const char* what);
+Status check(const CommRef& comm, const Buffers& buffers, size_t count, hdtDataType_t type);
+Status check_rank(const CommRef& comm, int rank, const char* what);
 
-inline uint32_t rank_of(hdtComm_t comm) { return comm->communicator->options().rank; }
-inline uint32_t ranks_of(hdtComm_t comm) { return comm->communicator->options().ranks; }
-inline bool is_me(hdtComm_t comm, int rank) {
-  return comm != nullptr && static_cast<int>(rank_of(comm)) == rank;
+inline uint32_t rank_of(const CommRef& comm) { return comm->communicator->options().rank; }
+inline uint32_t ranks_of(const CommRef& comm) { return comm->communicator->options().ranks; }
+inline bool is_me(const CommRef& comm, int rank) {
+  return comm.valid() && static_cast<int>(rank_of(comm)) == rank;
 }
 
 // What the arguments of a collective say.
@@ -51,7 +57,7 @@ void group_start();
 hdtResult_t group_end();
 
 // Runs `post`, which posts operations, and waits for them, or files them with the group, or hands out a request.
-hdtResult_t issue(hdtComm_t comm, hdtRequest_t* request,
+hdtResult_t issue(const CommRef& comm, hdtRequest_t* request,
                   const std::function<Result<Posting>(Communicator&)>& post);
 
 // Waits for all operations; the first failure is returned when none is pending any more.

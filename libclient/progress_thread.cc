@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/log.h"
+#include "base/start_thread.h"
 
 namespace hdt::client {
 
@@ -17,21 +17,26 @@ ProgressThread::~ProgressThread() {
   if (thread_.joinable()) thread_.join();
 }
 
+Status ProgressThread::start() {
+  const std::lock_guard lock(mutex_);
+  if (thread_.joinable()) return Status::ok();
+  auto thread = start_thread("hdt-progress", [this] { run(); });
+  if (!thread.is_ok()) return thread.status();
+  thread_ = thread.take();
+  return Status::ok();
+}
+
 void ProgressThread::wake(std::shared_ptr<Communicator> communicator) {
   {
     const std::lock_guard lock(mutex_);
     if (std::find(active_.begin(), active_.end(), communicator) == active_.end()) {
       active_.push_back(std::move(communicator));
     }
-    if (!thread_.joinable()) {
-      thread_ = std::thread([this] { run(); });
-    }
   }
   doorbell_.ring();
 }
 
 void ProgressThread::run() {
-  set_thread_name("hdt-progress");
   while (!stop_.load(std::memory_order_acquire)) {
     std::vector<Sleeper> sleepers;
     sleepers.emplace_back(doorbell_);

@@ -18,7 +18,9 @@ class ProgressThread {
  public:
   static ProgressThread& instance();
   ~ProgressThread();
-  // `communicator` has pending operations.
+  // Starts the thread, unless it runs: before an operation is posted that nobody waits for.
+  Status start();
+  // `communicator` has pending operations. The thread runs.
   void wake(std::shared_ptr<Communicator> communicator);
 
  private:

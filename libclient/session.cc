@@ -6,7 +6,9 @@
 
 #include <array>
 
+#include "base/limits.h"
 #include "base/log.h"
+#include "base/start_thread.h"
 
 namespace hdt::client {
 
@@ -25,6 +27,7 @@ constexpr int64_t kLookMs = 10;
 
 // Of an answer that comes as a memfd.
 Result<std::string> text_of(Packet& packet) {
+  HDT_RETURN_IF_ERROR(packet.descriptors);
   if (packet.fds.size() != 1) return Status(Code::kInternal, "the daemon's answer lacks its text");
   auto memory = SharedMemory::map(std::move(packet.fds[0]));
   if (!memory.is_ok()) return memory.status();
@@ -41,10 +44,9 @@ Result<std::shared_ptr<Session>> Session::open(const std::string& socket) {
   session->path_ = socket;
   session->wire_ = wire.value().get();
   session->wires_.push_back(wire.take());
-  session->reader_ = std::thread([raw = session.get()] {
-    set_thread_name("hdt-session");
-    raw->read();
-  });
+  auto reader = start_thread("hdt-session", [raw = session.get()] { raw->read(); });
+  if (!reader.is_ok()) return reader.status();
+  session->reader_ = reader.take();
   return session;
 }
 
@@ -55,7 +57,9 @@ Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path) {
   wire->socket = connected.take();
   const int socket = wire->socket.get();
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kGreetingTimeout, sizeof kGreetingTimeout);
-  HDT_RETURN_IF_ERROR(send_packet(socket, session::encode(session::Hello{"libhdt 0.1.0"}), {}));
+  // A daemon that takes no session may have said why before it heard anything, and closed.
+  const Status said = send_packet(socket, session::encode(session::Hello{"libhdt 0.1.0"}), {});
+  if (!said.is_ok() && said.code() != Code::kDaemonLost) return said;
   auto packet = receive_packet(socket);
   if (!packet.is_ok()) {
     if (packet.status().code() == Code::kInProgress)
@@ -71,6 +75,7 @@ Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path) {
   auto welcome = session::decode_welcome(packet.value().bytes);
   if (!welcome.is_ok()) return welcome.status();
   wire->welcome = welcome.take();
+  HDT_RETURN_IF_ERROR(packet.value().descriptors);
   auto& fds = packet.value().fds;
   if (fds.size() != 1 + wire->welcome.engines)
     return Status(Code::kInternal, "the daemon's welcome lacks descriptors");
@@ -104,6 +109,15 @@ Session::~Session() {
 
 void Session::read() {
   const auto alive = alive_;
+  try {
+    read_on();
+  } catch (const std::bad_alloc&) {
+    if (*alive) mark_lost({Code::kSystem, "process " + own_process() + " has no memory to hear its daemon"});
+  }
+}
+
+void Session::read_on() {
+  const auto alive = alive_;
   for (;;) {
     bool final = false;
     const Status ended = hear(final);
@@ -135,7 +149,8 @@ Status Session::hear(bool& final) {
 Status Session::find_successor() {
   const int64_t wait_ms = wire().welcome.restart_ms;
   const Deadline deadline = Deadline::after_ms(wait_ms);
-  Status last(Code::kDaemonLost, "the daemon at " + path_ + " went away");
+  const Status last(Code::kDaemonLost, "the daemon at " + path_ + " went away");
+  std::string since = " and was not started again within " + std::to_string(wait_ms) + " ms";
   {
     const std::lock_guard lock(mutex_);
     if (closing_) return last;
@@ -167,14 +182,15 @@ Status Session::find_successor() {
         HDT_LOG_INFO("the daemon at {} is back", path_);
         return Status::ok();
       }
+    } else if (code == Code::kSystem) {  // this process or the daemon is at a limit, perhaps not for long
+      since = ", and this process could not go back to it: " + wire.status().message();
     } else if (code != Code::kNoDaemon && code != Code::kDaemonLost) {
       return wire.status();
     }
     std::unique_lock lock(mutex_);
     if (closing_) return last;
     if (deadline.expired()) {
-      return {Code::kDaemonLost,
-              last.message() + " and was not started again within " + std::to_string(wait_ms) + " ms"};
+      return {Code::kDaemonLost, last.message() + since};
     }
     changed_.wait_for(lock, std::chrono::milliseconds(kLookMs));
   }
@@ -333,13 +349,28 @@ Result<JoinedGroup> Session::join(session::JoinRequest request) {
   const auto joined = session::decode_joined(packet.value().bytes);
   if (!joined.is_ok()) return joined.status();
   if (joined.value().code != Code::kSuccess) return Status(joined.value().code, joined.value().text);
+  const auto refuse = [&](const Status& why) {
+    return give_up_seat(joined.value().handle, static_cast<int32_t>(request.rank), why);
+  };
+  if (!packet.value().descriptors.is_ok()) return refuse(packet.value().descriptors);
   if (packet.value().fds.size() != 1 || joined.value().engine >= wire().eventfds.size()) {
-    return Status(Code::kInternal, "the daemon's answer to a join makes no sense");
+    return refuse({Code::kInternal, "the daemon's answer to a join makes no sense"});
   }
   auto memory = SharedMemory::map(std::move(packet.value().fds[0]));
-  if (!memory.is_ok()) return memory.status();
+  if (!memory.is_ok()) return refuse(memory.status());
   return JoinedGroup{memory.take(), joined.value().handle, joined.value().engine, joined.value().local_index,
                      life, joined.value().secret};
+}
+
+// The daemon tells the others, who wait for this rank, and forgets the seat.
+Status Session::give_up_seat(uint32_t handle, int32_t rank, const Status& why) {
+  const Status told(
+      why.code(), "rank " + std::to_string(rank) + " could not take its seat in the group: " + why.message());
+  (void)notify(Kind::kFail, {handle, told.code(), rank, told.message()});
+  (void)notify(Kind::kLeave, {handle, Code::kSuccess, -1, ""});
+  const std::lock_guard lock(mutex_);
+  told_.erase(handle);  // the daemon gives the handle to another group
+  return told;
 }
 
 Result<Packet> Session::ask_memory(Kind kind, session::MemoryRequest request, std::span<const int> fds) {
@@ -377,8 +408,11 @@ void Session::unshare(uint32_t memory) {
 Result<SharedMemory> Session::open_memory(uint32_t handle, uint32_t memory) {
   auto packet = ask_memory(Kind::kOpen, {0, handle, memory}, {});
   if (!packet.is_ok()) return packet.status();
+  HDT_RETURN_IF_ERROR(packet.value().descriptors);
   if (packet.value().fds.size() != 1) return Status(Code::kInternal, "the daemon's answer lacks the memory");
-  return SharedMemory::map(std::move(packet.value().fds[0]));
+  auto mapped = SharedMemory::map(std::move(packet.value().fds[0]));
+  if (mapped.is_ok()) mapped.value().close_fd();
+  return mapped;
 }
 
 Status Session::notify(Kind kind, const session::GroupNotice& notice) {

@@ -44,6 +44,9 @@ class Session {
   Result<std::string> rendezvous_address();
   // Blocks until the group is made or `request.timeout_ms` (and some) has passed.
   Result<JoinedGroup> join(session::JoinRequest request);
+  // For a rank that cannot use a group it has joined: fails the group with the reason, on all ranks, and leaves it. Returns
+  // what the others are told.
+  Status give_up_seat(uint32_t handle, int32_t rank, const Status& why);
   Result<std::string> status_json();
   // Which algorithm a call takes, and why, as JSON.
   Result<std::string> explain_json(const session::ExplainRequest& request);
@@ -83,6 +86,7 @@ class Session {
   static void ring_at(const Wire& daemon, uint32_t engine, uint32_t handle);
   static Result<std::unique_ptr<Wire>> greet(const std::string& path);
   void read();
+  void read_on();
   // Reads until the daemon has ended; why. `final`: it has said so itself.
   Status hear(bool& final);
   void on_packet(Packet packet);

@@ -80,7 +80,7 @@ struct alignas(64) Board {
   // The calls of this rank: call s is calls[s % kCallRing], valid while entered > s. A rank publishes call s when its
   // own call s - kCallRing is complete, which implies that everyone has read it.
   std::atomic<uint64_t> entered{0};
-  std::atomic<uint32_t> pid{0};
+  std::atomic<uint32_t> pid{0};   // of the rank; not 0: it has taken its seat
   std::atomic<uint32_t> left{0};  // 1 after hdtCommDestroy: makes no further calls
   // How long this rank and its daemon take to hear of each other (libclient/daemon_echo.h): the daemon gives what is asked.
   std::atomic<uint32_t> echo_asked{0};
@@ -133,7 +133,8 @@ struct Header {
   uint32_t nodes;
   uint32_t node;
   uint32_t local_ranks;
-  uint32_t reserved;
+  // 1: every rank of every node has taken its seat. Set by the daemon; groups of several nodes.
+  std::atomic<uint32_t> seated;
   uint64_t group;
   char group_class[kMaxClassBytes + 1];
   // For a successor of the daemon: the key by which the ranks met, and when, in seconds since 1970.

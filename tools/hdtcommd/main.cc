@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
 
@@ -93,6 +94,8 @@ int main(int argc, char** argv) {
   if (const auto log = hdt::init_log(config.value().log_level(), config.value().log.file); !log.is_ok()) {
     return complain(log);
   }
+  // A descriptor or two for every process and every rail to another node: the usual 1,024 are soon used up.
+  const auto raised = hdt::raise_descriptor_limit();
   if (const auto made = make_socket_folder(config.value().node.socket); !made.is_ok()) return complain(made);
 
   // All threads inherit the mask, so that the signal is taken here and nowhere else.
@@ -105,6 +108,12 @@ int main(int argc, char** argv) {
   const int64_t drain_ms = config.value().timeouts.drain_ms;
   hdt::daemon::Daemon daemon(config.take());
   if (const auto started = daemon.start(); !started.is_ok()) return complain(started);
+  if (raised.is_ok()) {
+    HDT_LOG_INFO("{} open files are allowed (RLIMIT_NOFILE; the limit was {} at the start)",
+                 raised.value().to, raised.value().from);
+  } else {
+    HDT_LOG_WARN("{}", raised.status().message());
+  }
   int signal = 0;
   for (sigwait(&ending, &signal); signal == SIGHUP; sigwait(&ending, &signal)) {
     auto again = hdt::load_config(sources);

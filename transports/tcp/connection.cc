@@ -125,6 +125,9 @@ void TcpConnection::flush() {
       if (state == FrameReader::State::kEnded && outcome.reason.is_ok()) {
         return finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
       }
+      if (state == FrameReader::State::kEnded && outcome.reason.code() == Code::kSystem) {
+        return finish(outcome.reason, outcome.reason, false);
+      }
     }
     return fail(std::strerror(error));
   }

@@ -2,10 +2,12 @@
 // payload. Little endian, no padding.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "transports/transport.h"
@@ -13,12 +15,13 @@
 namespace hdt::transport::tcp {
 
 inline constexpr uint32_t kFrameMagic = 0x46544448;  // "HDTF"
-inline constexpr uint8_t kFrameVersion = 1;
+inline constexpr uint8_t kFrameVersion = 2;
 
 enum class FrameType : uint8_t {
   kMessage = 1,  // payload: the message
   kWrite = 2,    // immediate, then payload for region + offset
   kGoodbye = 3,  // the sender closes in order; nothing follows
+  kRefused = 4,  // the first and last of a connection: the accepting process is at a limit. Payload: in words
 };
 
 struct FrameHeader {
@@ -34,6 +37,7 @@ struct FrameHeader {
 static_assert(sizeof(FrameHeader) == 32 && offsetof(FrameHeader, payload_bytes) == 8 &&
               offsetof(FrameHeader, region) == 16 && offsetof(FrameHeader, offset) == 24);
 static_assert(std::endian::native == std::endian::little, "frames are copied as they lie in memory");
+inline constexpr size_t kMaxRefusalBytes = 512;
 static_assert(kMaxWriteBytes <= UINT32_MAX && kMaxMessageBytes <= UINT32_MAX);
 
 // A header as it goes out; messages use only its first sizeof(FrameHeader) bytes.
@@ -64,6 +68,11 @@ inline Status check_frame(const FrameHeader& header) {
         return bad("write of " + std::to_string(header.payload_bytes) + " bytes");
       }
       return Status::ok();
+    case FrameType::kRefused:
+      if (header.payload_bytes > kMaxRefusalBytes || header.region != 0 || header.offset != 0) {
+        return bad("a refusal that makes no sense");
+      }
+      return Status::ok();
     case FrameType::kGoodbye:
       if (header.payload_bytes != 0 || header.region != 0 || header.offset != 0) {
         return bad("goodbye with content");
@@ -71,6 +80,25 @@ inline Status check_frame(const FrameHeader& header) {
       return Status::ok();
   }
   return bad("unknown type " + std::to_string(static_cast<int>(header.type)));
+}
+
+// A whole frame.
+inline std::vector<std::byte> refusal(const std::string& why) {
+  FrameHeader header;
+  header.type = FrameType::kRefused;
+  header.payload_bytes = static_cast<uint32_t>(std::min(why.size(), kMaxRefusalBytes));
+  std::vector<std::byte> frame(sizeof header + header.payload_bytes);
+  std::memcpy(frame.data(), &header, sizeof header);
+  std::memcpy(frame.data() + sizeof header, why.data(), header.payload_bytes);
+  return frame;
+}
+
+// What the payload of one says: foreign bytes, for people to read.
+inline Status refused_by_peer(const char* text, size_t bytes) {
+  std::string words(text, bytes);
+  std::replace_if(
+      words.begin(), words.end(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+  return {Code::kSystem, "the peer refuses the connection: " + words};
 }
 
 }  // namespace hdt::transport::tcp

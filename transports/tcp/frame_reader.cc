@@ -60,8 +60,13 @@ FrameReader::Outcome FrameReader::parse(FrameSink& sink) {
     std::memcpy(&header, buffer_.get() + begin_, sizeof header);
     if (Status status = check_frame(header); !status.is_ok()) return {State::kEnded, status};
     if (header.type == FrameType::kGoodbye) return {State::kEnded, Status::ok()};
+    const size_t frame_bytes = sizeof header + header.payload_bytes;
+    if (header.type == FrameType::kRefused) {
+      if (end_ - begin_ < frame_bytes) break;
+      const auto* text = reinterpret_cast<const char*>(buffer_.get() + begin_ + sizeof header);
+      return {State::kEnded, refused_by_peer(text, header.payload_bytes)};
+    }
     if (header.type == FrameType::kMessage) {
-      const size_t frame_bytes = sizeof header + header.payload_bytes;
       if (end_ - begin_ < frame_bytes) break;
       sink.on_message({buffer_.get() + begin_ + sizeof header, header.payload_bytes});
       begin_ += frame_bytes;

@@ -1,20 +1,21 @@
 // listener.cc: see listener.h.
 #include "transports/tcp/listener.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 
+#include "base/limits.h"
 #include "transports/tcp/congestion.h"
+#include "transports/tcp/frame.h"
 
 namespace hdt::transport::tcp {
 
 namespace {
 constexpr int kAcceptsPerEvent = 64;
-
-Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+// A listener that cannot even refuse is left alone for so long: it stays readable, and its owner would never sleep.
+constexpr int64_t kPauseMs = 100;
 }  // namespace
 
 Listener::~Listener() {
@@ -26,7 +27,6 @@ Result<std::string> Listener::open(const SocketAddress& local) {
   if (!opened.is_ok()) return opened.status();
   fd_ = opened.take();
   choose_congestion_control(fd_.get(), true);  // whoever accepts one from afar changes it
-  spare_ = open_spare();
   HDT_RETURN_IF_ERROR(loop_.add(fd_.get(), this, EPOLLIN));
   return local_address_of(fd_.get());
 }
@@ -36,17 +36,30 @@ void Listener::on_event(uint32_t) {
     Fd accepted(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (accepted.valid()) {
       on_accept_(std::move(accepted));
-    } else if ((errno == EMFILE || errno == ENFILE) && spare_.valid()) {
-      // Out of descriptors: a peer left waiting would keep this socket readable and the owner awake for ever.
-      // Give up the spare one to take the peer off the queue and close it.
-      spare_.reset();
-      Fd refused(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      refused.reset();
-      spare_ = open_spare();
-    } else if (errno != EINTR && errno != ECONNABORTED) {
+      continue;
+    }
+    const int error = errno;
+    if (error == EINTR || error == ECONNABORTED) continue;
+    if (error == EAGAIN || error == EWOULDBLOCK) return;
+    UniqueFd refused = spare_.accept_instead(fd_.get(), error);
+    if (!refused.valid()) {
+      loop_.modify(fd_.get(), this, 0);
+      loop_.set_deadline(this, kPauseMs);
       return;
     }
+    turn_away(std::move(refused));
+    spare_.restore();
   }
+}
+
+void Listener::on_deadline() {
+  spare_.restore();
+  loop_.modify(fd_.get(), this, EPOLLIN);
+}
+
+void Listener::turn_away(UniqueFd refused) {
+  const std::vector<std::byte> frame = refusal(descriptor_limit_reached());
+  (void)::send(refused.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 }  // namespace hdt::transport::tcp

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "base/spare_descriptor.h"
 #include "transports/tcp/event_loop.h"
 
 namespace hdt::transport::tcp {
@@ -18,12 +19,14 @@ class Listener : private EventSource {
 
  private:
   void on_event(uint32_t epoll_events) override;
-  void on_deadline() override {}
+  void on_deadline() override;
+  // While this process is at a limit: a peer is told so, and closed.
+  void turn_away(UniqueFd refused);
 
   EventLoop& loop_;
   OnAccept on_accept_;
   Fd fd_;
-  Fd spare_;
+  SpareDescriptor spare_;
 };
 
 }  // namespace hdt::transport::tcp

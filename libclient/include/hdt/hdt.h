@@ -20,9 +20,16 @@
  *   rank, with a message that names the rank, operation and group. Other communicators go on. Destroy it and
  *   make a new one.
  *
+ * - Handles (hdtComm_t, hdtRequest_t) are no addresses, and no two of a process are the same value. One that has ended or
+ *   never was any is told from a live one: every call with it returns HDT_ERR_INVALID_ARGUMENT and does nothing.
+ * - A limit of the process, its user, the daemon or the machine (descriptors, memory, threads) fails the call that meets it,
+ *   with HDT_ERR_SYSTEM and the limit's name, value and owner: a call that makes a group on all ranks of that group, any
+ *   other operation with its communicator. Everything else goes on, and the call works again when there is room.
+ *
  * Thread safety: every call may be made from any thread. Collectives of one communicator are ordered by the order in
  * which calls enter the library, so two threads that issue collectives on the same communicator must agree
- * on an order themselves. hdtCommDestroy must not run beside other calls on the same communicator.
+ * on an order themselves. A call that another thread's hdtCommDestroy overtakes returns HDT_ERR_INVALID_ARGUMENT, but what
+ * it was to do on other ranks is then missing there.
  */
 #ifndef HDT_HDT_H
 #define HDT_HDT_H
@@ -48,9 +55,9 @@ typedef enum {
   HDT_SUCCESS = 0,
   HDT_IN_PROGRESS = 1, /* hdtTest, hdtCommGetAsyncError: not finished yet */
   HDT_ERR_INVALID_ARGUMENT =
-      2,                     /* a null pointer, a rank out of range, an unknown type: nothing was started */
+      2,                     /* a null pointer, an ended handle, a rank out of range, an unknown type */
   HDT_ERR_INVALID_USAGE = 3, /* a call that is not allowed now, e.g. on an aborted communicator */
-  HDT_ERR_SYSTEM = 4,        /* the operating system refused something; the message holds errno's text */
+  HDT_ERR_SYSTEM = 4,        /* the operating system refused something; the message names the limit, if it is one */
   HDT_ERR_INTERNAL = 5,      /* a bug in HDT: please report the message */
   HDT_ERR_NO_DAEMON = 6,     /* the daemon that was asked for does not answer at its socket */
   HDT_ERR_DAEMON_LOST = 7,   /* the daemon went away while in use */
@@ -173,7 +180,8 @@ HDT_API hdtResult_t hdtCommShrink(hdtComm_t comm, const int excluded[], int coun
                                   const hdtCommConfig_t* config);
 
 /* Leaves the group and frees the handle. Waits until this rank's operations are complete; other members may still be
- * inside operations that need nothing more from this rank. NULL is allowed. */
+ * inside operations that need nothing more from this rank. NULL is allowed; a handle that was destroyed before, by whichever
+ * thread, is HDT_ERR_INVALID_ARGUMENT. */
 HDT_API hdtResult_t hdtCommDestroy(hdtComm_t comm);
 
 /* Ends all operations of the group on every member with HDT_ERR_ABORTED. The handle still needs hdtCommDestroy. */
@@ -198,6 +206,7 @@ HDT_API hdtResult_t hdtCommNodeOf(hdtComm_t comm, int rank, int* node);
  * too, and is copied. Large buffers that live long gain most; the first operation on an allocation tells the daemon and
  * the other ranks of it. Aligned to 4,096 bytes, zeroed. Up to 4,096 allocations of a process can be shared at a time. */
 HDT_API hdtResult_t hdtMemAlloc(void** pointer, size_t bytes);
+/* Memory that hdtMemAlloc did not give, or that is freed already: HDT_ERR_INVALID_ARGUMENT. NULL is allowed. */
 HDT_API hdtResult_t hdtMemFree(void* pointer);
 
 /* --- collectives ---------------------------------------------------------------------------------------------- */
@@ -295,7 +304,8 @@ HDT_API hdtResult_t hdtGroupEnd(void);
 
 /* --- requests ------------------------------------------------------------------------------------------------- */
 
-/* HDT_SUCCESS: complete (the request is freed and set to NULL). HDT_IN_PROGRESS: not yet. Else it failed (freed). */
+/* HDT_SUCCESS: complete (the request is freed and set to NULL). HDT_IN_PROGRESS: not yet. Else it failed (freed). A copy of a
+ * request that was freed: HDT_ERR_INVALID_ARGUMENT, here and in hdtWait. */
 HDT_API hdtResult_t hdtTest(hdtRequest_t* request);
 
 /* Waits until complete, at most timeout_ms (< 0: until the communicator's deadline). HDT_ERR_TIMEOUT after timeout_ms

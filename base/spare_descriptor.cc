@@ -1,0 +1,20 @@
+#include "base/spare_descriptor.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+namespace hdt {
+
+UniqueFd SpareDescriptor::accept_instead(int listener, int error) {
+  if ((error != EMFILE && error != ENFILE) || !spare_.valid()) return UniqueFd();
+  spare_.reset();
+  return UniqueFd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
+void SpareDescriptor::restore() {
+  if (!spare_.valid()) spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+}  // namespace hdt
