@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/flag_checks.h"
 #include "tools/hdt-backend-test/module_world.h"
 
 namespace hdt::transport {
@@ -41,6 +42,7 @@ int main(int argc, char** argv) {
       "Exit code: 0 all tests passed or were skipped, 1 a test failed, the backend cannot be used or its "
       "NICs do not "
       "reach each other, 2 wrong usage.");
+  hdt::tools::last_one_counts(app);
   hdt::backend_test::Settings settings;
   std::vector<std::string> options;
   app.add_option("NAME", settings.backend, "The backend")->required();

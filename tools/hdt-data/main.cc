@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tools/common/flag_checks.h"
 #include "tools/hdt-data/commands.h"
 
 namespace {
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
       "Makes Megatron indexed datasets (PREFIX.bin, PREFIX.idx) from text, with one token a byte (256 ends a "
       "document), and shows what is in one.");
   app.footer(kExamples);
+  hdt::tools::last_one_counts(app);
   app.require_subcommand(1);
 
   hdt::tools::MakeOptions make;
@@ -47,6 +49,7 @@ int main(int argc, char** argv) {
   make_app
       ->add_option("--output", make.output, "writes PREFIX.bin and PREFIX.idx; existing ones are replaced")
       ->type_name("PREFIX")
+      ->check(hdt::tools::path_name())
       ->required();
 
   hdt::tools::InfoOptions info;
