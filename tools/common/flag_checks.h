@@ -31,6 +31,15 @@ inline CLI::Validator number(double least, double most) {
 // A number that a float can hold.
 inline CLI::Validator float_number(double least) { return number(least, FLT_MAX); }
 
+// CLI11 takes -1 for the greatest unsigned number.
+inline CLI::Validator not_below_zero() {
+  return {[](std::string& text) {
+            return text.starts_with('-') ? fmt::format("'{}' given; expected a whole number of at least 0", text)
+                                         : std::string();
+          },
+          ""};
+}
+
 // The name of a file or folder. An empty one is a variable of a script that was not set, and not the wish for no file.
 inline CLI::Validator path_name() {
   return {[](std::string& text) {

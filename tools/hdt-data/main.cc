@@ -42,7 +42,9 @@ int main(int argc, char** argv) {
   CLI::App* make_app = app.add_subcommand("make", "make a dataset from text");
   make_app->footer("Example:\n  hdt-data make --text a.txt b.txt --output data/ab");
   auto* source = make_app->add_option_group("source", "where the text comes from (one of them)");
-  source->add_option("--text", make.texts, "text files; each becomes one document")->type_name("FILE");
+  source->add_option("--text", make.texts, "text files; each becomes one document")
+      ->type_name("FILE")
+      ->check(hdt::tools::path_name());
   source->add_flag("--bible", make.bible,
                    "the King James text of the command `bible`; each book becomes one document");
   source->require_option(1);

@@ -115,13 +115,7 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->check(not_negative)
       ->capture_default_str();
   app.add_option("--seed", trainer.seed, "of start values, sample order and generated text")
-      ->check(CLI::Validator(
-          [](std::string& text) {
-            return text.starts_with('-')
-                       ? fmt::format("'{}' given; expected a whole number of at least 0", text)
-                       : "";
-          },
-          ""))
+      ->check(not_below_zero())
       ->capture_default_str();
   app.add_option("--ddp-bucket-size", trainer.bucket_elements,
                  "gradients reduced by one operation, in elements")

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -80,11 +81,12 @@ Status train(const TrainFlags& flags, training::Trainer& trainer, Reporter* repo
 }
 
 std::string divergence_text(int64_t step, const training::StepResult& result) {
+  const auto unsigned_nan = [](double value) { return std::isnan(value) ? std::abs(value) : value; };
   return fmt::format(
       "training diverged at step {}: loss {}, gradient norm {}{}; the parameters stayed those of step {}. "
-      "Try a smaller "
-      "--lr, more --lr-warmup-iters or a smaller --clip-grad",
-      step, result.loss, result.gradient_norm,
+      "Try a "
+      "smaller --lr, more --lr-warmup-iters or a smaller --clip-grad",
+      step, unsigned_nan(result.loss), unsigned_nan(result.gradient_norm),
       result.diverged_rank < 0 ? "" : fmt::format(", first on rank {}", result.diverged_rank), step - 1);
 }
 

@@ -146,7 +146,7 @@ int main(int argc, char** argv) {
       "trace",
       "Writes what the ranks of this node and of those it shares groups with did last, as a Chrome trace");
   std::string trace_path;
-  trace->add_option("--out", trace_path, "The file to write")->required();
+  trace->add_option("--out", trace_path, "The file to write")->check(hdt::tools::path_name())->required();
   trace->footer("Example:\n  hdtctl trace --out trace.json     then open it in ui.perfetto.dev");
   auto* doctor = app.add_subcommand("doctor",
                                     "Checks a set-up before any job: NICs, MTU, limits, clocks, versions, "
@@ -187,7 +187,8 @@ int main(int argc, char** argv) {
                        "Bytes of the call's `count` elements, for allgather and reduce_scatter of one rank's "
                        "block; K, M and "
                        "G are powers of 1024")
-          ->transform(CLI::AsSizeValue(false));
+          ->transform(CLI::AsSizeValue(false))
+          ->transform(hdt::tools::not_below_zero());  // comes first
   auto* group = explain->add_option("--group", request.group,
                                     "A group's id, as status shows it, or the class of the only one");
   explain->add_option("--type", request.type, "Type of the elements; default float32");
