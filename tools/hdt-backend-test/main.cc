@@ -49,9 +49,10 @@ int main(int argc, char** argv) {
   app.add_option("--option", options, "KEY=VALUE of [backend.NAME]; may be repeated")->type_name("KEY=VALUE");
   app.add_option(
          "--nic", settings.nics,
-         "NICs to use, by name or address; default: those that are up. The first two that reach each "
-         "other are connected; one alone is connected with itself, and by default also where no two reach "
-         "each other")
+         "NICs to use, by name or address; default: those that are up. The first two that reach each other "
+         "are "
+         "connected; a single one is connected with itself, and so is one of the default ones where no two "
+         "reach each other")
       ->type_name("NIC,...")
       ->delimiter(',');
   app.add_option("--address", settings.addresses,

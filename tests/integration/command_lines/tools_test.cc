@@ -1,7 +1,6 @@
 // tools_test.cc: the other tools: output files are tried before the work, a flag given again counts, what is no number is named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -22,21 +21,13 @@ const std::string kExamples = HDT_SOURCE_DIR "/docs/examples/plan/";
 
 class ToolsTest : public ::testing::Test {
  protected:
-  ToolsTest() {
-    std::string name = (fs::temp_directory_path() / "hdt-tools-test.XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "cannot make " << name;
-    folder_ = name;
-    std::ofstream(file("file")) << "text";
-  }
-  ~ToolsTest() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+  ToolsTest() { std::ofstream(file("file")) << "text"; }
+  std::string file(const std::string& name) const { return folder_.file(name); }
   // Below a file, where nobody can make one, root neither.
   std::string nowhere() const { return file("file/x"); }
   size_t files() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+    return static_cast<size_t>(
+        std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator()));
   }
 
   static ProgramRun run(const Words& words) { return run_program(words, {{"HDT_LOG_LEVEL", "error"}}); }
@@ -48,8 +39,7 @@ class ToolsTest : public ::testing::Test {
     EXPECT_EQ(done.output, "");
   }
 
- private:
-  std::string folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(ToolsTest, CommbenchTriesItsFileBeforeItMeasures) {
@@ -84,7 +74,7 @@ TEST_F(ToolsTest, PlanTriesItsFilesBeforeItSearches) {
   expect_line(with(search, {"--output", nowhere()}), 2,
               "--output: cannot create " + nowhere() + ": Not a directory");
   expect_line(with(search, {"--output", ""}), 2, "--output: '' given; expected a name");
-  expect_line(with(search, {"--output", file("plan")}), 2, "p: cannot be read");
+  expect_line(with(search, {"--output", file("plan")}), 2, "cannot open p: No such file or directory");
   EXPECT_EQ(files(), 1U);
   const Words predict = {HDT_PLAN, "predict", "plan", "-p", "p", "-c", "c", "-m", "m"};
   expect_line(with(predict, {"--svg", nowhere()}), 2, "--svg: cannot create ");
@@ -97,7 +87,7 @@ TEST_F(ToolsTest, PlanTriesItsFilesBeforeItSearches) {
   }
   // Of two the last counts.
   expect_line({HDT_PLAN, "simulate", "c", "r", "--step-seconds", "5", "--step-seconds", "6"}, 2,
-              "c: cannot be read");
+              "cannot open c: No such file or directory");
 }
 
 TEST_F(ToolsTest, PlanRefusesNumbersThatAreNoneInItsFiles) {
@@ -137,7 +127,8 @@ TEST_F(ToolsTest, DataNamesWhatItCannotReadOrWrite) {
 }
 
 TEST_F(ToolsTest, HdtctlNamesFilesAndSizes) {
-  const NodeProcess node("tools-0");
+  const TemporaryFolder place;
+  const NodeProcess node(place, 0);
   const Words ctl = {HDT_HDTCTL, "--socket", "/no/such/socket", "--socket", node.socket()};
   const auto with = [&](Words more) {
     more.insert(more.begin(), ctl.begin(), ctl.end());
