@@ -5,7 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <cfloat>
+#include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <string>
 
 namespace hdt::tools {
@@ -30,6 +32,19 @@ inline CLI::Validator number(double least, double most) {
 
 // A number that a float can hold.
 inline CLI::Validator float_number(double least) { return number(least, FLT_MAX); }
+
+// A whole number from `least` to `most`, in decimals. CLI11 takes 010 for 8, and calls 1e6 out of range.
+inline CLI::Validator whole(int64_t least, int64_t most) {
+  const auto check = [least, most](std::string& text) -> std::string {
+    int64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    const bool octal = text.size() > 1 && text.starts_with('0');
+    if (error == std::errc() && rest == end && !octal && value >= least && value <= most) return "";
+    return fmt::format("'{}' given; expected a whole number from {} to {}", text, least, most);
+  };
+  return {check, fmt::format("INT in [{} - {}]", least, most)};
+}
 
 // CLI11 takes -1 for the greatest unsigned number.
 inline CLI::Validator not_below_zero() {

@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
       ->type_name("DIR")
       ->required();
   profile_app->add_option("--ranks", profile.ranks, "on this machine; with two or more, links are measured")
-      ->check(CLI::Range(1, 1024))
+      ->check(hdt::tools::whole(1, 1024))
       ->capture_default_str();
   profile_app
       ->add_option("arguments", profile.arguments, "after --: flags for hdt-train, as the model and devices")
@@ -128,15 +128,15 @@ int main(int argc, char** argv) {
   search_app->add_option("model", search.inputs.model, "the model")->type_name("MODEL")->required();
   add_profile(search_app, search.inputs);
   search_app->add_option("--global-batch-size", search.global_batch_size, "samples of a step")
-      ->check(CLI::Range(int64_t{1}, int64_t{std::numeric_limits<int>::max()}))
+      ->check(hdt::tools::whole(1, std::numeric_limits<int>::max()))
       ->required();
   search_app->add_option("--most-replicas", search.most_replicas, "copies of the model")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(hdt::tools::whole(1, 1'000'000))
       ->capture_default_str();
   search_app
       ->add_option("--most-predictions", search.most_predictions,
                    "plans to play before the best so far is taken")
-      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))
+      ->check(hdt::tools::whole(1, 1'000'000'000))
       ->capture_default_str();
   search_app->add_flag(
       "--equal", search.equal,

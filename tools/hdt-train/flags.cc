@@ -38,7 +38,7 @@ constexpr int kMost = 1'000'000;
 constexpr int64_t kDefaultWarmUp = 20;  // steps
 
 void add_model(CLI::App& app, TrainFlags& flags) {
-  const CLI::Range positive(1, kMost);
+  const CLI::Validator positive = whole(1, kMost);
   auto& shape = flags.shape;
   app.add_option("--num-layers", flags.layout.num_layers, "transformer layers")
       ->check(positive)
@@ -95,7 +95,7 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
   const CLI::Validator not_negative = float_number(0);
   const CLI::Validator fraction = number(0, 0.999999);
   app.add_option("--train-iters", flags.train_iters, "steps")
-      ->check(CLI::Range(1, 1'000'000'000))
+      ->check(whole(1, 1'000'000'000))
       ->capture_default_str();
   app.add_option("--lr", trainer.learning_rate.peak, "learning rate after the warm-up")
       ->check(not_negative)
@@ -105,7 +105,7 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->check(not_negative);
   app.add_option("--lr-warmup-iters", flags.lr_warmup_iters,
                  "steps of linear warm-up (default: 20, or fewer in a short run)")
-      ->check(CLI::Range(0, 1'000'000'000));
+      ->check(whole(0, 1'000'000'000));
   app.add_option("--weight-decay", trainer.adamw.weight_decay)->check(not_negative)->capture_default_str();
   app.add_option("--adam-beta1", trainer.adamw.beta1)->check(fraction)->capture_default_str();
   app.add_option("--adam-beta2", trainer.adamw.beta2)->check(fraction)->capture_default_str();
@@ -119,10 +119,10 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
   app.add_option("--ddp-bucket-size", trainer.bucket_elements,
                  "gradients reduced by one operation, in elements")
-      ->check(CLI::Range(size_t{1}, size_t{1} << 40))
+      ->check(whole(1, int64_t{1} << 40))
       ->capture_default_str();
   app.add_option("--threads", flags.threads, "threads of a torch operation")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole(1, 1024))
       ->capture_default_str();
 }
 
@@ -136,7 +136,7 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
       ->check(path_name());
   data->require_option(0, 1);
   app.add_option("--log-interval", flags.log_interval, "steps between progress lines when not on a terminal")
-      ->check(CLI::Range(1, 1'000'000'000))
+      ->check(whole(1, 1'000'000'000))
       ->capture_default_str();
   app.add_option("--tensorboard-dir", flags.tensorboard_dir, "write TensorBoard events there, each step")
       ->type_name("DIR")
@@ -149,7 +149,7 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
       ->type_name("FILE")
       ->check(path_name());
   app.add_option("--sample-tokens", flags.sample_tokens, "tokens to generate from the trained model; 0: none")
-      ->check(CLI::Range(0, kMost))
+      ->check(whole(0, kMost))
       ->capture_default_str();
   app.add_option("--sample-prompt", flags.sample_prompt, "what the generated text continues")
       ->capture_default_str();
@@ -182,7 +182,7 @@ void add_devices(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
       ->trigger_on_parse();
   app.add_option("--profile-micro-batch-sizes", flags.profile_micro_batch_sizes,
                  "samples of a micro-batch to measure (default: 1 2 4 8)")
-      ->check(CLI::Range(1, kMost))
+      ->check(whole(1, kMost))
       ->trigger_on_parse();
 }
 

@@ -50,13 +50,14 @@ Result<TokenInput> open_tokens(const TrainFlags& flags) {
   TokenInput input;
   if (!flags.text.empty()) {
     Result<training::Document> document = training::read_text_file(flags.text);
-    if (!document.is_ok()) return document.status();
+    if (!document.is_ok()) return Status(document.status().code(), "--text: " + document.status().message());
     input.tokens =
         std::make_shared<training::MemoryTokens>(training::ByteTokenizer::encode(document.value().text));
   } else {
     Result<std::unique_ptr<training::IndexedDataset>> dataset =
         training::IndexedDataset::open(flags.data_path);
-    if (!dataset.is_ok()) return dataset.status();
+    if (!dataset.is_ok())
+      return Status(dataset.status().code(), "--data-path: " + dataset.status().message());
     input.tokens = std::shared_ptr<const training::TokenSource>(dataset.take());
   }
   input.statistics = training::token_statistics(*input.tokens);

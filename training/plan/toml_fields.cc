@@ -17,7 +17,7 @@ void TomlErrors::add(const std::string& where, const std::string& reason) {
 
 Result<toml::table> parse_toml_file(const std::string& path) {
   const auto file = training::MappedFile::open(path);
-  if (!file.is_ok()) return Status(Code::kConfig, file.status().message());
+  if (!file.is_ok()) return Status(Code::kConfig, path + ": " + file.status().message());
   const auto bytes = file.value().bytes();
   toml::parse_result parsed =
       toml::parse(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path);

@@ -19,7 +19,11 @@ TEST(TrainFlags, WhatIsNoFiniteNumberIsRefusedByFlagAndValue) {
   for (const char* value : {"inf", "-1", "1e39", "abc"}) expect_no_number("--lr", value);
   expect_refused(train(kText + " --adam-eps 0"), 2, "--adam-eps: '0' given");
   expect_refused(train(kText + " --lr-warmup-iters nan"), 2,
-                 "--lr-warmup-iters: Value nan not in range 0 to 1000000000");
+                 "--lr-warmup-iters: 'nan' given; expected a whole number from 0 to 1000000000");
+  expect_refused(train(kText + " --train-iters 1e6"), 2,
+                 "--train-iters: '1e6' given; expected a whole number");
+  expect_refused(train(kText + " --hidden-size 064"), 2,
+                 "--hidden-size: '064' given; expected a whole number");
   expect_refused(train(kText + " --seed -1"), 2, "--seed: '-1' given; expected a whole number of at least 0");
   expect_refused(train(kText + " --slow-down 1 nan"), 2, "--slow-down: factor nan given");
   expect_refused(train(" --profile p --profile-device a:nan"), 2, "--profile-device: 'a:nan' given");
