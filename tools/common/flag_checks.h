@@ -1,4 +1,5 @@
-// flag_checks.h: what the command lines of the tools have in common: which values they refuse, and in which words.
+// flag_checks.h: what the command lines of the tools have in common: which values they refuse, and in which
+// words.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,9 +13,9 @@
 
 namespace hdt::tools {
 
-// A flag that is given again replaces what was given before, as argparse has it: command lines are put together from a script and
-// what is appended to it. For flags, groups and subcommands that are added later. A flag that takes a list needs
-// trigger_on_parse() beside it, or its values add up.
+// A flag that is given again replaces what was given before, as argparse has it: command lines are put
+// together from a script and what is appended to it. For flags, groups and subcommands that are added later.
+// A flag that takes a list needs trigger_on_parse() beside it, or its values add up.
 inline void last_one_counts(CLI::App& app) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
@@ -55,7 +56,8 @@ inline CLI::Validator not_below_zero() {
           ""};
 }
 
-// The name of a file or folder. An empty one is a variable of a script that was not set, and not the wish for no file.
+// The name of a file or folder. An empty one is a variable of a script that was not set, and not the wish for
+// no file.
 inline CLI::Validator path_name() {
   return {[](std::string& text) {
             return text.empty() ? std::string("'' given; expected a name") : std::string();

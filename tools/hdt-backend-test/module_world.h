@@ -20,9 +20,9 @@ struct Settings {
   std::string silent_address;          // empty: none is known
 };
 
-// Loads the backend and finds two of its NICs that reach each other (or one that reaches itself), which the suite then
-// uses in every test. The settings of the program's one run. kConfig: they are wrong; else the backend cannot be used.
-// Returns lines about what was tried before and not chosen.
+// Loads the backend and finds two of its NICs that reach each other (or one that reaches itself), which the
+// suite then uses in every test. The settings of the program's one run. kConfig: they are wrong; else the
+// backend cannot be used. Returns lines about what was tried before and not chosen.
 Result<std::vector<std::string>> prepare(const Settings& settings);
 // One or two.
 const std::vector<transport::DeviceInfo>& chosen_nics();

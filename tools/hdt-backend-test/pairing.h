@@ -1,4 +1,5 @@
-// pairing.h: which two NICs the suite connects: two that reach each other, as a connection between them has shown.
+// pairing.h: which two NICs the suite connects: two that reach each other, as a connection between them has
+// shown.
 #pragma once
 
 #include <string>
@@ -18,8 +19,9 @@ struct PairedNics {
   std::vector<std::string> passed_over;  // a line for each pair that was tried before and did not connect
 };
 
-// Tries pairs of different NICs first, then (`also_alone`) each NIC with itself. A single NIC is always paired with
-// itself. A failure tells the reason for each pair. `nics` must not be empty. Blocks for a minute and a half at most.
+// Tries pairs of different NICs first, then (`also_alone`) each NIC with itself. A single NIC is always
+// paired with itself. A failure tells the reason for each pair. `nics` must not be empty. Blocks for a minute
+// and a half at most.
 Result<PairedNics> pair_nics(transport::Backend& backend, const std::vector<transport::DeviceInfo>& nics,
                              bool also_alone);
 

@@ -11,8 +11,8 @@
 
 namespace hdt::tools {
 
-// Trains, reports (rank 0), generates. Collective over `world`. Returns the words about how training diverged, the same on
-// all ranks; "": it did not.
+// Trains, reports (rank 0), generates. Collective over `world`. Returns the words about how training
+// diverged, the same on all ranks; "": it did not.
 Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
                             hdtComm_t world);
 

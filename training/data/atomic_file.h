@@ -37,7 +37,8 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-// Whether a file at `path` could be written now; for what is written at the end of long work. Leaves nothing behind.
+// Whether a file at `path` could be written now; for what is written at the end of long work. Leaves nothing
+// behind.
 Status check_writable(const std::string& path);
 
 // Replaces `path` by a file with these contents.

@@ -70,7 +70,8 @@ Result<StepResult> Trainer::step(int64_t step) {
   return result;
 }
 
-// The first rank that says `mine`; -1: none does. Collective, as all ranks know that the result is not finite.
+// The first rank that says `mine`; -1: none does. Collective, as all ranks know that the result is not
+// finite.
 Result<int> Trainer::first_of(bool mine) {
   std::array<double, 1> greatest = {mine ? static_cast<double>(messenger_.size() - messenger_.rank()) : 0};
   HDT_RETURN_IF_ERROR(messenger_.max_over_world(greatest));

@@ -37,7 +37,8 @@ struct StepResult {
   int64_t tokens = 0;
   double gradient_norm = 0;  // over all parameters, before clipping
   double learning_rate = 0;
-  // Loss or gradient norm is nan or infinite. Nothing was updated: the parameters are those of the step before.
+  // Loss or gradient norm is nan or infinite. Nothing was updated: the parameters are those of the step
+  // before.
   bool diverged = false;
   int diverged_rank = -1;  // the first whose own part of them is not finite; -1: only their sum is
 };
@@ -54,8 +55,8 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // All ranks call it with step 0, 1, ...; all get the same result, also that training has diverged, which is known
-  // before it reaches the parameters. There is no further step then.
+  // All ranks call it with step 0, 1, ...; all get the same result, also that training has diverged, which is
+  // known before it reaches the parameters. There is no further step then.
   Result<StepResult> step(int64_t step);
 
   UnitMemory& memory() { return memory_; }

@@ -35,8 +35,9 @@ class UcxBackend final : public Backend {
   explicit UcxBackend(std::string transports) : transports_(std::move(transports)) {}
   const char* name() const override { return "ucx"; }
 
-  // The interfaces on which UCX finds something that carries a connection. Where it knows nothing of the interface it opens all the
-  // same, with shared memory alone, which carries none: so a channel is connected with itself, which takes no peer.
+  // The interfaces on which UCX finds something that carries a connection. Where it knows nothing of the
+  // interface it opens all the same, with shared memory alone, which carries none: so a channel is connected
+  // with itself, which takes no peer.
   Result<std::vector<DeviceInfo>> discover() override {
     Result<std::vector<DeviceInfo>> interfaces = tcp::list_interfaces();
     if (!interfaces.is_ok()) return interfaces;

@@ -1,5 +1,6 @@
-// backend_test_nics_test.cc: hdt-backend-test on NICs that do not reach each other, are down, have no address or do not exist: it says
-// so in a line, and ends. Interfaces are made in a network namespace of the test's own.
+// backend_test_nics_test.cc: hdt-backend-test on NICs that do not reach each other, are down, have no address
+// or do not exist: it says so in a line, and ends. Interfaces are made in a network namespace of the test's
+// own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

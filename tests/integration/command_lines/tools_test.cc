@@ -1,4 +1,5 @@
-// tools_test.cc: the other tools: output files are tried before the work, a flag given again counts, what is no number is named.
+// tools_test.cc: the other tools: output files are tried before the work, a flag given again counts, what is
+// no number is named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

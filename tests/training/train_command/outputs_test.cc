@@ -1,4 +1,5 @@
-// outputs_test.cc: files that cannot be written are known before the first step; what was written stays when the run is killed.
+// outputs_test.cc: files that cannot be written are known before the first step; what was written stays when
+// the run is killed.
 #include <signal.h>
 #include <unistd.h>
 
