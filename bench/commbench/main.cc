@@ -1,9 +1,17 @@
 // main.cc: hdt-commbench, the benchmark of HDT's collectives. Exit code 0: all values right; 1: wrong values
 // or a failure; 2: wrong usage.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
+
+#include "base/unique_fd.h"
 
 #include "bench/commbench/engines.h"
 #include "bench/commbench/hdt_communicator.h"
@@ -18,13 +26,28 @@ namespace {
 using namespace hdt;
 using namespace hdt::bench;
 
+int complain_of_json(const std::string& path, int error) {
+  std::fprintf(stderr, "hdt-commbench: --json: cannot write '%s': %s\n", path.c_str(), std::strerror(error));
+  return 1;
+}
+
+// Whether the file can be written, before there is something to write; changes nothing.
+int try_json(const std::string& path) {
+  struct stat info {};
+  const bool there = ::stat(path.c_str(), &info) == 0;
+  if (path.empty() || (there && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))) return 0;
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  if (file.get() < 0) return complain_of_json(path, errno);
+  if (!there) ::unlink(path.c_str());
+  return 0;
+}
+
 int write_json(const std::string& path, const std::string& json) {
+  errno = 0;
   std::ofstream file(path, std::ios::trunc);
   file << json;
   file.close();
-  if (file) return 0;
-  std::fprintf(stderr, "hdt-commbench: --json: cannot write '%s'\n", path.c_str());
-  return 1;
+  return file ? 0 : complain_of_json(path, errno);
 }
 
 bool measures(const Options& options, EngineKind kind) {
@@ -81,6 +104,7 @@ int run_rank(const Options& options) {
     if (communicator.rank() == 0) std::fprintf(stderr, "hdt-commbench: %s\n", root.message().c_str());
     return 2;
   }
+  if (communicator.rank() == 0 && try_json(options.json_file) != 0) return 1;
   const int code = measure(communicator, options);
   // Nobody takes a daemon away while others still wait for their peers' libraries to end.
   return communicator.barrier().is_ok() ? code : std::max(code, 1);
@@ -104,6 +128,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (options.local > 0 || options.nodes > 0) {
+    if (const int code = try_json(options.json_file); code != 0) return code;
     const auto rank_main = [&options] { return run_rank(options); };
     return measures(options, EngineKind::kMpi) ? run_mpi_ranks(options, argv, rank_main)
                                                : run_local_ranks(options, rank_main);

@@ -105,6 +105,8 @@ void declare(CLI::App& app, Raw& raw) {
                                         std::to_string(HDT_VERSION / 100 % 100) + "." +
                                         std::to_string(HDT_VERSION % 100));
   app.footer(kExamples);
+  // As of getopt's flags: the last one counts.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("COLLECTIVE", raw.collectives,
                  "allreduce, reduce_scatter, allgather, broadcast, reduce, alltoall, gather, scatter, "
                  "sendrecv, barrier (one "
@@ -182,7 +184,7 @@ Result<Options> interpret_sizes(const Raw& raw, Options options) {
   return options;
 }
 
-Result<Options> interpret(const Raw& raw) {
+Result<Options> interpret(const Raw& raw, bool json_given) {
   Options options;
   if (raw.collectives.empty()) {
     return Status(Code::kInvalidArgument, "COLLECTIVE: none given; expected one or more, or all");
@@ -221,6 +223,8 @@ Result<Options> interpret(const Raw& raw) {
                   "--backend: expected only with --nodes; [class.default] of the daemons' configuration says it otherwise");
   }
   options.backend = raw.backend;
+  if (json_given && raw.json.empty())
+    return Status(Code::kInvalidArgument, "--json: '' given; expected the name of a file");
   options.json_file = raw.json;
   HDT_BENCH_ASSIGN(options.timeout_s, parse_whole("--timeout", raw.timeout, 1, 86400));
   HDT_BENCH_ASSIGN(options.time_limit_s, parse_whole("--time-limit", raw.time_limit, 1, 864000));
@@ -251,7 +255,7 @@ std::variant<Options, Information, Status> parse_options(int argc, const char* c
   } catch (const CLI::ParseError& error) {
     return Status(Code::kInvalidArgument, std::string(error.what()) + " (--help lists the flags)");
   }
-  Result<Options> options = interpret(raw);
+  Result<Options> options = interpret(raw, app.count("--json") > 0);
   if (!options.is_ok()) return options.status();
   return options.take();
 }

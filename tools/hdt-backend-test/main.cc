@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/flag_checks.h"
 #include "tools/hdt-backend-test/module_world.h"
 
 namespace hdt::transport {
@@ -38,13 +39,20 @@ int main(int argc, char** argv) {
       "  hdt-backend-test rdma --nic mlx5_0,mlx5_1\n"
       "  hdt-backend-test tcp --nic lo --address 127.0.1.1,127.0.1.2\n"
       "  hdt-backend-test local --option addresses=127.0.1.1 --gtest_filter='*Closing*'\n"
-      "Exit code: 0 all tests passed or were skipped, 1 a test failed or the backend cannot be used, 2 wrong "
-      "usage.");
+      "Exit code: 0 all tests passed or were skipped, 1 a test failed, the backend cannot be used or its "
+      "NICs do not "
+      "reach each other, 2 wrong usage.");
+  hdt::tools::last_one_counts(app);
   hdt::backend_test::Settings settings;
   std::vector<std::string> options;
   app.add_option("NAME", settings.backend, "The backend")->required();
   app.add_option("--option", options, "KEY=VALUE of [backend.NAME]; may be repeated")->type_name("KEY=VALUE");
-  app.add_option("--nic", settings.nics, "NICs to use, by name or address; default: those that are up")
+  app.add_option(
+         "--nic", settings.nics,
+         "NICs to use, by name or address; default: those that are up. The first two that reach each other "
+         "are "
+         "connected; a single one is connected with itself, and so is one of the default ones where no two "
+         "reach each other")
       ->type_name("NIC,...")
       ->delimiter(',');
   app.add_option("--address", settings.addresses,
@@ -80,11 +88,12 @@ int main(int argc, char** argv) {
     }
     settings.options[option.substr(0, equals)] = option.substr(equals + 1);
   }
-  const hdt::Status prepared = hdt::backend_test::prepare(settings);
+  const auto prepared = hdt::backend_test::prepare(settings);
   if (!prepared.is_ok()) {
-    const int code = complain(prepared.message());
-    return prepared.code() == hdt::Code::kConfig ? code : kFailed;
+    const int code = complain(prepared.status().message());
+    return prepared.status().code() == hdt::Code::kConfig ? code : kFailed;
   }
+  for (const std::string& line : prepared.value()) std::printf("not used: %s\n", line.c_str());
   for (const auto& nic : hdt::backend_test::chosen_nics()) {
     std::printf("backend %s on %s (%s)\n", settings.backend.c_str(), nic.name.c_str(), nic.address.c_str());
   }

@@ -1,8 +1,12 @@
 #include "tools/hdt-backend-test/module_world.h"
 
+#include <net/if.h>
+
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 
+#include "tools/hdt-backend-test/pairing.h"
 #include "transports/loader/loader.h"
 
 namespace hdt::backend_test {
@@ -46,39 +50,84 @@ class ModuleWorld : public transport::World {
   std::unique_ptr<Backend> backend_;
 };
 
-bool wanted(const DeviceInfo& nic) {
-  const auto& names = settings().nics;
-  if (names.empty()) return nic.up;
-  return std::any_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return name == nic.name || name == nic.address; });
+std::string list_of(const std::vector<DeviceInfo>& found) {
+  std::string list;
+  for (const DeviceInfo& nic : found) list += (list.empty() ? "" : ", ") + describe(nic);
+  return list.empty() ? "none" : list;
+}
+
+// Why the backend does not know the name. Interfaces without an address are not among the NICs of a backend.
+std::string unknown_name(const std::string& name, const std::vector<DeviceInfo>& found) {
+  const bool interface = !name.empty() && ::if_nametoindex(name.c_str()) != 0;
+  return "--nic: '" + name + "' given; backend " + settings().backend +
+         (interface ? " cannot use that interface (is it up, has it an address?); it finds "
+                    : " has no such NIC; it finds ") +
+         list_of(found);
+}
+
+// Those that --nic names, each of which must be there and up; without --nic, those that are up.
+Result<std::vector<DeviceInfo>> wanted_of(const std::vector<DeviceInfo>& found) {
+  std::vector<DeviceInfo> wanted;
+  for (const std::string& name : settings().nics) {
+    const auto is_called = [&](const DeviceInfo& nic) { return name == nic.name || name == nic.address; };
+    if (std::none_of(found.begin(), found.end(), is_called))
+      return Status(Code::kNoBackend, unknown_name(name, found));
+    for (const DeviceInfo& nic : found) {
+      if (!is_called(nic)) continue;
+      if (!nic.up) {
+        return Status(Code::kNoBackend, "--nic: '" + name + "' given; " + describe(nic) +
+                                            ": bring it up (ip link set " + nic.name +
+                                            " up) and check its cable, or name another of " + list_of(found));
+      }
+      const auto same = [&](const DeviceInfo& other) {
+        return other.name == nic.name && other.address == nic.address;
+      };
+      if (std::none_of(wanted.begin(), wanted.end(), same)) wanted.push_back(nic);
+    }
+  }
+  if (!settings().nics.empty()) return wanted;
+  std::copy_if(found.begin(), found.end(), std::back_inserter(wanted),
+               [](const DeviceInfo& nic) { return nic.up; });
+  if (wanted.empty())
+    return Status(Code::kNoBackend,
+                  "backend " + settings().backend + " has no NIC that is up; it finds " + list_of(found));
+  return wanted;
+}
+
+// What to do about it: what was tried is told already.
+Status with_remedy(const Status& status) {
+  if (!settings().addresses.empty())
+    return {status.code(),
+            "--address: " + status.message() + "; expected addresses of this machine that reach each other"};
+  if (settings().nics.size() > 1)
+    return {status.code(), "--nic: " + status.message() +
+                               "; name NICs of one subnet, or one alone, which is then tested with itself"};
+  return {status.code(), status.message() + "; name NICs that reach each other with --nic"};
 }
 
 }  // namespace
 
-Status prepare(const Settings& wished) {
+Result<std::vector<std::string>> prepare(const Settings& wished) {
   settings() = wished;
   auto backend = make();
   if (!backend.is_ok()) return backend.status();
   auto found = backend.value()->discover();
   if (!found.is_ok()) return found.status();
-  std::string there;
-  for (const DeviceInfo& nic : found.value()) {
-    there += (there.empty() ? "" : ", ") + nic.name + " (" + nic.address + (nic.up ? ")" : ", down)");
-    if (wanted(nic)) nics().push_back(nic);
+  auto wanted = wanted_of(found.value());
+  if (!wanted.is_ok()) return wanted.status();
+  std::vector<DeviceInfo> candidates = wanted.take();
+  if (!wished.addresses.empty()) {
+    const DeviceInfo first = candidates.front();
+    candidates.assign(wished.addresses.size(), first);
+    for (size_t i = 0; i < candidates.size(); ++i) candidates[i].address = wished.addresses[i];
   }
-  if (nics().empty()) {
-    return {Code::kNoBackend, "backend " + wished.backend + " has no NIC that is " +
-                                  (wished.nics.empty() ? "up" : "called as --nic says") + "; it finds " +
-                                  (there.empty() ? "none" : there)};
-  }
-  if (wished.addresses.empty()) return Status::ok();
-  const DeviceInfo first = nics().front();
-  nics().clear();
-  for (const std::string& address : wished.addresses) {
-    nics().push_back(first);
-    nics().back().address = address;
-  }
-  return Status::ok();
+  const bool named = !wished.nics.empty() || !wished.addresses.empty();
+  const auto paired = pair_nics(*backend.value(), candidates, !named);
+  if (!paired.is_ok()) return with_remedy(paired.status());
+  const auto& [from, to, passed_over] = paired.value();
+  nics() = {from};
+  if (to.name != from.name || to.address != from.address) nics().push_back(to);
+  return passed_over;
 }
 
 const std::vector<DeviceInfo>& chosen_nics() { return nics(); }

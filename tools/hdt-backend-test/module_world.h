@@ -20,8 +20,11 @@ struct Settings {
   std::string silent_address;          // empty: none is known
 };
 
-// Loads the backend and finds its NICs; what the suite then does for every test. The settings of the program's one run.
-Status prepare(const Settings& settings);
+// Loads the backend and finds two of its NICs that reach each other (or one that reaches itself), which the
+// suite then uses in every test. The settings of the program's one run. kConfig: they are wrong; else the
+// backend cannot be used. Returns lines about what was tried before and not chosen.
+Result<std::vector<std::string>> prepare(const Settings& settings);
+// One or two.
 const std::vector<transport::DeviceInfo>& chosen_nics();
 std::unique_ptr<transport::World> make_world();
 

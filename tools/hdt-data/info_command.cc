@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tools/hdt-data/commands.h"
@@ -34,6 +35,14 @@ Status info_command(const InfoOptions& options) {
   // Larger or negative tokens come from another tokenizer: their bytes would be nonsense.
   const bool byte_level = statistics.least >= 0 && statistics.greatest < ByteTokenizer::kVocabSize;
 
+  // Labels that are left out of the loss, or a wrong element type.
+  const bool has_negative = statistics.least < 0;
+  training::PlacedToken negative;
+  if (has_negative) {
+    constexpr int64_t kAnyVocabulary = std::numeric_limits<int64_t>::max();
+    negative = training::first_foreign_token(data, kAnyVocabulary).value_or(negative);
+  }
+
   if (options.json) {
     nlohmann::ordered_json json = {{"prefix", options.prefix},
                                    {"element_type", training::element_type_name(data.element_type())},
@@ -46,6 +55,7 @@ Status info_command(const InfoOptions& options) {
                                    {"greatest_token", statistics.greatest},
                                    {"unigram_entropy_nats", statistics.unigram_entropy},
                                    {"first_tokens", first}};
+    if (has_negative) json["first_negative"] = {{"token", negative.token}, {"position", negative.position}};
     if (byte_level) json["first_text"] = ByteTokenizer::decode(first);
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return Status::ok();
@@ -59,6 +69,10 @@ Status info_command(const InfoOptions& options) {
   fmt::print("tokens           {}\n", grouped(data.token_count()));
   fmt::print("vocabulary used  {} tokens, {} to {}\n", statistics.distinct, statistics.least,
              statistics.greatest);
+  if (has_negative) {
+    fmt::print("negative         the first is token {} at position {}: hdt-train refuses the dataset\n",
+               negative.token, negative.position);
+  }
   fmt::print("unigram entropy  {:.4f} nats per token\n", statistics.unigram_entropy);
   fmt::print("first tokens     {}\n",
              byte_level ? one_line(ByteTokenizer::decode(first)) : fmt::format("{}", fmt::join(first, " ")));

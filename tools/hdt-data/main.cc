@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tools/common/flag_checks.h"
 #include "tools/hdt-data/commands.h"
 
 namespace {
@@ -34,19 +35,23 @@ int main(int argc, char** argv) {
       "Makes Megatron indexed datasets (PREFIX.bin, PREFIX.idx) from text, with one token a byte (256 ends a "
       "document), and shows what is in one.");
   app.footer(kExamples);
+  hdt::tools::last_one_counts(app);
   app.require_subcommand(1);
 
   hdt::tools::MakeOptions make;
   CLI::App* make_app = app.add_subcommand("make", "make a dataset from text");
   make_app->footer("Example:\n  hdt-data make --text a.txt b.txt --output data/ab");
   auto* source = make_app->add_option_group("source", "where the text comes from (one of them)");
-  source->add_option("--text", make.texts, "text files; each becomes one document")->type_name("FILE");
+  source->add_option("--text", make.texts, "text files; each becomes one document")
+      ->type_name("FILE")
+      ->check(hdt::tools::path_name());
   source->add_flag("--bible", make.bible,
                    "the King James text of the command `bible`; each book becomes one document");
   source->require_option(1);
   make_app
       ->add_option("--output", make.output, "writes PREFIX.bin and PREFIX.idx; existing ones are replaced")
       ->type_name("PREFIX")
+      ->check(hdt::tools::path_name())
       ->required();
 
   hdt::tools::InfoOptions info;

@@ -17,11 +17,11 @@ Status make_command(const MakeOptions& options) {
   }
   for (const std::string& path : options.texts) {
     auto document = training::read_text_file(path);
-    if (!document.is_ok()) return document.status();
+    if (!document.is_ok()) return Status(document.status().code(), "--text: " + document.status().message());
     documents.push_back(document.take());
   }
   const auto made = training::make_dataset(documents, options.output);
-  if (!made.is_ok()) return made.status();
+  if (!made.is_ok()) return Status(made.status().code(), "--output: " + made.status().message());
   fmt::print("made {0}.bin and {0}.idx: {1} documents, {2} tokens\n", options.output, made.value().documents,
              training::format_grouped(static_cast<int64_t>(made.value().tokens)));
   return Status::ok();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "tools/common/flag_checks.h"
 #include "tools/hdt-plan/commands.h"
 
 namespace {
@@ -86,6 +87,7 @@ int main(int argc, char** argv) {
       "and shows "
       "how far off the predictions are.");
   app.footer(kExamples);
+  hdt::tools::last_one_counts(app);
   app.require_subcommand(1);
   std::function<hdt::Status()> run;
 
@@ -98,7 +100,7 @@ int main(int argc, char** argv) {
       ->type_name("DIR")
       ->required();
   profile_app->add_option("--ranks", profile.ranks, "on this machine; with two or more, links are measured")
-      ->check(CLI::Range(1, 1024))
+      ->check(hdt::tools::whole(1, 1024))
       ->capture_default_str();
   profile_app
       ->add_option("arguments", profile.arguments, "after --: flags for hdt-train, as the model and devices")
@@ -109,8 +111,12 @@ int main(int argc, char** argv) {
   CLI::App* predict_app = app.add_subcommand("predict", "time, its parts and memory of one step of a plan");
   predict_app->footer(kPredictExamples);
   add_plan_inputs(predict_app, predict.inputs, predict.plan);
-  predict_app->add_option("--trace", predict.trace, "write a trace for ui.perfetto.dev")->type_name("FILE");
-  predict_app->add_option("--svg", predict.svg, "write a picture of the pipeline")->type_name("FILE");
+  predict_app->add_option("--trace", predict.trace, "write a trace for ui.perfetto.dev")
+      ->type_name("FILE")
+      ->check(hdt::tools::path_name());
+  predict_app->add_option("--svg", predict.svg, "write a picture of the pipeline")
+      ->type_name("FILE")
+      ->check(hdt::tools::path_name());
   predict_app->add_flag("--json", predict.json, "print JSON");
   predict_app->callback([&] { run = [&] { return hdt::tools::predict_command(predict); }; });
 
@@ -122,15 +128,15 @@ int main(int argc, char** argv) {
   search_app->add_option("model", search.inputs.model, "the model")->type_name("MODEL")->required();
   add_profile(search_app, search.inputs);
   search_app->add_option("--global-batch-size", search.global_batch_size, "samples of a step")
-      ->check(CLI::Range(int64_t{1}, int64_t{std::numeric_limits<int>::max()}))
+      ->check(hdt::tools::whole(1, std::numeric_limits<int>::max()))
       ->required();
   search_app->add_option("--most-replicas", search.most_replicas, "copies of the model")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(hdt::tools::whole(1, 1'000'000))
       ->capture_default_str();
   search_app
       ->add_option("--most-predictions", search.most_predictions,
                    "plans to play before the best so far is taken")
-      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))
+      ->check(hdt::tools::whole(1, 1'000'000'000))
       ->capture_default_str();
   search_app->add_flag(
       "--equal", search.equal,
@@ -145,7 +151,8 @@ int main(int argc, char** argv) {
       "stages that lack memory compute activations again, of as few layers as fit (hdt-train "
       "keeps all)");
   search_app->add_option("--output", search.output, "write the plan here instead of to stdout")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(hdt::tools::path_name());
   search_app->callback([&] { run = [&] { return hdt::tools::search_command(search); }; });
 
   hdt::tools::ExplainOptions explain;
@@ -189,7 +196,8 @@ int main(int argc, char** argv) {
   validate_app
       ->add_option("--calibrations", validate.calibrations,
                    "write what was learnt from each set to DIR/SET.toml, for --calibration")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(hdt::tools::path_name());
   validate_app->add_flag("--json", validate.json, "print JSON");
   validate_app->callback([&] { run = [&] { return hdt::tools::validate_command(validate); }; });
 
@@ -203,7 +211,7 @@ int main(int argc, char** argv) {
   simulate_app->add_option("reliability", simulate.reliability, "how often they fail, and what that costs")
       ->type_name("RELIABILITY")
       ->required();
-  const CLI::Range seconds(1e-9, 1e12);
+  const CLI::Validator seconds = hdt::tools::number(1e-9, 1e12);
   simulate_app->add_option("--step-seconds", simulate.step_seconds, "what a step takes, if it is known")
       ->check(seconds);
   simulate_app->add_option("--plan", simulate.plan, "the plan whose step is predicted (with -p and -m)")

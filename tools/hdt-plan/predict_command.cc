@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "tools/hdt-plan/commands.h"
-#include "training/data/atomic_file.h"
+#include "tools/hdt-plan/output_file.h"
 #include "training/plan/pictures.h"
 
 namespace hdt::tools {
@@ -66,15 +66,14 @@ void print_json(const plan::Plan& plan, const plan::Prediction& prediction,
 }  // namespace
 
 Status predict_command(const PredictOptions& options) {
+  HDT_RETURN_IF_ERROR(check_output("--trace", options.trace));
+  HDT_RETURN_IF_ERROR(check_output("--svg", options.svg));
   const auto played = play_plan(options.inputs, options.plan);
   if (!played.is_ok()) return played.status();
   const plan::Plan& plan = played.value().plan;
   const plan::Prediction& prediction = played.value().prediction;
-  if (!options.trace.empty())
-    HDT_RETURN_IF_ERROR(
-        training::write_file_atomically(options.trace, plan::perfetto_trace(plan, prediction)));
-  if (!options.svg.empty())
-    HDT_RETURN_IF_ERROR(training::write_file_atomically(options.svg, plan::pipeline_svg(plan, prediction)));
+  HDT_RETURN_IF_ERROR(write_output("--trace", options.trace, plan::perfetto_trace(plan, prediction)));
+  HDT_RETURN_IF_ERROR(write_output("--svg", options.svg, plan::pipeline_svg(plan, prediction)));
   const auto interval = plan::step_interval(played.value().inputs.calibration, prediction.step_seconds);
   if (options.json)
     print_json(plan, prediction, interval);

@@ -36,8 +36,9 @@ Status profile_command(const ProfileCommandOptions& options) {
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
     words.insert(words.end(), {"-np", std::to_string(options.ranks)});
   }
-  words.insert(words.end(), {trainer.value(), "--profile", options.folder});
+  words.push_back(trainer.value());
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+  words.insert(words.end(), {"--profile", options.folder});  // last: it counts
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

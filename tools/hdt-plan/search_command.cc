@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "tools/hdt-plan/commands.h"
-#include "training/data/atomic_file.h"
+#include "tools/hdt-plan/output_file.h"
 #include "training/plan/equal_split.h"
 #include "training/plan/search.h"
 #include "training/plan/toml_files.h"
@@ -29,6 +29,7 @@ const char* proof_text(plan::SearchProof proof) {
 }  // namespace
 
 Status search_command(const SearchCommandOptions& options) {
+  HDT_RETURN_IF_ERROR(check_output("--output", options.output));
   const auto inputs = read_inputs(options.inputs);
   if (!inputs.is_ok()) return inputs.status();
   const plan::PredictionInputs given{inputs.value().cluster, inputs.value().model, inputs.value().profile,
@@ -58,7 +59,7 @@ Status search_command(const SearchCommandOptions& options) {
     fmt::print("{}", text);
     return Status::ok();
   }
-  HDT_RETURN_IF_ERROR(training::write_file_atomically(options.output, text));
+  HDT_RETURN_IF_ERROR(write_output("--output", options.output, text));
   fmt::print("{}", summary);
   return Status::ok();
 }

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tools/hdt-plan/commands.h"
-#include "training/data/atomic_file.h"
+#include "tools/hdt-plan/output_file.h"
 #include "training/plan/measured_runs.h"
 #include "training/plan/validation.h"
 
@@ -124,15 +124,17 @@ Result<std::vector<plan::PublishedSet>> read_sets(const ValidateOptions& options
 Status validate_command(const ValidateOptions& options) {
   const auto sets = read_sets(options);
   if (!sets.is_ok()) return sets.status();
+  const auto calibration = [&options](const plan::PublishedSet& set) {
+    return options.calibrations.empty() ? "" : fmt::format("{}/{}.toml", options.calibrations, set.name);
+  };
+  for (const plan::PublishedSet& set : sets.value())
+    HDT_RETURN_IF_ERROR(check_output("--calibrations", calibration(set)));
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const plan::PublishedSet& set : sets.value()) {
     const auto validation = plan::validate(set);
     if (!validation.is_ok()) return validation.status();
-    if (!options.calibrations.empty()) {
-      HDT_RETURN_IF_ERROR(
-          training::write_file_atomically(fmt::format("{}/{}.toml", options.calibrations, set.name),
-                                          plan::to_toml(validation.value().record(set.name))));
-    }
+    HDT_RETURN_IF_ERROR(
+        write_output("--calibrations", calibration(set), plan::to_toml(validation.value().record(set.name))));
     if (options.json)
       json.push_back(to_json(set, validation.value()));
     else

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "tools/common/flag_checks.h"
+#include "tools/hdt-train/output_files.h"
 #include "tools/hdt-train/plan_layout.h"
 
 namespace hdt::tools {
@@ -29,13 +31,14 @@ constexpr const char* kExamples =
     "  mpirun -np 2 hdt-train --profile profile/ --profile-device fast slow:3\n"
     "      measures this machine, and emulates one that is three times slower, for hdt-plan\n"
     "\n"
+    "A flag that is given again replaces what was given before; --hetero-pipeline-stages alone adds to it.\n"
     "Exit status: 0 done, 1 the run failed, 2 wrong usage.";
 
 constexpr int kMost = 1'000'000;
 constexpr int64_t kDefaultWarmUp = 20;  // steps
 
 void add_model(CLI::App& app, TrainFlags& flags) {
-  const CLI::Range positive(1, kMost);
+  const CLI::Validator positive = whole(1, kMost);
   auto& shape = flags.shape;
   app.add_option("--num-layers", flags.layout.num_layers, "transformer layers")
       ->check(positive)
@@ -61,7 +64,8 @@ void add_layout(CLI::App& app, TrainFlags& flags) {
   auto& layout = flags.layout;
   app.add_option("--plan", flags.plan_path,
                  "a plan of hdt-plan search: takes the place of the flags of the layout")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(path_name());
   app.add_option("--tensor-model-parallel-size", layout.tensor_model_parallel_size, "only 1 is supported")
       ->capture_default_str();
   app.add_option("--pipeline-model-parallel-size", layout.pipeline_model_parallel_size,
@@ -76,20 +80,22 @@ void add_layout(CLI::App& app, TrainFlags& flags) {
   app.add_option("--micro-batch-size", layout.micro_batch_size, "samples of a micro-batch, on every replica");
   app.add_option("--micro-batch-size-per-dp", layout.micro_batch_size_per_dp,
                  "n0 mbs0 n1 mbs1 ...: the first n0 replicas use mbs0, the next n1 mbs1, ...")
-      ->type_name("INT ...");
+      ->type_name("INT ...")
+      ->trigger_on_parse();
   app.add_option("--num-micro-batches-per-dp", layout.num_micro_batches_per_dp,
                  "n0 nmb0 n1 nmb1 ...: micro-batches of a step, as above")
-      ->type_name("INT ...");
+      ->type_name("INT ...")
+      ->trigger_on_parse();
   app.add_option("--global-batch-size", layout.global_batch_size,
                  "samples of a step over all replicas (default: what the micro-batches make)");
 }
 
 void add_optimizer(CLI::App& app, TrainFlags& flags) {
   auto& trainer = flags.trainer;
-  const CLI::Range not_negative(0.0, std::numeric_limits<double>::max());
-  const CLI::Range fraction(0.0, 0.999999);
+  const CLI::Validator not_negative = float_number(0);
+  const CLI::Validator fraction = number(0, 0.999999);
   app.add_option("--train-iters", flags.train_iters, "steps")
-      ->check(CLI::Range(1, 1'000'000'000))
+      ->check(whole(1, 1'000'000'000))
       ->capture_default_str();
   app.add_option("--lr", trainer.learning_rate.peak, "learning rate after the warm-up")
       ->check(not_negative)
@@ -99,46 +105,56 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->check(not_negative);
   app.add_option("--lr-warmup-iters", flags.lr_warmup_iters,
                  "steps of linear warm-up (default: 20, or fewer in a short run)")
-      ->check(CLI::Range(0, 1'000'000'000));
+      ->check(whole(0, 1'000'000'000));
   app.add_option("--weight-decay", trainer.adamw.weight_decay)->check(not_negative)->capture_default_str();
   app.add_option("--adam-beta1", trainer.adamw.beta1)->check(fraction)->capture_default_str();
   app.add_option("--adam-beta2", trainer.adamw.beta2)->check(fraction)->capture_default_str();
-  app.add_option("--adam-eps", trainer.adamw.epsilon)->check(not_negative)->capture_default_str();
+  // With 0, parameters whose gradient is 0, such as those of tokens that the text lacks, would become nan.
+  app.add_option("--adam-eps", trainer.adamw.epsilon)->check(float_number(FLT_MIN))->capture_default_str();
   app.add_option("--clip-grad", trainer.clip_gradient_norm, "greatest gradient norm; 0: no clipping")
       ->check(not_negative)
       ->capture_default_str();
   app.add_option("--seed", trainer.seed, "of start values, sample order and generated text")
+      ->check(not_below_zero())
       ->capture_default_str();
   app.add_option("--ddp-bucket-size", trainer.bucket_elements,
                  "gradients reduced by one operation, in elements")
-      ->check(CLI::Range(size_t{1}, size_t{1} << 40))
+      ->check(whole(1, int64_t{1} << 40))
       ->capture_default_str();
   app.add_option("--threads", flags.threads, "threads of a torch operation")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole(1, 1024))
       ->capture_default_str();
 }
 
 void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
   auto* data = app.add_option_group("data", "what to train on (one of them)");
   data->add_option("--data-path", flags.data_path, "a Megatron dataset, PREFIX.bin and PREFIX.idx")
-      ->type_name("PREFIX");
-  data->add_option("--text", flags.text, "a text file, taken byte by byte")->type_name("FILE");
+      ->type_name("PREFIX")
+      ->check(path_name());
+  data->add_option("--text", flags.text, "a text file, taken byte by byte")
+      ->type_name("FILE")
+      ->check(path_name());
   data->require_option(0, 1);
   app.add_option("--log-interval", flags.log_interval, "steps between progress lines when not on a terminal")
-      ->check(CLI::Range(1, 1'000'000'000))
+      ->check(whole(1, 1'000'000'000))
       ->capture_default_str();
-  app.add_option("--tensorboard-dir", flags.tensorboard_dir, "write TensorBoard events there")
-      ->type_name("DIR");
-  app.add_option("--loss-curve", flags.loss_curve, "draw the loss there at the end (SVG)")->type_name("FILE");
-  app.add_option("--loss-log", flags.loss_log, "write a JSON line a step, in full precision")
-      ->type_name("FILE");
+  app.add_option("--tensorboard-dir", flags.tensorboard_dir, "write TensorBoard events there, each step")
+      ->type_name("DIR")
+      ->check(path_name());
+  app.add_option("--loss-curve", flags.loss_curve, "draw the loss there at the end (SVG)")
+      ->type_name("FILE")
+      ->check(path_name());
+  app.add_option("--loss-log", flags.loss_log,
+                 "write a JSON line a step, in full precision, as the step ends")
+      ->type_name("FILE")
+      ->check(path_name());
   app.add_option("--sample-tokens", flags.sample_tokens, "tokens to generate from the trained model; 0: none")
-      ->check(CLI::Range(0, kMost))
+      ->check(whole(0, kMost))
       ->capture_default_str();
   app.add_option("--sample-prompt", flags.sample_prompt, "what the generated text continues")
       ->capture_default_str();
   app.add_option("--sample-temperature", flags.sample_temperature, "0: always the likeliest token")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(number(0, 100))
       ->capture_default_str();
 }
 
@@ -153,17 +169,21 @@ void add_devices(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
          "--slow-down", raw.slow_down,
          "n0 f0 n1 f1 ...: emulates slow devices: the first n0 ranks compute f0 times slower, the next n1 f1 "
          "times (they sleep after each piece of work)")
-      ->type_name("N F ...");
+      ->type_name("N F ...")
+      ->trigger_on_parse();
   app.add_option("--profile", flags.profile_folder,
                  "measure this machine for hdt-plan instead of training; writes DIR/profile.toml and "
                  "DIR/model.toml. Two ranks or more measure links, too")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(path_name());
   app.add_option("--profile-device", raw.profile_devices,
                  "a device to profile: a name, or NAME:F for this machine slowed down F times (default: cpu)")
-      ->type_name("NAME[:F] ...");
+      ->type_name("NAME[:F] ...")
+      ->trigger_on_parse();
   app.add_option("--profile-micro-batch-sizes", flags.profile_micro_batch_sizes,
                  "samples of a micro-batch to measure (default: 1 2 4 8)")
-      ->check(CLI::Range(1, kMost));
+      ->check(whole(1, kMost))
+      ->trigger_on_parse();
 }
 
 constexpr double kMostSlowDown = 10'000;
@@ -230,7 +250,7 @@ std::string beyond_ranges(const TrainFlags& flags) {
     return fmt::format("--threads {}: expected 1 where devices are slowed down", flags.threads);
   if (flags.sample_tokens > 0 && flags.sample_prompt.empty())
     return "--sample-prompt: expected some text, found none";
-  return "";
+  return files_in_each_others_way(flags);
 }
 
 int usage_error(std::string message) {
@@ -259,6 +279,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
       "torchrun) "
       "into replicas and pipeline stages of unequal sizes.");
   app.footer(kExamples);
+  last_one_counts(app);
   add_model(app, flags);
   add_layout(app, flags);
   add_optimizer(app, flags);

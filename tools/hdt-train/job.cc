@@ -5,11 +5,13 @@
 #include <fmt/ranges.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "tools/hdt-train/readiness.h"
 #include "tools/hdt-train/reporter.h"
 #include "tools/hdt-train/run_identity.h"
 #include "tools/hdt-train/text_sample.h"
@@ -63,23 +65,35 @@ Status warn_of_slow_blas(hdtComm_t world, int rank) {
   return Status::ok();
 }
 
+// Until the last step, or the one that diverges.
 Status train(const TrainFlags& flags, training::Trainer& trainer, Reporter* reporter,
-             training::StepResult& last) {
-  for (int64_t step = 0; step < flags.train_iters; ++step) {
+             training::StepResult& last, int64_t& done) {
+  for (; done < flags.train_iters; ++done) {
     const auto begin = std::chrono::steady_clock::now();
-    const Result<training::StepResult> result = trainer.step(step);
+    const Result<training::StepResult> result = trainer.step(done);
     if (!result.is_ok()) return result.status();
     last = result.value();
+    if (last.diverged) return Status::ok();
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    if (reporter != nullptr) HDT_RETURN_IF_ERROR(reporter->step_done(step + 1, last, taken.count()));
+    if (reporter != nullptr) HDT_RETURN_IF_ERROR(reporter->step_done(done + 1, last, taken.count()));
   }
   return Status::ok();
 }
 
+std::string divergence_text(int64_t step, const training::StepResult& result) {
+  const auto unsigned_nan = [](double value) { return std::isnan(value) ? std::abs(value) : value; };
+  return fmt::format(
+      "training diverged at step {}: loss {}, gradient norm {}{}; the parameters stayed those of step {}. "
+      "Try a "
+      "smaller --lr, more --lr-warmup-iters or a smaller --clip-grad",
+      step, unsigned_nan(result.loss), unsigned_nan(result.gradient_norm),
+      result.diverged_rank < 0 ? "" : fmt::format(", first on rank {}", result.diverged_rank), step - 1);
+}
+
 }  // namespace
 
-Status run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
-               hdtComm_t world) {
+Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
+                            hdtComm_t world) {
   training::set_torch_threads(flags.threads);
   Result<std::unique_ptr<training::Messenger>> messenger = training::make_hdt_messenger(world, layout);
   if (!messenger.is_ok()) return messenger.status();
@@ -90,14 +104,22 @@ Status run_job(const TrainFlags& flags, const TokenInput& input, const training:
       training::BatchSampler::create(input.tokens, {.seed = flags.trainer.seed,
                                                     .sequence_length = flags.shape.sequence_length,
                                                     .global_batch_size = layout.global_batch_size()});
-  if (!sampler.is_ok()) return sampler.status();
+  if (!sampler.is_ok()) {
+    return Status(
+        sampler.status().code(),
+        fmt::format("{}: {}", flags.text.empty() ? "--data-path " + flags.data_path : "--text " + flags.text,
+                    sampler.status().message()));
+  }
+  // Before the model is made: what cannot be written is known now and not after hours.
   std::unique_ptr<Reporter> reporter;
+  Status opened;
   if (rank == 0) {
     introduce(flags, input, layout);
-    Result<std::unique_ptr<Reporter>> opened = Reporter::open(flags);
-    if (!opened.is_ok()) return opened.status();
-    reporter = opened.take();
+    Result<std::unique_ptr<Reporter>> made = Reporter::open(flags);
+    opened = made.status();
+    if (made.is_ok()) reporter = made.take();
   }
+  HDT_RETURN_IF_ERROR(all_ready(opened, world));
 
   const training::Position position = layout.position_of(rank);
   auto compute = training::make_torch_stage(flags.shape, layout.units_of(position));
@@ -112,11 +134,17 @@ Status run_job(const TrainFlags& flags, const TokenInput& input, const training:
   if (!trainer.is_ok()) return trainer.status();
   const auto begin = std::chrono::steady_clock::now();
   training::StepResult last;
-  HDT_RETURN_IF_ERROR(train(flags, *trainer.value(), reporter.get(), last));
+  int64_t done = 0;
+  const Status trained = train(flags, *trainer.value(), reporter.get(), last, done);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
 
+  // What was reported until then is written out, however the run ended.
+  const Status written =
+      reporter ? reporter->finish(describe(layout), input.statistics.unigram_entropy) : Status::ok();
+  HDT_RETURN_IF_ERROR(trained);
+  if (last.diverged) return divergence_text(done + 1, last);
+  HDT_RETURN_IF_ERROR(written);
   if (reporter) {
-    HDT_RETURN_IF_ERROR(reporter->finish(describe(layout), input.statistics.unigram_entropy));
     fmt::print("trained {} steps in {}: loss {:.4f}, unigram entropy of the text {:.4f}\n", flags.train_iters,
                training::format_duration(elapsed), last.loss, input.statistics.unigram_entropy);
   }
@@ -125,7 +153,7 @@ Status run_job(const TrainFlags& flags, const TokenInput& input, const training:
     if (!text.is_ok()) return text.status();
     if (rank == 0) fmt::print("sample:\n{}\n", text.value());
   }
-  return Status::ok();
+  return std::string();
 }
 
 }  // namespace hdt::tools

@@ -11,6 +11,7 @@
 #include "tools/hdt-train/job.h"
 #include "tools/hdt-train/plan_layout.h"
 #include "tools/hdt-train/profile_job.h"
+#include "tools/hdt-train/readiness.h"
 #include "tools/hdt-train/token_input.h"
 
 namespace hdt::tools {
@@ -46,10 +47,15 @@ int run(TrainFlags& flags, hdtComm_t world) {
   const Result<training::Layout> layout = make_run_layout(flags);
   if (!layout.is_ok()) return refuse(rank, layout.status());
   const Result<TokenInput> input = open_tokens(flags);
+  const Status ready = all_ready(input.status(), world);
   if (!input.is_ok()) return fail(kExitUsage, fmt::format("rank {}: {}", rank, input.status().message()));
-  const Status status = run_job(flags, input.value(), layout.value(), world);
-  if (!status.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, status.to_string()));
-  return 0;
+  if (!ready.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, ready.message()));
+  const Result<std::string> diverged = run_job(flags, input.value(), layout.value(), world);
+  if (!diverged.is_ok())
+    return fail(kExitFailed, fmt::format("rank {}: {}", rank, diverged.status().to_string()));
+  if (diverged.value().empty()) return 0;
+  // All ranks know the same: rank 0 says it.
+  return rank == 0 ? fail(kExitFailed, diverged.value()) : kExitFailed;
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "base/median.h"
 #include "tools/hdt-train/link_timing.h"
 #include "tools/hdt-train/overlap_timing.h"
+#include "tools/hdt-train/readiness.h"
 #include "tools/hdt-train/unit_timing.h"
 #include "training/data/atomic_file.h"
 #include "training/engine/hdt_operation.h"
@@ -194,15 +195,31 @@ std::string remarks(const TrainFlags& flags, const MeasuredLinks& links) {
   return text;
 }
 
+constexpr const char* kProfileFile = "/profile.toml";
+constexpr const char* kModelFile = "/model.toml";
+
+Status prepare_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return Status::from_errno("--profile: cannot create the folder " + folder, error.value());
+  for (const char* file : {kProfileFile, kModelFile}) {
+    const Status writable = training::check_writable(folder + file);
+    if (!writable.is_ok()) return {writable.code(), "--profile: " + writable.message()};
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 Status run_profile(const TrainFlags& flags, hdtComm_t world) {
   training::set_torch_threads(flags.threads);
+  int rank = 0;
+  HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(world, &rank)));
+  // What cannot be written is known before it is measured.
+  HDT_RETURN_IF_ERROR(all_ready(rank == 0 ? prepare_folder(flags.profile_folder) : Status::ok(), world));
   const Result<MeasuredLinks> measured = measure_links(flags, world);
   if (!measured.is_ok()) return measured.status();
   const MeasuredLinks& links = measured.value();
-  int rank = 0;
-  HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(world, &rank)));
   if (rank != 0) return Status::ok();
   plan::Profile profile;
   profile.name = flags.profile_devices.front().name;
@@ -211,12 +228,9 @@ Status run_profile(const TrainFlags& flags, hdtComm_t world) {
   for (const auto& [device, slowdown] : links.slowdowns)
     fmt::print("{:<12} computes {:.3f} times as long beside communication\n", device, slowdown);
   add_compute(flags, profile);
-  std::error_code error;
-  std::filesystem::create_directories(flags.profile_folder, error);
-  if (error) return Status::from_errno("--profile " + flags.profile_folder, error.value());
-  HDT_RETURN_IF_ERROR(training::write_file_atomically(flags.profile_folder + "/profile.toml",
+  HDT_RETURN_IF_ERROR(training::write_file_atomically(flags.profile_folder + kProfileFile,
                                                       remarks(flags, links) + plan::to_toml(profile)));
-  HDT_RETURN_IF_ERROR(training::write_file_atomically(flags.profile_folder + "/model.toml",
+  HDT_RETURN_IF_ERROR(training::write_file_atomically(flags.profile_folder + kModelFile,
                                                       plan::to_toml(model_of(flags.shape))));
   fmt::print("written: {0}/profile.toml, {0}/model.toml\n", flags.profile_folder);
   return Status::ok();

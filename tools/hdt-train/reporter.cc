@@ -8,6 +8,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "training/data/atomic_file.h"
+
 namespace hdt::tools {
 
 namespace {
@@ -28,15 +30,20 @@ Reporter::Reporter(const TrainFlags& flags) : flags_(flags), progress_(std::cout
 
 Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags) {
   std::unique_ptr<Reporter> reporter(new Reporter(flags));
+  if (!flags.loss_curve.empty()) {
+    const Status writable = training::check_writable(flags.loss_curve);
+    if (!writable.is_ok()) return Status(writable.code(), "--loss-curve: " + writable.message());
+  }
   if (!flags.tensorboard_dir.empty()) {
     Result<std::unique_ptr<training::EventWriter>> events =
         training::EventWriter::open(flags.tensorboard_dir);
-    if (!events.is_ok()) return events.status();
+    if (!events.is_ok())
+      return Status(events.status().code(), "--tensorboard-dir: " + events.status().message());
     reporter->events_ = events.take();
   }
   if (!flags.loss_log.empty()) {
     reporter->log_.open(flags.loss_log, std::ios::trunc);
-    if (!reporter->log_) return Status::from_errno("--loss-log " + flags.loss_log, errno);
+    if (!reporter->log_) return Status::from_errno("--loss-log: cannot open " + flags.loss_log, errno);
   }
   return reporter;
 }
@@ -55,17 +62,18 @@ Status Reporter::step_done(int64_t done, const training::StepResult& result, dou
     if (const auto rate = progress_.tokens_per_second()) {
       HDT_RETURN_IF_ERROR(events_->add_scalar("tokens-per-second", done, *rate));
     }
-    if (done % flags_.log_interval == 0) HDT_RETURN_IF_ERROR(events_->flush());
+    HDT_RETURN_IF_ERROR(events_->flush());  // a run that is killed keeps what it has done
   }
   if (log_.is_open()) {
+    errno = 0;
     log_ << nlohmann::ordered_json{{"step", done},
                                    {"loss", result.loss},
                                    {"tokens", result.tokens},
                                    {"grad_norm", result.gradient_norm},
                                    {"learning_rate", result.learning_rate},
                                    {"seconds", seconds}}
-         << '\n';
-    if (!log_) return {Code::kSystem, "--loss-log " + flags_.loss_log + ": cannot write"};
+         << std::endl;  // one write a line: a run that is killed loses none
+    if (!log_) return Status::from_errno("--loss-log: cannot write " + flags_.loss_log, errno);
   }
   return Status::ok();
 }
@@ -77,14 +85,15 @@ Status Reporter::finish(const std::string& subtitle, double unigram_entropy) {
     fmt::print("TensorBoard events: {}\n", events_->path());
   }
   if (log_.is_open()) {
+    errno = 0;
     log_.close();
-    if (!log_) return {Code::kSystem, "--loss-log " + flags_.loss_log + ": cannot write"};
+    if (!log_) return Status::from_errno("--loss-log: cannot write " + flags_.loss_log, errno);
   }
-  if (!flags_.loss_curve.empty()) {
+  if (!flags_.loss_curve.empty() && !curve_.points.empty()) {
     curve_.subtitle = subtitle;
     curve_.reference = {unigram_entropy, "unigram entropy"};
     const Result<size_t> drawn = training::write_loss_curve(curve_, flags_.loss_curve);
-    if (!drawn.is_ok()) return drawn.status();
+    if (!drawn.is_ok()) return Status(drawn.status().code(), "--loss-curve: " + drawn.status().message());
     fmt::print("loss curve: {}\n", flags_.loss_curve);
   }
   return Status::ok();

@@ -18,13 +18,13 @@ namespace hdt::tools {
 
 class Reporter {
  public:
-  // Opens what the flags name.
+  // Opens what the flags name, and tries that the loss curve, which is written at the end, can be.
   static Result<std::unique_ptr<Reporter>> open(const TrainFlags& flags);
 
   // After each step; `done` counts from 1; `seconds` are those of the step on this rank.
   Status step_done(int64_t done, const training::StepResult& result, double seconds);
-  // Ends the progress line, writes out what is buffered, draws the curve. `unigram_entropy` is drawn beside
-  // it.
+  // Ends the progress line, writes out what is buffered, draws the curve of the steps that were done, if any.
+  // `unigram_entropy` is drawn beside it.
   Status finish(const std::string& subtitle, double unigram_entropy);
 
  private:

@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
+#include "tools/common/flag_checks.h"
 
 namespace {
 
@@ -56,6 +57,7 @@ int main(int argc, char** argv) {
       "SIGTERM or SIGINT ends it in order: operations under way get timeouts.drain_ms to finish.\n"
       "With --handover SIGTERM leaves groups and operations to the hdtcommd that is started next at the same "
       "socket.");
+  hdt::tools::last_one_counts(app);
   std::string file;
   bool print = false;
   bool keys = false;

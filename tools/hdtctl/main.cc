@@ -1,7 +1,9 @@
 // hdtctl: asks a daemon about itself.
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -10,6 +12,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "libclient/session.h"
+#include "tools/common/flag_checks.h"
 #include "tools/hdtctl/backends_table.h"
 #include "tools/hdtctl/class_table.h"
 #include "tools/hdtctl/doctor.h"
@@ -69,10 +72,11 @@ int write_trace(const std::string& socket, const std::string& path) {
           std::fprintf(stderr, "hdtctl: node %s is not in the trace: %s\n",
                        node["name"].get<std::string>().c_str(), node["silence"].get<std::string>().c_str());
         }
+        errno = 0;
         std::ofstream file(path);
         file << hdt::ctl::trace_of(answer).dump() << "\n";
         if (file.flush()) return 0;
-        std::fprintf(stderr, "hdtctl: cannot write '%s'\n", path.c_str());
+        std::fprintf(stderr, "hdtctl: --out: cannot write '%s': %s\n", path.c_str(), std::strerror(errno));
         return kFailed;
       });
 }
@@ -120,6 +124,7 @@ int main(int argc, char** argv) {
       "  hdtctl class set dp backends=rdma,tcp  other backends for class dp, while its jobs run\n"
       "  hdtctl doctor 10.0.0.2 10.0.0.3        is this node, and the way to those, fit for a job?\n"
       "  hdtctl trace --out trace.json          what all ranks did last, for ui.perfetto.dev");
+  hdt::tools::last_one_counts(app);
   app.require_subcommand(1);
   std::string socket = hdt::Config().node.socket;
   if (const char* variable = std::getenv("HDT_SOCKET")) socket = variable;
@@ -141,7 +146,7 @@ int main(int argc, char** argv) {
       "trace",
       "Writes what the ranks of this node and of those it shares groups with did last, as a Chrome trace");
   std::string trace_path;
-  trace->add_option("--out", trace_path, "The file to write")->required();
+  trace->add_option("--out", trace_path, "The file to write")->check(hdt::tools::path_name())->required();
   trace->footer("Example:\n  hdtctl trace --out trace.json     then open it in ui.perfetto.dev");
   auto* doctor = app.add_subcommand("doctor",
                                     "Checks a set-up before any job: NICs, MTU, limits, clocks, versions, "
@@ -182,7 +187,8 @@ int main(int argc, char** argv) {
                        "Bytes of the call's `count` elements, for allgather and reduce_scatter of one rank's "
                        "block; K, M and "
                        "G are powers of 1024")
-          ->transform(CLI::AsSizeValue(false));
+          ->transform(CLI::AsSizeValue(false))
+          ->transform(hdt::tools::not_below_zero());  // comes first
   auto* group = explain->add_option("--group", request.group,
                                     "A group's id, as status shows it, or the class of the only one");
   explain->add_option("--type", request.type, "Type of the elements; default float32");

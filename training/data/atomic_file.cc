@@ -86,6 +86,8 @@ Status AtomicFile::commit() {
   return sync_folder_of(path_);
 }
 
+Status check_writable(const std::string& path) { return AtomicFile::create(path).status(); }
+
 Status write_file_atomically(const std::string& path, std::string_view contents) {
   auto file = AtomicFile::create(path);
   if (!file.is_ok()) return file.status();

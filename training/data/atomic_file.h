@@ -37,6 +37,10 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+// Whether a file at `path` could be written now; for what is written at the end of long work. Leaves nothing
+// behind.
+Status check_writable(const std::string& path);
+
 // Replaces `path` by a file with these contents.
 Status write_file_atomically(const std::string& path, std::string_view contents);
 

@@ -14,12 +14,20 @@ void widen(const std::byte* from, std::span<int64_t> out) {
   }
 }
 
+// Of the two files of a dataset; whoever gives the name of one of them hears that the prefix is wanted.
+Result<MappedFile> open_file(const std::string& path, const std::string& prefix) {
+  auto file = MappedFile::open(path);
+  if (file.is_ok() || !(prefix.ends_with(".bin") || prefix.ends_with(".idx"))) return file;
+  return Status(file.status().code(), file.status().message() + "; expected the prefix " +
+                                          prefix.substr(0, prefix.size() - 4) + ", without .bin and .idx");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<IndexedDataset>> IndexedDataset::open(const std::string& prefix) {
-  auto index_file = MappedFile::open(index_path(prefix));
+  auto index_file = open_file(index_path(prefix), prefix);
   if (!index_file.is_ok()) return index_file.status();
-  auto data_file = MappedFile::open(data_path(prefix));
+  auto data_file = open_file(data_path(prefix), prefix);
   if (!data_file.is_ok()) return data_file.status();
   auto index = parse_dataset_index(index_file.value().bytes(), data_file.value().size(), prefix);
   if (!index.is_ok()) return index.status();

@@ -8,8 +8,11 @@
 
 namespace hdt::training {
 
+namespace {
+constexpr uint64_t kBlockTokens = 1 << 16;
+}  // namespace
+
 TokenStatistics token_statistics(const TokenSource& source) {
-  constexpr uint64_t kBlockTokens = 1 << 16;
   constexpr int64_t kDirect = 1 << 18;  // tokens below are counted in an array, the others in a map
   TokenStatistics statistics;
   statistics.tokens = source.token_count();
@@ -41,6 +44,20 @@ TokenStatistics token_statistics(const TokenSource& source) {
   for (const auto& [token, count] : others) add(count);
   if (statistics.distinct == 1) statistics.unigram_entropy = 0;  // and not -0
   return statistics;
+}
+
+std::optional<PlacedToken> first_foreign_token(const TokenSource& source, int64_t vocab_size) {
+  const uint64_t tokens = source.token_count();
+  std::vector<int64_t> block;
+  for (uint64_t first = 0; first < tokens; first += block.size()) {
+    block.resize(std::min(kBlockTokens, tokens - first));
+    source.read_tokens(first, block);
+    const auto found =
+        std::ranges::find_if(block, [vocab_size](int64_t token) { return token < 0 || token >= vocab_size; });
+    if (found != block.end())
+      return PlacedToken{*found, first + static_cast<uint64_t>(found - block.begin())};
+  }
+  return std::nullopt;
 }
 
 }  // namespace hdt::training

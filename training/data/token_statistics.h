@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "training/data/token_source.h"
 
@@ -20,5 +21,13 @@ struct TokenStatistics {
 
 // Reads the whole stream once.
 TokenStatistics token_statistics(const TokenSource& source);
+
+struct PlacedToken {
+  int64_t token = 0;
+  uint64_t position = 0;  // from 0, in the stream
+};
+
+// The first token that is not one of 0 .. vocab_size - 1; reads the stream up to it.
+std::optional<PlacedToken> first_foreign_token(const TokenSource& source, int64_t vocab_size);
 
 }  // namespace hdt::training

@@ -1,8 +1,6 @@
 // trainer.cc: zero, run the pipeline, reduce, clip, update.
 #include "training/engine/trainer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -47,8 +45,9 @@ Result<StepResult> Trainer::step(int64_t step) {
   if (!loss.is_ok()) return loss.status();
   HDT_RETURN_IF_ERROR(reducer_.finish());
 
-  std::array<double, 3> totals = {loss.value().loss, static_cast<double>(loss.value().tokens),
-                                  counted_square_norm()};
+  const std::array<double, 3> own = {loss.value().loss, static_cast<double>(loss.value().tokens),
+                                     counted_square_norm()};
+  std::array<double, 3> totals = own;
   HDT_RETURN_IF_ERROR(messenger_.sum_over_world(totals));
   const double tokens = totals[1];
   StepResult result;
@@ -57,9 +56,11 @@ Result<StepResult> Trainer::step(int64_t step) {
   result.gradient_norm = std::sqrt(totals[2]) / tokens;
   result.learning_rate = learning_rate(options_.learning_rate, step);
   if (!std::isfinite(result.loss) || !std::isfinite(result.gradient_norm)) {
-    return Status(Code::kInvalidUsage,
-                  fmt::format("training diverged at step {}: loss {}, gradient norm {}; try a smaller --lr",
-                              step + 1, result.loss, result.gradient_norm));
+    const Result<int> rank = first_of(!std::isfinite(own[0]) || !std::isfinite(own[2]));
+    if (!rank.is_ok()) return rank.status();
+    result.diverged = true;
+    result.diverged_rank = rank.value();
+    return result;
   }
   double scale = 1.0 / tokens;
   if (options_.clip_gradient_norm > 0 && result.gradient_norm > options_.clip_gradient_norm) {
@@ -67,6 +68,14 @@ Result<StepResult> Trainer::step(int64_t step) {
   }
   update(step, result.learning_rate, scale);
   return result;
+}
+
+// The first rank that says `mine`; -1: none does. Collective, as all ranks know that the result is not
+// finite.
+Result<int> Trainer::first_of(bool mine) {
+  std::array<double, 1> greatest = {mine ? static_cast<double>(messenger_.size() - messenger_.rank()) : 0};
+  HDT_RETURN_IF_ERROR(messenger_.max_over_world(greatest));
+  return greatest[0] == 0 ? -1 : messenger_.size() - static_cast<int>(greatest[0]);
 }
 
 // The square norm of the units that this rank counts: those whose first owner it is, so that each counts

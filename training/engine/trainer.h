@@ -37,6 +37,10 @@ struct StepResult {
   int64_t tokens = 0;
   double gradient_norm = 0;  // over all parameters, before clipping
   double learning_rate = 0;
+  // Loss or gradient norm is nan or infinite. Nothing was updated: the parameters are those of the step
+  // before.
+  bool diverged = false;
+  int diverged_rank = -1;  // the first whose own part of them is not finite; -1: only their sum is
 };
 
 class Trainer {
@@ -51,8 +55,8 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // All ranks call it with step 0, 1, ...; all get the same result. A loss or gradient that is not finite is
-  // a failure, before it reaches the parameters.
+  // All ranks call it with step 0, 1, ...; all get the same result, also that training has diverged, which is
+  // known before it reaches the parameters. There is no further step then.
   Result<StepResult> step(int64_t step);
 
   UnitMemory& memory() { return memory_; }
@@ -61,6 +65,7 @@ class Trainer {
   Trainer(const Layout& layout, Messenger& messenger, BatchReader batches, const TrainerOptions& options,
           UnitMemory memory, PipelineRunner runner);
   double counted_square_norm();
+  Result<int> first_of(bool mine);
   void update(int64_t step, double learning_rate, double gradient_scale);
 
   TrainerOptions options_;

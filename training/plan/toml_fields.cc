@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "training/data/mapped_file.h"
+
 namespace hdt::plan {
 
 void TomlErrors::add(const std::string& where, const std::string& reason) {
@@ -14,7 +16,11 @@ void TomlErrors::add(const std::string& where, const std::string& reason) {
 }
 
 Result<toml::table> parse_toml_file(const std::string& path) {
-  toml::parse_result parsed = toml::parse_file(path);
+  const auto file = training::MappedFile::open(path);
+  if (!file.is_ok()) return Status(Code::kConfig, path + ": " + file.status().message());
+  const auto bytes = file.value().bytes();
+  toml::parse_result parsed =
+      toml::parse(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path);
   if (parsed) return std::move(parsed).table();
   const toml::parse_error& error = parsed.error();
   const auto line = error.source().begin.line;

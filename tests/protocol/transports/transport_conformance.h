@@ -62,7 +62,7 @@ class TransportConformance : public testing::TestWithParam<std::function<std::un
   // Polls both ends until `done`. False when the time limit passed first.
   bool run_until(const std::function<bool()>& done);
   bool run_until(std::vector<Endpoint*> polled, const std::function<bool()>& done);
-  // A connection from a_ to b_.
+  // A connection from a_ to b_, both ends of which are there; throws with the reason when none comes about.
   Pair connect();
 
   std::unique_ptr<World> world_;

@@ -72,7 +72,7 @@ TEST(EqualityTest, SameBitsEveryTime) {
   EXPECT_EQ(train(layout, shape, 10, options()).parameters, train(layout, shape, 10, options()).parameters);
 }
 
-TEST(EqualityTest, DivergenceIsAFailure) {
+TEST(EqualityTest, DivergenceIsToldWithItsRankAndUpdatesNothing) {
   const FakeShape shape;
   const Layout layout(4, {{{4}, 2, 1}}, RankOrder::kTpDpPp);
   ThreadWorld world(layout);
@@ -88,7 +88,10 @@ TEST(EqualityTest, DivergenceIsAFailure) {
   trainer.value()->memory().parameters(2)[0] = std::nanf("");
   const std::span<float> untouched = trainer.value()->memory().parameters(1);
   const std::vector<float> before(untouched.begin(), untouched.end());
-  EXPECT_FALSE(trainer.value()->step(0).is_ok());
+  const Result<StepResult> step = trainer.value()->step(0);
+  ASSERT_TRUE(step.is_ok()) << step.status().message();
+  EXPECT_TRUE(step.value().diverged);
+  EXPECT_EQ(step.value().diverged_rank, 0);
   EXPECT_EQ(std::vector<float>(untouched.begin(), untouched.end()), before);
 }
 

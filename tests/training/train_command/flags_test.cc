@@ -1,0 +1,69 @@
+// flags_test.cc: numbers that are none, and flags that are given twice.
+#include "tests/training/train_command/small_run.h"
+
+namespace hdt::training::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(TrainFlags, WhatIsNoFiniteNumberIsRefusedByFlagAndValue) {
+  const auto expect_no_number = [](const std::string& flag, const std::string& value) {
+    expect_refused(train(kText + " " + flag + " " + value), 2,
+                   flag + ": '" + value + "' given; expected a number from ");
+  };
+  for (const char* flag : {"--lr", "--min-lr", "--weight-decay", "--adam-beta1", "--adam-beta2", "--adam-eps",
+                           "--clip-grad", "--sample-temperature"})
+    expect_no_number(flag, "nan");
+  for (const char* value : {"inf", "-1", "1e39", "abc"}) expect_no_number("--lr", value);
+  expect_refused(train(kText + " --adam-eps 0"), 2, "--adam-eps: '0' given");
+  expect_refused(train(kText + " --lr-warmup-iters nan"), 2,
+                 "--lr-warmup-iters: 'nan' given; expected a whole number from 0 to 1000000000");
+  expect_refused(train(kText + " --train-iters 1e6"), 2,
+                 "--train-iters: '1e6' given; expected a whole number");
+  expect_refused(train(kText + " --hidden-size 064"), 2,
+                 "--hidden-size: '064' given; expected a whole number");
+  expect_refused(train(kText + " --seed -1"), 2, "--seed: '-1' given; expected a whole number of at least 0");
+  expect_refused(train(kText + " --slow-down 1 nan"), 2, "--slow-down: factor nan given");
+  expect_refused(train(" --profile p --profile-device a:nan"), 2, "--profile-device: 'a:nan' given");
+}
+
+TEST(TrainFlags, OfTwoTheLastCounts) {
+  const ProgramResult run =
+      train(kText +
+            " --train-iters 7 --train-iters 3 --log-interval 9 --log-interval 1 --lr 1e9 --lr 1e-4"
+            " --micro-batch-size-per-dp 1 8 --micro-batch-size-per-dp 1 2"
+            " --num-micro-batches-per-dp 1 1 --num-micro-batches-per-dp 1 3"
+            " --slow-down 5 2 --slow-down 1 1 --text /no/such/file" +
+            kText);
+  EXPECT_EQ(run.exit_status, 0) << run.output;
+  EXPECT_THAT(run.output,
+              AllOf(HasSubstr("2 layers, 3 x 2 samples; 48 tokens a step"), HasSubstr("step 3/3 | loss"),
+                    HasSubstr("lr 1.0e-05"), Not(HasSubstr("step 7"))));
+  // The first is looked at all the same.
+  expect_refused(train(kText + " --lr nan --lr 1e-4"), 2, "--lr: 'nan' given");
+  // A replica each: these add up.
+  const ProgramResult stages = train(kText +
+                                         " --use-tp-pp-dp-mapping --micro-batch-size 1 "
+                                         "--hetero-pipeline-stages 1 2 --hetero-pipeline-stages 1 2",
+                                     ranks(2));
+  EXPECT_EQ(stages.exit_status, 0) << stages.output;
+  EXPECT_THAT(stages.output, HasSubstr("replica 1: 2 layers"));
+}
+
+TEST(TrainFlags, DivergenceIsCalledSoWithStepAndRank) {
+  const std::string diverges = kText + " --lr 1e30 --lr-warmup-iters 0 --micro-batch-size 1";
+  const ProgramResult one = train(diverges);
+  EXPECT_EQ(one.exit_status, 1) << one.output;
+  EXPECT_THAT(one.output,
+              AllOf(HasSubstr("hdt-train: training diverged at step 2: loss "), HasSubstr("first on rank 0"),
+                    HasSubstr("Try a smaller --lr"), Not(HasSubstr("not allowed"))));
+  const ProgramResult two = train(diverges + " --pipeline-model-parallel-size 2", ranks(2));
+  EXPECT_NE(two.exit_status, 0);
+  EXPECT_THAT(two.output, HasSubstr("training diverged at step 2: loss "));
+  EXPECT_EQ(two.output.find("training diverged"), two.output.rfind("training diverged")) << two.output;
+}
+
+}  // namespace
+}  // namespace hdt::training::testing

@@ -1,0 +1,139 @@
+// pairing.cc: see pairing.h.
+#include "tools/hdt-backend-test/pairing.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace hdt::backend_test {
+
+namespace {
+
+using transport::Backend;
+using transport::Completion;
+using transport::Connection;
+using transport::Device;
+using transport::DeviceInfo;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kTrySeconds{20};
+constexpr std::chrono::seconds kPairingSeconds{60};
+constexpr int kSleepMs = 100;
+
+// One end of the trial, and what has been reported at it.
+struct End {
+  std::unique_ptr<Device> device;
+  const Connection* closed = nullptr;
+  Status reason;  // of the close
+  bool connected = false;
+  bool message = false;
+
+  void poll() {
+    std::vector<Completion> completions;
+    device->poll(completions);
+    for (const Completion& completion : completions) {
+      connected = connected || completion.kind == Completion::Kind::kConnected;
+      message = message || completion.kind == Completion::Kind::kMessage;
+      if (completion.kind != Completion::Kind::kClosed) continue;
+      closed = completion.connection;
+      reason = completion.error;
+    }
+  }
+};
+
+Result<std::unique_ptr<Device>> open(Backend& backend, const DeviceInfo& nic) {
+  auto device = backend.open(nic);
+  if (device.is_ok()) return device;
+  return Status(device.status().code(), "cannot open " + describe(nic) + ": " + device.status().message());
+}
+
+// A message from one to the other, as the suite's tests begin.
+Status try_pair(Backend& backend, const DeviceInfo& from, const DeviceInfo& to) {
+  std::array<End, 2> ends;
+  for (const auto& [end, nic] : {std::pair(&ends[0], &from), std::pair(&ends[1], &to)}) {
+    auto device = open(backend, *nic);
+    if (!device.is_ok()) return device.status();
+    end->device = device.take();
+  }
+  auto& [client, server] = ends;
+  const auto address = server.device->listen(0);
+  if (!address.is_ok()) {
+    return {address.status().code(), "cannot listen on " + describe(to) + ": " + address.status().message()};
+  }
+  const auto deadline = Clock::now() + kTrySeconds;
+  auto connection = client.device->connect(
+      address.value(), std::chrono::duration_cast<std::chrono::milliseconds>(kTrySeconds).count());
+  if (!connection.is_ok()) return connection.status();
+  bool sent = false;
+  while (Clock::now() < deadline) {
+    for (End& end : ends) end.poll();
+    if (client.closed != nullptr) {
+      return {Code::kLink, client.reason.is_ok() ? "the connection was closed" : client.reason.message()};
+    }
+    if (server.message) return Status::ok();
+    if (client.connected && !sent) {
+      const std::array<std::byte, 1> word{};
+      HDT_RETURN_IF_ERROR(connection.value()->send(word, 0));
+      sent = true;
+    }
+    std::array<pollfd, 2> waits{
+        {{client.device->event_fd(), POLLIN, 0}, {server.device->event_fd(), POLLIN, 0}}};
+    ::poll(waits.data(), waits.size(), kSleepMs);
+  }
+  return {Code::kTimeout, (client.connected ? "connected, but no message came through within "
+                                            : "no connection came about within ") +
+                              std::to_string(kTrySeconds.count()) + " s"};
+}
+
+bool is_loopback(const DeviceInfo& nic) {
+  return nic.name == "lo" || nic.address.starts_with("127.") || nic.address == "::1";
+}
+
+std::vector<std::pair<size_t, size_t>> pairs_to_try(const std::vector<DeviceInfo>& nics, bool also_alone) {
+  std::vector<std::pair<size_t, size_t>> pairs;
+  for (size_t from = 0; from < nics.size(); ++from) {
+    for (size_t to = 0; to < nics.size(); ++to) {
+      if (from != to) pairs.emplace_back(from, to);
+    }
+  }
+  // In the list's order first, as --nic A,B has it, then the other way round.
+  std::stable_sort(pairs.begin(), pairs.end(),
+                   [](const auto& a, const auto& b) { return (a.first < a.second) > (b.first < b.second); });
+  for (const bool loopback : {false, true}) {
+    for (size_t alone = 0; alone < nics.size() && (also_alone || nics.size() == 1); ++alone) {
+      if (is_loopback(nics[alone]) == loopback) pairs.emplace_back(alone, alone);
+    }
+  }
+  return pairs;
+}
+
+}  // namespace
+
+std::string describe(const DeviceInfo& nic) {
+  return nic.name + " (" + nic.address + (nic.up ? ")" : ", down)");
+}
+
+Result<PairedNics> pair_nics(Backend& backend, const std::vector<DeviceInfo>& nics, bool also_alone) {
+  std::vector<std::string> failed;
+  const auto deadline = Clock::now() + kPairingSeconds;
+  for (const auto& [from, to] : pairs_to_try(nics, also_alone)) {
+    if (Clock::now() > deadline) {
+      failed.push_back("gave up after " + std::to_string(kPairingSeconds.count()) + " s");
+      break;
+    }
+    const Status tried = try_pair(backend, nics[from], nics[to]);
+    if (tried.is_ok()) return PairedNics{nics[from], nics[to], failed};
+    failed.push_back(describe(nics[from]) + " does not reach " +
+                     (from == to ? "itself" : describe(nics[to])) + ": " + tried.message());
+  }
+  std::string reasons;
+  for (const std::string& line : failed) reasons += (reasons.empty() ? "" : "; ") + line;
+  return Status(Code::kNoBackend, reasons);
+}
+
+}  // namespace hdt::backend_test

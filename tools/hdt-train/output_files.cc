@@ -1,0 +1,49 @@
+// output_files.cc: see output_files.h.
+#include "tools/hdt-train/output_files.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "training/data/indexed_format.h"
+
+namespace hdt::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// By its text, also where it does not exist yet; "" for what can be written over and over, as /dev/null.
+std::string place_of(const std::string& path) {
+  std::error_code ignored;
+  if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)) return "";
+  const fs::path place = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+  return ignored ? "" : place.string();
+}
+
+}  // namespace
+
+std::string files_in_each_others_way(const TrainFlags& flags) {
+  std::vector<std::pair<const char*, std::string>> files = {{"--text", flags.text},
+                                                            {"--plan", flags.plan_path},
+                                                            {"--loss-log", flags.loss_log},
+                                                            {"--loss-curve", flags.loss_curve}};
+  if (!flags.data_path.empty()) {
+    files.emplace(files.begin(), "--data-path", training::index_path(flags.data_path));
+    files.emplace(files.begin(), "--data-path", training::data_path(flags.data_path));
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    const auto& [flag, path] = files[i];
+    if (path.empty() || (path != flags.loss_log && path != flags.loss_curve)) continue;
+    const std::string place = place_of(path);
+    for (size_t before = 0; before < i && !place.empty(); ++before) {
+      const auto& [other, other_path] = files[before];
+      if (!other_path.empty() && place_of(other_path) == place)
+        return fmt::format("{} {}: that is the file of {}; expected another one", flag, path, other);
+    }
+  }
+  return "";
+}
+
+}  // namespace hdt::tools

@@ -1,0 +1,23 @@
+// readiness.cc: see readiness.h.
+#include "tools/hdt-train/readiness.h"
+
+#include <fmt/format.h>
+
+#include "training/engine/hdt_operation.h"
+
+namespace hdt::tools {
+
+Status all_ready(const Status& mine, hdtComm_t world) {
+  int rank = 0;
+  HDT_RETURN_IF_ERROR(training::status_of(hdtCommUserRank(world, &rank)));
+  int32_t unready = mine.is_ok() ? 0 : rank + 1;
+  const Status told =
+      training::status_of(hdtAllReduce(&unready, &unready, 1, HDT_INT32, HDT_MAX, world, nullptr));
+  if (!mine.is_ok()) return mine;
+  if (!told.is_ok()) return told;
+  if (unready == 0) return Status::ok();
+  return {Code::kAborted,
+          fmt::format("nothing was begun, as rank {} is not ready; it says why", unready - 1)};
+}
+
+}  // namespace hdt::tools
