@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/address.h"
 #include "transports/tcp/congestion.h"
 
 namespace hdt::transport::tcp {
@@ -216,6 +217,7 @@ void TcpConnection::on_path(const FrameHeader& header) {
   }
   if (test_.heard() && !test_.begun()) {
     limit_ = test_.told();
+    if (limit_) PathMemory::of_process().keep(host_of(local_address_), remote_.host(), *limit_, now_ns());
     test_.begin(fd_.get(), !remote_.is_loopback(), std::nullopt);
   }
   if (!test_.all_came()) return;

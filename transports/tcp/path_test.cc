@@ -115,7 +115,8 @@ void PathTest::on_frame(const FrameHeader& header) {
   if (header.region == kPathHere) {
     heard_ = true;
     const PathLimit limit{static_cast<uint32_t>(header.offset), static_cast<uint32_t>(header.offset >> 32)};
-    if (limit.passes != 0) told_ = limit;
+    // Foreign bytes: what makes no sense is not used.
+    if (limit.passes >= kUsualPackets.front() && limit.passes < limit.vanishes && limit.vanishes <= kMostPacket) told_ = limit;
   } else if (header.region == kPathSize) {
     came_ = static_cast<uint32_t>(header.offset);
   } else if (header.region == kPathAll) {
