@@ -47,6 +47,8 @@ class EngineGroup {
   const PieceRunner& pieces() const { return pieces_; }
   session::Tuner& tuner() { return pieces_.tuner(); }
   bool ready() const { return ready_; }
+  // What it waits for of that node until it is ready; "": nothing.
+  std::string lacks_of(uint32_t node) const;
   // Taken over from a predecessor of this daemon, and some ranks have not come back yet.
   bool adopting() const { return adopting_; }
   // It has a link to the node; this one.

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "daemon/control_messages.h"
+#include "daemon/making_facts.h"
 
 namespace hdt::daemon {
 
@@ -31,6 +32,8 @@ class Rendezvous {
   std::vector<Reply> on_time();
   std::optional<Deadline> next_time() const;
   size_t open_groups() const { return groups_.size(); }
+  // For diagnosis: groups that are to be made here.
+  std::vector<MakingFacts> making() const;
 
  private:
   struct Member {

@@ -62,6 +62,7 @@ class TcpConnection final : public Connection, public TriedPath, private EventSo
   void abandon() override;
   Progress progress() const override;
   std::string narrowed() const override;
+  uint32_t largest_packet() const override { return test_.largest(); }
   std::string local_address() const override { return local_address_; }
   std::string remote_address() const override { return remote_address_; }
 

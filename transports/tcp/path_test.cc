@@ -65,6 +65,7 @@ void PathTest::begin(int fd, bool sizes, const std::optional<PathLimit>& limit) 
       if (packet < largest) size(packet);
     }
     if (largest > headers_ + sizeof(FrameHeader)) size(largest);
+    largest_ = largest;
   }
   push(kPathAll, 0, 0);
 }

@@ -38,6 +38,7 @@ class PathTest {
   void on_frame(const FrameHeader& header);
 
   bool begun() const { return begun_; }
+  uint32_t largest() const { return largest_; }  // packet that is sent; 0: sizes are not tried
   bool pending() const { return !queue_.empty(); }
   bool heard() const { return heard_; }             // the peer's kHere has come
   bool all_came() const { return all_came_; }       // of the peer's
@@ -59,6 +60,7 @@ class PathTest {
     uint32_t packet;  // its length; 0: a small one
   };
   std::vector<Step> steps_;  // queued, in order
+  uint32_t largest_ = 0;
   uint32_t headers_ = 0;     // bytes of a packet that are not payload
   int64_t begun_ns_ = 0;
   bool heard_ = false;
