@@ -103,8 +103,8 @@ class Control : public SessionHandler {
   void try_paths(std::vector<PathTrial> paths, std::function<void(std::vector<PathTrial>)> then);
   void answer_paths(ChannelId channel, const Inquiry& inquiry);
   void answer_doctor(uint64_t session, const std::string& about);
-  void ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there, std::vector<PathTrial> paths,
-                 std::vector<size_t> counts);
+  void ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there,
+                 std::vector<PathTrial> paths, std::vector<size_t> counts);
   // control_diagnosis.cc
   void on_deadline(uint64_t session, const Seat& seat, const session::GroupNotice& notice);
 

@@ -57,10 +57,12 @@ nlohmann::json row_of(const NodeFacts& node, const RankFacts& rank) {
 }
 
 nlohmann::json to_json(const MakingVerdict& verdict) {
-  nlohmann::json json = {{"group", verdict.group_id},     {"class", verdict.group_class},       {"ranks", verdict.ranks},
-                         {"missing", verdict.missing},    {"known", verdict.coordinator_told},  {"sentence", verdict.sentence},
-                         {"joined", nlohmann::json::array()}};
-  for (const MakingRank& rank : verdict.joined) json["joined"].push_back({{"rank", rank.rank}, {"node", rank.node}});
+  nlohmann::json json = {
+      {"group", verdict.group_id},        {"class", verdict.group_class},      {"ranks", verdict.ranks},
+      {"missing", verdict.missing},       {"known", verdict.coordinator_told}, {"sentence", verdict.sentence},
+      {"joined", nlohmann::json::array()}};
+  for (const MakingRank& rank : verdict.joined)
+    json["joined"].push_back({{"rank", rank.rank}, {"node", rank.node}});
   return json;
 }
 

@@ -25,7 +25,8 @@ std::vector<RailEnd> ends_of(const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     const size_t comma = std::min(text.find(',', at), text.size());
     const std::string end = text.substr(at, comma - at);
-    if (const size_t bar = end.find('|'); bar != std::string::npos) ends.push_back({"tcp", end.substr(0, bar), end.substr(bar + 1)});
+    if (const size_t bar = end.find('|'); bar != std::string::npos)
+      ends.push_back({"tcp", end.substr(0, bar), end.substr(bar + 1)});
     at = comma + 1;
   }
   return ends;
@@ -39,7 +40,8 @@ std::vector<RailEnd> ends_told(const nlohmann::json& description) {
   for (const auto& rail : *rails) {
     const auto text = [&](const char* key) {
       const auto found = rail.is_object() ? rail.find(key) : rail.end();
-      return rail.is_object() && found != rail.end() && found->is_string() ? found->get<std::string>() : std::string();
+      return rail.is_object() && found != rail.end() && found->is_string() ? found->get<std::string>()
+                                                                           : std::string();
     };
     // Connections of other backends are made by their libraries.
     if (text("backend") == "tcp") ends.push_back({"tcp", text("nic"), text("address")});
@@ -73,17 +75,17 @@ nlohmann::json Control::description() const {
   ::clock_gettime(CLOCK_REALTIME, &wall);
   nlohmann::json described = surroundings(config_.node.socket);
   described.update({{"node", node_.name},
-          {"software", kSoftware},
-          {"control", node_.address},
-          {"nics", nics},
-          {"rails", rails},
-          {"session_version", session::kSessionVersion},
-          {"peer_version", kPeerVersion},
-          {"wall_ns", wall.tv_sec * kNsPerSecond + wall.tv_nsec},
-          {"cluster_key", !cluster_key_.empty()},
-          {"allow_groups", config_.security.allow_groups},
-          {"embedded", host_pid_ != 0},
-          {"state_folder", config_.node.state_folder}});
+                    {"software", kSoftware},
+                    {"control", node_.address},
+                    {"nics", nics},
+                    {"rails", rails},
+                    {"session_version", session::kSessionVersion},
+                    {"peer_version", kPeerVersion},
+                    {"wall_ns", wall.tv_sec * kNsPerSecond + wall.tv_nsec},
+                    {"cluster_key", !cluster_key_.empty()},
+                    {"allow_groups", config_.security.allow_groups},
+                    {"embedded", host_pid_ != 0},
+                    {"state_folder", config_.node.state_folder}});
   return described;
 }
 
@@ -103,17 +105,20 @@ std::vector<PathTrial> Control::paths_to(const std::vector<RailEnd>& ends) const
 }
 
 void Control::try_paths(std::vector<PathTrial> paths, std::function<void(std::vector<PathTrial>)> then) {
-  trials_.start([plan = plan_] { return transport::make_backend("tcp", plan.options("tcp"), plan.folders()); }, std::move(paths),
-                kTrialMs, [this, then = std::move(then)](std::vector<PathTrial> tried) {
-                  mailbox_.post([then, tried = std::move(tried)] { then(tried); });
-                });
+  trials_.start(
+      [plan = plan_] { return transport::make_backend("tcp", plan.options("tcp"), plan.folders()); },
+      std::move(paths), kTrialMs,
+      [this, then = std::move(then)](std::vector<PathTrial> tried) {
+        mailbox_.post([then, tried = std::move(tried)] { then(tried); });
+      });
 }
 
 // Another node's: whether this one reaches its data ports.
 void Control::answer_paths(ChannelId channel, const Inquiry& inquiry) {
   try_paths(paths_to(ends_of(inquiry.what.substr(kPathsQuestion.size()))),
             [this, channel, number = inquiry.number](const std::vector<PathTrial>& tried) {
-              const std::string text = to_json(tried).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+              const std::string text =
+                  to_json(tried).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
               network_->send(channel, encode(Reply{number, Code::kSuccess, now_ns(), text}));
             });
 }
@@ -150,8 +155,8 @@ void Control::answer_doctor(uint64_t session, const std::string& about) {
 }
 
 // Tries the ways there while the others try the ways back.
-void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there, std::vector<PathTrial> paths,
-                        std::vector<size_t> counts) {
+void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there,
+                        std::vector<PathTrial> paths, std::vector<size_t> counts) {
   struct Both {
     nlohmann::json answer;
     int open = 2;
@@ -165,7 +170,8 @@ void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vect
   std::string question(kPathsQuestion);
   for (const RailEnd& end : node_.rails.front()) {
     if (end.backend != "tcp") continue;
-    const std::string text = (question.size() == kPathsQuestion.size() ? "" : ",") + end.nic + "|" + end.address;
+    const std::string text =
+        (question.size() == kPathsQuestion.size() ? "" : ",") + end.nic + "|" + end.address;
     if (question.size() + text.size() <= session::kMaxText) question += text;
   }
   inquiries_->ask(there, question, kPathsMs, [both, finish](const std::vector<Answer>& answers) {
@@ -178,15 +184,17 @@ void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vect
     }
     finish();
   });
-  try_paths(std::move(paths), [both, finish, counts = std::move(counts)](const std::vector<PathTrial>& tried) {
-    size_t next = 0;
-    for (size_t peer = 0; peer < counts.size(); ++peer) {
-      const auto first = tried.begin() + static_cast<std::ptrdiff_t>(next);
-      next += counts[peer];
-      both->answer["peers"][peer]["there"] = to_json({first, tried.begin() + static_cast<std::ptrdiff_t>(next)});
-    }
-    finish();
-  });
+  try_paths(std::move(paths),
+            [both, finish, counts = std::move(counts)](const std::vector<PathTrial>& tried) {
+              size_t next = 0;
+              for (size_t peer = 0; peer < counts.size(); ++peer) {
+                const auto first = tried.begin() + static_cast<std::ptrdiff_t>(next);
+                next += counts[peer];
+                both->answer["peers"][peer]["there"] =
+                    to_json({first, tried.begin() + static_cast<std::ptrdiff_t>(next)});
+              }
+              finish();
+            });
 }
 
 }  // namespace hdt::daemon

@@ -166,6 +166,8 @@ class Engine : public transport::LinkObserver {
   // The link did not come up: those that wanted it try the next candidate.
   void candidate_failed(const LinkId& link, const Status& why);
   void forget_choices(const EngineGroup& group);
+  void give_up_on_dialers();
+  Deadline next_dialer_time() const;
   std::vector<LinkCandidate> candidates_between(const NodeInfo& own, const NodeInfo& peer,
                                                 bool own_is_first) const;
   // Null: no device could begin; the candidate says why.

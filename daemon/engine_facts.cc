@@ -91,7 +91,9 @@ std::string EngineGroup::lacks_of(uint32_t node) const {
   if (node == context_.me) return compares_rates() && !rates_[node] ? "measures its links" : "";
   if (peer.link == nullptr) return "has no connection to node " + context_.nodes[node].name;
   if (!peer.ready) return "is connected to node " + context_.nodes[node].name + ", which is not ready";
-  if (compares_rates() && !rates_[node]) return "waits for what node " + context_.nodes[node].name + " measures of its links";
+  if (compares_rates() && !rates_[node])
+    return "waits for what node " + context_.nodes[node].name + " measures of its links";
+  if (!peer.has_all) return "waits for node " + context_.nodes[node].name + ", which lacks something";
   return "";
 }
 
@@ -104,7 +106,8 @@ std::map<std::string, std::vector<std::string>> Engine::lacks() const {
       std::string lack = group->lacks_of(node);
       if (lack.empty()) continue;
       const auto choice = choices_.find({group->id(), node});
-      const auto peer = choice != choices_.end() && choice->second.link ? peers_.find(*choice->second.link) : peers_.end();
+      const auto peer =
+          choice != choices_.end() && choice->second.link ? peers_.find(*choice->second.link) : peers_.end();
       if (peer != peers_.end()) {
         std::string paths;
         for (const RailPath& path : peer->second->paths) {

@@ -115,7 +115,9 @@ class EngineGroup {
   bool quiet();
 
  private:
+  // engine_group_making.cc
   void check_ready();
+  void look_at_making();
   void check_adopted();
   void move(uint32_t node, transport::Link& link, uint32_t backend, const transport::RegionKey& their_region);
   // Answers ranks that measure how long that takes.
@@ -147,6 +149,9 @@ class EngineGroup {
   session::NodeRates own_rates_;
   std::vector<bool> link_told_;                           // by node: own_rates_ has its link
   std::vector<std::optional<session::NodeRates>> rates_;  // by node
+  bool told_ready_ = false;                               // that this node has all it needs
+  Deadline ping_at_ =
+      Deadline::after_ms(1'000);  // while it is being made: when to ask whether peers are there
   bool ready_ = false;
   bool told_left_ = false;
   Deadline hurry_at_ = Deadline::never();  // when to ask again what has arrived of a group that has failed

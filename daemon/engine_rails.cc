@@ -159,8 +159,8 @@ void Engine::on_rail_up(Link& link, const Connection& connection, const RailStat
                LogTag{.node = options_.node_name});
   const auto* path = dynamic_cast<const transport::TriedPath*>(&connection);
   if (path == nullptr || path->narrowed().empty()) return;
-  HDT_LOG_WARN("rail to node {} on {}: {} {}", peer.name, options_.nics[rail.device].info.name, path->narrowed(),
-               LogTag{.node = options_.node_name});
+  HDT_LOG_WARN("rail to node {} on {}: {} {}", peer.name, options_.nics[rail.device].info.name,
+               path->narrowed(), LogTag{.node = options_.node_name});
 }
 
 void Engine::on_rail_down(Link& link, const Connection& connection, const RailStatus& status) {

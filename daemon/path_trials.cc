@@ -28,11 +28,14 @@ void fail_all(std::vector<PathTrial>& paths, const std::string& why) {
 }  // namespace
 
 nlohmann::json to_json(const PathTrial& trial) {
-  return {{"from_nic", trial.from.name}, {"from", trial.from.address}, {"to_nic", trial.to_nic}, {"to", trial.to},
-          {"error", trial.error},        {"narrowed", trial.narrowed}, {"largest", trial.largest}};
+  return {{"from_nic", trial.from.name}, {"from", trial.from.address},
+          {"to_nic", trial.to_nic},      {"to", trial.to},
+          {"error", trial.error},        {"narrowed", trial.narrowed},
+          {"largest", trial.largest}};
 }
 
-void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64_t budget_ms, const std::atomic<bool>& stop) {
+void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64_t budget_ms,
+               const std::atomic<bool>& stop) {
   std::map<std::string, std::unique_ptr<transport::Device>> devices;  // by own address
   std::map<transport::Connection*, PathTrial*> open;
   for (PathTrial& path : paths) {
@@ -44,7 +47,8 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
       device = opened.take();
     }
     auto connection = device->connect(path.to, budget_ms);
-    path.error = connection.is_ok() ? "no answer within " + std::to_string(budget_ms) + " ms" : connection.status().message();
+    path.error = connection.is_ok() ? "no answer within " + std::to_string(budget_ms) + " ms"
+                                    : connection.status().message();
     if (connection.is_ok()) open[connection.value()] = &path;
   }
   std::erase_if(devices, [](const auto& entry) { return entry.second == nullptr; });
@@ -94,23 +98,25 @@ void PathTrials::join_ended() {
 void PathTrials::start(MakeBackend make_backend, std::vector<PathTrial> paths, int64_t budget_ms, Then then) {
   join_ended();
   if (running_.size() >= kMostRunning || paths.size() > kMostPaths) {
-    fail_all(paths, paths.size() > kMostPaths ? "not tried: more than " + std::to_string(kMostPaths) + " pairs of NICs"
-                                              : "not tried: other trials are under way, ask again");
+    fail_all(paths, paths.size() > kMostPaths
+                        ? "not tried: more than " + std::to_string(kMostPaths) + " pairs of NICs"
+                        : "not tried: other trials are under way, ask again");
     return then(std::move(paths));
   }
   auto done = std::make_shared<std::atomic<bool>>(false);
-  running_.push_back({done, std::thread([this, done, make_backend = std::move(make_backend), paths = std::move(paths),
-                                         budget_ms, then = std::move(then)]() mutable {
-                        set_thread_name("hdt-trials");
-                        auto backend = make_backend();
-                        if (backend.is_ok()) {
-                          try_paths(*backend.value(), paths, budget_ms, stop_);
-                        } else {
-                          fail_all(paths, backend.status().message());
-                        }
-                        then(std::move(paths));
-                        done->store(true, std::memory_order_release);
-                      })});
+  running_.push_back(
+      {done, std::thread([this, done, make_backend = std::move(make_backend), paths = std::move(paths),
+                          budget_ms, then = std::move(then)]() mutable {
+         set_thread_name("hdt-trials");
+         auto backend = make_backend();
+         if (backend.is_ok()) {
+           try_paths(*backend.value(), paths, budget_ms, stop_);
+         } else {
+           fail_all(paths, backend.status().message());
+         }
+         then(std::move(paths));
+         done->store(true, std::memory_order_release);
+       })});
 }
 
 }  // namespace hdt::daemon

@@ -28,7 +28,8 @@ struct PathTrial {
 nlohmann::json to_json(const PathTrial& trial);
 
 // All at once, in `budget_ms` at most. Ends early where `stop` becomes true.
-void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64_t budget_ms, const std::atomic<bool>& stop);
+void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64_t budget_ms,
+               const std::atomic<bool>& stop);
 
 // Owns the threads; one thread at a time uses it. Its destructor ends trials that are under way.
 class PathTrials {

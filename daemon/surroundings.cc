@@ -18,8 +18,8 @@ namespace hdt::daemon {
 
 namespace {
 
-// A node of a large group: what its segment takes.
-constexpr uint32_t kRanks = 64, kNodes = 8, kLocalRanks = 8;
+// The smallest group of several nodes: what its segment may take, of which only what is touched counts.
+constexpr uint32_t kRanks = 2, kNodes = 2, kLocalRanks = 1;
 
 uint64_t limit_of(int which) {
   rlimit limit{};
@@ -29,7 +29,9 @@ uint64_t limit_of(int which) {
 size_t open_files() {
   std::error_code error;
   size_t count = 0;
-  for (std::filesystem::directory_iterator file("/proc/self/fd", error), end; !error && file != end; file.increment(error)) ++count;
+  for (std::filesystem::directory_iterator file("/proc/self/fd", error), end; !error && file != end;
+       file.increment(error))
+    ++count;
   return count;
 }
 
@@ -41,7 +43,8 @@ std::optional<uint64_t> number_in(const std::filesystem::path& path) {
 }
 
 // What is left below the tightest limit of a folder of control groups and all above it.
-std::optional<uint64_t> left_in(std::filesystem::path folder, const std::filesystem::path& root, const char* limit, const char* used) {
+std::optional<uint64_t> left_in(std::filesystem::path folder, const std::filesystem::path& root,
+                                const char* limit, const char* used) {
   std::optional<uint64_t> least;
   for (;; folder = folder.parent_path()) {
     const auto most = number_in(folder / limit), now = number_in(folder / used);
@@ -66,7 +69,8 @@ std::optional<uint64_t> memory_left() {
     std::error_code error;
     if (!std::filesystem::is_directory(folder, error)) folder = root;
     if (controllers.empty()) take(left_in(folder.lexically_normal(), root, "memory.max", "memory.current"));
-    if (controllers == "memory") take(left_in(folder.lexically_normal(), root, "memory.limit_in_bytes", "memory.usage_in_bytes"));
+    if (controllers == "memory")
+      take(left_in(folder.lexically_normal(), root, "memory.limit_in_bytes", "memory.usage_in_bytes"));
   }
   std::ifstream info("/proc/meminfo");
   for (std::string name, unit; info >> name;) {
@@ -81,14 +85,17 @@ std::optional<uint64_t> memory_left() {
 }  // namespace
 
 std::string shut_to_others(const std::string& socket) {
-  struct stat state{};
+  struct stat state {};
   std::error_code error;
   const std::filesystem::path path = std::filesystem::absolute(socket, error);
   if (::stat(path.c_str(), &state) != 0) return fmt::format("{}: {}", path.string(), std::strerror(errno));
-  if ((state.st_mode & S_IWOTH) == 0) return fmt::format("{} has mode {:04o}", path.string(), state.st_mode & 07777);
+  if ((state.st_mode & S_IWOTH) == 0)
+    return fmt::format("{} has mode {:04o}", path.string(), state.st_mode & 07777);
   for (std::filesystem::path folder = path.parent_path();; folder = folder.parent_path()) {
-    if (::stat(folder.c_str(), &state) != 0) return fmt::format("{}: {}", folder.string(), std::strerror(errno));
-    if ((state.st_mode & S_IXOTH) == 0) return fmt::format("folder {} has mode {:04o}", folder.string(), state.st_mode & 07777);
+    if (::stat(folder.c_str(), &state) != 0)
+      return fmt::format("{}: {}", folder.string(), std::strerror(errno));
+    if ((state.st_mode & S_IXOTH) == 0)
+      return fmt::format("folder {} has mode {:04o}", folder.string(), state.st_mode & 07777);
     if (folder == folder.root_path()) return "";
   }
 }

@@ -69,6 +69,7 @@ struct Put {
     w.put(n.group).put(n.from).put(n.exchanged).put(n.credit).put(n.finished);
   }
   void operator()(const RankLeft& n) { w.put(n.group).put(n.rank).put(n.entered); }
+  void operator()(const GroupReady& n) { w.put(n.group).put(n.from); }
   void operator()(const NodeLeft& n) { w.put(n.group).put(n.from); }
   void operator()(const GroupFailed& n) {
     w.put(n.group).put(n.code).put(n.rank).put_string(n.text.substr(0, kMaxText));
@@ -221,6 +222,11 @@ Note get_note(size_t kind, Reader& r) {
       n.exchanged = r.get<uint64_t>();
       n.credit = r.get<uint64_t>();
       n.finished = r.get<uint64_t>();
+      return n;
+    }
+    case 20: {
+      auto n = get_common<GroupReady>(r);
+      n.from = r.get<uint32_t>();
       return n;
     }
     default:

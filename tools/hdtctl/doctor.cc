@@ -49,14 +49,14 @@ class Examination {
     ports(own);
     permissions(own, machine);
     for (const json& nic : list_of(own, "nics")) {
-      if (text_of(nic, "backend") != "tcp")
-        untried_backends_.insert(text_of(nic, "backend"));
+      if (text_of(nic, "backend") != "tcp") untried_backends_.insert(text_of(nic, "backend"));
     }
   }
 
   void untried(bool any_peer) {
     for (const std::string& backend : untried_backends_) {
-      not_tried("reach", "connections of backend " + backend + ", which its library makes: hdt-backend-test " + backend + " tries it");
+      not_tried("reach", "connections of backend " + backend +
+                             ", which its library makes: hdt-backend-test " + backend + " tries it");
     }
     if (!any_peer) not_tried("reach", "the way to other nodes: name their daemons, hdtctl doctor ADDRESS...");
   }
@@ -131,13 +131,17 @@ class Examination {
     if (machine.open_files != 0 && machine.open_files < kFewOfJob) {
       good = false;
       note(Level::kWarning, "limits",
-           fmt::format("a job started from here may open {} files; each group and each shared buffer takes some", machine.open_files),
+           fmt::format(
+               "a job started from here may open {} files; each group and each shared buffer takes some",
+               machine.open_files),
            "ulimit -n 65536 before the job, or LimitNOFILE of what starts it");
     }
     if (good) {
       note(Level::kGood, "limits",
            fmt::format("{} of {} files of hdtcommd are left{}{}", left, files,
-                       machine.open_files == 0 ? "" : fmt::format(", {} of a job started from here", machine.open_files),
+                       machine.open_files == 0
+                           ? ""
+                           : fmt::format(", {} of a job started from here", machine.open_files),
                        registers ? ", and enough memory may be locked" : ""));
     }
   }
@@ -150,13 +154,17 @@ class Examination {
     const bool known = own["memory_free"].is_number();
     const uint64_t free = known ? number_of(own, "memory_free") : 0;
     if (!error.empty()) {
-      note(Level::kProblem, "memory", "hdtcommd cannot make shared memory: " + error, "the limits of its control group, and vm.overcommit_memory");
+      note(Level::kProblem, "memory", "hdtcommd cannot make shared memory: " + error,
+           "the limits of its control group, and vm.overcommit_memory");
     } else if (known && free < needed) {
       note(Level::kProblem, "memory",
-           fmt::format("hdtcommd's control group leaves {} MiB; a large group takes {} MiB of shared memory", free >> 20, needed >> 20),
+           fmt::format("hdtcommd's control group leaves {} MiB; a small group takes {} MiB of shared memory",
+                       free >> 20, needed >> 20),
            "MemoryMax in its systemd unit, or the container's memory limit");
     } else if (known) {
-      note(Level::kGood, "memory", fmt::format("{} MiB are left for shared memory; a large group takes {} MiB", free >> 20, needed >> 20));
+      note(Level::kGood, "memory",
+           fmt::format("{} MiB are left for shared memory; a small group takes {} MiB", free >> 20,
+                       needed >> 20));
     } else {
       not_tried("memory", "how much shared memory is left: the system does not tell");
     }
@@ -168,10 +176,13 @@ class Examination {
     const uint64_t first = range[0].get<uint64_t>(), last = range[1].get<uint64_t>();
     const uint64_t count = last >= first ? last - first + 1 : 0;
     if (count >= kFewPorts) {
-      note(Level::kGood, "ports", fmt::format("data connections use ports {} to {}; a firewall must let them through", first, last));
+      note(Level::kGood, "ports",
+           fmt::format("data connections use ports {} to {}; a firewall must let them through", first, last));
     } else {
-      note(Level::kWarning, "ports", fmt::format("the system gives out ports {} to {} only: {} for all connections", first, last, count),
-           "sysctl net.ipv4.ip_local_port_range=\"32768 60999\"");
+      note(
+          Level::kWarning, "ports",
+          fmt::format("the system gives out ports {} to {} only: {} for all connections", first, last, count),
+          "sysctl net.ipv4.ip_local_port_range=\"32768 60999\"");
     }
   }
 
@@ -202,13 +213,15 @@ class Examination {
       note(Level::kWarning, "permissions", "other users cannot open the daemon's socket: " + shut,
            "chmod o+x the folders and o+w the socket; start hdtcommd with umask 022");
     } else if (groups.empty()) {
-      note(Level::kGood, "permissions", "every user of this node may open the socket (security.allow_groups names none)");
+      note(Level::kGood, "permissions",
+           "every user of this node may open the socket (security.allow_groups names none)");
     } else {
       std::string names;
       for (const json& group : groups) {
         if (group.is_string()) names += (names.empty() ? "" : ", ") + group.get<std::string>();
       }
-      note(Level::kGood, "permissions", "every user of this node reaches the socket, and members of " + names + " may use it");
+      note(Level::kGood, "permissions",
+           "every user of this node reaches the socket, and members of " + names + " may use it");
     }
   }
 
@@ -247,16 +260,18 @@ class Examination {
         ++all;
         if (!pair.error.empty()) {
           note(Level::kWarning, "reach",
-               fmt::format("{} ({}){} does not reach data port {} ({}) of {}: {}", pair.from_nic, pair.from_address,
-                           back ? " of node " + node : "", pair.to_nic, pair.to_address, back ? "this node" : "node " + node,
-                           pair.error),
-               "if they are of one network: firewall (data connections use ports that the system picks), cabling, and a routing "
+               fmt::format("{} ({}){} does not reach data port {} ({}) of {}: {}", pair.from_nic,
+                           pair.from_address, back ? " of node " + node : "", pair.to_nic, pair.to_address,
+                           back ? "this node" : "node " + node, pair.error),
+               "if they are of one network: firewall (data connections use ports that the system picks), "
+               "cabling, and a routing "
                "rule for each address (ip rule add from ADDRESS table N)");
         }
       }
       if (made.empty() && back) {
         const std::string why = text_of(told, "back_error");
-        not_tried("reach", fmt::format("the way from node {} to this one: {}", node, why.empty() ? "it has tried nothing" : why));
+        not_tried("reach", fmt::format("the way from node {} to this one: {}", node,
+                                       why.empty() ? "it has tried nothing" : why));
       } else if (made.empty()) {
         note(Level::kProblem, "reach",
              fmt::format("no NIC of this node and of node {} share a backend that can be tried", node),
@@ -270,7 +285,8 @@ class Examination {
           note(Level::kProblem, "reach", fmt::format("{} reaches no NIC of {}", whose, whom),
                "leave it out with nics.exclude, or repair its network");
         } else {
-          note(Level::kGood, "reach", fmt::format("{} reaches {} of {} NIC(s) of {}", whose, good, all, whom));
+          note(Level::kGood, "reach",
+               fmt::format("{} reaches {} of {} NIC(s) of {}", whose, good, all, whom));
         }
       }
     }
@@ -294,18 +310,22 @@ class Examination {
       const uint64_t here = mtu_of(list_of(own, "nics"), host_of(ours));
       const uint64_t there = mtu_of(list_of(theirs, "nics"), host_of(other));
       if (!pair.narrowed.empty()) {
-        note(Level::kWarning, "mtu", fmt::format("{}{}", pair.back ? "node " + node + " finds: " : "", pair.narrowed),
-             "the same MTU on the NICs and on switches, routers and tunnels between them; until then jobs run with small packets");
+        note(Level::kWarning, "mtu",
+             fmt::format("{}{}", pair.back ? "node " + node + " finds: " : "", pair.narrowed),
+             "the same MTU on the NICs and on switches, routers and tunnels between them; until then jobs "
+             "run with small packets");
       } else if (here != 0 && there != 0 && here != there) {
         if (pair.back) continue;
-        note(Level::kWarning, "mtu", fmt::format("{} has MTU {}, {} of node {} has {}", our_nic, here, other_nic, node, there),
-             fmt::format("the same on both: ip link set {} mtu {}", here < there ? our_nic : other_nic, std::max(here, there)));
+        note(Level::kWarning, "mtu",
+             fmt::format("{} has MTU {}, {} of node {} has {}", our_nic, here, other_nic, node, there),
+             fmt::format("the same on both: ip link set {} mtu {}", here < there ? our_nic : other_nic,
+                         std::max(here, there)));
       } else if (pair.largest == 0) {
         within = true;
       } else if (pair.largest < here && pair.largest < kLargestTried) {
         note(Level::kWarning, "mtu",
-             fmt::format("between {} and {} of node {} packets have {} bytes, though the NIC's MTU is {}", our_nic, other_nic, node,
-                         pair.largest, here),
+             fmt::format("between {} and {} of node {} packets have {} bytes, though the NIC's MTU is {}",
+                         our_nic, other_nic, node, pair.largest, here),
              "the MTU of switches and routers between them");
       } else {
         const auto [entry, fresh] = passed.emplace(our_nic, pair.largest);
@@ -313,9 +333,11 @@ class Examination {
       }
     }
     for (const auto& [nic, bytes] : passed) {
-      note(Level::kGood, "mtu", fmt::format("packets of {} bytes pass between NIC {} and node {}, both ways", bytes, nic, node));
+      note(Level::kGood, "mtu",
+           fmt::format("packets of {} bytes pass between NIC {} and node {}, both ways", bytes, nic, node));
     }
-    if (within) not_tried("mtu", fmt::format("large packets to node {}: it is reached without a network", node));
+    if (within)
+      not_tried("mtu", fmt::format("large packets to node {}: it is reached without a network", node));
   }
 
   std::set<std::string> untried_backends_;
@@ -345,9 +367,10 @@ std::vector<Reach> tried_paths(const json& answer) {
     for (const char* way : {"there", "back"}) {
       for (const json& trial : list_of(peer, way)) {
         if (!trial.is_object()) continue;
-        pairs.push_back({text_of(trial, "from_nic"), text_of(trial, "from"), text_of(peer["description"], "node"),
-                         text_of(trial, "to_nic"), text_of(trial, "to"), way == std::string("back"), text_of(trial, "error"),
-                         text_of(trial, "narrowed"), static_cast<uint32_t>(number_of(trial, "largest"))});
+        pairs.push_back({text_of(trial, "from_nic"), text_of(trial, "from"),
+                         text_of(peer["description"], "node"), text_of(trial, "to_nic"), text_of(trial, "to"),
+                         way == std::string("back"), text_of(trial, "error"), text_of(trial, "narrowed"),
+                         static_cast<uint32_t>(number_of(trial, "largest"))});
       }
     }
   }

@@ -16,14 +16,15 @@ struct Reach {
   bool back = false;                     // from the other node to this one
   std::string error;                     // "": it was made
   std::string narrowed;                  // why it uses smaller packets than its NIC allows; "": it does not
-  uint32_t largest = 0;                  // the largest packet that has passed both ways; 0: none was tried (within a node)
+  uint32_t largest = 0;  // the largest packet that has passed both ways; 0: none was tried (within a node)
 };
 
 enum class Level : uint8_t { kGood, kNotTried, kWarning, kProblem };
 
 struct Finding {
   Level level = Level::kGood;
-  std::string subject;  // "reach", "mtu", "limits", "memory", "ports", "clock", "versions", "permissions", "daemon"
+  std::string
+      subject;  // "reach", "mtu", "limits", "memory", "ports", "clock", "versions", "permissions", "daemon"
   std::string text;
   std::string advice;  // what to do; "" where nothing is to be done
 };

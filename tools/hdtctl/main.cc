@@ -142,9 +142,10 @@ int main(int argc, char** argv) {
   std::string trace_path;
   trace->add_option("--out", trace_path, "The file to write")->required();
   trace->footer("Example:\n  hdtctl trace --out trace.json     then open it in ui.perfetto.dev");
-  auto* doctor = app.add_subcommand("doctor",
-                                    "Checks a set-up before any job: NICs, large packets and data ports both ways, limits, clocks, "
-                                    "versions, permissions, and lists what it has not tried; exit code 1: a problem");
+  auto* doctor = app.add_subcommand(
+      "doctor",
+      "Checks a set-up before any job: NICs, large packets and data ports both ways, limits, clocks, "
+      "versions, permissions, and lists what it has not tried; exit code 1: a problem");
   std::vector<std::string> peers;
   doctor->add_option("PEER", peers, "Addresses of other nodes' daemons, ADDRESS or ADDRESS:PORT (nics.port)");
   doctor->footer("Examples:\n  hdtctl doctor\n  hdtctl doctor 10.0.0.2 10.0.0.3:18520 --json");

@@ -180,10 +180,11 @@ void TcpConnection::on_connect_result(int error) {
     error = ECONNREFUSED;
   }
   if (error == ECONNREFUSED) {
-    const Status refused(Code::kNoDaemon, "cannot connect: " + std::string(std::strerror(error)));
+    const Status refused(Code::kNoDaemon,
+                         "cannot connect to " + remote_address_ + ": " + std::strerror(error));
     return finish(refused, refused, false);
   }
-  if (error != 0) return fail("cannot connect: " + std::string(std::strerror(error)));
+  if (error != 0) return fail("cannot connect to " + remote_address_ + ": " + std::strerror(error));
   local_address_ = local_address_of(fd_.get());
   phase_ = Phase::kTrying;
   watch(EPOLLIN);
@@ -233,8 +234,9 @@ void TcpConnection::on_path(const FrameHeader& header) {
 void TcpConnection::on_stuck(const PathLimit& limit) {
   if (limit.passes == 0 || (limit_ && limit.passes >= limit_->passes)) {
     return fail("small packets pass, but packets of " + std::to_string(limit.vanishes) + " bytes between " +
-                local_.host() + " and " + remote_.host() + " vanish: the MTU on the way is smaller than that of NIC " +
-                device_.nic.name + ": set the same MTU on all NICs and switches");
+                local_.host() + " and " + remote_.host() +
+                " vanish: the MTU on the way is smaller than that of NIC " + device_.nic.name +
+                ": set the same MTU on all NICs and switches");
   }
   limit_ = PathLimit{limit.passes, limit_ ? limit_->vanishes : limit.vanishes};
   PathMemory::of_process().keep(local_.host(), remote_.host(), *limit_, now_ns());
@@ -249,8 +251,8 @@ void TcpConnection::on_stuck(const PathLimit& limit) {
 void TcpConnection::look_again() {
   if (const auto limit = test_.stuck(fd_.get(), kStuckMs * kNsPerMs, now_ns())) return on_stuck(*limit);
   if (connect_until_.expired()) {
-    return fail("the peer takes the connection and says nothing within " + std::to_string(connect_timeout_ms_) +
-                " ms");
+    return fail("the connection to " + remote_address_ + " was made, and nothing came on it within " +
+                std::to_string(connect_timeout_ms_) + " ms");
   }
   device_.loop.set_deadline(this, std::min(kLookAgainMs, left_ms()));
 }
@@ -260,7 +262,8 @@ void TcpConnection::on_deadline() {
   if (phase_ == Phase::kClosing) {
     return finish(Status::ok(), closed_here(), false);
   }
-  fail("cannot connect: no answer within " + std::to_string(connect_timeout_ms_) + " ms");
+  fail("cannot connect to " + remote_address_ + ": no answer within " + std::to_string(connect_timeout_ms_) +
+       " ms");
 }
 
 void TcpConnection::receive() {
@@ -313,8 +316,9 @@ Connection::Progress TcpConnection::progress() const {
 
 std::string TcpConnection::narrowed() const {
   if (!limit_) return "";
-  return "small packets pass between " + local_address_ + " and " + remote_address_ + ", but large ones vanish: those of " +
-         std::to_string(limit_->vanishes) + " bytes do not come, those of " + std::to_string(limit_->passes) +
+  return "small packets pass between " + local_address_ + " and " + remote_address_ +
+         ", but large ones vanish: those of " + std::to_string(limit_->vanishes) +
+         " bytes do not come, those of " + std::to_string(limit_->passes) +
          " do and are used; the MTU on the way is smaller than that of NIC " + device_.nic.name + " (" +
          std::to_string(device_.nic.mtu) + "): set the same MTU on all NICs and switches";
 }
@@ -326,7 +330,8 @@ void TcpConnection::fail(const std::string& reason) {
 
 void TcpConnection::finish(const Status& reason, const Status& given_up, bool in_order) {
   if (phase_ == Phase::kTrying) {
-    if (const auto limit = test_.stuck(fd_.get(), kSuspectMs * kNsPerMs, now_ns()); limit && limit->passes != 0)
+    if (const auto limit = test_.stuck(fd_.get(), kSuspectMs * kNsPerMs, now_ns());
+        limit && limit->passes != 0)
       PathMemory::of_process().suspect(local_.host(), remote_.host(), *limit, now_ns());
   }
   writer_.give_up(sent_);

@@ -106,11 +106,11 @@ class TcpConnection final : public Connection, public TriedPath, private EventSo
   bool unflushed_ = false;
   int64_t connect_timeout_ms_ = 0;
   Deadline connect_until_ = Deadline::never();
-  SocketAddress local_, remote_;     // of one that was dialled
-  std::optional<PathLimit> limit_;   // why packets are smaller than the NIC allows
+  SocketAddress local_, remote_;    // of one that was dialled
+  std::optional<PathLimit> limit_;  // why packets are smaller than the NIC allows
   PathTest test_;
   bool tried_ = false;
-  bool out_of_order_ = false;        // the peer mixed the test with other frames
+  bool out_of_order_ = false;  // the peer mixed the test with other frames
   std::string local_address_;
   std::string remote_address_;
   FrameWriter writer_;

@@ -117,7 +117,9 @@ void PathTest::on_frame(const FrameHeader& header) {
     heard_ = true;
     const PathLimit limit{static_cast<uint32_t>(header.offset), static_cast<uint32_t>(header.offset >> 32)};
     // Foreign bytes: what makes no sense is not used.
-    if (limit.passes >= kUsualPackets.front() && limit.passes < limit.vanishes && limit.vanishes <= kMostPacket) told_ = limit;
+    if (limit.passes >= kUsualPackets.front() && limit.passes < limit.vanishes &&
+        limit.vanishes <= kMostPacket)
+      told_ = limit;
   } else if (header.region == kPathSize) {
     came_ = static_cast<uint32_t>(header.offset);
   } else if (header.region == kPathAll) {
@@ -130,8 +132,8 @@ void PathTest::on_frame(const FrameHeader& header) {
 std::optional<PathLimit> PathTest::stuck(int fd, int64_t patience_ns, int64_t now) const {
   std::optional<PathLimit> found;
   const auto narrow = [&](uint32_t passes) {
-    const auto after = std::find_if(steps_.begin(), steps_.end(),
-                                    [&](const Step& step) { return step.packet > passes; });
+    const auto after =
+        std::find_if(steps_.begin(), steps_.end(), [&](const Step& step) { return step.packet > passes; });
     if (after == steps_.end() || (found && found->passes <= passes)) return;
     found = PathLimit{passes, after->packet};
   };

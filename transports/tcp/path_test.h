@@ -40,9 +40,9 @@ class PathTest {
   bool begun() const { return begun_; }
   uint32_t largest() const { return largest_; }  // packet that is sent; 0: sizes are not tried
   bool pending() const { return !queue_.empty(); }
-  bool heard() const { return heard_; }             // the peer's kHere has come
-  bool all_came() const { return all_came_; }       // of the peer's
-  bool confirmed() const { return confirmed_; }     // by the peer: kSeen has come
+  bool heard() const { return heard_; }                           // the peer's kHere has come
+  bool all_came() const { return all_came_; }                     // of the peer's
+  bool confirmed() const { return confirmed_; }                   // by the peer: kSeen has come
   const std::optional<PathLimit>& told() const { return told_; }  // of the peer's kHere
 
   // Small packets pass, and for `patience_ns` nothing more has, though larger ones are under way: which pass. Nothing: that cannot be said
@@ -61,11 +61,11 @@ class PathTest {
   };
   std::vector<Step> steps_;  // queued, in order
   uint32_t largest_ = 0;
-  uint32_t headers_ = 0;     // bytes of a packet that are not payload
+  uint32_t headers_ = 0;  // bytes of a packet that are not payload
   int64_t begun_ns_ = 0;
   bool heard_ = false;
   int64_t came_ns_ = 0;  // when something of the peer came last
-  uint32_t came_ = 0;  // the peer's last size that has come
+  uint32_t came_ = 0;    // the peer's last size that has come
   bool all_came_ = false;
   bool confirmed_ = false;
   std::optional<PathLimit> told_;

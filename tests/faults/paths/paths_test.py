@@ -10,11 +10,14 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "rails"))
 
-from on_hosts import BUILD, OnHosts, TwoHosts, main  # noqa: E402
+from on_hosts import BUILD, OnHosts, RankProgram, TwoHosts, main  # noqa: E402
 
 JUMBO = 9000
 ETHERNET = 14  # bytes of a frame that the MTU does not count
 PROMISED_S = 5  # within so much all ranks know
+DEADLINE_MS = 120_000  # of making a group: nothing here waits for it
+HDT_ERR_RANK_LOST = 11
+HDT_ERR_LINK = 12
 
 
 class Jumbo(OnHosts):
@@ -31,6 +34,43 @@ class Jumbo(OnHosts):
         ranks = self.group()
         self.assertLess(time.monotonic() - begun, seconds)
         return ranks
+
+    def started(self):
+        ranks = [RankProgram(self.hosts, host) for host in range(2)]
+        for rank in ranks:
+            self.addCleanup(rank.process.communicate)
+            self.addCleanup(rank.process.kill)
+        return ranks
+
+    def joining(self):
+        """A rank on each host, on their ways into a group."""
+        ranks = self.started()
+        ranks[0].start("id")
+        result, name = ranks[0].finish()
+        self.assertEqual(result, 0, name)
+        for number, rank in enumerate(ranks):
+            rank.start(f"join 2 {number} {DEADLINE_MS} {name}")
+        return ranks
+
+    def assert_alike(self, ranks, words):
+        """Both fail, with the same cause, within the promised time of each other."""
+        ends = []
+        for rank in ranks:
+            result, said = rank.finish()
+            self.assertEqual(result, HDT_ERR_LINK, said)
+            self.assertRegex(said, words)
+            ends.append(time.monotonic())
+        self.assertLess(ends[1] - ends[0], PROMISED_S)
+
+    def told(self, host, *words):
+        return subprocess.run([os.path.join(BUILD, "bin", "hdtctl"), "--socket", self.hosts.socket(host), *words],
+                              capture_output=True, text=True, timeout=60, check=False).stdout
+
+    def doctor(self, host):
+        return self.told(host, "doctor", f"10.77.0.{2 - host}")
+
+    def why(self, host):
+        return self.told(host, "why")
 
     def both(self, ranks, line):
         for rank in ranks:
@@ -75,6 +115,12 @@ class Hosts9000(TwoHosts):
     def run_on(self, host, *command):
         subprocess.run(self.command_on(host, list(command)), capture_output=True, text=True, timeout=60, check=True)
 
+    def drop_incoming(self, host, *which):
+        """Packets to the host vanish when they have arrived."""
+        self.run_on(host, "ip", "rule", "add", "pref", "200", "lookup", "local")
+        self.run_on(host, "ip", "rule", "add", "pref", "10", "iif", "eth0", *which, "blackhole")
+        self.run_on(host, "ip", "rule", "del", "pref", "0")
+
     def drop_over(self, host, packet, nic=0):
         """A token bucket drops what is larger than all its tokens."""
         self.run_on(host, "tc", "qdisc", "replace", "dev", f"eth{nic}", "root", "tbf", "rate", "1gbit", "burst",
@@ -82,7 +128,8 @@ class Hosts9000(TwoHosts):
 
 
 class AsItShouldBe(Jumbo):
-    def test_large_packets_are_used_and_nothing_is_said(self):
+    def test_large_packets_are_used_and_later_on_smaller_ones(self):
+        """A network that is in order is used in full; when it is not any more, a group goes on."""
         ranks = self.joined()
         self.assertEqual(self.both(ranks, "allreduce 1000000 4 0"), [(0, ""), (0, "")])
         for host in range(2):
@@ -90,30 +137,21 @@ class AsItShouldBe(Jumbo):
             self.assertTrue(segments)
             self.assertGreater(min(segments), JUMBO - 100)
             self.assertNotIn("vanish", self.hosts.read_log(host))
-
-
-class ASwitchOf1500(Jumbo):
-    narrow = (1500, 1500)
-
-    def test_a_job_runs_and_both_say_why_its_packets_are_small(self):
-        self.works()
+        self.assertIn("packets of 9000 bytes pass between NIC eth0 and node h1, both ways", self.doctor(0))
+        for host in range(2):
+            self.hosts.drop_over(host, 1500)
+        self.assertEqual(self.both(ranks, "allreduce 1000000 4 0"), [(0, ""), (0, "")])
         self.assert_both_say(1500)
 
 
 class OneDirection(Jumbo):
     narrow = (None, 1500)
 
-    def test_a_job_runs(self):
+    def test_a_job_runs_and_both_say_why_its_packets_are_small(self):
         self.works()
         self.assert_both_say(1500)
-
-
-class TheOtherDirection(Jumbo):
-    narrow = (1500, None)
-
-    def test_a_job_runs(self):
-        self.works()
-        self.assert_both_say(1500)
+        for host in range(2):
+            self.assertRegex(self.doctor(host), r"warning +mtu .*those of 2000 bytes do not come, those of 1500 do")
 
 
 class SomethingBetween(Jumbo):
@@ -124,14 +162,64 @@ class SomethingBetween(Jumbo):
         self.assert_both_say(4000)
 
 
-class LaterOn(Jumbo):
-    def test_a_path_that_becomes_narrow_while_a_group_works(self):
-        ranks = self.joined()
-        self.assertEqual(self.both(ranks, "allreduce 1000000 4 0"), [(0, ""), (0, "")])
+class SmallBursts(Jumbo):
+    def test_losses_are_no_narrow_path(self):
+        """A policer that takes two large packets at a time: slow, but in full."""
         for host in range(2):
-            self.hosts.drop_over(host, 1500)
-        self.assertEqual(self.both(ranks, "allreduce 1000000 4 0"), [(0, ""), (0, "")])
-        self.assert_both_say(1500)
+            self.hosts.run_on(host, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", "200mbit", "burst", "20000",
+                              "limit", "20000")
+        ranks = self.joined()
+        self.assertEqual(self.both(ranks, "allreduce 100000 4 0"), [(0, ""), (0, "")])
+        for host in range(2):
+            self.assertNotIn("vanish", self.hosts.read_log(host))
+
+
+class DataPortsShut(Jumbo):
+    def test_doctor_and_why_name_the_port_and_both_ranks_fail(self):
+        """A firewall that lets the control port through and no other."""
+        for host in range(2):
+            self.hosts.drop_incoming(host, "ipproto", "tcp", "sport", "32768-60999", "dport", "32768-60999")
+        for host in range(2):
+            told = self.doctor(host)
+            self.assertRegex(told, rf"problem +reach +NIC eth0 \(10\.77\.0\.{host + 1}\) reaches no NIC of node h{1 - host}")
+            self.assertRegex(told, rf"eth0 \(10\.77\.0\.{2 - host}\) of node h{1 - host} does not reach data port eth0")
+            self.assertNotIn("packets of", told)
+        ranks = self.joining()
+        self.wait_for("why", lambda: re.search(r"tcp dials eth0 \(10\.77\.0\.\d\) to 10\.77\.0\.\d:\d+", self.why(0) + self.why(1)))
+        for host in range(2):
+            self.assertRegex(self.why(host), r"group [0-9a-f]{8} \(class default\) is being made: all 2 ranks have joined; node h")
+        self.assert_alike(ranks, r"no answer within 3000 ms")
+
+    flags = ("--timeouts.connect_ms", "3000")
+
+
+class ADeadWay(Jumbo):
+    flags = ("--timeouts.connect_ms", "3000", "--link.wait_ms", "500")
+
+    def test_both_ranks_fail_when_it_dies_while_the_group_is_made(self):
+        """Nothing more arrives, at neither host, and nobody is told: long before the deadline both know."""
+        ranks = self.joining()
+        time.sleep(0.04)
+        for host in range(2):
+            self.hosts.drop_incoming(host)
+        for rank in ranks:
+            result, words = rank.finish()
+            if result == 0:  # it was made before
+                rank.start("allreduce 1000 4 0")
+                result, words = rank.finish()
+            self.assertIn(result, (HDT_ERR_LINK, HDT_ERR_RANK_LOST), words)
+
+
+class OneMissing(Jumbo):
+    def test_why_says_who_has_not_joined(self):
+        ranks = self.started()
+        ranks[0].start("id")
+        _, name = ranks[0].finish()
+        ranks[1].start(f"join 2 1 30000 {name}")
+        for host in range(2):
+            self.wait_for("why", lambda at=host: re.search(
+                r"is being made: rank 0 of 2 has not joined; 1 \(node h1\) has; it is given up in \d", self.why(at)))
+            self.assertNotIn("nothing to do", self.why(host))
 
 
 if __name__ == "__main__":

@@ -39,18 +39,18 @@ json description(const std::string& node, const std::string& address) {
 }
 
 json trial(const std::string& from, const std::string& to) {
-  return {{"from_nic", "eth0"}, {"from", from}, {"to_nic", "eth0"}, {"to", to}, {"error", ""}, {"narrowed", ""}, {"largest", 9000U}};
+  return {{"from_nic", "eth0"}, {"from", from},   {"to_nic", "eth0"}, {"to", to},
+          {"error", ""},        {"narrowed", ""}, {"largest", 9000U}};
 }
 
 Installation sound() {
   Installation installation;
-  installation.answer = {
-      {"own", description("n0", "10.0.0.1")},
-      {"peers",
-       {{{"address", "10.0.0.2:18520"},
-         {"description", description("n1", "10.0.0.2")},
-         {"there", json::array({trial("10.0.0.1", "10.0.0.2:4711")})},
-         {"back", json::array({trial("10.0.0.2", "10.0.0.1:4711")})}}}}};
+  installation.answer = {{"own", description("n0", "10.0.0.1")},
+                         {"peers",
+                          {{{"address", "10.0.0.2:18520"},
+                            {"description", description("n1", "10.0.0.2")},
+                            {"there", json::array({trial("10.0.0.1", "10.0.0.2:4711")})},
+                            {"back", json::array({trial("10.0.0.2", "10.0.0.1:4711")})}}}}};
   installation.tried = tried_paths(installation.answer);
   installation.machine.open_files = 65536;
   return installation;
@@ -108,8 +108,8 @@ const Fault kFaults[] = {
      Level::kProblem, "reach", "wrong cluster key", "security.cluster_key_file"},
     {"PairUnreachable", [](Installation& s) { s.tried[0].error = "Connection timed out"; }, Level::kProblem,
      "reach", "reaches no NIC of node n1", "nics.exclude"},
-    {"NoWayBack", [](Installation& s) { s.tried[1].error = "Connection timed out"; }, Level::kProblem, "reach",
-     "NIC eth0 (10.0.0.2) of node n1 reaches no NIC of this node", "nics.exclude"},
+    {"NoWayBack", [](Installation& s) { s.tried[1].error = "Connection timed out"; }, Level::kProblem,
+     "reach", "NIC eth0 (10.0.0.2) of node n1 reaches no NIC of this node", "nics.exclude"},
     {"WayBackNotTried",
      [](Installation& s) {
        s.tried.pop_back();
@@ -118,8 +118,8 @@ const Fault kFaults[] = {
      Level::kNotTried, "reach", "the way from node n1 to this one: it does not know", ""},
     {"NoPeerNamed", [](Installation& s) { s.answer["peers"] = json::array(); }, Level::kNotTried, "reach",
      "the way to other nodes", ""},
-    {"OtherBackend", [](Installation& s) { s.answer["own"]["nics"][0]["backend"] = "ofi"; }, Level::kNotTried, "reach",
-     "connections of backend ofi", ""},
+    {"OtherBackend", [](Installation& s) { s.answer["own"]["nics"][0]["backend"] = "ofi"; }, Level::kNotTried,
+     "reach", "connections of backend ofi", ""},
     {"OtherSubnet",
      [](Installation& s) {
        s.tried.push_back(s.tried[0]);
@@ -133,29 +133,33 @@ const Fault kFaults[] = {
      Level::kWarning, "mtu", "9000, eth0 of node n1 has 1500", "ip link set eth0 mtu 9000"},
     {"PathMtuIsLess", [](Installation& s) { s.tried[0].largest = 1500; }, Level::kWarning, "mtu",
      "1500 bytes", "switches"},
-    {"LargePacketsVanish", [](Installation& s) { s.tried[0].narrowed = "those of 2000 bytes do not come"; }, Level::kWarning,
-     "mtu", "2000 bytes do not come", "jobs run with small packets"},
-    {"LargePacketsVanishOnTheWayBack", [](Installation& s) { s.tried[1].narrowed = "those of 2000 bytes do not come"; },
-     Level::kWarning, "mtu", "node n1 finds: those of 2000", "switches"},
+    {"LargePacketsVanish", [](Installation& s) { s.tried[0].narrowed = "those of 2000 bytes do not come"; },
+     Level::kWarning, "mtu", "2000 bytes do not come", "jobs run with small packets"},
+    {"LargePacketsVanishOnTheWayBack",
+     [](Installation& s) { s.tried[1].narrowed = "those of 2000 bytes do not come"; }, Level::kWarning, "mtu",
+     "node n1 finds: those of 2000", "switches"},
     {"NothingLargeTried",
      [](Installation& s) {
        for (Reach& pair : s.tried) pair.largest = 0;
      },
      Level::kNotTried, "mtu", "reached without a network", ""},
-    {"FewFilesLeft", [](Installation& s) { s.answer["own"]["open_files_used"] = 65400U; }, Level::kWarning, "limits",
-     "65400 of 65536 files open", "LimitNOFILE"},
-    {"NoFilesLeft", [](Installation& s) { s.answer["own"]["open_files_used"] = 65530U; }, Level::kProblem, "limits",
-     "6 are left", "end jobs"},
-    {"FewFilesOfAJob", [](Installation& s) { s.machine.open_files = 64; }, Level::kWarning, "limits", "may open 64 files",
-     "ulimit -n"},
-    {"LittleMemory", [](Installation& s) { s.answer["own"]["memory_free"] = 1024U; }, Level::kProblem, "memory",
-     "a large group takes 64 MiB", "MemoryMax"},
-    {"NoMemory", [](Installation& s) { s.answer["own"]["memory_error"] = "Cannot allocate memory"; }, Level::kProblem, "memory",
-     "Cannot allocate", "control group"},
-    {"FewPorts", [](Installation& s) { s.answer["own"]["ports"] = {50000U, 50099U}; }, Level::kWarning, "ports", "100 for all",
-     "ip_local_port_range"},
-    {"SocketShut", [](Installation& s) { s.answer["own"]["socket_shut"] = "folder /run/hdt has mode 0700"; }, Level::kWarning,
-     "permissions", "/run/hdt has mode 0700", "umask 022"},
+    {"FewFilesLeft", [](Installation& s) { s.answer["own"]["open_files_used"] = 65400U; }, Level::kWarning,
+     "limits", "65400 of 65536 files open", "LimitNOFILE"},
+    {"NoFilesLeft", [](Installation& s) { s.answer["own"]["open_files_used"] = 65530U; }, Level::kProblem,
+     "limits", "6 are left", "end jobs"},
+    {"FewFilesOfAJob", [](Installation& s) { s.machine.open_files = 64; }, Level::kWarning, "limits",
+     "may open 64 files", "ulimit -n"},
+    {"LittleMemory", [](Installation& s) { s.answer["own"]["memory_free"] = 1024U; }, Level::kProblem,
+     "memory", "a small group takes 64 MiB", "MemoryMax"},
+    {"NoMemory", [](Installation& s) { s.answer["own"]["memory_error"] = "Cannot allocate memory"; },
+     Level::kProblem, "memory", "Cannot allocate", "control group"},
+    {"FewPorts",
+     [](Installation& s) {
+       s.answer["own"]["ports"] = {50000U, 50099U};
+     },
+     Level::kWarning, "ports", "100 for all", "ip_local_port_range"},
+    {"SocketShut", [](Installation& s) { s.answer["own"]["socket_shut"] = "folder /run/hdt has mode 0700"; },
+     Level::kWarning, "permissions", "/run/hdt has mode 0700", "umask 022"},
     {"FewFiles", [](Installation& s) { s.answer["own"]["open_files"] = 256U; }, Level::kWarning, "limits",
      "256 files", "LimitNOFILE"},
     {"LittleLocked",
