@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "daemon/group_maker.h"
 #include "daemon/inquiries.h"
 #include "daemon/live_classes.h"
+#include "daemon/path_trials.h"
 #include "daemon/rendezvous.h"
 #include "daemon/reunion.h"
 
@@ -93,11 +95,18 @@ class Control : public SessionHandler {
   void local_facts(bool all_operations, std::function<void(NodeFacts)> then);
   // Of this node, first, and of all those it shares or shared groups with.
   void all_facts(bool all_operations, int64_t budget_ms, std::function<void(std::vector<NodeFacts>)> then);
-  nlohmann::json description() const;
   void on_inquiry(ChannelId channel, const Inquiry& inquiry);
   void answer_why(uint64_t session, const std::string& group);
   void answer_trace(uint64_t session);
+  // control_doctor.cc
+  nlohmann::json description() const;
+  std::vector<PathTrial> paths_to(const std::vector<RailEnd>& ends) const;
+  void try_paths(std::vector<PathTrial> paths, std::function<void(std::vector<PathTrial>)> then);
+  void answer_paths(ChannelId channel, const Inquiry& inquiry);
   void answer_doctor(uint64_t session, const std::string& about);
+  void ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there,
+                 std::vector<PathTrial> paths, std::vector<size_t> counts);
+  // control_diagnosis.cc
   void on_deadline(uint64_t session, const Seat& seat, const session::GroupNotice& notice);
 
   void on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) override;
@@ -130,6 +139,8 @@ class Control : public SessionHandler {
   std::unique_ptr<Reunion> reunion_;
   Adoption adoption_;
   std::unique_ptr<Inquiries> inquiries_;
+  // Of another daemon, before the addresses of its data ports: "can you reach these?"
+  static constexpr std::string_view kPathsQuestion = "paths ";
   std::deque<GroupFacts> past_;  // the latest last
   size_t past_ranks_ = 0;
   std::set<uint64_t> in_diagnosis_;  // groups with a rank whose deadline has passed
@@ -147,6 +158,7 @@ class Control : public SessionHandler {
   std::atomic<size_t> foreign_sessions_{0};
   std::atomic<bool> stop_{false};
   std::thread thread_;
+  PathTrials trials_;  // the last one: its threads post to the mailbox
 };
 
 // How a class shares NICs, by its name.

@@ -1,15 +1,12 @@
-// What the control thread does for diagnosis: it collects facts of this node and of those it shares groups with, and answers
-// hdtctl why, trace and doctor, other daemons, and ranks whose deadline has passed.
-#include <sys/resource.h>
-
+// What the control thread does for diagnosis: it collects facts of this node and of those it shares groups with, or makes them with, and
+// answers hdtctl why and trace, other daemons, and ranks whose deadline has passed.
 #include <algorithm>
-#include <ctime>
 #include <set>
 
 #include "base/log.h"
 #include "daemon/control.h"
+#include "daemon/making_verdict.h"
 #include "daemon/verdict.h"
-#include "daemon/version.h"
 
 namespace hdt::daemon {
 
@@ -24,9 +21,8 @@ constexpr size_t kMostNodes = 1'024;
 // Groups that have ended stay known, with what their ranks did, up to this many ranks.
 constexpr size_t kPastRanks = 64;
 
-bool is_meant(const GroupFacts& group, const std::string& name) {
-  return name.empty() || group.group_class == name || group.id == name ||
-         (name.size() == 8 && group.id.ends_with(name));
+bool is_meant(const std::string& id, const std::string& group_class, const std::string& name) {
+  return name.empty() || group_class == name || id == name || (name.size() == 8 && id.ends_with(name));
 }
 
 double seconds(int64_t ns) { return static_cast<double>(ns) / kNsPerSecond; }
@@ -60,9 +56,14 @@ nlohmann::json row_of(const NodeFacts& node, const RankFacts& rank) {
   return row;
 }
 
-uint64_t limit_of(int which) {
-  rlimit limit{};
-  return ::getrlimit(static_cast<__rlimit_resource>(which), &limit) == 0 ? limit.rlim_cur : 0;
+nlohmann::json to_json(const MakingVerdict& verdict) {
+  nlohmann::json json = {
+      {"group", verdict.group_id},        {"class", verdict.group_class},      {"ranks", verdict.ranks},
+      {"missing", verdict.missing},       {"known", verdict.coordinator_told}, {"sentence", verdict.sentence},
+      {"joined", nlohmann::json::array()}};
+  for (const MakingRank& rank : verdict.joined)
+    json["joined"].push_back({{"rank", rank.rank}, {"node", rank.node}});
+  return json;
 }
 
 }  // namespace
@@ -81,14 +82,17 @@ void Control::local_facts(bool all_operations, std::function<void(NodeFacts)> th
   struct Parts {
     std::vector<std::vector<GroupFacts>> groups;
     std::vector<std::vector<RailFacts>> rails;
+    std::vector<std::map<std::string, std::vector<std::string>>> lacks;
   };
   auto parts = std::make_shared<Parts>();
   parts->groups.resize(engines_.size());
   parts->rails.resize(engines_.size());
+  parts->lacks.resize(engines_.size());
   on_every_engine(
       [parts](Engine& engine) {
         parts->groups[engine.index()] = engine.group_facts();
         parts->rails[engine.index()] = engine.rail_facts();
+        parts->lacks[engine.index()] = engine.lacks();
       },
       [this, parts, all_operations, then = std::move(then)] {
         NodeFacts facts;
@@ -104,6 +108,13 @@ void Control::local_facts(bool all_operations, std::function<void(NodeFacts)> th
           const auto is_it = [&](const GroupFacts& group) { return group.id == ended.id; };
           if (std::none_of(facts.groups.begin(), facts.groups.end(), is_it)) facts.groups.push_back(ended);
         }
+        facts.making = maker_->making();
+        for (MakingFacts& making : facts.making) {
+          for (auto& lacks : parts->lacks) {
+            if (const auto found = lacks.find(making.id); found != lacks.end()) making.lacks = found->second;
+          }
+        }
+        for (MakingFacts& making : rendezvous_.making()) facts.making.push_back(std::move(making));
         facts.now_ns = now_ns();
         if (!all_operations) keep_recent(facts);
         then(std::move(facts));
@@ -119,6 +130,11 @@ void Control::all_facts(bool all_operations, int64_t budget_ms,
         if (node.control != node_.address && others.size() < kMostNodes) others[node.control] = node.name;
       }
     }
+    // Who is there already is known where the ranks of a group meet.
+    for (const MakingFacts& making : own.making) {
+      if (!making.rendezvous.empty() && making.rendezvous != own.control && others.size() < kMostNodes)
+        others.try_emplace(making.rendezvous);
+    }
     std::vector<std::string> addresses;
     for (const auto& [address, name] : others) addresses.push_back(address);
     const auto collect = [others, then,
@@ -133,8 +149,12 @@ void Control::all_facts(bool all_operations, int64_t budget_ms,
           silent.silence = told.status().message();
           told = silent;
         }
+        const std::string& name = others.at(answer.address);
+        // A rendezvous may be an address of this node, or of one that was asked under its own.
+        const auto same = [&](const NodeFacts& known) { return known.control == told.value().control; };
+        if (name.empty() && (!told.value().answered || std::any_of(all.begin(), all.end(), same))) continue;
         NodeFacts& node = all.emplace_back(told.take());
-        node.name = others.at(answer.address);
+        if (!name.empty()) node.name = name;
         node.control = answer.address;
         node.offset_ns = answer.offset_ns;
       }
@@ -144,38 +164,6 @@ void Control::all_facts(bool all_operations, int64_t budget_ms,
   });
 }
 
-nlohmann::json Control::description() const {
-  nlohmann::json nics = nlohmann::json::array();
-  for (const auto& [backend, info] : plan_.nics()) {
-    nics.push_back({{"backend", backend},
-                    {"name", info.name},
-                    {"address", info.address},
-                    {"mtu", info.mtu},
-                    {"megabits", info.bits_per_second / 1'000'000},
-                    {"up", info.up}});
-  }
-  nlohmann::json rails = nlohmann::json::array();
-  for (const RailEnd& end : node_.rails.front()) {
-    rails.push_back({{"backend", end.backend}, {"nic", end.nic}, {"address", end.address}});
-  }
-  timespec wall{};
-  ::clock_gettime(CLOCK_REALTIME, &wall);
-  return {{"node", node_.name},
-          {"software", kSoftware},
-          {"control", node_.address},
-          {"nics", nics},
-          {"rails", rails},
-          {"session_version", session::kSessionVersion},
-          {"peer_version", kPeerVersion},
-          {"wall_ns", wall.tv_sec * kNsPerSecond + wall.tv_nsec},
-          {"cluster_key", !cluster_key_.empty()},
-          {"allow_groups", config_.security.allow_groups},
-          {"embedded", host_pid_ != 0},
-          {"memlock_bytes", limit_of(RLIMIT_MEMLOCK)},
-          {"open_files", limit_of(RLIMIT_NOFILE)},
-          {"state_folder", config_.node.state_folder}};
-}
-
 void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
   const auto answer = [this, channel, number = inquiry.number](const nlohmann::json& json) {
     const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -183,6 +171,7 @@ void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
   };
   if (inquiry.what == "clock") return answer(nlohmann::json::object());
   if (inquiry.what == "description") return answer(description());
+  if (inquiry.what.starts_with(kPathsQuestion)) return answer_paths(channel, inquiry);
   if (inquiry.what == "facts" || inquiry.what == "operations") {
     return local_facts(inquiry.what == "operations",
                        [answer](const NodeFacts& facts) { answer(to_text(facts)); });
@@ -198,12 +187,16 @@ void Control::answer_why(uint64_t session, const std::string& name) {
     for (const NodeFacts& node : facts) {
       for (const GroupFacts& group : node.groups) {
         const bool over = group.ended && group.code == 0;
-        if (!is_meant(group, name) || (over && name.empty())) continue;
+        if (!is_meant(group.id, group.group_class, name) || (over && name.empty())) continue;
         meant.insert(group.id);
         for (const GroupNodeFacts& place : group.nodes) concerned.insert(place.control);
       }
     }
-    if (meant.empty() && !name.empty()) {
+    std::vector<MakingVerdict> making = judge_making(facts);
+    std::erase_if(making, [&](const MakingVerdict& group) {
+      return meant.contains(group.group_id) || !is_meant(group.group_id, group.group_class, name);
+    });
+    if (meant.empty() && making.empty() && !name.empty()) {
       sessions_->send(session, session::encode_text(session::Kind::kAnswerIs, Code::kInvalidUsage,
                                                     "node " + node_.name + " has and had no group '" + name +
                                                         "'; hdtctl status lists its groups"));
@@ -215,6 +208,8 @@ void Control::answer_why(uint64_t session, const std::string& name) {
       if (!node.answered && concerned.contains(node.control))
         answer["silent"].push_back({{"node", node.name}, {"why", node.silence}});
     }
+    answer["making"] = nlohmann::json::array();
+    for (const MakingVerdict& group : making) answer["making"].push_back(to_json(group));
     for (const Verdict& verdict : judge(facts)) {
       if (!meant.contains(verdict.group_id)) continue;
       nlohmann::json told = to_json(verdict);
@@ -245,26 +240,6 @@ void Control::answer_trace(uint64_t session) {
   all_facts(true, kAskMs, [this, session](const std::vector<NodeFacts>& facts) {
     nlohmann::json answer = {{"node", node_.name}, {"nodes", nlohmann::json::array()}};
     for (const NodeFacts& node : facts) answer["nodes"].push_back(to_text(node));
-    send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
-  });
-}
-
-// `about`: addresses of other daemons, with commas between.
-void Control::answer_doctor(uint64_t session, const std::string& about) {
-  std::vector<std::string> addresses;
-  for (size_t at = 0; at < about.size();) {
-    const size_t comma = std::min(about.find(',', at), about.size());
-    if (comma > at) addresses.push_back(about.substr(at, comma - at));
-    at = comma + 1;
-  }
-  inquiries_->ask(addresses, "description", kAskMs, [this, session](const std::vector<Answer>& answers) {
-    nlohmann::json answer = {{"own", description()}, {"peers", nlohmann::json::array()}};
-    for (const Answer& peer : answers) {
-      nlohmann::json told = {{"address", peer.address}, {"round_trip_ns", peer.round_trip_ns}};
-      if (peer.status.is_ok()) told["description"] = nlohmann::json::parse(peer.text, nullptr, false);
-      if (!peer.status.is_ok()) told["error"] = peer.status.message();
-      answer["peers"].push_back(told);
-    }
     send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
   });
 }

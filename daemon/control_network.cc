@@ -232,6 +232,7 @@ void ControlNetwork::try_next(Channel& channel) {
                                      : Result<transport::Connection*>(device.status());
     if (!connection.is_ok()) {
       channel.failures += (channel.failures.empty() ? "" : "; ") + connection.status().message();
+      channel.at_limit |= connection.status().code() == Code::kSystem;
       continue;
     }
     Route& route = add_route(connection.value(), channel, *device.value(), Handshake::Role::kDialer);
@@ -243,7 +244,7 @@ void ControlNetwork::try_next(Channel& channel) {
   channel.next_try = Deadline::never();
   if (channel.trying > 0) return;
   const std::string why = channel.failures.empty() ? "no address of a daemon is given" : channel.failures;
-  failed_dials_.emplace_back(channel.id, Status(Code::kLink, why.substr(0, kMaxFailures)));
+  failed_dials_.emplace_back(channel.id, Status(channel.at_limit ? Code::kSystem : Code::kLink, why.substr(0, kMaxFailures)));
   channels_.erase(channel.id);
 }
 
@@ -385,6 +386,7 @@ void ControlNetwork::on_connection_closed(const Completion& completion) {
                                 ? "the other side closed the connection during the handshake"
                                 : completion.error.message();
     channel.failures += (channel.failures.empty() ? "" : "; ");
+    channel.at_limit |= completion.error.code() == Code::kSystem;
     // What connecting reports begins with the address.
     channel.failures += why.find(route.address) != std::string::npos ? why : route.address + ": " + why;
     if (route.address.empty()) {  // accepted: nobody here waits for it

@@ -84,6 +84,7 @@ class ControlNetwork {
     std::deque<std::string> untried;  // addresses
     Deadline next_try = Deadline::never();
     size_t trying = 0;                            // connections without a completed handshake
+    bool at_limit = false;                        // an attempt failed at a limit, of this process or of the peer's
     std::string failures;                         // each address tried, and why it is not used
     std::vector<std::vector<std::byte>> waiting;  // until the handshake is done
     std::vector<std::byte> partial;               // of an incoming message

@@ -179,6 +179,7 @@ void Engine::run_timers() {
   }
   run_link_timers();
   run_probe_timers();
+  give_up_on_dialers();
   std::erase_if(early_, [](const EarlyNote& note) { return note.until.expired(); });
 }
 
@@ -193,6 +194,7 @@ int Engine::sleep_ms() const {
   }
   for (const auto& [id, peer] : peers_) next = Deadline::earlier(next, peer->next_time());
   next = Deadline::earlier(next, next_probe_time());
+  next = Deadline::earlier(next, next_dialer_time());
   return next.poll_timeout_ms();
 }
 

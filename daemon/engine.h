@@ -114,6 +114,8 @@ class Engine : public transport::LinkObserver {
   // For diagnosis (facts.h): all groups, and all rails; not complete() yet.
   std::vector<GroupFacts> group_facts() const;
   std::vector<RailFacts> rail_facts() const;
+  // What groups that are being made lack, by the group's id.
+  std::map<std::string, std::vector<std::string>> lacks() const;
   // Of each group with this id or of this class: the algorithm that the call takes, and why (session/explanation.h).
   nlohmann::json explain(const std::string& group, const session::Call& call);
   // Of each class with groups on that node, or that had some: the candidates for the link, and the choice.
@@ -164,6 +166,8 @@ class Engine : public transport::LinkObserver {
   // The link did not come up: those that wanted it try the next candidate.
   void candidate_failed(const LinkId& link, const Status& why);
   void forget_choices(const EngineGroup& group);
+  void give_up_on_dialers();
+  Deadline next_dialer_time() const;
   std::vector<LinkCandidate> candidates_between(const NodeInfo& own, const NodeInfo& peer,
                                                 bool own_is_first) const;
   // Null: no device could begin; the candidate says why.

@@ -12,6 +12,8 @@ namespace {
 // While another candidate is left, a NIC pair that does not answer is not waited for any longer than this.
 constexpr int64_t kTryMs = 2'000;
 constexpr size_t kMaxPastChoices = 256;
+// Beyond what the end that dials needs to try all candidates: it knows first, and says so, if anything gets through.
+constexpr int64_t kDialerGraceMs = 5'000;
 
 // Each pair has one path or several, in the same order.
 bool same_pairs(const std::vector<LinkCandidate::Pair>& pairs, const std::vector<RailPath>& paths) {
@@ -78,6 +80,9 @@ void Engine::connect_node(EngineGroup& group, uint32_t node) {
   choice.dials = options_.node < choice.peer.id;
   choice.candidates = candidates_between(context.nodes[context.me], choice.peer, context.me < node);
   if (choice.dials) return try_candidates(group, node);
+  const auto others = static_cast<int64_t>(std::max<size_t>(choice.candidates.size(), 1)) - 1;
+  choice.dialled_by = Deadline::after_ms(options_.connect_ms +
+                                         others * std::min(options_.connect_ms, kTryMs) + kDialerGraceMs);
   // The peer may have chosen already: its hello has come on the link that it takes.
   for (const EarlyNote& early : early_) {
     const auto peer = peers_.find(early.from);
@@ -88,6 +93,29 @@ void Engine::connect_node(EngineGroup& group, uint32_t node) {
     take_link(group, node, *peer->second);
     break;
   }
+}
+
+// Where the way to the node that is to dial is dead, it cannot say so.
+void Engine::give_up_on_dialers() {
+  for (auto& [whom, choice] : choices_) {
+    if (!choice.dialled_by.expired()) continue;
+    choice.dialled_by = Deadline::never();
+    EngineGroup* group = group_of(whom.first);
+    if (group == nullptr || group->ready() || group->connected(whom.second) ||
+        group->context().segment.failed())
+      continue;
+    group->fail(Code::kLink, -1,
+                "class " + choice.group_class + ": node " + choice.peer.name + " was to connect to node " +
+                    options_.node_name + " and has not: nothing comes from " + choice.peer.address +
+                    " any more, or a firewall drops data connections");
+    touch(group);
+  }
+}
+
+Deadline Engine::next_dialer_time() const {
+  Deadline next = Deadline::never();
+  for (const auto& [whom, choice] : choices_) next = Deadline::earlier(next, choice.dialled_by);
+  return next;
 }
 
 PeerLink* Engine::link_over(const NodeId& node, const std::string& group_class,
@@ -150,6 +178,7 @@ void Engine::try_candidates(EngineGroup& group, uint32_t node) {
 void Engine::take_link(EngineGroup& group, uint32_t node, PeerLink& peer) {
   LinkChoice& choice = choices_[{group.id(), node}];
   choice.link = peer.id;
+  choice.dialled_by = Deadline::never();
   choice.chosen = backends_[peer.backend].name;
   for (const LinkCandidate& candidate : choice.candidates) {
     if (!choice.dials && candidate.backend == choice.chosen) peer.pairs = candidate.pairs;

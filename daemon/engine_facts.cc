@@ -86,4 +86,44 @@ std::vector<RailFacts> Engine::rail_facts() const {
   return all;
 }
 
+std::string EngineGroup::lacks_of(uint32_t node) const {
+  const GroupPeer& peer = context_.peers[node];
+  if (node == context_.me) return compares_rates() && !rates_[node] ? "measures its links" : "";
+  if (peer.link == nullptr) return "has no connection to node " + context_.nodes[node].name;
+  if (!peer.ready) return "is connected to node " + context_.nodes[node].name + ", which is not ready";
+  if (compares_rates() && !rates_[node])
+    return "waits for what node " + context_.nodes[node].name + " measures of its links";
+  if (!peer.has_all) return "waits for node " + context_.nodes[node].name + ", which lacks something";
+  return "";
+}
+
+std::map<std::string, std::vector<std::string>> Engine::lacks() const {
+  std::map<std::string, std::vector<std::string>> all;
+  for (const auto& group : groups_) {
+    if (group == nullptr || group->ready() || group->context().segment.failed()) continue;
+    auto& lacks = all[id_text(group->id())];
+    for (uint32_t node = 0; node < group->context().nodes.size(); ++node) {
+      std::string lack = group->lacks_of(node);
+      if (lack.empty()) continue;
+      const auto choice = choices_.find({group->id(), node});
+      const auto peer =
+          choice != choices_.end() && choice->second.link ? peers_.find(*choice->second.link) : peers_.end();
+      if (peer != peers_.end()) {
+        std::string paths;
+        for (const RailPath& path : peer->second->paths) {
+          if (path.up) continue;
+          paths += (paths.empty() ? "" : ", ") + options_.nics[path.device].info.name + " (" +
+                   options_.nics[path.device].info.address + ") to " + path.address;
+        }
+        if (!paths.empty()) lack += "; " + backends_[peer->second->backend].name + " dials " + paths;
+        if (!peer->second->last_error.empty()) lack += "; the last error: " + peer->second->last_error;
+      } else if (choice != choices_.end()) {
+        lack += choice->second.dials ? "; " + choice->second.failures() : ", which is to dial";
+      }
+      lacks.push_back(std::move(lack));
+    }
+  }
+  return all;
+}
+
 }  // namespace hdt::daemon

@@ -150,21 +150,6 @@ void EngineGroup::drop_old_links() {
   }
 }
 
-void EngineGroup::on_link_measured(uint32_t node, const session::LinkRates& rates) {
-  if (!compares_rates() || link_told_[node]) return;
-  own_rates_.links[node] = rates;
-  link_told_[node] = true;
-  if (!std::all_of(link_told_.begin(), link_told_.end(), [](bool told) { return told; })) return;
-  context_.send_all(RatesNote{context_.id, context_.me, own_rates_});
-  keep_rates(context_.me, own_rates_);
-}
-
-void EngineGroup::keep_rates(uint32_t node, const session::NodeRates& rates) {
-  if (rates_[node]) return;  // the first ones are those that all nodes have
-  rates_[node] = rates;
-  check_ready();
-}
-
 void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const Status& reason, bool gone) {
   GroupPeer& peer = context_.peers[node];
   if (peer.away && !peer.uses(link)) return;  // one that was tried
@@ -205,24 +190,6 @@ std::string EngineGroup::about(uint32_t node) const {
     ranks.push_back(context_.order.rank_at[p]);
   }
   return "node " + context_.nodes[node].name + " (rank " + list(ranks) + " of " + context_.name() + ")";
-}
-
-void EngineGroup::check_ready() {
-  if (ready_ || context_.segment.failed()) return;
-  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
-    const GroupPeer& peer = context_.peers[node];
-    if (node != context_.me && (!peer.ready || peer.link == nullptr)) return;
-    if (compares_rates() && !rates_[node]) return;
-  }
-  if (compares_rates()) {
-    std::vector<session::NodeRates> table;
-    for (auto& rates : rates_) table.push_back(std::move(*rates));
-    session::Journal(context_.segment.journals(), context_.layout().nodes, context_.layout().slots)
-        .agree({context_.algorithm, table});
-    pieces_.tuner().set_figures(session::cost_figures(std::move(table)));
-  }
-  ready_ = true;
-  if (on_ready_) std::exchange(on_ready_, nullptr)(Status::ok());
 }
 
 void EngineGroup::on_frame(uint32_t node, const Frame& frame, uint64_t bytes) {
@@ -273,6 +240,9 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
     peer.moved.push_back(&link);
   } else if (const auto* rates = std::get_if<RatesNote>(&note)) {
     if (rates->from == node && compares_rates()) keep_rates(node, rates->rates);
+  } else if (const auto* all = std::get_if<GroupReady>(&note)) {
+    if (all->from == node && peer.link == &link) peer.has_all = true;
+    check_ready();
   } else if (const auto* credit = std::get_if<PieceCredit>(&note)) {
     if (credit->from == node) pieces_.on_note(*credit);
   } else if (const auto* chunk = std::get_if<ChunkCredit>(&note)) {
@@ -438,23 +408,14 @@ void EngineGroup::on_time() {
       if (!local_here_[local]) local_rank_lost(local, "did not come back to the daemon after its restart");
     }
   }
-  if (!ready_ && on_ready_ && deadline_.expired()) {
-    std::string missing;
-    for (uint32_t node = 0; node < context_.peers.size(); ++node) {
-      const GroupPeer& peer = context_.peers[node];
-      if (node == context_.me || (peer.ready && (!compares_rates() || rates_[node]))) continue;
-      missing += (missing.empty() ? "" : ", ") + context_.nodes[node].name +
-                 (peer.link == nullptr ? " (no connection)" : " (connected, not ready)");
-    }
-    fail(Code::kTimeout, -1,
-         "making " + context_.name() + ": node " + missing + " did not get ready in time");
-  }
+  if (!ready_ && on_ready_) look_at_making();
 }
 
 std::optional<Deadline> EngineGroup::next_time() const {
   const bool waits = adopting_ || (!ready_ && on_ready_);
   Deadline next = Deadline::earlier(hurry_at_, look_at_);
   if (waits) next = Deadline::earlier(next, deadline_);
+  if (!ready_ && on_ready_) next = Deadline::earlier(next, ping_at_);
   for (const GroupPeer& peer : context_.peers) {
     if (peer.away) next = Deadline::earlier(next, peer.away_until);
   }

@@ -49,6 +49,8 @@ class EngineGroup {
   const PieceRunner& pieces() const { return pieces_; }
   session::Tuner& tuner() { return pieces_.tuner(); }
   bool ready() const { return ready_; }
+  // What it waits for of that node until it is ready; "": nothing.
+  std::string lacks_of(uint32_t node) const;
   // Taken over from a predecessor of this daemon, and some ranks have not come back yet.
   bool adopting() const { return adopting_; }
   // It has a link to the node; this one.
@@ -115,7 +117,9 @@ class EngineGroup {
   bool quiet();
 
  private:
+  // engine_group_making.cc
   void check_ready();
+  void look_at_making();
   void check_adopted();
   void move(uint32_t node, transport::Link& link, uint32_t backend, const transport::RegionKey& their_region);
   // engine_group_seats.cc
@@ -152,6 +156,9 @@ class EngineGroup {
   std::vector<std::optional<session::NodeRates>> rates_;  // by node
   std::vector<bool> seated_;                              // by node: all its ranks have mapped its memory
   bool told_seated_ = false;                              // this node's, to the others
+  bool told_ready_ = false;                               // that this node has all it needs
+  Deadline ping_at_ =
+      Deadline::after_ms(1'000);  // while it is being made: when to ask whether peers are there
   bool ready_ = false;
   bool told_left_ = false;
   Deadline hurry_at_ = Deadline::never();  // when to ask again what has arrived of a group that has failed

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "daemon/engine.h"
+#include "transports/tried_path.h"
 
 namespace hdt::daemon {
 
@@ -156,6 +157,10 @@ void Engine::on_rail_up(Link& link, const Connection& connection, const RailStat
   HDT_LOG_INFO("rail to node {} {}: {} - {} on {} {}", peer.name, status.losses > 0 ? "back" : "up",
                status.local_address, status.remote_address, options_.nics[rail.device].info.name,
                LogTag{.node = options_.node_name});
+  const auto* path = dynamic_cast<const transport::TriedPath*>(&connection);
+  if (path == nullptr || path->narrowed().empty()) return;
+  HDT_LOG_WARN("rail to node {} on {}: {} {}", peer.name, options_.nics[rail.device].info.name,
+               path->narrowed(), LogTag{.node = options_.node_name});
 }
 
 void Engine::on_rail_down(Link& link, const Connection& connection, const RailStatus& status) {

@@ -38,8 +38,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupFacts, id, name, group_class, ended, cod
                                    nodes, local, peers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RailFacts, node, backend, nic, local, remote, state, last_error, losses,
                                    bytes_per_s, in_flight, megabits)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MakingRank, rank, node)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MakingFacts, id, group_class, coordinates, ranks, joined, rendezvous,
+                                   last_error, complete, left_ns, lacks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, name, control, answered, silence, offset_ns, now_ns, groups,
-                                   rails)
+                                   rails, making)
 
 nlohmann::json to_text(const NodeFacts& facts) { return facts; }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "daemon/making_facts.h"
 #include "session/recorder.h"
 
 namespace hdt::daemon {
@@ -73,6 +74,7 @@ struct NodeFacts {
   int64_t now_ns = 0;
   std::vector<GroupFacts> groups;
   std::vector<RailFacts> rails;
+  std::vector<MakingFacts> making;
 };
 
 nlohmann::json to_text(const NodeFacts& facts);

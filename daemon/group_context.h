@@ -48,7 +48,8 @@ struct GroupPeer {
   uint32_t backend = 0;             // the engine's number of the link's
   transport::RegionKey region;
   bool ready = false;  // its hello has come: its memory may be written
-  bool left = false;   // it will write nothing more to us
+  bool has_all = false;  // and it has all that it needs of every node
+  bool left = false;     // it will write nothing more to us
   uint32_t writes_in_flight = 0;
   uint64_t writes = 0;      // chunks handed to the link
   uint64_t last_write = 0;  // how many writes the link had with the latest of them

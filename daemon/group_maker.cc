@@ -370,4 +370,22 @@ std::optional<Deadline> GroupMaker::next_time() const {
   return next;
 }
 
+std::vector<MakingFacts> GroupMaker::making() const {
+  std::vector<MakingFacts> all;
+  for (const auto& [key, pending] : groups_) {
+    MakingFacts& facts = all.emplace_back();
+    facts.id = id_text(group_id(key));
+    facts.group_class = pending.group_class;
+    facts.rendezvous = pending.rendezvous;
+    facts.last_error = pending.last_error;
+    facts.complete = pending.made.has_value();
+    facts.left_ns = pending.until.is_never() ? -1 : pending.until.remaining_ns();
+    for (const auto& [rank, join] : pending.joins) {
+      facts.ranks = join.request.ranks;
+      facts.joined.push_back({rank, node_.name});
+    }
+  }
+  return all;
+}
+
 }  // namespace hdt::daemon

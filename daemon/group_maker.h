@@ -15,6 +15,7 @@
 #include "base/shared_memory.h"
 #include "daemon/control_messages.h"
 #include "daemon/engine_group.h"
+#include "daemon/making_facts.h"
 #include "daemon/rendezvous.h"
 
 namespace hdt::daemon {
@@ -78,6 +79,8 @@ class GroupMaker {
   std::optional<Deadline> next_time() const;
   size_t open_groups() const { return groups_.size(); }
   size_t living_groups() const { return living_.size(); }
+  // For diagnosis: groups that ranks of this node wait for.
+  std::vector<MakingFacts> making() const;
 
  private:
   struct Pending {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "daemon/node.h"
 #include "transports/transport.h"
 
@@ -41,6 +42,7 @@ struct LinkChoice {
   size_t current = 0;          // dialer: the candidate that is tried, or chosen
   std::optional<LinkId> link;  // dialer: tried or chosen; else: chosen
   std::string chosen;          // the backend, when the group has the link
+  Deadline dialled_by = Deadline::never();  // else: when the other one must have connected
 
   // All that was tried, in one text: "rdma: refused; tcp: no answer".
   std::string failures() const;

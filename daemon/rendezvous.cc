@@ -1,9 +1,11 @@
 #include "daemon/rendezvous.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "base/hmac.h"
+#include "daemon/facts.h"
 
 namespace hdt::daemon {
 
@@ -234,6 +236,23 @@ std::optional<Deadline> Rendezvous::next_time() const {
     next = next ? Deadline::earlier(*next, time) : time;
   }
   return next;
+}
+
+std::vector<MakingFacts> Rendezvous::making() const {
+  std::vector<MakingFacts> all;
+  for (const auto& [key, group] : groups_) {
+    MakingFacts& facts = all.emplace_back();
+    uint64_t id = 0;
+    std::memcpy(&id, key.data(), sizeof id);
+    facts.id = id_text(id);
+    facts.group_class = group.group_class;
+    facts.coordinates = true;
+    facts.ranks = group.ranks;
+    facts.complete = group.complete;
+    facts.left_ns = group.deadline.is_never() ? -1 : group.deadline.remaining_ns();
+    for (const auto& [rank, member] : group.members) facts.joined.push_back({rank, member.join.node.name});
+  }
+  return all;
 }
 
 }  // namespace hdt::daemon

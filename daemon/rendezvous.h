@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "daemon/control_messages.h"
 #include "daemon/refused_meetings.h"
+#include "daemon/making_facts.h"
 
 namespace hdt::daemon {
 
@@ -32,6 +33,8 @@ class Rendezvous {
   std::vector<Reply> on_time();
   std::optional<Deadline> next_time() const;
   size_t open_groups() const { return groups_.size(); }
+  // For diagnosis: groups that are to be made here.
+  std::vector<MakingFacts> making() const;
 
  private:
   struct Member {

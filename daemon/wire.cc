@@ -69,6 +69,7 @@ struct Put {
     w.put(n.group).put(n.from).put(n.exchanged).put(n.credit).put(n.finished);
   }
   void operator()(const RankLeft& n) { w.put(n.group).put(n.rank).put(n.entered); }
+  void operator()(const GroupReady& n) { w.put(n.group).put(n.from); }
   void operator()(const NodeLeft& n) { w.put(n.group).put(n.from); }
   void operator()(const GroupSeated& n) { w.put(n.group).put(n.from); }
   void operator()(const GroupFailed& n) {
@@ -226,6 +227,11 @@ Note get_note(size_t kind, Reader& r) {
     }
     case 20: {
       auto n = get_common<GroupSeated>(r);
+      n.from = r.get<uint32_t>();
+      return n;
+    }
+    case 21: {
+      auto n = get_common<GroupReady>(r);
       n.from = r.get<uint32_t>();
       return n;
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "base/address.h"
 #include "tools/hdtctl/json_fields.h"
@@ -16,8 +17,14 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kFewFiles = 4096;
+// What a job of some ranks and groups takes; what one rank takes to say hello.
+constexpr uint64_t kFewLeft = 256, kNoneLeft = 16;
+constexpr uint64_t kFewOfJob = 256;
+constexpr uint64_t kFewPorts = 1000;
 constexpr uint64_t kLittleLocked = uint64_t{64} << 20;
 constexpr double kClockSeconds = 1;
+// Where a NIC's MTU is larger (InfiniBand), packets of this length are tried.
+constexpr uint32_t kLargestTried = 32'000;
 
 double seconds_of(const json& from, const char* key) {
   const auto found = from.find(key);
@@ -37,8 +44,21 @@ class Examination {
          fmt::format("node {} runs {} at {}", text_of(own, "node"), text_of(own, "software"),
                      text_of(own, "control")));
     nics(own);
-    limits(own);
+    limits(own, machine);
+    memory(own);
+    ports(own);
     permissions(own, machine);
+    for (const json& nic : list_of(own, "nics")) {
+      if (text_of(nic, "backend") != "tcp") untried_backends_.insert(text_of(nic, "backend"));
+    }
+  }
+
+  void untried(bool any_peer) {
+    for (const std::string& backend : untried_backends_) {
+      not_tried("reach", "connections of backend " + backend +
+                             ", which its library makes: hdt-backend-test " + backend + " tries it");
+    }
+    if (!any_peer) not_tried("reach", "the way to other nodes: name their daemons, hdtctl doctor ADDRESS...");
   }
 
   void peer(const json& own, const json& told, const std::vector<Reach>& tried) {
@@ -60,7 +80,7 @@ class Examination {
       note(Level::kGood, "versions", fmt::format("node {} runs the same release", node));
     }
     clock(own, theirs, node);
-    reach(node, tried);
+    reach(node, tried, told);
     mtu(own, theirs, node, tried);
   }
 
@@ -80,12 +100,14 @@ class Examination {
     }
   }
 
-  void limits(const json& own) {
+  void limits(const json& own, const Machine& machine) {
     const auto& nics = list_of(own, "nics");
     const bool registers = std::any_of(nics.begin(), nics.end(),
                                        [](const json& nic) { return text_of(nic, "backend") == "rdma"; });
     const uint64_t locked = number_of(own, "memlock_bytes");
     const uint64_t files = number_of(own, "open_files");
+    const uint64_t used = number_of(own, "open_files_used");
+    const uint64_t left = files - std::min(files, used);
     bool good = true;
     if (registers && locked < kLittleLocked) {
       good = false;
@@ -100,7 +122,68 @@ class Examination {
            fmt::format("hdtcommd may open {} files; every process, group and rail takes some", files),
            "LimitNOFILE=65536 in its systemd unit, or ulimit -n 65536");
     }
-    if (good) note(Level::kGood, "limits", fmt::format("{} open files, enough memory to lock", files));
+    if (left < kFewLeft) {
+      good = false;
+      note(left < kNoneLeft ? Level::kProblem : Level::kWarning, "limits",
+           fmt::format("hdtcommd has {} of {} files open: {} are left for new jobs", used, files, left),
+           "end jobs that are not needed, or LimitNOFILE=65536 in its systemd unit");
+    }
+    if (machine.open_files != 0 && machine.open_files < kFewOfJob) {
+      good = false;
+      note(Level::kWarning, "limits",
+           fmt::format(
+               "a job started from here may open {} files; each group and each shared buffer takes some",
+               machine.open_files),
+           "ulimit -n 65536 before the job, or LimitNOFILE of what starts it");
+    }
+    if (good) {
+      note(Level::kGood, "limits",
+           fmt::format("{} of {} files of hdtcommd are left{}{}", left, files,
+                       machine.open_files == 0
+                           ? ""
+                           : fmt::format(", {} of a job started from here", machine.open_files),
+                       registers ? ", and enough memory may be locked" : ""));
+    }
+  }
+
+  // Segments are anonymous files (memfd): /dev/shm does not bound them, the memory of the daemon's control group does.
+  void memory(const json& own) {
+    if (!own.contains("memory_free")) return;
+    const std::string error = text_of(own, "memory_error");
+    const uint64_t needed = number_of(own, "group_bytes");
+    const bool known = own["memory_free"].is_number();
+    const uint64_t free = known ? number_of(own, "memory_free") : 0;
+    if (!error.empty()) {
+      note(Level::kProblem, "memory", "hdtcommd cannot make shared memory: " + error,
+           "the limits of its control group, and vm.overcommit_memory");
+    } else if (known && free < needed) {
+      note(Level::kProblem, "memory",
+           fmt::format("hdtcommd's control group leaves {} MiB; a small group takes {} MiB of shared memory",
+                       free >> 20, needed >> 20),
+           "MemoryMax in its systemd unit, or the container's memory limit");
+    } else if (known) {
+      note(Level::kGood, "memory",
+           fmt::format("{} MiB are left for shared memory; a small group takes {} MiB", free >> 20,
+                       needed >> 20));
+    } else {
+      not_tried("memory", "how much shared memory is left: the system does not tell");
+    }
+  }
+
+  void ports(const json& own) {
+    const json& range = list_of(own, "ports");
+    if (range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned()) return;
+    const uint64_t first = range[0].get<uint64_t>(), last = range[1].get<uint64_t>();
+    const uint64_t count = last >= first ? last - first + 1 : 0;
+    if (count >= kFewPorts) {
+      note(Level::kGood, "ports",
+           fmt::format("data connections use ports {} to {}; a firewall must let them through", first, last));
+    } else {
+      note(
+          Level::kWarning, "ports",
+          fmt::format("the system gives out ports {} to {} only: {} for all connections", first, last, count),
+          "sysctl net.ipv4.ip_local_port_range=\"32768 60999\"");
+    }
   }
 
   void permissions(const json& own, const Machine& machine) {
@@ -113,10 +196,7 @@ class Examination {
            "no cluster key: any machine that reaches this node can join its groups",
            "security.cluster_key_file, the same file on all nodes");
     }
-    if (list_of(own, "allow_groups").empty()) {
-      note(Level::kGood, "permissions",
-           "every user of this node may open the socket (security.allow_groups names none)");
-    }
+    socket(own);
     if (machine.ptrace_scope == "2" || machine.ptrace_scope == "3") {
       note(Level::kWarning, "permissions",
            "kernel.yama.ptrace_scope is " + machine.ptrace_scope +
@@ -124,6 +204,28 @@ class Examination {
            "sysctl kernel.yama.ptrace_scope=1, or buffers of hdtMemAlloc");
     }
   }
+
+  // As another user meets it: by the modes of the socket and of the folders above it, and by the daemon's list of groups.
+  void socket(const json& own) {
+    const json& groups = list_of(own, "allow_groups");
+    const std::string shut = text_of(own, "socket_shut");
+    if (!shut.empty()) {
+      note(Level::kWarning, "permissions", "other users cannot open the daemon's socket: " + shut,
+           "chmod o+x the folders and o+w the socket; start hdtcommd with umask 022");
+    } else if (groups.empty()) {
+      note(Level::kGood, "permissions",
+           "every user of this node may open the socket (security.allow_groups names none)");
+    } else {
+      std::string names;
+      for (const json& group : groups) {
+        if (group.is_string()) names += (names.empty() ? "" : ", ") + group.get<std::string>();
+      }
+      note(Level::kGood, "permissions",
+           "every user of this node reaches the socket, and members of " + names + " may use it");
+    }
+  }
+
+  void not_tried(const char* subject, std::string text) { note(Level::kNotTried, subject, std::move(text)); }
 
   void no_answer(const std::string& address, const std::string& error) {
     std::string advice =
@@ -148,33 +250,44 @@ class Examination {
   }
 
   // A NIC that reaches nothing of the node is a problem; one that reaches some of its NICs, as in another subnet, is not.
-  void reach(const std::string& node, const std::vector<Reach>& tried) {
-    std::map<std::string, std::pair<size_t, size_t>> made;  // by own NIC: connections made, tried
-    for (const Reach& pair : tried) {
-      if (pair.node != node) continue;
-      auto& [good, all] = made[pair.from_nic + " (" + pair.from_address + ")"];
-      good += pair.error.empty() ? 1 : 0;
-      ++all;
-      if (!pair.error.empty()) {
-        note(Level::kWarning, "reach",
-             fmt::format("{} ({}) does not reach {} ({}) of node {}: {}", pair.from_nic, pair.from_address,
-                         pair.to_nic, pair.to_address, node, pair.error),
-             "if they are of one network: firewall, cabling, and a routing rule for each address (ip rule "
-             "add from ADDRESS table N)");
+  void reach(const std::string& node, const std::vector<Reach>& tried, const json& told) {
+    for (const bool back : {false, true}) {
+      std::map<std::string, std::pair<size_t, size_t>> made;  // by NIC of who tries: connections made, tried
+      for (const Reach& pair : tried) {
+        if (pair.node != node || pair.back != back) continue;
+        auto& [good, all] = made[pair.from_nic + " (" + pair.from_address + ")"];
+        good += pair.error.empty() ? 1 : 0;
+        ++all;
+        if (!pair.error.empty()) {
+          note(Level::kWarning, "reach",
+               fmt::format("{} ({}){} does not reach data port {} ({}) of {}: {}", pair.from_nic,
+                           pair.from_address, back ? " of node " + node : "", pair.to_nic, pair.to_address,
+                           back ? "this node" : "node " + node, pair.error),
+               "if they are of one network: firewall (data connections use ports that the system picks), "
+               "cabling, and a routing "
+               "rule for each address (ip rule add from ADDRESS table N)");
+        }
       }
-    }
-    if (made.empty())
-      return note(Level::kProblem, "reach",
-                  fmt::format("no NIC of this node and of node {} share a backend that can be tried", node),
-                  "nics.use and [class.NAME] backends on both");
-    for (const auto& [nic, counts] : made) {
-      const auto& [good, all] = counts;
-      if (good == 0) {
-        note(Level::kProblem, "reach", fmt::format("NIC {} reaches no NIC of node {}", nic, node),
-             "leave it out with nics.exclude, or repair its network");
-      } else {
-        note(Level::kGood, "reach",
-             fmt::format("NIC {} reaches {} of {} NIC(s) of node {}", nic, good, all, node));
+      if (made.empty() && back) {
+        const std::string why = text_of(told, "back_error");
+        not_tried("reach", fmt::format("the way from node {} to this one: {}", node,
+                                       why.empty() ? "it has tried nothing" : why));
+      } else if (made.empty()) {
+        note(Level::kProblem, "reach",
+             fmt::format("no NIC of this node and of node {} share a backend that can be tried", node),
+             "nics.use and [class.NAME] backends on both");
+      }
+      for (const auto& [nic, counts] : made) {
+        const auto& [good, all] = counts;
+        const std::string whose = back ? fmt::format("NIC {} of node {}", nic, node) : "NIC " + nic;
+        const std::string whom = back ? "this node" : "node " + node;
+        if (good == 0) {
+          note(Level::kProblem, "reach", fmt::format("{} reaches no NIC of {}", whose, whom),
+               "leave it out with nics.exclude, or repair its network");
+        } else {
+          note(Level::kGood, "reach",
+               fmt::format("{} reaches {} of {} NIC(s) of {}", whose, good, all, whom));
+        }
       }
     }
   }
@@ -186,29 +299,48 @@ class Examination {
       }
       return 0;
     };
-    bool good = true;
+    std::map<std::string, uint64_t> passed;  // by NIC of this node: the largest packet to all that it reaches
+    bool within = false;
     for (const Reach& pair : tried) {
       if (pair.node != node || !pair.error.empty()) continue;
-      const uint64_t here = mtu_of(list_of(own, "nics"), pair.from_address);
-      const uint64_t there = mtu_of(list_of(theirs, "nics"), host_of(pair.to_address));
-      if (here != 0 && there != 0 && here != there) {
-        good = false;
-        note(
-            Level::kWarning, "mtu",
-            fmt::format("{} has MTU {}, {} of node {} has {}", pair.from_nic, here, pair.to_nic, node, there),
-            fmt::format("the same on both: ip link set {} mtu {}", here < there ? pair.from_nic : pair.to_nic,
-                        std::max(here, there)));
-      } else if (pair.path_mtu != 0 && pair.path_mtu < here) {
-        good = false;
+      const std::string& ours = pair.back ? pair.to_address : pair.from_address;
+      const std::string& other = pair.back ? pair.from_address : pair.to_address;
+      const std::string& our_nic = pair.back ? pair.to_nic : pair.from_nic;
+      const std::string& other_nic = pair.back ? pair.from_nic : pair.to_nic;
+      const uint64_t here = mtu_of(list_of(own, "nics"), host_of(ours));
+      const uint64_t there = mtu_of(list_of(theirs, "nics"), host_of(other));
+      if (!pair.narrowed.empty()) {
         note(Level::kWarning, "mtu",
-             fmt::format("from {} to {} of node {} packets may have {} bytes, though the NIC's MTU is {}",
-                         pair.from_nic, pair.to_nic, node, pair.path_mtu, here),
+             fmt::format("{}{}", pair.back ? "node " + node + " finds: " : "", pair.narrowed),
+             "the same MTU on the NICs and on switches, routers and tunnels between them; until then jobs "
+             "run with small packets");
+      } else if (here != 0 && there != 0 && here != there) {
+        if (pair.back) continue;
+        note(Level::kWarning, "mtu",
+             fmt::format("{} has MTU {}, {} of node {} has {}", our_nic, here, other_nic, node, there),
+             fmt::format("the same on both: ip link set {} mtu {}", here < there ? our_nic : other_nic,
+                         std::max(here, there)));
+      } else if (pair.largest == 0) {
+        within = true;
+      } else if (pair.largest < here && pair.largest < kLargestTried) {
+        note(Level::kWarning, "mtu",
+             fmt::format("between {} and {} of node {} packets have {} bytes, though the NIC's MTU is {}",
+                         our_nic, other_nic, node, pair.largest, here),
              "the MTU of switches and routers between them");
+      } else {
+        const auto [entry, fresh] = passed.emplace(our_nic, pair.largest);
+        if (!fresh) entry->second = std::min<uint64_t>(entry->second, pair.largest);
       }
     }
-    if (good) note(Level::kGood, "mtu", fmt::format("the MTU is the same here and on node {}", node));
+    for (const auto& [nic, bytes] : passed) {
+      note(Level::kGood, "mtu",
+           fmt::format("packets of {} bytes pass between NIC {} and node {}, both ways", bytes, nic, node));
+    }
+    if (within)
+      not_tried("mtu", fmt::format("large packets to node {}: it is reached without a network", node));
   }
 
+  std::set<std::string> untried_backends_;
   std::vector<Finding> findings_;
 };
 
@@ -216,6 +348,8 @@ const char* name_of(Level level) {
   switch (level) {
     case Level::kGood:
       return "good";
+    case Level::kNotTried:
+      return "not tried";
     case Level::kWarning:
       return "warning";
     case Level::kProblem:
@@ -226,17 +360,17 @@ const char* name_of(Level level) {
 
 }  // namespace
 
-std::vector<Reach> pairs_to_try(const json& answer) {
+std::vector<Reach> tried_paths(const json& answer) {
   std::vector<Reach> pairs;
-  if (!answer.contains("own")) return pairs;
   for (const json& peer : list_of(answer, "peers")) {
-    if (!peer.contains("description")) continue;
-    for (const json& rail : list_of(peer["description"], "rails")) {
-      for (const json& nic : list_of(answer["own"], "nics")) {
-        // Connections of the others are made by their libraries, which a probe cannot stand in for.
-        if (text_of(nic, "backend") != "tcp" || text_of(rail, "backend") != "tcp") continue;
-        pairs.push_back({text_of(nic, "name"), text_of(nic, "address"), text_of(peer["description"], "node"),
-                         text_of(rail, "nic"), text_of(rail, "address"), "", 0});
+    if (!peer.is_object() || !peer.contains("description") || !peer["description"].is_object()) continue;
+    for (const char* way : {"there", "back"}) {
+      for (const json& trial : list_of(peer, way)) {
+        if (!trial.is_object()) continue;
+        pairs.push_back({text_of(trial, "from_nic"), text_of(trial, "from"),
+                         text_of(peer["description"], "node"), text_of(trial, "to_nic"), text_of(trial, "to"),
+                         way == std::string("back"), text_of(trial, "error"), text_of(trial, "narrowed"),
+                         static_cast<uint32_t>(number_of(trial, "largest"))});
       }
     }
   }
@@ -252,6 +386,7 @@ std::vector<Finding> examine(const json& answer, const std::vector<Reach>& tried
   Examination examination;
   examination.own(answer["own"], machine);
   for (const json& peer : list_of(answer, "peers")) examination.peer(answer["own"], peer, tried);
+  examination.untried(!list_of(answer, "peers").empty());
   return examination.take();
 }
 
@@ -261,8 +396,8 @@ std::string doctor_table(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     problems += finding.level == Level::kProblem ? 1 : 0;
     warnings += finding.level == Level::kWarning ? 1 : 0;
-    text += fmt::format("{:<8} {:<12} {}\n", name_of(finding.level), finding.subject, finding.text);
-    if (!finding.advice.empty()) text += fmt::format("{:<21} do: {}\n", "", finding.advice);
+    text += fmt::format("{:<9} {:<12} {}\n", name_of(finding.level), finding.subject, finding.text);
+    if (!finding.advice.empty()) text += fmt::format("{:<22} do: {}\n", "", finding.advice);
   }
   return text + fmt::format("{} problem(s), {} warning(s)\n", problems, warnings);
 }

@@ -9,19 +9,22 @@
 
 namespace hdt::ctl {
 
-// A connection from a NIC of this node to one of another.
+// A connection from a NIC of this node to a data port of another, or the other way, as the daemon there tried it.
 struct Reach {
   std::string from_nic, from_address;
-  std::string node, to_nic, to_address;  // to_address: with a port
+  std::string node, to_nic, to_address;  // node: the other one; to_address: with a port
+  bool back = false;                     // from the other node to this one
   std::string error;                     // "": it was made
-  uint32_t path_mtu = 0;                 // 0: not known
+  std::string narrowed;                  // why it uses smaller packets than its NIC allows; "": it does not
+  uint32_t largest = 0;  // the largest packet that has passed both ways; 0: none was tried (within a node)
 };
 
-enum class Level : uint8_t { kGood, kWarning, kProblem };
+enum class Level : uint8_t { kGood, kNotTried, kWarning, kProblem };
 
 struct Finding {
   Level level = Level::kGood;
-  std::string subject;  // "reach", "mtu", "limits", "clock", "versions", "permissions", "daemon"
+  std::string
+      subject;  // "reach", "mtu", "limits", "memory", "ports", "clock", "versions", "permissions", "daemon"
   std::string text;
   std::string advice;  // what to do; "" where nothing is to be done
 };
@@ -29,10 +32,11 @@ struct Finding {
 // Of this machine, beside what daemons tell.
 struct Machine {
   std::string ptrace_scope;  // the contents of /proc/sys/kernel/yama/ptrace_scope; "": there is none
+  uint64_t open_files = 0;   // that a job started here may open; 0: not known
 };
 
-// Where another daemon's answer names NICs that ours may connect to: (own NIC, theirs) with addresses; nothing tried yet.
-std::vector<Reach> pairs_to_try(const nlohmann::json& answer);
+// What the daemon's answer tells of ways to other nodes, and back.
+std::vector<Reach> tried_paths(const nlohmann::json& answer);
 // `answer`: what the daemon says to "doctor"; {"error": ...} if it does not.
 std::vector<Finding> examine(const nlohmann::json& answer, const std::vector<Reach>& tried,
                              const Machine& machine);

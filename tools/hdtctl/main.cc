@@ -1,4 +1,6 @@
 // hdtctl: asks a daemon about itself.
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
@@ -18,7 +20,6 @@
 #include "tools/hdtctl/doctor.h"
 #include "tools/hdtctl/explain_table.h"
 #include "tools/hdtctl/link_table.h"
-#include "tools/hdtctl/reach_probe.h"
 #include "tools/hdtctl/status_table.h"
 #include "tools/hdtctl/trace_file.h"
 #include "tools/hdtctl/why_table.h"
@@ -81,8 +82,6 @@ int write_trace(const std::string& socket, const std::string& path) {
       });
 }
 
-constexpr int kReachMs = 2'000;
-
 // Addresses of daemons; those without a port have the default one.
 int examine(const std::string& socket, bool as_json, const std::vector<std::string>& peers) {
   std::string about;
@@ -96,11 +95,11 @@ int examine(const std::string& socket, bool as_json, const std::vector<std::stri
   const auto told = session.is_ok() ? session.value()->ask_json({"doctor", about}) : session.status();
   if (told.is_ok()) answer = nlohmann::json::parse(told.value(), nullptr, false);
   if (!told.is_ok() || !answer.is_object()) answer = {{"error", told.status().message()}};
-  auto pairs = hdt::ctl::pairs_to_try(answer);
-  hdt::ctl::try_all(pairs, kReachMs);
   hdt::ctl::Machine machine;
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> machine.ptrace_scope;
-  const auto findings = hdt::ctl::examine(answer, pairs, machine);
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) machine.open_files = files.rlim_cur;
+  const auto findings = hdt::ctl::examine(answer, hdt::ctl::tried_paths(answer), machine);
   const std::string text =
       as_json ? hdt::ctl::doctor_json(findings).dump(2) + "\n" : hdt::ctl::doctor_table(findings);
   std::fputs(text.c_str(), stdout);
@@ -148,9 +147,10 @@ int main(int argc, char** argv) {
   std::string trace_path;
   trace->add_option("--out", trace_path, "The file to write")->check(hdt::tools::path_name())->required();
   trace->footer("Example:\n  hdtctl trace --out trace.json     then open it in ui.perfetto.dev");
-  auto* doctor = app.add_subcommand("doctor",
-                                    "Checks a set-up before any job: NICs, MTU, limits, clocks, versions, "
-                                    "permissions; exit code 1: a problem");
+  auto* doctor = app.add_subcommand(
+      "doctor",
+      "Checks a set-up before any job: NICs, large packets and data ports both ways, limits, clocks, "
+      "versions, permissions, and lists what it has not tried; exit code 1: a problem");
   std::vector<std::string> peers;
   doctor->add_option("PEER", peers, "Addresses of other nodes' daemons, ADDRESS or ADDRESS:PORT (nics.port)");
   doctor->footer("Examples:\n  hdtctl doctor\n  hdtctl doctor 10.0.0.2 10.0.0.3:18520 --json");

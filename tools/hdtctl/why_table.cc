@@ -24,6 +24,9 @@ std::string doing(const nlohmann::json& row) {
 
 std::string why_table(const nlohmann::json& answer) {
   std::string text;
+  if (answer.contains("making")) {
+    for (const auto& group : answer["making"]) text += text_of(group, "sentence") + "\n";
+  }
   for (const auto& verdict : answer["verdicts"]) {
     text += fmt::format("{}{}\n", text.empty() ? "" : "\n", text_of(verdict, "sentence"));
     text += fmt::format("  group {} class {}\n", text_of(verdict, "group"), text_of(verdict, "class"));

@@ -113,6 +113,13 @@ void Link::hurry() {
   }
 }
 
+void Link::ping() {
+  for (size_t i = 0; i < state_->rails.size(); ++i) {
+    Rail& rail = *state_->rails[i];
+    if (rail.up()) state_->send_on(rail, NoticeKind::kPing, 0, {});
+  }
+}
+
 std::vector<RailStatus> Link::rails() const {
   std::vector<RailStatus> list;
   for (const auto& rail : state_->rails) list.push_back(rail->status());

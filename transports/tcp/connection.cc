@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/address.h"
 #include "transports/tcp/congestion.h"
 
 namespace hdt::transport::tcp {
@@ -21,6 +22,12 @@ constexpr size_t kMaxQueuedWriteBytes = size_t{1} << 20;
 constexpr size_t kReadBudget = size_t{4} << 20;
 // How long a connection that was closed waits for the peer to take what is read from the caller's memory.
 constexpr int64_t kCloseMs = 1000;
+// Large packets that have not come after this time, in which TCP sends each at least three times, do not pass. A group whose control connection
+// and whose link both meet that is made, or fails, within 5 s.
+constexpr int64_t kStuckMs = 1200;
+constexpr int64_t kLookAgainMs = 100;
+// Enough to suspect it, where the owner gives the attempt up before.
+constexpr int64_t kSuspectMs = 300;
 
 Status closed_here() { return {Code::kAborted, "the connection was closed on this side"}; }
 
@@ -41,18 +48,28 @@ TcpConnection::~TcpConnection() {
 }
 
 Status TcpConnection::connect(const SocketAddress& local, const SocketAddress& remote, int64_t timeout_ms) {
-  Result<Fd> opened = open_connector(local);
-  if (!opened.is_ok()) return opened.status();
-  fd_ = opened.take();
-  HDT_RETURN_IF_ERROR(bind_to_device(fd_.get(), device_.bound_device(), remote));
-  choose_congestion_control(fd_.get(), is_near(device_.nic, remote));
-  local_address_ = local.host();
+  local_ = local;
+  remote_ = remote;
   remote_address_ = remote.to_string();
   connect_timeout_ms_ = timeout_ms;
-  const int error = ::connect(fd_.get(), remote.get(), remote.bytes()) == 0 ? 0 : errno;
+  connect_until_ = Deadline::after_ms(timeout_ms);
+  limit_ = PathMemory::of_process().limit(local.host(), remote.host(), now_ns());
+  return dial();
+}
+
+Status TcpConnection::dial() {
+  Result<Fd> opened = open_connector(local_);
+  if (!opened.is_ok()) return opened.status();
+  fd_ = opened.take();
+  phase_ = Phase::kConnecting;
+  HDT_RETURN_IF_ERROR(bind_to_device(fd_.get(), device_.bound_device(), remote_));
+  choose_congestion_control(fd_.get(), is_near(device_.nic, remote_));
+  if (limit_) HDT_RETURN_IF_ERROR(limit_packets(fd_.get(), remote_.family(), limit_->passes));
+  local_address_ = local_.host();
+  const int error = ::connect(fd_.get(), remote_.get(), remote_.bytes()) == 0 ? 0 : errno;
   HDT_RETURN_IF_ERROR(device_.loop.add(fd_.get(), this, watched_ = EPOLLOUT));
   if (error == EINPROGRESS) {
-    device_.loop.set_deadline(this, timeout_ms);
+    device_.loop.set_deadline(this, left_ms());
   } else {
     on_connect_result(error);
   }
@@ -66,6 +83,7 @@ Status TcpConnection::accept(Fd fd) {
   local_address_ = local_address_of(fd_.get());
   remote_address_ = remote_address_of(fd_.get());
   if (const auto remote = SocketAddress::parse(remote_address_); remote.is_ok()) {
+    remote_ = remote.value();
     HDT_RETURN_IF_ERROR(bind_to_device(fd_.get(), device_.bound_device(), remote.value()));
     if (!is_near(device_.nic, remote.value())) choose_congestion_control(fd_.get(), false);
   }
@@ -113,7 +131,7 @@ void TcpConnection::queued_something() {
 
 void TcpConnection::flush() {
   unflushed_ = false;
-  if (phase_ != Phase::kOpen) return;
+  if (phase_ != Phase::kOpen || trying() || test_.pending()) return;
   const FrameWriter::Flush result = writer_.flush(fd_.get(), sent_);
   const int error = errno;
   report_sent(Status::ok());
@@ -148,7 +166,9 @@ void TcpConnection::on_event(uint32_t epoll_events) {
     return finish(Status::ok(), closed_here(), in_order);
   }
   if ((epoll_events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) receive();
-  if (phase_ == Phase::kOpen && (epoll_events & EPOLLOUT) != 0) flush();
+  if ((epoll_events & EPOLLOUT) == 0 || (phase_ != Phase::kTrying && phase_ != Phase::kOpen)) return;
+  if (test_.pending()) return pump_test();
+  flush();
 }
 
 void TcpConnection::read_errors() {
@@ -163,27 +183,99 @@ void TcpConnection::on_connect_result(int error) {
     error = ECONNREFUSED;
   }
   if (error == ECONNREFUSED) {
-    const Status refused(Code::kNoDaemon, "cannot connect: " + std::string(std::strerror(error)));
+    const Status refused(Code::kNoDaemon,
+                         "cannot connect to " + remote_address_ + ": " + std::strerror(error));
     return finish(refused, refused, false);
   }
-  if (error != 0) return fail("cannot connect: " + std::string(std::strerror(error)));
+  if (error != 0) return fail("cannot connect to " + remote_address_ + ": " + std::strerror(error));
   local_address_ = local_address_of(fd_.get());
-  writer_.enable_zero_copy(fd_.get(), device_.options.zero_copy_bytes);
-  phase_ = Phase::kOpen;
+  phase_ = Phase::kTrying;
   watch(EPOLLIN);
-  report(Completion::Kind::kConnected);
+  test_.begin(fd_.get(), !remote_.is_loopback(), limit_);
+  device_.loop.set_deadline(this, std::min(kStuckMs, left_ms()));
+  pump_test();
+}
+
+void TcpConnection::pump_test() {
+  const PathTest::Pump pumped = test_.pump(fd_.get());
+  if (pumped == PathTest::Pump::kFailed) return fail(std::strerror(errno));
+  if (pumped == PathTest::Pump::kBlocked) return watch(EPOLLIN | EPOLLOUT);
+  watch(EPOLLIN);
+  if (phase_ == Phase::kOpen && tried_) flush();
+}
+
+void TcpConnection::on_path(const FrameHeader& header) {
+  if (!trying()) {
+    out_of_order_ = true;
+    return;
+  }
+  test_.on_frame(header);
+  if (phase_ == Phase::kTrying) {
+    if (!test_.confirmed()) return;
+    device_.loop.clear_deadline(this);
+    if (!limit_) PathMemory::of_process().clear(local_.host(), remote_.host());
+    writer_.enable_zero_copy(fd_.get(), device_.options.zero_copy_bytes);
+    tried_ = true;
+    phase_ = Phase::kOpen;
+    return report(Completion::Kind::kConnected);
+  }
+  if (test_.heard() && !test_.begun()) {
+    limit_ = test_.told();
+    if (limit_) PathMemory::of_process().keep(host_of(local_address_), remote_.host(), *limit_, now_ns());
+    test_.begin(fd_.get(), !remote_.is_loopback(), std::nullopt);
+  }
+  if (!test_.all_came()) return;
+  if (!test_.begun()) {
+    out_of_order_ = true;
+    return;
+  }
+  test_.confirm();
+  tried_ = true;
+}
+
+// Small packets pass and large ones do not: begin again with such as pass.
+void TcpConnection::on_stuck(const PathLimit& limit) {
+  if (limit.passes == 0 || (limit_ && limit.passes >= limit_->passes)) {
+    return fail("small packets pass, but packets of " + std::to_string(limit.vanishes) + " bytes between " +
+                local_.host() + " and " + remote_.host() +
+                " vanish: the MTU on the way is smaller than that of NIC " + device_.nic.name +
+                ": set the same MTU on all NICs and switches");
+  }
+  limit_ = PathLimit{limit.passes, limit_ ? limit_->vanishes : limit.vanishes};
+  PathMemory::of_process().keep(local_.host(), remote_.host(), *limit_, now_ns());
+  device_.loop.remove(fd_.get(), this);
+  fd_.reset();
+  reader_ = {};
+  test_ = {};
+  if (const Status status = dial(); !status.is_ok()) fail(status.message());
+}
+
+// Called at the deadline while the path is tried.
+void TcpConnection::look_again() {
+  if (const auto limit = test_.stuck(fd_.get(), kStuckMs * kNsPerMs, now_ns())) return on_stuck(*limit);
+  if (connect_until_.expired()) {
+    return fail("the connection to " + remote_address_ + " was made, and nothing came on it within " +
+                std::to_string(connect_timeout_ms_) + " ms");
+  }
+  device_.loop.set_deadline(this, std::min(kLookAgainMs, left_ms()));
 }
 
 void TcpConnection::on_deadline() {
+  if (phase_ == Phase::kTrying) return look_again();
   if (phase_ == Phase::kClosing) {
     return finish(Status::ok(), closed_here(), false);
   }
-  fail("cannot connect: no answer within " + std::to_string(connect_timeout_ms_) + " ms");
+  fail("cannot connect to " + remote_address_ + ": no answer within " + std::to_string(connect_timeout_ms_) +
+       " ms");
 }
 
 void TcpConnection::receive() {
   const FrameReader::Outcome outcome = reader_.read(fd_.get(), kReadBudget, *this);
-  if (outcome.state != FrameReader::State::kEnded) return;
+  if (out_of_order_) return fail("malformed frame: not in its place in the test of the path");
+  if (outcome.state != FrameReader::State::kEnded) {
+    if (test_.pending()) pump_test();
+    return;
+  }
   if (!outcome.reason.is_ok()) return finish(outcome.reason, outcome.reason, false);
   finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
 }
@@ -225,12 +317,26 @@ Connection::Progress TcpConnection::progress() const {
           ordinary_round_ns(info)};
 }
 
+std::string TcpConnection::narrowed() const {
+  if (!limit_) return "";
+  return "small packets pass between " + local_address_ + " and " + remote_address_ +
+         ", but large ones vanish: those of " + std::to_string(limit_->vanishes) +
+         " bytes do not come, those of " + std::to_string(limit_->passes) +
+         " do and are used; the MTU on the way is smaller than that of NIC " + device_.nic.name + " (" +
+         std::to_string(device_.nic.mtu) + "): set the same MTU on all NICs and switches";
+}
+
 void TcpConnection::fail(const std::string& reason) {
   const Status status(Code::kLink, reason);
   finish(status, status, false);
 }
 
 void TcpConnection::finish(const Status& reason, const Status& given_up, bool in_order) {
+  if (phase_ == Phase::kTrying) {
+    if (const auto limit = test_.stuck(fd_.get(), kSuspectMs * kNsPerMs, now_ns());
+        limit && limit->passes != 0)
+      PathMemory::of_process().suspect(local_.host(), remote_.host(), *limit, now_ns());
+  }
   writer_.give_up(sent_);
   report_sent(given_up);
   device_.loop.remove(fd_.get(), this);
@@ -253,15 +359,24 @@ void TcpConnection::watch(uint32_t epoll_events) {
 }
 
 std::byte* TcpConnection::locate(uint64_t region, uint64_t offset, size_t bytes) {
+  if (trying()) return nullptr;
   return device_.domain->regions.locate(region, offset, bytes);
 }
 
 void TcpConnection::on_message(std::span<const std::byte> message) {
+  if (trying()) {
+    out_of_order_ = true;
+    return;
+  }
   report(Completion::Kind::kMessage);
   device_.pending.back().message = device_.arena.copy(message);
 }
 
 void TcpConnection::on_written(const Immediate& immediate, std::span<const std::byte> placed) {
+  if (trying()) {
+    out_of_order_ = true;
+    return;
+  }
   report(Completion::Kind::kWritten);
   device_.pending.back().immediate = immediate;
   device_.pending.back().bytes = placed.size();

@@ -4,9 +4,11 @@
 #include <sys/epoll.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "transports/message_arena.h"
 #include "transports/tcp/domain.h"
 #include "transports/tcp/event_loop.h"
@@ -14,8 +16,10 @@
 #include "transports/tcp/frame_writer.h"
 #include "transports/tcp/linger.h"
 #include "transports/tcp/options.h"
+#include "transports/tcp/path_test.h"
 #include "transports/tcp/socket.h"
 #include "transports/transport.h"
+#include "transports/tried_path.h"
 
 namespace hdt::transport::tcp {
 
@@ -38,7 +42,7 @@ struct DeviceState {
   std::vector<TcpConnection*> unflushed;  // have new frames queued
 };
 
-class TcpConnection final : public Connection, private EventSource, private FrameSink {
+class TcpConnection final : public Connection, public TriedPath, private EventSource, private FrameSink {
  public:
   explicit TcpConnection(DeviceState& device) : device_(device) {}
   ~TcpConnection() override;
@@ -57,12 +61,16 @@ class TcpConnection final : public Connection, private EventSource, private Fram
   void close() override;
   void abandon() override;
   Progress progress() const override;
+  std::string narrowed() const override;
+  uint32_t largest_packet() const override { return test_.largest(); }
   std::string local_address() const override { return local_address_; }
   std::string remote_address() const override { return remote_address_; }
 
  private:
+  // kTrying: connected, and finds out whether large packets pass (path_test.h), before the owner is told. An accepted connection is open
+  // meanwhile, but what its owner sends waits.
   // kClosing: it was closed in order, and waits until the kernel has read the memory of what was handed over.
-  enum class Phase { kConnecting, kOpen, kClosing, kFinished };
+  enum class Phase { kConnecting, kTrying, kOpen, kClosing, kFinished };
 
   void on_event(uint32_t epoll_events) override;
   void on_deadline() override;
@@ -70,7 +78,17 @@ class TcpConnection final : public Connection, private EventSource, private Fram
   void on_message(std::span<const std::byte> message) override;
   void on_written(const Immediate& immediate, std::span<const std::byte> placed) override;
 
+  void on_path(const FrameHeader& header) override;
+
+  Status dial();
   void on_connect_result(int error);
+  // The path test is under way.
+  bool trying() const { return phase_ == Phase::kTrying || (phase_ == Phase::kOpen && !tried_); }
+  void pump_test();
+  void on_stuck(const PathLimit& limit);
+  void look_again();
+  // Until the attempt to connect ends.
+  int64_t left_ms() const { return connect_until_.remaining_ns() / kNsPerMs + 1; }
   void read_errors();
   void receive();
   void queued_something();
@@ -87,6 +105,12 @@ class TcpConnection final : public Connection, private EventSource, private Fram
   uint32_t watched_ = 0;
   bool unflushed_ = false;
   int64_t connect_timeout_ms_ = 0;
+  Deadline connect_until_ = Deadline::never();
+  SocketAddress local_, remote_;    // of one that was dialled
+  std::optional<PathLimit> limit_;  // why packets are smaller than the NIC allows
+  PathTest test_;
+  bool tried_ = false;
+  bool out_of_order_ = false;  // the peer mixed the test with other frames
   std::string local_address_;
   std::string remote_address_;
   FrameWriter writer_;

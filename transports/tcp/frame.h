@@ -15,14 +15,21 @@
 namespace hdt::transport::tcp {
 
 inline constexpr uint32_t kFrameMagic = 0x46544448;  // "HDTF"
-inline constexpr uint8_t kFrameVersion = 2;
+inline constexpr uint8_t kFrameVersion = 3;
 
 enum class FrameType : uint8_t {
   kMessage = 1,  // payload: the message
   kWrite = 2,    // immediate, then payload for region + offset
   kGoodbye = 3,  // the sender closes in order; nothing follows
   kRefused = 4,  // the first and last of a connection: the accepting process is at a limit. Payload: in words
+  kPath = 5,     // payload: padding; `region` says which step of the test of the path it is (path_test.h)
 };
+
+inline constexpr uint64_t kPathHere = 1;  // offset: why the packets of this connection are small
+inline constexpr uint64_t kPathSize = 2;  // offset: the length of the packet that it makes
+inline constexpr uint64_t kPathAll = 3;   // no larger one follows
+inline constexpr uint64_t kPathSeen = 4;  // all of the other end's have come
+inline constexpr uint32_t kMaxPathBytes = 32 << 10;
 
 struct FrameHeader {
   uint32_t magic = kFrameMagic;
@@ -76,6 +83,11 @@ inline Status check_frame(const FrameHeader& header) {
     case FrameType::kGoodbye:
       if (header.payload_bytes != 0 || header.region != 0 || header.offset != 0) {
         return bad("goodbye with content");
+      }
+      return Status::ok();
+    case FrameType::kPath:
+      if (header.payload_bytes > kMaxPathBytes || header.region < kPathHere || header.region > kPathSeen) {
+        return bad("test of the path by " + std::to_string(header.payload_bytes) + " bytes");
       }
       return Status::ok();
   }

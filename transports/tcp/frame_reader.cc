@@ -70,6 +70,11 @@ FrameReader::Outcome FrameReader::parse(FrameSink& sink) {
       if (end_ - begin_ < frame_bytes) break;
       sink.on_message({buffer_.get() + begin_ + sizeof header, header.payload_bytes});
       begin_ += frame_bytes;
+    } else if (header.type == FrameType::kPath) {
+      const size_t frame_bytes = sizeof header + header.payload_bytes;
+      if (end_ - begin_ < frame_bytes) break;
+      begin_ += frame_bytes;
+      sink.on_path(header);
     } else {
       if (end_ - begin_ < sizeof(WriteHead)) break;
       if (Status status = begin_write(header, sink); !status.is_ok()) return {State::kEnded, status};

@@ -21,6 +21,8 @@ class FrameSink {
   virtual std::byte* locate(uint64_t region, uint64_t offset, size_t bytes) = 0;
   virtual void on_message(std::span<const std::byte> message) = 0;
   virtual void on_written(const Immediate& immediate, std::span<const std::byte> placed) = 0;
+  // All of a kPath frame has come.
+  virtual void on_path(const FrameHeader& header) = 0;
 };
 
 class FrameReader {

@@ -91,7 +91,7 @@ TEST_P(TcpForeignBytes, MalformedHeadersEndOnlyTheirConnection) {
   };
   const FrameHeader headers[] = {
       broken([](FrameHeader& h) { h.magic ^= 1; }),
-      broken([](FrameHeader& h) { h.version = 2; }),
+      broken([](FrameHeader& h) { h.version = tcp::kFrameVersion + 1; }),
       broken([](FrameHeader& h) { h.type = static_cast<FrameType>(77); }),
       broken([](FrameHeader& h) { h.reserved = 1; }),
       broken([](FrameHeader& h) { h.reserved2 = 1; }),
@@ -100,6 +100,14 @@ TEST_P(TcpForeignBytes, MalformedHeadersEndOnlyTheirConnection) {
       broken([](FrameHeader& h) { h.region = 5; }),
       broken([](FrameHeader& h) { h.type = FrameType::kGoodbye; }),
       broken([](FrameHeader& h) { h.type = FrameType::kWrite, h.payload_bytes = UINT32_MAX; }),
+      broken([](FrameHeader& h) { h.type = FrameType::kPath, h.region = 0; }),
+      broken([](FrameHeader& h) { h.type = FrameType::kPath, h.region = tcp::kPathSeen + 1; }),
+      broken([](FrameHeader& h) {
+        h.type = FrameType::kPath, h.region = tcp::kPathSize, h.payload_bytes = tcp::kMaxPathBytes + 1;
+      }),
+      // Out of their places in the test of the path.
+      broken([](FrameHeader&) {}),
+      broken([](FrameHeader& h) { h.type = FrameType::kPath, h.region = tcp::kPathAll; }),
   };
   for (const FrameHeader& header : headers) {
     std::vector<std::byte> bytes = bytes_of(header);
@@ -132,6 +140,14 @@ TEST_P(TcpForeignBytes, CloseKeepsWhatWasSentForASlowReader) {
   const sockaddr_in address = listener_address();
   ASSERT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   ASSERT_TRUE(run_until([&] { return b_.count(Kind::kAccepted) == 1; }));
+  // What is to be said first is that packets of all sizes pass: here, none was tried.
+  for (const uint64_t step : {tcp::kPathHere, tcp::kPathAll}) {
+    tcp::FrameHeader first;
+    first.type = tcp::FrameType::kPath;
+    first.region = step;
+    ASSERT_EQ(::send(fd, &first, sizeof first, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof first));
+  }
+  constexpr size_t kOfTheTest = 3 * sizeof(tcp::FrameHeader);  // here, all, seen
   Connection* server = b_.all(Kind::kAccepted)[0]->completion.connection;
   constexpr size_t kMessages = 5;
   const std::vector<std::byte> message = random_bytes(kMaxMessageBytes, test_seed());
@@ -151,7 +167,7 @@ TEST_P(TcpForeignBytes, CloseKeepsWhatWasSentForASlowReader) {
     return n == 0 || errno != EAGAIN;
   }));
   EXPECT_EQ(received.size(),
-            kMessages * (sizeof(tcp::FrameHeader) + message.size()) + sizeof(tcp::FrameHeader));
+            kOfTheTest + kMessages * (sizeof(tcp::FrameHeader) + message.size()) + sizeof(tcp::FrameHeader));
   ::close(fd);
 }
 

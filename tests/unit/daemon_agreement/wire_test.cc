@@ -24,6 +24,7 @@ std::vector<Note> examples() {
           RankLeft{1, 2, 3},
           NodeLeft{1, 2},
           GroupSeated{1, 2},
+          GroupReady{1, 2},
           GroupFailed{1, Code::kTimeout, 4, "late"},
           OutputNote{1, 2, 3, call, 1, key, 99},
           ProbeNote{0, ProbeNote::Kind::kPong, key},

@@ -29,6 +29,7 @@ class GroupThatMoves : public ::testing::Test {
     group_.on_note(1, GroupHello{kMovingGroup, 1, region(old_), 0}, old_.a.link);
     group_.on_link_measured(1, {});
     group_.on_note(1, RatesNote{kMovingGroup, 1, {{}, std::vector<session::LinkRates>(2)}}, old_.a.link);
+    group_.on_note(1, GroupReady{kMovingGroup, 1}, old_.a.link);
     EXPECT_TRUE(group_.ready());
   }
 

@@ -29,22 +29,38 @@ json description(const std::string& node, const std::string& address) {
       {"cluster_key", true},
       {"allow_groups", {"hdt"}},
       {"memlock_bytes", UINT64_MAX},
-      {"open_files", 65536U}};
+      {"open_files", 65536U},
+      {"open_files_used", 40U},
+      {"memory_free", uint64_t{8} << 30},
+      {"memory_error", ""},
+      {"group_bytes", uint64_t{64} << 20},
+      {"ports", {32768U, 60999U}},
+      {"socket_shut", ""}};
+}
+
+json trial(const std::string& from, const std::string& to) {
+  return {{"from_nic", "eth0"}, {"from", from},   {"to_nic", "eth0"}, {"to", to},
+          {"error", ""},        {"narrowed", ""}, {"largest", 9000U}};
 }
 
 Installation sound() {
   Installation installation;
-  installation.answer = {
-      {"own", description("n0", "10.0.0.1")},
-      {"peers", {{{"address", "10.0.0.2:18520"}, {"description", description("n1", "10.0.0.2")}}}}};
-  installation.tried = pairs_to_try(installation.answer);
-  for (Reach& pair : installation.tried) pair.path_mtu = 9000;
+  installation.answer = {{"own", description("n0", "10.0.0.1")},
+                         {"peers",
+                          {{{"address", "10.0.0.2:18520"},
+                            {"description", description("n1", "10.0.0.2")},
+                            {"there", json::array({trial("10.0.0.1", "10.0.0.2:4711")})},
+                            {"back", json::array({trial("10.0.0.2", "10.0.0.1:4711")})}}}}};
+  installation.tried = tried_paths(installation.answer);
+  installation.machine.open_files = 65536;
   return installation;
 }
 
 TEST(Doctor, ASoundSetUpHasNothingToDo) {
   const Installation installation = sound();
-  ASSERT_EQ(installation.tried.size(), 1U);
+  ASSERT_EQ(installation.tried.size(), 2U);
+  EXPECT_FALSE(installation.tried[0].back);
+  EXPECT_TRUE(installation.tried[1].back);
   EXPECT_EQ(installation.tried[0].from_address, "10.0.0.1");
   EXPECT_EQ(installation.tried[0].to_address, "10.0.0.2:4711");
   const auto findings = examine(installation.answer, installation.tried, installation.machine);
@@ -92,19 +108,58 @@ const Fault kFaults[] = {
      Level::kProblem, "reach", "wrong cluster key", "security.cluster_key_file"},
     {"PairUnreachable", [](Installation& s) { s.tried[0].error = "Connection timed out"; }, Level::kProblem,
      "reach", "reaches no NIC of node n1", "nics.exclude"},
+    {"NoWayBack", [](Installation& s) { s.tried[1].error = "Connection timed out"; }, Level::kProblem,
+     "reach", "NIC eth0 (10.0.0.2) of node n1 reaches no NIC of this node", "nics.exclude"},
+    {"WayBackNotTried",
+     [](Installation& s) {
+       s.tried.pop_back();
+       s.answer["peers"][0]["back_error"] = "it does not know the question";
+     },
+     Level::kNotTried, "reach", "the way from node n1 to this one: it does not know", ""},
+    {"NoPeerNamed", [](Installation& s) { s.answer["peers"] = json::array(); }, Level::kNotTried, "reach",
+     "the way to other nodes", ""},
+    {"OtherBackend", [](Installation& s) { s.answer["own"]["nics"][0]["backend"] = "ofi"; }, Level::kNotTried,
+     "reach", "connections of backend ofi", ""},
     {"OtherSubnet",
      [](Installation& s) {
        s.tried.push_back(s.tried[0]);
-       s.tried[1].to_nic = "eth1";
-       s.tried[1].error = "No route to host";
+       s.tried[2].to_nic = "eth1";
+       s.tried[2].error = "No route to host";
      },
-     Level::kWarning, "reach", "does not reach eth1", "ip rule add"},
+     Level::kWarning, "reach", "does not reach data port eth1", "ip rule add"},
     {"NothingInCommon", [](Installation& s) { s.tried.clear(); }, Level::kProblem, "reach", "share a backend",
      "backends"},
     {"MtuDiffers", [](Installation& s) { s.answer["peers"][0]["description"]["nics"][0]["mtu"] = 1500U; },
      Level::kWarning, "mtu", "9000, eth0 of node n1 has 1500", "ip link set eth0 mtu 9000"},
-    {"PathMtuIsLess", [](Installation& s) { s.tried[0].path_mtu = 1500; }, Level::kWarning, "mtu",
+    {"PathMtuIsLess", [](Installation& s) { s.tried[0].largest = 1500; }, Level::kWarning, "mtu",
      "1500 bytes", "switches"},
+    {"LargePacketsVanish", [](Installation& s) { s.tried[0].narrowed = "those of 2000 bytes do not come"; },
+     Level::kWarning, "mtu", "2000 bytes do not come", "jobs run with small packets"},
+    {"LargePacketsVanishOnTheWayBack",
+     [](Installation& s) { s.tried[1].narrowed = "those of 2000 bytes do not come"; }, Level::kWarning, "mtu",
+     "node n1 finds: those of 2000", "switches"},
+    {"NothingLargeTried",
+     [](Installation& s) {
+       for (Reach& pair : s.tried) pair.largest = 0;
+     },
+     Level::kNotTried, "mtu", "reached without a network", ""},
+    {"FewFilesLeft", [](Installation& s) { s.answer["own"]["open_files_used"] = 65400U; }, Level::kWarning,
+     "limits", "65400 of 65536 files open", "LimitNOFILE"},
+    {"NoFilesLeft", [](Installation& s) { s.answer["own"]["open_files_used"] = 65530U; }, Level::kProblem,
+     "limits", "6 are left", "end jobs"},
+    {"FewFilesOfAJob", [](Installation& s) { s.machine.open_files = 64; }, Level::kWarning, "limits",
+     "may open 64 files", "ulimit -n"},
+    {"LittleMemory", [](Installation& s) { s.answer["own"]["memory_free"] = 1024U; }, Level::kProblem,
+     "memory", "a small group takes 64 MiB", "MemoryMax"},
+    {"NoMemory", [](Installation& s) { s.answer["own"]["memory_error"] = "Cannot allocate memory"; },
+     Level::kProblem, "memory", "Cannot allocate", "control group"},
+    {"FewPorts",
+     [](Installation& s) {
+       s.answer["own"]["ports"] = {50000U, 50099U};
+     },
+     Level::kWarning, "ports", "100 for all", "ip_local_port_range"},
+    {"SocketShut", [](Installation& s) { s.answer["own"]["socket_shut"] = "folder /run/hdt has mode 0700"; },
+     Level::kWarning, "permissions", "/run/hdt has mode 0700", "umask 022"},
     {"FewFiles", [](Installation& s) { s.answer["own"]["open_files"] = 256U; }, Level::kWarning, "limits",
      "256 files", "LimitNOFILE"},
     {"LittleLocked",
@@ -150,7 +205,8 @@ TEST(Doctor, WhatAnotherDaemonTellsMayBeNonsense) {
        {json(), json(7), json::array(), json{{"node", 7}, {"nics", "x"}, {"rails", {{1}}}}}) {
     Installation installation = sound();
     installation.answer["peers"][0]["description"] = nonsense;
-    const auto pairs = pairs_to_try(installation.answer);
+    installation.answer["peers"][0]["there"] = nonsense;  // nothing could be tried
+    const auto pairs = tried_paths(installation.answer);
     EXPECT_EQ(doctor_exit(examine(installation.answer, pairs, {})), 1);
   }
 }
