@@ -1,5 +1,6 @@
 // Which link a group takes to each other node (link_choice.h).
 #include <algorithm>
+#include <set>
 
 #include "base/log.h"
 #include "daemon/engine.h"
@@ -69,6 +70,12 @@ std::vector<LinkCandidate> Engine::candidates_between(const NodeInfo& own, const
 
 void Engine::connect_group(EngineGroup& group) {
   const GroupContext& context = group.context();
+  std::set<std::string> names;
+  for (const NodeInfo& node : context.nodes) {
+    if (names.insert(node.name).second) continue;
+    HDT_LOG_WARN("{}: two of its nodes have the name {}, so messages do not tell them apart (node.name) {}",
+                 context.name(), node.name, LogTag{.node = options_.node_name});
+  }
   for (uint32_t node = 0; node < context.nodes.size(); ++node) {
     if (node == context.me) continue;
     connect_node(group, node);

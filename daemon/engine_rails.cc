@@ -17,6 +17,9 @@ namespace {
 // Of an attempt to get a rail back: the next one may find the way free.
 constexpr int64_t kRedialMs = 500;
 constexpr int64_t kAskEveryMs = 500;
+// The other host's kernel answers a TCP connection whatever its processes do: three packets are lost if it has not by then. The
+// daemon behind it has timeouts.connect_ms.
+constexpr int64_t kKernelMs = 3'500;
 // A network on which no connection is made within so long is taken for none, and other NICs are tried beside.
 constexpr int64_t kSparesAfterMs = 1'000;
 
@@ -47,7 +50,8 @@ void Engine::dial_path(PeerLink& peer, RailPath& path) {
   path.dial_at = Deadline::never();
   const int64_t limit_ms = peer.announced ? std::min(kRedialMs, options_.connect_ms) : peer.first_dial_ms;
   const size_t device = path.pair.device;
-  auto connection = devices_[device]->connect(path.pair.theirs.address, limit_ms);
+  const int64_t answer_ms = backends_[peer.backend].name == kTcp ? std::min(kKernelMs, limit_ms) : limit_ms;
+  auto connection = devices_[device]->connect(path.pair.theirs.address, answer_ms);
   if (!connection.is_ok()) {
     path.failure = connection.status().message();
     path.schedule(now_ns());
@@ -99,14 +103,20 @@ void Engine::on_connection_lost(PeerLink& peer, const Connection& connection, Ra
                                                    : "its daemon does not listen any more: " + why.message()});
   }
   if (path == nullptr) return;
+  Status reason = why;
+  if (refused && !path->proven) {
+    const auto own = transport::OwnAddresses::now();
+    if (own.is_ok() && own.value().has(host_of(path->pair.theirs.address)))
+      reason = {Code::kLink, "this host has that address itself, and nobody listens there"};
+  }
   const bool needless = peer.is_needless(*path);
   const bool condemned = elsewhere || (refused && !path->proven);
-  const bool is_news = !needless && path->failure != why.message() && (condemned || !peer.announced);
-  if (!needless) path->failure = why.message();
+  const bool is_news = !needless && !path->proven && path->failure.empty();
+  if (!needless) path->failure = reason.message();
   path->schedule(now_ns(), condemned);
   if (is_news) {
     HDT_LOG_WARN("rail to node {} over {} not made: {}: {} {}", peer.name, backends_[peer.backend].name,
-                 path->pair.describe(), why.message(), LogTag{.node = options_.node_name});
+                 path->pair.describe(), reason.message(), LogTag{.node = options_.node_name});
   }
   if (peer.announced) return;
   path->dial_at = Deadline::never();  // each is tried once, until one leads there
