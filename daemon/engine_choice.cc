@@ -62,8 +62,7 @@ std::vector<LinkCandidate> Engine::candidates_between(const NodeInfo& own, const
   }
   // As they are now: addresses come and go. Without them nothing is known to lead nowhere, and all is tried.
   auto host = transport::OwnAddresses::now();
-  if (!host.is_ok())
-    HDT_LOG_WARN("{} {}", host.status().message(), LogTag{.node = options_.node_name});
+  if (!host.is_ok()) HDT_LOG_WARN("{} {}", host.status().message(), LogTag{.node = options_.node_name});
   return link_candidates(own, peer, own_is_first, options_.index, devices, addresses,
                          host.is_ok() ? host.take() : transport::OwnAddresses());
 }
@@ -166,7 +165,8 @@ void Engine::take_link(EngineGroup& group, uint32_t node, PeerLink& peer) {
   LinkChoice& choice = choices_[{group.id(), node}];
   choice.link = peer.id;
   choice.chosen = backends_[peer.backend].name;
-  if (!choice.dials && options_.index < choice.peer.rails.size()) peer.ends = choice.peer.rails[options_.index];
+  if (!choice.dials && options_.index < choice.peer.rails.size())
+    peer.ends = choice.peer.rails[options_.index];
   tell_link_up(group, node, peer);
 }
 

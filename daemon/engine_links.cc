@@ -104,7 +104,7 @@ void Engine::on_completion(size_t device, const Completion& completion) {
   const std::string refused = rail.greeting != nullptr ? rail.greeting->refused : "";
   const bool elsewhere = rail.greeting != nullptr && rail.greeting->elsewhere;
   rails_.erase(found);
-  const Status why = !refused.empty()              ? Status(Code::kLink, refused)
+  const Status why = !refused.empty()           ? Status(Code::kLink, refused)
                      : completion.error.is_ok() ? Status(Code::kLink, "it closed the connection")
                                                 : completion.error;
   if (peer != nullptr && origin != Rail::Origin::kAccepted)
@@ -124,13 +124,15 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
     connection.close();
   };
   if (!answer.is_ok()) return refuse(answer.status().message());
-  // Asked before anything is proved to who answers, so that the other end makes no link of a connection that was not meant for it.
+  // Asked before anything is proved to who answers, so that the other end makes no link of a connection that
+  // was not meant for it.
   const bool introduced = handshake.done() || handshake.peer().node != NodeId{};
   if (rail.peer != nullptr && introduced && handshake.peer().node != rail.greeting->expected) {
     rail.greeting->elsewhere = true;
-    return refuse(handshake.peer().node == options_.node      ? "this node answers there itself"
-                  : handshake.peer().name == rail.peer->name ? "another daemon of that name answers there"
-                                                             : "node " + handshake.peer().name + " answers there");
+    return refuse(handshake.peer().node == options_.node ? "this node answers there itself"
+                  : handshake.peer().name == rail.peer->name
+                      ? "another daemon of that name answers there"
+                      : "node " + handshake.peer().name + " answers there");
   }
   if (RailPath* path = rail.peer == nullptr || !introduced ? nullptr : rail.peer->path_of(connection)) {
     if (!path->answered && rail.peer->is_needless(*path)) return refuse("another path leads there");
@@ -257,13 +259,11 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
   if (node) {
     const bool they_dial = !dials(options_.node, options_.node_name, peer.id.node, peer.name);
     // The peer dials, so the link on which it says hello is the choice.
-    if (std::holds_alternative<GroupHello>(note) && !group->connected(*node) &&
-        they_dial) {
+    if (std::holds_alternative<GroupHello>(note) && !group->connected(*node) && they_dial) {
       take_link(*group, *node, peer);
     }
     const auto* hello = std::get_if<GroupHello>(&note);
-    if (hello != nullptr && group->connected(*node) && !group->uses(*node, link) &&
-        they_dial) {
+    if (hello != nullptr && group->connected(*node) && !group->uses(*node, link) && they_dial) {
       follow(*group, *node, peer, hello->region);
     }
     on_change_note(*group, *node, note);

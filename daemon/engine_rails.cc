@@ -17,8 +17,8 @@ namespace {
 // Of an attempt to get a rail back: the next one may find the way free.
 constexpr int64_t kRedialMs = 500;
 constexpr int64_t kAskEveryMs = 500;
-// The other host's kernel answers a TCP connection whatever its processes do: three packets are lost if it has not by then. The
-// daemon behind it has timeouts.connect_ms.
+// The other host's kernel answers a TCP connection whatever its processes do: three packets are lost if it
+// has not by then. The daemon behind it has timeouts.connect_ms.
 constexpr int64_t kKernelMs = 3'500;
 // A network on which no connection is made within so long is taken for none, and other NICs are tried beside.
 constexpr int64_t kSparesAfterMs = 1'000;
@@ -95,12 +95,13 @@ void Engine::on_connection_lost(PeerLink& peer, const Connection& connection, Ra
   RailPath* path = peer.path_of(connection);
   const bool refused = why.code() == Code::kNoDaemon;
   const bool was_there = origin == Rail::Origin::kAsking || (path != nullptr && path->proven);
-  // Nobody, or another daemon, listens where the peer did, and no rail is left: its daemon is gone. A path on which the peer has
-  // never been says nothing of it.
+  // Nobody, or another daemon, listens where the peer did, and no rail is left: its daemon is gone. A path on
+  // which the peer has never been says nothing of it.
   if ((refused || elsewhere) && was_there && peer.announced && !peer.link.up()) {
     peer.gone = true;
-    return peer.link.close({Code::kLink, elsewhere ? "another daemon listens where it did"
-                                                   : "its daemon does not listen any more: " + why.message()});
+    return peer.link.close({Code::kLink, elsewhere
+                                             ? "another daemon listens where it did"
+                                             : "its daemon does not listen any more: " + why.message()});
   }
   if (path == nullptr) return;
   Status reason = why;

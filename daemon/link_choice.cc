@@ -69,8 +69,10 @@ std::vector<LinkCandidate> link_candidates(const NodeInfo& own, const NodeInfo& 
     }
     LinkCandidate candidate{backend, {}, {}, ""};
     const RailPlan plan = pair_nics(our_devices, their_ends, host);
-    for (const auto& [i, j] : plan.rails) candidate.pairs.push_back({numbers[i], open_ends[i], their_ends[j]});
-    for (const auto& [i, j] : plan.spares) candidate.spares.push_back({numbers[i], open_ends[i], their_ends[j]});
+    for (const auto& [i, j] : plan.rails)
+      candidate.pairs.push_back({numbers[i], open_ends[i], their_ends[j]});
+    for (const auto& [i, j] : plan.spares)
+      candidate.spares.push_back({numbers[i], open_ends[i], their_ends[j]});
     if (!candidate.pairs.empty()) candidates.push_back(std::move(candidate));
   }
   return candidates;

@@ -34,7 +34,7 @@ struct LinkCandidate {
   };
   std::vector<Pair> pairs;
   std::vector<Pair> spares;  // tried when no pair leads there
-  std::string failure;  // what trying it has shown; empty: nothing yet, or it works
+  std::string failure;       // what trying it has shown; empty: nothing yet, or it works
 };
 
 struct LinkChoice {
@@ -51,8 +51,9 @@ struct LinkChoice {
   nlohmann::json report() const;
 };
 
-// The candidates between two nodes of a group. Where their orders differ, that of `first`, the one that comes first in
-// the group, counts. `devices` are those of engine `engine`, which listens at `addresses`; `host`: of this one.
+// The candidates between two nodes of a group. Where their orders differ, that of `first`, the one that comes
+// first in the group, counts. `devices` are those of engine `engine`, which listens at `addresses`; `host`:
+// of this one.
 std::vector<LinkCandidate> link_candidates(const NodeInfo& own, const NodeInfo& peer, bool own_is_first,
                                            uint32_t engine, const std::vector<transport::DeviceInfo>& devices,
                                            const std::vector<std::string>& addresses,

@@ -47,8 +47,7 @@ class Ways {
     const auto is_own = [&](const std::string& host) { return own.has(host); };
     const bool same_host = std::all_of(hosts_.begin(), hosts_.end(), is_own);
     const transport::OwnAddresses of_theirs(hosts_);
-    for (const auto& device : devices)
-      ours_nowhere_.push_back(!same_host && of_theirs.has(device.address));
+    for (const auto& device : devices) ours_nowhere_.push_back(!same_host && of_theirs.has(device.address));
     for (const std::string& host : hosts_) theirs_nowhere_.push_back(!same_host && own.has(host));
   }
 
@@ -86,7 +85,8 @@ class Ways {
 // Further ones are those of services behind a load balancer, hundreds on some hosts.
 constexpr size_t kMostAddressesOfNic = 4;
 
-// IPv4 addresses that a NIC gave itself, and those of one host only (of a load balancer, of a local service), last.
+// IPv4 addresses that a NIC gave itself, and those of one host only (of a load balancer, of a local service),
+// last.
 bool is_makeshift(const transport::DeviceInfo& info) {
   const auto address = transport::parse_numeric(info.address);
   if (!address) return false;
@@ -114,7 +114,9 @@ RailPlan pair_nics(const std::vector<transport::DeviceInfo>& devices, const std:
   const size_t fewer = std::min(ours.size(), others.size());
   std::vector<size_t> used(fewer);
   for (size_t i = 0; i < more && fewer > 0; ++i) {
-    const auto pair = [&](size_t j) { return ways.best(ours[ours_are_more ? i : j], others[ours_are_more ? j : i]); };
+    const auto pair = [&](size_t j) {
+      return ways.best(ours[ours_are_more ? i : j], others[ours_are_more ? j : i]);
+    };
     const auto kind = [&](size_t j) { return ways.kind(pair(j).first, pair(j).second); };
     const auto cost = [&](size_t j) { return std::tuple(kind(j), used[j], (j + fewer - i % fewer) % fewer); };
     size_t best = 0;
@@ -163,7 +165,8 @@ Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& confi
   }
   size_t most = 0;
   for (auto& [name, addresses] : by_name) {
-    std::stable_partition(addresses.begin(), addresses.end(), [](const auto& info) { return !is_makeshift(info); });
+    std::stable_partition(addresses.begin(), addresses.end(),
+                          [](const auto& info) { return !is_makeshift(info); });
     for (size_t i = kMostAddressesOfNic; i < addresses.size(); ++i) {
       HDT_LOG_WARN("NIC {} has {} addresses; {} is not used (nics.addresses says which ones are)", name,
                    addresses.size(), addresses[i].address);

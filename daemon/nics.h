@@ -13,8 +13,8 @@
 
 namespace hdt::daemon {
 
-// nics.addresses as given; else the addresses of every NIC that is up and selected by use / exclude, the first ones of all NICs
-// before the second ones; else loopback, said in the log.
+// nics.addresses as given; else the addresses of every NIC that is up and selected by use / exclude, the
+// first ones of all NICs before the second ones; else loopback, said in the log.
 Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& config,
                                                        transport::Backend& backend);
 
@@ -28,10 +28,11 @@ struct RailPlan {
 // Dialled between two nodes over one backend at most, spares counted.
 inline constexpr size_t kMostPaths = 64;
 
-// Which rails to make between our devices and their ends: every NIC of the side with more of them gets one, within its subnet where
-// it can, and those of the other side as evenly as possible. Two addresses of one NIC are one NIC: the fitting one is taken, the
-// other one is a spare. An address that this host has itself is no path to another host, nor is one of ours that the other one
-// has: they are the last spares. Where all of theirs are this host's own, the other daemon runs here, and all count alike.
+// Which rails to make between our devices and their ends: every NIC of the side with more of them gets one,
+// within its subnet where it can, and those of the other side as evenly as possible. Two addresses of one NIC
+// are one NIC: the fitting one is taken, the other one is a spare. An address that this host has itself is no
+// path to another host, nor is one of ours that the other one has: they are the last spares. Where all of
+// theirs are this host's own, the other daemon runs here, and all count alike.
 RailPlan pair_nics(const std::vector<transport::DeviceInfo>& devices, const std::vector<RailEnd>& theirs,
                    const transport::OwnAddresses& own);
 

@@ -16,7 +16,8 @@ constexpr int64_t kLastRetryNs = 400 * kNsPerMs;
 constexpr int64_t kStableNs = 2 * kNsPerSecond;
 constexpr int64_t kFirstHoldNs = 100 * kNsPerMs;
 constexpr int64_t kLastHoldNs = 30 * kNsPerSecond;
-// A way that has led to somebody else is tried again, as addresses change hands, but not as if it were about to work.
+// A way that has led to somebody else is tried again, as addresses change hands, but not as if it were about
+// to work.
 constexpr int64_t kFirstElsewhereNs = 1 * kNsPerSecond;
 // What a group's failure says of paths, of its 496 bytes (session/segment.h).
 constexpr size_t kMostFailures = 300;
@@ -42,7 +43,8 @@ void RailPath::schedule(int64_t now, bool to_others) {
 }
 
 bool PeerLink::dialing() const {
-  return std::any_of(paths.begin(), paths.end(), [](const RailPath& path) { return path.connection != nullptr; });
+  return std::any_of(paths.begin(), paths.end(),
+                     [](const RailPath& path) { return path.connection != nullptr; });
 }
 
 RailPath* PeerLink::path_of(const transport::Connection& connection) {

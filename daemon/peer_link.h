@@ -27,7 +27,7 @@ struct RailPath {
   bool spare = false;                           // dialled only while no other one leads to the peer
   transport::Connection* connection = nullptr;  // being made, or a rail
   bool answered = false;                        // `connection`: the peer it was meant for has answered
-  bool proven = false;                          // it has carried a rail: who refuses there is where the peer was
+  bool proven = false;  // it has carried a rail: who refuses there is where the peer was
   bool up = false;
   Deadline dial_at = Deadline::never();  // without a connection: when to try again
   uint32_t failures = 0;                 // dials in a row that led to no rail
@@ -54,27 +54,28 @@ struct PeerLink {
   uint32_t backend;  // the engine's number of it
   std::string group_class;
   transport::Link link;
-  std::vector<RailPath> paths;             // where we dial
-  // Where the other one dials. Its ends, and whence its rails came, by device and address: where it can be asked. An end
-  // from which none came may be the address of somebody else, whose refusal says nothing.
+  std::vector<RailPath> paths;  // where we dial
+  // Where the other one dials. Its ends, and whence its rails came, by device and address: where it can be
+  // asked. An end from which none came may be the address of somebody else, whose refusal says nothing.
   std::vector<RailEnd> ends;
   std::set<std::pair<size_t, std::string>> came_from;
-  int64_t first_dial_ms = 0;               // of an attempt to make the first rail
-  bool announced = false;                  // groups have been told that it is up
-  bool gone = false;                       // the other daemon does not listen any more
+  int64_t first_dial_ms = 0;  // of an attempt to make the first rail
+  bool announced = false;     // groups have been told that it is up
+  bool gone = false;          // the other daemon does not listen any more
   std::optional<LinkProbe> probe;
   bool superseded = false;  // no group takes it any more; it ends when none uses it
   bool hurried = false;
   bool unused_here = false;  // what both ends have said of that
   bool unused_there = false;
-  bool measured = false;   // groups have been told its rates
+  bool measured = false;                   // groups have been told its rates
   Deadline spares_at = Deadline::never();  // when spare paths are dialled as well
   int64_t up_since_ns = 0;
   Deadline ask_at = Deadline::never();  // where the peer dials: whether it is still there
 
   bool dialing() const;
   RailPath* path_of(const transport::Connection& connection);
-  // Whether another connection leads to the peer so that this spare one is not needed: over no spare path, or over the same NICs.
+  // Whether another connection leads to the peer so that this spare one is not needed: over no spare path, or
+  // over the same NICs.
   bool is_needless(const RailPath& path) const;
   // Why no path leads to the peer, each with its end of both NICs; as long as a group's failure has room for.
   std::string failures() const;
@@ -86,7 +87,7 @@ struct PeerLink {
 struct Greeting {
   Handshake handshake;
   Deadline until;
-  NodeId expected;  // dialer: whom we dialled; zero for accepted connections
+  NodeId expected;         // dialer: whom we dialled; zero for accepted connections
   std::string refused{};   // why the connection was closed here
   bool elsewhere = false;  // somebody else answered
 };

@@ -67,7 +67,8 @@ OwnAddresses::OwnAddresses(const std::vector<std::string>& hosts) {
 bool OwnAddresses::has(const std::string& host) const {
   const auto address = parse_numeric(host);
   if (!address) return false;
-  return is_loopback(*address) || std::find(addresses_.begin(), addresses_.end(), *address) != addresses_.end();
+  return is_loopback(*address) ||
+         std::find(addresses_.begin(), addresses_.end(), *address) != addresses_.end();
 }
 
 bool in_subnet(const DeviceInfo& device, const std::string& host) {

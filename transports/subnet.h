@@ -26,8 +26,8 @@ struct NumericAddress {
 // "10.0.0.1", "fd00::1" or "[fd00::1]"; nothing for what is no address, or has a zone.
 std::optional<NumericAddress> parse_numeric(std::string host);
 
-// The addresses of all interfaces of this host (of its network namespace), whether HDT uses them or not, as they were when it
-// was made. What is sent to one of them never leaves the host.
+// The addresses of all interfaces of this host (of its network namespace), whether HDT uses them or not, as
+// they were when it was made. What is sent to one of them never leaves the host.
 class OwnAddresses {
  public:
   static Result<OwnAddresses> now();

@@ -34,7 +34,8 @@ uint32_t prefix_bits_of(const sockaddr* mask) {
   if (mask == nullptr) return 0;
   uint32_t bits = 0;
   if (mask->sa_family == AF_INET6) {
-    for (const uint8_t byte : reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr.s6_addr) bits += std::popcount(byte);
+    for (const uint8_t byte : reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr.s6_addr)
+      bits += std::popcount(byte);
   } else {
     bits = static_cast<uint32_t>(std::popcount(reinterpret_cast<const sockaddr_in*>(mask)->sin_addr.s_addr));
   }
@@ -61,7 +62,8 @@ bool is_global(const sockaddr* address) {
   return !IN6_IS_ADDR_LINKLOCAL(&bits);
 }
 
-// What the system says of IPv6 addresses and getifaddrs does not: linux/if_addr.h's flags, by NIC and address.
+// What the system says of IPv6 addresses and getifaddrs does not: linux/if_addr.h's flags, by NIC and
+// address.
 std::map<std::pair<std::string, std::string>, uint32_t> ipv6_flags() {
   std::map<std::pair<std::string, std::string>, uint32_t> all;
   std::ifstream file("/proc/net/if_inet6");
@@ -72,7 +74,8 @@ std::map<std::pair<std::string, std::string>, uint32_t> ipv6_flags() {
     address.sin6_family = AF_INET6;
     if (digits.size() != 2 * sizeof address.sin6_addr.s6_addr) continue;
     for (size_t i = 0; i < sizeof address.sin6_addr.s6_addr; ++i) {
-      address.sin6_addr.s6_addr[i] = static_cast<uint8_t>(std::strtoul(digits.substr(2 * i, 2).c_str(), nullptr, 16));
+      address.sin6_addr.s6_addr[i] =
+          static_cast<uint8_t>(std::strtoul(digits.substr(2 * i, 2).c_str(), nullptr, 16));
     }
     all[{name, SocketAddress(reinterpret_cast<const sockaddr*>(&address), sizeof address).host()}] = flags;
   }

@@ -1,5 +1,8 @@
-"""paths_test.py: hosts that have NICs which do not lead to each other, beside one that does, or alone. A group is made over what connects
-them, whatever stands first; who answers must be who was meant; and where nothing leads there the failure names what was tried."""
+"""paths_test.py: hosts that have NICs which do not lead to each other, beside one that does, or alone.
+
+A group is made over what connects them, whatever stands first; who answers must be who was meant; and where nothing
+leads there the failure names what was tried.
+"""
 
 import contextlib
 import os
@@ -66,7 +69,8 @@ class Paths(unittest.TestCase):
         return [self.hosts.daemon(host, *flags) for host in range(2)]
 
     def test_the_same_address_on_a_nic_of_each_host(self):
-        for nic, address, flags in (("usb0", "169.254.3.1/24", ()), ("docker0", "172.17.0.1/16", ("--nics.exclude", "lo")),
+        for nic, address, flags in (("usb0", "169.254.3.1/24", ()),
+                                    ("docker0", "172.17.0.1/16", ("--nics.exclude", "lo")),
                                     ("dns0", "169.254.20.10/32", ())):
             for first in (True, False):
                 with self.subTest(nic=nic, first=first):
@@ -128,7 +132,8 @@ class Paths(unittest.TestCase):
             self.hosts.island(host, "ib0", f"10.5.0.{host + 1}/24")
             self.hosts.island(host, "ib1", f"10.6.0.{host + 1}/24")
         self.hosts.cable(*ETH0)
-        self.fails(self.daemons("--class.default.nics", "ib*"), r"ib0 10\.5\.0\.1 - ib0 10\.5\.0\.2:\d+.*ib1 10\.6\.0\.1 - ib")
+        self.fails(self.daemons("--class.default.nics", "ib*"),
+                   r"ib0 10\.5\.0\.1 - ib0 10\.5\.0\.2:\d+.*ib1 10\.6\.0\.1 - ib")
 
     def test_nics_that_are_wired_crosswise(self):
         """The first NIC of each leads to the second one of the other, but all have addresses of one subnet."""
@@ -168,7 +173,7 @@ class Paths(unittest.TestCase):
                    [("10.9.0.1", "10.9.0.1")])
 
     def test_the_same_at_each_start(self):
-        """Which of the two dials, and so which NICs are paired and what a firewall sees, does not depend on chance."""
+        """Who dials, and so which NICs are paired and what a firewall sees, does not depend on chance."""
         self.hosts.cable(*ETH0)
         self.hosts.cable(("eth1", "eth1"), ("10.8.0.1/24", "10.8.0.2/24"))
         self.hosts.island(0, "eth2", "10.6.0.1/24")

@@ -1,4 +1,4 @@
-"""wired_hosts.py: two hosts, as network namespaces, whose NICs a test names, gives addresses and joins as it likes."""
+"""wired_hosts.py: two hosts, as network namespaces, whose NICs a test names, gives addresses and joins."""
 
 import json
 import os
@@ -35,8 +35,8 @@ class Daemon:
         self.socket = os.path.join(hosts.folder, f"{len(hosts.daemons)}.sock")
         self.log_path = self.socket + ".log"
         with open(self.log_path, "w", encoding="utf-8") as log:
-            self.process = hosts.on(host, os.path.join(hosts.build, "bin", "hdtcommd"), "--node.name", name, "--node.socket",
-                                    self.socket, *flags, stdout=log, stderr=log)
+            self.process = hosts.on(host, hosts.program("bin", "hdtcommd"), "--node.name", name,
+                                    "--node.socket", self.socket, *flags, stdout=log, stderr=log)
         hosts.daemons.append(self)
         deadline = time.monotonic() + WAIT_S
         while " serves " not in self.log():
@@ -50,16 +50,17 @@ class Daemon:
 
     def rails(self):
         """Those that are up, as (own address, the other one's), without ports."""
-        done = subprocess.run([os.path.join(self.hosts.build, "bin", "hdtctl"), "--socket", self.socket, "status", "--json"],
-                              capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=True)
+        command = [self.hosts.program("bin", "hdtctl"), "--socket", self.socket, "status", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=True)
         return sorted((rail["local"].rsplit(":", 1)[0], rail["remote"].rsplit(":", 1)[0])
-                      for peer in json.loads(done.stdout)["peers"] for rail in peer["rails"] if rail["state"] == "up")
+                      for peer in json.loads(done.stdout)["peers"] for rail in peer["rails"]
+                      if rail["state"] == "up")
 
     def rank(self, number, ranks, rendezvous):
-        return self.hosts.on(self.host, os.path.join(self.hosts.build, "tests", "rank_program"), stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE, env=clean_environment(
-                                 HDT_SOCKET=self.socket, HDT_RANK=str(number), HDT_SIZE=str(ranks),
-                                 HDT_RENDEZVOUS=f"{rendezvous}:{PORT}", HDT_TIMEOUT_MS="30000"))
+        environment = clean_environment(HDT_SOCKET=self.socket, HDT_RANK=str(number), HDT_SIZE=str(ranks),
+                                        HDT_RENDEZVOUS=f"{rendezvous}:{PORT}", HDT_TIMEOUT_MS="30000")
+        return self.hosts.on(self.host, self.hosts.program("tests", "rank_program"), stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, env=environment)
 
 
 class WiredHosts:
@@ -87,6 +88,9 @@ class WiredHosts:
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=COMMAND_LIMIT_S, check=False)
 
+    def program(self, *path):
+        return os.path.join(self.build, *path)
+
     def on(self, host, *command, **more):
         more.setdefault("env", clean_environment())
         return subprocess.Popen(["ip", "netns", "exec", self.names[host], *command], text=True, **more)
@@ -106,7 +110,8 @@ class WiredHosts:
         """The system says of a NIC that it works a moment after it does."""
         deadline = time.monotonic() + WAIT_S
         while self.to_come_up[host]:
-            state = json.loads(run("ip", "-n", self.names[host], "-j", "link", "show", "dev", self.to_come_up[host][-1]))
+            nic = self.to_come_up[host][-1]
+            state = json.loads(run("ip", "-n", self.names[host], "-j", "link", "show", "dev", nic))
             if state[0]["operstate"] == "UP":
                 self.to_come_up[host].pop()
             elif time.monotonic() > deadline:
@@ -116,7 +121,7 @@ class WiredHosts:
 
     def cable(self, nics, addresses, more_addresses=((), ())):
         """Between a NIC of the first host and one of the second."""
-        run("ip", "-n", self.names[0], "link", "add", nics[0], "type", "veth", "peer", "name", nics[1], "netns", self.names[1])
+        self.ip(0, "link", "add", nics[0], "type", "veth", "peer", "name", nics[1], "netns", self.names[1])
         for host in range(2):
             self.up(host, nics[host], [addresses[host], *more_addresses[host]])
             self.to_come_up[host].append(nics[host])

@@ -91,8 +91,9 @@ TEST(PairNics, AnAddressOfThisHostLeadsToNoOtherHost) {
     EXPECT_EQ(more.rails, (Pairs{{1 - usb, 1}, {1 - usb, 2}}));
   }
   // One that HDT does not use here.
-  EXPECT_EQ(plan({"eth0 10.9.0.1/24"}, {"dummy0 169.254.20.10:1", "eth0 10.9.0.2:1"}, {"169.254.20.10"}).rails,
-            (Pairs{{0, 1}}));
+  EXPECT_EQ(
+      plan({"eth0 10.9.0.1/24"}, {"dummy0 169.254.20.10:1", "eth0 10.9.0.2:1"}, {"169.254.20.10"}).rails,
+      (Pairs{{0, 1}}));
 }
 
 TEST(PairNics, DaemonsOnOneHostReachEachOther) {
@@ -104,8 +105,8 @@ TEST(PairNics, DaemonsOnOneHostReachEachOther) {
 }
 
 TEST(PairNics, WhereNothingLeadsThereAllIsTried) {
-  const RailPlan nowhere = plan({"usb0 169.254.3.1/24"}, {"usb0 169.254.3.1:1", "usb1 169.254.4.1:1"},
-                                {"169.254.4.1"});
+  const RailPlan nowhere =
+      plan({"usb0 169.254.3.1/24"}, {"usb0 169.254.3.1:1", "usb1 169.254.4.1:1"}, {"169.254.4.1"});
   EXPECT_EQ(nowhere.rails.size(), 2);  // they are of this host, so it may be that the other daemon is
   const RailPlan other = plan({"usb0 169.254.3.1/24"}, {"usb0 169.254.3.1:1", "eth0 10.0.0.1:1"});
   EXPECT_EQ(other.rails.size(), 2);
@@ -113,7 +114,8 @@ TEST(PairNics, WhereNothingLeadsThereAllIsTried) {
 }
 
 TEST(PairNics, TwoAddressesOfANicAreOneNic) {
-  const RailPlan both = plan({"eth0 10.1.0.1/24", "eth0 10.2.0.1/24"}, {"eth0 10.1.0.2:1", "eth0 10.2.0.2:1"});
+  const RailPlan both =
+      plan({"eth0 10.1.0.1/24", "eth0 10.2.0.1/24"}, {"eth0 10.1.0.2:1", "eth0 10.2.0.2:1"});
   EXPECT_EQ(both.rails, (Pairs{{0, 0}}));
   EXPECT_EQ(both.spares, (Pairs{{1, 1}, {0, 1}, {1, 0}}));
   // The one that fits is taken, whatever the order and the labels.
@@ -125,7 +127,8 @@ TEST(PairNics, TwoAddressesOfANicAreOneNic) {
 }
 
 TEST(PairNics, FamiliesAreNotMixed) {
-  const RailPlan mixed = plan({"eth0 10.1.0.1/24", "eth1 fd00::1/64"}, {"eth1 [fd00::2]:1", "eth0 10.1.0.2:1"});
+  const RailPlan mixed =
+      plan({"eth0 10.1.0.1/24", "eth1 fd00::1/64"}, {"eth1 [fd00::2]:1", "eth0 10.1.0.2:1"});
   EXPECT_EQ(mixed.rails, (Pairs{{0, 1}, {1, 0}}));
   EXPECT_TRUE(mixed.spares.empty());
   EXPECT_TRUE(plan({"eth0 10.1.0.1/24"}, {"eth0 [fd00::2]:1"}).rails.empty());
