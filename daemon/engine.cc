@@ -175,7 +175,9 @@ void Engine::run_timers() {
     if (const auto next = group->next_time(); next && next->expired()) group->on_time();
   }
   for (auto& [connection, rail] : rails_) {
-    if (rail.greeting != nullptr && rail.greeting->until.expired()) connection->close();
+    if (rail.greeting == nullptr || !rail.greeting->until.expired()) continue;
+    if (rail.greeting->refused.empty()) rail.greeting->refused = "no daemon of HDT answers there";
+    connection->close();
   }
   run_link_timers();
   run_probe_timers();

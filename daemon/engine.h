@@ -233,12 +233,15 @@ class Engine : public transport::LinkObserver {
   void on_down(transport::Link& link, const Status& reason) override;
 
   // engine_rails.cc
-  void dial(PeerLink& peer);
+  // False: no path can even be tried.
+  bool dial(PeerLink& peer);
+  void dial_spares(PeerLink& peer);
   void dial_path(PeerLink& peer, RailPath& path);
   // Asks whether the peer's daemon still listens, without making a rail.
   void ask(PeerLink& peer);
+  // `elsewhere`: somebody else answered.
   void on_connection_lost(PeerLink& peer, const transport::Connection& connection, Rail::Origin origin,
-                          const Status& why);
+                          const Status& why, bool elsewhere);
   void hear_nics();
   void run_link_timers();
   PeerLink& peer_of(const transport::Link& link);

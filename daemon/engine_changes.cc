@@ -119,7 +119,7 @@ void Engine::find_ways(EngineGroup& group, uint32_t node) {
   own.rails[options_.index] = *move.own_ends;
   peer.rails[options_.index] = *way.their_ends;
   way.candidates = candidates_between(own, peer, context.me < node);
-  if (options_.node < peer.id) try_way(group, node);
+  if (dials(options_.node, options_.node_name, peer.id, peer.name)) try_way(group, node);
 }
 
 void Engine::try_way(EngineGroup& group, uint32_t node) {
@@ -178,7 +178,8 @@ void Engine::check_move(EngineGroup& group) {
   if (found == moves_.end() || !found->second.own_ends || found->second.told_ready) return;
   const GroupContext& context = group.context();
   for (uint32_t node = 0; node < context.nodes.size(); ++node) {
-    if (node == context.me || !(options_.node < context.nodes[node].id)) continue;
+    const NodeInfo& peer = context.nodes[node];
+    if (node == context.me || !dials(options_.node, options_.node_name, peer.id, peer.name)) continue;
     const auto way = found->second.ways.find(node);
     if (way == found->second.ways.end() || !way->second.made) return;
     if (context.peers[node].offered != nullptr) return;  // the move before is not over: one after the other
@@ -297,12 +298,12 @@ void Engine::follow(EngineGroup& group, uint32_t node, PeerLink& peer,
   supersede(choice, peer);
   if (const auto move = moves_.find(group.id()); move != moves_.end()) {
     const auto way = move->second.ways.find(node);
-    if (way != move->second.ways.end() && !way->second.candidates.empty())
+    if (way != move->second.ways.end() && !way->second.candidates.empty()) {
       choice.candidates = way->second.candidates;
+      choice.peer.rails[options_.index] = *way->second.their_ends;
+    }
   }
-  for (const LinkCandidate& candidate : choice.candidates) {
-    if (candidate.backend == choice.chosen) peer.pairs = candidate.pairs;
-  }
+  if (options_.index < choice.peer.rails.size()) peer.ends = choice.peer.rails[options_.index];
   group.follow(node, peer.link, key.value(), peer.backend, their_region);
 }
 

@@ -1,5 +1,6 @@
 // Which link a group takes to each other node (link_choice.h).
 #include <algorithm>
+#include <set>
 
 #include "base/log.h"
 #include "daemon/engine.h"
@@ -15,12 +16,14 @@ constexpr size_t kMaxPastChoices = 256;
 // Beyond what the end that dials needs to try all candidates: it knows first, and says so, if anything gets through.
 constexpr int64_t kDialerGraceMs = 5'000;
 
-// Each pair has one path or several, in the same order.
-bool same_pairs(const std::vector<LinkCandidate::Pair>& pairs, const std::vector<RailPath>& paths) {
+// Each pair has one path or several, in the same order; spares come last.
+bool same_pairs(const LinkCandidate& candidate, const std::vector<RailPath>& paths) {
   auto path = paths.begin();
+  std::vector<LinkCandidate::Pair> pairs = candidate.pairs;
+  pairs.insert(pairs.end(), candidate.spares.begin(), candidate.spares.end());
   for (const LinkCandidate::Pair& pair : pairs) {
     const auto other = [&](const RailPath& p) {
-      return p.device != pair.device || p.address != pair.theirs.address;
+      return p.pair.device != pair.device || p.pair.theirs.address != pair.theirs.address;
     };
     const auto end = std::find_if(path, paths.end(), other);
     if (end == path) return false;
@@ -59,11 +62,21 @@ std::vector<LinkCandidate> Engine::candidates_between(const NodeInfo& own, const
     devices.push_back(options_.nics[i].info);
     addresses.push_back(rail_ends_[i].address);
   }
-  return link_candidates(own, peer, own_is_first, options_.index, devices, addresses);
+  // As they are now: addresses come and go. Without them nothing is known to lead nowhere, and all is tried.
+  auto host = transport::OwnAddresses::now();
+  if (!host.is_ok()) HDT_LOG_WARN("{} {}", host.status().message(), LogTag{.node = options_.node_name});
+  return link_candidates(own, peer, own_is_first, options_.index, devices, addresses,
+                         host.is_ok() ? host.take() : transport::OwnAddresses());
 }
 
 void Engine::connect_group(EngineGroup& group) {
   const GroupContext& context = group.context();
+  std::set<std::string> names;
+  for (const NodeInfo& node : context.nodes) {
+    if (names.insert(node.name).second) continue;
+    HDT_LOG_WARN("{}: two of its nodes have the name {}, so messages do not tell them apart (node.name) {}",
+                 context.name(), node.name, LogTag{.node = options_.node_name});
+  }
   for (uint32_t node = 0; node < context.nodes.size(); ++node) {
     if (node == context.me) continue;
     connect_node(group, node);
@@ -77,7 +90,7 @@ void Engine::connect_node(EngineGroup& group, uint32_t node) {
   choice = {};
   choice.peer = context.nodes[node];
   choice.group_class = context.group_class;
-  choice.dials = options_.node < choice.peer.id;
+  choice.dials = dials(options_.node, options_.node_name, choice.peer.id, choice.peer.name);
   choice.candidates = candidates_between(context.nodes[context.me], choice.peer, context.me < node);
   if (choice.dials) return try_candidates(group, node);
   const auto others = static_cast<int64_t>(std::max<size_t>(choice.candidates.size(), 1)) - 1;
@@ -122,7 +135,7 @@ PeerLink* Engine::link_over(const NodeId& node, const std::string& group_class,
                             const LinkCandidate& candidate) {
   for (auto& [id, peer] : peers_) {
     if (id.node == node && !peer->superseded && peer->group_class == group_class &&
-        backends_[peer->backend].name == candidate.backend && same_pairs(candidate.pairs, peer->paths)) {
+        backends_[peer->backend].name == candidate.backend && same_pairs(candidate, peer->paths)) {
       return peer.get();
     }
   }
@@ -134,18 +147,19 @@ PeerLink* Engine::dial_candidate(const NodeInfo& node, const std::string& group_
   PeerLink& peer =
       add_peer({node.id, next_link_++}, node.name, backend_of_[candidate.pairs.front().device], group_class);
   peer.first_dial_ms = last ? options_.connect_ms : std::min(options_.connect_ms, kTryMs);
-  for (const auto& pair : candidate.pairs) {
+  const auto add = [&](const LinkCandidate::Pair& pair, bool spare) {
     const auto* several = dynamic_cast<const transport::SeveralConnections*>(devices_[pair.device].get());
-    const size_t connections = several == nullptr ? 1 : several->connections();
+    const size_t connections = several == nullptr || spare ? 1 : several->connections();
     for (size_t i = 0; i < connections; ++i) {
       RailPath& path = peer.paths.emplace_back();
-      path.device = pair.device;
-      path.address = pair.theirs.address;
+      path.pair = pair;
+      path.spare = spare;
     }
-  }
-  dial(peer);
-  if (peer.dialing()) return &peer;
-  candidate.failure = peer.last_error;
+  };
+  for (const auto& pair : candidate.pairs) add(pair, false);
+  for (const auto& pair : candidate.spares) add(pair, true);
+  if (dial(peer)) return &peer;
+  candidate.failure = peer.failures();
   peers_.erase(peer.id);
   return nullptr;
 }
@@ -180,9 +194,8 @@ void Engine::take_link(EngineGroup& group, uint32_t node, PeerLink& peer) {
   choice.link = peer.id;
   choice.dialled_by = Deadline::never();
   choice.chosen = backends_[peer.backend].name;
-  for (const LinkCandidate& candidate : choice.candidates) {
-    if (!choice.dials && candidate.backend == choice.chosen) peer.pairs = candidate.pairs;
-  }
+  if (!choice.dials && options_.index < choice.peer.rails.size())
+    peer.ends = choice.peer.rails[options_.index];
   tell_link_up(group, node, peer);
 }
 

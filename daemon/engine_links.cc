@@ -1,8 +1,10 @@
 // Connections, handshakes and links of an engine, and what links report.
 #include <algorithm>
 
+#include "base/address.h"
 #include "base/log.h"
 #include "daemon/engine.h"
+#include "daemon/nics.h"
 
 namespace hdt::daemon {
 
@@ -57,7 +59,8 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
     const auto node = node_in(*group, *retired_.back());
     if (!node) continue;
     // A group that waits for the peer to choose a link knows that it is gone by its last one.
-    const bool waits = last && !group->connected(*node) && options_.node > id.node;
+    const bool dialled = dials(options_.node, options_.node_name, id.node, retired_.back()->name);
+    const bool waits = last && !group->connected(*node) && !dialled;
     if (!waits && !group->uses(*node, retired_.back()->link)) continue;
     group->on_link_down(*node, retired_.back()->link, why, gone);
     if (group->is_away(*node)) stop_moving(*group, *node);
@@ -98,11 +101,14 @@ void Engine::on_completion(size_t device, const Completion& completion) {
   if (completion.kind != Completion::Kind::kClosed) return;
   PeerLink* peer = rail.peer;
   const Rail::Origin origin = rail.origin;
+  const std::string refused = rail.greeting != nullptr ? rail.greeting->refused : "";
+  const bool elsewhere = rail.greeting != nullptr && rail.greeting->elsewhere;
   rails_.erase(found);
-  const Status why =
-      completion.error.is_ok() ? Status(Code::kLink, "it closed the connection") : completion.error;
+  const Status why = !refused.empty()           ? Status(Code::kLink, refused)
+                     : completion.error.is_ok() ? Status(Code::kLink, "it closed the connection")
+                                                : completion.error;
   if (peer != nullptr && origin != Rail::Origin::kAccepted)
-    on_connection_lost(*peer, connection, origin, why);
+    on_connection_lost(*peer, connection, origin, why, elsewhere);
   devices_[device]->release(&connection);
 }
 
@@ -110,23 +116,35 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
   Handshake& handshake = rail.greeting->handshake;
   auto answer = handshake.on_message(message);
   const auto refuse = [&](const std::string& why) {
-    HDT_LOG_WARN("connection {} refused: {} {}", connection.remote_address(), why,
-                 LogTag{.node = options_.node_name});
-    if (rail.peer != nullptr) rail.peer->last_error = why;
+    if (rail.peer == nullptr) {
+      HDT_LOG_WARN("connection {} refused: {} {}", connection.remote_address(), why,
+                   LogTag{.node = options_.node_name});
+    }
+    rail.greeting->refused = why;
     connection.close();
   };
   if (!answer.is_ok()) return refuse(answer.status().message());
+  // Asked before anything is proved to who answers, so that the other end makes no link of a connection that
+  // was not meant for it.
+  const bool introduced = handshake.done() || handshake.peer().node != NodeId{};
+  if (rail.peer != nullptr && introduced && handshake.peer().node != rail.greeting->expected) {
+    rail.greeting->elsewhere = true;
+    return refuse(handshake.peer().node == options_.node ? "this node answers there itself"
+                  : handshake.peer().name == rail.peer->name
+                      ? "another daemon of that name answers there"
+                      : "node " + handshake.peer().name + " answers there");
+  }
+  if (RailPath* path = rail.peer == nullptr || !introduced ? nullptr : rail.peer->path_of(connection)) {
+    if (!path->answered && rail.peer->is_needless(*path)) return refuse("another path leads there");
+    path->answered = true;
+  }
   for (const auto& reply : answer.value()) (void)connection.send(reply, 0);
   if (!handshake.done()) return;
   const PeerHello& peer = handshake.peer();
   if (peer.purpose != Purpose::kRail || peer.engine != options_.index)
     return refuse("not meant for this engine");
-  if (rail.peer != nullptr && peer.node != rail.greeting->expected) {
-    refuse("another node answered");
-    rail.peer->gone = true;
-    return rail.peer->link.close({Code::kLink, "another daemon listens where it did"});
-  }
   if (rail.peer == nullptr) {
+    if (peer.node == options_.node) return refuse("this node has dialled itself");
     const LinkId id{peer.node, peer.link};
     const auto known = peers_.find(id);
     if (known != peers_.end() && (known->second->backend != backend_of_[rail.device] ||
@@ -143,10 +161,20 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
 void Engine::adopt(Rail& rail, Connection& connection) {
   rail.greeting.reset();
   PeerLink& peer = *rail.peer;
+  peer.spares_at = Deadline::never();
+  if (RailPath* path = peer.path_of(connection)) {
+    path->proven = true;
+  } else if (peer.came_from.size() < kMostPaths) {
+    peer.came_from.emplace(rail.device, host_of(connection.remote_address()));
+  }
   peer.link.add_rail(&connection, lane_on(rail.device, peer.group_class));
   if (peer.announced) return;
   peer.announced = true;
   peer.up_since_ns = now_ns();
+  // Those that failed before are tried again from now on, but for spare ones.
+  for (RailPath& path : peer.paths) {
+    if (path.connection == nullptr && !path.spare) path.schedule(now_ns(), path.elsewhere);
+  }
   make_probe(peer);
   move_link_made(peer);
   for (auto& group : groups_) {
@@ -229,14 +257,13 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
     early_.push_back({peer.id, note, Deadline::after_ms(kEarlyMs)});
   }
   if (node) {
+    const bool they_dial = !dials(options_.node, options_.node_name, peer.id.node, peer.name);
     // The peer dials, so the link on which it says hello is the choice.
-    if (std::holds_alternative<GroupHello>(note) && !group->connected(*node) &&
-        peer.id.node < options_.node) {
+    if (std::holds_alternative<GroupHello>(note) && !group->connected(*node) && they_dial) {
       take_link(*group, *node, peer);
     }
     const auto* hello = std::get_if<GroupHello>(&note);
-    if (hello != nullptr && group->connected(*node) && !group->uses(*node, link) &&
-        peer.id.node < options_.node) {
+    if (hello != nullptr && group->connected(*node) && !group->uses(*node, link) && they_dial) {
       follow(*group, *node, peer, hello->region);
     }
     on_change_note(*group, *node, note);

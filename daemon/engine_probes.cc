@@ -36,7 +36,13 @@ void Engine::make_probe(PeerLink& peer) {
                  LogTag{.node = options_.node_name});
     return;
   }
-  const auto known = options_.known.links.find({measured_as(peer), options_.index});
+  // Hosts that were cloned have one name: what is known of one of them says nothing of the others.
+  const bool one_of_that_name =
+      peer.name != options_.node_name && std::none_of(peers_.begin(), peers_.end(), [&](const auto& other) {
+        return other.second->name == peer.name && other.first.node != peer.id.node;
+      });
+  const auto known = one_of_that_name ? options_.known.links.find({measured_as(peer), options_.index})
+                                      : options_.known.links.end();
   const session::LinkRates rates = known == options_.known.links.end() ? session::LinkRates{} : known->second;
   peer.probe.emplace(peer.link, probe_memory_, landing.value(), rates, options_.node < peer.id.node);
 }

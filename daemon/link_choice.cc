@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/address.h"
 #include "daemon/nics.h"
 
 namespace hdt::daemon {
@@ -41,9 +42,14 @@ std::string describe(const NodeInfo& node) {
 
 }  // namespace
 
+std::string LinkCandidate::Pair::describe() const {
+  return ours.nic + " " + host_of(ours.address) + " - " + theirs.nic + " " + theirs.address;
+}
+
 std::vector<LinkCandidate> link_candidates(const NodeInfo& own, const NodeInfo& peer, bool own_is_first,
                                            uint32_t engine, const std::vector<transport::DeviceInfo>& devices,
-                                           const std::vector<std::string>& addresses) {
+                                           const std::vector<std::string>& addresses,
+                                           const transport::OwnAddresses& host) {
   std::vector<LinkCandidate> candidates;
   if (engine >= own.rails.size() || engine >= peer.rails.size()) return candidates;
   const auto& ours = own.rails[engine];
@@ -52,19 +58,21 @@ std::vector<LinkCandidate> link_candidates(const NodeInfo& own, const NodeInfo& 
     const auto our_ends = ends_of(ours, backend);
     const auto their_ends = ends_of(theirs, backend);
     std::vector<transport::DeviceInfo> our_devices;
+    std::vector<RailEnd> open_ends;  // those of our devices
     std::vector<size_t> numbers;
     for (const RailEnd& end : our_ends) {
       const auto at = std::find(addresses.begin(), addresses.end(), end.address);
       if (at == addresses.end()) continue;
       numbers.push_back(static_cast<size_t>(at - addresses.begin()));
       our_devices.push_back(devices[numbers.back()]);
+      open_ends.push_back(end);
     }
-    std::vector<std::string> their_addresses;
-    for (const RailEnd& end : their_ends) their_addresses.push_back(end.address);
-    LinkCandidate candidate{backend, {}, ""};
-    for (const auto& [i, j] : pair_nics(our_devices, their_addresses)) {
-      candidate.pairs.push_back({numbers[i], our_ends[i], their_ends[j]});
-    }
+    LinkCandidate candidate{backend, {}, {}, ""};
+    const RailPlan plan = pair_nics(our_devices, their_ends, host);
+    for (const auto& [i, j] : plan.rails)
+      candidate.pairs.push_back({numbers[i], open_ends[i], their_ends[j]});
+    for (const auto& [i, j] : plan.spares)
+      candidate.spares.push_back({numbers[i], open_ends[i], their_ends[j]});
     if (!candidate.pairs.empty()) candidates.push_back(std::move(candidate));
   }
   return candidates;

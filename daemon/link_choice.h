@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "daemon/node.h"
+#include "transports/subnet.h"
 #include "transports/transport.h"
 
 namespace hdt::daemon {
@@ -29,9 +30,12 @@ struct LinkCandidate {
     size_t device = 0;
     RailEnd ours;
     RailEnd theirs;
+    // "eth0 10.0.0.1 - eth1 10.0.0.2:4000"
+    std::string describe() const;
   };
   std::vector<Pair> pairs;
-  std::string failure;  // what trying it has shown; empty: nothing yet, or it works
+  std::vector<Pair> spares;  // tried when no pair leads there
+  std::string failure;       // what trying it has shown; empty: nothing yet, or it works
 };
 
 struct LinkChoice {
@@ -49,11 +53,13 @@ struct LinkChoice {
   nlohmann::json report() const;
 };
 
-// The candidates between two nodes of a group. Where their orders differ, that of `first`, the one that comes first in
-// the group, counts. `devices` are those of engine `engine`, which listens at `addresses`.
+// The candidates between two nodes of a group. Where their orders differ, that of `first`, the one that comes
+// first in the group, counts. `devices` are those of engine `engine`, which listens at `addresses`; `host`:
+// of this one.
 std::vector<LinkCandidate> link_candidates(const NodeInfo& own, const NodeInfo& peer, bool own_is_first,
                                            uint32_t engine, const std::vector<transport::DeviceInfo>& devices,
-                                           const std::vector<std::string>& addresses);
+                                           const std::vector<std::string>& addresses,
+                                           const transport::OwnAddresses& host);
 
 // Why no backend fits both nodes for groups of this class; empty: at least one does.
 std::string misfit(const NodeInfo& a, const NodeInfo& b, const std::string& group_class);

@@ -40,6 +40,13 @@ struct RailEnd {
   auto operator<=>(const RailEnd&) const = default;
 };
 
+// Which of two nodes dials the links between them. The same one at each start, as names stay and ids do not;
+// where two have one name, the id tells.
+inline bool dials(const NodeId& own, const std::string& own_name, const NodeId& peer,
+                  const std::string& peer_name) {
+  return own_name != peer_name ? own_name < peer_name : own < peer;
+}
+
 struct NodeInfo {
   NodeId id;
   std::string name;

@@ -2,10 +2,13 @@
 #include "transports/subnet.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
 
 #include <algorithm>
-#include <array>
-#include <optional>
+#include <cerrno>
+#include <cstring>
+#include <memory>
 
 namespace hdt::transport {
 
@@ -14,12 +17,16 @@ namespace {
 constexpr uint32_t kGuessedPrefixV4 = 24;
 constexpr uint32_t kGuessedPrefixV6 = 64;
 
-struct NumericAddress {
-  bool is_v6 = false;
-  std::array<uint8_t, 16> bytes{};
-};
+constexpr uint8_t kLoopbackV4 = 127;  // 127.0.0.0/8
 
-std::optional<NumericAddress> parse_host(std::string host) {
+bool is_loopback(const NumericAddress& address) {
+  if (!address.is_v6) return address.bytes[0] == kLoopbackV4;
+  return std::memcmp(address.bytes.data(), &in6addr_loopback, sizeof in6addr_loopback) == 0;
+}
+
+}  // namespace
+
+std::optional<NumericAddress> parse_numeric(std::string host) {
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   NumericAddress address;
   if (::inet_pton(AF_INET, host.c_str(), address.bytes.data()) == 1) return address;
@@ -28,11 +35,45 @@ std::optional<NumericAddress> parse_host(std::string host) {
   return std::nullopt;
 }
 
-}  // namespace
+Result<OwnAddresses> OwnAddresses::now() {
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return Status::from_errno("cannot list the addresses of this host", errno);
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, &::freeifaddrs);
+  OwnAddresses own;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr) continue;
+    NumericAddress address;
+    if (entry->ifa_addr->sa_family == AF_INET) {
+      const auto& ip = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr;
+      std::memcpy(address.bytes.data(), &ip, sizeof ip);
+    } else if (entry->ifa_addr->sa_family == AF_INET6) {
+      const auto& ip = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
+      address.is_v6 = true;
+      std::memcpy(address.bytes.data(), &ip, sizeof ip);
+    } else {
+      continue;
+    }
+    own.addresses_.push_back(address);
+  }
+  return own;
+}
+
+OwnAddresses::OwnAddresses(const std::vector<std::string>& hosts) {
+  for (const std::string& host : hosts) {
+    if (const auto address = parse_numeric(host)) addresses_.push_back(*address);
+  }
+}
+
+bool OwnAddresses::has(const std::string& host) const {
+  const auto address = parse_numeric(host);
+  if (!address) return false;
+  return is_loopback(*address) ||
+         std::find(addresses_.begin(), addresses_.end(), *address) != addresses_.end();
+}
 
 bool in_subnet(const DeviceInfo& device, const std::string& host) {
-  const auto ours = parse_host(device.address);
-  const auto theirs = parse_host(host);
+  const auto ours = parse_numeric(device.address);
+  const auto theirs = parse_numeric(host);
   if (!ours || !theirs || ours->is_v6 != theirs->is_v6) return false;
   uint32_t left = device.prefix_bits != 0 ? device.prefix_bits
                   : ours->is_v6           ? kGuessedPrefixV6

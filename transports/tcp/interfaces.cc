@@ -2,15 +2,20 @@
 #include "transports/tcp/interfaces.h"
 
 #include <ifaddrs.h>
+#include <linux/if_addr.h>
 #include <net/if.h>
 #include <netinet/in.h>
 
 #include <bit>
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "transports/tcp/socket_address.h"
 
@@ -29,7 +34,8 @@ uint32_t prefix_bits_of(const sockaddr* mask) {
   if (mask == nullptr) return 0;
   uint32_t bits = 0;
   if (mask->sa_family == AF_INET6) {
-    for (const uint8_t byte : reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr.s6_addr) bits += std::popcount(byte);
+    for (const uint8_t byte : reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr.s6_addr)
+      bits += std::popcount(byte);
   } else {
     bits = static_cast<uint32_t>(std::popcount(reinterpret_cast<const sockaddr_in*>(mask)->sin_addr.s_addr));
   }
@@ -56,6 +62,29 @@ bool is_global(const sockaddr* address) {
   return !IN6_IS_ADDR_LINKLOCAL(&bits);
 }
 
+// What the system says of IPv6 addresses and getifaddrs does not: linux/if_addr.h's flags, by NIC and
+// address.
+std::map<std::pair<std::string, std::string>, uint32_t> ipv6_flags() {
+  std::map<std::pair<std::string, std::string>, uint32_t> all;
+  std::ifstream file("/proc/net/if_inet6");
+  std::string digits, name;
+  uint32_t index = 0, prefix = 0, scope = 0, flags = 0;
+  while (file >> digits >> std::hex >> index >> prefix >> scope >> flags >> name) {
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    if (digits.size() != 2 * sizeof address.sin6_addr.s6_addr) continue;
+    for (size_t i = 0; i < sizeof address.sin6_addr.s6_addr; ++i) {
+      address.sin6_addr.s6_addr[i] =
+          static_cast<uint8_t>(std::strtoul(digits.substr(2 * i, 2).c_str(), nullptr, 16));
+    }
+    all[{name, SocketAddress(reinterpret_cast<const sockaddr*>(&address), sizeof address).host()}] = flags;
+  }
+  return all;
+}
+
+// Addresses that are about to go, change every day, or are not usable yet: only where the NIC has no other.
+constexpr uint32_t kMakeshift = IFA_F_DEPRECATED | IFA_F_TEMPORARY | IFA_F_TENTATIVE;
+
 }  // namespace
 
 Result<std::vector<DeviceInfo>> list_interfaces() {
@@ -64,7 +93,9 @@ Result<std::vector<DeviceInfo>> list_interfaces() {
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, &::freeifaddrs);
 
   std::vector<DeviceInfo> devices;
-  std::set<std::string> with_ipv4;
+  std::set<std::string> with_ipv4, with_lasting;
+  std::vector<DeviceInfo> makeshift;
+  const auto flags = ipv6_flags();
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
     with_ipv4.insert(entry->ifa_name);
@@ -73,7 +104,19 @@ Result<std::vector<DeviceInfo>> list_interfaces() {
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET6) continue;
     if (with_ipv4.count(entry->ifa_name) > 0 || !is_global(entry->ifa_addr)) continue;
-    devices.push_back(describe(*entry, SocketAddress(entry->ifa_addr, sizeof(sockaddr_in6))));
+    DeviceInfo info = describe(*entry, SocketAddress(entry->ifa_addr, sizeof(sockaddr_in6)));
+    const auto found = flags.find({info.name, info.address});
+    const uint32_t state = found == flags.end() ? 0 : found->second;
+    if ((state & IFA_F_DADFAILED) != 0) continue;  // another host has it
+    if ((state & kMakeshift) == 0) {
+      with_lasting.insert(info.name);
+      devices.push_back(std::move(info));
+    } else {
+      makeshift.push_back(std::move(info));
+    }
+  }
+  for (DeviceInfo& info : makeshift) {
+    if (with_lasting.insert(info.name).second) devices.push_back(std::move(info));
   }
   return devices;
 }
