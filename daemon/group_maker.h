@@ -2,6 +2,7 @@
 // then the node's shared memory and the engine's group. Runs on the control thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -56,6 +57,11 @@ class GroupMaker {
   void on_time();
   std::optional<Deadline> next_time() const;
   size_t open_groups() const { return groups_.size(); }
+  // Groups that have all their ranks, and are not made yet.
+  size_t being_connected() const {
+    return static_cast<size_t>(std::count_if(groups_.begin(), groups_.end(),
+                                             [](const auto& g) { return g.second.made.has_value(); }));
+  }
 
  private:
   struct Pending {

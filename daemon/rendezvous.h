@@ -2,6 +2,7 @@
 // sockets, no clock of its own, so that every order of events can be tested.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -31,6 +32,11 @@ class Rendezvous {
   std::vector<Reply> on_time();
   std::optional<Deadline> next_time() const;
   size_t open_groups() const { return groups_.size(); }
+  // Groups that have all their ranks, and are not reported made by all nodes.
+  size_t being_connected() const {
+    return static_cast<size_t>(
+        std::count_if(groups_.begin(), groups_.end(), [](const auto& g) { return g.second.complete; }));
+  }
 
  private:
   struct Member {

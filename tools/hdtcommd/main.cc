@@ -25,14 +25,29 @@ int complain(const hdt::Status& status) {
   return status.code() == hdt::Code::kConfig ? kWrongUsage : kFailed;
 }
 
-// The folder of the default socket belongs to nobody else, so it is made here.
+// The folder of the default socket belongs to nobody else, so it is made here. All users are to reach the
+// daemon, whatever the umask is: security.allow_groups says who may use it.
 hdt::Status make_socket_folder(const std::string& socket) {
+  std::vector<std::filesystem::path> missing;
   std::error_code error;
   const auto folder = std::filesystem::path(socket).parent_path();
-  if (folder.empty() || std::filesystem::exists(folder, error)) return hdt::Status::ok();
-  std::filesystem::create_directories(folder, error);
-  if (!error) return hdt::Status::ok();
-  return {hdt::Code::kSystem, "cannot make " + folder.string() + " for node.socket: " + error.message()};
+  for (auto path = folder; !path.empty() && !std::filesystem::exists(path, error); path = path.parent_path())
+    missing.push_back(path);
+  for (auto path = missing.rbegin(); path != missing.rend(); ++path) {
+    if (std::filesystem::create_directory(*path, error)) ::chmod(path->c_str(), 0755);
+    if (error)
+      return {hdt::Code::kSystem, "cannot make " + path->string() + " for node.socket: " + error.message()};
+  }
+  for (auto path = folder; path.has_relative_path(); path = path.parent_path()) {
+    struct stat info {};
+    if (::stat(path.c_str(), &info) != 0 || (info.st_mode & S_IXOTH) != 0) continue;
+    // A daemon of the system is for all; one elsewhere may be meant for its own user.
+    HDT_LOG_AT(
+        socket == hdt::Config().node.socket ? hdt::LogLevel::kWarn : hdt::LogLevel::kInfo,
+        "{} has mode {:04o}: other users than its own cannot reach the socket {}; chmod o+x {} lets them",
+        path.string(), info.st_mode & 07777, socket, path.string());
+  }
+  return hdt::Status::ok();
 }
 
 }  // namespace
