@@ -50,7 +50,14 @@ Result<std::shared_ptr<Session>> shared_session(
 // other is.
 std::function<void()> successor_of(const RuntimePlace& place) {
   EmbeddedHosts& hosts = EmbeddedHosts::instance();
-  hosts.use(place);
+  const std::string socket = place.base + ".sock";
+  hosts.use(place, [socket] {
+    Finder& all = finder();
+    const std::unique_lock lock(
+        all.mutex, std::try_to_lock);  // a thread that still looks for a daemon is not waited for
+    if (!lock.owns_lock()) return;
+    if (const auto open = all.sessions[socket].lock()) open->close();
+  });
   auto settings = std::make_shared<std::string>(hosts.settings_of(place));
   auto failed = std::make_shared<bool>(false);
   return [place, settings, failed] {

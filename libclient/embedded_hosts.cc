@@ -5,12 +5,17 @@
 #include <filesystem>
 #include <set>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/seqpacket.h"
 
 namespace hdt::client {
 
 namespace {
+
+// A host that listens no more has given up the lock by then, or is a new one that is about to listen.
+constexpr int64_t kHostEndsMs = 1'000;
+constexpr int64_t kLookUs = 2'000;
 
 std::string socket_of(const RuntimePlace& place) { return place.base + ".sock"; }
 std::string lock_of(const RuntimePlace& place) { return place.base + ".lock"; }
@@ -67,9 +72,9 @@ std::string EmbeddedHosts::settings_of(const RuntimePlace& place) {
   return HostLock::read(lock_of(place));
 }
 
-void EmbeddedHosts::use(const RuntimePlace& place) {
+void EmbeddedHosts::use(const RuntimePlace& place, std::function<void()> close) {
   const std::lock_guard lock(mutex_);
-  used_.emplace(place.base, place);
+  used_.emplace(place.base, Use{place, std::move(close)});
 }
 
 // Files of hosts that were killed, and nobody was there to go on. mutex_ is held.
@@ -87,18 +92,22 @@ void EmbeddedHosts::remove_left_files(const std::string& folder) {
 }
 
 // A release that does not know the lock may be the host: then somebody answers.
-void EmbeddedHosts::clean(const RuntimePlace& place) {
+bool EmbeddedHosts::clean(const RuntimePlace& place) {
   auto taken = HostLock::take(lock_of(place));
-  if (taken.is_ok() && !connect_seqpacket(socket_of(place)).is_ok()) remove_files(place, taken.value());
+  if (!taken.is_ok()) return taken.status().code() != Code::kInProgress;
+  if (!connect_seqpacket(socket_of(place)).is_ok()) remove_files(place, taken.value());
+  return true;
 }
 
 void EmbeddedHosts::end() {
   if (::getpid() != process_) return;  // a child of fork() has no part in it
   std::map<std::string, Host> hosts;
+  std::multimap<std::string, Use> used;
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
     hosts.swap(hosts_);
+    used.swap(used_);
   }
   for (auto& [base, host] : hosts) {
     const RuntimePlace place{std::filesystem::path(base).parent_path(), base};
@@ -107,8 +116,16 @@ void EmbeddedHosts::end() {
     // The lock is given up last: until then nobody starts where this one still is.
     if (!others) remove_files(place, host.lock);
   }
-  for (const auto& [base, place] : used_) {
-    if (!hosts.contains(base)) clean(place);
+  // A host that ends just now does not count this process any more, or has stopped listening before this one looks: then
+  // nobody else may be left to remove the files.
+  for (const auto& [base, use] : used) {
+    if (hosts.contains(base)) continue;
+    use.close();
+    const Deadline soon = Deadline::after_ms(kHostEndsMs);
+    while (std::filesystem::exists(lock_of(use.place)) && !clean(use.place) &&
+           !connect_seqpacket(socket_of(use.place)).is_ok() && !soon.expired()) {
+      ::usleep(kLookUs);
+    }
   }
 }
 

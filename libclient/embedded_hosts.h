@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,7 +32,8 @@ class EmbeddedHosts {
   // What the host has written down for its successor; "": nothing yet, or there is no host and never was one.
   std::string settings_of(const RuntimePlace& place);
   // This process uses the daemon of `place`: at its end it looks whether files are left there.
-  void use(const RuntimePlace& place);
+  // `close`: how its session ends.
+  void use(const RuntimePlace& place, std::function<void()> close);
 
  private:
   friend struct EndOfProcess;
@@ -43,13 +45,18 @@ class EmbeddedHosts {
   EmbeddedHosts();
   void end();
   void remove_left_files(const std::string& folder);
-  static void clean(const RuntimePlace& place);
+  // False: another process has the lock.
+  static bool clean(const RuntimePlace& place);
 
   const pid_t process_;
   std::mutex mutex_;  // guards what follows, and is held while a daemon starts
   bool ending_ = false;
-  std::map<std::string, Host> hosts_;         // by base
-  std::map<std::string, RuntimePlace> used_;  // the same
+  std::map<std::string, Host> hosts_;  // by base
+  struct Use {
+    RuntimePlace place;
+    std::function<void()> close;
+  };
+  std::multimap<std::string, Use> used_;  // the same
 };
 
 }  // namespace hdt::client

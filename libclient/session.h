@@ -70,6 +70,8 @@ class Session {
   // Returns a number for unwatch(); 0 where the daemon that gave the group is gone already.
   uint64_t watch(Membership membership);
   void unwatch(uint64_t number);
+  // Before the end of the process: ranks that have not left are lost, and say nothing of it themselves.
+  void close();
   // Returns when there is a daemon, or none will come.
   void await_daemon();
   bool lost() const { return lost_.load(std::memory_order_acquire); }

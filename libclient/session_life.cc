@@ -1,5 +1,7 @@
 // session_life.cc: a session over the lives of daemons: when it needs one, joining a group while one takes the other's place, and groups that are joined
 // just then.
+#include <sys/socket.h>
+
 #include <array>
 #include <set>
 #include <sstream>
@@ -30,6 +32,14 @@ bool Session::await_need() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return closing_ || asking_ > 0 || !memberships_.empty(); });
   return !closing_;
+}
+
+void Session::close() {
+  const std::lock_guard lock(mutex_);
+  closing_ = true;
+  memberships_.clear();
+  ::shutdown(wire().socket.get(), SHUT_RDWR);
+  changed_.notify_all();
 }
 
 void Session::await_daemon() {
