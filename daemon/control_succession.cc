@@ -104,8 +104,9 @@ bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
     others = needed_by_others();
     left = !others || can_leave() || drain.expired();
     if (!others || !left) return left;
-    // From here on who joins is told to ask the successor. A process that ends closes its session before it looks whether
-    // anybody listens here: so either this one sees that it has gone, or that one sees that nobody listens.
+    // From here on who joins is told to ask the successor. A process that ends closes its session before it
+    // looks whether anybody listens here: so either this one sees that it has gone, or that one sees that
+    // nobody listens.
     leaving_ = true;
     sessions_->stop_listening();
     sessions_->read_all();

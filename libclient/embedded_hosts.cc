@@ -116,8 +116,8 @@ void EmbeddedHosts::end() {
     // The lock is given up last: until then nobody starts where this one still is.
     if (!others) remove_files(place, host.lock);
   }
-  // A host that ends just now does not count this process any more, or has stopped listening before this one looks: then
-  // nobody else may be left to remove the files.
+  // A host that ends just now does not count this process any more, or has stopped listening before this one
+  // looks: then nobody else may be left to remove the files.
   for (const auto& [base, use] : used) {
     if (hosts.contains(base)) continue;
     use.close();

@@ -1,5 +1,5 @@
-// session_life.cc: a session over the lives of daemons: when it needs one, joining a group while one takes the other's place, and groups that are joined
-// just then.
+// session_life.cc: a session over the lives of daemons: when it needs one, joining a group while one takes
+// the other's place, and groups that are joined just then.
 #include <sys/socket.h>
 
 #include <array>
@@ -49,8 +49,8 @@ void Session::await_daemon() {
   changed_.wait(lock, [this] { return connected_ || lost(); });
 }
 
-// The daemon has said that its successor is to be asked; or it is gone, and the successor is where all who join are asking, too: the coordinator
-// was here. A coordinator elsewhere has given the group up.
+// The daemon has said that its successor is to be asked; or it is gone, and the successor is where all who
+// join are asking, too: the coordinator was here. A coordinator elsewhere has given the group up.
 bool Session::can_ask_again(const session::JoinRequest& request, const std::string& own_address,
                             const Status& why) const {
   if (why.code() == Code::kInProgress) return true;
@@ -98,7 +98,8 @@ uint64_t Session::watch(Membership membership) {
     changed_.wait(lock, [this] { return connected_ || lost(); });
     if (lost() || joined.life == life_) return number;
   }
-  // The daemon that gave the group has gone meanwhile, and the group was not among those that its successor got.
+  // The daemon that gave the group has gone meanwhile, and the group was not among those that its successor
+  // got.
   const std::lock_guard sending(send_mutex_);
   const std::lock_guard lock(mutex_);
   if (!connected_ || joined.life == life_) return number;  // else the reader hands it over

@@ -75,7 +75,7 @@ TEST_F(EmbeddedNodes, JobsLeaveNothingInTheirHost) {
   const Deadline deadline = Deadline::after_ms(kAnswerMs);
   while (descriptors_of(host->process().pid())["memfd"] > after_first["memfd"] && !deadline.expired())
     ::usleep(5'000);
-  EXPECT_EQ(descriptors_of(host->process().pid())["memfd"], after_first["memfd"]);
+  EXPECT_LE(descriptors_of(host->process().pid())["memfd"], after_first["memfd"]);
   EXPECT_EQ(host->call("destroy").result, HDT_SUCCESS);
   expect_exit(*host);
   expect_nothing_left();
@@ -94,8 +94,8 @@ TEST(LeftBehind, JobsLeaveNothingInTheFolderOfHdtcommd) {
   while ((now()["memfd"] > after_first["memfd"] || now()["anon_inode"] > after_first["anon_inode"]) &&
          !deadline.expired())
     ::usleep(5'000);
-  EXPECT_EQ(now()["memfd"], after_first["memfd"]);
-  EXPECT_EQ(now()["anon_inode"], after_first["anon_inode"]);
+  EXPECT_LE(now()["memfd"], after_first["memfd"]);
+  EXPECT_LE(now()["anon_inode"], after_first["anon_inode"]);
   EXPECT_EQ(sockets_at(world.node(0).socket()), 1U);  // the listener
 }
 
