@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kLookUs = 2'000;
 
-std::string port_of(const std::string& addresses) {
+std::string first_port(const std::string& addresses) {
   const std::string first = addresses.substr(0, addresses.find(','));
   return first.substr(first.rfind(':') + 1);
 }
@@ -134,7 +134,7 @@ std::string Control::settings() const {
   // Where the others look for it, and as many engines as groups count on.
   (void)override_config(
       config,
-      {{"nics.port", port_of(network_->address())}, {"node.threads", std::to_string(engines_.size())}},
+      {{"nics.port", first_port(network_->address())}, {"node.threads", std::to_string(engines_.size())}},
       "the predecessor's");
   return print_config(config);
 }

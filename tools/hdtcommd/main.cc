@@ -38,7 +38,13 @@ hdt::Status make_socket_folder(const std::string& socket) {
     if (error)
       return {hdt::Code::kSystem, "cannot make " + path->string() + " for node.socket: " + error.message()};
   }
-  for (auto path = folder; path.has_relative_path(); path = path.parent_path()) {
+  return hdt::Status::ok();
+}
+
+// A folder that was there before stays as it is, and may shut other users out.
+void name_closed_folders(const std::string& socket) {
+  for (auto path = std::filesystem::path(socket).parent_path(); path.has_relative_path();
+       path = path.parent_path()) {
     struct stat info {};
     if (::stat(path.c_str(), &info) != 0 || (info.st_mode & S_IXOTH) != 0) continue;
     // A daemon of the system is for all; one elsewhere may be meant for its own user.
@@ -47,7 +53,6 @@ hdt::Status make_socket_folder(const std::string& socket) {
         "{} has mode {:04o}: other users than its own cannot reach the socket {}; chmod o+x {} lets them",
         path.string(), info.st_mode & 07777, socket, path.string());
   }
-  return hdt::Status::ok();
 }
 
 }  // namespace
@@ -118,8 +123,10 @@ int main(int argc, char** argv) {
   sigaddset(&ending, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &ending, nullptr);
   const int64_t drain_ms = config.value().timeouts.drain_ms;
+  const std::string socket = config.value().node.socket;
   hdt::daemon::Daemon daemon(config.take());
   if (const auto started = daemon.start(); !started.is_ok()) return complain(started);
+  name_closed_folders(socket);
   int signal = 0;
   for (sigwait(&ending, &signal); signal == SIGHUP; sigwait(&ending, &signal)) {
     auto again = hdt::load_config(sources);
