@@ -47,6 +47,7 @@ Status ClientSessions::listen(const std::string& path, int epoll) {
 
 void ClientSessions::stop_listening() {
   if (!listener_.valid()) return;
+  ::shutdown(listener_.get(), SHUT_RDWR);  // a forked child may hold a copy
   listener_.reset();
   ::unlink(path_.c_str());
 }
@@ -346,6 +347,11 @@ void ClientSessions::refuse(uint64_t number, Code code, const std::string& why) 
 
 void ClientSessions::refuse_all(Code code, const std::string& why) {
   for (const uint64_t number : numbers()) refuse(number, code, why);
+}
+
+void ClientSessions::abandon() {
+  stop_listening();
+  for (const auto& [number, session] : sessions_) ::shutdown(session.socket.get(), SHUT_RDWR);
 }
 
 void ClientSessions::end(uint64_t number, const std::string& how) {

@@ -92,6 +92,8 @@ class ClientSessions {
   // Tells the process why and ends the session.
   void refuse(uint64_t session, Code code, const std::string& why);
   void refuse_all(Code code, const std::string& why);
+  // Ends all without a word, as a kill would, also for processes that hold copies of the sockets.
+  void abandon();
 
  private:
   void turn_away(UniqueFd socket, const Status& why);

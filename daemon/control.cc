@@ -77,6 +77,7 @@ Status Control::open_devices() {
     options.connect_ms = config_.timeouts.connect_ms;
     options.spin_ns = kSpinNs;
     options.restart_ms = restart_ms();
+    options.host_pid = host_pid_;
     options.on_back = [this](uint64_t group, uint32_t node) {
       mailbox_.post([this, group, node] { reunion_->end(group, node); });
     };
@@ -212,7 +213,6 @@ void Control::work() {
   reunion_->on_time();
   reply(rendezvous_.on_time());
   watch_network();
-  count_sessions();
 }
 
 int Control::sleep_ms() const {
@@ -223,14 +223,6 @@ int Control::sleep_ms() const {
     if (time) next = Deadline::earlier(next, *time);
   }
   return next.poll_timeout_ms();
-}
-
-void Control::count_sessions() {
-  size_t foreign = 0;
-  for (const auto& [number, session] : sessions_->all()) {
-    if (static_cast<uint32_t>(session.credentials.pid) != host_pid_) ++foreign;
-  }
-  foreign_sessions_.store(foreign, std::memory_order_release);
 }
 
 void Control::reply(const std::vector<Rendezvous::Reply>& replies) {
@@ -287,11 +279,14 @@ GroupMaker::Services Control::group_services() {
   };
   services.finish = [this](ChannelId channel) { network_->finish(channel); };
   services.host = [this](const HostedPlace& place) {
-    return network_->host_place(place.addresses, place.on_nics);
+    const Status listening = network_->host_place(place.addresses, place.on_nics);
+    if (listening.is_ok()) listens_at_.insert(place.addresses);
+    return listening;
   };
   services.leave = [this](const HostedPlace& place) { network_->leave_place(place.addresses, place.on_nics); };
   services.create = [this](uint32_t engine, GroupSpec spec) {
     Engine* owner = engines_[engine].get();
+    spec.ends_with_host = host_pid_ != 0 && !others_join();
     owner->post([owner, shared = std::make_shared<GroupSpec>(std::move(spec))] {
       owner->create_group(std::move(*shared));
     });
@@ -306,6 +301,7 @@ GroupMaker::Services Control::group_services() {
     on_joined(join, made, local);
   };
   services.refused = [this](const LocalJoin& join, const Status& why) {
+    joining_.erase({join.session, join.request.request});
     session::Joined answer;
     answer.request = join.request.request;
     answer.code = why.code();
@@ -316,6 +312,7 @@ GroupMaker::Services Control::group_services() {
 }
 
 void Control::on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t local) {
+  joining_.erase({join.session, join.request.request});
   Engine* engine = engines_[made.engine].get();
   ClientSession* client = sessions_->find(join.session);
   const uint32_t handle = client != nullptr ? client->free_handle() : 0;
@@ -346,11 +343,14 @@ void Control::on_opened(uint64_t session) {
 }
 
 void Control::on_rendezvous(uint64_t session) {
-  sessions_->send(session,
-                  session::encode_text(session::Kind::kRendezvousAt, Code::kSuccess, network_->address_with_id()));
+  // The successor of an embedded daemon listens at the same addresses under another node id.
+  const std::string at = host_pid_ != 0 ? network_->address() : network_->address_with_id();
+  sessions_->send(session, session::encode_text(session::Kind::kRendezvousAt, Code::kSuccess, at));
 }
 
 void Control::on_join(uint64_t session, const session::JoinRequest& request) {
+  if (leaving_) return ask_successor(session, request.request);
+  joining_[{session, request.request}] = request;
   const PeerCredentials& who = sessions_->find(session)->credentials;
   maker_->on_join({session, request, static_cast<uint32_t>(who.pid), who.uid});
 }
@@ -407,6 +407,7 @@ void Control::on_open(uint64_t session, const session::MemoryRequest& request) {
 }
 
 void Control::on_gone(uint64_t session, const std::string& how) {
+  std::erase_if(joining_, [session](const auto& entry) { return entry.first.first == session; });
   maker_->on_session_gone(session, how);
   for (auto& engine : engines_) {
     engine->post([e = engine.get(), session, how] { e->session_lost(session, how); });
@@ -425,6 +426,17 @@ void Control::on_every_engine(const std::function<void(Engine&)>& work, std::fun
   }
 }
 
+bool Control::ask_engines(const std::function<bool(Engine&)>& question) {
+  bool all = true;
+  for (auto& engine : engines_) {
+    std::promise<bool> answer;
+    auto future = answer.get_future();
+    engine->post([&answer, &question, e = engine.get()] { answer.set_value(question(*e)); });
+    all &= future.get();
+  }
+  return all;
+}
+
 // Called by another thread. Draining polls: it happens once in a daemon's life.
 void Control::stop(int64_t drain_ms, const std::string& why) {
   if (thread_.joinable()) {
@@ -437,27 +449,23 @@ void Control::stop(int64_t drain_ms, const std::string& why) {
     });
     heard.get_future().wait();
     const Deadline drain = Deadline::after_ms(drain_ms);
-    const auto ask = [this](const std::function<bool(Engine&)>& question) {
-      bool all = true;
-      for (auto& engine : engines_) {
-        std::promise<bool> answer;
-        auto future = answer.get_future();
-        engine->post([&answer, &question, e = engine.get()] { answer.set_value(question(*e)); });
-        all &= future.get();
-      }
-      return all;
-    };
-    while (!ask([](Engine& engine) { return engine.quiet(); }) && !drain.expired()) ::usleep(10'000);
-    ask([&](Engine& engine) {
+    while (!ask_engines([](Engine& engine) { return engine.quiet(); }) && !drain.expired()) ::usleep(10'000);
+    ask_engines([&](Engine& engine) {
       engine.fail_all(Code::kDaemonLost, why);
       return true;
     });
     // Let what was said to other nodes leave before the connections close.
     const Deadline told = Deadline::after_ms(kTellMs);
-    while (!ask([](Engine& engine) { return engine.links_idle(); }) && !told.expired()) ::usleep(1'000);
+    while (!ask_engines([](Engine& engine) { return engine.links_idle(); }) && !told.expired())
+      ::usleep(1'000);
     std::promise<void> closed;
     mailbox_.post([&] {
-      sessions_->refuse_all(Code::kDaemonLost, why);
+      // Who uses an embedded daemon and has no rank there finds another one when it wants one.
+      if (host_pid_ != 0) {
+        sessions_->abandon();
+      } else {
+        sessions_->refuse_all(Code::kDaemonLost, why);
+      }
       closed.set_value();
     });
     closed.get_future().wait();

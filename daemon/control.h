@@ -40,7 +40,9 @@ class Control : public SessionHandler {
   bool prepare_handover(int64_t drain_ms);
   // From any thread: running groups follow the classes of this configuration; the rest of it is for the next start.
   void reconfigure(Config config);
-  size_t foreign_sessions() const { return foreign_sessions_.load(std::memory_order_acquire); }
+  // Of an embedded daemon, by another thread, when its process ends (daemon.h).
+  bool leave_to_others(int64_t quiet_ms, int64_t drain_ms);
+  std::string settings() const;
 
  private:
   Status open_devices();
@@ -51,7 +53,6 @@ class Control : public SessionHandler {
   void reply(const std::vector<Rendezvous::Reply>& replies);
   void on_control(ChannelId channel, std::span<const std::byte> message);
   void on_join_message(ChannelId channel, const Join& join);
-  void count_sessions();
   int64_t restart_ms() const;
   std::string figures_path() const { return config_.node.state_folder + "/figures.json"; }
   // What an engine has measured is kept.
@@ -117,6 +118,16 @@ class Control : public SessionHandler {
   void on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t local_index);
   GroupMaker::Services group_services();
   // control_restart.cc
+  void ask_successor(uint64_t session, uint32_t request);
+  bool is_host(uint64_t session) const;
+  bool others_join() const;
+  bool needed_by_others() const;
+  bool coordinates(const std::string& rendezvous) const;
+  bool can_leave() const;
+  // Runs `question` on every engine, by a thread that is none of the daemon's; whether all say yes.
+  bool ask_engines(const std::function<bool(Engine&)>& question);
+  // The same on the control thread.
+  bool ask_control(const std::function<bool()>& question);
   Reunion::Services reunion_services();
   NodeInfo self_for(const std::string& group_class) const;
   std::string cannot_be(const std::string& group_class, const NodeInfo& as_on, const Status& why) const;
@@ -155,7 +166,10 @@ class Control : public SessionHandler {
   uint64_t watched_ = 0;  // ControlNetwork::device_changes() when its descriptors were added to epoll_
   int64_t started_ns_ = 0;
   const TickMoment made_ = TickMoment::now();
-  std::atomic<size_t> foreign_sessions_{0};
+  std::map<std::pair<uint64_t, uint32_t>, session::JoinRequest>
+      joining_;                       // not answered, by session and request
+  std::set<std::string> listens_at_;  // beside its own addresses, for HDT_RENDEZVOUS
+  bool leaving_ = false;              // a successor takes over
   std::atomic<bool> stop_{false};
   std::thread thread_;
   PathTrials trials_;  // the last one: its threads post to the mailbox

@@ -10,17 +10,17 @@ namespace hdt::daemon {
 
 namespace {
 constexpr int64_t kLookEveryNs = 5 * kNsPerMs;
-}
+constexpr int64_t kSuccessionMs = 3'000;  // all ranks hear of a loss within 5 s
+}  // namespace
 
 // Polls, as stop() does.
 bool Control::prepare_handover(int64_t drain_ms) {
   const Deadline drain = Deadline::after_ms(drain_ms);
   while (true) {
-    std::promise<bool> answer;
-    mailbox_.post([this, &answer] {
-      answer.set_value(maker_->open_groups() == 0 && rendezvous_.open_groups() == 0 && !change_ && !reload_);
-    });
-    if (answer.get_future().get()) return true;
+    const auto done = [this] {
+      return maker_->open_groups() == 0 && rendezvous_.open_groups() == 0 && !change_ && !reload_;
+    };
+    if (ask_control(done)) return true;
     if (drain.expired()) return false;
     std::this_thread::sleep_for(std::chrono::nanoseconds(kLookEveryNs));
   }
@@ -33,7 +33,7 @@ Reunion::Services Control::reunion_services() {
   services.met = [this](const Successor& word, const Known& known) {
     for (auto& engine : engines_) {
       engine->post([e = engine.get(), own = word.node, known] {
-        (void)e->meet(known.group, known.from, known.to, own, known.node);
+        (void)e->meet(known.group, known.from, known.to, own, known.node, true);
       });
     }
   };
@@ -62,8 +62,12 @@ std::string Control::cannot_be(const std::string& group_class, const NodeInfo& a
          why.message();
 }
 
-// An embedded daemon dies with its process: nobody starts it again.
-int64_t Control::restart_ms() const { return host_pid_ != 0 ? 0 : config_.timeouts.restart_ms; }
+// Another process that uses an embedded daemon takes its place at once; if there is none, nobody has to wait
+// long for it.
+int64_t Control::restart_ms() const {
+  const int64_t configured = config_.timeouts.restart_ms;
+  return host_pid_ != 0 ? std::min(configured, kSuccessionMs) : configured;
+}
 
 Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) {
   ClientSession* client = sessions_->find(session);

@@ -1,8 +1,5 @@
 #include "daemon/daemon.h"
 
-#include <unistd.h>
-
-#include "base/clock.h"
 #include "daemon/control.h"
 
 namespace hdt::daemon {
@@ -20,15 +17,10 @@ bool Daemon::prepare_handover(int64_t drain_ms) { return control_->prepare_hando
 
 void Daemon::reconfigure(Config config) { control_->reconfigure(std::move(config)); }
 
-size_t Daemon::foreign_sessions() const { return control_->foreign_sessions(); }
-
-bool Daemon::wait_until_unused(int64_t timeout_ms) {
-  const Deadline until = Deadline::after_ms(timeout_ms);
-  while (control_->foreign_sessions() != 0) {
-    if (until.expired()) return false;
-    ::usleep(2'000);
-  }
-  return true;
+bool Daemon::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
+  return control_->leave_to_others(quiet_ms, drain_ms);
 }
+
+std::string Daemon::settings() const { return control_->settings(); }
 
 }  // namespace hdt::daemon

@@ -28,10 +28,14 @@ class Daemon {
   bool prepare_handover(int64_t drain_ms);
   // Running groups follow the classes of this configuration, if all nodes can. The log tells how it went.
   void reconfigure(Config config);
-  // Waits until no process but the host uses the daemon; false at the deadline.
-  bool wait_until_unused(int64_t timeout_ms);
-  // Sessions of other processes than the host.
-  size_t foreign_sessions() const;
+  // Before the end of the process that the daemon is embedded in. True: other processes need it, so that it
+  // has ended as if it had been killed, and they go on with a successor (docs/design/restart.md). False:
+  // nobody does; stop() it. Ranks of the same groups get `quiet_ms` to leave, too; what the host's ranks have
+  // sent, and groups that are being made, get `drain_ms`.
+  bool leave_to_others(int64_t quiet_ms, int64_t drain_ms);
+  // For a successor at the same socket: the configuration as TOML, with this one's port and number of engine
+  // threads.
+  std::string settings() const;
 
  private:
   std::unique_ptr<Control> control_;

@@ -1,38 +1,78 @@
 #include "daemon/embedded.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "base/config.h"
+#include "base/log.h"
+#include "base/unique_fd.h"
 #include "daemon/daemon.h"
 
 namespace hdt::daemon {
 
 namespace {
 
+// Ranks of one job that end together have so long before one of them takes the daemon over.
+constexpr int64_t kQuietMs = 1'000;
+
 class Embedded : public EmbeddedDaemon {
  public:
-  explicit Embedded(Config config) : daemon_(std::move(config), static_cast<uint32_t>(::getpid())) {}
+  explicit Embedded(Config config)
+      : drain_ms_(config.timeouts.drain_ms), daemon_(std::move(config), static_cast<uint32_t>(::getpid())) {}
   Status start() { return daemon_.start(); }
-  bool wait_until_unused(int64_t timeout_ms) override { return daemon_.wait_until_unused(timeout_ms); }
-  size_t foreign_sessions() const override { return daemon_.foreign_sessions(); }
-  void stop(const std::string& why) override { daemon_.stop(0, why); }
+  bool end(const std::string& why) override {
+    if (daemon_.leave_to_others(kQuietMs, drain_ms_)) return true;
+    daemon_.stop(0, why);
+    return false;
+  }
+  std::string settings() const override { return daemon_.settings(); }
 
  private:
+  int64_t drain_ms_;
   Daemon daemon_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<EmbeddedDaemon>> start_embedded(const std::string& socket) {
+// The only reader of configurations reads files.
+Result<Config> config_from(const std::string& settings, const ConfigPairs& flags) {
+  const UniqueFd file(::memfd_create("hdt-settings", MFD_CLOEXEC));
+  if (!file.valid() ||
+      ::write(file.get(), settings.data(), settings.size()) != static_cast<ssize_t>(settings.size()))
+    return Status::from_errno("memfd for a daemon's settings", errno);
   ConfigSources sources;
-  sources.environment = config_environment();
-  // Several jobs of a user may each have one on this machine: its own socket, any free port.
-  sources.flags = {{"node.socket", socket}, {"nics.port", "0"}};
-  auto config = load_config(sources);
+  sources.file = "/proc/self/fd/" + std::to_string(file.get());
+  sources.flags = flags;
+  return load_config(sources);
+}
+
+Result<std::unique_ptr<EmbeddedDaemon>> start(const std::string& socket, Result<Config> config) {
   if (!config.is_ok()) return config.status();
+  (void)::unlink(socket.c_str());
   auto daemon = std::make_unique<Embedded>(config.take());
   HDT_RETURN_IF_ERROR(daemon->start());
   return std::unique_ptr<EmbeddedDaemon>(std::move(daemon));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EmbeddedDaemon>> start_embedded(const std::string& socket,
+                                                       const std::string& settings) {
+  ConfigPairs flags = {{"node.socket", socket}};
+  if (!settings.empty()) {
+    auto successor = start(socket, config_from(settings, flags));
+    if (successor.is_ok()) return successor;
+    HDT_LOG_WARN("{}: this node's daemon is met at another port than before", successor.status().message());
+    flags.emplace_back("nics.port", "0");
+    successor = start(socket, config_from(settings, flags));
+    if (successor.is_ok()) return successor;
+  }
+  ConfigSources sources;
+  sources.environment = config_environment();
+  // Several jobs of a user may each have one on this machine: its own socket, any free port.
+  flags = {{"node.socket", socket}, {"nics.port", "0"}};
+  sources.flags = flags;
+  return start(socket, load_config(sources));
 }
 
 }  // namespace hdt::daemon

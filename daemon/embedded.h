@@ -11,13 +11,18 @@ namespace hdt::daemon {
 class EmbeddedDaemon {
  public:
   virtual ~EmbeddedDaemon() = default;
-  // Waits until no other process uses it, at most timeout_ms; false if some still do.
-  virtual bool wait_until_unused(int64_t timeout_ms) = 0;
-  virtual size_t foreign_sessions() const = 0;
-  virtual void stop(const std::string& why) = 0;
+  // Ends it with its process. Where other processes need it, one of them goes on with a successor at the same
+  // socket, and this one has ended as if it had been killed: then this returns true. Takes as long as what
+  // its own ranks have sent, and groups that are being made, at most some seconds.
+  virtual bool end(const std::string& why) = 0;
+  // What a successor is started with: the configuration, the port and the number of engine threads.
+  virtual std::string settings() const = 0;
 };
 
-// Starts a daemon that serves `socket`. Everything else comes from the usual configuration (file, HDT_* variables).
-Result<std::unique_ptr<EmbeddedDaemon>> start_embedded(const std::string& socket);
+// Starts a daemon that serves `socket`, which is nobody else's: what lies there is removed. `settings`: a
+// predecessor's; "": there is none, and everything comes from the usual configuration (file, HDT_*
+// variables).
+Result<std::unique_ptr<EmbeddedDaemon>> start_embedded(const std::string& socket,
+                                                       const std::string& settings);
 
 }  // namespace hdt::daemon

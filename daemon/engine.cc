@@ -61,6 +61,11 @@ void Engine::stop() {
   mailbox_.close();
 }
 
+void Engine::abandon() {
+  silent_.store(true, std::memory_order_release);
+  stop();
+}
+
 void Engine::run() {
   std::array<epoll_event, 64> events{};
   int64_t idle_since = now_ns();
@@ -89,7 +94,7 @@ void Engine::run() {
     set_asleep(false);
     idle_since = now_ns();
   }
-  say_goodbye();
+  if (!silent_.load(std::memory_order_acquire)) say_goodbye();
 }
 
 // Closes links in order, so that peers can tell an end from a crash. What failed before has been said already.
@@ -262,7 +267,7 @@ void Engine::create_group(GroupSpec spec) {
       touch(again);
     });
   };
-  spec.restart_ms = options_.restart_ms;
+  spec.restart_ms = spec.ends_with_host ? 0 : options_.restart_ms;
   spec.on_back = [this, id](uint32_t node) { options_.on_back(id, node); };
   const bool adopted = spec.adopted;  // then the other nodes are met first
   if (spec.nodes.size() > 1 && !adopted) spec.memory_rates = memory_rates();
@@ -281,6 +286,8 @@ void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t 
     return;
   }
   found->second.seats[handle] = {made, local};
+  const bool hosts = options_.host_pid != 0 && found->second.link->pid == options_.host_pid;
+  made->context().segment.board(local).hosts.store(hosts ? 1 : 0, std::memory_order_release);
   made->local_rank_here(local);
   // The process may have rung already: between a look at the mailbox and one at the sessions, when nobody knew the seat.
   touch(made);
@@ -334,6 +341,18 @@ void Engine::fail_group(uint64_t group, Code code, int32_t rank, const std::stri
 bool Engine::links_idle() const {
   return std::all_of(peers_.begin(), peers_.end(),
                      [](const auto& p) { return p.second->link.pending_writes() == 0; });
+}
+
+bool Engine::departed_are_done() const {
+  return links_idle() && std::all_of(groups_.begin(), groups_.end(), [](const auto& group) {
+           return group == nullptr || group->has_local_ranks() || group->told_left();
+         });
+}
+
+bool Engine::host_left_before_others() const {
+  return std::any_of(groups_.begin(), groups_.end(), [](const auto& group) {
+    return group != nullptr && !group->solo() && group->has_local_ranks() && group->host_has_left();
+  });
 }
 
 bool Engine::quiet() const {

@@ -43,7 +43,8 @@ struct EngineOptions {
   // How a class shares NICs with others.
   std::function<transport::SharePolicy(const std::string& group_class)> policy_of;
   int64_t spin_ns = 0;
-  int64_t restart_ms = 0;  // timeouts.restart_ms
+  int64_t restart_ms = 0;  // so long a successor is waited for
+  uint32_t host_pid = 0;   // of the process that the daemon is embedded in; 0: none
   KnownFigures known;
   // Called on the engine's thread. Changes of classes: of another node, which this one is asked for, and the end of it; and
   // how a change went that this node asked for.
@@ -70,6 +71,8 @@ class Engine : public transport::LinkObserver {
   // Opens devices and starts the thread. Afterwards rail_ends() says where peers connect to, by NIC.
   Status start();
   void stop();
+  // Ends as if the process had been killed: nobody is told, other nodes wait for a successor.
+  void abandon();
   const std::vector<RailEnd>& rail_ends() const { return rail_ends_; }
   // From any thread: runs on the engine's thread.
   void post(std::function<void()> work) { mailbox_.post(std::move(work)); }
@@ -96,8 +99,9 @@ class Engine : public transport::LinkObserver {
     Status failure;
     int32_t rank = -1;
   };
+  // `tell_failure`: connects also a group that has failed here, so that the other node hears of it.
   std::optional<Met> meet(uint64_t group, uint32_t me, uint32_t from, const NodeInfo& own,
-                          const NodeInfo& info);
+                          const NodeInfo& info, bool tell_failure = false);
   // Changes of classes (class_change.h). Devices for NICs that were not used before, behind those that are open.
   Status open_more(const std::vector<BackendNic>& nics);
   void set_policies(std::function<transport::SharePolicy(const std::string&)> policy_of);
@@ -110,6 +114,10 @@ class Engine : public transport::LinkObserver {
   bool quiet() const;
   // True if nothing waits to be sent.
   bool links_idle() const;
+  // True if other nodes have all that was sent by ranks that have left: no successor has that memory.
+  bool departed_are_done() const;
+  // True if ranks of the host have left a group of several nodes that other ranks of this node are still in.
+  bool host_left_before_others() const;
   nlohmann::json status() const;
   // For diagnosis (facts.h): all groups, and all rails; not complete() yet.
   std::vector<GroupFacts> group_facts() const;
@@ -248,7 +256,7 @@ class Engine : public transport::LinkObserver {
   void on_rail_up(transport::Link& link, const transport::Connection& connection,
                   const transport::RailStatus& status) override;
   void on_rail_down(transport::Link& link, const transport::Connection& connection,
-                    const transport::RailStatus& status) override;
+                    const transport::RailStatus& status, const std::string& lost) override;
   EngineGroup* group_of(uint64_t id);
   // The node index of the peer in the group, or nothing if it is no member.
   std::optional<uint32_t> node_in(const EngineGroup& group, const PeerLink& peer) const;
@@ -303,6 +311,7 @@ class Engine : public transport::LinkObserver {
   std::vector<EarlyNote> early_;  // hellos and failures of groups that are not made here yet
   std::vector<EngineGroup*> touched_;
   std::atomic<bool> stop_{false};
+  std::atomic<bool> silent_{false};  // it ends without a goodbye
   std::thread thread_;
 };
 

@@ -30,7 +30,9 @@ struct GroupSpec {
   bool adopted = false;  // the memory is that of a group that a predecessor of this daemon made
   std::vector<session::NodeRates> rates;  // adopted: what the nodes had told each other
   int64_t restart_ms = 0;                 // so long a successor of this daemon is worth waiting for
-  session::MemoryRates memory_rates;      // of this node; groups of several nodes
+  bool ends_with_host =
+      false;  // all ranks of the node are of the process that the daemon is in: no successor
+  session::MemoryRates memory_rates;  // of this node; groups of several nodes
   Deadline deadline =
       Deadline::never();  // of becoming ready; adopted: until when the ranks must have come back
   std::function<void(Status)> on_ready;  // called once, on the engine's thread
@@ -109,6 +111,9 @@ class EngineGroup {
   bool has_local_ranks() const;
   // Tells the other nodes, once that is so, that nothing more will come from here.
   void say_left();
+  bool told_left() const { return told_left_; }
+  // A rank of the process that the daemon is embedded in has left.
+  bool host_has_left() const;
   // Ranks of this node may still need something of that one.
   bool needs(uint32_t node) const { return has_local_ranks() && !context_.peers[node].left; }
   // Everyone has left and no write is under way: may be destroyed.

@@ -22,6 +22,14 @@ void EngineGroup::go_on(const GroupSpec& spec) {
   note_departures();
 }
 
+bool EngineGroup::host_has_left() const {
+  for (uint32_t local = 0; local < local_left_.size(); ++local) {
+    if (local_left_[local] && context_.segment.board(local).hosts.load(std::memory_order_acquire) != 0)
+      return true;
+  }
+  return false;
+}
+
 bool EngineGroup::anyone_away() const {
   return std::any_of(context_.peers.begin(), context_.peers.end(),
                      [](const GroupPeer& peer) { return peer.away; });

@@ -231,7 +231,8 @@ void Engine::on_rail_up(Link& link, const Connection& connection, const RailStat
                path->narrowed(), LogTag{.node = options_.node_name});
 }
 
-void Engine::on_rail_down(Link& link, const Connection& connection, const RailStatus& status) {
+void Engine::on_rail_down(Link& link, const Connection& connection, const RailStatus& status,
+                          const std::string& lost) {
   PeerLink& peer = peer_of(link);
   const Rail& rail = rails_.find(const_cast<Connection*>(&connection))->second;
   const auto rails = link.rails();
@@ -239,9 +240,9 @@ void Engine::on_rail_down(Link& link, const Connection& connection, const RailSt
                                   [](const RailStatus& r) { return r.state == RailStatus::State::kUp; });
   if (left == 0 && peer.paths.empty()) peer.ask_at = Deadline::after_ms(0);
   if (left == 0 && has_spares(peer)) peer.spares_at = Deadline::after_ms(kSparesAfterMs);
-  if (status.last_error.empty()) return;  // the link ends
+  if (lost.empty()) return;  // the link ends
   HDT_LOG_WARN("rail to node {} lost: {} - {} on {}: {}; {} left {}", peer.name, status.local_address,
-               status.remote_address, options_.nics[rail.device].info.name, status.last_error, left,
+               status.remote_address, options_.nics[rail.device].info.name, lost, left,
                LogTag{.node = options_.node_name});
 }
 

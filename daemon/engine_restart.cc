@@ -8,7 +8,7 @@
 namespace hdt::daemon {
 
 std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from, const NodeInfo& own,
-                                        const NodeInfo& info) {
+                                        const NodeInfo& info, bool tell_failure) {
   EngineGroup* group = group_of(id);
   if (group == nullptr) return {};
   const GroupContext& context = group->context();
@@ -21,7 +21,7 @@ std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from,
   if (context.segment.failed()) {
     met.failure = context.segment.failure();
     met.rank = context.segment.failed_rank();
-    return met;
+    if (!tell_failure) return met;
   }
   // Both ends as the class has them now.
   group->set_node(me, own);

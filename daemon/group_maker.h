@@ -3,6 +3,7 @@
 // one of them. Runs on the control thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -81,6 +82,11 @@ class GroupMaker {
   size_t living_groups() const { return living_.size(); }
   // For diagnosis: groups that ranks of this node wait for.
   std::vector<MakingFacts> making() const;
+  // Groups that have all their ranks, and are not made yet.
+  size_t being_connected() const {
+    return static_cast<size_t>(std::count_if(groups_.begin(), groups_.end(),
+                                             [](const auto& g) { return g.second.made.has_value(); }));
+  }
 
  private:
   struct Pending {

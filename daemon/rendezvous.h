@@ -2,6 +2,7 @@
 // sockets, no clock of its own, so that every order of events can be tested.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -35,6 +36,11 @@ class Rendezvous {
   size_t open_groups() const { return groups_.size(); }
   // For diagnosis: groups that are to be made here.
   std::vector<MakingFacts> making() const;
+  // Groups that have all their ranks, and are not reported made by all nodes.
+  size_t being_connected() const {
+    return static_cast<size_t>(
+        std::count_if(groups_.begin(), groups_.end(), [](const auto& g) { return g.second.complete; }));
+  }
 
  private:
   struct Member {

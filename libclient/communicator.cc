@@ -76,8 +76,12 @@ Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session
   };
   made->make_queues();
   std::weak_ptr<Communicator> weak = made;
-  made->watch_ = made->session_->watch({&made->joined_, [weak](const Status& why) {
+  made->watch_ = made->session_->watch({&made->joined_,
+                                        [weak](const Status& why) {
                                           if (const auto alive = weak.lock()) alive->on_session_lost(why);
+                                        },
+                                        [weak] {
+                                          if (const auto alive = weak.lock()) alive->on_daemon_away();
                                         }});
   if (made->watch_ == 0) made->on_session_lost({Code::kDaemonLost, "the daemon went away"});
   return made;
@@ -151,19 +155,22 @@ void Communicator::fail(Code code, int32_t rank, const std::string& text) {
   }
 }
 
-// An embedded daemon dies with the process that hosts it: then that rank is what was lost.
-void Communicator::on_session_lost(const Status& why) {
-  const uint32_t host = session_->daemon().host_pid;
-  for (uint32_t i = 0; host != 0 && i < access_.layout().local_ranks; ++i) {
-    if (access_.segment.board(i).pid.load(std::memory_order_relaxed) != host) continue;
+// An embedded daemon is gone with the process that hosted it. If that was a rank of this group and had not
+// left, it is what was lost.
+void Communicator::on_daemon_away() {
+  for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    const session::Board& board = access_.segment.board(i);
+    if (board.hosts.load(std::memory_order_acquire) == 0 || board.left.load(std::memory_order_acquire) != 0)
+      continue;
     const uint32_t rank = access_.rank_of(i);
-    access_.segment.fail(Code::kRankLost, static_cast<int32_t>(rank),
-                         "rank " + std::to_string(rank) + " (pid " + std::to_string(host) +
-                             "), which hosted the daemon of node " + session_->daemon().node + ", ended");
-    return;
+    return fail(Code::kRankLost, static_cast<int32_t>(rank),
+                "rank " + std::to_string(rank) + " (pid " +
+                    std::to_string(board.pid.load(std::memory_order_relaxed)) +
+                    "), which hosted the daemon of node " + session_->daemon().node + ", ended");
   }
-  access_.segment.fail(why.code(), -1, why.message());
 }
+
+void Communicator::on_session_lost(const Status& why) { access_.segment.fail(why.code(), -1, why.message()); }
 
 template <typename Push>
 Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
@@ -344,6 +351,10 @@ void Communicator::leave() {
     board().left.store(1, std::memory_order_release);
     access_.ring_peers();
   }
+  // What this rank has sent to other nodes is for a daemon to carry, which gets the group's memory from its
+  // members.
+  if (!access_.one_node() && session_->daemon().host_pid != 0 && !access_.segment.failed())
+    session_->await_daemon();
   session_->unwatch(watch_);  // a daemon that is started again finds in the group's memory who has left
   (void)session_->notify(Kind::kLeave, {joined_.handle, Code::kSuccess, -1, ""});
 }

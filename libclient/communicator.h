@@ -87,6 +87,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::string overdue() const;
   void fail(Code code, int32_t rank, const std::string& text);
   void on_session_lost(const Status& why);
+  void on_daemon_away();
   template <typename Push>
   Result<std::shared_ptr<Operation>> post(Push push);
 

@@ -1,112 +1,105 @@
 #include "libclient/daemon_finder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <mutex>
 
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/log.h"
-#include "daemon/embedded.h"
+#include "libclient/embedded_hosts.h"
+#include "libclient/runtime_folder.h"
 
 namespace hdt::client {
 
 namespace {
 
-constexpr int64_t kHostMs = 15'000;    // to find or become the host of an embedded daemon
-constexpr int64_t kLingerMs = 60'000;  // a host waits this long at its end for those who still use its daemon
-constexpr int64_t kLingerQuietMs = 1'000;
+constexpr int64_t kHostMs = 15'000;  // to find or become the host of an embedded daemon
+// Processes that go on with the groups of a host that is gone take its place before one that has just come:
+// they know its settings.
+constexpr int64_t kPrecedenceMs = 300;
+constexpr int64_t kLookUs = 5'000;
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
   return value == nullptr ? "" : value;
 }
 
-// The embedded daemon of this process, if it hosts one. Lives until the process exits.
-struct Host {
-  UniqueFd lock;
-  std::unique_ptr<daemon::EmbeddedDaemon> daemon;
-  std::string socket;
-
-  ~Host() {
-    if (daemon == nullptr) return;
-    if (!daemon->wait_until_unused(kLingerQuietMs)) {
-      HDT_LOG_WARN("waiting for {} process(es) that use the daemon in this process (at most {} s)",
-                   daemon->foreign_sessions(), kLingerMs / 1000);
-      (void)daemon->wait_until_unused(kLingerMs);
-    }
-    daemon->stop("the process that hosted the embedded daemon ended");
-  }
-};
-
 struct Finder {
   std::mutex mutex;
-  Host host;  // destroyed after the sessions, which use it
   std::map<std::string, std::weak_ptr<Session>> sessions;
 };
 
 Finder& finder() {
-  static Finder instance;
+  static Finder& instance = *new Finder();  // sessions outlive static objects
   return instance;
 }
 
-Result<std::shared_ptr<Session>> shared_session(Finder& all, const std::string& socket) {
+Result<std::shared_ptr<Session>> shared_session(
+    Finder& all, const std::string& socket, const std::function<std::function<void()>()>& become_host = {}) {
   if (auto open = all.sessions[socket].lock(); open != nullptr && !open->lost()) return open;
-  auto session = Session::open(socket);
+  auto session = Session::open(socket, become_host);
   if (session.is_ok()) all.sessions[socket] = session.value();
   return session;
 }
 
-// A folder that only this user can write to: others cannot put a daemon of theirs in our way.
-Result<std::string> private_folder() {
-  const std::string runtime = variable("XDG_RUNTIME_DIR");
-  const std::string folder = runtime.empty() ? "/tmp/hdt-" + std::to_string(::geteuid()) : runtime + "/hdt";
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    return Status::from_errno("cannot make " + folder, errno);
-  struct stat info {};
-  if (::lstat(folder.c_str(), &info) != 0) return Status::from_errno("cannot look at " + folder, errno);
-  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
-    return Status(Code::kSystem, folder + " must be a folder of user " + std::to_string(::geteuid()) +
-                                     " with mode 0700: remove it, or set XDG_RUNTIME_DIR");
-  }
-  return folder;
+// For a session with the embedded daemon that runs now: makes this process the host of the next one, if no
+// other is.
+std::function<void()> successor_of(const RuntimePlace& place) {
+  EmbeddedHosts& hosts = EmbeddedHosts::instance();
+  const std::string socket = place.base + ".sock";
+  hosts.use(place, [socket] {
+    Finder& all = finder();
+    const std::unique_lock lock(
+        all.mutex, std::try_to_lock);  // a thread that still looks for a daemon is not waited for
+    if (!lock.owns_lock()) return;
+    if (const auto open = all.sessions[socket].lock()) open->close();
+  });
+  auto settings = std::make_shared<std::string>(hosts.settings_of(place));
+  auto failed = std::make_shared<bool>(false);
+  return [place, settings, failed] {
+    if (*failed) return;
+    if (settings->empty()) *settings = EmbeddedHosts::instance().settings_of(place);
+    const Status became = EmbeddedHosts::instance().become(place, *settings);
+    *failed = !became.is_ok() && became.code() != Code::kInProgress;
+    if (*failed) HDT_LOG_WARN("this process cannot host the node's daemon: {}", became.message());
+  };
 }
 
 Result<std::shared_ptr<Session>> embedded_session(Finder& all, const std::string& node) {
-  const auto folder = private_folder();
-  if (!folder.is_ok()) return folder.status();
-  const std::string base = folder.value() + "/" + (node.empty() ? "node" : node);
-  const std::string socket = base + ".sock";
+  const auto found = runtime_place(variable, node);
+  if (!found.is_ok()) return found.status();
+  const RuntimePlace& place = found.value();
+  const std::string socket = place.base + ".sock";
+  EmbeddedHosts& hosts = EmbeddedHosts::instance();
   const Deadline deadline = Deadline::after_ms(kHostMs);
+  Deadline others_first = Deadline::never();
+  pid_t holder = 0;
   Status last;
   while (!deadline.expired()) {
-    auto session = shared_session(all, socket);
+    auto session = shared_session(all, socket, [&] { return successor_of(place); });
     if (session.is_ok()) return session;
     last = session.status();
     if (last.code() == Code::kVersion || last.code() == Code::kSystem) return last;
-    // Whoever holds the lock is the host, or becomes it. It is kept until the process ends.
-    UniqueFd lock(::open((base + ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
-    if (!lock.valid()) return Status::from_errno("cannot open " + base + ".lock", errno);
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-      ::usleep(5'000);
-      continue;
+    if (others_first.is_never()) {
+      const bool one_is_gone = !hosts.settings_of(place).empty();
+      others_first = Deadline::after_ms(one_is_gone ? kPrecedenceMs : 0);
     }
-    auto daemon = daemon::start_embedded(socket);
-    if (!daemon.is_ok()) return daemon.status();
-    HDT_LOG_INFO("no hdtcommd found: a daemon for this node runs inside process {} at {}", ::getpid(),
-                 socket);
-    all.host.lock = std::move(lock);
-    all.host.daemon = daemon.take();
-    all.host.socket = socket;
+    if (others_first.expired()) {
+      const Status became = hosts.become(place, "", &holder);
+      if (became.is_ok()) continue;
+      if (became.code() != Code::kInProgress) return became;
+    }
+    ::usleep(kLookUs);
   }
+  const std::string who =
+      holder == 0 ? ""
+                  : "process " + std::to_string(holder) + " hosts it and does not answer (is it stopped?): ";
   return Status(Code::kNoDaemon,
-                "no embedded daemon could be started or reached at " + socket + ": " + last.message());
+                "no embedded daemon could be started or reached at " + socket + ": " + who + last.message());
 }
 
 }  // namespace

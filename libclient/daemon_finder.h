@@ -1,5 +1,6 @@
-// daemon_finder.h: which daemon this process uses. In this order: the socket asked for (config or $HDT_SOCKET), and then
-// nothing else; the system's daemon; an embedded one of this user, hosted by the first process that needs it.
+// daemon_finder.h: which daemon this process uses. In this order: the socket asked for (config or
+// $HDT_SOCKET), and then nothing else; the system's daemon; an embedded one of this user, hosted by the first
+// process that needs it, and by the others after it.
 #pragma once
 
 #include <memory>

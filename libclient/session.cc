@@ -21,7 +21,10 @@ constexpr uint64_t kByKind = uint64_t{1} << 32;
 constexpr int64_t kAnswerMs = 10'000;
 // The daemon itself keeps the deadline of a join; this much later it is considered stuck.
 constexpr int64_t kJoinGraceMs = 10'000;
-constexpr timeval kGreetingTimeout{10, 0};
+constexpr int64_t kGreetingMs = 10'000;
+// A socket that a child of a host that was killed holds open: nobody answers, and the next one is about to
+// take its place.
+constexpr int64_t kNextGreetingMs = 1'000;
 // How often a session without a daemon looks for one.
 constexpr int64_t kLookMs = 10;
 
@@ -37,10 +40,12 @@ Result<std::string> text_of(Packet& packet) {
 
 }  // namespace
 
-Result<std::shared_ptr<Session>> Session::open(const std::string& socket) {
-  auto wire = greet(socket);
+Result<std::shared_ptr<Session>> Session::open(const std::string& socket,
+                                               const std::function<std::function<void()>()>& become_host) {
+  auto wire = greet(socket, kGreetingMs);
   if (!wire.is_ok()) return wire.status();
   std::shared_ptr<Session> session(new Session());
+  if (become_host && wire.value()->welcome.host_pid != 0) session->become_host_ = become_host();
   session->path_ = socket;
   session->wire_ = wire.value().get();
   session->wires_.push_back(wire.take());
@@ -50,13 +55,14 @@ Result<std::shared_ptr<Session>> Session::open(const std::string& socket) {
   return session;
 }
 
-Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path) {
+Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path, int64_t answer_ms) {
   auto connected = connect_seqpacket(path);
   if (!connected.is_ok()) return connected.status();
   auto wire = std::make_unique<Wire>();
   wire->socket = connected.take();
   const int socket = wire->socket.get();
-  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kGreetingTimeout, sizeof kGreetingTimeout);
+  const timeval answer_time{answer_ms / 1000, answer_ms % 1000 * 1000};
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &answer_time, sizeof answer_time);
   // A daemon that takes no session may have said why before it heard anything, and closed.
   const Status said = send_packet(socket, session::encode(session::Hello{"libhdt 0.1.0"}), {});
   if (!said.is_ok() && said.code() != Code::kDaemonLost) return said;
@@ -148,20 +154,29 @@ Status Session::hear(bool& final) {
 
 Status Session::find_successor() {
   const int64_t wait_ms = wire().welcome.restart_ms;
-  const Deadline deadline = Deadline::after_ms(wait_ms);
   const Status last(Code::kDaemonLost, "the daemon at " + path_ + " went away");
   std::string since = " and was not started again within " + std::to_string(wait_ms) + " ms";
+  const bool embedded = wire().welcome.host_pid != 0;
+  std::vector<std::function<void()>> away;
   {
     const std::lock_guard lock(mutex_);
     if (closing_) return last;
     connected_ = false;
     answers_.clear();
+    for (const auto& [number, membership] : memberships_) away.push_back(membership.on_away);
     changed_.notify_all();
   }
+  for (const auto& tell : away) {
+    if (tell) tell();
+  }
   if (wait_ms == 0) return last;
-  HDT_LOG_WARN("{}; waiting up to {} ms for it to be started again", last.message(), wait_ms);
+  if (embedded && !await_need()) return last;
+  const Deadline deadline = Deadline::after_ms(wait_ms);
+  HDT_LOG_AT(embedded ? LogLevel::kInfo : LogLevel::kWarn,
+             "{}; waiting up to {} ms for it to be started again", last.message(), wait_ms);
   for (;;) {
-    auto wire = greet(path_);
+    if (become_host_) become_host_();
+    auto wire = greet(path_, embedded ? kNextGreetingMs : kGreetingMs);
     // Who refuses has understood; who is not there, or dies again at once, may come yet.
     const Code code = wire.is_ok() ? Code::kSuccess : wire.status().code();
     if (wire.is_ok()) {
@@ -206,7 +221,8 @@ Status Session::hand_over(Wire& wire) {
         wire.socket.get(), session::encode(Kind::kShare, session::MemoryRequest{0, 0, number}), fds));
   }
   for (const auto& [number, membership] : memberships_) {
-    const JoinedGroup& joined = *membership.joined;
+    JoinedGroup& joined = *membership.joined;
+    joined.life = life_;
     const std::array<int, 1> fds = {joined.memory.fd()};
     HDT_RETURN_IF_ERROR(send_packet(
         wire.socket.get(),
@@ -272,6 +288,8 @@ void Session::mark_lost(const Status& why) {
 Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, int64_t answer_ms,
                             std::span<const int> fds, uint64_t* only_in_life) {
   std::unique_lock lock(mutex_);
+  const Counted asking(asking_);
+  changed_.notify_all();
   for (;;) {
     // The reader gives up waiting for a daemon in time.
     changed_.wait(lock, [this] { return connected_ || lost(); });
@@ -338,12 +356,7 @@ Result<std::string> Session::ask_json(const session::Question& question) {
   return json_answer(Kind::kAnswerIs, session::encode(question));
 }
 
-Result<JoinedGroup> Session::join(session::JoinRequest request) {
-  uint64_t life = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    request.request = next_request_++;
-  }
+Result<JoinedGroup> Session::join_once(const session::JoinRequest& request, uint64_t& life) {
   auto packet = ask(request.request, session::encode(request), request.timeout_ms + kJoinGraceMs, {}, &life);
   if (!packet.is_ok()) return packet.status();
   const auto joined = session::decode_joined(packet.value().bytes);
@@ -455,15 +468,6 @@ void Session::ring_at(const Wire& daemon, uint32_t engine, uint32_t handle) {
   // Sequentially consistent with the engine's "set asleep, look again": one of the two sees the other.
   bell.attention[bit / 64].fetch_or(uint64_t{1} << bit % 64, std::memory_order_seq_cst);
   if (bell.asleep.load(std::memory_order_seq_cst) != 0) ::eventfd_write(daemon.eventfds[engine].get(), 1);
-}
-
-uint64_t Session::watch(Membership membership) {
-  const std::lock_guard lock(mutex_);
-  if (lost() || membership.joined->life != life_) return 0;
-  const uint64_t number = next_membership_++;
-  told_.erase(membership.joined->handle);
-  memberships_[number] = std::move(membership);
-  return number;
 }
 
 void Session::unwatch(uint64_t number) {

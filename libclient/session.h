@@ -3,7 +3,7 @@
 //
 // When the daemon is gone without a word the session waits for one that is started in its place, hands over the memory of
 // its groups and what it shares, and goes on. Requests wait meanwhile. What was asked and not answered is asked again,
-// but for joining a group.
+// but for joining a group. Where the daemon was embedded, a session waits only when it needs one.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,10 @@ struct JoinedGroup {
 class Session {
  public:
   // Connects to the daemon at `socket` and exchanges versions.
-  static Result<std::shared_ptr<Session>> open(const std::string& socket);
+  // `become_host`, where the daemon that answers is embedded in a process, gives what makes this process the
+  // host of the next one, if no other is: the reader thread calls that, again and again, when it is gone.
+  static Result<std::shared_ptr<Session>> open(
+      const std::string& socket, const std::function<std::function<void()>()>& become_host = {});
   ~Session();
 
   const std::string& socket_path() const { return path_; }
@@ -66,13 +69,29 @@ class Session {
   struct Membership {
     JoinedGroup* joined = nullptr;
     std::function<void(const Status&)> on_lost;
+    std::function<void()> on_away;  // the same when it is gone, and another one may come
   };
   // Returns a number for unwatch(); 0 where the daemon that gave the group is gone already.
   uint64_t watch(Membership membership);
   void unwatch(uint64_t number);
+  // Before the end of the process: ranks that have not left are lost, and say nothing of it themselves.
+  void close();
+  // Returns when there is a daemon, or none will come.
+  void await_daemon();
   bool lost() const { return lost_.load(std::memory_order_acquire); }
 
  private:
+  // Counts a thread while it lives.
+  class Counted {
+   public:
+    explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
+    ~Counted() { --count_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+
+   private:
+    std::atomic<int>& count_;
+  };
   // The connection to one daemon.
   struct Wire {
     UniqueFd socket;
@@ -84,7 +103,7 @@ class Session {
   Session() = default;
   const Wire& wire() const { return *wire_.load(std::memory_order_acquire); }
   static void ring_at(const Wire& daemon, uint32_t engine, uint32_t handle);
-  static Result<std::unique_ptr<Wire>> greet(const std::string& path);
+  static Result<std::unique_ptr<Wire>> greet(const std::string& path, int64_t answer_ms);
   void read();
   void read_on();
   // Reads until the daemon has ended; why. `final`: it has said so itself.
@@ -93,6 +112,11 @@ class Session {
   void on_not_adopted(const session::GroupNotice& notice);
   // Waits for another daemon in the place of the one that is gone.
   Status find_successor();
+  // False: the session ends.
+  bool await_need();
+  Result<JoinedGroup> join_once(const session::JoinRequest& request, uint64_t& life);
+  bool can_ask_again(const session::JoinRequest& request, const std::string& own_address,
+                     const Status& why) const;
   Status hand_over(Wire& wire);
   void mark_lost(const Status& why);
   // Sends `bytes` and waits for the answer filed under `number`, at most `answer_ms` of a daemon's life. With
@@ -104,6 +128,7 @@ class Session {
   Status send_notice(std::span<const std::byte> bytes);
 
   std::string path_;
+  std::function<void()> become_host_;
   std::vector<std::unique_ptr<Wire>> wires_;  // earlier ones, too: somebody may be ringing there
   std::atomic<Wire*> wire_{nullptr};
   std::mutex send_mutex_;
@@ -117,8 +142,9 @@ class Session {
   std::map<uint32_t, int> shared_;              // descriptors by number
   std::vector<std::vector<std::byte>> unsent_;  // notices for the successor
   std::map<uint32_t, std::vector<std::byte>>
-      told_;           // failures by handle: told again, as nothing says who has heard them
-  uint64_t life_ = 1;  // counts daemons
+      told_;                    // failures by handle: told again, as nothing says who has heard them
+  uint64_t life_ = 1;           // counts daemons
+  std::atomic<int> asking_{0};  // threads that need the daemon; counted up with the mutex
   bool connected_ = true;
   bool closing_ = false;
   Status lost_why_;

@@ -43,7 +43,7 @@
 namespace hdt::session {
 
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
-inline constexpr uint32_t kSegmentVersion = 8;
+inline constexpr uint32_t kSegmentVersion = 10;
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
 // Slots of pieces, and chunks of a channel's ring. On one node, what the caches hold; between nodes, what several
@@ -86,6 +86,7 @@ struct alignas(64) Board {
   std::atomic<uint32_t> echo_asked{0};
   std::atomic<uint32_t> echo_given{0};
   std::atomic<uint64_t> echo_ns{0};  // as the rank has measured it; 0: it has not
+  std::atomic<uint32_t> hosts{0};    // of the daemon: 1 while the rank's process is the one that it runs in
   alignas(64) std::atomic<uint64_t> staged{0};
   alignas(64) std::atomic<uint64_t> reduced{0};
   alignas(64) std::atomic<uint64_t> done{0};

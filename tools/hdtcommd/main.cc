@@ -27,14 +27,34 @@ int complain(const hdt::Status& status) {
   return status.code() == hdt::Code::kConfig ? kWrongUsage : kFailed;
 }
 
-// The folder of the default socket belongs to nobody else, so it is made here.
+// The folder of the default socket belongs to nobody else, so it is made here. All users are to reach the
+// daemon, whatever the umask is: security.allow_groups says who may use it.
 hdt::Status make_socket_folder(const std::string& socket) {
+  std::vector<std::filesystem::path> missing;
   std::error_code error;
   const auto folder = std::filesystem::path(socket).parent_path();
-  if (folder.empty() || std::filesystem::exists(folder, error)) return hdt::Status::ok();
-  std::filesystem::create_directories(folder, error);
-  if (!error) return hdt::Status::ok();
-  return {hdt::Code::kSystem, "cannot make " + folder.string() + " for node.socket: " + error.message()};
+  for (auto path = folder; !path.empty() && !std::filesystem::exists(path, error); path = path.parent_path())
+    missing.push_back(path);
+  for (auto path = missing.rbegin(); path != missing.rend(); ++path) {
+    if (std::filesystem::create_directory(*path, error)) ::chmod(path->c_str(), 0755);
+    if (error)
+      return {hdt::Code::kSystem, "cannot make " + path->string() + " for node.socket: " + error.message()};
+  }
+  return hdt::Status::ok();
+}
+
+// A folder that was there before stays as it is, and may shut other users out.
+void name_closed_folders(const std::string& socket) {
+  for (auto path = std::filesystem::path(socket).parent_path(); path.has_relative_path();
+       path = path.parent_path()) {
+    struct stat info {};
+    if (::stat(path.c_str(), &info) != 0 || (info.st_mode & S_IXOTH) != 0) continue;
+    // A daemon of the system is for all; one elsewhere may be meant for its own user.
+    HDT_LOG_AT(
+        socket == hdt::Config().node.socket ? hdt::LogLevel::kWarn : hdt::LogLevel::kInfo,
+        "{} has mode {:04o}: other users than its own cannot reach the socket {}; chmod o+x {} lets them",
+        path.string(), info.st_mode & 07777, socket, path.string());
+  }
 }
 
 }  // namespace
@@ -108,6 +128,7 @@ int main(int argc, char** argv) {
   sigaddset(&ending, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &ending, nullptr);
   const int64_t drain_ms = config.value().timeouts.drain_ms;
+  const std::string socket = config.value().node.socket;
   hdt::daemon::Daemon daemon(config.take());
   if (const auto started = daemon.start(); !started.is_ok()) return complain(started);
   if (raised.is_ok()) {
@@ -116,6 +137,7 @@ int main(int argc, char** argv) {
   } else {
     HDT_LOG_WARN("{}", raised.status().message());
   }
+  name_closed_folders(socket);
   int signal = 0;
   for (sigwait(&ending, &signal); signal == SIGHUP; sigwait(&ending, &signal)) {
     auto again = hdt::load_config(sources);

@@ -319,7 +319,7 @@ void Link::State::start_closing(const Status& why) {
     if (rail->connection() == nullptr || rail->given_up) continue;
     if (rail->up()) {
       rail->status().state = RailStatus::State::kDown;
-      observer.on_rail_down(self, *rail->connection(), rail->status());
+      observer.on_rail_down(self, *rail->connection(), rail->status(), "");
     }
     rail->connection()->close();
   }

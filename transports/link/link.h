@@ -107,9 +107,12 @@ class LinkObserver {
   // The link is finished: all its rails are closed. The last call: pending writes are not reported one by
   // one, but their memory is not touched any more.
   virtual void on_down(Link& link, const Status& reason) = 0;
-  // A rail carries traffic from now on; it does so no more. `connection` identifies it.
+  // A rail carries traffic from now on; it does so no more. `connection` identifies it. `lost`: why; "" where
+  // the link ends in order, whatever RailStatus::last_error tells of earlier losses.
   virtual void on_rail_up(Link&, const Connection&, const RailStatus&) {}
-  virtual void on_rail_down(Link&, const Connection&, const RailStatus&) {}
+  virtual void on_rail_down(Link&, const Connection&, const RailStatus&, const std::string& lost) {
+    (void)lost;
+  }
 };
 
 class Link {

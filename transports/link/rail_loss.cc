@@ -125,7 +125,7 @@ void Link::State::use_no_more(Rail& rail, const std::string& why) {
   if (peer_number != 0) post(NoticeKind::kRailLost, encode(RailLostBody{rail.number(), rail.received()}));
   if (!was_up) return;
   if (!peer_ends) ++rail.status().losses;
-  observer.on_rail_down(self, *rail.connection(), rail.status());
+  observer.on_rail_down(self, *rail.connection(), rail.status(), peer_ends ? "" : why);
 }
 
 void Link::State::on_closed(Rail& rail, const Status& why) {

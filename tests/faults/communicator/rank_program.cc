@@ -1,5 +1,7 @@
 // rank_program.cc: a rank driven by lines on standard input. Every line is answered with one: the result's number and
 // the library's words.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -74,6 +76,15 @@ hdtResult_t execute(std::istringstream& line, std::string& extra) {
     uint64_t rounds = 0;
     line >> seed >> stop >> in_place >> rounds;
     return hdt::testing::work(comm, seed, stop, in_place, rounds, extra);
+  }
+  if (verb == "exit") std::exit(0);  // as if main() had returned: not answered
+  if (verb == "exec") ::execl("/bin/sleep", "sleep", "60", nullptr);
+  if (verb == "fork") {  // a child that calls nothing of HDT, and lives on
+    if (::fork() == 0) {
+      ::sleep(5);
+      ::_exit(0);
+    }
+    return HDT_SUCCESS;
   }
   size_t count = 0;
   int type = 0;

@@ -21,7 +21,9 @@ namespace {
 std::vector<std::string> merged(const std::map<std::string, std::string>& extra) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (std::string(*entry).rfind("HDT_", 0) != 0) all.emplace_back(*entry);
+    const std::string variable = *entry;
+    if (variable.rfind("HDT_", 0) != 0 && !extra.contains(variable.substr(0, variable.find('='))))
+      all.push_back(variable);
   }
   for (const auto& [key, value] : extra) all.push_back(key + "=" + value);
   return all;

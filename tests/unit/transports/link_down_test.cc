@@ -72,6 +72,21 @@ TEST(LinkDown, CloseIsReportedWithItsReason) {
   EXPECT_EQ(world.a.down->message(), "shutting down");
 }
 
+// A rail that was lost once and came back has a last error for ever. At the link's end nothing is lost.
+TEST(LinkDown, AnEndInOrderIsNoLossOfRailsThatWereLostBefore) {
+  LinkWorld world(1, 2);
+  world.connect();
+  ASSERT_TRUE(world.wait_for_rails(2));
+  world.a.link.drop_rail(world.clients[0], Status(Code::kLink, "pulled out"));
+  ASSERT_TRUE(world.wait_for_rails(1));
+  world.connect(0);
+  ASSERT_TRUE(world.wait_for_rails(2));
+  world.a.link.close(Status(Code::kAborted, "shutting down"));
+  ASSERT_TRUE(world.run_until([&] { return world.a.down && world.b.down; }));
+  EXPECT_THAT(world.a.losses, testing::ElementsAre("pulled out", "", ""));
+  EXPECT_THAT(world.b.losses, testing::ElementsAre(testing::Ne(""), "", ""));
+}
+
 TEST(LinkDown, CloseWithoutRailsIsReportedAtOnce) {
   Side side({});
   side.link.close(Status(Code::kAborted, "never connected"));

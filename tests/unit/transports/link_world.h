@@ -57,7 +57,10 @@ class Side : public LinkObserver {
     messages.emplace_back(message.begin(), message.end());
   }
   void on_rail_up(Link&, const Connection&, const RailStatus&) override { ++rails_up; }
-  void on_rail_down(Link&, const Connection&, const RailStatus&) override { --rails_up; }
+  void on_rail_down(Link&, const Connection&, const RailStatus&, const std::string& lost) override {
+    --rails_up;
+    losses.push_back(lost);
+  }
   void on_down(Link&, const Status& reason) override {
     EXPECT_FALSE(down.has_value()) << "on_down is the last call";
     down = reason;
@@ -93,6 +96,7 @@ class Side : public LinkObserver {
   std::vector<Connection*> accepted;
   size_t released = 0;
   int rails_up = 0;
+  std::vector<std::string> losses;  // of rails that went down, in order; "": with the link
   std::vector<uint64_t> sent;
   std::vector<Arrival> arrived;
   std::vector<std::vector<std::byte>> messages;
