@@ -61,8 +61,9 @@ class ControlNetwork {
   void leave_place(const std::string& addresses, bool on_nics);
 
   // Never 0. Messages may be sent at once; they go out when the handshake is done. Failure comes as on_closed, whose
-  // text has each address that was tried and why it failed.
-  ChannelId dial(const std::string& addresses);
+  // text has each address that was tried and why it failed. `self`: whether this node itself may be meant; where nothing
+  // is given it is meant if all addresses are its own.
+  ChannelId dial(const std::string& addresses, std::optional<bool> self = std::nullopt);
   void send(ChannelId channel, std::span<const std::byte> message);
   // Closes the channel once everything that was sent on it has left. on_closed is not called.
   void finish(ChannelId channel);

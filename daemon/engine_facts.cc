@@ -112,11 +112,11 @@ std::map<std::string, std::vector<std::string>> Engine::lacks() const {
         std::string paths;
         for (const RailPath& path : peer->second->paths) {
           if (path.up) continue;
-          paths += (paths.empty() ? "" : ", ") + options_.nics[path.device].info.name + " (" +
-                   options_.nics[path.device].info.address + ") to " + path.address;
+          const transport::DeviceInfo& nic = options_.nics[path.pair.device].info;
+          paths += (paths.empty() ? "" : ", ") + nic.name + " (" + nic.address + ") to " + path.pair.theirs.address;
+          if (!path.failure.empty()) paths += ": " + path.failure;
         }
         if (!paths.empty()) lack += "; " + backends_[peer->second->backend].name + " dials " + paths;
-        if (!peer->second->last_error.empty()) lack += "; the last error: " + peer->second->last_error;
       } else if (choice != choices_.end()) {
         lack += choice->second.dials ? "; " + choice->second.failures() : ", which is to dial";
       }

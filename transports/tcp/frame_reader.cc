@@ -71,7 +71,6 @@ FrameReader::Outcome FrameReader::parse(FrameSink& sink) {
       sink.on_message({buffer_.get() + begin_ + sizeof header, header.payload_bytes});
       begin_ += frame_bytes;
     } else if (header.type == FrameType::kPath) {
-      const size_t frame_bytes = sizeof header + header.payload_bytes;
       if (end_ - begin_ < frame_bytes) break;
       begin_ += frame_bytes;
       sink.on_path(header);
