@@ -272,7 +272,9 @@ void Control::on_join_message(ChannelId channel, const Join& join) {
 
 GroupMaker::Services Control::group_services() {
   GroupMaker::Services services;
-  services.dial = [this](const std::string& address) { return network_->dial(address); };
+  services.dial = [this](const std::string& address, std::optional<bool> self) {
+    return network_->dial(address, self);
+  };
   services.send = [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); };
   services.rails_for = [this](const std::string& group_class) {
     return plan_.ends_for(group_class, node_.rails);

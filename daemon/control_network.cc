@@ -194,15 +194,17 @@ ControlNetwork::Route& ControlNetwork::add_route(transport::Connection* connecti
       .first->second;
 }
 
-ChannelId ControlNetwork::dial(const std::string& addresses) {
+ChannelId ControlNetwork::dial(const std::string& addresses, std::optional<bool> self) {
   Channel& channel = add_channel();
   const ChannelId id = channel.id;
   const DaemonAddress address = DaemonAddress::parse(addresses);
   channel.expected = address.id;
   const auto all = split(address.addresses);
-  channel.may_be_self =
-      channel.expected == options_.node || address.addresses == address_ ||
-      std::any_of(all.begin(), all.end(), [&](const auto& one) { return places_.contains(one); });
+  const auto own = split(address_);
+  const bool all_own = std::all_of(all.begin(), all.end(), [&](const std::string& one) {
+    return has(own, one) || places_.contains(one);
+  });
+  channel.may_be_self = channel.expected == options_.node || self.value_or(all_own);
   channel.untried.assign(all.begin(), all.end());
   try_next(channel);
   return id;

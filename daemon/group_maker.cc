@@ -142,7 +142,10 @@ void GroupMaker::on_join(LocalJoin join) {
 }
 
 void GroupMaker::contact(const GroupKey&, Pending& pending) {
-  pending.channel = services_.dial(pending.rendezvous);
+  // An address that ranks meet at may be one that every host has: only rank 0's node is the one that is meant.
+  const bool by_address = pending.meeting == session::Meeting::kAddress;
+  pending.channel =
+      services_.dial(pending.rendezvous, by_address ? std::optional(pending.hosted.has_value()) : std::nullopt);
   pending.retry_at = Deadline::never();
   for (const auto& [rank, join] : pending.joins) send_join(pending, join);
 }

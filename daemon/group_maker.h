@@ -46,7 +46,8 @@ struct HostedPlace {
 class GroupMaker {
  public:
   struct Services {
-    std::function<ChannelId(const std::string& address)> dial;
+    // `self`: whether this node may be the one that is meant; nothing: its addresses say so.
+    std::function<ChannelId(const std::string& address, std::optional<bool> self)> dial;
     std::function<void(ChannelId, const ControlMessage&)> send;
     // Says that nothing more is sent on the channel: it closes when what was sent has left.
     std::function<void(ChannelId)> finish;
