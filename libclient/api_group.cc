@@ -31,7 +31,10 @@ hdtResult_t hand_out(Result<std::shared_ptr<Communicator>> made, hdtComm_t* comm
 // The first calls of a program pass here.
 template <typename Body>
 hdtResult_t first_guarded(Body body) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
   return hdt::client::guarded([&] {
+    const Status marked = hdt::mark_use();
+    if (!marked.is_ok()) return report(marked);
     start_logging();
     return body();
   });
@@ -152,12 +155,14 @@ hdtResult_t hdtCommAbort(hdtComm_t comm) {
 hdtResult_t hdtCommGetAsyncError(hdtComm_t comm, hdtResult_t* async_error) {
   if (comm == nullptr) return null_argument("comm");
   if (async_error == nullptr) return null_argument("async_error");
+  if (hdt::forked()) return hdt::client::refuse_copy();
   *async_error = static_cast<hdtResult_t>(comm->communicator->failure().code());
   return HDT_SUCCESS;
 }
 
 const char* hdtCommErrorMessage(hdtComm_t comm) {
   if (comm == nullptr) return "";
+  if (hdt::forked()) return hdt::copy_text();
   // A failure is set once and never changes, so a text that was handed out stays right.
   if (comm->error_text.empty()) comm->error_text = comm->communicator->failure().message();
   return comm->error_text.c_str();
@@ -165,24 +170,28 @@ const char* hdtCommErrorMessage(hdtComm_t comm) {
 
 hdtResult_t hdtCommCount(hdtComm_t comm, int* nranks) {
   if (comm == nullptr || nranks == nullptr) return null_argument("comm or nranks");
+  if (hdt::forked()) return hdt::client::refuse_copy();
   *nranks = static_cast<int>(comm->communicator->options().ranks);
   return HDT_SUCCESS;
 }
 
 hdtResult_t hdtCommUserRank(hdtComm_t comm, int* rank) {
   if (comm == nullptr || rank == nullptr) return null_argument("comm or rank");
+  if (hdt::forked()) return hdt::client::refuse_copy();
   *rank = static_cast<int>(comm->communicator->options().rank);
   return HDT_SUCCESS;
 }
 
 hdtResult_t hdtCommNodes(hdtComm_t comm, int* nodes) {
   if (comm == nullptr || nodes == nullptr) return null_argument("comm or nodes");
+  if (hdt::forked()) return hdt::client::refuse_copy();
   *nodes = static_cast<int>(comm->communicator->access().layout().nodes);
   return HDT_SUCCESS;
 }
 
 hdtResult_t hdtCommNodeOf(hdtComm_t comm, int rank, int* node) {
   if (comm == nullptr || node == nullptr) return null_argument("comm or node");
+  if (hdt::forked()) return hdt::client::refuse_copy();
   const auto& access = comm->communicator->access();
   if (rank < 0 || static_cast<uint32_t>(rank) >= access.layout().ranks) {
     return report(Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " is not in the group"));

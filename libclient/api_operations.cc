@@ -152,6 +152,7 @@ hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, h
 }
 
 hdtResult_t hdtGroupStart(void) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
   hdt::client::group_start();
   return HDT_SUCCESS;
 }
@@ -160,6 +161,7 @@ hdtResult_t hdtGroupEnd(void) { return hdt::client::group_end(); }
 
 hdtResult_t hdtTest(hdtRequest_t* request) {
   if (request == nullptr || *request == nullptr) return HDT_SUCCESS;
+  if (hdt::forked()) return hdt::client::refuse_copy();
   if (!(*request)->done()) (*request)->communicator->try_progress();
   if (!(*request)->done()) return HDT_IN_PROGRESS;
   const hdtResult_t result = report(hdt::client::wait_all(**request, Deadline::never()));
@@ -169,6 +171,7 @@ hdtResult_t hdtTest(hdtRequest_t* request) {
 
 hdtResult_t hdtWait(hdtRequest_t* request, int64_t timeout_ms) {
   if (request == nullptr || *request == nullptr) return HDT_SUCCESS;
+  if (hdt::forked()) return hdt::client::refuse_copy();
   const Deadline deadline = timeout_ms < 0 ? Deadline::never() : Deadline::after_ms(timeout_ms);
   const Status status = hdt::client::wait_all(**request, deadline);
   const bool done = (*request)->done();

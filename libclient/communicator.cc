@@ -53,6 +53,7 @@ Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session
     raw->fail(code, rank, text);
   };
   made->board().pid.store(static_cast<uint32_t>(::getpid()), std::memory_order_relaxed);
+  made->board().hosts_daemon.store(made->session_->daemon_is_here() ? 1 : 0, std::memory_order_release);
   made->make_queues();
   std::weak_ptr<Communicator> weak = made;
   made->watch_ = made->session_->watch({&made->joined_, [weak](const Status& why) {
@@ -102,12 +103,12 @@ void Communicator::fail(Code code, int32_t rank, const std::string& text) {
 
 // An embedded daemon dies with the process that hosts it: then that rank is what was lost.
 void Communicator::on_session_lost(const Status& why) {
-  const uint32_t host = session_->daemon().host_pid;
-  for (uint32_t i = 0; host != 0 && i < access_.layout().local_ranks; ++i) {
-    if (access_.segment.board(i).pid.load(std::memory_order_relaxed) != host) continue;
+  for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    if (access_.segment.board(i).hosts_daemon.load(std::memory_order_acquire) == 0) continue;
     const uint32_t rank = access_.rank_of(i);
     access_.segment.fail(Code::kRankLost, static_cast<int32_t>(rank),
-                         "rank " + std::to_string(rank) + " (pid " + std::to_string(host) +
+                         "rank " + std::to_string(rank) + " (pid " +
+                             std::to_string(access_.segment.board(i).pid.load(std::memory_order_relaxed)) +
                              "), which hosted the daemon of node " + session_->daemon().node + ", ended");
     return;
   }

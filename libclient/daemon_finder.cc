@@ -14,6 +14,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "daemon/embedded.h"
+#include "base/fork_mark.h"
 
 namespace hdt::client {
 
@@ -52,8 +53,8 @@ struct Finder {
 };
 
 Finder& finder() {
-  static Finder instance;
-  return instance;
+  static KeptInCopies<Finder> instance;
+  return *instance;
 }
 
 Result<std::shared_ptr<Session>> shared_session(Finder& all, const std::string& socket) {

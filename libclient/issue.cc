@@ -11,11 +11,12 @@ namespace {
 
 // Calls between hdtGroupStart and hdtGroupEnd whose request was NULL.
 thread_local int group_depth = 0;
-thread_local std::vector<hdtRequest> group_requests;
+thread_local KeptInCopies<std::vector<hdtRequest>> group_requests;
 
 }  // namespace
 
 Status check(hdtComm_t comm, const Buffers& buffers, size_t count, hdtDataType_t type) {
+  if (forked()) return copy_refused();
   if (comm == nullptr) return {Code::kInvalidArgument, "comm is null"};
   if (hdtTypeSize(type) == 0) return {Code::kInvalidArgument, "unknown type " + std::to_string(type)};
   if (count != 0 && buffers.sends && buffers.send == nullptr)
@@ -50,10 +51,11 @@ bool in_group() { return group_depth > 0; }
 void group_start() { ++group_depth; }
 
 hdtResult_t group_end() {
+  if (forked()) return refuse_copy();
   if (group_depth == 0) return report(Status(Code::kInvalidUsage, "hdtGroupEnd without hdtGroupStart"));
   if (--group_depth > 0) return HDT_SUCCESS;
   Status first;
-  for (const hdtRequest& request : std::exchange(group_requests, {})) {
+  for (const hdtRequest& request : std::exchange(*group_requests, {})) {
     const Status status = wait_all(request, Deadline::never());
     if (first.is_ok()) first = status;
   }
@@ -69,7 +71,7 @@ hdtResult_t issue(hdtComm_t comm, hdtRequest_t* request,
     if (request == nullptr && !in_group()) return report(wait_all(made, Deadline::never()));
     const bool done = made.done();
     if (request == nullptr) {
-      group_requests.push_back(std::move(made));
+      (*group_requests).push_back(std::move(made));
     } else {
       *request = new hdtRequest(std::move(made));
     }

@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/fork_mark.h"
 
 namespace hdt::client {
 
 ProgressThread& ProgressThread::instance() {
-  static ProgressThread thread;
-  return thread;
+  static KeptInCopies<ProgressThread> thread;
+  return *thread;
 }
 
 ProgressThread::~ProgressThread() {

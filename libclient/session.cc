@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <array>
 
@@ -71,6 +72,10 @@ Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path) {
   auto welcome = session::decode_welcome(packet.value().bytes);
   if (!welcome.is_ok()) return welcome.status();
   wire->welcome = welcome.take();
+  // The peer of a socket that was connected is who listened there, with the number that it has for this process; 0 for none.
+  const auto peer = peer_credentials(socket);
+  if (!peer.is_ok()) return peer.status();
+  wire->daemon_is_here = wire->welcome.host_pid != 0 && peer.value().pid == ::getpid();
   auto& fds = packet.value().fds;
   if (fds.size() != 1 + wire->welcome.engines)
     return Status(Code::kInternal, "the daemon's welcome lacks descriptors");
