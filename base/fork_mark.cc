@@ -13,7 +13,8 @@ std::atomic<volatile uint32_t*> mark{nullptr};
 
 namespace {
 
-// Runs in the child, whose parent may have been anywhere: async-signal-safe. Not called by vfork, posix_spawn and clone.
+// Runs in the child, whose parent may have been anywhere: async-signal-safe. Not called by vfork, posix_spawn
+// and clone.
 void on_child() {
   volatile uint32_t* mark = fork_mark::mark.load(std::memory_order_acquire);
   if (mark == nullptr) return;
@@ -23,8 +24,8 @@ void on_child() {
 
 }  // namespace
 
-// No lock: a thread that forks meanwhile would leave it locked in the child. Of two threads that are here at once, one's
-// mark counts; that the handler is there twice does not matter.
+// No lock: a thread that forks meanwhile would leave it locked in the child. Of two threads that are here at
+// once, one's mark counts; that the handler is there twice does not matter.
 Status mark_use() {
   if (fork_mark::mark.load(std::memory_order_acquire) != nullptr) return Status::ok();
   auto page = WipedPage::make();
@@ -42,8 +43,10 @@ Status mark_use() {
 }
 
 const char* copy_text() {
-  return "this process was made by fork() after its parent had used HDT, and cannot use it: start the worker with exec "
-         "or spawn (in Python: the start method \"spawn\" or \"forkserver\"), or fork before the first call of HDT";
+  return "this process was made by fork() after its parent had used HDT, and cannot use it: start the worker "
+         "with exec "
+         "or spawn (in Python: the start method \"spawn\" or \"forkserver\"), or fork before the first call "
+         "of HDT";
 }
 
 }  // namespace hdt

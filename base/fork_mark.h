@@ -1,11 +1,13 @@
-// fork_mark.h: whether this process is a copy, made by fork(), of one that had used HDT. A copy has the parent's handles,
-// descriptors and locks, but none of its threads, and it is no rank: it can call nothing, and at its end nothing of
-// HDT may run that would reach the parent's daemon or wait for a thread that is not there.
+// fork_mark.h: whether this process is a copy, made by fork(), of one that had used HDT. A copy has the
+// parent's handles, descriptors and locks, but none of its threads, and it is no rank: it can call nothing,
+// and at its end nothing of HDT may run that would reach the parent's daemon or wait for a thread that is not
+// there.
 //
-// Descriptors that the library owns are closed in the child at once (base/unique_fd.h), and what it maps is not there
-// (base/shared_memory.h; memory of hdtMemAlloc is, as it is the user's): a child keeps nothing alive of a parent
-// that has ended. Children of vfork and posix_spawn have none of it after exec, as every descriptor is close-on-exec.
-// A child of a bare clone() keeps the descriptors, as no handler runs there; all else holds for it, too.
+// Descriptors that the library owns are closed in the child at once (base/unique_fd.h), and what it maps is
+// not there (base/shared_memory.h; memory of hdtMemAlloc is, as it is the user's): a child keeps nothing
+// alive of a parent that has ended. Children of vfork and posix_spawn have none of it after exec, as every
+// descriptor is close-on-exec. A child of a bare clone() keeps the descriptors, as no handler runs there; all
+// else holds for it, too.
 #pragma once
 
 #include <atomic>
@@ -26,14 +28,15 @@ inline bool forked() {
   return mark != nullptr && *mark == 0;
 }
 
-// To be called before this process makes its first thread, descriptor or mapping of HDT. Any thread, any number of times.
+// To be called before this process makes its first thread, descriptor or mapping of HDT. Any thread, any
+// number of times.
 Status mark_use();
 // What every call says in a copy: kInvalidUsage, and what to do.
 const char* copy_text();
 inline Status copy_refused() { return {Code::kInvalidUsage, copy_text()}; }
 
-// An object that is destroyed when the process exits, but never in a copy of the process: there it may have been in the
-// hands of another thread when the copy was made.
+// An object that is destroyed when the process exits, but never in a copy of the process: there it may have
+// been in the hands of another thread when the copy was made.
 template <typename T>
 class KeptInCopies {
  public:

@@ -1,5 +1,6 @@
-// unique_fd.h: a file descriptor with one owner, and the list of all descriptors that have one: what a process that was
-// made by fork() has to close, or it keeps its parent's connections open when the parent has ended.
+// unique_fd.h: a file descriptor with one owner, and the list of all descriptors that have one: what a
+// process that was made by fork() has to close, or it keeps its parent's connections open when the parent has
+// ended.
 #pragma once
 
 #include <unistd.h>
@@ -11,22 +12,23 @@
 
 namespace hdt {
 
-// A bit for each descriptor that a UniqueFd owns. Set and cleared by any thread; read in a forked child, which has one
-// thread and may call nothing but async-signal-safe functions. A descriptor beyond the table is closed by its owner as
-// any other, but not in a child.
+// A bit for each descriptor that a UniqueFd owns. Set and cleared by any thread; read in a forked child,
+// which has one thread and may call nothing but async-signal-safe functions. A descriptor beyond the table is
+// closed by its owner as any other, but not in a child.
 class OwnedFds {
  public:
   static void add(int fd) {
     if (fd < 0 || static_cast<size_t>(fd) >= kMost) return;
     word(fd).fetch_or(bit(fd), std::memory_order_relaxed);
   }
-  // False where the descriptor is not on the list (any more): a forked child has closed its copy, and the number may be
-  // somebody else's by now.
+  // False where the descriptor is not on the list (any more): a forked child has closed its copy, and the
+  // number may be somebody else's by now.
   static bool remove(int fd) {
     if (static_cast<size_t>(fd) >= kMost) return true;
     return (word(fd).fetch_and(~bit(fd), std::memory_order_relaxed) & bit(fd)) != 0;
   }
-  // Closes every descriptor on the list, and empties it. For forked children only: the owners live on, and close nothing.
+  // Closes every descriptor on the list, and empties it. For forked children only: the owners live on, and
+  // close nothing.
   static void close_all() {
     for (size_t i = 0; i < words_.size(); ++i) {
       uint64_t bits = words_[i].load(std::memory_order_relaxed);

@@ -1,5 +1,6 @@
-// wiped_page.h: a page of private memory that is all zeros in every process that a fork makes of this one, whoever forks
-// and by which call (the kernel sees to it, MADV_WIPEONFORK). What is written there belongs to one process alone.
+// wiped_page.h: a page of private memory that is all zeros in every process that a fork makes of this one,
+// whoever forks and by which call (the kernel sees to it, MADV_WIPEONFORK). What is written there belongs to
+// one process alone.
 #pragma once
 
 #include <cstddef>

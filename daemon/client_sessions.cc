@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/process_watch.h"
+#include "base/users.h"
 
 namespace hdt::daemon {
 
@@ -75,7 +76,8 @@ void ClientSessions::on_readable(int fd) {
   if (client != nullptr && client->process.get() == fd && has_ended(fd)) process_ended(number);
 }
 
-// It has said all that it ever will: what is left in the socket is read. A child that holds the socket is not it.
+// It has said all that it ever will: what is left in the socket is read. A child that holds the socket is not
+// it.
 void ClientSessions::process_ended(uint64_t number) {
   receive(number);
   if (const ClientSession* client = find(number)) {
@@ -271,7 +273,7 @@ Status ClientSessions::watch_process(uint64_t number, ClientSession& client) {
 }
 
 bool ClientSessions::allowed(const PeerCredentials& who) const {
-  if (options_.allow_groups.empty() || who.uid == 0 || who.uid == ::geteuid()) return true;
+  if (options_.allow_groups.empty() || who.uid == 0 || is_this_user(who.uid)) return true;
   std::vector<gid_t> gids(256);
   int count = static_cast<int>(gids.size());
   const passwd* user = ::getpwuid(who.uid);

@@ -23,7 +23,8 @@ struct Seat {  // a rank of a process
 
 struct ClientSession {
   UniqueFd socket;
-  UniqueFd process;  // a pidfd of the peer (base/process_watch.h); not valid where the system has none, or before the hello
+  // A pidfd of the peer (base/process_watch.h); not valid where the system has none, or before the hello.
+  UniqueFd process;
   PeerCredentials credentials{};
   bool greeted = false;
   std::shared_ptr<SessionLink> link;

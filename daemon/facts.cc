@@ -86,7 +86,8 @@ void keep_recent(NodeFacts& facts) {
 
 std::string id_text(uint64_t group) { return fmt::format("{:016x}", group); }
 
-// A /proc of another PID namespace (a container with the host's) shows other processes under the same numbers.
+// A /proc of another PID namespace (a container with the host's) shows other processes under the same
+// numbers.
 static bool proc_is_ours() {
   static const bool ours = [] {
     char self[32] = {};

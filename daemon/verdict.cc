@@ -138,8 +138,10 @@ class Judge {
   std::string who(uint32_t rank) const {
     const MemberView& member = group_.members.at(rank);
     if (member.facts == nullptr) return fmt::format("rank {} on node {}", rank, member.node);
-    const std::string pid = member.facts->pid != 0 ? "pid " + std::to_string(member.facts->pid) : "pid not known there";
-    return fmt::format("rank {} on node {} ({}, {})", rank, member.node, pid, state_words(member.facts->process));
+    const std::string pid =
+        member.facts->pid != 0 ? "pid " + std::to_string(member.facts->pid) : "pid not known there";
+    return fmt::format("rank {} on node {} ({}, {})", rank, member.node, pid,
+                       state_words(member.facts->process));
   }
 
   double seconds_since(const MemberView& member, int64_t ns) const {

@@ -25,7 +25,8 @@ Result<void*> Allocations::allocate(size_t bytes) {
   if (!memory.is_ok()) return memory.status();
   std::byte* start = memory.value().data();
   // The user's memory, which a forked worker of the user's may read; it is shared with it, not copied.
-  if (::madvise(start, memory.value().size(), MADV_DOFORK) != 0) return Status::from_errno("MADV_DOFORK", errno);
+  if (::madvise(start, memory.value().size(), MADV_DOFORK) != 0)
+    return Status::from_errno("MADV_DOFORK", errno);
   const std::lock_guard lock(mutex_);
   by_start_.emplace(start, Allocation{memory.take(), {}});
   return static_cast<void*>(start);

@@ -12,9 +12,10 @@
 
 #include "base/clock.h"
 #include "base/config.h"
-#include "base/log.h"
-#include "daemon/embedded.h"
 #include "base/fork_mark.h"
+#include "base/log.h"
+#include "base/users.h"
+#include "daemon/embedded.h"
 
 namespace hdt::client {
 
@@ -66,6 +67,12 @@ Result<std::shared_ptr<Session>> shared_session(Finder& all, const std::string& 
 
 // A folder that only this user can write to: others cannot put a daemon of theirs in our way.
 Result<std::string> private_folder() {
+  if (!this_user_has_a_number()) {
+    return Status(
+        Code::kSystem,
+        "the user of this process has no number in its user namespace, and nothing tells a folder of it from "
+        "one of others: map the user (unshare --map-current-user), or set HDT_SOCKET to a daemon's socket");
+  }
   const std::string runtime = variable("XDG_RUNTIME_DIR");
   const std::string folder = runtime.empty() ? "/tmp/hdt-" + std::to_string(::geteuid()) : runtime + "/hdt";
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)

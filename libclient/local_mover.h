@@ -1,5 +1,6 @@
 // local_mover.h: moves and combines elements between the buffers of a node's ranks: through mappings where there are any,
-// else through the kernel (process_vm_readv and process_vm_writev), block by block, each of a process that is proved (reach.h).
+// else through the kernel (process_vm_readv and process_vm_writev), block by block, each of a process that is
+// proved (reach.h).
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,8 @@ class LocalMover {
   explicit LocalMover(const NodeAccess& access) : access_(access) {}
 
   // In other processes' buffers: between blocks it looks whether the group has failed, and ends early if so; `touching`
-  // is up during blocks. A process that cannot be reached (any more), or is not the rank's: kSystem, with its pid.
+  // is up during blocks. A process that cannot be reached (any more), or is not the rank's: kSystem, with its
+  // pid.
   Status run(const session::Call& call, const Task& task, std::span<const Reached> ranks);
   // From mapped contributions in the group's own memory to this rank's recvbuf: nobody's buffers are touched.
   void run_own(const session::Call& call, const Task& task, std::span<const Reached> ranks);

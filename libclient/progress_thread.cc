@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/log.h"
 #include "base/fork_mark.h"
+#include "base/log.h"
 
 namespace hdt::client {
 

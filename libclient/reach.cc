@@ -36,17 +36,19 @@ Status read_with_proof(const Process& from, const iovec* local_part, const iovec
   // What was read of another process behind it stays in the caller's buffer: no result, the call has failed.
   if (moved >= static_cast<ssize_t>(sizeof found) && found != from.proof) return another_process(from);
   if (moved == static_cast<ssize_t>(sizeof found + bytes)) return Status::ok();
-  return Status::from_errno("reading memory of process " + std::to_string(from.pid), moved < 0 ? error : EFAULT);
+  return Status::from_errno("reading memory of process " + std::to_string(from.pid),
+                            moved < 0 ? error : EFAULT);
 }
 
-// Whether the system lets this process write memory of others as it lets it read it: the same is asked of the target,
-// but a filter of system calls may tell them apart. Tried on itself, so that nobody else is written.
+// Whether the system lets this process write memory of others as it lets it read it: the same is asked of the
+// target, but a filter of system calls may tell them apart. Tried on itself, so that nobody else is written.
 bool may_write() {
   uint64_t from = 1;
   uint64_t to = 0;
   const iovec local{&from, sizeof from};
   const iovec remote{&to, sizeof to};
-  return ::process_vm_writev(::getpid(), &local, 1, &remote, 1, 0) == sizeof from && *const_cast<volatile uint64_t*>(&to) == 1;
+  return ::process_vm_writev(::getpid(), &local, 1, &remote, 1, 0) == sizeof from &&
+         *const_cast<volatile uint64_t*>(&to) == 1;
 }
 
 }  // namespace
@@ -55,7 +57,8 @@ Process process_of(const session::Board& board) {
   Process process;
   process.pid = static_cast<pid_t>(board.pid.load(std::memory_order_relaxed));
   process.proof_address = board.proof_address.load(std::memory_order_acquire);
-  for (size_t i = 0; i < process.proof.size(); ++i) process.proof[i] = board.proof[i].load(std::memory_order_relaxed);
+  for (size_t i = 0; i < process.proof.size(); ++i)
+    process.proof[i] = board.proof[i].load(std::memory_order_relaxed);
   return process;
 }
 
@@ -71,7 +74,8 @@ Status write_proven(const Process& to, uint64_t address, const void* from, size_
   const iovec remote{reinterpret_cast<void*>(address), bytes};
   const ssize_t moved = ::process_vm_writev(to.pid, &local, 1, &remote, 1, 0);
   if (moved == static_cast<ssize_t>(bytes)) return Status::ok();
-  return Status::from_errno("writing memory of process " + std::to_string(to.pid), moved < 0 ? errno : EFAULT);
+  return Status::from_errno("writing memory of process " + std::to_string(to.pid),
+                            moved < 0 ? errno : EFAULT);
 }
 
 uint64_t pid_namespace() {
@@ -88,9 +92,11 @@ Reach::Reach(const NodeAccess& access) : access_(access) {
 void Reach::offer() {
   auto page = WipedPage::make();
   Proof proof{};
-  const Status drawn = page.is_ok() ? random_bytes({reinterpret_cast<uint8_t*>(proof.data()), sizeof proof}) : page.status();
+  const Status drawn =
+      page.is_ok() ? random_bytes({reinterpret_cast<uint8_t*>(proof.data()), sizeof proof}) : page.status();
   if (!drawn.is_ok()) {
-    HDT_LOG_WARN("this rank's memory is not offered to the others of its node, and goes through slots: {}", drawn.message());
+    HDT_LOG_WARN("this rank's memory is not offered to the others of its node, and goes through slots: {}",
+                 drawn.message());
     return;
   }
   page_ = page.take();
@@ -108,7 +114,8 @@ bool Reach::try_all() const {
     const session::Board& board = access_.segment.board(i);
     const Process process = process_of(board);
     // In another namespace the number is a stranger's: nothing of him is read either.
-    if (process.proof_address == 0 || here == 0 || board.pid_namespace.load(std::memory_order_relaxed) != here)
+    if (process.proof_address == 0 || here == 0 ||
+        board.pid_namespace.load(std::memory_order_relaxed) != here)
       return false;
     if (!read_with_proof(process, nullptr, nullptr, 0).is_ok()) return false;
   }

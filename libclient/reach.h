@@ -1,13 +1,14 @@
 // reach.h: whether the ranks of a node may reach each other's memory through the kernel. It depends on users, on the
-// system's settings and on containers, so it is tried, once: every rank reads a proof in the memory of every other, tells
-// the result in its board, and the way is taken only if all can reach all.
+// system's settings and on containers, so it is tried, once: every rank reads a proof in the memory of every
+// other, tells the result in its board, and the way is taken only if all can reach all.
 //
-// A number of a process proves nothing: in another PID namespace it is another process, and later it is another one here.
-// So each rank keeps 128 random bits, of this group alone, in its own memory, and says in its board what they are and where:
-//  - who reads a rank's memory reads the proof in the same system call, in which the kernel looks at one address space:
-//    a read that brings the proof was a read of that rank (ProvenRead);
-//  - who writes reads the proof just before. In between, for some microseconds, the process could end and its number
-//    be given anew, or it could exec; Linux has no write that excludes that.
+// A number of a process proves nothing: in another PID namespace it is another process, and later it is
+// another one here. So each rank keeps 128 random bits, of this group alone, in its own memory, and says in
+// its board what they are and where:
+//  - who reads a rank's memory reads the proof in the same system call, in which the kernel looks at one
+//    address space: a read that brings the proof was a read of that rank (ProvenRead);
+//  - who writes reads the proof just before. In between, for some microseconds, the process could end and its
+//    number be given anew, or it could exec; Linux has no write that excludes that.
 // The proof is wiped in children of fork(), which have the same memory otherwise, and it goes with the group.
 #pragma once
 
@@ -43,7 +44,8 @@ class Reach {
 
   // Offers the proof of this process to the others; before the first call is posted.
   explicit Reach(const NodeAccess& access);
-  // Every rank of the node has posted a call (so has offered its proof). Tries, tells, and looks at what the others told.
+  // Every rank of the node has posted a call (so has offered its proof). Tries, tells, and looks at what the
+  // others told.
   Answer ask();
   // Whether that rank's process is known to have ended. Not where its number means nothing here.
   bool gone(uint32_t local) const;

@@ -72,7 +72,8 @@ Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path) {
   auto welcome = session::decode_welcome(packet.value().bytes);
   if (!welcome.is_ok()) return welcome.status();
   wire->welcome = welcome.take();
-  // The peer of a socket that was connected is who listened there, with the number that it has for this process; 0 for none.
+  // The peer of a socket that was connected is who listened there, with the number that it has for this
+  // process; 0 for none.
   const auto peer = peer_credentials(socket);
   if (!peer.is_ok()) return peer.status();
   wire->daemon_is_here = wire->welcome.host_pid != 0 && peer.value().pid == ::getpid();

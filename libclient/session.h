@@ -39,7 +39,8 @@ class Session {
 
   const std::string& socket_path() const { return path_; }
   const session::Welcome& daemon() const { return wire().welcome; }
-  // Whether the daemon lives in this very process, as the kernel says: numbers of processes are compared in one namespace.
+  // Whether the daemon lives in this very process, as the kernel says: numbers of processes are compared in
+  // one namespace.
   bool daemon_is_here() const { return wire().daemon_is_here; }
   // Where other nodes' daemons can meet this one.
   Result<std::string> rendezvous_address();

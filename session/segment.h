@@ -79,8 +79,8 @@ struct alignas(64) Board {
   // The calls of this rank: call s is calls[s % kCallRing], valid while entered > s. A rank publishes call s when its
   // own call s - kCallRing is complete, which implies that everyone has read it.
   std::atomic<uint64_t> entered{0};
-  // The process as it knows itself. The number means the same process only to readers of the same PID namespace, and
-  // only while it lives: who uses it compares the namespace, and proves the process (reach.h).
+  // The process as it knows itself. The number means the same process only to readers of the same PID
+  // namespace, and only while it lives: who uses it compares the namespace, and proves the process (reach.h).
   std::atomic<uint32_t> pid{0};
   std::atomic<uint32_t> left{0};  // 1 after hdtCommDestroy: makes no further calls
   // How long this rank and its daemon take to hear of each other (libclient/daemon_echo.h): the daemon gives what is asked.
@@ -98,7 +98,8 @@ struct alignas(64) Board {
   std::atomic<uint32_t> touching{0};
   // Whether the rank can reach the memory of every other one on the node through the kernel. See reach.h.
   std::atomic<uint32_t> reach{0};
-  // What proves that memory read is this process's (reach.h): random, and where it stands there. 0: nothing is offered.
+  // What proves that memory read is this process's (reach.h): random, and where it stands there. 0: nothing
+  // is offered.
   std::atomic<uint64_t> proof_address{0};
   std::atomic<uint64_t> proof[2]{};
   std::atomic<uint64_t> pid_namespace{0};  // in which `pid` counts; 0: not known

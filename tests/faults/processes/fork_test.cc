@@ -1,5 +1,5 @@
-// fork_test.cc: children of a rank that call nothing of HDT end in any way, at any moment, and disturb nothing; those that call
-// something are told that they cannot.
+// fork_test.cc: children of a rank that call nothing of HDT end in any way, at any moment, and disturb
+// nothing; those that call something are told that they cannot.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,13 +12,15 @@ namespace {
 class Fork : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    std::map<std::string, std::string> environment = {
-        {"HDT_NODE_NAME", "forking"}, {"HDT_NICS_ADDRESSES", "127.0.1.1"}, {"XDG_RUNTIME_DIR", folder_.path()}};
+    std::map<std::string, std::string> environment = {{"HDT_NODE_NAME", "forking"},
+                                                      {"HDT_NICS_ADDRESSES", "127.0.1.1"},
+                                                      {"XDG_RUNTIME_DIR", folder_.path()}};
     if (!GetParam()) {
       world_ = std::make_unique<World>(1);
       environment = {{"HDT_SOCKET", world_->node(0).socket()}};
     }
-    for (int rank = 0; rank < 2; ++rank) ranks_.push_back(std::make_unique<RankProcess>(folder_, environment));
+    for (int rank = 0; rank < 2; ++rank)
+      ranks_.push_back(std::make_unique<RankProcess>(folder_, environment));
     World::join(ranks_, kAnswerMs, "");
   }
   void expect_sums(int calls = 3) {
@@ -69,7 +71,8 @@ TEST_P(Fork, NothingIsOpenInAChild) {
   for (auto& rank : ranks_) EXPECT_EQ(rank->call("spawned").text, "none");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Fork, ::testing::Bool(), [](const auto& by) { return by.param ? "Embedded" : "Daemon"; });
+INSTANTIATE_TEST_SUITE_P(All, Fork, ::testing::Bool(),
+                         [](const auto& by) { return by.param ? "Embedded" : "Daemon"; });
 
 // The parent has used nothing yet: each child is a process like any other.
 TEST(ForkBefore, ChildrenThatWereThereBeforeTheFirstCallMayCall) {
@@ -77,7 +80,8 @@ TEST(ForkBefore, ChildrenThatWereThereBeforeTheFirstCallMayCall) {
   std::vector<std::unique_ptr<RankProcess>> ranks;
   ranks.push_back(world.rank_on(0));
   ranks.push_back(std::make_unique<RankProcess>(
-      world.folder(), std::map<std::string, std::string>{{"HDT_SOCKET", world.node(0).socket()}, {"HDT_TEST_FORKED", "1"}}));
+      world.folder(),
+      std::map<std::string, std::string>{{"HDT_SOCKET", world.node(0).socket()}, {"HDT_TEST_FORKED", "1"}}));
   World::join(ranks, kAnswerMs, "");
   for (size_t rank = 0; rank < 2; ++rank) ranks[rank]->start("sums " + std::to_string(rank) + " 2 100000 3");
   for (auto& rank : ranks) EXPECT_EQ(rank->finish().text, "0 wrong");

@@ -1,5 +1,5 @@
-// held_socket_test.cc: a rank is killed while a child of it lives on with copies of what it had open. The others hear of the
-// rank's end as they do without a child.
+// held_socket_test.cc: a rank is killed while a child of it lives on with copies of what it had open. The
+// others hear of the rank's end as they do without a child.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -55,10 +55,12 @@ TEST_P(HeldSocket, TheRankIsLostWhenItIsKilled) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HeldSocket,
-                         ::testing::Values(Shape{"sleep", {0, 0}}, Shape{"sleep", {0, 1}}, Shape{"stop", {0, 0}},
-                                           Shape{"daemon", {0, 0}}, Shape{"clone", {0, 0}}, Shape{"clone", {0, 1}}),
+                         ::testing::Values(Shape{"sleep", {0, 0}}, Shape{"sleep", {0, 1}},
+                                           Shape{"stop", {0, 0}}, Shape{"daemon", {0, 0}},
+                                           Shape{"clone", {0, 0}}, Shape{"clone", {0, 1}}),
                          [](const auto& shape) {
-                           return shape.param.child + std::string(shape.param.placement[1] == 0 ? "OneNode" : "TwoNodes");
+                           return shape.param.child +
+                                  std::string(shape.param.placement[1] == 0 ? "OneNode" : "TwoNodes");
                          });
 
 // A process is dead when its last thread is.
@@ -67,10 +69,12 @@ TEST(HeldSocketless, AProcessWhoseFirstThreadHasEndedLives) {
   std::vector<std::unique_ptr<RankProcess>> ranks;
   ranks.push_back(world.rank_on(0));
   ranks.push_back(std::make_unique<RankProcess>(
-      world.folder(), std::map<std::string, std::string>{{"HDT_SOCKET", world.node(0).socket()}, {"HDT_TEST_LEADERLESS", "1"}}));
+      world.folder(), std::map<std::string, std::string>{{"HDT_SOCKET", world.node(0).socket()},
+                                                         {"HDT_TEST_LEADERLESS", "1"}}));
   World::join(ranks, kAnswerMs, "");
   for (int round = 0; round < 3; ++round) {
-    for (size_t rank = 0; rank < 2; ++rank) ranks[rank]->start("sums " + std::to_string(rank) + " 2 100000 3");
+    for (size_t rank = 0; rank < 2; ++rank)
+      ranks[rank]->start("sums " + std::to_string(rank) + " 2 100000 3");
     for (auto& rank : ranks) EXPECT_EQ(rank->finish().text, "0 wrong");
     ::usleep(100'000);
   }
@@ -79,7 +83,8 @@ TEST(HeldSocketless, AProcessWhoseFirstThreadHasEndedLives) {
   EXPECT_EQ(ranks[0]->finish(kToldMs).result, HDT_ERR_RANK_LOST);
 }
 
-// The daemon of the node lives in the rank that is killed: its sockets, its listener and its lock would be the child's.
+// The daemon of the node lives in the rank that is killed: its sockets, its listener and its lock would be
+// the child's.
 TEST(HeldEmbeddedDaemon, EndsWithItsProcess) {
   const TemporaryFolder folder;
   const std::map<std::string, std::string> environment = {

@@ -1,5 +1,5 @@
-// namespaces_test.cc: ranks of one node that are in PID namespaces of their own, as with a container for each: there each is
-// pid 1, and has its memory at the same addresses as the others.
+// namespaces_test.cc: ranks of one node that are in PID namespaces of their own, as with a container for
+// each: there each is pid 1, and has its memory at the same addresses as the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -52,7 +52,8 @@ TEST_P(Namespaces, WrongValuesNeverComeWithSuccess) {
   expect_sums(ranks);
   // For its users the daemon names processes as it sees them, not as they see themselves.
   const auto status = nlohmann::json::parse(
-      run_program({HDT_HDTCTL, "--socket", world.node(0).socket(), "status", "--json"}).output, nullptr, false);
+      run_program({HDT_HDTCTL, "--socket", world.node(0).socket(), "status", "--json"}).output, nullptr,
+      false);
   ASSERT_TRUE(status.is_object());
   std::set<int> pids;
   for (const auto& rank : status["groups"][0]["local"]) pids.insert(rank["pid"].get<int>());
@@ -83,15 +84,27 @@ TEST_F(NamespacesOfRanks, TheHostOfTheDaemonIsNamed) {
   EXPECT_THAT(answer.text, HasSubstr("rank 1 (pid 1), which hosted"));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Namespaces, ::testing::Values("pid", "user"), [](const auto& which) { return which.param; });
+INSTANTIATE_TEST_SUITE_P(All, Namespaces, ::testing::Values("pid", "user"),
+                         [](const auto& which) { return which.param; });
+
+// All users that a user namespace has no number for have the same one there: a folder of "this user" may be
+// anybody's.
+TEST_F(NamespacesOfRanks, AUserWithoutANumberHostsNoDaemon) {
+  const TemporaryFolder folder;
+  RankProcess rank(
+      folder, {{"HDT_NODE_NAME", "apart"}, {"XDG_RUNTIME_DIR", folder.path()}, {"HDT_TEST_APART", "user"}});
+  const Answer answer = rank.call("id");
+  EXPECT_EQ(answer.result, HDT_ERR_SYSTEM) << answer.text;
+  EXPECT_THAT(answer.text, HasSubstr("HDT_SOCKET"));
+}
 
 // A daemon in a container, ranks outside of it: their processes have no number there.
 TEST(DaemonApart, SeesTheEndOfAProcessThatHasNoNumberThere) {
   if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: namespaces of processes are made by root";
   const TemporaryFolder folder;
   const std::string socket = folder.file("apart.sock");
-  ChildProcess daemon({"/usr/bin/unshare", "--pid", "--fork", "--kill-child", NodeProcess::program(), "--node.socket", socket,
-                       "--nics.addresses", "127.0.1.1", "--nics.port", "0"},
+  ChildProcess daemon({"/usr/bin/unshare", "--pid", "--fork", "--kill-child", NodeProcess::program(),
+                       "--node.socket", socket, "--nics.addresses", "127.0.1.1", "--nics.port", "0"},
                       {}, folder.file("daemon.log"));
   const Deadline deadline = Deadline::after_ms(kAnswerMs);
   while (!connect_seqpacket(socket).is_ok()) {
@@ -99,7 +112,8 @@ TEST(DaemonApart, SeesTheEndOfAProcessThatHasNoNumberThere) {
   }
   std::vector<std::unique_ptr<RankProcess>> ranks;
   for (int rank = 0; rank < 2; ++rank) {
-    ranks.push_back(std::make_unique<RankProcess>(folder, std::map<std::string, std::string>{{"HDT_SOCKET", socket}}));
+    ranks.push_back(
+        std::make_unique<RankProcess>(folder, std::map<std::string, std::string>{{"HDT_SOCKET", socket}}));
   }
   World::join(ranks, kAnswerMs, "");
   const Answer child = ranks[1]->call("child clone");

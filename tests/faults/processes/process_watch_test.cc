@@ -26,7 +26,8 @@ bool ends_within(int pidfd, int ms) {
 // A listener, and a child that connects to it and then does `then`.
 class Peer {
  public:
-  explicit Peer(const std::function<void(int socket)>& then) : path_("/tmp/hdt-watch-" + std::to_string(::getpid()) + ".sock") {
+  explicit Peer(const std::function<void(int socket)>& then)
+      : path_("/tmp/hdt-watch-" + std::to_string(::getpid()) + ".sock") {
     auto made = listen_seqpacket(path_);
     EXPECT_TRUE(made.is_ok()) << made.status().to_string();
     const UniqueFd listener = made.take();

@@ -17,8 +17,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A node of two ranks: this process, and a child of it that offers its proof. What it has in memory is the same as here but for
-// what it writes itself, and at the same addresses: nothing but the proof tells them apart.
+// A node of two ranks: this process, and a child of it that offers its proof. What it has in memory is the
+// same as here but for what it writes itself, and at the same addresses: nothing but the proof tells them
+// apart.
 class TwoProcesses : public ::testing::Test {
  protected:
   void start(const std::function<void()>& then = [] { ::pause(); }) {
