@@ -200,7 +200,7 @@ hdtResult_t execute(std::istringstream& line, std::string& extra) {
   if (verb == "id") {
     hdtUniqueId_t id{};
     const hdtResult_t result = hdtGetUniqueId(&id);
-    extra = hdt::hex_of(id);
+    if (result == HDT_SUCCESS) extra = hdt::hex_of(id);
     return result;
   }
   if (verb == "join") {
