@@ -62,6 +62,12 @@ Result<SharedMemory> SharedMemory::map_sealed(UniqueFd fd, size_t bytes) {
   if (data == MAP_FAILED) {
     return Status::from_errno("mapping " + std::to_string(bytes) + " bytes of shared memory", errno);
   }
+  // A forked child has no part in what is shared here, and does not keep it alive.
+  if (::madvise(data, bytes, MADV_DONTFORK) != 0) {
+    const int error = errno;
+    ::munmap(data, bytes);
+    return Status::from_errno("MADV_DONTFORK", error);
+  }
   SharedMemory memory;
   memory.fd_ = std::move(fd);
   memory.data_ = static_cast<std::byte*>(data);

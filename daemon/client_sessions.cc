@@ -14,6 +14,8 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/process_watch.h"
+#include "base/users.h"
 
 namespace hdt::daemon {
 
@@ -27,6 +29,11 @@ constexpr int64_t kPauseMs = 100;
 constexpr int64_t kSayAgainMs = 10'000;
 
 }  // namespace
+
+std::string pid_text(const PeerCredentials& credentials) {
+  if (credentials.pid == 0) return "a process of a PID namespace that is not seen from here";
+  return "pid " + std::to_string(credentials.pid);
+}
 
 ClientSessions::ClientSessions(Options options, SessionHandler& handler)
     : options_(std::move(options)), handler_(handler), next_memory_(std::random_device()()) {}
@@ -117,7 +124,22 @@ void ClientSessions::watch_listener(uint32_t events) {
 }
 
 void ClientSessions::on_readable(int fd) {
-  if (const auto found = by_fd_.find(fd); found != by_fd_.end()) receive(found->second);
+  const auto found = by_fd_.find(fd);
+  if (found == by_fd_.end()) return;
+  const uint64_t number = found->second;
+  receive(number);
+  // Asked anew: the event may be of a descriptor that had this number before.
+  const ClientSession* client = find(number);
+  if (client != nullptr && client->process.get() == fd && has_ended(fd)) process_ended(number);
+}
+
+// It has said all that it ever will: what is left in the socket is read. A child that holds the socket is not
+// it.
+void ClientSessions::process_ended(uint64_t number) {
+  receive(number);
+  if (const ClientSession* client = find(number)) {
+    end(number, "(" + pid_text(client->credentials) + ") ended without leaving the group");
+  }
 }
 
 void ClientSessions::read_all() {
@@ -137,8 +159,7 @@ void ClientSessions::receive(uint64_t number) {
     auto packet = receive_packet(found->second.socket.get());
     if (!packet.is_ok()) {
       if (packet.status().code() == Code::kInProgress) return;
-      return end(number, "(pid " + std::to_string(found->second.credentials.pid) +
-                             ") ended without leaving the group");
+      return end(number, "(" + pid_text(found->second.credentials) + ") ended without leaving the group");
     }
     const Status status = handle(number, packet.value());
     if (!status.is_ok()) return refuse(number, status.code(), status.message());
@@ -265,8 +286,8 @@ Status ClientSessions::adopt(uint64_t number, Packet& packet) {
                              ? handler_.on_adopt(number, request.value(), std::move(packet.fds[0]))
                              : packet.descriptors;
   if (adopted.is_ok()) return adopted;
-  HDT_LOG_WARN("session {} (pid {}): a group is not adopted: {}", number,
-               sessions_.at(number).credentials.pid, adopted.message());
+  HDT_LOG_WARN("session {} ({}): a group is not adopted: {}", number,
+               pid_text(sessions_.at(number).credentials), adopted.message());
   send(number, session::encode(Kind::kNotAdopted, session::GroupNotice{request.value().handle, adopted.code(),
                                                                        -1, adopted.message()}));
   return Status::ok();
@@ -280,6 +301,7 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
     return {Code::kInvalidUsage, "user " + std::to_string(client.credentials.uid) +
                                      " is in none of the groups in security.allow_groups"};
   }
+  HDT_RETURN_IF_ERROR(watch_process(number, client));
   auto memory = SharedMemory::create("hdt-session-" + std::to_string(number), sizeof(session::SessionPage));
   if (!memory.is_ok()) return memory.status();
   auto link = std::make_shared<SessionLink>();
@@ -304,8 +326,22 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
   return Status::ok();
 }
 
+Status ClientSessions::watch_process(uint64_t number, ClientSession& client) {
+  auto watch = watch_peer(client.socket.get());
+  if (!watch.is_ok()) return watch.status();
+  if (!watch.value().valid()) return Status::ok();
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = watch.value().get();
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, watch.value().get(), &event) != 0)
+    return Status::from_errno("watching a process", errno);
+  by_fd_[watch.value().get()] = number;
+  client.process = watch.take();
+  return Status::ok();
+}
+
 bool ClientSessions::allowed(const PeerCredentials& who) const {
-  if (options_.allow_groups.empty() || who.uid == 0 || who.uid == ::geteuid()) return true;
+  if (options_.allow_groups.empty() || who.uid == 0 || is_this_user(who.uid)) return true;
   std::vector<gid_t> gids(256);
   int count = static_cast<int>(gids.size());
   const passwd* user = ::getpwuid(who.uid);
@@ -332,7 +368,7 @@ bool ClientSessions::send(uint64_t number, std::span<const std::byte> bytes, std
   const Status sent = send_packet(client->socket.get(), bytes, fds);
   if (sent.is_ok()) return true;
   // A process that does not read its answers is as good as gone. Its socket reports the end on the next read.
-  HDT_LOG_WARN("session {} (pid {}): {}", number, client->credentials.pid, sent.message());
+  HDT_LOG_WARN("session {} ({}): {}", number, pid_text(client->credentials), sent.message());
   ::shutdown(client->socket.get(), SHUT_RDWR);
   return false;
 }
@@ -340,7 +376,7 @@ bool ClientSessions::send(uint64_t number, std::span<const std::byte> bytes, std
 void ClientSessions::refuse(uint64_t number, Code code, const std::string& why) {
   ClientSession* client = find(number);
   if (client == nullptr) return;
-  HDT_LOG_WARN("session {} (pid {}) closed: {}", number, client->credentials.pid, why);
+  HDT_LOG_WARN("session {} ({}) closed: {}", number, pid_text(client->credentials), why);
   (void)send_packet(client->socket.get(), session::encode_text(Kind::kRefused, code, why), {});
   end(number, "was disconnected by the daemon: " + why);
 }
@@ -358,8 +394,13 @@ void ClientSessions::end(uint64_t number, const std::string& how) {
   ClientSession* client = find(number);
   if (client == nullptr) return;
   handler_.on_gone(number, how);
-  by_fd_.erase(client->socket.get());
-  sessions_.erase(number);  // closing the socket takes it out of epoll
+  // Out of epoll by name: where somebody holds a copy, closing does not do it.
+  for (const int fd : {client->socket.get(), client->process.get()}) {
+    if (fd < 0) continue;
+    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+    by_fd_.erase(fd);
+  }
+  sessions_.erase(number);
 }
 
 }  // namespace hdt::daemon

@@ -25,6 +25,8 @@ struct Seat {  // a rank of a process
 
 struct ClientSession {
   UniqueFd socket;
+  // A pidfd of the peer (base/process_watch.h); not valid where the system has none, or before the hello.
+  UniqueFd process;
   PeerCredentials credentials{};
   bool greeted = false;
   std::shared_ptr<SessionLink> link;
@@ -42,6 +44,9 @@ struct ClientSession {
     return handle;
   }
 };
+
+// "pid 12", or that it has none here: the process is in a PID namespace that is not seen from this one.
+std::string pid_text(const PeerCredentials& credentials);
 
 // What the control thread does with well-formed requests.
 class SessionHandler {
@@ -74,7 +79,7 @@ class ClientSessions {
   };
   ClientSessions(Options options, SessionHandler& handler);
 
-  // `epoll` gets every socket; events carry the descriptor.
+  // `epoll` gets every socket, and a pidfd for each session; events carry the descriptor.
   Status listen(const std::string& path, int epoll);
   void stop_listening();
   int listener() const { return listener_.get(); }
@@ -82,7 +87,7 @@ class ClientSessions {
   void accept_all();
   void on_time();
   Deadline next_time() const { return go_on_at_; }
-  // A session's socket is readable.
+  // A session's socket is readable, or its process has ended: what it said before is heard in either case.
   void on_readable(int fd);
   // Hears all that processes said before now, whatever the last wait saw.
   void read_all();
@@ -105,6 +110,9 @@ class ClientSessions {
   void receive(uint64_t number);
   Status handle(uint64_t number, Packet& packet);
   Status greet(uint64_t number, const Packet& packet);
+  // A process's end ends its session, whoever holds copies of its socket.
+  Status watch_process(uint64_t number, ClientSession& client);
+  void process_ended(uint64_t number);
   Status share(uint64_t number, Packet& packet);
   Status adopt(uint64_t number, Packet& packet);
   uint32_t free_memory_number();
@@ -123,7 +131,7 @@ class ClientSessions {
   uint64_t next_number_ = 1;
   uint32_t next_memory_;
   std::map<uint64_t, ClientSession> sessions_;
-  std::map<int, uint64_t> by_fd_;
+  std::map<int, uint64_t> by_fd_;  // sessions by their sockets, and by the pidfds of their processes
 };
 
 }  // namespace hdt::daemon

@@ -1,11 +1,10 @@
 // A class changes (class_change.h): the control thread's part. One change at a time: this node's own, or one that another
 // node asks for.
-#include <unistd.h>
-
 #include <algorithm>
 #include <random>
 
 #include "base/log.h"
+#include "base/users.h"
 #include "daemon/control.h"
 
 namespace hdt::daemon {
@@ -199,7 +198,7 @@ void Control::answer_class(uint64_t session, const std::string& about) {
     sessions_->send(session, session::encode_text(session::Kind::kAnswerIs, code, text));
   };
   const ClientSession* client = sessions_->find(session);
-  if (client->credentials.uid != 0 && client->credentials.uid != ::geteuid()) {
+  if (client->credentials.uid != 0 && !is_this_user(client->credentials.uid)) {
     return answer(Code::kInvalidUsage, "only root and the daemon's own user may change classes");
   }
   const size_t cut = std::min(about.find('\n'), about.size());

@@ -161,6 +161,9 @@ class Engine : public transport::LinkObserver {
   void watch_device(const transport::Device& device);
 
   GroupFacts facts_of(const EngineGroup& group) const;
+  // Of a local rank's process, as its session's socket says: what the rank itself says counts in its own PID
+  // namespace. 0: it has no session (any more), or is in a namespace that is not seen from here.
+  uint32_t pid_of(const EngineGroup& group, uint32_t local) const;
   std::shared_ptr<SharedMemory> find_memory(uint64_t group, uint32_t local, uint32_t number);
 
   // engine_choice.cc

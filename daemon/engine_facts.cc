@@ -42,16 +42,17 @@ GroupFacts EngineGroup::facts(const std::function<uint32_t(uint32_t local)>& pid
   return facts;
 }
 
-GroupFacts Engine::facts_of(const EngineGroup& group) const {
-  const auto pid = [&](uint32_t local) -> uint32_t {
-    for (const auto& [number, session] : sessions_) {
-      for (const auto& [handle, seat] : session.seats) {
-        if (seat.group == &group && seat.local == local) return session.link->pid;
-      }
+uint32_t Engine::pid_of(const EngineGroup& group, uint32_t local) const {
+  for (const auto& [number, session] : sessions_) {
+    for (const auto& [handle, seat] : session.seats) {
+      if (seat.group == &group && seat.local == local) return session.link->pid;
     }
-    return 0;
-  };
-  return group.facts(pid);
+  }
+  return 0;
+}
+
+GroupFacts Engine::facts_of(const EngineGroup& group) const {
+  return group.facts([&](uint32_t local) { return pid_of(group, local); });
 }
 
 std::vector<GroupFacts> Engine::group_facts() const {

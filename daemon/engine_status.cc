@@ -1,6 +1,8 @@
 // What an engine tells about itself (hdtctl status, hdtctl explain).
 #include <fmt/core.h>
 
+#include <functional>
+
 #include "base/address.h"
 #include "daemon/engine.h"
 #include "session/explanation.h"
@@ -13,7 +15,7 @@ std::string id_of(const EngineGroup& group) {
   return fmt::format("{:08x}", static_cast<uint32_t>(group.id()));
 }
 
-nlohmann::json describe(const EngineGroup& group) {
+nlohmann::json describe(const EngineGroup& group, const std::function<uint32_t(uint32_t local)>& pid) {
   const GroupContext& context = group.context();
   nlohmann::json json;
   json["id"] = id_of(group);
@@ -36,7 +38,7 @@ nlohmann::json describe(const EngineGroup& group) {
   for (uint32_t local = 0; local < context.local_ranks.size(); ++local) {
     const session::Board& board = context.segment.board(local);
     json["local"].push_back({{"rank", context.local_ranks[local]},
-                             {"pid", board.pid.load(std::memory_order_relaxed)},
+                             {"pid", pid(local)},
                              {"calls", board.entered.load(std::memory_order_relaxed)},
                              {"left", board.left.load(std::memory_order_relaxed) != 0}});
   }
@@ -162,7 +164,8 @@ nlohmann::json Engine::status() const {
   nlohmann::json json;
   json["groups"] = nlohmann::json::array();
   for (const auto& group : groups_) {
-    if (group != nullptr) json["groups"].push_back(describe(*group));
+    if (group == nullptr) continue;
+    json["groups"].push_back(describe(*group, [&](uint32_t local) { return pid_of(*group, local); }));
   }
   json["peers"] = nlohmann::json::array();
   for (const auto& [id, peer] : peers_) {

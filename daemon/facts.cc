@@ -1,6 +1,7 @@
 #include "daemon/facts.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -88,7 +89,18 @@ void keep_recent(NodeFacts& facts) {
 
 std::string id_text(uint64_t group) { return fmt::format("{:016x}", group); }
 
+// A /proc of another PID namespace (a container with the host's) shows other processes under the same
+// numbers.
+static bool proc_is_ours() {
+  static const bool ours = [] {
+    char self[32] = {};
+    return ::readlink("/proc/self", self, sizeof self - 1) > 0 && std::to_string(::getpid()) == self;
+  }();
+  return ours;
+}
+
 std::string process_state(uint32_t pid) {
+  if (!proc_is_ours()) return "?";
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const size_t name_end = text.rfind(')');  // the name may hold anything

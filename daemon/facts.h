@@ -90,7 +90,7 @@ void keep_recent(NodeFacts& facts);
 // GroupFacts::id of the group.
 std::string id_text(uint64_t group);
 
-// The letter in /proc/PID/stat; "" if there is no such process.
+// The letter in /proc/PID/stat; "" if there is no such process, "?" if /proc is not of this PID namespace.
 std::string process_state(uint32_t pid);
 
 }  // namespace hdt::daemon

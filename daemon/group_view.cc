@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <tuple>
 
 namespace hdt::daemon {
 
@@ -85,7 +86,14 @@ std::vector<std::pair<const Operation*, uint32_t>> unmatched(const GroupView& gr
 
 namespace {
 
-using Process = std::pair<std::string, uint32_t>;  // node, pid
+// Node, pid, and the rank of a group where the pid is not known: such ranks may be one process or several.
+using Process = std::tuple<std::string, uint32_t, std::string>;
+
+Process process_of(const GroupView& group, uint32_t rank, const MemberView& member) {
+  const uint32_t pid = member.facts->pid;
+  return {member.node, pid, pid != 0 ? "" : group.facts->id + " " + std::to_string(rank)};
+}
+
 struct Edge {
   Process to;
   Wait wait;
@@ -100,7 +108,7 @@ std::set<Process> waiting(const std::map<std::string, GroupView>& groups) {
       const auto& operations = member.facts->operations;
       const bool waits = std::any_of(operations.begin(), operations.end(),
                                      [](const Operation& operation) { return operation.ended_ns == 0; });
-      if (waits) found.emplace(member.node, member.facts->pid);
+      if (waits) found.insert(process_of(group, rank, member));
     }
   }
   return found;
@@ -115,8 +123,8 @@ std::map<Process, std::vector<Edge>> waits_of(const std::map<std::string, GroupV
       const MemberView& from = view.members.at(rank);
       const MemberView& to = view.members.at(other);
       if (to.facts == nullptr) return;
-      const Process a{from.node, from.facts->pid};
-      const Process b{to.node, to.facts->pid};
+      const Process a = process_of(view, rank, from);
+      const Process b = process_of(view, other, to);
       if (a != b && all_waiting.contains(b))
         edges[a].push_back({b, {view.facts->name, rank, other, operation}});
     };

@@ -138,7 +138,9 @@ class Judge {
   std::string who(uint32_t rank) const {
     const MemberView& member = group_.members.at(rank);
     if (member.facts == nullptr) return fmt::format("rank {} on node {}", rank, member.node);
-    return fmt::format("rank {} on node {} (pid {}, {})", rank, member.node, member.facts->pid,
+    const std::string pid =
+        member.facts->pid != 0 ? "pid " + std::to_string(member.facts->pid) : "pid not known there";
+    return fmt::format("rank {} on node {} ({}, {})", rank, member.node, pid,
                        state_words(member.facts->process));
   }
 

@@ -1,5 +1,11 @@
 #include "libclient/allocations.h"
 
+#include <sys/mman.h>
+
+#include <cerrno>
+
+#include "base/fork_mark.h"
+
 namespace hdt::client {
 
 namespace {
@@ -9,8 +15,8 @@ constexpr size_t kPage = 4096;
 }  // namespace
 
 Allocations& Allocations::instance() {
-  static Allocations all;
-  return all;
+  static KeptInCopies<Allocations> all;
+  return *all;
 }
 
 Result<void*> Allocations::allocate(size_t bytes) {
@@ -18,6 +24,9 @@ Result<void*> Allocations::allocate(size_t bytes) {
   auto memory = SharedMemory::create("hdt-memory", (bytes + sizeof(Trailer) + kPage - 1) / kPage * kPage);
   if (!memory.is_ok()) return memory.status();
   std::byte* start = memory.value().data();
+  // The user's memory, which a forked worker of the user's may read; it is shared with it, not copied.
+  if (::madvise(start, memory.value().size(), MADV_DOFORK) != 0)
+    return Status::from_errno("MADV_DOFORK", errno);
   const std::lock_guard lock(mutex_);
   by_start_.emplace(start, Allocation{memory.take(), {}});
   return static_cast<void*>(start);

@@ -32,7 +32,10 @@ hdtResult_t hand_out(Result<std::shared_ptr<Communicator>> made, hdtComm_t* comm
 // The first calls of a program pass here.
 template <typename Body>
 hdtResult_t first_guarded(Body body) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
   return hdt::client::guarded([&] {
+    const Status marked = hdt::mark_use();
+    if (!marked.is_ok()) return report(marked);
     start_logging();
     return body();
   });
@@ -159,11 +162,13 @@ hdtResult_t hdtCommGetAsyncError(hdtComm_t handle, hdtResult_t* async_error) {
   const CommRef comm(handle);
   if (!comm.valid()) return report(comm.status());
   if (async_error == nullptr) return null_argument("async_error");
+  if (hdt::forked()) return hdt::client::refuse_copy();
   *async_error = static_cast<hdtResult_t>(comm->communicator->failure().code());
   return HDT_SUCCESS;
 }
 
 const char* hdtCommErrorMessage(hdtComm_t handle) {
+  if (hdt::forked()) return hdt::copy_text();
   const CommRef comm(handle);
   if (handle == nullptr) return "";
   if (!comm.valid()) return "this is no communicator: it has been destroyed, or was never made";
@@ -174,6 +179,7 @@ const char* hdtCommErrorMessage(hdtComm_t handle) {
 }
 
 hdtResult_t hdtCommCount(hdtComm_t handle, int* nranks) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
   const CommRef comm(handle);
   if (!comm.valid()) return report(comm.status());
   if (nranks == nullptr) return null_argument("nranks");
@@ -182,6 +188,7 @@ hdtResult_t hdtCommCount(hdtComm_t handle, int* nranks) {
 }
 
 hdtResult_t hdtCommUserRank(hdtComm_t handle, int* rank) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
   const CommRef comm(handle);
   if (!comm.valid()) return report(comm.status());
   if (rank == nullptr) return null_argument("rank");
@@ -190,6 +197,7 @@ hdtResult_t hdtCommUserRank(hdtComm_t handle, int* rank) {
 }
 
 hdtResult_t hdtCommNodes(hdtComm_t handle, int* nodes) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
   const CommRef comm(handle);
   if (!comm.valid()) return report(comm.status());
   if (nodes == nullptr) return null_argument("nodes");
@@ -198,6 +206,7 @@ hdtResult_t hdtCommNodes(hdtComm_t handle, int* nodes) {
 }
 
 hdtResult_t hdtCommNodeOf(hdtComm_t handle, int rank, int* node) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
   const CommRef comm(handle);
   if (!comm.valid()) return report(comm.status());
   if (node == nullptr) return null_argument("node");

@@ -12,7 +12,10 @@ using hdt::client::report;
 hdtResult_t hdtMemAlloc(void** pointer, size_t bytes) {
   if (pointer == nullptr) return report(Status(Code::kInvalidArgument, "pointer is null"));
   *pointer = nullptr;
+  if (hdt::forked()) return hdt::client::refuse_copy();
   return guarded([&] {
+    const Status marked = hdt::mark_use();
+    if (!marked.is_ok()) return report(marked);
     const auto memory = Allocations::instance().allocate(bytes);
     if (!memory.is_ok()) return report(memory.status());
     *pointer = memory.value();
@@ -22,5 +25,6 @@ hdtResult_t hdtMemAlloc(void** pointer, size_t bytes) {
 
 hdtResult_t hdtMemFree(void* pointer) {
   if (pointer == nullptr) return HDT_SUCCESS;
+  if (hdt::forked()) return hdt::client::refuse_copy();
   return report(Allocations::instance().free(pointer));
 }

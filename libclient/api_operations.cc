@@ -165,6 +165,7 @@ hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, h
 }
 
 hdtResult_t hdtGroupStart(void) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
   hdt::client::group_start();
   return HDT_SUCCESS;
 }
@@ -183,6 +184,7 @@ Status ended_request() {
 
 hdtResult_t hdtTest(hdtRequest_t* request) {
   if (request == nullptr || *request == nullptr) return HDT_SUCCESS;
+  if (hdt::forked()) return hdt::client::refuse_copy();
   const auto found = requests.find(reinterpret_cast<uintptr_t>(*request));
   if (!found) return report(ended_request());
   return guarded([&] {
@@ -197,6 +199,7 @@ hdtResult_t hdtTest(hdtRequest_t* request) {
 
 hdtResult_t hdtWait(hdtRequest_t* request, int64_t timeout_ms) {
   if (request == nullptr || *request == nullptr) return HDT_SUCCESS;
+  if (hdt::forked()) return hdt::client::refuse_copy();
   const auto found = requests.find(reinterpret_cast<uintptr_t>(*request));
   if (!found) return report(ended_request());
   return guarded([&] {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/fork_mark.h"
 #include "base/log.h"
 #include "libclient/embedded_hosts.h"
 #include "libclient/runtime_folder.h"

@@ -13,7 +13,7 @@ namespace {
 
 // Calls between hdtGroupStart and hdtGroupEnd whose request was NULL.
 thread_local int group_depth = 0;
-thread_local std::vector<hdtRequest> group_requests;
+thread_local KeptInCopies<std::vector<hdtRequest>> group_requests;
 
 }  // namespace
 
@@ -24,6 +24,7 @@ Status out_of_memory() {
 }
 
 Status check(const CommRef& comm, const Buffers& buffers, size_t count, hdtDataType_t type) {
+  if (forked()) return copy_refused();
   if (!comm.valid()) return comm.status();
   if (hdtTypeSize(type) == 0) return {Code::kInvalidArgument, "unknown type " + std::to_string(type)};
   if (count != 0 && buffers.sends && buffers.send == nullptr)
@@ -58,10 +59,11 @@ bool in_group() { return group_depth > 0; }
 void group_start() { ++group_depth; }
 
 hdtResult_t group_end() {
+  if (forked()) return refuse_copy();
   if (group_depth == 0) return report(Status(Code::kInvalidUsage, "hdtGroupEnd without hdtGroupStart"));
   if (--group_depth > 0) return HDT_SUCCESS;
   Status first;
-  for (const hdtRequest& request : std::exchange(group_requests, {})) {
+  for (const hdtRequest& request : std::exchange(*group_requests, {})) {
     const Status status = wait_all(request, Deadline::never());
     if (first.is_ok()) first = status;
   }
@@ -75,8 +77,8 @@ namespace {
 Status prepare(Communicator& communicator, hdtRequest_t* request) {
   const Status started = ProgressThread::instance().start();
   if (!started.is_ok()) return communicator.give_up(started);
-  if (request == nullptr && group_requests.size() == group_requests.capacity()) {
-    group_requests.reserve(2 * group_requests.size() + 8);
+  if (request == nullptr && (*group_requests).size() == (*group_requests).capacity()) {
+    (*group_requests).reserve(2 * (*group_requests).size() + 8);
   }
   return Status::ok();
 }
@@ -104,7 +106,7 @@ hdtResult_t issue(const CommRef& comm, hdtRequest_t* request,
     hdtRequest filed{comm->communicator, posted.take()};
     const bool done = filed.done();
     if (request == nullptr) {
-      group_requests.push_back(std::move(filed));
+      (*group_requests).push_back(std::move(filed));
     } else {
       *made = std::move(filed);
       *request = reinterpret_cast<hdtRequest_t>(handle);

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/fork_mark.h"
 #include "libclient/handles.h"
 #include "libclient/last_error.h"
 
@@ -30,6 +31,9 @@ hdtResult_t guarded(Body body) {
     return report(Status(Code::kInternal, error.what()));
   }
 }
+
+// Entry points that pass neither check() nor first use ask this themselves.
+inline hdtResult_t refuse_copy() { return report(copy_refused()); }
 
 // A null buffer is fine where nothing is read or written.
 struct Buffers {

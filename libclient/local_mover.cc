@@ -1,9 +1,6 @@
 #include "libclient/local_mover.h"
 
-#include <sys/uio.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "base/topology.h"
@@ -67,21 +64,11 @@ collectives::Stores stores_for(const session::Call& call, size_t ranks) {
 }  // namespace
 
 Status LocalMover::read(const Reached& from, uint64_t offset, std::byte* to, size_t bytes) const {
-  const iovec local{to, bytes};
-  const iovec remote{reinterpret_cast<void*>(from.send_address + offset), bytes};
-  const ssize_t moved = ::process_vm_readv(from.pid, &local, 1, &remote, 1, 0);
-  if (moved == static_cast<ssize_t>(bytes)) return Status::ok();
-  return Status::from_errno("reading a sendbuf of process " + std::to_string(from.pid),
-                            moved < 0 ? errno : EFAULT);
+  return read_proven(from.process, from.send_address + offset, to, bytes);
 }
 
 Status LocalMover::write(const Reached& to, uint64_t offset, const std::byte* from, size_t bytes) const {
-  const iovec local{const_cast<std::byte*>(from), bytes};
-  const iovec remote{reinterpret_cast<void*>(to.recv_address + offset), bytes};
-  const ssize_t moved = ::process_vm_writev(to.pid, &local, 1, &remote, 1, 0);
-  if (moved == static_cast<ssize_t>(bytes)) return Status::ok();
-  return Status::from_errno("writing to a recvbuf of process " + std::to_string(to.pid),
-                            moved < 0 ? errno : EFAULT);
+  return write_proven(to.process, to.recv_address + offset, from, bytes);
 }
 
 Status LocalMover::run(const session::Call& call, const Task& task, std::span<const Reached> ranks) {

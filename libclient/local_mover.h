@@ -1,8 +1,7 @@
 // local_mover.h: moves and combines elements between the buffers of a node's ranks: through mappings where there are any,
-// else through the kernel (process_vm_readv and process_vm_writev), block by block.
+// else through the kernel (process_vm_readv and process_vm_writev), block by block, each of a process that is
+// proved (reach.h).
 #pragma once
-
-#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -12,16 +11,17 @@
 #include "base/status.h"
 #include "libclient/local_work.h"
 #include "libclient/node_access.h"
+#include "libclient/reach.h"
 
 namespace hdt::client {
 
 // One rank's buffers of a call, as this process reaches them.
 struct Reached {
-  std::byte* send = nullptr;  // mapped here; null: at send_address of process pid
+  std::byte* send = nullptr;  // mapped here; null: at send_address of `process`
   std::byte* recv = nullptr;
   uint64_t send_address = 0;
   uint64_t recv_address = 0;
-  pid_t pid = 0;
+  Process process;
   bool in_place = false;  // sendbuf and recvbuf are the same memory
 };
 
@@ -30,7 +30,8 @@ class LocalMover {
   explicit LocalMover(const NodeAccess& access) : access_(access) {}
 
   // In other processes' buffers: between blocks it looks whether the group has failed, and ends early if so; `touching`
-  // is up during blocks. A process that cannot be reached (any more): kSystem, with its pid.
+  // is up during blocks. A process that cannot be reached (any more), or is not the rank's: kSystem, with its
+  // pid.
   Status run(const session::Call& call, const Task& task, std::span<const Reached> ranks);
   // From mapped contributions in the group's own memory to this rank's recvbuf: nobody's buffers are touched.
   void run_own(const session::Call& call, const Task& task, std::span<const Reached> ranks);

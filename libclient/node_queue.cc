@@ -1,9 +1,6 @@
 #include "libclient/node_queue.h"
 
-#include <signal.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <thread>
 
@@ -227,7 +224,7 @@ bool NodeQueue::reach_all(const Entry& entry) {
     Exposure exposure;
     std::memcpy(&exposure, access_.segment.post(i, entry.sequence).content, sizeof exposure);
     rank.in_place = exposure.send == exposure.recv && exposure.send_memory == exposure.recv_memory;
-    rank.pid = static_cast<pid_t>(access_.segment.board(i).pid.load(std::memory_order_relaxed));
+    rank.process = process_of(access_.segment.board(i));
     rank.send_address = exposure.send;
     rank.recv_address = exposure.recv;
     const auto map = [&](uint32_t memory, uint64_t offset, uint64_t bytes, std::byte*& mapped) {
@@ -383,12 +380,10 @@ void NodeQueue::fail_all(const Status& status) {
   const Deadline deadline = Deadline::after_ms(kUntouchedMs);
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     const Board& board = access_.segment.board(i);
-    const auto pid = static_cast<pid_t>(board.pid.load(std::memory_order_relaxed));
     const auto touches = [&] {
       return i != access_.local && board.touching.load(std::memory_order_seq_cst) != 0;
     };
-    const auto gone = [&] { return ::kill(pid, 0) != 0 && errno == ESRCH; };
-    while (touches() && !gone() && !deadline.expired()) std::this_thread::yield();
+    while (touches() && !reach_.gone(i) && !deadline.expired()) std::this_thread::yield();
   }
   for (Entry& entry : calls_) {
     access_.recorder().end(entry.record, status.code());

@@ -4,13 +4,23 @@
 
 namespace hdt::client {
 
+namespace {
+
+bool freed(const SharedMemory& memory) {
+  return memory.size() >= sizeof(Trailer) && trailer_of(memory).freed.load(std::memory_order_acquire) != 0;
+}
+
+}  // namespace
+
 Result<std::byte*> PeerMemory::reach(uint32_t memory, uint64_t offset, uint64_t bytes) {
+  // A number may be given again once its memory is freed.
   auto found = mapped_.find(memory);
+  if (found != mapped_.end() && freed(found->second)) found = mapped_.end();
   if (found == mapped_.end()) {
     drop_freed();
     auto opened = open_(memory);
     if (!opened.is_ok()) return opened.status();
-    found = mapped_.emplace(memory, opened.take()).first;
+    found = mapped_.insert_or_assign(memory, opened.take()).first;
   }
   const SharedMemory& mapping = found->second;
   const uint64_t size = mapping.size() < sizeof(Trailer) ? 0 : mapping.size() - sizeof(Trailer);
@@ -23,10 +33,7 @@ Result<std::byte*> PeerMemory::reach(uint32_t memory, uint64_t offset, uint64_t 
 }
 
 void PeerMemory::drop_freed() {
-  std::erase_if(mapped_, [](const auto& entry) {
-    return entry.second.size() >= sizeof(Trailer) &&
-           trailer_of(entry.second).freed.load(std::memory_order_acquire) != 0;
-  });
+  std::erase_if(mapped_, [](const auto& entry) { return freed(entry.second); });
 }
 
 }  // namespace hdt::client

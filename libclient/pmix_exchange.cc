@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/fork_mark.h"
 #include "libclient/pmix_library.h"
 
 namespace hdt::client {
@@ -132,6 +133,7 @@ Result<PmixExchange*> PmixExchange::connect() {
   // process that has said good-bye to the server cannot come back, e.g. for MPI_Init; libpmix counts its
   // users.
   std::atexit([] {
+    if (forked()) return;  // it is the parent that says good-bye
     const Result<const PmixLibrary*> loaded = pmix_library();
     if (loaded.is_ok()) loaded.value()->finalize(nullptr, 0);
   });

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "base/fork_mark.h"
+#include "base/log.h"
 #include "base/start_thread.h"
 
 namespace hdt::client {
 
 ProgressThread& ProgressThread::instance() {
-  static ProgressThread thread;
-  return thread;
+  static KeptInCopies<ProgressThread> thread;
+  return *thread;
 }
 
 ProgressThread::~ProgressThread() {

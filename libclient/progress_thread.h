@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/doorbell.h"
+#include "base/fork_mark.h"
 #include "libclient/communicator.h"
 
 namespace hdt::client {
@@ -24,6 +25,7 @@ class ProgressThread {
   void wake(std::shared_ptr<Communicator> communicator);
 
  private:
+  friend class KeptInCopies<ProgressThread>;
   ProgressThread() = default;
   void run();
 

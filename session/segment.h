@@ -43,7 +43,7 @@
 namespace hdt::session {
 
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
-inline constexpr uint32_t kSegmentVersion = 10;
+inline constexpr uint32_t kSegmentVersion = 11;
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
 // Slots of pieces, and chunks of a channel's ring. On one node, what the caches hold; between nodes, what several
@@ -80,7 +80,10 @@ struct alignas(64) Board {
   // The calls of this rank: call s is calls[s % kCallRing], valid while entered > s. A rank publishes call s when its
   // own call s - kCallRing is complete, which implies that everyone has read it.
   std::atomic<uint64_t> entered{0};
-  std::atomic<uint32_t> pid{0};   // of the rank; not 0: it has taken its seat
+  // The process as it knows itself. The number means the same process only to readers of the same PID
+  // namespace, and only while it lives: who uses it compares the namespace, and proves the process (reach.h).
+  // Not 0: the rank has taken its seat.
+  std::atomic<uint32_t> pid{0};
   std::atomic<uint32_t> left{0};  // 1 after hdtCommDestroy: makes no further calls
   // How long this rank and its daemon take to hear of each other (libclient/daemon_echo.h): the daemon gives what is asked.
   std::atomic<uint32_t> echo_asked{0};
@@ -98,8 +101,12 @@ struct alignas(64) Board {
   std::atomic<uint32_t> touching{0};
   // Whether the rank can reach the memory of every other one on the node through the kernel. See reach.h.
   std::atomic<uint32_t> reach{0};
-  std::atomic<uint64_t> reach_word{0};  // address of a word to try it on
-  Doorbell doorbell;                    // rung when anything this rank may wait for has changed
+  // What proves that memory read is this process's (reach.h): random, and where it stands there. 0: nothing
+  // is offered.
+  std::atomic<uint64_t> proof_address{0};
+  std::atomic<uint64_t> proof[2]{};
+  std::atomic<uint64_t> pid_namespace{0};  // in which `pid` counts; 0: not known
+  Doorbell doorbell;                       // rung when anything this rank may wait for has changed
   Entered calls[kCallRing];
   // Channels towards other nodes on which this rank has sent or consumed chunks: written by the rank, read by the
   // daemon. When it is full the rank sets attention_overflow and the daemon looks at all of them.

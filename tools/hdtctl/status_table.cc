@@ -44,8 +44,9 @@ std::string status_table(const nlohmann::json& status) {
       text += fmt::format("    node {}: rank {}\n", node["name"].get<std::string>(), ranks(node["ranks"]));
     }
     for (const auto& rank : group["local"]) {
+      const int pid = rank["pid"].get<int>();
       text += fmt::format("    rank {} here: pid {}, {} collective call(s){}\n", rank["rank"].get<int>(),
-                          rank["pid"].get<int>(), rank["calls"].get<uint64_t>(),
+                          pid != 0 ? std::to_string(pid) : "not known", rank["calls"].get<uint64_t>(),
                           rank["left"].get<bool>() ? ", left" : "");
     }
     if (group.contains("failure")) text += "    " + group["failure"].get<std::string>() + "\n";

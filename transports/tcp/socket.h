@@ -1,36 +1,15 @@
-// socket.h: an owned file descriptor, and the sockets of this backend with their options.
+// socket.h: the sockets of this backend with their options.
 #pragma once
 
-#include <unistd.h>
-
-#include <utility>
-
 #include "base/status.h"
+#include "base/unique_fd.h"
 #include "transports/tcp/socket_address.h"
 
 struct tcp_info;  // of linux/tcp.h, which cannot be included beside netinet/tcp.h
 
 namespace hdt::transport::tcp {
 
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd() { reset(); }
-  void reset() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  }
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
+using Fd = UniqueFd;
 
 // Non-blocking, bound to `local`, listening.
 Result<Fd> open_listener(const SocketAddress& local);

@@ -30,6 +30,13 @@
  * which calls enter the library, so two threads that issue collectives on the same communicator must agree
  * on an order themselves. A call that another thread's hdtCommDestroy overtakes returns HDT_ERR_INVALID_ARGUMENT, but what
  * it was to do on other ranks is then missing there.
+ *
+ * fork(): a process that was forked after its parent's first call (data loaders do it) is no rank. As long as
+ * it calls nothing it may do anything and end in any way, exit() included, at any moment, and the parent's
+ * groups do not notice. Every call in it returns HDT_ERR_INVALID_USAGE and changes nothing, hdtCommDestroy
+ * too. Workers that are to use HDT themselves are started by exec or posix_spawn, or forked before the first
+ * call. Calls that need nothing of a group (hdtGetVersion, hdtGetErrorString, hdtGetLastError, hdtTypeSize)
+ * work anywhere, and are no first call.
  */
 #ifndef HDT_HDT_H
 #define HDT_HDT_H
@@ -204,7 +211,8 @@ HDT_API hdtResult_t hdtCommNodeOf(hdtComm_t comm, int rank, int* node);
 /* Memory that the ranks of a node and the daemon share: ranks of one node work in each other's buffers, and between nodes, where
  * a rank is the only one of its group on its node, the daemon sends from it and receives into it. Any other memory works
  * too, and is copied. Large buffers that live long gain most; the first operation on an allocation tells the daemon and
- * the other ranks of it. Aligned to 4,096 bytes, zeroed. Up to 4,096 allocations of a process can be shared at a time. */
+ * the other ranks of it. Aligned to 4,096 bytes, zeroed. Up to 4,096 allocations of a process can be shared
+ * at a time. Forked children have the same memory, not a copy of it, and may use it; they cannot free it. */
 HDT_API hdtResult_t hdtMemAlloc(void** pointer, size_t bytes);
 /* Memory that hdtMemAlloc did not give, or that is freed already: HDT_ERR_INVALID_ARGUMENT. NULL is allowed. */
 HDT_API hdtResult_t hdtMemFree(void* pointer);

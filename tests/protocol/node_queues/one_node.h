@@ -9,6 +9,7 @@
 
 #include "base/shared_memory.h"
 #include "libclient/node_access.h"
+#include "libclient/operation.h"
 
 namespace hdt::client::testing {
 

@@ -1,0 +1,33 @@
+#include "base/users.h"
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <fstream>
+
+namespace hdt {
+
+namespace {
+
+constexpr uint64_t kAllUsers = 0xffffffff;
+constexpr uint64_t kOverflow = 65534;
+
+// Whether the kernel gives `uid` for users that have no number here. In the first user namespace everybody
+// has one.
+bool stands_for_many(uid_t uid) {
+  uint64_t overflow = kOverflow;
+  std::ifstream("/proc/sys/kernel/overflowuid") >> overflow;
+  if (uid != overflow) return false;
+  std::ifstream map("/proc/self/uid_map");
+  uint64_t mapped = 0;
+  for (uint64_t inside = 0, outside = 0, count = 0; map >> inside >> outside >> count;) mapped += count;
+  return mapped < kAllUsers;
+}
+
+}  // namespace
+
+bool is_this_user(uid_t uid) { return uid == ::geteuid() && !stands_for_many(uid); }
+
+bool this_user_has_a_number() { return !stands_for_many(::geteuid()); }
+
+}  // namespace hdt
