@@ -35,6 +35,10 @@ Result<UniqueFd> watch_peer(int socket) {
   }
   if (errno == ESRCH) return ended();
   if (out_of_descriptors(errno)) return Status::from_errno("watching a process (one descriptor each)", errno);
+  return watch_peer_by_number(socket);
+}
+
+Result<UniqueFd> watch_peer_by_number(int socket) {
   const auto peer = peer_credentials(socket);
   if (!peer.is_ok()) return peer.status();
   if (peer.value().pid <= 0) return UniqueFd();

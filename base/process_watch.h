@@ -15,6 +15,8 @@ namespace hdt {
 // before 6.5, or no pidfds at all (before 5.3, or forbidden). kRankLost: it has ended already. kSystem: no
 // descriptor is left.
 Result<UniqueFd> watch_peer(int socket);
+// The same by the number, as on kernels before 6.5.
+Result<UniqueFd> watch_peer_by_number(int socket);
 // Whether the process that `pidfd` is of has ended.
 bool has_ended(int pidfd);
 

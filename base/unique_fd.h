@@ -21,15 +21,17 @@ class OwnedFds {
     if (fd < 0 || static_cast<size_t>(fd) >= kMost) return;
     word(fd).fetch_or(bit(fd), std::memory_order_relaxed);
   }
-  // False where the descriptor is not on the list (any more): a forked child has closed its copy, and the
-  // number may be somebody else's by now.
+  // False where it must not be closed: a forked child has closed its copy, and the number may be somebody else's by now.
+  // (One that another library's copy of this list has is closed as ever.)
   static bool remove(int fd) {
     if (static_cast<size_t>(fd) >= kMost) return true;
-    return (word(fd).fetch_and(~bit(fd), std::memory_order_relaxed) & bit(fd)) != 0;
+    const uint64_t before = word(fd).fetch_and(~bit(fd), std::memory_order_relaxed);
+    return (before & bit(fd)) != 0 || !closed_.load(std::memory_order_relaxed);
   }
   // Closes every descriptor on the list, and empties it. For forked children only: the owners live on, and
   // close nothing.
   static void close_all() {
+    closed_.store(true, std::memory_order_relaxed);
     for (size_t i = 0; i < words_.size(); ++i) {
       uint64_t bits = words_[i].load(std::memory_order_relaxed);
       if (bits == 0) continue;
@@ -46,6 +48,7 @@ class OwnedFds {
   static std::atomic<uint64_t>& word(int fd) { return words_[static_cast<size_t>(fd) / kWordBits]; }
   static uint64_t bit(int fd) { return uint64_t{1} << static_cast<size_t>(fd) % kWordBits; }
   static inline std::array<std::atomic<uint64_t>, kMost / kWordBits> words_{};
+  static inline std::atomic<bool> closed_{false};  // this process is a child, whose copies have been closed
 };
 
 class UniqueFd {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "tests/faults/communicator/rank_process.h"
 
@@ -81,6 +82,37 @@ TEST(HeldSocketless, AProcessWhoseFirstThreadHasEndedLives) {
   ranks[0]->start("sums 0 2 100000 1");
   ranks[1]->process().signal(SIGKILL);
   EXPECT_EQ(ranks[0]->finish(kToldMs).result, HDT_ERR_RANK_LOST);
+}
+
+// Pidfds, eventfds and memfds: those of sessions. (Sockets are other nodes', too.)
+size_t descriptors_of(pid_t pid) {
+  size_t found = 0;
+  std::error_code gone;  // one that is closed meanwhile
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
+    const std::string what = std::filesystem::read_symlink(entry.path(), gone).string();
+    for (const char* kind : {"pidfd", "eventfd", "memfd"}) {
+      if (what.find(kind) != std::string::npos) ++found;
+    }
+  }
+  return found;
+}
+
+// A copy of the socket's other end lives on, and the daemon keeps nothing of the session.
+TEST(HeldSocketless, NothingOfASessionStaysInTheDaemon) {
+  World world(1);
+  const pid_t daemon = world.node(0).process().pid();
+  const size_t before = descriptors_of(daemon);
+  std::vector<std::unique_ptr<Orphan>> children;
+  for (int round = 0; round < 3; ++round) {
+    auto ranks = world.group({0, 0});
+    EXPECT_GE(descriptors_of(daemon), before + 2) << "a pidfd for each";
+    for (auto& rank : ranks) children.push_back(std::make_unique<Orphan>(rank->call("child clone")));
+    for (auto& rank : ranks) rank->process().signal(SIGKILL);
+    // The engine gives its part back when it has heard.
+    const Deadline deadline = Deadline::after_ms(kAnswerMs);
+    while (descriptors_of(daemon) > before && !deadline.expired()) ::usleep(5'000);
+    EXPECT_EQ(descriptors_of(daemon), before) << "round " << round;
+  }
 }
 
 // The daemon of the node lives in the rank that is killed: its sockets, its listener and its lock would be

@@ -54,9 +54,13 @@ class Peer {
   UniqueFd accepted_;
 };
 
-TEST(WatchPeer, TellsTheEndOfTheProcessThatConnected) {
+// By the socket, and by the number.
+using Watch = Result<UniqueFd> (*)(int socket);
+class WatchPeer : public ::testing::TestWithParam<Watch> {};
+
+TEST_P(WatchPeer, TellsTheEndOfTheProcessThatConnected) {
   Peer peer([](int) { ::pause(); });
-  const auto watch = watch_peer(peer.socket());
+  const auto watch = GetParam()(peer.socket());
   ASSERT_TRUE(watch.is_ok() && watch.value().valid());
   EXPECT_FALSE(has_ended(watch.value().get()));
   peer.end();
@@ -64,13 +68,13 @@ TEST(WatchPeer, TellsTheEndOfTheProcessThatConnected) {
   EXPECT_TRUE(has_ended(watch.value().get()));
 }
 
-TEST(WatchPeer, AZombieHasEnded) {
+TEST_P(WatchPeer, AZombieHasEnded) {
   Peer peer([](int) {});
   // The socket is closed when it ends; nobody has waited for it.
   pollfd closed{peer.socket(), POLLIN, 0};
   ASSERT_EQ(::poll(&closed, 1, kLimitMs), 1);
   for (int waited = 0; waited < kLimitMs; ++waited) {
-    const auto watch = watch_peer(peer.socket());
+    const auto watch = GetParam()(peer.socket());
     if (!watch.is_ok()) {
       EXPECT_EQ(watch.status().code(), Code::kRankLost);
       return;
@@ -80,15 +84,15 @@ TEST(WatchPeer, AZombieHasEnded) {
   FAIL() << "a zombie is watched as if it lived";
 }
 
-TEST(WatchPeer, AProcessThatWasWaitedForHasEnded) {
+TEST_P(WatchPeer, AProcessThatWasWaitedForHasEnded) {
   Peer peer([](int) {});
   peer.end();
-  const auto watch = watch_peer(peer.socket());
+  const auto watch = GetParam()(peer.socket());
   ASSERT_FALSE(watch.is_ok());
   EXPECT_EQ(watch.status().code(), Code::kRankLost);
 }
 
-TEST(WatchPeer, TheEndOfTheFirstThreadIsNotThatOfTheProcess) {
+TEST_P(WatchPeer, TheEndOfTheFirstThreadIsNotThatOfTheProcess) {
   Peer peer([](int socket) {
     std::thread([socket] {
       char go;
@@ -97,12 +101,15 @@ TEST(WatchPeer, TheEndOfTheFirstThreadIsNotThatOfTheProcess) {
     }).detach();
     ::syscall(SYS_exit, 0);  // of this thread alone; pthread_exit would unwind the test
   });
-  const auto watch = watch_peer(peer.socket());
+  const auto watch = GetParam()(peer.socket());
   ASSERT_TRUE(watch.is_ok() && watch.value().valid());
   EXPECT_FALSE(ends_within(watch.value().get(), 200));
   ASSERT_EQ(::write(peer.socket(), "g", 1), 1);
   EXPECT_TRUE(ends_within(watch.value().get(), kLimitMs));
 }
+
+INSTANTIATE_TEST_SUITE_P(All, WatchPeer, ::testing::Values(Watch{watch_peer}, Watch{watch_peer_by_number}),
+                         [](const auto& way) { return way.index == 0 ? "BySocket" : "ByNumber"; });
 
 }  // namespace
 }  // namespace hdt
