@@ -140,6 +140,22 @@ RailPlan pair_nics(const std::vector<transport::DeviceInfo>& devices, const std:
   return plan;
 }
 
+namespace {
+
+// A daemon may start before its host's NICs have a carrier. An address that can be bound works once there is one; with
+// the loopback interface alone the node would reach nobody until the daemon is started again.
+void add_those_without_carrier(const Config::Nics& config, const std::vector<transport::DeviceInfo>& found,
+                               transport::Backend& backend,
+                               std::map<std::string, std::vector<transport::DeviceInfo>>& by_name) {
+  for (transport::DeviceInfo info : found) {
+    if (!nic_selected(config, info.name) || !backend.open(info).is_ok()) continue;
+    HDT_LOG_WARN("NIC {} ({}) has no carrier yet: it is used as soon as it has one", info.name, info.address);
+    by_name[nic_of(info.name)].push_back(info);
+  }
+}
+
+}  // namespace
+
 Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& config,
                                                        transport::Backend& backend) {
   auto found = backend.discover();
@@ -163,6 +179,7 @@ Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& confi
   for (const transport::DeviceInfo& info : found.value()) {
     if (info.up && nic_selected(config, info.name)) by_name[nic_of(info.name)].push_back(info);
   }
+  if (by_name.empty()) add_those_without_carrier(config, found.value(), backend, by_name);
   size_t most = 0;
   for (auto& [name, addresses] : by_name) {
     std::stable_partition(addresses.begin(), addresses.end(),

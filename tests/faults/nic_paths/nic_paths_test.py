@@ -1,4 +1,4 @@
-"""paths_test.py: hosts that have NICs which do not lead to each other, beside one that does, or alone.
+"""nic_paths_test.py: hosts that have NICs which do not lead to each other, beside one that does, or alone.
 
 A group is made over what connects them, whatever stands first; who answers must be who was meant; and where nothing
 leads there the failure names what was tried.

@@ -108,15 +108,20 @@ class Network:
             if "6" in families:
                 must(f"ip -n {space} addr add {self.V6[host]}/64 dev eth0 nodad")
             must(f"ip -n {space} link set eth0 up")
-        for space in self.spaces.values():  # a NIC without a carrier yet is none that a daemon uses
-            deadline = time.monotonic() + READY_S
-            while "state UP" not in shell(f"ip -n {space} link show dev eth0").stdout:
-                if time.monotonic() > deadline:
-                    raise RuntimeError("the cable has no carrier")
-                time.sleep(0.01)
+        self.cable("b", "up")
         if daemons:
             for host in "ab":
                 self.start_daemon(host)
+
+    def cable(self, host, state):
+        """Returns when both ends have, or have lost, their carrier."""
+        must(f"ip -n {self.spaces[host]} link set eth0 {state}")
+        for space in self.spaces.values():
+            deadline = time.monotonic() + READY_S
+            while ("state UP" in shell(f"ip -n {space} link show dev eth0").stdout) != (state == "up"):
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"the cable is not {state}")
+                time.sleep(0.01)
 
     def file(self, name):
         return os.path.join(self.folder.name, name)

@@ -109,6 +109,22 @@ for each in FORMS:
     add(each, False)
 
 
+class BootOrder(unittest.TestCase):
+    def test_a_daemon_that_started_before_its_nic_had_a_carrier(self):
+        network = Network("b", "4", {"a": LOOPBACK, "b": LOOPBACK}, False)
+        self.addCleanup(network.close)
+        network.cable("b", "down")
+        network.daemons = True
+        network.start_daemon("a")
+        network.cable("b", "up")
+        network.start_daemon("b")
+        file = network.file("id")
+        ranks = [network.rank(host, "id", file, str(rank), "2", "5") for rank, host in enumerate("ab")]
+        for number, rank in enumerate(ranks):
+            code, wrong, own, count, output, _ = rank.result(SOON_S)
+            self.assertEqual((code, wrong, own, count), (0, 0, number, 2), output)
+
+
 class Refused(unittest.TestCase):
     """What cannot work says so at once, on every rank that hears of it."""
 
