@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "libclient/progress_thread.h"
+#include "libclient/thread_value.h"
 
 namespace hdt::client {
 
@@ -13,7 +14,8 @@ namespace {
 
 // Calls between hdtGroupStart and hdtGroupEnd whose request was NULL.
 thread_local int group_depth = 0;
-thread_local KeptInCopies<std::vector<hdtRequest>> group_requests;
+struct GroupRequests;
+std::vector<hdtRequest>& group_requests() { return thread_value<std::vector<hdtRequest>, GroupRequests>(); }
 
 }  // namespace
 
@@ -63,7 +65,7 @@ hdtResult_t group_end() {
   if (group_depth == 0) return report(Status(Code::kInvalidUsage, "hdtGroupEnd without hdtGroupStart"));
   if (--group_depth > 0) return HDT_SUCCESS;
   Status first;
-  for (const hdtRequest& request : std::exchange(*group_requests, {})) {
+  for (const hdtRequest& request : std::exchange(group_requests(), {})) {
     const Status status = wait_all(request, Deadline::never());
     if (first.is_ok()) first = status;
   }
@@ -77,8 +79,8 @@ namespace {
 Status prepare(Communicator& communicator, hdtRequest_t* request) {
   const Status started = ProgressThread::instance().start();
   if (!started.is_ok()) return communicator.give_up(started);
-  if (request == nullptr && (*group_requests).size() == (*group_requests).capacity()) {
-    (*group_requests).reserve(2 * (*group_requests).size() + 8);
+  if (request == nullptr && group_requests().size() == group_requests().capacity()) {
+    group_requests().reserve(2 * group_requests().size() + 8);
   }
   return Status::ok();
 }
@@ -106,7 +108,7 @@ hdtResult_t issue(const CommRef& comm, hdtRequest_t* request,
     hdtRequest filed{comm->communicator, posted.take()};
     const bool done = filed.done();
     if (request == nullptr) {
-      (*group_requests).push_back(std::move(filed));
+      group_requests().push_back(std::move(filed));
     } else {
       *made = std::move(filed);
       *request = reinterpret_cast<hdtRequest_t>(handle);

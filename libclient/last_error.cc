@@ -1,6 +1,7 @@
 #include "libclient/last_error.h"
 
 #include "collectives/types.h"
+#include "libclient/thread_value.h"
 
 namespace hdt::client {
 
@@ -42,14 +43,15 @@ static_assert(static_cast<int>(collectives::ReduceOp::kSum) == HDT_SUM &&
               static_cast<int>(collectives::ReduceOp::kAvg) == HDT_AVG);
 
 namespace {
-thread_local std::string last_message;
-}
+struct LastMessage;
+std::string& last_message() { return thread_value<std::string, LastMessage>(); }
+}  // namespace
 
 hdtResult_t report(const Status& status) {
-  if (!status.is_ok() && status.code() != Code::kInProgress) last_message = status.to_string();
+  if (!status.is_ok() && status.code() != Code::kInProgress) last_message() = status.to_string();
   return static_cast<hdtResult_t>(status.code());
 }
 
-const char* last_error() { return last_message.c_str(); }
+const char* last_error() { return last_message().c_str(); }
 
 }  // namespace hdt::client

@@ -44,7 +44,7 @@ TEST(Choice, GoesOnToTheNextWhereNicsDoNotReachEachOther) {
   const auto both = choices(nodes);
   for (const auto& choice : both) EXPECT_EQ(choice["chosen"], "near") << choice;
   const auto& dialer = both[0]["dials"].get<bool>() ? both[0] : both[1];
-  EXPECT_THAT(result_of(dialer, "deaf"), HasSubstr("refused")) << dialer;
+  EXPECT_THAT(result_of(dialer, "deaf"), HasSubstr("nobody listens there")) << dialer;
   EXPECT_THAT(nodes.ctl(0, {"explain", "link", "n1"}).output,
               AllOf(HasSubstr("class dp, engine 0: over near"), HasSubstr(" * near       connected"),
                     HasSubstr("deaf0 (127.0.1.1:1)")));
@@ -69,8 +69,8 @@ TEST(Choice, NoBackendInCommonIsAnErrorThatNamesBothNodes) {
 
 TEST(Choice, NoneThatConnectsIsAnErrorThatSaysWhy) {
   expect_refused(BackendNodes({dp("deaf,mute,near"), dp("mute,deaf")}),
-                 {"class dp: no backend connects node n", "deaf: ", "mute: ", "refused"});
-  expect_refused(BackendNodes({dp("mute"), dp("mute")}), {"node n0", "node n1", "mute: ", "refused"},
+                 {"class dp: no backend connects node n", "deaf: ", "mute: ", "nobody listens there"});
+  expect_refused(BackendNodes({dp("mute"), dp("mute")}), {"node n0", "node n1", "mute: ", "nobody listens there"},
                  HDT_ERR_LINK);
 }
 

@@ -1,0 +1,29 @@
+// thread_value.h: a value of each thread that outlives the thread's thread_local objects. Static destructors of a program
+// run after the main thread's thread_local objects are destroyed, and they may call HDT: an owner's destructor calls
+// hdtCommDestroy.
+#pragma once
+
+#include "base/fork_mark.h"
+
+namespace hdt::client {
+
+// The calling thread's value; made by the first use of it. `Tag` tells apart values of one type.
+template <typename T, typename Tag>
+T& thread_value() {
+  thread_local T* value = nullptr;  // no destructor, so it can be read until the thread is gone
+  struct End {
+    ~End() {
+      // In a copy of the process another thread's use may have been under way (fork_mark.h).
+      if (!forked()) delete value;
+      value = nullptr;
+    }
+  };
+  if (value == nullptr) {
+    value = new T();
+    thread_local const End end;
+    (void)end;
+  }
+  return *value;
+}
+
+}  // namespace hdt::client
