@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,13 @@
 namespace hdt::daemon {
 
 using session::GroupKey;
+
+// The id of the group with this secret. Until the secret is drawn diagnosis names a group by its key in the same way.
+inline uint64_t group_id(const GroupKey& secret) {
+  uint64_t id = 0;
+  std::memcpy(&id, secret.data(), sizeof id);
+  return id;
+}
 
 struct Join {
   GroupKey key{};

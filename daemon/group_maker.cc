@@ -26,12 +26,6 @@ constexpr int64_t kGraceMs = 1'000;
 // group whose address a further process comes to is failed; later the newcomer is refused and the group goes on.
 constexpr int64_t kYoungNs = kNsPerSecond;
 
-uint64_t group_id(const GroupKey& secret) {
-  uint64_t id = 0;
-  std::memcpy(&id, secret.data(), sizeof id);
-  return id;
-}
-
 // Jobs that meet at an address everybody can guess are of one user.
 Result<GroupKey> key_for_user(const GroupKey& key, uint32_t uid) {
   const auto text = Writer().put_bytes(key).put(uid).take();
@@ -377,7 +371,7 @@ std::vector<MakingFacts> GroupMaker::making() const {
   std::vector<MakingFacts> all;
   for (const auto& [key, pending] : groups_) {
     MakingFacts& facts = all.emplace_back();
-    facts.id = id_text(group_id(key));
+    facts.id = id_text(pending.made ? pending.made->id : group_id(key));
     facts.group_class = pending.group_class;
     facts.rendezvous = pending.rendezvous;
     facts.last_error = pending.last_error;

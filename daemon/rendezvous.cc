@@ -1,7 +1,6 @@
 #include "daemon/rendezvous.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "base/hmac.h"
@@ -130,6 +129,7 @@ std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& 
     membership.node_of_rank[rank] = entry->second;
   }
   group.complete = true;
+  group.secret = membership.secret;
   group.deadline = Deadline::after_ms(group.members.begin()->second.join.timeout_ms + kOutcomeGraceMs);
   std::vector<Reply> replies;
   for (ChannelId channel : channels) {
@@ -242,9 +242,7 @@ std::vector<MakingFacts> Rendezvous::making() const {
   std::vector<MakingFacts> all;
   for (const auto& [key, group] : groups_) {
     MakingFacts& facts = all.emplace_back();
-    uint64_t id = 0;
-    std::memcpy(&id, key.data(), sizeof id);
-    facts.id = id_text(id);
+    facts.id = id_text(group_id(group.complete ? group.secret : key));
     facts.group_class = group.group_class;
     facts.coordinates = true;
     facts.ranks = group.ranks;

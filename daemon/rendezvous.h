@@ -56,6 +56,7 @@ class Rendezvous {
     Deadline deadline = Deadline::never();
     Deadline settled = Deadline::never();  // all ranks have come: when the group is complete
     bool complete = false;
+    GroupKey secret{};  // complete: what the members were given
   };
   std::vector<Reply> complete(const GroupKey& key, Group& group);
   // Also remembers why, for members that come later.
