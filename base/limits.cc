@@ -32,7 +32,8 @@ std::optional<std::string> first_line(const std::string& file) {
   return line;
 }
 
-// A value of this process's cgroup (version 2, where version 1 is not in use) or one above it: the nearest that is limited.
+// A value of this process's cgroup (version 2, where version 1 is not in use) or one above it: the nearest
+// that is limited.
 std::optional<std::string> cgroup_limit(const std::string& name) {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {

@@ -11,15 +11,17 @@ namespace hdt {
 // "hdtcommd (pid 77)": this process.
 std::string own_process();
 
-// Which limit `error` (an errno value) speaks of, its value, whose it is, and how it is raised: "RLIMIT_NOFILE of process
-// hdtcommd (pid 77) is 64: ..."; empty where the value speaks of none. Status::from_errno appends it.
+// Which limit `error` (an errno value) speaks of, its value, whose it is, and how it is raised:
+// "RLIMIT_NOFILE of process hdtcommd (pid 77) is 64: ..."; empty where the value speaks of none.
+// Status::from_errno appends it.
 std::string limit_behind(int error);
 
-// "process hdtcommd (pid 77) is at its limit of 64 open files: ...": what who connects is told while there is no descriptor
-// for it.
+// "process hdtcommd (pid 77) is at its limit of 64 open files: ...": what who connects is told while there is
+// no descriptor for it.
 std::string descriptor_limit_reached();
 
-// The soft limit of open files is set to the hard one. What it was and what it is, equal if there was nothing to raise.
+// The soft limit of open files is set to the hard one. What it was and what it is, equal if there was nothing
+// to raise.
 struct RaisedLimit {
   uint64_t from, to;
 };

@@ -30,7 +30,8 @@ Result<UniqueFd> make_socket(int extra) {
   return fd;
 }
 
-// The kernel drops descriptors for which there is no room and says no more than that. What it would say now is asked.
+// The kernel drops descriptors for which there is no room and says no more than that. What it would say now
+// is asked.
 Status descriptors_refused(int socket) {
   const UniqueFd probe(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
   return Status::from_errno("the descriptors that came with a message cannot be taken",
@@ -99,7 +100,8 @@ Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const
 
 Result<Packet> receive_packet(int socket) {
   Packet packet;
-  // Not in the packet: it is as large as what came, so that a process that is short of memory still hears its daemon.
+  // Not in the packet: it is as large as what came, so that a process that is short of memory still hears its
+  // daemon.
   std::array<std::byte, kMaxPacketBytes> bytes;
   iovec part{bytes.data(), bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxPacketFds)> control{};
@@ -109,8 +111,8 @@ Result<Packet> receive_packet(int socket) {
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   ssize_t got = -1;
-  // A peer that closes without having read everything resets the connection. That is reported once, before what it had
-  // sent, which says why.
+  // A peer that closes without having read everything resets the connection. That is reported once, before
+  // what it had sent, which says why.
   bool reset = false;
   for (;;) {
     got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
@@ -132,8 +134,7 @@ Result<Packet> receive_packet(int socket) {
     }
   }
   if (got == 0) return Status(Code::kDaemonLost, "the other side closed the session");
-  const bool more_than_allowed =
-      (message.msg_flags & MSG_CTRUNC) != 0 && packet.fds.size() >= kMaxPacketFds;
+  const bool more_than_allowed = (message.msg_flags & MSG_CTRUNC) != 0 && packet.fds.size() >= kMaxPacketFds;
   if ((message.msg_flags & MSG_TRUNC) != 0 || more_than_allowed) {
     return Status(Code::kInvalidArgument, "a session message is over its limit");
   }

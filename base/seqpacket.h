@@ -20,7 +20,8 @@ inline constexpr size_t kMaxPacketFds = 64;
 struct Packet {
   std::vector<std::byte> bytes;
   std::vector<UniqueFd> fds;  // all that came with it, or none
-  // kSystem: descriptors came with it, and this process could not take them, as it is at a limit. The bytes are whole.
+  // kSystem: descriptors came with it, and this process could not take them, as it is at a limit. The bytes
+  // are whole.
   Status descriptors;
 };
 
@@ -31,7 +32,8 @@ Result<UniqueFd> connect_seqpacket(const std::string& path);
 
 // Non-blocking sockets report kInProgress where they would block.
 Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const int> fds);
-// A closed peer gives kDaemonLost, when all that it had sent before has been received. Truncated messages are an error.
+// A closed peer gives kDaemonLost, when all that it had sent before has been received. Truncated messages are
+// an error.
 Result<Packet> receive_packet(int socket);
 
 struct PeerCredentials {

@@ -37,7 +37,8 @@ class [[nodiscard]] Status {
   Status() = default;
   Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
   static Status ok() { return {}; }
-  // kSystem with `what` and the text of `error` (an errno value), and the limit behind it, if it is one (limits.h).
+  // kSystem with `what` and the text of `error` (an errno value), and the limit behind it, if it is one
+  // (limits.h).
   static Status from_errno(const std::string& what, int error);
 
   bool is_ok() const { return code_ == Code::kSuccess; }

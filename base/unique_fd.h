@@ -21,8 +21,8 @@ class OwnedFds {
     if (fd < 0 || static_cast<size_t>(fd) >= kMost) return;
     word(fd).fetch_or(bit(fd), std::memory_order_relaxed);
   }
-  // False where it must not be closed: a forked child has closed its copy, and the number may be somebody else's by now.
-  // (One that another library's copy of this list has is closed as ever.)
+  // False where it must not be closed: a forked child has closed its copy, and the number may be somebody
+  // else's by now. (One that another library's copy of this list has is closed as ever.)
   static bool remove(int fd) {
     if (static_cast<size_t>(fd) >= kMost) return true;
     const uint64_t before = word(fd).fetch_and(~bit(fd), std::memory_order_relaxed);

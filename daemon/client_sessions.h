@@ -83,7 +83,8 @@ class ClientSessions {
   Status listen(const std::string& path, int epoll);
   void stop_listening();
   int listener() const { return listener_.get(); }
-  // At a limit of the daemon's, connections are refused by name, or, where not even that can be done, left for a while.
+  // At a limit of the daemon's, connections are refused by name, or, where not even that can be done, left
+  // for a while.
   void accept_all();
   void on_time();
   Deadline next_time() const { return go_on_at_; }

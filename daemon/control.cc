@@ -173,8 +173,8 @@ void Control::keep(const std::function<void(KnownFigures&)>& measured) {
   if (!saved.is_ok()) HDT_LOG_WARN("measured figures are not kept: {}", saved.message());
 }
 
-// A descriptor that was closed has left the epoll set by itself, and its number may have come again since. So all are
-// added whenever any changed; those that are in the set already answer EEXIST.
+// A descriptor that was closed has left the epoll set by itself, and its number may have come again since. So
+// all are added whenever any changed; those that are in the set already answer EEXIST.
 void Control::watch_network() {
   if (watched_ == network_->device_changes()) return;
   watched_ = network_->device_changes();
@@ -258,10 +258,11 @@ void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
 void Control::on_join_message(ChannelId channel, const Join& join) {
   std::optional<Status> why;
   if (join.meeting == session::Meeting::kAddress && host_pid_ != 0 && join.uid != ::geteuid()) {
-    why = Status(Code::kInvalidUsage,
-                 fmt::format("rank {} (pid {} of user {} on node {}) meets a daemon that serves jobs of user {} only: "
-                             "ranks of different users need the same HDT_JOB_SECRET",
-                             join.rank, join.pid, join.uid, join.node.name, ::geteuid()));
+    why = Status(
+        Code::kInvalidUsage,
+        fmt::format("rank {} (pid {} of user {} on node {}) meets a daemon that serves jobs of user {} only: "
+                    "ranks of different users need the same HDT_JOB_SECRET",
+                    join.rank, join.pid, join.uid, join.node.name, ::geteuid()));
   } else {
     why = maker_->taken(join.key, join.meeting,
                         fmt::format("pid {} of user {} on node {}", join.pid, join.uid, join.node.name));
@@ -285,7 +286,9 @@ GroupMaker::Services Control::group_services() {
     if (listening.is_ok()) listens_at_.insert(place.addresses);
     return listening;
   };
-  services.leave = [this](const HostedPlace& place) { network_->leave_place(place.addresses, place.on_nics); };
+  services.leave = [this](const HostedPlace& place) {
+    network_->leave_place(place.addresses, place.on_nics);
+  };
   services.create = [this](uint32_t engine, GroupSpec spec) {
     Engine* owner = engines_[engine].get();
     spec.ends_with_host = host_pid_ != 0 && !others_join();

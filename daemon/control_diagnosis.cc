@@ -1,5 +1,6 @@
-// What the control thread does for diagnosis: it collects facts of this node and of those it shares groups with, or makes them with, and
-// answers hdtctl why and trace, other daemons, and ranks whose deadline has passed.
+// What the control thread does for diagnosis: it collects facts of this node and of those it shares groups
+// with, or makes them with, and answers hdtctl why and trace, other daemons, and ranks whose deadline has
+// passed.
 #include <algorithm>
 #include <set>
 

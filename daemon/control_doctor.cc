@@ -1,5 +1,5 @@
-// What the control thread does for hdtctl doctor: this node's description of itself, and ways to other nodes' data ports and back, tried as
-// a job uses them.
+// What the control thread does for hdtctl doctor: this node's description of itself, and ways to other nodes'
+// data ports and back, tried as a job uses them.
 #include <algorithm>
 #include <ctime>
 
@@ -13,8 +13,8 @@ namespace hdt::daemon {
 
 namespace {
 
-// hdtctl waits 10 s: for what the other daemons say of themselves, then for the trials. These go on long enough for a path on which
-// large packets vanish to be found out and used with smaller ones.
+// hdtctl waits 10 s: for what the other daemons say of themselves, then for the trials. These go on long
+// enough for a path on which large packets vanish to be found out and used with smaller ones.
 constexpr int64_t kDescribeMs = 3'000;
 constexpr int64_t kTrialMs = 3'500;
 constexpr int64_t kPathsMs = 5'000;

@@ -78,8 +78,8 @@ Join get_join(Reader& r) {
 }
 
 bool valid(const Join& m) {
-  return m.meeting <= session::Meeting::kAgain && m.process_age_ms >= 0 && m.ranks > 0 && m.ranks <= session::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0 &&
-         !m.node.rails.empty() &&
+  return m.meeting <= session::Meeting::kAgain && m.process_age_ms >= 0 && m.ranks > 0 &&
+         m.ranks <= session::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0 && !m.node.rails.empty() &&
          (!m.algorithm || static_cast<int>(*m.algorithm) < collectives::kAlgorithmCount);
 }
 

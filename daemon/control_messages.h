@@ -22,7 +22,8 @@ namespace hdt::daemon {
 
 using session::GroupKey;
 
-// The id of the group with this secret. Until the secret is drawn diagnosis names a group by its key in the same way.
+// The id of the group with this secret. Until the secret is drawn diagnosis names a group by its key in the
+// same way.
 inline uint64_t group_id(const GroupKey& secret) {
   uint64_t id = 0;
   std::memcpy(&id, secret.data(), sizeof id);
@@ -52,7 +53,8 @@ struct Cancel {  // a rank that had joined is gone, or must not be in the group
 };
 struct Membership {
   GroupKey key{};
-  // Drawn by the coordinator for this group. The group's id is its first 8 bytes; members derive further keys from it.
+  // Drawn by the coordinator for this group. The group's id is its first 8 bytes; members derive further keys
+  // from it.
   GroupKey secret{};
   std::string group_class;
   std::vector<NodeInfo> nodes;  // ordered by their lowest rank

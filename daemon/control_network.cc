@@ -201,9 +201,8 @@ ChannelId ControlNetwork::dial(const std::string& addresses, std::optional<bool>
   channel.expected = address.id;
   const auto all = split(address.addresses);
   const auto own = split(address_);
-  const bool all_own = std::all_of(all.begin(), all.end(), [&](const std::string& one) {
-    return has(own, one) || places_.contains(one);
-  });
+  const bool all_own = std::all_of(
+      all.begin(), all.end(), [&](const std::string& one) { return has(own, one) || places_.contains(one); });
   channel.may_be_self = channel.expected == options_.node || self.value_or(all_own);
   channel.untried.assign(all.begin(), all.end());
   try_next(channel);
@@ -214,7 +213,8 @@ Result<transport::Device*> ControlNetwork::device_for(const std::string& address
   const std::string host = without_brackets(host_of(address));
   for (size_t i = 0; i < nics_; ++i) {
     const transport::DeviceInfo& nic = devices_[i]->info();
-    // Every address that begins with 127 is of the loopback interface, whatever subnet a daemon's own one is taken for.
+    // Every address that begins with 127 is of the loopback interface, whatever subnet a daemon's own one is
+    // taken for.
     const bool loopback = nic.address.starts_with("127.") && host.starts_with("127.");
     if (loopback || transport::in_subnet(nic, host)) return devices_[i].get();
   }
@@ -249,7 +249,8 @@ void ControlNetwork::try_next(Channel& channel) {
   channel.next_try = Deadline::never();
   if (channel.trying > 0) return;
   const std::string why = channel.failures.empty() ? "no address of a daemon is given" : channel.failures;
-  failed_dials_.emplace_back(channel.id, Status(channel.at_limit ? Code::kSystem : Code::kLink, why.substr(0, kMaxFailures)));
+  failed_dials_.emplace_back(
+      channel.id, Status(channel.at_limit ? Code::kSystem : Code::kLink, why.substr(0, kMaxFailures)));
   channels_.erase(channel.id);
 }
 

@@ -1,12 +1,13 @@
 // control_network.h: connections between the control threads of daemons: dialling, handshake, and messages of up to
 // kMaxControlBytes, cut to the transport's size. They use the tcp backend, whatever moves the payload.
 //
-// A daemon listens on all its NICs, so that groups can be made while one is dead. Its address is therefore a list,
-// "10.0.0.1:4000,10.0.1.1:4001", and it may begin with the daemon's node id: "<32 hex digits>@10.0.0.1:4000,...".
-// The dialer tries the addresses in turn, the next one as soon as one fails or has not answered for 250 ms. The first
-// one at which the *right* daemon completes the handshake is used: where the list begins with a node id, that node;
-// else any node but this one, unless the list is this node's own. Hosts may have addresses in common (the NIC of a
-// management controller, a container bridge), so an address alone proves nothing.
+// A daemon listens on all its NICs, so that groups can be made while one is dead. Its address is therefore a
+// list, "10.0.0.1:4000,10.0.1.1:4001", and it may begin with the daemon's node id: "<32 hex
+// digits>@10.0.0.1:4000,...". The dialer tries the addresses in turn, the next one as soon as one fails or
+// has not answered for 250 ms. The first one at which the *right* daemon completes the handshake is used:
+// where the list begins with a node id, that node; else any node but this one, unless the list is this node's
+// own. Hosts may have addresses in common (the NIC of a management controller, a container bridge), so an
+// address alone proves nothing.
 //
 // Owner and thread: the control thread.
 #pragma once
@@ -52,17 +53,18 @@ class ControlNetwork {
   // The same with the node id in front. Whoever dials it reaches this daemon or nobody.
   std::string address_with_id() const;
 
-  // Listens at a meeting place as well (HDT_RENDEZVOUS, MASTER_ADDR): a list of addresses, of which those of other
-  // hosts are passed over. With `on_nics` also at the port of the first one on each NIC. Fails where none is an
-  // address of this host, and where a port is taken. Each call needs one leave_place() with the same arguments.
+  // Listens at a meeting place as well (HDT_RENDEZVOUS, MASTER_ADDR): a list of addresses, of which those of
+  // other hosts are passed over. With `on_nics` also at the port of the first one on each NIC. Fails where
+  // none is an address of this host, and where a port is taken. Each call needs one leave_place() with the
+  // same arguments.
   Status host_place(const std::string& addresses, bool on_nics);
-  // Ends one host_place(). The sockets close when nobody hosts there any more and those who arrive late have had
-  // kLateMs to hear why.
+  // Ends one host_place(). The sockets close when nobody hosts there any more and those who arrive late have
+  // had kLateMs to hear why.
   void leave_place(const std::string& addresses, bool on_nics);
 
-  // Never 0. Messages may be sent at once; they go out when the handshake is done. Failure comes as on_closed, whose
-  // text has each address that was tried and why it failed. `self`: whether this node itself may be meant; where nothing
-  // is given it is meant if all addresses are its own.
+  // Never 0. Messages may be sent at once; they go out when the handshake is done. Failure comes as
+  // on_closed, whose text has each address that was tried and why it failed. `self`: whether this node itself
+  // may be meant; where nothing is given it is meant if all addresses are its own.
   ChannelId dial(const std::string& addresses, std::optional<bool> self = std::nullopt);
   void send(ChannelId channel, std::span<const std::byte> message);
   // Closes the channel once everything that was sent on it has left. on_closed is not called.
@@ -84,9 +86,9 @@ class ControlNetwork {
     bool may_be_self = false;
     std::deque<std::string> untried;  // addresses
     Deadline next_try = Deadline::never();
-    size_t trying = 0;                            // connections without a completed handshake
-    bool at_limit = false;                        // an attempt failed at a limit, of this process or of the peer's
-    std::string failures;                         // each address tried, and why it is not used
+    size_t trying = 0;      // connections without a completed handshake
+    bool at_limit = false;  // an attempt failed at a limit, of this process or of the peer's
+    std::string failures;   // each address tried, and why it is not used
     std::vector<std::vector<std::byte>> waiting;  // until the handshake is done
     std::vector<std::byte> partial;               // of an incoming message
     std::string refused;                          // why this side closed it

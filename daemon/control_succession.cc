@@ -64,7 +64,8 @@ bool Control::coordinates(const std::string& rendezvous) const {
 // True once nothing is under way that a successor could not go on with.
 bool Control::can_leave() const {
   const bool elsewhere = std::any_of(joining_.begin(), joining_.end(), [this](const auto& entry) {
-    return !is_host(entry.first.first) && entry.second.host == session::Hosting::kNone && !coordinates(entry.second.rendezvous);
+    return !is_host(entry.first.first) && entry.second.host == session::Hosting::kNone &&
+           !coordinates(entry.second.rendezvous);
   });
   return !elsewhere && maker_->being_connected() == 0 && rendezvous_.being_connected() == 0 && !change_ &&
          !reload_;
@@ -113,7 +114,8 @@ bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
     others = needed_by_others();
     if (!others) return true;
     for (const auto& [who, join] : joining_) {
-      if (join.host != session::Hosting::kNone || coordinates(join.rendezvous)) ask_successor(who.first, who.second);
+      if (join.host != session::Hosting::kNone || coordinates(join.rendezvous))
+        ask_successor(who.first, who.second);
     }
     sessions_->abandon();
     stop_.store(true, std::memory_order_release);  // here: this thread reads no session's end

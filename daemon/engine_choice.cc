@@ -13,7 +13,8 @@ namespace {
 // While another candidate is left, a NIC pair that does not answer is not waited for any longer than this.
 constexpr int64_t kTryMs = 2'000;
 constexpr size_t kMaxPastChoices = 256;
-// Beyond what the end that dials needs to try all candidates: it knows first, and says so, if anything gets through.
+// Beyond what the end that dials needs to try all candidates: it knows first, and says so, if anything gets
+// through.
 constexpr int64_t kDialerGraceMs = 5'000;
 
 // Each pair has one path or several, in the same order; spares come last.

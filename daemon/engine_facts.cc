@@ -114,7 +114,8 @@ std::map<std::string, std::vector<std::string>> Engine::lacks() const {
         for (const RailPath& path : peer->second->paths) {
           if (path.up) continue;
           const transport::DeviceInfo& nic = options_.nics[path.pair.device].info;
-          paths += (paths.empty() ? "" : ", ") + nic.name + " (" + nic.address + ") to " + path.pair.theirs.address;
+          paths += (paths.empty() ? "" : ", ") + nic.name + " (" + nic.address + ") to " +
+                   path.pair.theirs.address;
           if (!path.failure.empty()) paths += ": " + path.failure;
         }
         if (!paths.empty()) lack += "; " + backends_[peer->second->backend].name + " dials " + paths;

@@ -20,7 +20,8 @@ namespace hdt::daemon {
 
 struct GroupSpec {
   uint64_t id = 0;
-  session::GroupKey meeting_key{};  // by which the ranks met; kept in the segment for a successor of this daemon
+  session::GroupKey
+      meeting_key{};  // by which the ranks met; kept in the segment for a successor of this daemon
   std::string group_class;
   std::optional<collectives::Algorithm> algorithm;  // configured, the same on all nodes; none: "auto"
   std::vector<uint32_t> node_of_rank;

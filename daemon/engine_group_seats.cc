@@ -1,5 +1,6 @@
-// A group begins to be used when every rank on every node has taken its seat, that is, has mapped the group's memory: so a
-// rank that cannot, as its process is at a limit, fails the call that makes the group on all ranks, and no later one.
+// A group begins to be used when every rank on every node has taken its seat, that is, has mapped the group's
+// memory: so a rank that cannot, as its process is at a limit, fails the call that makes the group on all
+// ranks, and no later one.
 #include <algorithm>
 
 #include "daemon/engine_group.h"

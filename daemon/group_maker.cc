@@ -22,8 +22,9 @@ constexpr int64_t kFirstRetryMs = 30;
 constexpr int64_t kMaxRetryMs = 500;
 // The coordinator knows who is missing, so its answer is awaited a little longer than the deadline.
 constexpr int64_t kGraceMs = 1'000;
-// Two jobs of one user that start together at one address may have been mixed up. Within this time of its making, a
-// group whose address a further process comes to is failed; later the newcomer is refused and the group goes on.
+// Two jobs of one user that start together at one address may have been mixed up. Within this time of its
+// making, a group whose address a further process comes to is failed; later the newcomer is refused and the
+// group goes on.
 constexpr int64_t kYoungNs = kNsPerSecond;
 
 // Jobs that meet at an address everybody can guess are of one user.
@@ -136,10 +137,11 @@ void GroupMaker::on_join(LocalJoin join) {
 }
 
 void GroupMaker::contact(const GroupKey&, Pending& pending) {
-  // An address that ranks meet at may be one that every host has: only rank 0's node is the one that is meant.
+  // An address that ranks meet at may be one that every host has: only rank 0's node is the one that is
+  // meant.
   const bool by_address = pending.meeting == session::Meeting::kAddress;
-  pending.channel =
-      services_.dial(pending.rendezvous, by_address ? std::optional(pending.hosted.has_value()) : std::nullopt);
+  pending.channel = services_.dial(pending.rendezvous,
+                                   by_address ? std::optional(pending.hosted.has_value()) : std::nullopt);
   pending.retry_at = Deadline::never();
   for (const auto& [rank, join] : pending.joins) send_join(pending, join);
 }
@@ -298,8 +300,8 @@ void GroupMaker::on_group_ended(const std::string& id) {
   });
 }
 
-// The ranks met at a place of the predecessor's; nobody listens there any more, so a job that meets there later is
-// refused on this node only.
+// The ranks met at a place of the predecessor's; nobody listens there any more, so a job that meets there
+// later is refused on this node only.
 void GroupMaker::on_adopted(const session::Segment& segment, uint32_t engine, uint32_t pid, uint32_t uid) {
   const session::Header& header = segment.header();
   GroupKey key{};

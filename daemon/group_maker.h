@@ -1,6 +1,6 @@
-// group_maker.h: this node's side of making groups: the Joins of local ranks until the coordinator's Membership arrives,
-// then the node's shared memory and the engine's group. It also knows which groups exist, so that a key names at most
-// one of them. Runs on the control thread.
+// group_maker.h: this node's side of making groups: the Joins of local ranks until the coordinator's
+// Membership arrives, then the node's shared memory and the engine's group. It also knows which groups exist,
+// so that a key names at most one of them. Runs on the control thread.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,8 @@ class GroupMaker {
   void on_closed(ChannelId channel, const Status& why);
   // A group of this node has ended; `id` as GroupFacts has it.
   void on_group_ended(const std::string& id);
-  // A group that this daemon goes on with after its predecessor. The process is that of one of its ranks on this node.
+  // A group that this daemon goes on with after its predecessor. The process is that of one of its ranks on
+  // this node.
   void on_adopted(const session::Segment& segment, uint32_t engine, uint32_t pid, uint32_t uid);
   // Why a process cannot join by this key: a group that exists has it. Nothing: it may.
   std::optional<Status> taken(const GroupKey& key, session::Meeting meeting, const std::string& joiner);

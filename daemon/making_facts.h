@@ -1,5 +1,6 @@
-// making_facts.h: what a daemon knows of a group that is being made, for diagnosis: of its own ranks that have asked to join, as the
-// coordinator at which all meet, and of the links that the group needs. Plain values, told to other daemons as JSON.
+// making_facts.h: what a daemon knows of a group that is being made, for diagnosis: of its own ranks that
+// have asked to join, as the coordinator at which all meet, and of the links that the group needs. Plain
+// values, told to other daemons as JSON.
 #pragma once
 
 #include <cstdint>

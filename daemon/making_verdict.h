@@ -1,4 +1,5 @@
-// making_verdict.h: why groups that are being made are not there yet: a pure function of what nodes have told.
+// making_verdict.h: why groups that are being made are not there yet: a pure function of what nodes have
+// told.
 #pragma once
 
 #include <string>

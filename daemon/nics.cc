@@ -142,8 +142,8 @@ RailPlan pair_nics(const std::vector<transport::DeviceInfo>& devices, const std:
 
 namespace {
 
-// A daemon may start before its host's NICs have a carrier. An address that can be bound works once there is one; with
-// the loopback interface alone the node would reach nobody until the daemon is started again.
+// A daemon may start before its host's NICs have a carrier. An address that can be bound works once there is
+// one; with the loopback interface alone the node would reach nobody until the daemon is started again.
 void add_those_without_carrier(const Config::Nics& config, const std::vector<transport::DeviceInfo>& found,
                                transport::Backend& backend,
                                std::map<std::string, std::vector<transport::DeviceInfo>>& by_name) {

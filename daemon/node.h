@@ -24,8 +24,8 @@ struct NodeId {
 
 std::string id_text(const NodeId& id);  // 32 hexadecimal digits
 
-// Where a daemon's control connections are made, as one text: "10.0.0.1:4000,10.0.1.1:4001", or with the node id of
-// the daemon that is meant in front: "<32 hexadecimal digits>@10.0.0.1:4000,10.0.1.1:4001".
+// Where a daemon's control connections are made, as one text: "10.0.0.1:4000,10.0.1.1:4001", or with the node
+// id of the daemon that is meant in front: "<32 hexadecimal digits>@10.0.0.1:4000,10.0.1.1:4001".
 struct DaemonAddress {
   std::optional<NodeId> id;
   std::string addresses;

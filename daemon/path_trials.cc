@@ -17,7 +17,7 @@ using transport::Completion;
 
 // What other nodes and users may make a daemon do at a time.
 constexpr size_t kMostRunning = 4;
-constexpr size_t kMostPaths = 256;
+constexpr size_t kMostTrials = 256;
 // So often a trial looks whether the daemon ends.
 constexpr int64_t kLookMs = 50;
 
@@ -97,9 +97,9 @@ void PathTrials::join_ended() {
 
 void PathTrials::start(MakeBackend make_backend, std::vector<PathTrial> paths, int64_t budget_ms, Then then) {
   join_ended();
-  if (running_.size() >= kMostRunning || paths.size() > kMostPaths) {
-    fail_all(paths, paths.size() > kMostPaths
-                        ? "not tried: more than " + std::to_string(kMostPaths) + " pairs of NICs"
+  if (running_.size() >= kMostRunning || paths.size() > kMostTrials) {
+    fail_all(paths, paths.size() > kMostTrials
+                        ? "not tried: more than " + std::to_string(kMostTrials) + " pairs of NICs"
                         : "not tried: other trials are under way, ask again");
     return then(std::move(paths));
   }

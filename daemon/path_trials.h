@@ -1,6 +1,7 @@
-// path_trials.h: tries ways to the data ports of other nodes as a job uses them, for hdtctl doctor: the tcp backend with the
-// daemon's options connects, which lets packets of every size pass both ways before it says so, and closes again. On threads of
-// its own, as a backend belongs to one thread and the engines' work: a trial disturbs no group.
+// path_trials.h: tries ways to the data ports of other nodes as a job uses them, for hdtctl doctor: the tcp
+// backend with the daemon's options connects, which lets packets of every size pass both ways before it says
+// so, and closes again. On threads of its own, as a backend belongs to one thread and the engines' work: a
+// trial disturbs no group.
 #pragma once
 
 #include <atomic>
@@ -38,8 +39,8 @@ class PathTrials {
   using Then = std::function<void(std::vector<PathTrial>)>;
   ~PathTrials();
 
-  // Calls `then`, on another thread, when all have been tried. Where too many trials are under way, or there are too many paths, on
-  // this one, with that as their errors.
+  // Calls `then`, on another thread, when all have been tried. Where too many trials are under way, or there
+  // are too many paths, on this one, with that as their errors.
   void start(MakeBackend make_backend, std::vector<PathTrial> paths, int64_t budget_ms, Then then);
 
  private:

@@ -1,8 +1,8 @@
-// refused_meetings.h: why groups were not made, for members that come late. Without it a rank that joins after the
-// others have been refused would start a group of its own and wait for them until its deadline.
+// refused_meetings.h: why groups were not made, for members that come late. Without it a rank that joins
+// after the others have been refused would start a group of its own and wait for them until its deadline.
 //
-// The same key may be tried again by another run of the job: a process that started after the failure belongs to
-// that run, and is not refused. Owner and thread: the control thread.
+// The same key may be tried again by another run of the job: a process that started after the failure belongs
+// to that run, and is not refused. Owner and thread: the control thread.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,8 @@ constexpr size_t kNamedMissing = 16;
 // After completion the nodes still have to connect to each other; their own deadlines are the joins'.
 constexpr int64_t kOutcomeGraceMs = 5'000;
 
-// Two jobs of one user that start at the same moment at one address are told apart by nothing but this: one rank comes
-// twice. So a group whose ranks met at an address waits this long before it is made.
+// Two jobs of one user that start at the same moment at one address are told apart by nothing but this: one
+// rank comes twice. So a group whose ranks met at an address waits this long before it is made.
 constexpr int64_t kSettleMs = 300;
 
 std::string missing_ranks(const std::set<uint32_t>& missing) {

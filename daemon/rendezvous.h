@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "daemon/control_messages.h"
-#include "daemon/refused_meetings.h"
 #include "daemon/making_facts.h"
+#include "daemon/refused_meetings.h"
 
 namespace hdt::daemon {
 

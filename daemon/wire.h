@@ -46,8 +46,8 @@ struct GroupHello {
   transport::RegionKey region;
   int64_t restart_ms;  // so long after my end a successor may come
 };
-// "I have everyone's hello, and what all have measured." Who has this of all lets its ranks begin: so no rank's init succeeds while
-// another node still lacks something.
+// "I have everyone's hello, and what all have measured." Who has this of all lets its ranks begin: so no
+// rank's init succeeds while another node still lacks something.
 struct GroupReady {
   uint64_t group;
   uint32_t from;
@@ -181,7 +181,7 @@ struct LinkUnused {
 using Note = std::variant<std::monostate, GroupHello, PieceCredit, ChunkCredit, CallNote, RankLeft, NodeLeft,
                           GroupFailed, OutputNote, ProbeNote, RatesNote, ClassPrepare, ClassEnds, ClassReady,
                           ClassCommit, LinkMoved, LinkUnused, PieceState, ChannelState, Resume, GroupSeated,
-                           GroupReady>;
+                          GroupReady>;
 
 // Of a PieceState; more go in another one.
 inline constexpr uint32_t kMaxTags = 1024;

@@ -22,7 +22,8 @@ namespace {
 
 constexpr uint32_t kIdMagic = 0x4854444a;  // "JDTH"
 constexpr size_t kSeedBytes = 16;          // the id's secret, from which the group's key is made
-// Of a daemon's address with its node id in front, as hdtCommSplit passes it on; a multiple of an element's size.
+// Of a daemon's address with its node id in front, as hdtCommSplit passes it on; a multiple of an element's
+// size.
 constexpr size_t kMaxAddress = session::kMaxAddressBytes + 36;
 
 struct IdContents {

@@ -28,8 +28,8 @@ struct CommunicatorOptions {
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  // Wraps a group that was joined. Returns when all its ranks have, or with the reason why one of them cannot; this rank has
-  // left the group then.
+  // Wraps a group that was joined. Returns when all its ranks have, or with the reason why one of them
+  // cannot; this rank has left the group then.
   static Result<std::shared_ptr<Communicator>> make(std::shared_ptr<Session> session, JoinedGroup joined,
                                                     CommunicatorOptions options);
   ~Communicator();
@@ -37,7 +37,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const CommunicatorOptions& options() const { return options_; }
   const NodeAccess& access() const { return access_; }
   const std::shared_ptr<Session>& session() const { return session_; }
-  // Reductions go over `channel` from now on (deterministic_calls.h). Before the first operation. Failure fails the group.
+  // Reductions go over `channel` from now on (deterministic_calls.h). Before the first operation. Failure
+  // fails the group.
   Status make_deterministic(std::shared_ptr<Communicator> channel);
   // Number of splits made of this group; the same on all ranks, as splits are collective.
   uint64_t next_split() { return splits_++; }
@@ -56,8 +57,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Waits until nothing is pending, then leaves the group.
   void leave();
   Status abort();
-  // This rank cannot take part in an operation that it has been asked for: fails the group, as the others wait for it. Returns
-  // what they are told.
+  // This rank cannot take part in an operation that it has been asked for: fails the group, as the others
+  // wait for it. Returns what they are told.
   Status give_up(const Status& why);
   Status failure() const { return access_.segment.failure(); }
 

@@ -87,7 +87,8 @@ class Detector {
     return choose_between(job);
   }
 
-  // Fills `job` from mpirun, a PMIx server or srun; leaves its source empty where none of them started this process.
+  // Fills `job` from mpirun, a PMIx server or srun; leaves its source empty where none of them started this
+  // process.
   Status find_launcher(Job& job) {
     if (is_set("OMPI_COMM_WORLD_RANK") || is_set("OMPI_COMM_WORLD_SIZE")) {
       size_name_ = "OMPI_COMM_WORLD_SIZE";
@@ -111,9 +112,10 @@ class Detector {
     return read_pair("SLURM_PROCID", size_name_, job);
   }
 
-  // `job` is what the launcher says; RANK or WORLD_SIZE are set as well. A script that is the only task of its launcher
-  // (srun --pty, mpirun -np 1) may start several processes and give each its variables: those are meant then. Else the
-  // two must agree: which one a user means cannot be known, and ranks that decide differently never meet.
+  // `job` is what the launcher says; RANK or WORLD_SIZE are set as well. A script that is the only task of
+  // its launcher (srun --pty, mpirun -np 1) may start several processes and give each its variables: those
+  // are meant then. Else the two must agree: which one a user means cannot be known, and ranks that decide
+  // differently never meet.
   Status choose_between(Job& job) {
     const auto contradiction = [&](const std::string& launcher) {
       return fail(

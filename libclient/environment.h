@@ -26,7 +26,8 @@ struct Rendezvous {
   int port = 0;
   std::string source;  // the variable it came from, for messages
 
-  // In the user's words: "MASTER_ADDR=localhost, MASTER_PORT=29500". HDT itself listens at the port behind that.
+  // In the user's words: "MASTER_ADDR=localhost, MASTER_PORT=29500". HDT itself listens at the port behind
+  // that.
   std::string text() const {
     if (source == "MASTER_ADDR") return "MASTER_ADDR=" + host + ", MASTER_PORT=" + std::to_string(port - 1);
     return source + "=" + host + ", port " + std::to_string(port);

@@ -1,9 +1,9 @@
-// handle_table.h: what the opaque pointers of hdt.h are: no addresses, but a place in a table and how often that place has
-// been used. So a handle that has ended, or never was one, is told from a live one without a look at memory that is not
-// there any more, and no two handles of a process are the same value.
+// handle_table.h: what the opaque pointers of hdt.h are: no addresses, but a place in a table and how often
+// that place has been used. So a handle that has ended, or never was one, is told from a live one without a
+// look at memory that is not there any more, and no two handles of a process are the same value.
 //
-// Any thread. Who uses a handle holds a Ref, two atomic additions: what it stands for lives until the last one is gone,
-// also when another thread ends it meanwhile.
+// Any thread. Who uses a handle holds a Ref, two atomic additions: what it stands for lives until the last
+// one is gone, also when another thread ends it meanwhile.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@
 
 namespace hdt::client {
 
-// `kTag`: 1 to 7, another one for each kind of handle. Lives as long as the process, and so do its places: they are used
-// again, so there are as many as there were live handles at a time.
+// `kTag`: 1 to 7, another one for each kind of handle. Lives as long as the process, and so do its places:
+// they are used again, so there are as many as there were live handles at a time.
 template <typename Body, uintptr_t kTag>
 class HandleTable {
   // Bits of `state`: who uses it, two flags, and from kGenerationShift on how often the place has been used.

@@ -74,8 +74,8 @@ hdtResult_t group_end() {
 
 namespace {
 
-// An operation that nobody waits for needs what is taken here: refused before anything is posted, it would be an operation
-// that this rank has not begun and all others wait for. So that fails the group.
+// An operation that nobody waits for needs what is taken here: refused before anything is posted, it would be
+// an operation that this rank has not begun and all others wait for. So that fails the group.
 Status prepare(Communicator& communicator, hdtRequest_t* request) {
   const Status started = ProgressThread::instance().start();
   if (!started.is_ok()) return communicator.give_up(started);

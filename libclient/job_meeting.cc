@@ -40,7 +40,8 @@ int64_t process_age_ms() {
   std::ifstream file("/proc/self/stat");
   std::string text;
   std::getline(file, text);
-  // The second field, the name, may hold blanks and parentheses; the start time is field 22, in ticks since boot.
+  // The second field, the name, may hold blanks and parentheses; the start time is field 22, in ticks since
+  // boot.
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(text.substr(name_end + 1));

@@ -1,5 +1,5 @@
-// job_meeting.h: how the ranks of a job meet at an address that their launcher gave them: which addresses a name has, and by
-// which key the ranks know each other.
+// job_meeting.h: how the ranks of a job meet at an address that their launcher gave them: which addresses a
+// name has, and by which key the ranks know each other.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ struct Addresses {
   bool loopback = false;  // one of them is
 };
 
-// All addresses of the host, of both families, in the resolver's order. It may block in the resolver: it is called by the
-// caller's thread, never by the daemon's. HDT_ERR_CONFIG names the variable.
+// All addresses of the host, of both families, in the resolver's order. It may block in the resolver: it is
+// called by the caller's thread, never by the daemon's. HDT_ERR_CONFIG names the variable.
 Result<Addresses> addresses_of(const Rendezvous& where);
 
 // Whether `host` is the name of one host: no address, and no name of the loopback interface ("localhost",
-// "ip6-localhost"), which every host has. A host may have its own name at a loopback address: Debian's installer writes
-// 127.0.1.1 into /etc/hosts.
+// "ip6-localhost"), which every host has. A host may have its own name at a loopback address: Debian's
+// installer writes 127.0.1.1 into /etc/hosts.
 bool names_a_host(const std::string& host);
 
-// The keys of a job's groups. The first group's key is made from the text that all ranks were given, not from what it
-// resolves to, which differs from host to host. Later groups are made with the secret that the first one's coordinator
-// drew, so that no other process can take part in them. Thread-safe.
+// The keys of a job's groups. The first group's key is made from the text that all ranks were given, not from
+// what it resolves to, which differs from host to host. Later groups are made with the secret that the first
+// one's coordinator drew, so that no other process can take part in them. Thread-safe.
 class JobMeeting {
  public:
   static JobMeeting& instance();

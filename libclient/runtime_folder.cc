@@ -44,9 +44,10 @@ Result<RuntimePlace> runtime_place(const std::function<std::string(const char*)>
                   fmt::format("environment HDT_NODE_NAME: expected a name without '/', found \"{}\"", name));
   }
   if (!this_user_has_a_number()) {
-    return Status(Code::kSystem,
-                  "the user of this process has no number in its user namespace, and nothing tells a folder of it from "
-                  "one of others: map the user (unshare --map-current-user), or set HDT_SOCKET to a daemon's socket");
+    return Status(
+        Code::kSystem,
+        "the user of this process has no number in its user namespace, and nothing tells a folder of it from "
+        "one of others: map the user (unshare --map-current-user), or set HDT_SOCKET to a daemon's socket");
   }
   const std::string temporary = fmt::format("/tmp/hdt-{}", ::geteuid());
   if (too_long(temporary + "/" + name)) {

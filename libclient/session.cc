@@ -373,7 +373,7 @@ Result<JoinedGroup> Session::join_once(const session::JoinRequest& request, uint
   auto memory = SharedMemory::map(std::move(packet.value().fds[0]));
   if (!memory.is_ok()) return refuse(memory.status());
   return JoinedGroup{memory.take(), joined.value().handle, joined.value().engine, joined.value().local_index,
-                     life, joined.value().secret};
+                     life,          joined.value().secret};
 }
 
 // The daemon tells the others, who wait for this rank, and forgets the seat.

@@ -47,8 +47,8 @@ class Session {
   Result<std::string> rendezvous_address();
   // Blocks until the group is made or `request.timeout_ms` (and some) has passed.
   Result<JoinedGroup> join(session::JoinRequest request);
-  // For a rank that cannot use a group it has joined: fails the group with the reason, on all ranks, and leaves it. Returns
-  // what the others are told.
+  // For a rank that cannot use a group it has joined: fails the group with the reason, on all ranks, and
+  // leaves it. Returns what the others are told.
   Status give_up_seat(uint32_t handle, int32_t rank, const Status& why);
   Result<std::string> status_json();
   // Which algorithm a call takes, and why, as JSON.

@@ -1,6 +1,6 @@
-// thread_value.h: a value of each thread that outlives the thread's thread_local objects. Static destructors of a program
-// run after the main thread's thread_local objects are destroyed, and they may call HDT: an owner's destructor calls
-// hdtCommDestroy.
+// thread_value.h: a value of each thread that outlives the thread's thread_local objects. Static destructors
+// of a program run after the main thread's thread_local objects are destroyed, and they may call HDT: an
+// owner's destructor calls hdtCommDestroy.
 #pragma once
 
 #include "base/fork_mark.h"

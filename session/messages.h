@@ -67,9 +67,10 @@ struct AdoptRequest {
 
 // How the key of a group came about, and so who can know it.
 enum class Meeting : uint8_t {
-  kSecret = 0,   // the key is random, or made from something that only the job has
-  kAddress = 1,  // the key is made from an address that everybody can guess: the daemon adds the process's user to it
-  kAgain = 2,    // as kSecret, but the same processes may use the key again after a failure (hdtCommShrink)
+  kSecret = 0,  // the key is random, or made from something that only the job has
+  kAddress =
+      1,  // the key is made from an address that everybody can guess: the daemon adds the process's user to it
+  kAgain = 2,  // as kSecret, but the same processes may use the key again after a failure (hdtCommShrink)
 };
 // What the daemon of rank 0 does at the group's meeting place.
 enum class Hosting : uint8_t {
@@ -83,9 +84,10 @@ struct JoinRequest {
   GroupKey key{};
   Meeting meeting = Meeting::kSecret;
   Hosting host = Hosting::kNone;
-  // "address:port" of the coordinating daemon, or several, by commas. A node id and '@' in front say which daemon.
+  // "address:port" of the coordinating daemon, or several, by commas. A node id and '@' in front say which
+  // daemon.
   std::string rendezvous;
-  std::string place;           // the same in the user's words, for messages: "MASTER_ADDR=localhost port 29501"
+  std::string place;  // the same in the user's words, for messages: "MASTER_ADDR=localhost port 29501"
   int64_t process_age_ms = 0;  // how long the process has existed
   uint32_t ranks = 0;
   uint32_t rank = 0;

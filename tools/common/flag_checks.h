@@ -50,8 +50,9 @@ inline CLI::Validator whole(int64_t least, int64_t most) {
 // CLI11 takes -1 for the greatest unsigned number.
 inline CLI::Validator not_below_zero() {
   return {[](std::string& text) {
-            return text.starts_with('-') ? fmt::format("'{}' given; expected a whole number of at least 0", text)
-                                         : std::string();
+            return text.starts_with('-')
+                       ? fmt::format("'{}' given; expected a whole number of at least 0", text)
+                       : std::string();
           },
           ""};
 }

@@ -146,7 +146,8 @@ class Examination {
     }
   }
 
-  // Segments are anonymous files (memfd): /dev/shm does not bound them, the memory of the daemon's control group does.
+  // Segments are anonymous files (memfd): /dev/shm does not bound them, the memory of the daemon's control
+  // group does.
   void memory(const json& own) {
     if (!own.contains("memory_free")) return;
     const std::string error = text_of(own, "memory_error");
@@ -205,7 +206,8 @@ class Examination {
     }
   }
 
-  // As another user meets it: by the modes of the socket and of the folders above it, and by the daemon's list of groups.
+  // As another user meets it: by the modes of the socket and of the folders above it, and by the daemon's
+  // list of groups.
   void socket(const json& own) {
     const json& groups = list_of(own, "allow_groups");
     const std::string shut = text_of(own, "socket_shut");

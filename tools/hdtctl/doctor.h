@@ -9,7 +9,8 @@
 
 namespace hdt::ctl {
 
-// A connection from a NIC of this node to a data port of another, or the other way, as the daemon there tried it.
+// A connection from a NIC of this node to a data port of another, or the other way, as the daemon there tried
+// it.
 struct Reach {
   std::string from_nic, from_address;
   std::string node, to_nic, to_address;  // node: the other one; to_address: with a port

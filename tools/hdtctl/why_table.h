@@ -1,4 +1,5 @@
-// why_table.h: verdicts as text for people: a sentence for each group, made or being made, and what each rank does.
+// why_table.h: verdicts as text for people: a sentence for each group, made or being made, and what each rank
+// does.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -159,7 +159,8 @@ class Link {
   bool arrived(uint64_t writes) const;
   // Asks the peer to acknowledge at once what nobody waits for.
   void hurry();
-  // Asks the peer on every rail for an answer, so that a rail that is dead ends though nothing else is sent on it.
+  // Asks the peer on every rail for an answer, so that a rail that is dead ends though nothing else is sent
+  // on it.
   void ping();
   std::vector<RailStatus> rails() const;
 

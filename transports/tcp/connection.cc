@@ -22,8 +22,8 @@ constexpr size_t kMaxQueuedWriteBytes = size_t{1} << 20;
 constexpr size_t kReadBudget = size_t{4} << 20;
 // How long a connection that was closed waits for the peer to take what is read from the caller's memory.
 constexpr int64_t kCloseMs = 1000;
-// Large packets that have not come after this time, in which TCP sends each at least three times, do not pass. A group whose control connection
-// and whose link both meet that is made, or fails, within 5 s.
+// Large packets that have not come after this time, in which TCP sends each at least three times, do not
+// pass. A group whose control connection and whose link both meet that is made, or fails, within 5 s.
 constexpr int64_t kStuckMs = 1200;
 constexpr int64_t kLookAgainMs = 100;
 // Enough to suspect it, where the owner gives the attempt up before.

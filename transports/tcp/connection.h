@@ -67,9 +67,9 @@ class TcpConnection final : public Connection, public TriedPath, private EventSo
   std::string remote_address() const override { return remote_address_; }
 
  private:
-  // kTrying: connected, and finds out whether large packets pass (path_test.h), before the owner is told. An accepted connection is open
-  // meanwhile, but what its owner sends waits.
-  // kClosing: it was closed in order, and waits until the kernel has read the memory of what was handed over.
+  // kTrying: connected, and finds out whether large packets pass (path_test.h), before the owner is told. An
+  // accepted connection is open meanwhile, but what its owner sends waits. kClosing: it was closed in order,
+  // and waits until the kernel has read the memory of what was handed over.
   enum class Phase { kConnecting, kTrying, kOpen, kClosing, kFinished };
 
   void on_event(uint32_t epoll_events) override;

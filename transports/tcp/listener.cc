@@ -14,7 +14,8 @@ namespace hdt::transport::tcp {
 
 namespace {
 constexpr int kAcceptsPerEvent = 64;
-// A listener that cannot even refuse is left alone for so long: it stays readable, and its owner would never sleep.
+// A listener that cannot even refuse is left alone for so long: it stays readable, and its owner would never
+// sleep.
 constexpr int64_t kPauseMs = 100;
 }  // namespace
 

@@ -1,6 +1,7 @@
-// path_memory.h: which pairs of addresses are known to let only small packets through, so that the next connection between them
-// begins with such, and need not find out again. One for the process: a daemon's control thread and its engines use the same paths.
-// Thread-safe. What is known is forgotten after a minute, so that a repaired network is used in full.
+// path_memory.h: which pairs of addresses are known to let only small packets through, so that the next
+// connection between them begins with such, and need not find out again. One for the process: a daemon's
+// control thread and its engines use the same paths. Thread-safe. What is known is forgotten after a minute,
+// so that a repaired network is used in full.
 #pragma once
 
 #include <cstdint>

@@ -16,10 +16,11 @@ namespace hdt::transport::tcp {
 
 namespace {
 
-// What NICs, tunnels and providers have as their MTU, from what is sure to pass. With the largest, and a small packet before and after, these
-// are the ten that a connection may send at once.
+// What NICs, tunnels and providers have as their MTU, from what is sure to pass. With the largest, and a
+// small packet before and after, these are the ten that a connection may send at once.
 constexpr std::array<uint32_t, 7> kUsualPackets = {576, 1280, 1400, 1500, 2000, 4000, 8900};
-// TCP_MAXSEG says no more, and all sizes together must fit into the window that a connection begins with (64 KiB).
+// TCP_MAXSEG says no more, and all sizes together must fit into the window that a connection begins with (64
+// KiB).
 constexpr uint32_t kMostPacket = 32'000;
 constexpr uint32_t kTcpHeader = 20, kTimestamps = 12, kIpv4Header = 20, kIpv6Header = 40;
 static_assert(kMostPacket <= kMaxPathBytes);

@@ -1,15 +1,17 @@
-// path_test.h: the first words on every connection: packets of growing size, up to the largest that the connection will send, from both
-// ends. A NIC's MTU that is larger than what a switch or tunnel on the way lets through drops large packets and tells nobody: connect,
-// handshake and small calls work, and then nothing moves. TCP itself would notice after minutes, if at all.
+// path_test.h: the first words on every connection: packets of growing size, up to the largest that the
+// connection will send, from both ends. A NIC's MTU that is larger than what a switch or tunnel on the way
+// lets through drops large packets and tells nobody: connect, handshake and small calls work, and then
+// nothing moves. TCP itself would notice after minutes, if at all.
 //
 //   dialer                       acceptor
 //   kHere, kSize ..., kAll  -->
 //                           <--  kHere, kSize ..., kAll    when kHere has come
 //                           <--  kSeen                     when kAll has come: all sizes pass both ways
 //
-// So a connection takes one round trip more to be made, and nothing later. Each size is one packet of its own (MSG_EOR keeps the kernel
-// from joining them), and all are larger than the one before: what is stuck at one size tells which pass. That the kernel at the
-// other end has them is enough (TCP_INFO), so a peer whose process is stopped is not taken for a narrow path.
+// So a connection takes one round trip more to be made, and nothing later. Each size is one packet of its own
+// (MSG_EOR keeps the kernel from joining them), and all are larger than the one before: what is stuck at one
+// size tells which pass. That the kernel at the other end has them is enough (TCP_INFO), so a peer whose
+// process is stopped is not taken for a narrow path.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +29,8 @@ class PathTest {
  public:
   enum class Pump : uint8_t { kDone, kBlocked, kFailed };  // kFailed: errno is set
 
-  // On a connected socket. `sizes`: false on the loopback device, where there is nothing to try. `limit`: why the connection was begun
-  // with smaller packets; the peer is told.
+  // On a connected socket. `sizes`: false on the loopback device, where there is nothing to try. `limit`: why
+  // the connection was begun with smaller packets; the peer is told.
   void begin(int fd, bool sizes, const std::optional<PathLimit>& limit);
   // Queues kSeen: everything of the peer has come.
   void confirm();
@@ -45,8 +47,8 @@ class PathTest {
   bool confirmed() const { return confirmed_; }                   // by the peer: kSeen has come
   const std::optional<PathLimit>& told() const { return told_; }  // of the peer's kHere
 
-  // Small packets pass, and for `patience_ns` nothing more has, though larger ones are under way: which pass. Nothing: that cannot be said
-  // (yet).
+  // Small packets pass, and for `patience_ns` nothing more has, though larger ones are under way: which pass.
+  // Nothing: that cannot be said (yet).
   std::optional<PathLimit> stuck(int fd, int64_t patience_ns, int64_t now) const;
 
  private:

@@ -26,10 +26,10 @@
  *   with HDT_ERR_SYSTEM and the limit's name, value and owner: a call that makes a group on all ranks of that group, any
  *   other operation with its communicator. Everything else goes on, and the call works again when there is room.
  *
- * Thread safety: every call may be made from any thread. Collectives of one communicator are ordered by the order in
- * which calls enter the library, so two threads that issue collectives on the same communicator must agree
- * on an order themselves. A call that another thread's hdtCommDestroy overtakes returns HDT_ERR_INVALID_ARGUMENT, but what
- * it was to do on other ranks is then missing there.
+ * Thread safety: every call may be made from any thread. Collectives of one communicator are ordered by the
+ * order in which calls enter the library, so two threads that issue collectives on the same communicator must
+ * agree on an order themselves. A call that another thread's hdtCommDestroy overtakes returns
+ * HDT_ERR_INVALID_ARGUMENT, but what it was to do on other ranks is then missing there.
  *
  * fork(): a process that was forked after its parent's first call (data loaders do it) is no rank. As long as
  * it calls nothing it may do anything and end in any way, exit() included, at any moment, and the parent's

@@ -1,5 +1,5 @@
-// daemon_limits_test.cc: a daemon that is at its limit of descriptors: who comes is refused in words, it sleeps, groups go on, and
-// it takes sessions again when there is room.
+// daemon_limits_test.cc: a daemon that is at its limit of descriptors: who comes is refused in words, it
+// sleeps, groups go on, and it takes sessions again when there is room.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// handle_table_test.cc: handles are never taken for one another, whoever ends them, and whatever value is tried.
+// handle_table_test.cc: handles are never taken for one another, whoever ends them, and whatever value is
+// tried.
 #include "libclient/handle_table.h"
 
 #include <gtest/gtest.h>

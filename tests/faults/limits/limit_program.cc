@@ -1,5 +1,5 @@
-// limit_program.cc: a rank that sets limits for itself, driven by lines on standard input. Every line is answered with one: the
-// result's number and the library's words, or a number.
+// limit_program.cc: a rank that sets limits for itself, driven by lines on standard input. Every line is
+// answered with one: the result's number and the library's words, or a number.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// limited_rank.h: ranks as processes that set limits for themselves (limit_program.cc), and what a daemon holds.
+// limited_rank.h: ranks as processes that set limits for themselves (limit_program.cc), and what a daemon
+// holds.
 #pragma once
 
 #include <sys/resource.h>
@@ -62,7 +63,8 @@ class LimitedWorld {
 void expect_all(LimitedWorld::Ranks& ranks, const std::string& call);
 
 size_t open_descriptors(pid_t pid);
-// The number that would be given to the n-th descriptor that the process opens, from 0: as its limit, it leaves room for n.
+// The number that would be given to the n-th descriptor that the process opens, from 0: as its limit, it
+// leaves room for n.
 rlim_t next_descriptor(pid_t pid, size_t n = 0);
 // How often its threads went to sleep of themselves, and its processor time in ms.
 int64_t times_awake(pid_t pid);

@@ -1,5 +1,5 @@
-// process_limits_test.cc: a process at a limit of its own: the call that needs more fails on all ranks with the limit's name,
-// everything else goes on, and it works again when there is room.
+// process_limits_test.cc: a process at a limit of its own: the call that needs more fails on all ranks with
+// the limit's name, everything else goes on, and it works again when there is room.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// thread_limits_test.cc: a user's limit of processes leaves no thread. Every place that starts one says so as a limit of the
-// system, and leaves nothing half made.
+// thread_limits_test.cc: a user's limit of processes leaves no thread. Every place that starts one says so as
+// a limit of the system, and leaves nothing half made.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -70,8 +70,8 @@ TEST(Choice, NoBackendInCommonIsAnErrorThatNamesBothNodes) {
 TEST(Choice, NoneThatConnectsIsAnErrorThatSaysWhy) {
   expect_refused(BackendNodes({dp("deaf,mute,near"), dp("mute,deaf")}),
                  {"class dp: no backend connects node n", "deaf: ", "mute: ", "nobody listens there"});
-  expect_refused(BackendNodes({dp("mute"), dp("mute")}), {"node n0", "node n1", "mute: ", "nobody listens there"},
-                 HDT_ERR_LINK);
+  expect_refused(BackendNodes({dp("mute"), dp("mute")}),
+                 {"node n0", "node n1", "mute: ", "nobody listens there"}, HDT_ERR_LINK);
 }
 
 }  // namespace

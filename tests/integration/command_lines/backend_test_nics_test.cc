@@ -54,7 +54,8 @@ TEST(BackendTestNics, ModulesThatCannotBeUsedAreALine) {
   expect_line(backend_test({"none"}, broken), "no backend is called \"none\"");
   // It finds a NIC, which reaches nobody.
   expect_line(backend_test({"deaf"}, HDT_TEST_MODULES "/deaf"),
-              "deaf0 (127.0.0.1) does not reach itself: cannot connect to 127.0.0.1:1: Connection refused; name NICs that "
+              "deaf0 (127.0.0.1) does not reach itself: cannot connect to 127.0.0.1:1: Connection refused; "
+              "name NICs that "
               "reach each other");
 }
 

@@ -2,8 +2,9 @@
 //   meeting_program job MARK SECONDS        hdtCommInit, by the variables of the environment
 //   meeting_program id FILE RANK RANKS MARK rank 0 writes an id to FILE, the others wait for it
 //   meeting_program groups COUNT ENDING     COUNT groups one after the other, then ENDING: destroy, abort or crash
-// Every rank contributes MARK and checks that the sum is MARK times the ranks: another job's data would show. The last
-// line of output is "RESULT CODE WRONG RANK RANKS", where CODE is the first hdtResult_t that is not HDT_SUCCESS.
+// Every rank contributes MARK and checks that the sum is MARK times the ranks: another job's data would show.
+// The last line of output is "RESULT CODE WRONG RANK RANKS", where CODE is the first hdtResult_t that is not
+// HDT_SUCCESS.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,7 +108,8 @@ int main(int count, char** words) {
     result = init_by_id(&comm, words[2], std::atoi(words[3]), std::atoi(words[4]));
     if (result == HDT_SUCCESS) result = work(comm, std::atoi(words[5]), 0, &wrong);
   } else {
-    std::fprintf(stderr, "usage: meeting_program job MARK SECONDS | id FILE RANK RANKS MARK | groups COUNT ENDING\n");
+    std::fprintf(stderr,
+                 "usage: meeting_program job MARK SECONDS | id FILE RANK RANKS MARK | groups COUNT ENDING\n");
     return 2;
   }
   const int code = report(result, wrong, comm);
