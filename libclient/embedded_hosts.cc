@@ -15,7 +15,7 @@ namespace {
 
 // A host that listens no more has given up the lock by then, or is a new one that is about to listen.
 constexpr int64_t kHostEndsMs = 1'000;
-constexpr int64_t kLookUs = 2'000;
+constexpr int64_t kHostLookUs = 2'000;
 
 std::string socket_of(const RuntimePlace& place) { return place.base + ".sock"; }
 std::string lock_of(const RuntimePlace& place) { return place.base + ".lock"; }
@@ -124,7 +124,7 @@ void EmbeddedHosts::end() {
     const Deadline soon = Deadline::after_ms(kHostEndsMs);
     while (std::filesystem::exists(lock_of(use.place)) && !clean(use.place) &&
            !connect_seqpacket(socket_of(use.place)).is_ok() && !soon.expired()) {
-      ::usleep(kLookUs);
+      ::usleep(kHostLookUs);
     }
   }
 }
