@@ -37,7 +37,7 @@ Status mark_use() {
   }
   volatile uint32_t* none = nullptr;
   if (fork_mark::mark.compare_exchange_strong(none, fresh, std::memory_order_acq_rel)) {
-    new WipedPage(page.take());  // kept: a child may look at it for as long as it runs
+    (void)page.value().release();  // kept: a child may look at it for as long as it runs
   }
   return Status::ok();
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include "base/status.h"
 
@@ -20,6 +21,8 @@ class WipedPage {
   ~WipedPage();
 
   void* data() const { return data_; }
+  // The page stays mapped until the process ends.
+  void* release() { return std::exchange(data_, nullptr); }
 
  private:
   void* data_ = nullptr;

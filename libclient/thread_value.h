@@ -14,7 +14,8 @@ T& thread_value() {
   struct End {
     ~End() {
       // In a copy of the process another thread's use may have been under way (fork_mark.h).
-      if (!forked()) delete value;
+      if (forked()) return;
+      delete value;
       value = nullptr;
     }
   };

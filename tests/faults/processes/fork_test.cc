@@ -45,7 +45,7 @@ TEST_P(Fork, ChildrenEndInAnyWayWhileCallsAreUnderWay) {
     ranks_[1]->start(fmt(1, 40));
     const Answer answer = ranks_[0]->call("children " + how + " 0 2 300000 40");
     EXPECT_EQ(answer.result, HDT_SUCCESS) << how;
-    EXPECT_EQ(answer.text, "0 wrong") << how;
+    EXPECT_EQ(answer.text, "0 wrong") << how << "\n" << ranks_[0]->process().errors();
     EXPECT_EQ(ranks_[1]->finish().text, "0 wrong") << how;
   }
   EXPECT_EQ(ranks_[1]->call("ends exit").text, "0");
