@@ -102,7 +102,8 @@ bool names_a_host(const std::string& host) {
 }
 
 JobMeeting& JobMeeting::instance() {
-  static JobMeeting meeting;
+  // Never destroyed: static destructors of a program may call HDT.
+  static JobMeeting& meeting = *new JobMeeting();
   return meeting;
 }
 

@@ -15,7 +15,8 @@ constexpr size_t kMostPaths = 4096;
 }  // namespace
 
 PathMemory& PathMemory::of_process() {
-  static PathMemory memory;
+  // Never destroyed: the threads of an embedded daemon still use it while static objects are.
+  static PathMemory& memory = *new PathMemory();
   return memory;
 }
 
