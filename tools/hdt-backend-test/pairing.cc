@@ -70,12 +70,18 @@ Status try_pair(Backend& backend, const DeviceInfo& from, const DeviceInfo& to) 
       address.value(), std::chrono::duration_cast<std::chrono::milliseconds>(kTrySeconds).count());
   if (!connection.is_ok()) return connection.status();
   bool sent = false;
+  bool closing = false;
   while (Clock::now() < deadline) {
     for (End& end : ends) end.poll();
-    if (client.closed != nullptr) {
+    // Both ends end in order before their devices go: UCX may not close an endpoint that is still being set up.
+    if (server.message && !closing) {
+      connection.value()->close();
+      closing = true;
+    }
+    if (closing && client.closed != nullptr && server.closed != nullptr) return Status::ok();
+    if (client.closed != nullptr && !closing) {
       return {Code::kLink, client.reason.is_ok() ? "the connection was closed" : client.reason.message()};
     }
-    if (server.message) return Status::ok();
     if (client.connected && !sent) {
       const std::array<std::byte, 1> word{};
       HDT_RETURN_IF_ERROR(connection.value()->send(word, 0));
@@ -85,6 +91,7 @@ Status try_pair(Backend& backend, const DeviceInfo& from, const DeviceInfo& to) 
         {{client.device->event_fd(), POLLIN, 0}, {server.device->event_fd(), POLLIN, 0}}};
     ::poll(waits.data(), waits.size(), kSleepMs);
   }
+  if (closing) return Status::ok();
   return {Code::kTimeout, (client.connected ? "connected, but no message came through within "
                                             : "no connection came about within ") +
                               std::to_string(kTrySeconds.count()) + " s"};
