@@ -83,6 +83,8 @@ int groups(int count, const std::string& ending) {
     result = hdtCommSplit(world, 0, 0, &comm, nullptr);
     if (result != HDT_SUCCESS) break;
     result = work(comm, i + 1, 0, &wrong);
+    // The other rank may abort the group as soon as it has its own result.
+    if (i % 2 == 1 && result == HDT_ERR_ABORTED) result = HDT_SUCCESS;
     if (i % 2 == 1) hdtCommAbort(comm);
     hdtCommDestroy(comm);
   }
