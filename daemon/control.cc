@@ -282,9 +282,7 @@ GroupMaker::Services Control::group_services() {
   };
   services.finish = [this](ChannelId channel) { network_->finish(channel); };
   services.host = [this](const HostedPlace& place) {
-    const Status listening = network_->host_place(place.addresses, place.on_nics);
-    if (listening.is_ok()) listens_at_.insert(place.addresses);
-    return listening;
+    return network_->host_place(place.addresses, place.on_nics);
   };
   services.leave = [this](const HostedPlace& place) {
     network_->leave_place(place.addresses, place.on_nics);

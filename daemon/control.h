@@ -168,7 +168,6 @@ class Control : public SessionHandler {
   const TickMoment made_ = TickMoment::now();
   std::map<std::pair<uint64_t, uint32_t>, session::JoinRequest>
       joining_;                       // not answered, by session and request
-  std::set<std::string> listens_at_;  // beside its own addresses, for HDT_RENDEZVOUS
   bool leaving_ = false;              // a successor takes over
   std::atomic<bool> stop_{false};
   std::thread thread_;

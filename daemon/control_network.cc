@@ -163,6 +163,11 @@ void ControlNetwork::leave_place(const std::string& addresses, bool on_nics) {
   }
 }
 
+bool ControlNetwork::hosts_place(const std::string& addresses) const {
+  const auto all = split(addresses);
+  return std::any_of(all.begin(), all.end(), [&](const std::string& one) { return places_.contains(one); });
+}
+
 // A device goes with its connections, so it stays while one is in use.
 void ControlNetwork::close_places() {
   std::erase_if(places_, [&](const auto& entry) {

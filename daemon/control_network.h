@@ -61,6 +61,8 @@ class ControlNetwork {
   // Ends one host_place(). The sockets close when nobody hosts there any more and those who arrive late have
   // had kLateMs to hear why.
   void leave_place(const std::string& addresses, bool on_nics);
+  // Whether it listens at one of the addresses as at a meeting place.
+  bool hosts_place(const std::string& addresses) const;
 
   // Never 0. Messages may be sent at once; they go out when the handshake is done. Failure comes as
   // on_closed, whose text has each address that was tried and why it failed. `self`: whether this node itself

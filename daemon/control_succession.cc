@@ -58,7 +58,7 @@ bool Control::coordinates(const std::string& rendezvous) const {
   for (std::string address; std::getline(own, address, ',');) {
     if (asked.find("," + address + ",") != std::string::npos) return true;
   }
-  return listens_at_.contains(rendezvous);
+  return network_->hosts_place(rendezvous);
 }
 
 // True once nothing is under way that a successor could not go on with.

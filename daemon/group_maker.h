@@ -81,7 +81,6 @@ class GroupMaker {
   void on_time();
   std::optional<Deadline> next_time() const;
   size_t open_groups() const { return groups_.size(); }
-  size_t living_groups() const { return living_.size(); }
   // For diagnosis: groups that ranks of this node wait for.
   std::vector<MakingFacts> making() const;
   // Groups that have all their ranks, and are not made yet.
