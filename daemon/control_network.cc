@@ -163,9 +163,13 @@ void ControlNetwork::leave_place(const std::string& addresses, bool on_nics) {
   }
 }
 
-bool ControlNetwork::hosts_place(const std::string& addresses) const {
-  const auto all = split(addresses);
-  return std::any_of(all.begin(), all.end(), [&](const std::string& one) { return places_.contains(one); });
+bool ControlNetwork::is_here(const std::string& address) const {
+  return has(split(address_), address) || places_.contains(address);
+}
+
+bool ControlNetwork::listens_at(const std::string& addresses) const {
+  const auto all = split(without_id(addresses));
+  return std::any_of(all.begin(), all.end(), [this](const std::string& one) { return is_here(one); });
 }
 
 // A device goes with its connections, so it stays while one is in use.
@@ -205,9 +209,8 @@ ChannelId ControlNetwork::dial(const std::string& addresses, std::optional<bool>
   const DaemonAddress address = DaemonAddress::parse(addresses);
   channel.expected = address.id;
   const auto all = split(address.addresses);
-  const auto own = split(address_);
-  const bool all_own = std::all_of(
-      all.begin(), all.end(), [&](const std::string& one) { return has(own, one) || places_.contains(one); });
+  const bool all_own =
+      std::all_of(all.begin(), all.end(), [this](const std::string& one) { return is_here(one); });
   channel.may_be_self = channel.expected == options_.node || self.value_or(all_own);
   channel.untried.assign(all.begin(), all.end());
   try_next(channel);

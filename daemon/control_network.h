@@ -61,8 +61,8 @@ class ControlNetwork {
   // Ends one host_place(). The sockets close when nobody hosts there any more and those who arrive late have
   // had kLateMs to hear why.
   void leave_place(const std::string& addresses, bool on_nics);
-  // Whether it listens at one of the addresses as at a meeting place.
-  bool hosts_place(const std::string& addresses) const;
+  // Whether it listens at one of the addresses: its own, or a meeting place. A node id in front is passed over.
+  bool listens_at(const std::string& addresses) const;
 
   // Never 0. Messages may be sent at once; they go out when the handshake is done. Failure comes as
   // on_closed, whose text has each address that was tried and why it failed. `self`: whether this node itself
@@ -112,6 +112,8 @@ class ControlNetwork {
     Deadline close_at = Deadline::never();
   };
 
+  // Whether it listens at the address.
+  bool is_here(const std::string& address) const;
   transport::Device* keep(std::unique_ptr<transport::Device> device);
   Result<std::unique_ptr<transport::Device>> open(const transport::DeviceInfo& nic, uint16_t port,
                                                   std::string* listening);

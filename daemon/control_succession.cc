@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <future>
-#include <sstream>
 
-#include "base/address.h"
 #include "base/log.h"
 #include "daemon/control.h"
 
@@ -52,14 +50,7 @@ bool Control::needed_by_others() const {
 
 // Then a join that is asked again of the successor is as good: it has this daemon's address, and the daemons
 // of other nodes ask again, too.
-bool Control::coordinates(const std::string& rendezvous) const {
-  const std::string asked = "," + without_id(rendezvous) + ",";
-  std::istringstream own(without_id(network_->address()));
-  for (std::string address; std::getline(own, address, ',');) {
-    if (asked.find("," + address + ",") != std::string::npos) return true;
-  }
-  return network_->hosts_place(rendezvous);
-}
+bool Control::coordinates(const std::string& rendezvous) const { return network_->listens_at(rendezvous); }
 
 // True once nothing is under way that a successor could not go on with.
 bool Control::can_leave() const {
