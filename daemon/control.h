@@ -167,8 +167,8 @@ class Control : public SessionHandler {
   int64_t started_ns_ = 0;
   const TickMoment made_ = TickMoment::now();
   std::map<std::pair<uint64_t, uint32_t>, session::JoinRequest>
-      joining_;                       // not answered, by session and request
-  bool leaving_ = false;              // a successor takes over
+      joining_;           // not answered, by session and request
+  bool leaving_ = false;  // a successor takes over
   std::atomic<bool> stop_{false};
   std::thread thread_;
   PathTrials trials_;  // the last one: its threads post to the mailbox

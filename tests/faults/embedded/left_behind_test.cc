@@ -116,7 +116,8 @@ TEST_F(EmbeddedNodes, FilesOfKilledHostsAreRemovedByTheNextStart) {
 
 TEST_F(EmbeddedNodes, HdtCommbenchEndsWithoutAWordAndLeavesNothing) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  const std::string nodes = "3";  // a daemon that ends gives the others 200 ms to hear of it, which slowed ones need
+  // A daemon that ends gives the others 200 ms to hear of it, which is not enough for twelve slowed ones.
+  const std::string nodes = "3";
 #else
   const std::string nodes = "12";
 #endif

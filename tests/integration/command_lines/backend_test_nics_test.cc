@@ -97,8 +97,7 @@ TEST_P(BackendTestInterfaces, AreEitherTestedOrRefusedInALine) {
   expect_pass(run("--nic lo"), "backend " + backend + " on lo (127.0.0.1)");
   expect_pass(run("--nic v0"), "backend " + backend + " on v0 (10.9.0.1)");
   expect_pass(run("--nic 10.9.0.1"), "backend " + backend + " on v0 (10.9.0.1)");
-  expect_line(run("--nic w0"),
-              "w0 (10.8.0.1, down): bring it up");
+  expect_line(run("--nic w0"), "w0 (10.8.0.1, down): bring it up");
   expect_line(run("--nic v1"), "cannot use that interface (is it up, has it an address?)");
   expect_line(run("--nic lo,x0"), "name NICs of one subnet, or one alone");
 }
