@@ -42,12 +42,8 @@ void Session::close() {
   changed_.notify_all();
 }
 
-void Session::await_daemon() {
-  std::unique_lock lock(mutex_);
-  const Counted asking(asking_);
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return connected_ || lost(); });
-}
+// Only an answer proves it: of a daemon that was killed just now, this process may not have heard yet.
+Status Session::await_daemon() { return rendezvous_address().status(); }
 
 // The daemon has said that its successor is to be asked; or it is gone, and the successor is where all who
 // join are asking, too: the coordinator was here. A coordinator elsewhere has given the group up.
