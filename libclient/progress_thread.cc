@@ -39,9 +39,11 @@ void ProgressThread::wake(std::shared_ptr<Communicator> communicator) {
 }
 
 void ProgressThread::run() {
-  while (!stop_.load(std::memory_order_acquire)) {
+  for (;;) {
+    // Announced before anything is looked at, the end too: a ring between a look and the announcement is lost.
     std::vector<Sleeper> sleepers;
     sleepers.emplace_back(doorbell_);
+    if (stop_.load(std::memory_order_acquire)) return;
     std::vector<std::shared_ptr<Communicator>> mine;
     {
       const std::lock_guard lock(mutex_);

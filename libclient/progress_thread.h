@@ -10,14 +10,16 @@
 #include <vector>
 
 #include "base/doorbell.h"
-#include "base/fork_mark.h"
 #include "libclient/communicator.h"
 
 namespace hdt::client {
 
 class ProgressThread {
  public:
+  // The process's.
   static ProgressThread& instance();
+  ProgressThread() = default;
+  // Waits for the thread to end.
   ~ProgressThread();
   // Starts the thread, unless it runs: before an operation is posted that nobody waits for.
   Status start();
@@ -25,8 +27,6 @@ class ProgressThread {
   void wake(std::shared_ptr<Communicator> communicator);
 
  private:
-  friend class KeptInCopies<ProgressThread>;
-  ProgressThread() = default;
   void run();
 
   std::mutex mutex_;  // guards active_ and the start of thread_
