@@ -61,7 +61,8 @@ class ControlNetwork {
   // Ends one host_place(). The sockets close when nobody hosts there any more and those who arrive late have
   // had kLateMs to hear why.
   void leave_place(const std::string& addresses, bool on_nics);
-  // Whether it listens at one of the addresses: its own, or a meeting place. A node id in front is passed over.
+  // Whether it listens at one of the addresses: its own, or a meeting place. A node id in front is passed
+  // over.
   bool listens_at(const std::string& addresses) const;
 
   // Never 0. Messages may be sent at once; they go out when the handshake is done. Failure comes as

@@ -354,7 +354,7 @@ void Communicator::leave() {
   // What this rank has sent to other nodes is for a daemon to carry, which gets the group's memory from its
   // members.
   if (!access_.one_node() && session_->daemon().host_pid != 0 && !access_.segment.failed())
-    (void)session_->await_daemon();
+    session_->await_daemon();
   session_->unwatch(watch_);  // a daemon that is started again finds in the group's memory who has left
   (void)session_->notify(Kind::kLeave, {joined_.handle, Code::kSuccess, -1, ""});
 }

@@ -40,7 +40,8 @@ void ProgressThread::wake(std::shared_ptr<Communicator> communicator) {
 
 void ProgressThread::run() {
   for (;;) {
-    // Announced before anything is looked at, the end too: a ring between a look and the announcement is lost.
+    // Announced before anything is looked at, the end too: a ring between a look and the announcement is
+    // lost.
     std::vector<Sleeper> sleepers;
     sleepers.emplace_back(doorbell_);
     if (stop_.load(std::memory_order_acquire)) return;

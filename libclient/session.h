@@ -76,8 +76,8 @@ class Session {
   void unwatch(uint64_t number);
   // Before the end of the process: ranks that have not left are lost, and say nothing of it themselves.
   void close();
-  // Returns when a daemon, this one or its successor, has answered; an error: none will.
-  Status await_daemon();
+  // Returns when a daemon, this one or its successor, has answered, or it is known that none will.
+  void await_daemon();
   bool lost() const { return lost_.load(std::memory_order_acquire); }
 
  private:

@@ -1,14 +1,15 @@
+// progress_thread_test.cc: the thread ends when it is to, whatever it is doing just then.
 #include "libclient/progress_thread.h"
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <thread>
 
 namespace hdt::client {
 namespace {
 
-// A process that exits just when the thread is about to go to sleep: the exit waits for the thread, so a lost ring is
-// a process that never ends.
+// A process may exit just when the thread is about to go to sleep. The exit waits for the thread, so a lost
+// ring is a process that never ends.
 TEST(ProgressThread, EndsWheneverItIsAsked) {
   for (int i = 0; i < 5'000; ++i) {
     ProgressThread thread;
