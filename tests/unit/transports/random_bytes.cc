@@ -3,7 +3,10 @@
 #include "tests/unit/transports/random_bytes.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <iostream>
+#include <random>
 
 namespace hdt::transport {
 
@@ -22,6 +25,13 @@ std::vector<std::byte> random_bytes(size_t bytes, uint64_t seed) {
 bool same_bytes(const std::vector<std::byte>& one, const std::vector<std::byte>& other) {
   return one.size() == other.size() &&
          (one.empty() || std::memcmp(one.data(), other.data(), one.size()) == 0);
+}
+
+uint64_t seed_of_run() {
+  const char* given = std::getenv("HDT_TEST_SEED");
+  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+  std::cout << "seed " << seed << " (HDT_TEST_SEED)\n";
+  return seed;
 }
 
 }  // namespace hdt::transport

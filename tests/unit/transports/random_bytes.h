@@ -13,4 +13,7 @@ std::vector<std::byte> random_bytes(size_t bytes, uint64_t seed);
 // By memcmp(), whose whole range the sanitizers look at.
 bool same_bytes(const std::vector<std::byte>& one, const std::vector<std::byte>& other);
 
+// HDT_TEST_SEED, else another one each time; printed.
+uint64_t seed_of_run();
+
 }  // namespace hdt::transport
