@@ -1,0 +1,304 @@
+"""protocol.py: what processes say to their daemon and daemons to each other, for programs that say it wrongly. Numbers that
+change from release to release are read from the headers that define them; what the messages hold stands here once."""
+
+import array
+import fcntl
+import hashlib
+import hmac
+import mmap
+import os
+import re
+import socket
+import struct
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+WAIT_S = 10  # for an answer
+
+
+def _header(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def constant(path, name):
+    """The value of `constexpr ... name = value;` in a header."""
+    return int(re.search(rf"\b{name} = (\w+);", _header(path)).group(1), 0)
+
+
+def _kinds():
+    body = re.search(r"enum class Kind : uint8_t \{(.*?)\};", _header("session/messages.h"), re.S).group(1)
+    names = re.findall(r"^\s*k(\w+)(?: = 1)?,", re.sub(r"//.*", "", body), re.M)
+    return {name: number for number, name in enumerate(names, 1)}
+
+
+KINDS = _kinds()  # {"Hello": 1, ...}
+KIND_NAMES = {number: name for name, number in KINDS.items()}
+SESSION_MAGIC = constant("session/messages.h", "kSessionMagic")
+SESSION_VERSION = constant("session/messages.h", "kSessionVersion")
+PEER_MAGIC = constant("daemon/handshake.h", "kPeerMagic")
+PEER_VERSION = constant("daemon/handshake.h", "kPeerVersion")
+FRAME_MAGIC = constant("transports/tcp/frame.h", "kFrameMagic")
+FRAME_VERSION = constant("transports/tcp/frame.h", "kFrameVersion")
+MESSAGE, WRITE, GOODBYE, REFUSED = 1, 2, 3, 4  # types of frames
+CONTROL, RAIL = 1, 2  # purposes of connections between daemons
+IMMEDIATE_BYTES = 64
+
+
+def text(words):
+    data = words if isinstance(words, bytes) else words.encode()
+    return struct.pack("<I", len(data)) + data
+
+
+class Fields:
+    """Reads a message from its beginning."""
+
+    def __init__(self, data):
+        self.rest = data
+
+    def take(self, layout):
+        values = struct.unpack_from("<" + layout, self.rest)
+        self.rest = self.rest[struct.calcsize("<" + layout):]
+        return values[0] if len(values) == 1 else values
+
+    def bytes(self, count):
+        data, self.rest = self.rest[:count], self.rest[count:]
+        return data
+
+    def text(self):
+        return self.bytes(self.take("I")).decode(errors="replace")
+
+
+# --- a process and its daemon: one packet is one message ---
+
+def hello(version=SESSION_VERSION, magic=SESSION_MAGIC):
+    return struct.pack("<BII", KINDS["Hello"], magic, version) + text("libhdt 0.1.0")
+
+
+def empty(kind):
+    return struct.pack("<B", KINDS[kind])
+
+
+def join(request, key, rendezvous, ranks=1, rank=0, group_class="hostile", timeout_ms=5000, host=0, meeting=0, place="",
+         age_ms=0):
+    return (struct.pack("<BI", KINDS["Join"], request) + key + struct.pack("<BB", meeting, host) + text(rendezvous) + text(place) +
+            struct.pack("<qII", age_ms, ranks, rank) + text(group_class) + struct.pack("<q", timeout_ms))
+
+
+def adopt(handle, engine, local):
+    return struct.pack("<BIII", KINDS["Adopt"], handle, engine, local)
+
+
+def notice(kind, handle, code, rank, words):
+    return struct.pack("<BIii", KINDS[kind], handle, code, rank) + text(words)
+
+
+def memory_request(kind, request, handle, memory):
+    return struct.pack("<BIII", KINDS[kind], request, handle, memory)
+
+
+def ask(what, about=""):
+    return empty("Ask") + text(what) + text(about)
+
+
+def explain(group, what, data_type, count, root=0):
+    return empty("Explain") + text(group) + text(what) + text(data_type) + struct.pack("<Qi", count, root)
+
+
+def sealed_memory(size, name="hostile"):
+    """A descriptor of memory as the daemon takes it."""
+    add_seals, seal, shrink, grow = 1033, 1, 2, 4
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    fcntl.fcntl(descriptor, add_seals, seal | shrink | grow)
+    return descriptor
+
+
+class Refused(Exception):
+    """The daemon has ended the session, and says why."""
+
+
+class Client:
+    """A session with the daemon at `path`. Descriptors that come are closed by whoever gets them."""
+
+    def __init__(self, path, greet=True):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(WAIT_S)
+        self.socket.connect(path)
+        if greet:
+            self.send(hello())
+            kind, _, descriptors = self.receive()
+            assert kind == "Welcome", kind
+            close_all(descriptors)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, data, descriptors=()):
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        self.socket.sendmsg([data], ancillary)
+
+    def receive(self):
+        """(kind, Fields, descriptors). A refusal raises Refused, an end without a word EOFError."""
+        data, ancillary, _, _ = self.socket.recvmsg(1 << 16, socket.CMSG_SPACE(64 * 4))
+        descriptors = []
+        for level, kind, body in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                some = array.array("i")
+                some.frombytes(body[:len(body) // 4 * 4])
+                descriptors += list(some)
+        if not data:
+            raise EOFError
+        fields = Fields(data[1:])
+        if data[0] == KINDS["Refused"]:
+            close_all(descriptors)
+            fields.take("i")
+            raise Refused(fields.text())
+        return KIND_NAMES.get(data[0], data[0]), fields, descriptors
+
+    def receive_kind(self, wanted):
+        """The next message of this kind; others are passed over."""
+        while True:
+            kind, fields, descriptors = self.receive()
+            if kind == wanted:
+                return fields, descriptors
+            close_all(descriptors)
+
+    def json(self, question):
+        """(code, words) of an answer that comes as a text in shared memory."""
+        self.send(question)
+        kind, fields, descriptors = self.receive()
+        code = fields.take("i") if kind != "StatusIs" else 0
+        if not descriptors:
+            return code, fields.text()
+        with mmap.mmap(descriptors[0], os.fstat(descriptors[0]).st_size, prot=mmap.PROT_READ) as memory:
+            words = memory[:].rstrip(b"\0").decode()
+        close_all(descriptors)
+        return code, words
+
+    def rendezvous(self):
+        self.send(empty("Rendezvous"))
+        fields, _ = self.receive_kind("RendezvousAt")
+        fields.take("i")
+        return fields.text()
+
+    def join(self, **values):
+        """Joins a group: {code, text, handle, engine, local, secret, segment}; the segment is a descriptor or None."""
+        self.send(join(**values))
+        return self.joined()
+
+    def joined(self):
+        fields, descriptors = self.receive_kind("Joined")
+        names = ("request", "code")
+        answer = dict(zip(names, fields.take("Ii")))
+        answer["text"] = fields.text()
+        answer["handle"], answer["engine"], answer["local"] = fields.take("III")
+        answer["secret"] = fields.bytes(32)
+        answer["segment"] = descriptors[0] if descriptors else None
+        return answer
+
+
+def close_all(descriptors):
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+# --- daemons on TCP: frames ---
+
+def frame(kind, payload=b"", region=0, offset=0, immediate=b"", length=None, version=FRAME_VERSION, magic=FRAME_MAGIC):
+    return struct.pack("<IBBHIIQQ", magic, version, kind, 0, len(payload) if length is None else length, 0, region,
+                       offset) + immediate + payload
+
+
+def peer_hello(purpose, node, name, engine=0, link=0, rail=0, group_class="", version=PEER_VERSION, magic=PEER_MAGIC):
+    return (struct.pack("<BIIB", 1, magic, version, purpose) + node + text(name) + struct.pack("<III", engine, link, rail) +
+            text(group_class) + os.urandom(32))
+
+
+class Peer:
+    """A TCP connection to a port of a daemon, as another daemon makes one. `address`: "127.0.1.1:4000"."""
+
+    def __init__(self, address):
+        host, port = address.rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)), timeout=WAIT_S)
+        self.buffer = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def need(self, count):
+        while len(self.buffer) < count:
+            more = self.socket.recv(1 << 16)
+            if not more:
+                raise EOFError
+            self.buffer += more
+        data, self.buffer = self.buffer[:count], self.buffer[count:]
+        return data
+
+    def receive_frame(self):
+        """(type, payload, region, offset)."""
+        _, _, kind, _, length, _, region, offset = struct.unpack("<IBBHIIQQ", self.need(32))
+        if kind == WRITE:
+            self.need(IMMEDIATE_BYTES)
+        return kind, self.need(length), region, offset
+
+    def receive(self):
+        kind, payload, _, _ = self.receive_frame()
+        if kind == REFUSED:
+            raise Refused(payload.decode(errors="replace"))
+        if kind == GOODBYE:
+            raise EOFError
+        return payload
+
+    def handshake(self, purpose=CONTROL, node=None, name="stranger", key=b"", **values):
+        """Of who dials. `key`: the cluster's, as far as it is known."""
+        self.node = node or os.urandom(16)
+        own = peer_hello(purpose, self.node, name, **values)
+        self.send(frame(MESSAGE, own))
+        theirs = self.receive()
+        proof = hmac.new(key, b"\0" + own + theirs, hashlib.sha256).digest() if key else b""
+        self.send(frame(MESSAGE, b"\x02" + proof))
+        self.receive()
+
+    def control(self, message, part=8191):
+        """A control message, cut as daemons do it."""
+        while True:
+            now, message = message[:part], message[part:]
+            self.send(frame(MESSAGE, (b"\0" if message else b"\1") + now))
+            if not message:
+                return
+
+
+def node_info(node, name, address, engines):
+    """`engines`: of each the list of its (backend, NIC, address)."""
+    data = node + text(name) + text(address) + struct.pack("<I", len(engines))
+    for ends in engines:
+        data += struct.pack("<I", len(ends)) + b"".join(text(part) for end in ends for part in end)
+    return data
+
+
+def control_join(key, ranks, rank, node, group_class="hostile", timeout_ms=5000, algorithm=0xff, meeting=0, pid=1, uid=65534,
+                 age_ms=0):
+    return (b"\1" + key + struct.pack("<II", ranks, rank) + text(group_class) + struct.pack("<Bq", algorithm, timeout_ms) + node +
+            struct.pack("<BIIq", meeting, pid, uid, age_ms))
+
+
+def control_cancel(key, code, rank, words):
+    return b"\2" + key + struct.pack("<iI", code, rank) + text(words)
+
+
+def control_membership(key, secret, group_class, nodes, node_of_rank):
+    return (b"\3" + key + secret + text(group_class) + struct.pack("<I", len(nodes)) + b"".join(nodes) +
+            struct.pack(f"<I{len(node_of_rank)}I", len(node_of_rank), *node_of_rank))
+
+
+def control_inquiry(number, what):
+    return b"\5" + struct.pack("<Q", number) + text(what)
