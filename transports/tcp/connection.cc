@@ -87,7 +87,12 @@ Status TcpConnection::accept(Fd fd) {
     HDT_RETURN_IF_ERROR(bind_to_device(fd_.get(), device_.bound_device(), remote.value()));
     if (!is_near(device_.nic, remote.value())) choose_congestion_control(fd_.get(), false);
   }
-  writer_.enable_zero_copy(fd_.get(), device_.options.zero_copy_bytes);
+  if (device_.options.security != nullptr) {
+    start_ = std::make_unique<SecureStart>(device_.options.security, secure::Role::kAcceptor);
+    secured_ = false;
+  } else {
+    writer_.enable_zero_copy(fd_.get(), device_.options.zero_copy_bytes);
+  }
   phase_ = Phase::kOpen;
   report(Completion::Kind::kAccepted);
   return Status::ok();
@@ -131,14 +136,14 @@ void TcpConnection::queued_something() {
 
 void TcpConnection::flush() {
   unflushed_ = false;
-  if (phase_ != Phase::kOpen || trying() || test_.pending()) return;
+  if (!settled() || test_.pending() || start_ != nullptr) return;
   const FrameWriter::Flush result = writer_.flush(fd_.get(), sent_);
   const int error = errno;
   report_sent(Status::ok());
   if (result == FrameWriter::Flush::kFailed) {
     // The peer may have said why before it closed: read that first.
     for (FrameReader::State state = FrameReader::State::kBudget; state == FrameReader::State::kBudget;) {
-      const FrameReader::Outcome outcome = reader_.read(fd_.get(), kReadBudget, *this);
+      const FrameReader::Outcome outcome = read_frames();
       state = outcome.state;
       if (state == FrameReader::State::kEnded && outcome.reason.is_ok()) {
         return finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
@@ -150,6 +155,11 @@ void TcpConnection::flush() {
     return fail(std::strerror(error));
   }
   watch(result == FrameWriter::Flush::kBlocked ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+FrameReader::Outcome TcpConnection::read_frames() {
+  return sealed_ != nullptr ? sealed_->read(fd_.get(), kReadBudget, *this)
+                            : reader_.read(fd_.get(), kReadBudget, *this);
 }
 
 void TcpConnection::on_event(uint32_t epoll_events) {
@@ -168,6 +178,7 @@ void TcpConnection::on_event(uint32_t epoll_events) {
   if ((epoll_events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) receive();
   if ((epoll_events & EPOLLOUT) == 0 || (phase_ != Phase::kTrying && phase_ != Phase::kOpen)) return;
   if (test_.pending()) return pump_test();
+  if (start_pending()) return pump_start();
   flush();
 }
 
@@ -212,12 +223,14 @@ void TcpConnection::on_path(const FrameHeader& header) {
   test_.on_frame(header);
   if (phase_ == Phase::kTrying) {
     if (!test_.confirmed()) return;
-    device_.loop.clear_deadline(this);
     if (!limit_) PathMemory::of_process().clear(local_.host(), remote_.host());
-    writer_.enable_zero_copy(fd_.get(), device_.options.zero_copy_bytes);
     tried_ = true;
-    phase_ = Phase::kOpen;
-    return report(Completion::Kind::kConnected);
+    if (device_.options.security != nullptr) {
+      secured_ = false;
+      return;  // receive() begins it
+    }
+    writer_.enable_zero_copy(fd_.get(), device_.options.zero_copy_bytes);
+    return open_up();
   }
   if (test_.heard() && !test_.begun()) {
     limit_ = test_.told();
@@ -270,10 +283,14 @@ void TcpConnection::on_deadline() {
 }
 
 void TcpConnection::receive() {
-  const FrameReader::Outcome outcome = reader_.read(fd_.get(), kReadBudget, *this);
+  const FrameReader::Outcome outcome = read_frames();
+  if (refusal_) return refuse(*refusal_);
   if (out_of_order_) return fail("malformed frame: not in its place in the test of the path");
+  if (outcome.state == FrameReader::State::kStopped) return on_secured();
   if (outcome.state != FrameReader::State::kEnded) {
-    if (test_.pending()) pump_test();
+    if (test_.pending()) return pump_test();
+    if (phase_ == Phase::kTrying && tried_ && start_ == nullptr) return begin_securing();
+    if (start_pending()) pump_start();
     return;
   }
   if (!outcome.reason.is_ok()) return finish(outcome.reason, outcome.reason, false);
@@ -281,19 +298,15 @@ void TcpConnection::receive() {
 }
 
 void TcpConnection::on_deregistered(uint64_t region) {
-  if (phase_ == Phase::kOpen && reader_.inside_write_to(region)) {
+  const bool inside = sealed_ != nullptr ? sealed_->inside_write_to(region) : reader_.inside_write_to(region);
+  if (phase_ == Phase::kOpen && inside) {
     fail("the memory that the peer was writing to was deregistered");
   }
 }
 
 void TcpConnection::close() {
   if (phase_ == Phase::kFinished || phase_ == Phase::kClosing) return;
-  bool in_order = false;
-  if (phase_ == Phase::kOpen && !writer_.inside_frame()) {
-    FrameHeader goodbye;
-    goodbye.type = FrameType::kGoodbye;
-    in_order = ::send(fd_.get(), &goodbye, sizeof goodbye, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof goodbye;
-  }
+  const bool in_order = phase_ == Phase::kOpen && !start_pending() && writer_.say_goodbye(fd_.get());
   const Status closed = closed_here();
   if (in_order) read_errors();
   if (!in_order || !writer_.kernel_reads()) return finish(Status::ok(), closed, in_order);
@@ -359,12 +372,13 @@ void TcpConnection::watch(uint32_t epoll_events) {
 }
 
 std::byte* TcpConnection::locate(uint64_t region, uint64_t offset, size_t bytes) {
-  if (trying()) return nullptr;
+  if (!settled()) return nullptr;
   return device_.domain->regions.locate(region, offset, bytes);
 }
 
 void TcpConnection::on_message(std::span<const std::byte> message) {
-  if (trying()) {
+  if (!settled()) {
+    if (tried_ && start_ != nullptr) refusal_ = start_->unprotected();
     out_of_order_ = true;
     return;
   }
@@ -373,7 +387,7 @@ void TcpConnection::on_message(std::span<const std::byte> message) {
 }
 
 void TcpConnection::on_written(const Immediate& immediate, std::span<const std::byte> placed) {
-  if (trying()) {
+  if (!settled()) {
     out_of_order_ = true;
     return;
   }

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "transports/message_arena.h"
+#include "transports/secured_connection.h"
 #include "transports/tcp/domain.h"
 #include "transports/tcp/event_loop.h"
 #include "transports/tcp/frame_reader.h"
@@ -17,6 +18,8 @@
 #include "transports/tcp/linger.h"
 #include "transports/tcp/options.h"
 #include "transports/tcp/path_test.h"
+#include "transports/tcp/sealed_reader.h"
+#include "transports/tcp/secure_start.h"
 #include "transports/tcp/socket.h"
 #include "transports/transport.h"
 #include "transports/tried_path.h"
@@ -42,7 +45,11 @@ struct DeviceState {
   std::vector<TcpConnection*> unflushed;  // have new frames queued
 };
 
-class TcpConnection final : public Connection, public TriedPath, private EventSource, private FrameSink {
+class TcpConnection final : public Connection,
+                            public TriedPath,
+                            public SecuredConnection,
+                            private EventSource,
+                            private FrameSink {
  public:
   explicit TcpConnection(DeviceState& device) : device_(device) {}
   ~TcpConnection() override;
@@ -63,13 +70,15 @@ class TcpConnection final : public Connection, public TriedPath, private EventSo
   Progress progress() const override;
   std::string narrowed() const override;
   uint32_t largest_packet() const override { return test_.largest(); }
+  const secure::Binding* binding() const override { return sealed_ != nullptr ? &binding_ : nullptr; }
   std::string local_address() const override { return local_address_; }
   std::string remote_address() const override { return remote_address_; }
 
  private:
-  // kTrying: connected, and finds out whether large packets pass (path_test.h), before the owner is told. An
-  // accepted connection is open meanwhile, but what its owner sends waits. kClosing: it was closed in order,
-  // and waits until the kernel has read the memory of what was handed over.
+  // kTrying: connected, and finds out whether large packets pass (path_test.h), and then exchanges keys where
+  // it is to be protected (secure_start.h), before the owner is told. An accepted connection is open
+  // meanwhile, but what its owner sends waits. kClosing: it was closed in order, and waits until the kernel
+  // has read the memory of what was handed over.
   enum class Phase { kConnecting, kTrying, kOpen, kClosing, kFinished };
 
   void on_event(uint32_t epoll_events) override;
@@ -79,12 +88,22 @@ class TcpConnection final : public Connection, public TriedPath, private EventSo
   void on_written(const Immediate& immediate, std::span<const std::byte> placed) override;
 
   void on_path(const FrameHeader& header) override;
+  bool on_secure(const FrameHeader& header, std::span<const std::byte> content) override;
 
   Status dial();
   void on_connect_result(int error);
   // The path test is under way.
   bool trying() const { return phase_ == Phase::kTrying || (phase_ == Phase::kOpen && !tried_); }
+  // The owner's frames may come and go.
+  bool settled() const { return phase_ == Phase::kOpen && tried_ && secured_; }
+  bool start_pending() const { return start_ != nullptr && start_->pending(); }
+  FrameReader::Outcome read_frames();
   void pump_test();
+  void begin_securing();
+  void pump_start();
+  void on_secured();
+  void open_up();
+  void refuse(const Status& why);
   void on_stuck(const PathLimit& limit);
   void look_again();
   // Until the attempt to connect ends.
@@ -110,11 +129,16 @@ class TcpConnection final : public Connection, public TriedPath, private EventSo
   std::optional<PathLimit> limit_;  // why packets are smaller than the NIC allows
   PathTest test_;
   bool tried_ = false;
-  bool out_of_order_ = false;  // the peer mixed the test with other frames
+  bool out_of_order_ = false;           // the peer mixed the test with other frames
+  bool secured_ = true;                 // or needs no protection
+  std::unique_ptr<SecureStart> start_;  // until it is over
+  std::optional<Status> refusal_;       // of what the peer sent in place of it
+  secure::Binding binding_{};
   std::string local_address_;
   std::string remote_address_;
   FrameWriter writer_;
   FrameReader reader_;
+  std::unique_ptr<SealedReader> sealed_;  // takes the place of reader_
   std::vector<FrameWriter::Sent> sent_;
 };
 

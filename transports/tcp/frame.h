@@ -15,21 +15,29 @@
 namespace hdt::transport::tcp {
 
 inline constexpr uint32_t kFrameMagic = 0x46544448;  // "HDTF"
-inline constexpr uint8_t kFrameVersion = 3;
+inline constexpr uint8_t kFrameVersion = 4;
 
 enum class FrameType : uint8_t {
   kMessage = 1,  // payload: the message
   kWrite = 2,    // immediate, then payload for region + offset
   kGoodbye = 3,  // the sender closes in order; nothing follows
-  kRefused = 4,  // the first and last of a connection: the accepting process is at a limit. Payload: in words
+  kRefused = 4,  // the last one, by the process that accepted. Payload: why, in words; offset: kRefusalLimit ...
   kPath = 5,     // payload: padding; `region` says which step of the test of the path it is (path_test.h)
+  kSecure = 6,   // `region` says which step of a protected connection's beginning it is (secure_start.h)
 };
+
+inline constexpr uint64_t kRefusalLimit = 0;   // offset: the accepting process is at a limit
+inline constexpr uint64_t kRefusalConfig = 1;  // offset: the two are configured for different things
 
 inline constexpr uint64_t kPathHere = 1;  // offset: why the packets of this connection are small
 inline constexpr uint64_t kPathSize = 2;  // offset: the length of the packet that it makes
 inline constexpr uint64_t kPathAll = 3;   // no larger one follows
 inline constexpr uint64_t kPathSeen = 4;  // all of the other end's have come
 inline constexpr uint32_t kMaxPathBytes = 32 << 10;
+
+inline constexpr uint64_t kSecureOpening = 1;   // offset: the protection. Payload: the node's name
+inline constexpr uint64_t kSecureExchange = 2;  // payload: bytes of the key exchange
+inline constexpr uint32_t kMaxSecureBytes = 2 << 10;
 
 struct FrameHeader {
   uint32_t magic = kFrameMagic;
@@ -76,7 +84,7 @@ inline Status check_frame(const FrameHeader& header) {
       }
       return Status::ok();
     case FrameType::kRefused:
-      if (header.payload_bytes > kMaxRefusalBytes || header.region != 0 || header.offset != 0) {
+      if (header.payload_bytes > kMaxRefusalBytes || header.region != 0 || header.offset > kRefusalConfig) {
         return bad("a refusal that makes no sense");
       }
       return Status::ok();
@@ -90,14 +98,21 @@ inline Status check_frame(const FrameHeader& header) {
         return bad("test of the path by " + std::to_string(header.payload_bytes) + " bytes");
       }
       return Status::ok();
+    case FrameType::kSecure:
+      if (header.payload_bytes > kMaxSecureBytes || header.region < kSecureOpening ||
+          header.region > kSecureExchange) {
+        return bad("a key exchange that makes no sense");
+      }
+      return Status::ok();
   }
   return bad("unknown type " + std::to_string(static_cast<int>(header.type)));
 }
 
 // A whole frame.
-inline std::vector<std::byte> refusal(const std::string& why) {
+inline std::vector<std::byte> refusal(const std::string& why, uint64_t kind = kRefusalLimit) {
   FrameHeader header;
   header.type = FrameType::kRefused;
+  header.offset = kind;
   header.payload_bytes = static_cast<uint32_t>(std::min(why.size(), kMaxRefusalBytes));
   std::vector<std::byte> frame(sizeof header + header.payload_bytes);
   std::memcpy(frame.data(), &header, sizeof header);
@@ -105,12 +120,24 @@ inline std::vector<std::byte> refusal(const std::string& why) {
   return frame;
 }
 
-// What the payload of one says: foreign bytes, for people to read.
-inline Status refused_by_peer(const char* text, size_t bytes) {
+// Foreign bytes, for people to read.
+inline std::string plain_words(const char* text, size_t bytes) {
   std::string words(text, bytes);
   std::replace_if(
       words.begin(), words.end(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
-  return {Code::kSystem, "the peer refuses the connection: " + words};
+  return words;
+}
+
+// What the payload of a refusal says.
+inline Status refused_by_peer(const FrameHeader& header, const char* text) {
+  return {header.offset == kRefusalConfig ? Code::kConfig : Code::kSystem,
+          "the peer refuses the connection: " + plain_words(text, header.payload_bytes)};
+}
+
+inline Status wrote_outside(const FrameHeader& header) {
+  return {Code::kLink, "the peer wrote outside of registered memory (" +
+                           std::to_string(header.payload_bytes) + " bytes at offset " +
+                           std::to_string(header.offset) + ")"};
 }
 
 }  // namespace hdt::transport::tcp

@@ -47,7 +47,7 @@ FrameReader::Outcome FrameReader::read(int fd, size_t budget, FrameSink& sink) {
     const size_t payload = std::min(bytes, remaining_);
     if (payload > 0) took_payload(payload, sink);
     end_ += bytes - payload;
-    if (Outcome outcome = parse(sink); outcome.state == State::kEnded) return outcome;
+    if (Outcome outcome = parse(sink); outcome.state != State::kDrained) return outcome;
     if (bytes < wanted) return {State::kDrained, {}};
     taken += bytes;
   }
@@ -64,7 +64,7 @@ FrameReader::Outcome FrameReader::parse(FrameSink& sink) {
     if (header.type == FrameType::kRefused) {
       if (end_ - begin_ < frame_bytes) break;
       const auto* text = reinterpret_cast<const char*>(buffer_.get() + begin_ + sizeof header);
-      return {State::kEnded, refused_by_peer(text, header.payload_bytes)};
+      return {State::kEnded, refused_by_peer(header, text)};
     }
     if (header.type == FrameType::kMessage) {
       if (end_ - begin_ < frame_bytes) break;
@@ -74,6 +74,11 @@ FrameReader::Outcome FrameReader::parse(FrameSink& sink) {
       if (end_ - begin_ < frame_bytes) break;
       begin_ += frame_bytes;
       sink.on_path(header);
+    } else if (header.type == FrameType::kSecure) {
+      if (end_ - begin_ < frame_bytes) break;
+      const std::span content(buffer_.get() + begin_ + sizeof header, header.payload_bytes);
+      begin_ += frame_bytes;
+      if (!sink.on_secure(header, content)) return {State::kStopped, {}};
     } else {
       if (end_ - begin_ < sizeof(WriteHead)) break;
       if (Status status = begin_write(header, sink); !status.is_ok()) return {State::kEnded, status};
@@ -87,11 +92,7 @@ Status FrameReader::begin_write(const FrameHeader& header, FrameSink& sink) {
   place_ = nullptr;
   if (header.payload_bytes > 0) {
     place_ = sink.locate(header.region, header.offset, header.payload_bytes);
-    if (place_ == nullptr) {
-      return {Code::kLink, "the peer wrote outside of registered memory (" +
-                               std::to_string(header.payload_bytes) + " bytes at offset " +
-                               std::to_string(header.offset) + ")"};
-    }
+    if (place_ == nullptr) return wrote_outside(header);
   }
   std::memcpy(immediate_.data(), buffer_.get() + begin_ + sizeof header, immediate_.size());
   begin_ += sizeof(WriteHead);
@@ -109,6 +110,13 @@ void FrameReader::took_payload(size_t bytes, FrameSink& sink) {
   remaining_ -= bytes;
   if (place_ != nullptr) place_ += bytes;
   if (remaining_ == 0) sink.on_written(immediate_, {place_ - write_bytes_, write_bytes_});
+}
+
+std::vector<std::byte> FrameReader::take_rest() {
+  std::vector<std::byte> rest(buffer_.get() + begin_, buffer_.get() + end_);
+  buffer_.reset();
+  begin_ = end_ = 0;
+  return rest;
 }
 
 FrameReader::Outcome FrameReader::end_of_stream() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "transports/tcp/frame.h"
@@ -23,6 +24,8 @@ class FrameSink {
   virtual void on_written(const Immediate& immediate, std::span<const std::byte> placed) = 0;
   // All of a kPath frame has come.
   virtual void on_path(const FrameHeader& header) = 0;
+  // All of a kSecure frame has come. False: what follows is no business of this reader.
+  virtual bool on_secure(const FrameHeader& header, std::span<const std::byte> content) = 0;
 };
 
 class FrameReader {
@@ -31,7 +34,9 @@ class FrameReader {
     kDrained,  // the socket has no more
     kBudget,   // there may be more: others first
     kEnded,    // the stream is over, or unusable
+    kStopped,  // by on_secure(): take_rest() has what was read beyond
   };
+  static constexpr size_t kBufferBytes = 64 << 10;
   struct Outcome {
     State state;
     Status reason;  // kEnded: why; success after a goodbye
@@ -39,6 +44,8 @@ class FrameReader {
 
   // Reads about `budget` bytes at most.
   Outcome read(int fd, size_t budget, FrameSink& sink);
+  // What was read and not handed over; the reader is not used any more.
+  std::vector<std::byte> take_rest();
   // Is the payload of a write into `region` under way?
   bool inside_write_to(uint64_t region) const { return remaining_ > 0 && region_ == region; }
 
@@ -48,7 +55,6 @@ class FrameReader {
   void took_payload(size_t bytes, FrameSink& sink);
   Outcome end_of_stream() const;
 
-  static constexpr size_t kBufferBytes = 64 << 10;
   std::unique_ptr<std::byte[]> buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
   size_t begin_ = 0;  // unparsed bytes are [begin_, end_)
   size_t end_ = 0;

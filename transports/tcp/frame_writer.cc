@@ -73,6 +73,7 @@ void FrameWriter::gather(Batch& batch) const {
 }
 
 FrameWriter::Flush FrameWriter::flush(int fd, std::vector<Sent>& sent) {
+  if (sealed_ != nullptr) return flush_sealed(fd, sent);
   bool copy = false;  // the next batch, as the kernel has no room for its notes
   while (!queue_.empty()) {
     Batch batch;
@@ -101,6 +102,51 @@ FrameWriter::Flush FrameWriter::flush(int fd, std::vector<Sent>& sent) {
   return Flush::kEmpty;
 }
 
+FrameWriter::Flush FrameWriter::flush_sealed(int fd, std::vector<Sent>& sent) {
+  for (;;) {
+    if (!sealed_->pending()) {
+      sealed_->next_batch();
+      if (!seal_batch()) {
+        errno = EIO;
+        return Flush::kFailed;
+      }
+      if (!sealed_->pending()) return Flush::kEmpty;
+    }
+    if (!sealed_->send(fd)) return errno == EAGAIN || errno == EWOULDBLOCK ? Flush::kBlocked : Flush::kFailed;
+    for (size_t left = sealed_->take_left(); left > 0; --left) {
+      pop_front(handed_);
+      --sealed_frames_;
+    }
+    report_done(sent);
+    if (sealed_->pending()) return Flush::kBlocked;
+  }
+}
+
+bool FrameWriter::seal_batch() {
+  while (sealed_frames_ < queue_.size()) {
+    const Frame& frame = queue_[sealed_frames_];
+    const SealedOutput::Sealed sealed =
+        sealed_->add({frame.head, static_cast<const std::byte*>(frame.payload), frame.payload_bytes});
+    if (sealed != SealedOutput::Sealed::kWhole) return sealed == SealedOutput::Sealed::kMore;
+    ++sealed_frames_;
+  }
+  return true;
+}
+
+bool FrameWriter::say_goodbye(int fd) {
+  WriteHead goodbye{};
+  goodbye.header.type = FrameType::kGoodbye;
+  if (sealed_ == nullptr) {
+    return front_done_ == 0 &&
+           ::send(fd, &goodbye.header, sizeof goodbye.header, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+               static_cast<ssize_t>(sizeof goodbye.header);
+  }
+  if (sealed_->inside_frame()) return false;
+  sealed_->next_batch();
+  return sealed_->add({goodbye, nullptr, 0}) == SealedOutput::Sealed::kWhole && sealed_->send(fd) &&
+         !sealed_->pending();
+}
+
 void FrameWriter::advance(size_t bytes, std::vector<Sent>& sent) {
   front_done_ += bytes;
   while (!queue_.empty() && front_done_ >= queue_.front().total()) {
@@ -112,7 +158,8 @@ void FrameWriter::advance(size_t bytes, std::vector<Sent>& sent) {
 }
 
 void FrameWriter::report_done(std::vector<Sent>& sent) {
-  while (!handed_.empty() && (!handed_.front().read_by_kernel || zero_copy_.done(handed_.front().last_send))) {
+  while (!handed_.empty() &&
+         (!handed_.front().read_by_kernel || zero_copy_.done(handed_.front().last_send))) {
     sent.push_back(handed_.front().report);
     handed_.pop_front();
   }
@@ -125,6 +172,7 @@ void FrameWriter::read_errors(int fd, std::vector<Sent>& sent) {
 }
 
 void FrameWriter::give_up_queue(std::vector<Sent>& given_up) {
+  sealed_frames_ = 0;
   std::deque<Handed> queued;
   while (!queue_.empty()) pop_front(queued);
   for (const Handed& frame : queued) given_up.push_back(frame.report);

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "transports/tcp/frame.h"
+#include "transports/tcp/sealed_output.h"
 #include "transports/tcp/zero_copy.h"
 #include "transports/transport.h"
 
@@ -23,11 +25,16 @@ class FrameWriter {
   };
   enum class Flush { kEmpty, kBlocked, kFailed };
 
+  // From now on everything is sealed; nothing has been handed over yet.
+  void seal(std::unique_ptr<secure::Sealer> sealer) {
+    sealed_ = std::make_unique<SealedOutput>(std::move(sealer));
+  }
+
   void push_message(std::span<const std::byte> message, uint64_t token);
   void push_write(const void* data, size_t bytes, uint64_t region, uint64_t offset,
                   const Immediate& immediate, uint64_t token);
-  // Hands over what the socket takes; frames that are not read any more are appended to `sent`. kFailed: errno is
-  // set.
+  // Hands over what the socket takes; frames that are not read any more are appended to `sent`. kFailed:
+  // errno is set.
   Flush flush(int fd, std::vector<Sent>& sent);
   // Large payload is sent without a copy from now on.
   void enable_zero_copy(int fd, size_t least_bytes) { zero_copy_.enable(fd, least_bytes); }
@@ -40,7 +47,9 @@ class FrameWriter {
   // The same, and what the kernel still reads.
   void give_up(std::vector<Sent>& given_up);
 
-  bool inside_frame() const { return front_done_ > 0; }
+  // Hands over a goodbye in place of what is queued. False: the peer is in the middle of a frame, or the
+  // socket takes no more.
+  bool say_goodbye(int fd);
   size_t queued_writes() const { return queued_writes_; }
   size_t queued_write_bytes() const { return queued_write_bytes_; }
 
@@ -64,6 +73,8 @@ class FrameWriter {
     uint64_t last_send;
   };
   struct Batch;
+  Flush flush_sealed(int fd, std::vector<Sent>& sent);
+  bool seal_batch();
   void gather(Batch& batch) const;
   void advance(size_t bytes, std::vector<Sent>& sent);
   void report_done(std::vector<Sent>& sent);
@@ -72,7 +83,9 @@ class FrameWriter {
   std::deque<Frame> queue_;
   std::deque<Handed> handed_;
   ZeroCopy zero_copy_;
-  size_t front_done_ = 0;  // bytes of the front frame that are sent
+  std::unique_ptr<SealedOutput> sealed_;
+  size_t sealed_frames_ = 0;  // at the front of the queue, which are in its batch
+  size_t front_done_ = 0;     // bytes of the front frame that are sent
   size_t queued_writes_ = 0;
   size_t queued_write_bytes_ = 0;
 };

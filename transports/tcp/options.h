@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "transports/module.h"
+#include "transports/secure/secure.h"
 
 namespace hdt::transport::tcp {
 
@@ -16,6 +17,8 @@ struct Options {
   size_t zero_copy_bytes = size_t{64} << 10;
   // Sockets use their own NIC whatever the routing table says.
   bool bind_device = false;
+  // Protects all connections; null: none. No text of the configuration: the owner sets it.
+  std::shared_ptr<const secure::Security> security{};
 };
 
 Result<Options> parse_options(const BackendOptions& given);
