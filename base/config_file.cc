@@ -1,4 +1,4 @@
-// config_file.cc: a TOML file as a list of assignments. The only place that includes toml++.
+// config_file.cc: a TOML file as a list of assignments. The only place here that includes toml++.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,11 +7,10 @@
 #include <cerrno>
 #include <cstring>
 
-#define TOML_EXCEPTIONS 0
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include "base/config_keys.h"
+#include "base/toml.h"
 
 namespace hdt::config {
 namespace {
@@ -105,8 +104,9 @@ class Reader {
       for (const auto& [class_key, class_node] : *table) {
         const auto* class_table = class_node.as_table();
         if (class_table == nullptr) {
-          return Status(Code::kConfig, fmt::format("{}: {}.{}: expected [{}.NAME] around it", place(class_key), name,
-                                                   std::string(class_key.str()), name));
+          return Status(Code::kConfig,
+                        fmt::format("{}: {}.{}: expected [{}.NAME] around it", place(class_key), name,
+                                    std::string(class_key.str()), name));
         }
         entries_.push_back({name, std::string(class_key.str()), "", Untyped{}, place(class_key)});
         add_section(name, std::string(class_key.str()), *class_table, class_key);

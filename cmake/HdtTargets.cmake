@@ -24,7 +24,16 @@ set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
 if(HDT_SANITIZE)
   set(CMAKE_UNITY_BUILD ON)
 endif()
-target_compile_options(hdt_flags INTERFACE -Wno-subobject-linkage)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  target_compile_options(hdt_flags INTERFACE -Wno-subobject-linkage)
+endif()
+# Code that libFuzzer drives (tests/fuzz), and whose lines it counts; the standard library checks its own preconditions.
+if(HDT_FUZZ)
+  target_compile_options(hdt_flags INTERFACE -fsanitize=fuzzer-no-link,float-cast-overflow
+                                             -fprofile-instr-generate -fcoverage-mapping)
+  target_compile_definitions(hdt_flags INTERFACE _GLIBCXX_ASSERTIONS)
+  target_link_options(hdt_flags INTERFACE -fprofile-instr-generate)
+endif()
 
 # hdt_library(NAME SOURCES a.cc ... DEPS x ...): a static library inside the project.
 function(hdt_library name)

@@ -331,8 +331,9 @@ std::vector<Verdict> judge(const std::vector<NodeFacts>& facts) {
   const auto waits = circle(groups);
   std::vector<Verdict> verdicts;
   for (const auto& [id, group] : groups) {
-    const bool in_circle = std::any_of(waits.begin(), waits.end(),
-                                       [&](const Wait& wait) { return wait.group == group.facts->name; });
+    const std::string& name = group.facts->name;
+    const bool in_circle =
+        std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) { return wait.group == name; });
     verdicts.push_back(Judge(id, group, facts[0].now_ns).run(in_circle ? waits : std::vector<Wait>{}));
   }
   // What is over comes after what goes on, however bad.

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ranges>
 #include <vector>
 
 #include "training/plan/group_classes.h"
@@ -26,10 +25,6 @@ std::vector<std::string> interfaces_of(const ClassConfig& settings, const Cluste
   return interfaces;
 }
 
-std::string list_text(const std::vector<std::string>& entries) {
-  return fmt::format("[{}]", fmt::join(entries | std::views::transform(quoted), ", "));
-}
-
 }  // namespace
 
 std::string class_sections(const Plan& plan, const Cluster& cluster) {
@@ -42,8 +37,8 @@ std::string class_sections(const Plan& plan, const Cluster& cluster) {
                         shell_word(fmt::format("nics={}", fmt::join(interfaces, ","))), settings.algorithm,
                         settings.priority, settings.weight);
     text += fmt::format("[class.{}]\nbackends = {}\nnics = {}\nalgorithm = {}\npriority = {}\nweight = {}\n",
-                        name, list_text(settings.backends), list_text(interfaces), quoted(settings.algorithm),
-                        quoted(settings.priority), settings.weight);
+                        name, quoted_list(settings.backends), quoted_list(interfaces),
+                        quoted(settings.algorithm), quoted(settings.priority), settings.weight);
   }
   return text;
 }

@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -178,9 +177,12 @@ Status check_classes(const Plan& plan, const Cluster& cluster) {
   for (const auto& [name, settings] : plan.classes) {
     const std::string field = "class." + name;
     const auto used = uses.value().find(name);
-    if (used == uses.value().end())
-      return refuse(field, fmt::format("the plan has no groups of this class, expected {}",
-                                       fmt::join(std::views::keys(uses.value()), ", ")));
+    if (used == uses.value().end()) {
+      Names known;
+      for (const auto& [other, groups] : uses.value()) known.push_back(other);
+      return refuse(field,
+                    fmt::format("the plan has no groups of this class, expected {}", fmt::join(known, ", ")));
+    }
     HDT_RETURN_IF_ERROR(check_nics(field + ".nics", settings, cluster));
     const bool inside = settings.backends == Names{kInsideNode};
     if (inside && used->second.empty()) continue;

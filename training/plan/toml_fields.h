@@ -2,9 +2,6 @@
 // field nobody asked for is an error that names file, table, field and what was expected.
 #pragma once
 
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
-
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -14,11 +11,13 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/toml.h"
 
 namespace hdt::plan {
 
-// As a TOML string.
+// As a TOML string, and as a list of them.
 std::string quoted(std::string_view text);
+std::string quoted_list(const std::vector<std::string>& texts);
 
 // The first thing wrong in a file. Reading goes on with harmless values, so that readers need no checks.
 class TomlErrors {

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <ranges>
 #include <string_view>
 
 #include "training/plan/toml_fields.h"
@@ -23,13 +22,11 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-namespace {
-
-std::string list_of(const std::vector<std::string>& texts) {
-  return fmt::format("[{}]", fmt::join(texts | std::views::transform(quoted), ", "));
+std::string quoted_list(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + quoted(text);
+  return "[" + list + "]";
 }
-
-}  // namespace
 
 std::string to_toml(const Model& model) {
   std::string out = fmt::format("name = {}\nstate_factor = {}\n", quoted(model.name), model.state_factor);
@@ -79,12 +76,12 @@ std::string to_toml(const Cluster& cluster) {
   std::string out;
   for (const NicKind& nic : cluster.nics)
     out += fmt::format("{}[[nic]]\nname = {}\nbackends = {}\ninterfaces = {}\n", out.empty() ? "" : "\n",
-                       quoted(nic.name), list_of(nic.backends), list_of(nic.interfaces));
+                       quoted(nic.name), quoted_list(nic.backends), quoted_list(nic.interfaces));
   for (const Node& node : cluster.nodes) {
     out += fmt::format("{}[[node]]\nname = {}\ndevice = {}\ndevices = {}\nmemory_bytes = {}\n",
                        out.empty() ? "" : "\n", quoted(node.name), quoted(node.device), node.devices,
                        node.memory_bytes);
-    if (!node.nics.empty()) out += fmt::format("nics = {}\n", list_of(node.nics));
+    if (!node.nics.empty()) out += fmt::format("nics = {}\n", quoted_list(node.nics));
   }
   return out;
 }
@@ -99,8 +96,8 @@ std::string to_toml(const Plan& plan) {
                      runtime.bucket_bytes);
   for (const auto& [name, settings] : plan.classes) {
     out += fmt::format("\n[class.{}]\nbackends = {}\nnics = {}\nalgorithm = {}\npriority = {}\nweight = {}\n",
-                       name, list_of(settings.backends), list_of(settings.nics), quoted(settings.algorithm),
-                       quoted(settings.priority), settings.weight);
+                       name, quoted_list(settings.backends), quoted_list(settings.nics),
+                       quoted(settings.algorithm), quoted(settings.priority), settings.weight);
   }
   for (const Replica& replica : plan.replicas) {
     out += fmt::format("\n[[replica]]\nmicro_batch_size = {}\nmicro_batches = {}\n", replica.micro_batch_size,

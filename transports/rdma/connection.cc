@@ -132,12 +132,10 @@ void RdmaConnection::on_frame(uint32_t slot, uint32_t bytes) {
 }
 
 Status RdmaConnection::take_frame(std::span<const std::byte> frame) {
-  FrameHeader header;
-  if (frame.size() < sizeof header) return {Code::kLink, "malformed frame: too short"};
-  std::memcpy(&header, frame.data(), sizeof header);
+  const Result<FrameHeader> read = to_frame(frame, peer_.receive_slots, partial_.size());
+  if (!read.is_ok()) return read.status();
+  const FrameHeader& header = read.value();
   const std::span<const std::byte> body = frame.subspan(sizeof header);
-  if (header.reserved != 0 || header.credits > peer_.receive_slots)
-    return {Code::kLink, "malformed frame header"};
   send_.on_credits(header.credits);
   switch (header.type) {
     case FrameType::kMessage:
@@ -145,9 +143,8 @@ Status RdmaConnection::take_frame(std::span<const std::byte> frame) {
     case FrameType::kWritten:
       return take_written(header, body);
     case FrameType::kCredits:
-      return body.empty() ? Status::ok() : Status(Code::kLink, "malformed frame: credits with a body");
+      return Status::ok();
     case FrameType::kGoodbye:
-      if (!body.empty()) return {Code::kLink, "malformed frame: a goodbye with a body"};
       deliver_ = false;
       if (phase_ == Phase::kDraining) reason_ = Status::ok();
       drain(Status::ok(), {Code::kLink, "the peer closed the connection"});
@@ -157,10 +154,6 @@ Status RdmaConnection::take_frame(std::span<const std::byte> frame) {
 }
 
 Status RdmaConnection::take_message(const FrameHeader& header, std::span<const std::byte> body) {
-  if (body.empty() || body.size() != header.bytes || header.more > 1 ||
-      partial_.size() + body.size() > kMaxMessageBytes) {
-    return {Code::kLink, "malformed frame: the length of a message"};
-  }
   if (!deliver_) return Status::ok();
   if (header.more == 1 || !partial_.empty()) partial_.insert(partial_.end(), body.begin(), body.end());
   if (header.more == 1) return Status::ok();
@@ -172,9 +165,6 @@ Status RdmaConnection::take_message(const FrameHeader& header, std::span<const s
 }
 
 Status RdmaConnection::take_written(const FrameHeader& header, std::span<const std::byte> body) {
-  if (body.size() != kImmediateBytes || header.bytes > kMaxWriteBytes || !partial_.empty()) {
-    return {Code::kLink, "malformed frame: a write"};
-  }
   const std::byte* placed = nullptr;
   if (header.bytes > 0) {
     placed = device_.domain->find_written(device_.nic.slot(), header.region, header.address, header.bytes);

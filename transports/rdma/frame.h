@@ -5,8 +5,13 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
 #include <type_traits>
 
+#include "base/status.h"
+#include "transports/rdma/region_key.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::rdma {
@@ -49,5 +54,54 @@ struct FrameHeader {
 static_assert(sizeof(FrameHeader) == 24 && std::is_trivially_copyable_v<FrameHeader>);
 
 inline constexpr size_t kPieceBytes = kSlotBytes - sizeof(FrameHeader);
+inline constexpr uint16_t kLeastReceiveSlots = 4;
+
+// Checks a foreign hello, which rdma_cm pads with zeros.
+inline Result<Hello> to_hello(std::span<const std::byte> bytes) {
+  Hello hello;
+  if (bytes.size() < sizeof hello) return Status(Code::kLink, "the peer does not speak this protocol");
+  std::memcpy(&hello, bytes.data(), sizeof hello);
+  if (hello.magic != kHelloMagic) return Status(Code::kLink, "the peer does not speak this protocol");
+  if (hello.version != kProtocolVersion) {
+    return Status(Code::kVersion, "the peer speaks version " + std::to_string(hello.version) +
+                                      " of the rdma protocol, this is " + std::to_string(kProtocolVersion));
+  }
+  if (hello.nic_slot >= kMaxNics || hello.receive_slots < kLeastReceiveSlots ||
+      hello.slot_bytes != kSlotBytes || hello.reserved != 0) {
+    return Status(Code::kLink, "malformed hello");
+  }
+  return hello;
+}
+
+// Checks everything about a foreign frame that can be known without the memory it speaks of. `receive_slots` are those of
+// the peer's Hello; `partial` bytes of a message have come before.
+inline Result<FrameHeader> to_frame(std::span<const std::byte> frame, uint16_t receive_slots,
+                                    size_t partial) {
+  const auto bad = [](const char* what) {
+    return Status(Code::kLink, std::string("malformed frame") + what);
+  };
+  FrameHeader header;
+  if (frame.size() < sizeof header) return bad(": too short");
+  std::memcpy(&header, frame.data(), sizeof header);
+  const size_t body = frame.size() - sizeof header;
+  if (header.reserved != 0 || header.credits > receive_slots) return bad(" header");
+  switch (header.type) {
+    case FrameType::kMessage:
+      if (body == 0 || body != header.bytes || header.more > 1 || partial + body > kMaxMessageBytes) {
+        return bad(": the length of a message");
+      }
+      return header;
+    case FrameType::kWritten:
+      if (body != kImmediateBytes || header.bytes > kMaxWriteBytes || partial != 0) return bad(": a write");
+      return header;
+    case FrameType::kCredits:
+      if (body != 0) return bad(": credits with a body");
+      return header;
+    case FrameType::kGoodbye:
+      if (body != 0) return bad(": a goodbye with a body");
+      return header;
+  }
+  return bad(": unknown type");
+}
 
 }  // namespace hdt::transport::rdma

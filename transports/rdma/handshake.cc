@@ -15,7 +15,6 @@ constexpr int kAddressMs = 100;
 constexpr int kRouteMs = 2000;
 constexpr int64_t kAcceptMs = 10'000;
 constexpr uint8_t kConnectRetries = 7;
-constexpr uint16_t kLeastReceiveSlots = 4;
 
 // Reasons of a rejection (InfiniBand specification, CM REJ).
 constexpr int kNobodyListens = 8;
@@ -131,20 +130,10 @@ rdma_conn_param RdmaConnection::parameters() const {
 }
 
 Status RdmaConnection::read_hello(const CmEvent& event) {
-  Hello hello;
-  if (event.private_bytes < sizeof hello) return {Code::kLink, "the peer does not speak this protocol"};
-  std::memcpy(&hello, event.private_data.data(), sizeof hello);
-  if (hello.magic != kHelloMagic) return {Code::kLink, "the peer does not speak this protocol"};
-  if (hello.version != kProtocolVersion) {
-    return {Code::kVersion, "the peer speaks version " + std::to_string(hello.version) +
-                                " of the rdma protocol, this is " + std::to_string(kProtocolVersion)};
-  }
-  if (hello.nic_slot >= kMaxNics || hello.receive_slots < kLeastReceiveSlots ||
-      hello.slot_bytes != kSlotBytes || hello.reserved != 0) {
-    return {Code::kLink, "malformed hello"};
-  }
-  peer_ = hello;
-  send_.on_peer(hello);
+  const Result<Hello> read = to_hello(std::span(event.private_data).first(event.private_bytes));
+  if (!read.is_ok()) return read.status();
+  peer_ = read.value();
+  send_.on_peer(peer_);
   return Status::ok();
 }
 

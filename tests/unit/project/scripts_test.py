@@ -39,7 +39,8 @@ class Usage(unittest.TestCase):
     def test_testhosts_and_what_measures_on_them(self):
         for words in (["tools/testhosts"], ["tools/testhosts", "up", "--rates", "1x"], ["tools/testhosts", "link", "0", "0", "rate"],
                       ["tools/testhosts", "up", "--hosts", "2", "--nics", "1,2,3"], ["bench/failover", "--times", "0"],
-                      ["bench/striping", "--rows", "none"], ["tools/soak", "--faults", "none"]):
+                      ["bench/striping", "--rows", "none"], ["tools/soak", "--faults", "none"], ["tools/fuzz", "nothing"],
+                      ["tools/fuzz", "--jobs", "0"]):
             done = subprocess.run([os.path.join(ROOT, words[0]), *words[1:]], capture_output=True, text=True, timeout=TIMEOUT_S,
                                   check=False)
             self.assertEqual(done.returncode, 2, words)
@@ -71,10 +72,29 @@ class Usage(unittest.TestCase):
         self.assertRegex(done.stderr, "^rdma-vm: .+\n$")
 
     def test_help_shows_an_example(self):
-        for name in ("setup", "check", "quickstart", "docs"):
+        for name in ("setup", "check", "quickstart", "docs", "fuzz"):
             done = subprocess.run([tool(name), "--help"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
             self.assertEqual(done.returncode, 0, name)
-            self.assertRegex(done.stdout, "Examples?:")
+            self.assertRegex(done.stdout, "(?i)examples?:")
+
+    def test_the_fuzzers_of_the_tool_are_those_of_the_tree(self):
+        loader = importlib.machinery.SourceFileLoader("fuzz", tool("fuzz"))
+        fuzz = importlib.util.module_from_spec(importlib.util.spec_from_loader("fuzz", loader))
+        loader.exec_module(fuzz)
+        folder = os.path.join(ROOT, "tests", "fuzz")
+        with_target = []
+        for name in os.listdir(folder):
+            if name.endswith(".cc"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    with_target += [name[:-3]] if "\nHDT_FUZZ_TARGET(" in file.read() else []
+        self.assertEqual(sorted(with_target), sorted(fuzz.PARSERS))
+        for paths in fuzz.PARSERS.values():
+            for path in paths:
+                self.assertTrue(os.path.exists(os.path.join(ROOT, path)), path)
+        for target in os.listdir(fuzz.CORPUS):
+            files = os.listdir(os.path.join(fuzz.CORPUS, target))
+            self.assertIn(target, fuzz.PARSERS)
+            self.assertLess(len(files), 150, target)
 
     def test_continuous_integration_does_nothing_but_check(self):
         with open(os.path.join(ROOT, ".ci", "run"), encoding="utf-8") as file:

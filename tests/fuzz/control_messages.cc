@@ -1,0 +1,108 @@
+// control_messages.cc: what daemons say to each other about groups (daemon/control_messages.h).
+#include "daemon/control_messages.h"
+
+#include <algorithm>
+
+#include "session/page.h"
+#include "session/segment.h"
+#include "tests/fuzz/target.h"
+
+namespace hdt::daemon::fuzz_control_messages {
+
+using fuzz::Bytes;
+
+bool is_code(Code code) { return static_cast<int>(code) >= 0 && static_cast<int>(code) < kCodeCount; }
+
+void check(const NodeInfo& node) {
+  HDT_HOLDS(node.name.size() <= kMaxName && node.address.size() < session::kMaxAddressBytes);
+  HDT_HOLDS(node.rails.size() <= session::kMaxEngines);
+  for (const auto& ends : node.rails) HDT_HOLDS(ends.size() <= kMaxRails);
+}
+
+struct Check {
+  void operator()(std::monostate) const {}
+  void operator()(const Join& m) const {
+    HDT_HOLDS(m.ranks >= 1 && m.ranks <= session::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0);
+    HDT_HOLDS(m.group_class.size() <= session::kMaxClassBytes && !m.node.rails.empty());
+    HDT_HOLDS(!m.algorithm || static_cast<int>(*m.algorithm) < collectives::kAlgorithmCount);
+    check(m.node);
+  }
+  void operator()(const Cancel& m) const { HDT_HOLDS(is_code(m.code) && m.code != Code::kSuccess); }
+  void operator()(const Membership& m) const {
+    HDT_HOLDS(!m.nodes.empty() && m.nodes.size() <= m.node_of_rank.size());
+    HDT_HOLDS(m.node_of_rank.size() <= session::kMaxRanks);
+    std::vector<uint64_t> ranks(m.nodes.size());
+    for (const uint32_t node : m.node_of_rank) {
+      HDT_HOLDS(node < m.nodes.size());
+      ++ranks[node];
+    }
+    // A node without ranks has no place in a group: what is computed from its share divides by it.
+    HDT_HOLDS(std::ranges::none_of(ranks, [](uint64_t count) { return count == 0; }));
+    HDT_HOLDS(std::ranges::none_of(ranks, [](uint64_t count) { return count > session::kMaxLocalRanks; }));
+    for (const NodeInfo& node : m.nodes) check(node);
+  }
+  void operator()(const Outcome& m) const { HDT_HOLDS(is_code(m.code)); }
+  void operator()(const Inquiry&) const {}
+  void operator()(const Reply& m) const { HDT_HOLDS(is_code(m.code)); }
+  void operator()(const Successor& m) const {
+    HDT_HOLDS(!m.node.rails.empty() && m.live.settings.size() <= kMaxSettings);
+    check(m.node);
+  }
+  void operator()(const Known& m) const {
+    HDT_HOLDS(is_code(m.code) && m.live.settings.size() <= kMaxSettings);
+    check(m.node);
+  }
+};
+
+bool take(std::span<const std::byte> input) {
+  const ControlMessage message = decode_control(input);
+  if (std::holds_alternative<std::monostate>(message)) return false;
+  std::visit(Check{}, message);
+  HDT_HOLDS(std::ranges::equal(encode(message), input));
+  return true;
+}
+
+std::vector<Bytes> seeds() {
+  NodeInfo node;
+  node.name = "n0";
+  node.address = "10.0.0.1:18520,10.0.1.1:18520";
+  node.rails = {{{"tcp", "eth0", "10.0.0.1:4000"}, {"rdma", "eth1", "10.0.1.1:4001"}}};
+  Join join;
+  join.ranks = 2;
+  join.rank = 1;
+  join.group_class = "dp";
+  join.algorithm = collectives::Algorithm::kRing;
+  join.timeout_ms = 1000;
+  join.node = node;
+  Join any = join;
+  any.algorithm.reset();
+  Membership membership;
+  membership.group_class = "dp";
+  membership.nodes = {node, node};
+  membership.nodes[1].name = "n1";
+  membership.node_of_rank = {0, 1, 0, 1};
+  Cancel cancel;
+  cancel.text = "gone";
+  Outcome outcome;
+  outcome.code = Code::kLink;
+  outcome.text = "no way";
+  Inquiry inquiry;
+  inquiry.what = "facts";
+  Reply reply;
+  reply.text = "{}";
+  Successor successor;
+  successor.live.settings = "class.dp.weight=3";
+  successor.node = node;
+  Known known;
+  known.live = successor.live;
+  known.node = node;
+  std::vector<Bytes> all;
+  for (const ControlMessage& message : std::initializer_list<ControlMessage>{
+           join, any, cancel, membership, outcome, inquiry, reply, successor, known})
+    all.push_back(encode(message));
+  return all;
+}
+
+HDT_FUZZ_TARGET(control_messages, take, seeds)
+
+}  // namespace hdt::daemon::fuzz_control_messages

@@ -1,0 +1,193 @@
+// peer_facts.cc: what other daemons tell of themselves (daemon/facts.h), what is concluded from it, and the
+// order of their replies (daemon/inquiries.h).
+#include <algorithm>
+
+#include "daemon/facts.h"
+#include "daemon/figures_file.h"
+#include "daemon/inquiries.h"
+#include "daemon/making_verdict.h"
+#include "daemon/verdict.h"
+#include "tests/fuzz/memory_file.h"
+#include "tests/fuzz/target.h"
+
+namespace hdt::daemon::fuzz_peer_facts {
+
+using fuzz::Bytes;
+using fuzz::Choices;
+
+NodeFacts example(const std::string& name) {
+  NodeFacts node;
+  node.name = name;
+  node.control = "10.0.0.1:18520";
+  node.now_ns = 5'000'000'000;
+  GroupFacts group;
+  group.id = id_text(7);
+  group.name = "group 00000007 (class dp)";
+  group.group_class = "dp";
+  group.nodes = {{"n0", "10.0.0.1:18520", {0}}, {"n1", "10.0.0.2:18520", {1}}};
+  RankFacts rank;
+  rank.rank = name == "n0" ? 0 : 1;
+  rank.pid = 12;
+  rank.process = "S";
+  rank.calls = 1;
+  session::Operation call;
+  call.kind = "allreduce";
+  call.text = "allreduce of 4 float32, sum";
+  call.entered_ns = 1'000'000'000;
+  session::Operation message;
+  message.kind = "recv";
+  message.text = "recv of 4 bytes from rank 0";
+  message.peer = 1 - static_cast<int64_t>(rank.rank);
+  message.entered_ns = 1'000'000'000;
+  rank.operations = {call, message};
+  group.local = {rank};
+  group.peers = {{name == "n0" ? "n1" : "n0", true, 1, 2, 3, 4}};
+  node.groups = {group};
+  node.rails = {
+      {name == "n0" ? "n1" : "n0", "tcp", "eth0", "10.0.0.1", "10.0.0.2", "up", "", 0, 100, 0, 10'000},
+      {name == "n0" ? "n1" : "n0", "tcp", "eth1", "10.0.1.1", "10.0.1.2", "down", "gone", 1, 100, 0, 10'000}};
+  MakingFacts making;
+  making.id = id_text(9);
+  making.group_class = "dp";
+  making.coordinates = true;
+  making.ranks = 3;
+  making.joined = {{0, "n0"}};
+  making.left_ns = 1'000'000;
+  making.lacks = {"no connection to node n1"};
+  node.making = {making};
+  return node;
+}
+
+// Of the parser's own numbers no arithmetic overflows, and what it has read it says again in the same words.
+bool take_facts(std::span<const std::byte> input) {
+  const auto read = facts_of(fuzz::to_text(input));
+  if (!read.is_ok()) {
+    HDT_HOLDS(read.status().code() == Code::kInvalidArgument && !read.status().message().empty());
+    return false;
+  }
+  NodeFacts facts = read.value();
+  const auto dump = [](const NodeFacts& told) {
+    return to_text(told).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  const std::string told = dump(facts);
+  const auto again = facts_of(told);
+  HDT_HOLDS(again.is_ok() && dump(again.value()) == told);
+  for (const GroupFacts& group : facts.groups) {
+    for (const RankFacts& rank : group.local) {
+      for (const session::Operation& operation : rank.operations)
+        HDT_HOLDS(static_cast<int>(operation.code) >= 0 && static_cast<int>(operation.code) < kCodeCount);
+    }
+  }
+  for (const bool is_own : {true, false}) {
+    std::vector<NodeFacts> all = {example("n0"), facts};
+    all[1].offset_ns = is_own ? 0 : 1'000'000;
+    if (is_own) std::swap(all[0], all[1]);
+    for (const Verdict& verdict : judge(all)) {
+      HDT_HOLDS(!verdict.sentence.empty() && std::string(name_of(verdict.cause)) != "unknown");
+      HDT_HOLDS(verdict.waiting_s >= 0);
+    }
+    for (const MakingVerdict& verdict : judge_making(all)) HDT_HOLDS(!verdict.sentence.empty());
+  }
+  keep_recent(facts);
+  return true;
+}
+
+// Replies, ends of connections and the passing of time in any order: each question is answered once, with
+// an answer for each address.
+bool take_replies(Choices input) {
+  std::vector<std::pair<ChannelId, Inquiry>> sent;
+  ChannelId next = 1;
+  Inquiries inquiries({[&](const std::string&) { return next++; },
+                       [&](ChannelId channel, const ControlMessage& message) {
+                         sent.emplace_back(channel, std::get<Inquiry>(message));
+                       }});
+  const std::vector<std::string> addresses = {"a", "b", "a"};
+  int asked = 0, answered = 0;
+  for (int i = 0; i < 128 && !input.empty(); ++i) {
+    switch (input.get<uint8_t>() % 4) {
+      case 0:
+        ++asked;
+        inquiries.ask(addresses, "facts", 600'000,
+                      [&, size = addresses.size()](const std::vector<Answer>& answers) {
+                        HDT_HOLDS(answers.size() == size);
+                        ++answered;
+                      });
+        break;
+      case 1: {
+        if (sent.empty()) break;
+        const auto [channel, inquiry] = sent[input.get<uint8_t>() % sent.size()];
+        Reply reply;
+        reply.number = input.get<uint8_t>() % 8 == 7 ? input.get<uint64_t>() : inquiry.number;
+        reply.code = input.get<uint8_t>() % 4 == 3 ? Code::kTimeout : Code::kSuccess;
+        reply.now_ns = input.get<int64_t>();
+        inquiries.on_reply(input.get<uint8_t>() % 8 == 7 ? input.get<uint8_t>() : channel, reply);
+        break;
+      }
+      case 2:
+        inquiries.on_closed(input.get<uint8_t>() % 4, Status(Code::kLink, "gone"));
+        break;
+      default:
+        inquiries.on_time();
+        break;
+    }
+    HDT_HOLDS(answered <= asked);
+  }
+  for (ChannelId channel = 0; channel < next; ++channel)
+    inquiries.on_closed(channel, Status(Code::kLink, "gone"));
+  HDT_HOLDS(answered == asked && !inquiries.next_time());
+  return asked > 0;
+}
+
+bool take_figures(std::span<const std::byte> input) {
+  const fuzz::MemoryFile file(input);
+  const auto read = load_figures(file.path());
+  if (!read.is_ok()) return false;
+  for (const auto& [peer, link] : read.value().links) HDT_HOLDS(link.measured());
+  return true;
+}
+
+bool take(std::span<const std::byte> input) {
+  Choices choices(input);
+  switch (choices.get<uint8_t>() % 3) {
+    case 0:
+      return take_facts(choices.rest());
+    case 1:
+      return take_replies(choices);
+    default:
+      return take_figures(choices.rest());
+  }
+}
+
+Bytes text_seed(uint8_t first, const std::string& text) {
+  Bytes seed = fuzz::to_bytes(text);
+  seed.insert(seed.begin(), std::byte{first});
+  return seed;
+}
+
+std::vector<Bytes> seeds() {
+  NodeFacts ended = example("n1");
+  ended.groups[0].code = 9;
+  ended.groups[0].failed_rank = 1;
+  ended.groups[0].failure = "late";
+  NodeFacts silent;
+  silent.name = "n1";
+  silent.answered = false;
+  silent.silence = "no answer within 3000 ms";
+  std::vector<Bytes> all;
+  for (const NodeFacts& facts : {example("n1"), example("n0"), ended, silent})
+    all.push_back(text_seed(0, to_text(facts).dump()));
+  all.push_back(
+      text_seed(2, R"({"format":2,"memory":{"copy_bytes_s":10,"reduce_bytes_s":20},"links":[{"node":"n1",)"
+                   R"("engine":0,"latency_ns":1,"bytes_s":2,"duplex_bytes_s":3}]})"));
+  Bytes replies = {std::byte{1}, std::byte{0}};
+  for (uint8_t i = 0; i < 15; ++i) {
+    for (const uint8_t byte : {uint8_t{1}, i, uint8_t{0}, uint8_t{0}}) replies.push_back(std::byte{byte});
+    replies.resize(replies.size() + 9);
+  }
+  all.push_back(replies);
+  return all;
+}
+
+HDT_FUZZ_TARGET(peer_facts, take, seeds)
+
+}  // namespace hdt::daemon::fuzz_peer_facts

@@ -1,0 +1,261 @@
+// shared_memory.cc: the shared memory of a group, as a daemon or its successor reads it after ranks have
+// written anything to it (session/segment.h, journal.h, recorder.h). The input chooses a shape of the group
+// and a row of writes.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "session/figures.h"
+#include "session/journal.h"
+#include "session/plan.h"
+#include "session/segment.h"
+#include "tests/fuzz/target.h"
+
+namespace hdt::session::fuzz_shared_memory {
+
+using fuzz::Bytes;
+using fuzz::Choices;
+
+struct Shape {
+  uint32_t ranks, nodes, local_ranks;
+};
+constexpr Shape kShapes[] = {{2, 1, 2}, {2, 2, 1}, {5, 3, 2}, {40, 40, 1}};
+
+// Address space only: pages are there once they are written, and gone again after each input.
+class Memory {
+ public:
+  explicit Memory(const Shape& shape) : layout_(shape.ranks, shape.nodes, shape.local_ranks) {
+    void* const mapped = ::mmap(nullptr, layout_.total, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    HDT_HOLDS(mapped != MAP_FAILED);
+    base_ = static_cast<std::byte*>(mapped);
+  }
+  const Layout& layout() const { return layout_; }
+  std::byte* base() const { return base_; }
+  void clear() { HDT_HOLDS(::madvise(base_, layout_.data, MADV_DONTNEED) == 0); }
+
+ private:
+  Layout layout_;
+  std::byte* base_ = nullptr;
+};
+
+Memory& memory_of(uint8_t shape) {
+  static Memory all[] = {Memory(kShapes[0]), Memory(kShapes[1]), Memory(kShapes[2]), Memory(kShapes[3])};
+  return all[shape % std::size(all)];
+}
+
+uint64_t value_of(Choices& input) {
+  static constexpr uint64_t kValues[] = {0,
+                                         1,
+                                         2,
+                                         3,
+                                         16,
+                                         64,
+                                         128,
+                                         129,
+                                         1U << 16,
+                                         UINT32_MAX,
+                                         uint64_t{1} << 32,
+                                         uint64_t{1} << 56,
+                                         uint64_t{1} << 63,
+                                         UINT64_MAX - 16,
+                                         UINT64_MAX};
+  const auto which = input.get<uint8_t>();
+  if (which < std::size(kValues)) return kValues[which];
+  return which < 0x80 ? which : input.get<uint64_t>();
+}
+
+// Eight bytes somewhere in one of the parts.
+void scribble(Choices& input, const Memory& memory) {
+  const Layout& layout = memory.layout();
+  const uint64_t parts[] = {0,
+                            layout.members,
+                            layout.places,
+                            layout.boards,
+                            layout.channels,
+                            layout.posts,
+                            layout.recordings,
+                            layout.journals,
+                            layout.data};
+  const size_t part = input.get<uint8_t>() % (std::size(parts) - 1);
+  // The first words of each part say the most.
+  const uint64_t word = input.get<uint16_t>();
+  const uint64_t at = parts[part] + word * sizeof(uint64_t);
+  const uint64_t value = value_of(input);
+  if (at + sizeof value <= layout.data) std::memcpy(memory.base() + at, &value, sizeof value);
+}
+
+// As whoever is given it maps it.
+bool attach(const Memory& memory) {
+  const auto attached = Segment::attach(memory.base(), memory.layout().total);
+  if (!attached.is_ok()) {
+    HDT_HOLDS(!attached.status().message().empty());
+    return false;
+  }
+  const Layout& layout = attached.value().layout();
+  HDT_HOLDS(layout.total <= memory.layout().total && layout.data < layout.total);
+  HDT_HOLDS(layout.local_ranks >= 1 && layout.local_ranks <= kMaxLocalRanks &&
+            layout.local_ranks <= layout.ranks);
+  HDT_HOLDS(layout.nodes >= 1 && layout.nodes <= layout.ranks && layout.ranks <= kMaxRanks);
+  HDT_HOLDS(layout.boards + sizeof(Board) * layout.local_ranks <= layout.channels);
+  for (const uint64_t index : {uint64_t{0}, uint64_t{5}, UINT64_MAX})
+    HDT_HOLDS(layout.data + layout.chunk(2 * layout.local_ranks * layout.ranks - 1, index) +
+                  sizeof(ChunkHeader) + layout.chunk_bytes <=
+              layout.total);
+  return true;
+}
+
+// What may be done with a call that was read and found valid.
+void check_call(const Call& call, const Layout& layout) {
+  if (!validate(call, layout.ranks).empty()) return;
+  HDT_HOLDS(!describe(call).empty());
+  const Plan plan(call, layout);
+  HDT_HOLDS(plan.pieces() >= 1);
+  for (const uint64_t index : {uint64_t{0}, plan.pieces() / 2, plan.pieces() - 1}) {
+    const Piece piece = plan.piece(index);
+    HDT_HOLDS(piece.offset <= call.count && piece.elements <= call.count - piece.offset);
+    const uint64_t blocks = by_blocks(call.what) ? layout.ranks : 1;
+    HDT_HOLDS(call.what == collectives::Collective::kBarrier ||
+              piece.elements * blocks * collectives::type_size(call.type) <= layout.piece_bytes);
+  }
+  HDT_HOLDS(contribution_bytes(call, layout.ranks) / layout.ranks <= uint64_t{8} << 56);
+  HDT_HOLDS(result_bytes(call, layout.ranks) >= call.count * collectives::type_size(call.type));
+  std::vector<uint32_t> node_of(layout.ranks);
+  for (uint32_t rank = 0; rank < layout.ranks; ++rank) node_of[rank] = rank % layout.nodes;
+  const Order order(node_of, layout.nodes);
+  const collectives::Problem problem = problem_of(call, plan.piece(0), order, 0);
+  HDT_HOLDS(problem.root >= 0 && problem.root < problem.nodes &&
+            problem.block_offsets.size() == layout.nodes + 1);
+  HDT_HOLDS(std::ranges::is_sorted(problem.block_offsets));
+  may_be_direct(call, layout);
+  result_may_be_direct(call, layout);
+}
+
+void read_recordings(const Segment& segment) {
+  const TickScale scale({1000, 1000}, {5000, 9000});
+  for (uint32_t local = 0; local < segment.layout().local_ranks; ++local) {
+    const auto copies = copy_records(segment.recording(local));
+    HDT_HOLDS(copies.size() <= kRecords);
+    for (const Operation& operation : read(copies, scale)) {
+      HDT_HOLDS(!operation.kind.empty() && !operation.text.empty());
+      HDT_HOLDS(operation.entered_ns >= 1 && operation.entered_ns <= 9000);
+      HDT_HOLDS(operation.ended_ns == 0 || operation.ended_ns >= operation.entered_ns);
+      HDT_HOLDS(static_cast<int>(operation.code) >= 0 && static_cast<int>(operation.code) < kCodeCount);
+      HDT_HOLDS(operation.peer >= -1 && operation.peer <= UINT32_MAX);
+    }
+  }
+}
+
+// As the daemon's successor does, and then as the daemon does that goes on with it.
+void read_journal(const Segment& segment, const Memory& memory) {
+  const Layout& layout = segment.layout();
+  if (layout.nodes == 1) return;
+  const Journal journal(segment.journals(), layout.nodes, layout.slots);
+  const std::byte* const begin = segment.journals();
+  const std::byte* const end = memory.base() + layout.data;
+  if (const auto agreed = journal.agreed()) {
+    HDT_HOLDS(!agreed->algorithm || static_cast<int>(*agreed->algorithm) < collectives::kAlgorithmCount);
+    for (const NodeRates& rates : agreed->rates) HDT_HOLDS(rates.links.size() == layout.nodes);
+    if (const auto figures = agreed->rates.empty() ? std::nullopt : cost_figures(agreed->rates)) {
+      const collectives::LinkFigures link = figures->link_of(0, static_cast<int>(layout.nodes) - 1);
+      HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(figures->reduce_bytes_s));
+    }
+  }
+  const auto finished = journal.finished();
+  for (const uint64_t first : {uint64_t{0}, finished.calls}) {
+    size_t told = 0;
+    journal.for_told_calls(first, [&](uint64_t sequence, const Call& call) {
+      HDT_HOLDS(sequence - first < kToldCalls);
+      ++told;
+      check_call(call, layout);
+    });
+    HDT_HOLDS(told <= kToldCalls);
+  }
+  const auto check_sent = [&](const SentWrite& write, const std::byte* data) {
+    HDT_HOLDS(write.peer < layout.nodes && data >= begin && data <= end &&
+              write.bytes <= static_cast<size_t>(end - data));
+  };
+  for (uint64_t piece : {uint64_t{0}, uint64_t{1}, finished.pieces, UINT64_MAX}) {
+    size_t arrivals = 0;
+    journal.for_arrivals(piece, [&](uint32_t node, uint32_t) {
+      HDT_HOLDS(node < layout.nodes);
+      ++arrivals;
+    });
+    HDT_HOLDS(arrivals <= static_cast<size_t>(end - begin) / sizeof(uint64_t));
+    journal.has_kept(piece, 0, 0);
+    journal.started(piece);
+    journal.arrived(piece, 0, 1);
+    SentWrite write{};
+    write.piece = piece;
+    write.bytes = 100;
+    const std::byte content[100] = {};
+    const std::byte* const kept = journal.keep(write, content);
+    HDT_HOLDS(kept == nullptr || (kept > begin && kept + sizeof content <= end));
+  }
+  journal.for_sent(check_sent);
+  journal.start(3);
+  journal.finish_call(finished.calls, 7);
+}
+
+bool take(std::span<const std::byte> input) {
+  Choices choices(input);
+  Memory& memory = memory_of(choices.get<uint8_t>());
+  const Segment segment = Segment::format(memory.base(), memory.layout(), 7, "dp", 0);
+  if (memory.layout().nodes > 1) {
+    const Journal journal(segment.journals(), memory.layout().nodes, memory.layout().slots);
+    Journal::Agreed agreed;
+    if (memory.layout().nodes <= kMostMeasuredNodes) {
+      NodeRates rates;
+      rates.memory = {1000, 1000};
+      rates.links.assign(memory.layout().nodes, {10'000, 1000, 1000});
+      agreed.rates.assign(memory.layout().nodes, rates);
+    }
+    journal.agree(agreed);
+    journal.tell_call(0, Call{});
+    journal.start(0);
+    SentWrite write{};
+    write.bytes = 8;
+    journal.keep(write, "content");
+    journal.arrived(0, 0, 1);
+  }
+  const Recorder recorder(segment.recording(0));
+  recorder.end(recorder.begin(Call{}, 0));
+  recorder.move(recorder.begin(Recorded::kSend, 1, 0, 100), 50);
+  for (int i = 0; i < 512 && !choices.empty(); ++i) scribble(choices, memory);
+
+  const bool attached = attach(memory);
+  const Status failure = segment.failure();
+  HDT_HOLDS(failure.message().size() < sizeof(Failure::message) + 1);
+  HDT_HOLDS(failure.is_ok() != segment.failed() && failure.code() != Code::kInProgress);
+  for (uint32_t node = 0; node < memory.layout().nodes; ++node)
+    HDT_HOLDS(segment.places()[node].get().size() <= kMaxAddressBytes);
+  for (uint32_t local = 0; local < memory.layout().local_ranks; ++local) {
+    for (const Entered& entered : segment.board(local).calls) check_call(entered.call, memory.layout());
+  }
+  read_recordings(segment);
+  read_journal(segment, memory);
+  segment.fail(Code::kRankLost, 1, std::string(1000, 'x'));
+  memory.clear();
+  return attached;
+}
+
+std::vector<Bytes> seeds() {
+  std::vector<Bytes> all;
+  for (size_t shape = 0; shape < std::size(kShapes); ++shape) {
+    // A word or two of each part.
+    Bytes seed = {static_cast<std::byte>(shape)};
+    for (const int part : {1, 2, 3, 4, 5, 6, 7}) {
+      for (const int word : {0, 57, 80}) {
+        for (const int byte : {part, word, 0, 2}) seed.push_back(static_cast<std::byte>(byte));
+      }
+    }
+    all.push_back({static_cast<std::byte>(shape)});
+    all.push_back(seed);
+  }
+  return all;
+}
+
+HDT_FUZZ_TARGET(shared_memory, take, seeds)
+
+}  // namespace hdt::session::fuzz_shared_memory

@@ -1,0 +1,137 @@
+// tcp_frames.cc: the stream of a TCP connection (transports/tcp/frame_reader.h). The input is the stream
+// twice: once as a whole, once in parts of the lengths that its first bytes say. Both must mean the same.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/unique_fd.h"
+#include "tests/fuzz/region.h"
+#include "tests/fuzz/target.h"
+#include "transports/tcp/frame_reader.h"
+
+namespace hdt::transport::tcp::fuzz_tcp_frames {
+
+using fuzz::Bytes;
+using fuzz::Choices;
+
+// A pipe takes so much at once.
+constexpr size_t kMostBytes = 60 << 10;
+
+class Sink final : public FrameSink {
+ public:
+  std::byte* locate(uint64_t key, uint64_t offset, size_t bytes) override {
+    HDT_HOLDS(bytes > 0 && bytes <= kMaxWriteBytes);
+    return region.locate(key, offset, bytes);
+  }
+  void on_message(std::span<const std::byte> message) override {
+    HDT_HOLDS(!message.empty() && message.size() <= kMaxMessageBytes);
+    log += "message " + fuzz::to_text(message) + "\n";
+  }
+  void on_written(const Immediate& immediate, std::span<const std::byte> placed) override {
+    HDT_HOLDS(region.holds(placed));
+    log += "written " + fuzz::to_text(immediate) + fuzz::to_text(placed) + "\n";
+  }
+  void on_path(const FrameHeader& header) override {
+    HDT_HOLDS(header.payload_bytes <= kMaxPathBytes && header.region >= kPathHere &&
+              header.region <= kPathSeen);
+    log += "path " + std::to_string(header.region) + " " + std::to_string(header.offset) + "\n";
+  }
+
+  fuzz::Region region;
+  std::string log;
+};
+
+struct Meaning {
+  std::string log;
+  bool ended = false;
+  Status reason;
+};
+
+// `lengths` says how long the parts are; empty: one.
+Meaning read(std::span<const std::byte> stream, std::span<const std::byte> lengths) {
+  int ends[2];
+  HDT_HOLDS(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+  UniqueFd out(ends[0]), in(ends[1]);
+  Sink sink;
+  FrameReader reader;
+  Meaning meaning;
+  size_t part = 0;
+  while (!meaning.ended) {
+    size_t length = stream.size();
+    if (!lengths.empty() && part < lengths.size()) {
+      const size_t wanted = 1 + std::to_integer<size_t>(lengths[part]) * (part % 2 == 0 ? 1 : 16);
+      length = std::min(length, wanted);
+    }
+    ++part;
+    if (length == 0) {
+      in.reset();  // the peer's end
+    } else {
+      HDT_HOLDS(::write(in.get(), stream.data(), length) == static_cast<ssize_t>(length));
+      stream = stream.subspan(length);
+    }
+    for (;;) {
+      const FrameReader::Outcome outcome = reader.read(out.get(), part % 3 == 0 ? 64 : 1 << 20, sink);
+      if (outcome.state == FrameReader::State::kBudget) continue;
+      if (outcome.state == FrameReader::State::kEnded) {
+        meaning.ended = true;
+        meaning.reason = outcome.reason;
+      }
+      break;
+    }
+  }
+  sink.region.check();
+  meaning.log = sink.log;
+  return meaning;
+}
+
+bool take(std::span<const std::byte> input) {
+  Choices choices(input);
+  const auto parts = choices.bytes(choices.get<uint8_t>() % 16);
+  const auto stream = choices.rest().first(std::min(choices.rest().size(), kMostBytes));
+  const Meaning whole = read(stream, {});
+  const Meaning cut = read(stream, parts);
+  HDT_HOLDS(whole.log == cut.log);
+  HDT_HOLDS(whole.reason.code() == cut.reason.code() && whole.reason.message() == cut.reason.message());
+  return !whole.log.empty() || whole.reason.is_ok() || whole.reason.code() == Code::kSystem;
+}
+
+Bytes frame(FrameHeader header, const std::string& text) {
+  const std::string immediate(header.type == FrameType::kWrite ? kImmediateBytes : 0, 'i');
+  header.payload_bytes = static_cast<uint32_t>(text.size());
+  Bytes all(sizeof header);
+  std::memcpy(all.data(), &header, sizeof header);
+  for (const char c : immediate + text) all.push_back(static_cast<std::byte>(c));
+  return all;
+}
+
+std::vector<Bytes> seeds() {
+  FrameHeader message, write, goodbye, path;
+  write.type = FrameType::kWrite;
+  write.region = fuzz::Region::kKey;
+  write.offset = 100;
+  goodbye.type = FrameType::kGoodbye;
+  path.type = FrameType::kPath;
+  path.region = kPathSize;
+  FrameHeader nothing = write;
+  nothing.region = nothing.offset = 0;
+  const std::vector<Bytes> frames = {frame(message, "hello"), frame(write, std::string(9000, 'w')),
+                                     frame(nothing, ""),      frame(path, std::string(40, 'p')),
+                                     frame(write, "short"),   refusal("at its limit"),
+                                     frame(goodbye, "")};
+  std::vector<Bytes> all;
+  const Bytes parts = {std::byte{4}, std::byte{3}, std::byte{2}, std::byte{70}, std::byte{9}};
+  Bytes row = parts;
+  for (const Bytes& each : frames) {
+    Bytes one = {std::byte{0}};
+    one.insert(one.end(), each.begin(), each.end());
+    all.push_back(one);
+    row.insert(row.end(), each.begin(), each.end());
+  }
+  all.push_back(row);
+  return all;
+}
+
+HDT_FUZZ_TARGET(tcp_frames, take, seeds)
+
+}  // namespace hdt::transport::tcp::fuzz_tcp_frames
