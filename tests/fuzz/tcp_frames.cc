@@ -37,8 +37,15 @@ class Sink final : public FrameSink {
               header.region <= kPathSeen);
     log += "path " + std::to_string(header.region) + " " + std::to_string(header.offset) + "\n";
   }
+  // By turns it wants more, or the stream is another reader's from here on.
+  bool on_secure(const FrameHeader& header, std::span<const std::byte> content) override {
+    HDT_HOLDS(content.size() == header.payload_bytes && content.size() <= FrameReader::kBufferBytes);
+    log += "secure " + std::to_string(header.region) + " " + fuzz::to_text(content) + "\n";
+    return ++secure % 2 != 0;
+  }
 
   fuzz::Region region;
+  int secure = 0;
   std::string log;
 };
 
@@ -73,10 +80,12 @@ Meaning read(std::span<const std::byte> stream, std::span<const std::byte> lengt
     for (;;) {
       const FrameReader::Outcome outcome = reader.read(out.get(), part % 3 == 0 ? 64 : 1 << 20, sink);
       if (outcome.state == FrameReader::State::kBudget) continue;
-      if (outcome.state == FrameReader::State::kEnded) {
+      if (outcome.state != FrameReader::State::kDrained) {
         meaning.ended = true;
         meaning.reason = outcome.reason;
       }
+      if (outcome.state == FrameReader::State::kStopped)
+        HDT_HOLDS(reader.take_rest().size() <= FrameReader::kBufferBytes);
       break;
     }
   }
@@ -113,12 +122,15 @@ std::vector<Bytes> seeds() {
   goodbye.type = FrameType::kGoodbye;
   path.type = FrameType::kPath;
   path.region = kPathSize;
+  FrameHeader secure;
+  secure.type = FrameType::kSecure;
+  secure.region = kSecureOpening;
   FrameHeader nothing = write;
   nothing.region = nothing.offset = 0;
   const std::vector<Bytes> frames = {frame(message, "hello"), frame(write, std::string(9000, 'w')),
                                      frame(nothing, ""),      frame(path, std::string(40, 'p')),
-                                     frame(write, "short"),   refusal("at its limit"),
-                                     frame(goodbye, "")};
+                                     frame(secure, "n0"),     frame(write, "short"),
+                                     refusal("at its limit"), frame(goodbye, "")};
   std::vector<Bytes> all;
   const Bytes parts = {std::byte{4}, std::byte{3}, std::byte{2}, std::byte{70}, std::byte{9}};
   Bytes row = parts;
