@@ -34,12 +34,13 @@ SPARE_DESCRIPTORS = 4
 
 class Daemon:
     """An hdtcommd that ends with the context."""
+    program = os.path.join("bin", "hdtcommd")
 
     def __init__(self, folder, name, address, *flags):
         self.name, self.address = name, address
         self.socket = os.path.join(folder, f"{name}.sock")
         self.log = os.path.join(folder, f"{name}.log")
-        command = [os.path.join(BUILD, "bin", "hdtcommd"), "--node.name", name, "--node.socket", self.socket, "--nics.addresses",
+        command = [os.path.join(BUILD, self.program), "--node.name", name, "--node.socket", self.socket, "--nics.addresses",
                    address, *flags]
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean_environment())

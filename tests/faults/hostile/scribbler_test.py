@@ -1,0 +1,28 @@
+"""scribbler_test.py: a member of live groups writes whatever it likes over the memory it shares with its daemons
+(scribbler.cc): the daemons live, and jobs of another user compute what they should."""
+
+import os
+import random
+import subprocess
+
+from daemons import BUILD, NOBODY, HostileTest, main
+
+SECONDS = float(os.environ.get("HDT_TEST_SECONDS", "8"))
+SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 32)))
+PATIENCE_S = 120  # beyond the attack
+
+
+class Scribbler(HostileTest):
+    def test_it_harms_nobody_else(self):
+        print(f"scribbler: HDT_TEST_SEED={SEED}", flush=True)
+        command = [os.path.join(BUILD, "tests", "scribbler"), str(NOBODY), str(SECONDS), str(SEED),
+                   *(daemon.socket for daemon in self.daemons)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                              timeout=SECONDS + PATIENCE_S)
+        print(done.stdout, flush=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assert_unharmed()
+
+
+if __name__ == "__main__":
+    main()
