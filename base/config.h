@@ -43,6 +43,8 @@ struct Config {
   } nics;
   struct Security {
     std::string cluster_key_file;
+    bool insecure = false;
+    std::string nodes_file;
     std::vector<std::string> allow_groups;
   } security;
   struct Timeouts {

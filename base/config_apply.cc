@@ -45,6 +45,7 @@ std::string found(const RawValue& value) {
       return toml_quoted(v);
     }
     std::string operator()(int64_t v) const { return std::to_string(v); }
+    std::string operator()(bool) const { return "a boolean"; }
     std::string operator()(const std::vector<std::string>& v) const {
       if (v.size() > 8) return fmt::format("a list of {} entries", v.size());
       std::string text;
@@ -108,6 +109,20 @@ bool store(const Key& key, const RawValue& raw, int64_t& field) {
   return true;
 }
 
+bool store(const Key&, const RawValue& raw, bool& field) {
+  if (const auto* given = std::get_if<bool>(&raw)) {
+    field = *given;
+    return true;
+  }
+  // A variable or a flag; the usual ways to write one.
+  const auto* untyped = std::get_if<Untyped>(&raw);
+  if (untyped == nullptr) return false;
+  const bool yes = untyped->text == "true" || untyped->text == "1";
+  if (!yes && untyped->text != "false" && untyped->text != "0") return false;
+  field = yes;
+  return true;
+}
+
 bool store(const Key& key, const RawValue& raw, std::vector<std::string>& field) {
   std::vector<std::string> value;
   if (const auto* untyped = std::get_if<Untyped>(&raw)) {
@@ -147,11 +162,14 @@ Status apply_backend(const Entry& entry, Config& config) {
     text = *given;
   } else if (const auto* integer = std::get_if<int64_t>(&entry.value)) {
     text = std::to_string(*integer);
+  } else if (const auto* truth = std::get_if<bool>(&entry.value)) {
+    text = *truth ? "true" : "false";
   } else {
     return fail(entry, "expected a text, an integer or a boolean, found " + found(entry.value));
   }
   if (!is_plain_text(text) || text.size() > kMaxOptionBytes) {
-    return fail(entry, fmt::format("expected a text of at most {} bytes, found {}", kMaxOptionBytes, found(entry.value)));
+    return fail(entry, fmt::format("expected a text of at most {} bytes, found {}", kMaxOptionBytes,
+                                   found(entry.value)));
   }
   if (options.size() >= kMaxBackendOptions && !options.contains(entry.key)) {
     return fail(entry, fmt::format("expected at most {} keys for a backend", kMaxBackendOptions));

@@ -74,6 +74,7 @@ const char* type_name(const toml::node& node) {
 RawValue raw_value(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* integer = node.as_integer()) return integer->get();
+  if (const auto* boolean = node.as_boolean()) return boolean->get();
   const auto* array = node.as_array();
   if (array == nullptr) return Foreign{type_name(node)};
   std::vector<std::string> list;
@@ -125,11 +126,7 @@ class Reader {
     // An empty section that does not exist is still a mistake worth naming.
     if (table.empty() && !is_section(name)) entries_.push_back({name, "", "", Untyped{}, place(section)});
     for (const auto& [key, node] : table) {
-      RawValue value = raw_value(node);
-      if (const auto* boolean = node.as_boolean(); boolean != nullptr && name == kBackendSection) {
-        value = Untyped{boolean->get() ? "true" : "false"};
-      }
-      entries_.push_back({name, class_name, std::string(key.str()), std::move(value), place(key)});
+      entries_.push_back({name, class_name, std::string(key.str()), raw_value(node), place(key)});
     }
   }
 

@@ -58,8 +58,8 @@ const Key kKeys[] = {
     {"node", "state_folder", HDT_FIELD(std::string, node.state_folder), 0, kMaxTextBytes,
      is_absolute_or_empty, false, "an absolute path, or \"\"",
      "Folder, which must exist, for what is kept between runs: figures.json, with what was measured of this "
-     "node and its "
-     "links. Without the file it is measured again. \"\": nothing is kept."},
+     "node and its links; with a cluster key also node.key, by which other nodes know this one, and "
+     "known_nodes. \"\": nothing is kept."},
 
     {"nics", "use", HDT_FIELD(List<std::string>, nics.use), 1, kMaxListEntries, is_not_empty, false,
      "a list of 1 to 64 NIC names or patterns, e.g. [\"eth*\"]",
@@ -77,8 +77,20 @@ const Key kKeys[] = {
 
     {"security", "cluster_key_file", HDT_FIELD(std::string, security.cluster_key_file), 0, kMaxTextBytes,
      is_absolute_or_empty, false, "an absolute path, or \"\"",
-     "File with the key that all daemons of the cluster share and prove to each other. \"\": no proof is "
-     "asked for."},
+     "File with the key that all daemons of the cluster share and prove to each other; `hdtctl key new` "
+     "makes "
+     "one. \"\": there is none, and only daemons of the same host are peers, unless security.insecure is "
+     "true."},
+    {"security", "insecure", HDT_FIELD(bool, security.insecure), 0, 1, nullptr, false, "true or false",
+     "Without a cluster key: whether other hosts may be peers all the same. Then whoever reaches this node's "
+     "ports is one, and can read and change what groups send: for networks that nobody else reaches."},
+    {"security", "nodes_file", HDT_FIELD(std::string, security.nodes_file), 0, kMaxTextBytes,
+     is_absolute_or_empty, false, "an absolute path, or \"\"",
+     "List of the cluster's nodes, a line \"NAME PUBLICKEY\" each, as `hdtctl key new --node` prints them: "
+     "with a "
+     "cluster key, who is not in it is no peer. \"\": a name belongs to the node key that it was first seen "
+     "with "
+     "(known_nodes in node.state_folder)."},
     {"security", "allow_groups", HDT_FIELD(List<std::string>, security.allow_groups), 0, kMaxListEntries,
      is_name, false, "a list of at most 64 names of user groups, e.g. [\"hdt\"]",
      "User groups that may use the socket, besides root and the daemon's own user. []: every local user."},
@@ -91,7 +103,8 @@ const Key kKeys[] = {
      "an integer 0..3600000", "How long operations under way may still take after SIGTERM, in ms."},
     {"timeouts", "restart_ms", HDT_FIELD(int64_t, timeouts.restart_ms), 0, kMaxTimeoutMs, nullptr, false,
      "an integer 0..3600000",
-     "How long processes and other nodes wait for this daemon to be started again when it was killed, in ms. 0: its "
+     "How long processes and other nodes wait for this daemon to be started again when it was killed, in ms. "
+     "0: its "
      "groups fail at once."},
 
     {"link", "checksum", HDT_FIELD(std::string, link.checksum), 1, kMaxTextBytes, is_checksum, false,
@@ -99,7 +112,8 @@ const Key kKeys[] = {
      "Checksum of what this node sends to others. A part that comes with a wrong one is sent again."},
     {"link", "stall_ms", HDT_FIELD(int64_t, link.stall_ms), 10, kMaxTimeoutMs, nullptr, false,
      "an integer 10..3600000",
-     "A rail on which nothing has moved for so long, while the peer is heard on another one, counts as lost, in ms."},
+     "A rail on which nothing has moved for so long, while the peer is heard on another one, counts as lost, "
+     "in ms."},
     {"link", "wait_ms", HDT_FIELD(int64_t, link.wait_ms), 0, kMaxTimeoutMs, nullptr, false,
      "an integer 0..3600000",
      "How long a link that lost all its rails waits for one to come back before its groups fail, in ms."},
@@ -112,15 +126,20 @@ const Key kKeys[] = {
     {kClassSection, "backends",
      Field<List<std::string>>(
          [](Config& c, const std::string& name) -> List<std::string>& { return c.classes[name].backends; }),
-     1, kMaxListEntries, is_backend_name, false, "a list of 1 to 64 names of backends, e.g. [\"rdma\", \"tcp\"]",
-     "Backends for groups of this class, best first: each pair of nodes takes the first one that connects them. "
-     "\"tcp\" is built in, others are modules; `hdtctl backends` tells which can be used. \"shm\" alone: all ranks "
+     1, kMaxListEntries, is_backend_name, false,
+     "a list of 1 to 64 names of backends, e.g. [\"rdma\", \"tcp\"]",
+     "Backends for groups of this class, best first: each pair of nodes takes the first one that connects "
+     "them. "
+     "\"tcp\" is built in, others are modules; `hdtctl backends` tells which can be used. \"shm\" alone: all "
+     "ranks "
      "must be on one node."},
     {kClassSection, "nics",
      Field<List<std::string>>(
          [](Config& c, const std::string& name) -> List<std::string>& { return c.classes[name].nics; }),
-     1, kMaxListEntries, is_not_empty, false, "a list of 1 to 64 NIC names, addresses or patterns, e.g. [\"eth1\"]",
-     "NICs for groups of this class, of those that [nics] selects, by name or address; * ? [...] are patterns."},
+     1, kMaxListEntries, is_not_empty, false,
+     "a list of 1 to 64 NIC names, addresses or patterns, e.g. [\"eth1\"]",
+     "NICs for groups of this class, of those that [nics] selects, by name or address; * ? [...] are "
+     "patterns."},
     {kClassSection, "algorithm", Field<std::string>([](Config& c, const std::string& name) -> std::string& {
        return c.classes[name].algorithm;
      }),
@@ -133,13 +152,14 @@ const Key kKeys[] = {
        return c.classes[name].priority;
      }),
      1, kMaxTextBytes, is_priority, false, "\"bulk\" or \"latency\"",
-     "\"latency\": on NICs that several classes use, what groups of this class send goes before what others send, at the "
+     "\"latency\": on NICs that several classes use, what groups of this class send goes before what others "
+     "send, at the "
      "next chunk; meant for little traffic, as nothing is left to others while there is more."},
-    {kClassSection, "weight", Field<int64_t>([](Config& c, const std::string& name) -> int64_t& {
-       return c.classes[name].weight;
-     }),
-     1, 1000, nullptr, false, "an integer 1..1000",
-     "Share of a NIC beside other bulk classes that want to send at the same time: 3 gets three times as much as 1."},
+    {kClassSection, "weight",
+     Field<int64_t>([](Config& c, const std::string& name) -> int64_t& { return c.classes[name].weight; }), 1,
+     1000, nullptr, false, "an integer 1..1000",
+     "Share of a NIC beside other bulk classes that want to send at the same time: 3 gets three times as "
+     "much as 1."},
 };
 #undef HDT_FIELD
 
@@ -163,7 +183,8 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 std::span<const Key> keys() { return kKeys; }
 
 bool is_backend_name(const std::string& text) {
-  return !text.empty() && text.size() <= kMaxClassNameBytes && std::islower(static_cast<unsigned char>(text[0])) != 0 &&
+  return !text.empty() && text.size() <= kMaxClassNameBytes &&
+         std::islower(static_cast<unsigned char>(text[0])) != 0 &&
          std::all_of(text.begin(), text.end(), [](unsigned char c) {
            return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-' || c == '_';
          });
@@ -178,7 +199,7 @@ const Key* find_key(const std::string& section, const std::string& name) {
 
 bool is_section(const std::string& section) {
   return section == kBackendSection || std::any_of(std::begin(kKeys), std::end(kKeys),
-                     [&](const Key& key) { return section == key.section; });
+                                                   [&](const Key& key) { return section == key.section; });
 }
 
 std::string full_name(const std::string& section, const std::string& class_name, const std::string& key) {

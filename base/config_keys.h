@@ -19,7 +19,7 @@ struct Key {
   const char* section;
   const char* name;
   // Where the value lives; its type is the type of the key.
-  std::variant<Field<std::string>, Field<int64_t>, Field<std::vector<std::string>>> field;
+  std::variant<Field<std::string>, Field<int64_t>, Field<bool>, Field<std::vector<std::string>>> field;
   // Limits: of an integer's value, of a text's bytes, of a list's entries.
   int64_t lowest;
   int64_t highest;
@@ -55,9 +55,9 @@ struct Untyped {
   std::string text;  // a flag or a variable: lists are separated by commas
 };
 struct Foreign {
-  std::string type;  // a TOML type that no key has, e.g. "a boolean"
+  std::string type;  // a TOML type that no key has, e.g. "a date or time"
 };
-using RawValue = std::variant<Untyped, std::string, int64_t, std::vector<std::string>, Foreign>;
+using RawValue = std::variant<Untyped, std::string, int64_t, bool, std::vector<std::string>, Foreign>;
 
 // One assignment from any source. An empty key declares the class without setting anything.
 struct Entry {

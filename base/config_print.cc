@@ -25,6 +25,7 @@ std::string toml_text(const Key& key, Config& config, const std::string& class_n
     std::string operator()(int64_t v) const {
       return key.automatic && v == kThreadsAuto ? "\"auto\"" : std::to_string(v);
     }
+    std::string operator()(bool v) const { return v ? "true" : "false"; }
     std::string operator()(const std::vector<std::string>& v) const {
       std::string text;
       for (const std::string& entry : v) text += (text.empty() ? "" : ", ") + toml_quoted(entry);
@@ -108,8 +109,10 @@ std::string config_reference() {
                        config::variable_name(name), key.help);
   }
   out +=
-      "\n## [backend.NAME]\n\nKeys of the backend NAME's own, each a text, an integer or a boolean; the backend refuses "
-      "those that it does not know. As a flag `--backend.NAME.KEY VALUE`, as a variable `HDT_BACKEND_NAME_KEY` (KEY is "
+      "\n## [backend.NAME]\n\nKeys of the backend NAME's own, each a text, an integer or a boolean; the "
+      "backend refuses "
+      "those that it does not know. As a flag `--backend.NAME.KEY VALUE`, as a variable "
+      "`HDT_BACKEND_NAME_KEY` (KEY is "
       "then read in small letters).\n";
   return out;
 }

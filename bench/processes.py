@@ -1,6 +1,7 @@
 """processes.py: how benchmarks start and end the programs they compare."""
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,6 +13,17 @@ def clean_environment(**more):
     """Without what would make a program part of another job, or choose its daemon."""
     foreign = ("HDT_", "OMPI_", "PMIX_")
     return {**{key: value for key, value in os.environ.items() if not key.startswith(foreign)}, **more}
+
+
+def cluster_key(folder):
+    """The file of a cluster key in the folder, made at the first call: daemons of several hosts need one."""
+    path = os.path.join(folder, "cluster.key")
+    if not os.path.exists(path):
+        fresh = f"{path}.{os.getpid()}"
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32) + "\n")
+        os.rename(fresh, path)
+    return path
 
 
 def end(processes, limit_s=LIMIT_S):

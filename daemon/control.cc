@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/start_thread.h"
 #include "base/topology.h"
+#include "daemon/own_host.h"
 #include "daemon/version.h"
 #include "transports/loader/loader.h"
 
@@ -26,32 +27,23 @@ constexpr int64_t kTellMs = 200;
 
 }  // namespace
 
-Control::Control(Config config, uint32_t host_pid)
+Control::Control(Config config, uint32_t host_pid, std::string job_secret)
     : config_(std::move(config)),
       configured_(config_),
       host_pid_(host_pid),
+      job_secret_(std::move(job_secret)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
 Control::~Control() { stop(0, "the daemon ends"); }
 
 Status Control::open_devices() {
-  auto key = load_cluster_key(config_.security.cluster_key_file);
-  if (!key.is_ok()) return key.status();
-  cluster_key_ = key.take();
-  HDT_RETURN_IF_ERROR(
-      random_bytes({reinterpret_cast<uint8_t*>(node_.id.bytes.data()), node_.id.bytes.size()}));
+  HDT_RETURN_IF_ERROR(open_trust());
   node_.name = config_.node.name;
-  auto plan = BackendPlan::make(config_, transport::module_folders());
+  auto plan = make_plan(config_, transport::module_folders(), own_host_only_);
   if (!plan.is_ok()) return plan.status();
   plan_ = plan.take();
   opened_ = plan_.nics();
-  const transport::DeviceInfo& first_nic = plan_.nics().front().info;
-  if (cluster_key_.empty() && !first_nic.address.starts_with("127.")) {
-    // An embedded daemon serves one job, whose groups have secret names: that is worth a line, not a warning.
-    HDT_LOG_AT(host_pid_ == 0 ? LogLevel::kWarn : LogLevel::kInfo,
-               "no security.cluster_key_file: any machine that reaches {} can join groups of this node",
-               first_nic.address);
-  }
+  say_who_can_be_a_peer();
   if (!config_.node.state_folder.empty()) {
     auto known = load_figures(figures_path());
     if (known.is_ok()) {
@@ -69,7 +61,7 @@ Status Control::open_devices() {
     options.index = static_cast<uint32_t>(i);
     options.node = node_.id;
     options.node_name = node_.name;
-    options.cluster_key = cluster_key_;
+    options.trust = trust_;
     options.nics = plan_.nics();
     options.make_backend = [plan = plan_](const std::string& name) {
       return transport::make_backend(name, plan.options(name), plan.folders());
@@ -110,9 +102,8 @@ Status Control::open_devices() {
     node_.rails.push_back(engines_.back()->rail_ends());
   }
   ControlNetworkOptions options;
-  options.node = node_.id;
   options.node_name = node_.name;
-  options.cluster_key = cluster_key_;
+  options.trust = trust_;
   for (const BackendNic& nic : plan_.nics()) {
     const auto same = [&](const transport::DeviceInfo& other) { return other.address == nic.info.address; };
     if (std::none_of(options.devices.begin(), options.devices.end(), same))
@@ -120,6 +111,7 @@ Status Control::open_devices() {
   }
   options.port = static_cast<uint16_t>(config_.nics.port);
   options.connect_ms = config_.timeouts.connect_ms;
+  options.own_host_only = own_host_only_;
   options.on_message = [this](ChannelId channel, std::span<const std::byte> message) {
     on_control(channel, message);
   };
@@ -234,13 +226,13 @@ void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
   if (const auto* join = std::get_if<Join>(&message)) {
     on_join_message(channel, *join);
   } else if (const auto* cancel = std::get_if<Cancel>(&message)) {
-    reply(rendezvous_.on_cancel(*cancel));
+    reply(rendezvous_.on_cancel(channel, *cancel));
   } else if (const auto* membership = std::get_if<Membership>(&message)) {
-    maker_->on_membership(*membership);
+    maker_->on_membership(channel, *membership);
   } else if (const auto* outcome = std::get_if<Outcome>(&message)) {
     // The coordinator's own node hears itself over a connection like any other, so both may be meant.
     reply(rendezvous_.on_outcome(channel, *outcome));
-    maker_->on_outcome(*outcome);
+    maker_->on_outcome(channel, *outcome);
   } else if (const auto* inquiry = std::get_if<Inquiry>(&message)) {
     on_inquiry(channel, *inquiry);
   } else if (const auto* told = std::get_if<Reply>(&message)) {
@@ -248,27 +240,10 @@ void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
   } else if (const auto* word = std::get_if<Successor>(&message)) {
     on_successor(channel, *word);
   } else if (const auto* known = std::get_if<Known>(&message)) {
-    reunion_->on_known(*known);
+    if (network_->is_from(channel, known->node)) reunion_->on_known(*known);
   } else {
     HDT_LOG_WARN("a malformed control message was ignored {}", LogTag{.node = node_.name});
   }
-}
-
-// Asked before the coordinator's bookkeeping, which forgets a group once it is made.
-void Control::on_join_message(ChannelId channel, const Join& join) {
-  std::optional<Status> why;
-  if (join.meeting == session::Meeting::kAddress && host_pid_ != 0 && join.uid != ::geteuid()) {
-    why = Status(
-        Code::kInvalidUsage,
-        fmt::format("rank {} (pid {} of user {} on node {}) meets a daemon that serves jobs of user {} only: "
-                    "ranks of different users need the same HDT_JOB_SECRET",
-                    join.rank, join.pid, join.uid, join.node.name, ::geteuid()));
-  } else {
-    why = maker_->taken(join.key, join.meeting,
-                        fmt::format("pid {} of user {} on node {}", join.pid, join.uid, join.node.name));
-  }
-  if (!why) return reply(rendezvous_.on_join(channel, join));
-  reply({{channel, Outcome{join.key, why->code(), -1, why->message()}}});
 }
 
 GroupMaker::Services Control::group_services() {
@@ -288,6 +263,7 @@ GroupMaker::Services Control::group_services() {
     network_->leave_place(place.addresses, place.on_nics);
   };
   services.create = [this](uint32_t engine, GroupSpec spec) {
+    say_who_can_join(spec.nodes);
     Engine* owner = engines_[engine].get();
     spec.ends_with_host = host_pid_ != 0 && !others_join();
     owner->post([owner, shared = std::make_shared<GroupSpec>(std::move(spec))] {

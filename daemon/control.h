@@ -31,7 +31,7 @@ namespace hdt::daemon {
 
 class Control : public SessionHandler {
  public:
-  Control(Config config, uint32_t host_pid);
+  Control(Config config, uint32_t host_pid, std::string job_secret);
   ~Control() override;
 
   Status start();
@@ -45,6 +45,8 @@ class Control : public SessionHandler {
   std::string settings() const;
 
  private:
+  // Who this daemon is, and whom it takes for peers.
+  Status open_trust();
   Status open_devices();
   void run();
   void work();
@@ -57,6 +59,10 @@ class Control : public SessionHandler {
   std::string figures_path() const { return config_.node.state_folder + "/figures.json"; }
   // What an engine has measured is kept.
   void keep(const std::function<void(KnownFigures&)>& measured);
+  void keep_nodes();
+  void say_who_can_be_a_peer() const;
+  // Of an embedded daemon, once: its job has nodes on other hosts, and no secret.
+  void say_who_can_join(const std::vector<NodeInfo>& nodes);
   // Answers with a memfd of the JSON's text.
   void send_json(uint64_t session, std::span<const std::byte> answer, const nlohmann::json& json);
   // Runs work on every engine and then `then` on this thread, when all have done it.
@@ -137,9 +143,12 @@ class Control : public SessionHandler {
   Config configured_;  // its classes are those of the file: without what was changed since
   LiveClasses live_;
   uint32_t host_pid_;
+  std::string job_secret_;
+  bool said_who_can_join_ = false;
   BackendPlan plan_;
   NodeInfo node_;
-  std::string cluster_key_;
+  std::shared_ptr<Trust> trust_;
+  bool own_host_only_ = false;  // own_host.h
   Mailbox mailbox_;
   UniqueFd epoll_;
   KnownFigures figures_;

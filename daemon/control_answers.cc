@@ -113,7 +113,8 @@ void Control::on_explain(uint64_t session, const session::ExplainRequest& reques
 
 void Control::on_ask(uint64_t session, const session::Question& question) {
   if (question.what == "backends") {
-    nlohmann::json answer = {{"node", node_.name}, {"folders", plan_.folders()}, {"backends", plan_.report()}};
+    nlohmann::json answer = {
+        {"node", node_.name}, {"folders", plan_.folders()}, {"backends", plan_.report()}};
     return send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
   }
   if (question.what == "link") return answer_link(session, question.about);
@@ -121,30 +122,32 @@ void Control::on_ask(uint64_t session, const session::Question& question) {
   if (question.what == "why") return answer_why(session, question.about);
   if (question.what == "trace") return answer_trace(session);
   if (question.what == "doctor") return answer_doctor(session, question.about);
-  sessions_->send(session, session::encode_text(session::Kind::kAnswerIs, Code::kInvalidArgument,
-                                                "the daemon does not know the question '" + question.what + "'"));
+  sessions_->send(session,
+                  session::encode_text(session::Kind::kAnswerIs, Code::kInvalidArgument,
+                                       "the daemon does not know the question '" + question.what + "'"));
 }
 
 void Control::answer_link(uint64_t session, const std::string& node) {
   auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
-  on_every_engine([parts, node](Engine& engine) { (*parts)[engine.index()] = engine.explain_link(node); },
-                  [this, parts, session, node] {
-                    nlohmann::json answer = {{"node", node_.name}, {"to", node}, {"classes", nlohmann::json::array()}};
-                    for (size_t engine = 0; engine < parts->size(); ++engine) {
-                      for (auto& choice : (*parts)[engine]) {
-                        choice["engine"] = engine;
-                        answer["classes"].push_back(choice);
-                      }
-                    }
-                    if (answer["classes"].empty()) {
-                      sessions_->send(
-                          session, session::encode_text(session::Kind::kAnswerIs, Code::kInvalidUsage,
-                                                        "node " + node_.name + " has had no group with a node '" + node +
-                                                            "'; links are made when a group needs them"));
-                      return;
-                    }
-                    send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
-                  });
+  on_every_engine(
+      [parts, node](Engine& engine) { (*parts)[engine.index()] = engine.explain_link(node); },
+      [this, parts, session, node] {
+        nlohmann::json answer = {{"node", node_.name}, {"to", node}, {"classes", nlohmann::json::array()}};
+        for (size_t engine = 0; engine < parts->size(); ++engine) {
+          for (auto& choice : (*parts)[engine]) {
+            choice["engine"] = engine;
+            answer["classes"].push_back(choice);
+          }
+        }
+        if (answer["classes"].empty()) {
+          sessions_->send(
+              session, session::encode_text(session::Kind::kAnswerIs, Code::kInvalidUsage,
+                                            "node " + node_.name + " has had no group with a node '" + node +
+                                                "'; links are made when a group needs them"));
+          return;
+        }
+        send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
+      });
 }
 
 }  // namespace hdt::daemon

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/users.h"
 #include "daemon/control.h"
+#include "daemon/own_host.h"
 
 namespace hdt::daemon {
 
@@ -34,7 +35,7 @@ std::function<transport::SharePolicy(const std::string&)> policies_of(const Conf
 // What this node would be after the change, and whether it can be that.
 Status Control::begin_change(uint64_t number, Config config, const std::string& settings, bool from_file) {
   if (change_) return {Code::kInvalidUsage, kBusy};
-  auto plan = BackendPlan::make(config, plan_.folders());
+  auto plan = make_plan(config, plan_.folders(), own_host_only_);
   if (!plan.is_ok()) return plan.status();
   NodeChange change;
   change.number = number;
@@ -272,7 +273,8 @@ Config Control::with_classes_of(const Config& other) const {
 // other are refused; so it is tried for a while.
 void Control::reload() {
   change_class(with_classes_of(*reload_), "", [this, of = reloads_](const Status& outcome) {
-    if (of != reloads_) return;  // the file was read again meanwhile, which has found this node busy and will try again
+    if (of != reloads_)
+      return;  // the file was read again meanwhile, which has found this node busy and will try again
     if (outcome.is_ok()) {
       reload_.reset();
       HDT_LOG_INFO("classes are as configured now {}", LogTag{.node = node_.name});

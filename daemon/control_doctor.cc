@@ -82,7 +82,8 @@ nlohmann::json Control::description() const {
                     {"session_version", session::kSessionVersion},
                     {"peer_version", kPeerVersion},
                     {"wall_ns", wall.tv_sec * kNsPerSecond + wall.tv_nsec},
-                    {"cluster_key", !cluster_key_.empty()},
+                    {"cluster_key", !trust_->cluster_key().empty()},
+                    {"own_host_only", own_host_only_},
                     {"allow_groups", config_.security.allow_groups},
                     {"embedded", host_pid_ != 0},
                     {"state_folder", config_.node.state_folder}});

@@ -7,6 +7,7 @@
 
 #include "base/address.h"
 #include "base/log.h"
+#include "daemon/own_host.h"
 #include "session/segment.h"
 #include "transports/subnet.h"
 
@@ -21,8 +22,7 @@ constexpr std::byte kMore{0}, kLast{1};
 constexpr size_t kPart = transport::kMaxMessageBytes - 1;
 // The token of every part of a message: only their number counts.
 constexpr uint64_t kPartToken = 1;
-// After this time without an answer the next address is tried beside the first one.
-constexpr int64_t kNextAddressMs = 250;
+constexpr int64_t kNextAddressMs = 250;  // without an answer: the next one is tried beside the first one
 // A meeting place that nobody hosts any more still tells latecomers why for this long.
 constexpr int64_t kLateMs = 5'000;
 // A dial's failures in words; a list of addresses is short, but it comes from other programs.
@@ -42,15 +42,15 @@ bool has(const std::vector<std::string>& list, const std::string& address) {
 std::string without_brackets(std::string host) {
   return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
 }
-
 bool is_v6(const std::string& address) { return address.starts_with('['); }
-
 }  // namespace
 
 ControlNetwork::ControlNetwork(ControlNetworkOptions options)
     : options_(std::move(options)), backend_(transport::make_tcp_backend()) {}
 
-std::string ControlNetwork::address_with_id() const { return id_text(options_.node) + "@" + address_; }
+std::string ControlNetwork::address_with_id() const {
+  return id_text(options_.trust->node()) + "@" + address_;
+}
 
 Result<std::unique_ptr<transport::Device>> ControlNetwork::open(const transport::DeviceInfo& info,
                                                                 uint16_t port, std::string* listening) {
@@ -86,6 +86,10 @@ Status ControlNetwork::start() {
   return Status::ok();
 }
 
+std::string ControlNetwork::place_of(const std::string& address) const {
+  return options_.own_host_only ? within_host(address) : address;
+}
+
 Result<std::vector<std::string>> ControlNetwork::places_of(const std::string& addresses, bool on_nics) const {
   std::vector<std::string> wanted;
   for (const std::string& address : split(addresses)) {
@@ -93,7 +97,8 @@ Result<std::vector<std::string>> ControlNetwork::places_of(const std::string& ad
       return Status(Code::kInvalidArgument,
                     "meeting place '" + address + "' is not of the form address:port with a port 1..65535");
     }
-    if (!has(wanted, address)) wanted.push_back(address);
+    const std::string place = place_of(address);
+    if (!has(wanted, place)) wanted.push_back(place);
   }
   if (wanted.empty()) return Status(Code::kInvalidArgument, "no meeting place is given");
   const std::string port = std::to_string(port_of(wanted.front()));
@@ -115,6 +120,10 @@ Status ControlNetwork::host_place(const std::string& addresses, bool on_nics) {
   for (const std::string& address : wanted.value()) {
     if (has(own, address)) {
       any = true;
+      continue;
+    }
+    if (options_.own_host_only && !is_loopback(host_of(address))) {
+      elsewhere += (elsewhere.empty() ? "" : "; ") + address + " is not here";
       continue;
     }
     const auto [entry, is_new] = places_.try_emplace(address);
@@ -169,10 +178,11 @@ bool ControlNetwork::is_here(const std::string& address) const {
 
 bool ControlNetwork::listens_at(const std::string& addresses) const {
   const auto all = split(without_id(addresses));
-  return std::any_of(all.begin(), all.end(), [this](const std::string& one) { return is_here(one); });
+  return std::any_of(all.begin(), all.end(),
+                     [this](const std::string& one) { return is_here(place_of(one)); });
 }
 
-// A device goes with its connections, so it stays while one is in use.
+// A device goes with its connections.
 void ControlNetwork::close_places() {
   std::erase_if(places_, [&](const auto& entry) {
     const Place& place = entry.second;
@@ -195,10 +205,10 @@ ControlNetwork::Channel& ControlNetwork::add_channel() {
 
 ControlNetwork::Route& ControlNetwork::add_route(transport::Connection* connection, Channel& channel,
                                                  transport::Device& device, Handshake::Role role) {
-  const PeerHello own{Purpose::kControl, options_.node, options_.node_name, 0, 0};
+  const PeerHello own{Purpose::kControl, {}, options_.node_name, 0, 0};
   ++channel.trying;
   return routes_
-      .insert_or_assign(connection, Route{channel.id, &device, Handshake(role, own, options_.cluster_key), "",
+      .insert_or_assign(connection, Route{channel.id, &device, Handshake(role, own, options_.trust), "",
                                           Deadline::never(), ""})
       .first->second;
 }
@@ -208,10 +218,14 @@ ChannelId ControlNetwork::dial(const std::string& addresses, std::optional<bool>
   const ChannelId id = channel.id;
   const DaemonAddress address = DaemonAddress::parse(addresses);
   channel.expected = address.id;
-  const auto all = split(address.addresses);
+  std::vector<std::string> all;
+  for (const std::string& one : split(address.addresses)) {
+    const std::string place = place_of(one);
+    if (!has(all, place)) all.push_back(place);
+  }
   const bool all_own =
       std::all_of(all.begin(), all.end(), [this](const std::string& one) { return is_here(one); });
-  channel.may_be_self = channel.expected == options_.node || self.value_or(all_own);
+  channel.may_be_self = channel.expected == options_.trust->node() || self.value_or(all_own);
   channel.untried.assign(all.begin(), all.end());
   try_next(channel);
   return id;
@@ -240,6 +254,11 @@ void ControlNetwork::try_next(Channel& channel) {
   while (!channel.untried.empty()) {
     const std::string address = std::move(channel.untried.front());
     channel.untried.pop_front();
+    if (options_.own_host_only && !is_loopback(host_of(address))) {
+      channel.failures += (channel.failures.empty() ? "" : "; ") + address + " is of another host";
+      channel.elsewhere = true;
+      continue;
+    }
     const auto device = device_for(address);
     auto connection = device.is_ok() ? device.value()->connect(address, options_.connect_ms)
                                      : Result<transport::Connection*>(device.status());
@@ -256,9 +275,13 @@ void ControlNetwork::try_next(Channel& channel) {
   }
   channel.next_try = Deadline::never();
   if (channel.trying > 0) return;
-  const std::string why = channel.failures.empty() ? "no address of a daemon is given" : channel.failures;
-  failed_dials_.emplace_back(
-      channel.id, Status(channel.at_limit ? Code::kSystem : Code::kLink, why.substr(0, kMaxFailures)));
+  std::string why = channel.failures.empty() ? "no address of a daemon is given" : channel.failures;
+  why = why.substr(0, kMaxFailures);
+  if (channel.elsewhere)
+    why += "; node " + options_.node_name +
+           " has no cluster key and reaches its own host only: " + how_to_have_peers();
+  const Code code = channel.at_limit ? Code::kSystem : channel.elsewhere ? Code::kConfig : Code::kLink;
+  failed_dials_.emplace_back(channel.id, Status(code, why));
   channels_.erase(channel.id);
 }
 
@@ -271,6 +294,12 @@ void ControlNetwork::send(ChannelId id, std::span<const std::byte> message) {
   } else {
     channel.waiting.emplace_back(message.begin(), message.end());
   }
+}
+
+bool ControlNetwork::is_from(ChannelId id, const NodeInfo& node) const {
+  const auto found = channels_.find(id);
+  return found != channels_.end() && found->second.connection != nullptr && found->second.peer == node.id &&
+         found->second.peer_name == node.name;
 }
 
 void ControlNetwork::send_now(Channel& channel, std::span<const std::byte> message) {
@@ -358,16 +387,21 @@ void ControlNetwork::on_completion(transport::Device& device, const Completion& 
 
 std::string ControlNetwork::not_meant(const Channel& channel, const PeerHello& peer) const {
   if (channel.expected && peer.node != *channel.expected) {
-    return peer.node == options_.node
+    return peer.node == options_.trust->node()
                ? "it is an address of this node, not of the daemon that is meant"
                : "the daemon of node " + peer.name + " answers, which is not the one that is meant";
   }
-  if (peer.node == options_.node && !channel.may_be_self) return "it is an address of this node itself";
+  if (peer.node == options_.trust->node() && !channel.may_be_self)
+    return "it is an address of this node itself";
   return "";
 }
 
 void ControlNetwork::on_handshake(Channel& channel, Route& route, transport::Connection& connection,
                                   std::span<const std::byte> bytes) {
+  if (options_.trust->cluster_key().empty() && !route.handshake.introduced()) {
+    if (const auto foreign = foreign_peer(connection); !foreign.empty())
+      return refuse(route, connection, foreign);
+  }
   auto answer = route.handshake.on_message(bytes);
   if (!answer.is_ok()) return refuse(route, connection, answer.status().message());
   for (const auto& reply : answer.value()) (void)connection.send(reply, 0);
@@ -379,6 +413,8 @@ void ControlNetwork::on_handshake(Channel& channel, Route& route, transport::Con
     if (!wrong.empty()) return refuse(route, connection, wrong);
   }
   channel.connection = &connection;
+  channel.peer = peer.node;
+  channel.peer_name = peer.name;
   channel.untried.clear();
   channel.next_try = Deadline::never();
   --channel.trying;

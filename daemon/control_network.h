@@ -33,12 +33,13 @@ namespace hdt::daemon {
 inline constexpr size_t kMaxControlBytes = size_t{16} << 20;
 
 struct ControlNetworkOptions {
-  NodeId node;
   std::string node_name;
-  std::string cluster_key;
+  std::shared_ptr<Trust> trust;
   std::vector<transport::DeviceInfo> devices;  // the first one must work
   uint16_t port = 0;                           // on each; 0: any
   int64_t connect_ms = 10'000;
+  bool own_host_only =
+      false;  // own_host.h: meeting places of this host are at loopback, others are not dialled
   std::function<void(ChannelId, std::span<const std::byte>)> on_message;
   std::function<void(ChannelId, const Status&)> on_closed;
 };
@@ -66,10 +67,13 @@ class ControlNetwork {
   bool listens_at(const std::string& addresses) const;
 
   // Never 0. Messages may be sent at once; they go out when the handshake is done. Failure comes as
-  // on_closed, whose text has each address that was tried and why it failed. `self`: whether this node itself
-  // may be meant; where nothing is given it is meant if all addresses are its own.
+  // on_closed, whose text has each address that was tried and why it failed; kConfig: only other hosts are meant,
+  // and this daemon has peers on its own one. `self`: whether this node itself may be meant; where nothing is
+  // given it is meant if all addresses are its own.
   ChannelId dial(const std::string& addresses, std::optional<bool> self = std::nullopt);
   void send(ChannelId channel, std::span<const std::byte> message);
+  // Whether the daemon behind the channel, whose handshake is done, is this node: it speaks for no other one.
+  bool is_from(ChannelId channel, const NodeInfo& node) const;
   // Closes the channel once everything that was sent on it has left. on_closed is not called.
   void finish(ChannelId channel);
 
@@ -87,11 +91,14 @@ class ControlNetwork {
     transport::Connection* connection = nullptr;  // null: nobody has completed the handshake yet
     std::optional<NodeId> expected;               // dialed: who must answer
     bool may_be_self = false;
+    NodeId peer;  // with its name, when the handshake is done
+    std::string peer_name;
     std::deque<std::string> untried;  // addresses
     Deadline next_try = Deadline::never();
-    size_t trying = 0;      // connections without a completed handshake
-    bool at_limit = false;  // an attempt failed at a limit, of this process or of the peer's
-    std::string failures;   // each address tried, and why it is not used
+    size_t trying = 0;       // connections without a completed handshake
+    bool at_limit = false;   // an attempt failed at a limit, of this process or of the peer's
+    bool elsewhere = false;  // an address is of another host, which this daemon does not dial
+    std::string failures;    // each address tried, and why it is not used
     std::vector<std::vector<std::byte>> waiting;  // until the handshake is done
     std::vector<std::byte> partial;               // of an incoming message
     std::string refused;                          // why this side closed it
@@ -118,6 +125,8 @@ class ControlNetwork {
   transport::Device* keep(std::unique_ptr<transport::Device> device);
   Result<std::unique_ptr<transport::Device>> open(const transport::DeviceInfo& nic, uint16_t port,
                                                   std::string* listening);
+  // The address at which it listens, or dials, for this one.
+  std::string place_of(const std::string& address) const;
   // The addresses of a host_place() call, duplicates and this daemon's own ones left out.
   Result<std::vector<std::string>> places_of(const std::string& addresses, bool on_nics) const;
   void close_places();

@@ -4,8 +4,8 @@
 
 namespace hdt::daemon {
 
-Daemon::Daemon(Config config, uint32_t host_pid)
-    : control_(std::make_unique<Control>(std::move(config), host_pid)) {}
+Daemon::Daemon(Config config, uint32_t host_pid, const std::string& job_secret)
+    : control_(std::make_unique<Control>(std::move(config), host_pid, job_secret)) {}
 
 Daemon::~Daemon() = default;
 

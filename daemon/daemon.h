@@ -13,8 +13,8 @@ class Control;
 
 class Daemon {
  public:
-  // host_pid: of the process it is embedded in; 0 for hdtcommd.
-  explicit Daemon(Config config, uint32_t host_pid = 0);
+  // host_pid: of the process it is embedded in; 0 for hdtcommd. job_secret: embedded.h.
+  explicit Daemon(Config config, uint32_t host_pid = 0, const std::string& job_secret = "");
   ~Daemon();
 
   // Opens devices and sockets and starts all threads. Failure leaves nothing running.

@@ -19,8 +19,9 @@ constexpr int64_t kQuietMs = 1'000;
 
 class Embedded : public EmbeddedDaemon {
  public:
-  explicit Embedded(Config config)
-      : drain_ms_(config.timeouts.drain_ms), daemon_(std::move(config), static_cast<uint32_t>(::getpid())) {}
+  Embedded(Config config, const std::string& job_secret)
+      : drain_ms_(config.timeouts.drain_ms),
+        daemon_(std::move(config), static_cast<uint32_t>(::getpid()), job_secret) {}
   Status start() { return daemon_.start(); }
   bool end(const std::string& why) override {
     if (daemon_.leave_to_others(kQuietMs, drain_ms_)) return true;
@@ -46,25 +47,26 @@ Result<Config> config_from(const std::string& settings, const ConfigPairs& flags
   return load_config(sources);
 }
 
-Result<std::unique_ptr<EmbeddedDaemon>> start(const std::string& socket, Result<Config> config) {
+Result<std::unique_ptr<EmbeddedDaemon>> start(const std::string& socket, Result<Config> config,
+                                              const std::string& job_secret) {
   if (!config.is_ok()) return config.status();
   (void)::unlink(socket.c_str());
-  auto daemon = std::make_unique<Embedded>(config.take());
+  auto daemon = std::make_unique<Embedded>(config.take(), job_secret);
   HDT_RETURN_IF_ERROR(daemon->start());
   return std::unique_ptr<EmbeddedDaemon>(std::move(daemon));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<EmbeddedDaemon>> start_embedded(const std::string& socket,
-                                                       const std::string& settings) {
+Result<std::unique_ptr<EmbeddedDaemon>> start_embedded(const std::string& socket, const std::string& settings,
+                                                       const std::string& job_secret) {
   ConfigPairs flags = {{"node.socket", socket}};
   if (!settings.empty()) {
-    auto successor = start(socket, config_from(settings, flags));
+    auto successor = start(socket, config_from(settings, flags), job_secret);
     if (successor.is_ok()) return successor;
     HDT_LOG_WARN("{}: this node's daemon is met at another port than before", successor.status().message());
     flags.emplace_back("nics.port", "0");
-    successor = start(socket, config_from(settings, flags));
+    successor = start(socket, config_from(settings, flags), job_secret);
     if (successor.is_ok()) return successor;
   }
   ConfigSources sources;
@@ -72,7 +74,7 @@ Result<std::unique_ptr<EmbeddedDaemon>> start_embedded(const std::string& socket
   // Several jobs of a user may each have one on this machine: its own socket, any free port.
   flags = {{"node.socket", socket}, {"nics.port", "0"}};
   sources.flags = flags;
-  return start(socket, load_config(sources));
+  return start(socket, load_config(sources), job_secret);
 }
 
 }  // namespace hdt::daemon

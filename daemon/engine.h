@@ -34,7 +34,7 @@ struct EngineOptions {
   uint32_t index = 0;
   NodeId node;
   std::string node_name;
-  std::string cluster_key;
+  std::shared_ptr<Trust> trust;
   std::vector<BackendNic> nics;
   // Makes a backend for this engine alone.
   std::function<Result<std::unique_ptr<transport::Backend>>(const std::string& name)> make_backend;

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "daemon/engine.h"
 #include "daemon/nics.h"
+#include "daemon/own_host.h"
 
 namespace hdt::daemon {
 
@@ -81,7 +82,7 @@ void Engine::on_completion(size_t device, const Completion& completion) {
     const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, 0, 0, ""};
     rails_[&connection] = {
         nullptr, device,
-        std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kAcceptor, own, options_.cluster_key),
+        std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kAcceptor, own, options_.trust),
                                             Deadline::after_ms(options_.connect_ms), NodeId{}}),
         Rail::Origin::kAccepted};
     return;
@@ -114,7 +115,6 @@ void Engine::on_completion(size_t device, const Completion& completion) {
 
 void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std::byte> message) {
   Handshake& handshake = rail.greeting->handshake;
-  auto answer = handshake.on_message(message);
   const auto refuse = [&](const std::string& why) {
     if (rail.peer == nullptr) {
       HDT_LOG_WARN("connection {} refused: {} {}", connection.remote_address(), why,
@@ -123,6 +123,11 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
     rail.greeting->refused = why;
     connection.close();
   };
+  if (options_.trust->cluster_key().empty() && !handshake.introduced()) {
+    const std::string foreign = foreign_peer(connection);
+    if (!foreign.empty()) return refuse(foreign);
+  }
+  auto answer = handshake.on_message(message);
   if (!answer.is_ok()) return refuse(answer.status().message());
   // Asked before anything is proved to who answers, so that the other end makes no link of a connection that
   // was not meant for it.

@@ -65,7 +65,7 @@ void Engine::dial_path(PeerLink& peer, RailPath& path) {
                       peer.id.number, number,        peer.group_class};
   rails_[path.connection] = {
       &peer, device,
-      std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.cluster_key),
+      std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.trust),
                                           Deadline::after_ms(limit_ms), peer.id.node}),
       Rail::Origin::kDialled};
 }
@@ -84,7 +84,7 @@ void Engine::ask(PeerLink& peer) {
                         peer.group_class};
     rails_[connection.value()] = {
         &peer, device,
-        std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.cluster_key),
+        std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.trust),
                                             Deadline::after_ms(kAskEveryMs), peer.id.node}),
         Rail::Origin::kAsking};
   }

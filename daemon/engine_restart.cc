@@ -13,7 +13,12 @@ std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from,
   if (group == nullptr) return {};
   const GroupContext& context = group->context();
   Met met{Status::ok(), -1};
-  if (me != context.me || from >= context.nodes.size() || from == me) {
+  // Who had the place is known by its name, as the node id is another one at each start; of a group that was
+  // adopted neither is known yet.
+  const auto is_other = [&](const NodeInfo& known) {
+    return known.id != NodeId{} && known.name != info.name;
+  };
+  if (me != context.me || from >= context.nodes.size() || from == me || is_other(context.nodes[from])) {
     met.failure = Status(Code::kInvalidArgument,
                          "node " + info.name + " takes another place in " + context.name() + " than it had");
     return met;

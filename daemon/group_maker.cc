@@ -11,6 +11,7 @@
 #include "daemon/backend_plan.h"
 #include "daemon/facts.h"
 #include "daemon/link_choice.h"
+#include "daemon/own_host.h"
 #include "session/page.h"
 
 namespace hdt::daemon {
@@ -20,6 +21,8 @@ namespace {
 // Rank 0's daemon may not listen yet: it is dialled again, soon at first.
 constexpr int64_t kFirstRetryMs = 30;
 constexpr int64_t kMaxRetryMs = 500;
+// A unique id's daemon runs: who has dialled its loopback addresses in vain for so long is on another host.
+constexpr int64_t kElsewhereMs = 400;
 // The coordinator knows who is missing, so its answer is awaited a little longer than the deadline.
 constexpr int64_t kGraceMs = 1'000;
 // Two jobs of one user that start together at one address may have been mixed up. Within this time of its
@@ -95,6 +98,11 @@ void GroupMaker::on_join(LocalJoin join) {
     pending.place = request.place.empty() ? request.rendezvous : request.place;
     pending.until = Deadline::after_ms(request.timeout_ms + kGraceMs);
     pending.retry_ms = kFirstRetryMs;
+    // Who has named loopback addresses for this daemon has the others on this host, too.
+    const auto& named = config_.nics.addresses;
+    const bool knows_others = named.empty() || !is_loopback(named.front());
+    if (knows_others && DaemonAddress::parse(request.rendezvous).id && all_loopback(request.rendezvous))
+      pending.elsewhere_at = Deadline::after_ms(kElsewhereMs);
   }
   const auto same_rank = pending.joins.find(request.rank);
   if (pending.made || same_rank != pending.joins.end()) {
@@ -197,9 +205,9 @@ void GroupMaker::on_session_gone(uint64_t session, const std::string& how) {
   }
 }
 
-void GroupMaker::on_membership(const Membership& membership) {
+void GroupMaker::on_membership(ChannelId from, const Membership& membership) {
   const auto found = groups_.find(membership.key);
-  if (found == groups_.end() || found->second.made) return;
+  if (found == groups_.end() || found->second.made || found->second.channel != from) return;
   Pending& pending = found->second;
   MadeGroup made;
   auto spec = prepare(membership, pending, made);
@@ -313,9 +321,9 @@ void GroupMaker::on_adopted(const session::Segment& segment, uint32_t engine, ui
 }
 
 // Bad news from the coordinator: ranks missing, or another node that could not make its part.
-void GroupMaker::on_outcome(const Outcome& outcome) {
+void GroupMaker::on_outcome(ChannelId from, const Outcome& outcome) {
   const auto found = groups_.find(outcome.key);
-  if (found == groups_.end() || outcome.code == Code::kSuccess) return;
+  if (found == groups_.end() || outcome.code == Code::kSuccess || found->second.channel != from) return;
   if (found->second.made) {
     services_.fail(found->second.made->engine, found->second.made->id, outcome);  // ends in on_ready
   } else {
@@ -324,14 +332,22 @@ void GroupMaker::on_outcome(const Outcome& outcome) {
 }
 
 void GroupMaker::on_closed(ChannelId channel, const Status& why) {
-  // This daemon is at a limit, or the other one: who waits is told now, and not at the deadline.
-  if (why.code() == Code::kSystem) {
-    std::vector<GroupKey> refused;
-    for (const auto& [key, pending] : groups_) {
-      if (pending.channel == channel && !pending.made) refused.push_back(key);
+  // This daemon is at a limit, or the other one, or another host is meant and this daemon has no peers there: who
+  // waits is told now, and not at the deadline.
+  std::vector<std::pair<GroupKey, Status>> refused;
+  for (const auto& [key, pending] : groups_) {
+    if (pending.channel != channel || pending.made) continue;
+    if (why.code() == Code::kSystem || why.code() == Code::kConfig) {
+      refused.emplace_back(key, Status(why.code(), "no group was made: " + why.message()));
+    } else if (pending.elsewhere_at.expired()) {
+      refused.emplace_back(key,
+                           Status(Code::kConfig,
+                                  "no group was made: rank 0's daemon has peers on its own host only, and "
+                                  "is not on this one (" +
+                                      why.message() + "); " + how_to_have_peers()));
     }
-    for (const GroupKey& key : refused) refuse(key, {why.code(), "no group was made: " + why.message()});
   }
+  for (const auto& [key, status] : refused) refuse(key, status);
   for (auto& [key, pending] : groups_) {
     if (pending.channel != channel) continue;
     pending.channel = 0;

@@ -68,8 +68,9 @@ class GroupMaker {
 
   void on_join(LocalJoin join);
   void on_session_gone(uint64_t session, const std::string& how);
-  void on_membership(const Membership& membership);
-  void on_outcome(const Outcome& outcome);
+  // Only the coordinator's word counts: what comes over the channel on which the ranks' Joins went out.
+  void on_membership(ChannelId from, const Membership& membership);
+  void on_outcome(ChannelId from, const Outcome& outcome);
   void on_closed(ChannelId channel, const Status& why);
   // A group of this node has ended; `id` as GroupFacts has it.
   void on_group_ended(const std::string& id);
@@ -100,6 +101,8 @@ class GroupMaker {
     int64_t retry_ms = 0;   // how long to wait before the next dial
     Deadline retry_at = Deadline::never();
     Deadline until = Deadline::never();
+    // The coordinator is met on its own host only, and has been there before this: it is another host.
+    Deadline elsewhere_at = Deadline::never();
     std::string last_error;
     std::map<uint32_t, LocalJoin> joins;  // by rank
     std::optional<MadeGroup> made;        // membership has come; the engine connects

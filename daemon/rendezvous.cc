@@ -149,9 +149,14 @@ std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Gro
   return replies;
 }
 
-std::vector<Rendezvous::Reply> Rendezvous::on_cancel(const Cancel& cancel) {
+std::vector<Rendezvous::Reply> Rendezvous::on_cancel(ChannelId from, const Cancel& cancel) {
   const auto found = groups_.find(cancel.key);
   if (found == groups_.end()) return {};
+  // Only a daemon that has ranks in the group may take it back.
+  const auto& members = found->second.members;
+  if (std::none_of(members.begin(), members.end(),
+                   [from](const auto& member) { return member.second.channel == from; }))
+    return {};
   auto replies =
       refuse(cancel.key, found->second, cancel.code, static_cast<int32_t>(cancel.rank), cancel.text);
   groups_.erase(found);

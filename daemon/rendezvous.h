@@ -26,7 +26,7 @@ class Rendezvous {
   };
   // Each returns what is to be sent now.
   std::vector<Reply> on_join(ChannelId from, const Join& join);
-  std::vector<Reply> on_cancel(const Cancel& cancel);
+  std::vector<Reply> on_cancel(ChannelId from, const Cancel& cancel);
   std::vector<Reply> on_outcome(ChannelId from, const Outcome& outcome);
   // The channel to a node is gone: groups it takes part in cannot be made.
   std::vector<Reply> on_closed(ChannelId channel);
@@ -60,7 +60,8 @@ class Rendezvous {
   };
   std::vector<Reply> complete(const GroupKey& key, Group& group);
   // Also remembers why, for members that come later.
-  std::vector<Reply> refuse(const GroupKey& key, const Group& group, Code code, int32_t rank, const std::string& why);
+  std::vector<Reply> refuse(const GroupKey& key, const Group& group, Code code, int32_t rank,
+                            const std::string& why);
   std::map<GroupKey, Group> groups_;
   RefusedMeetings refused_;
 };

@@ -7,8 +7,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 
+#include "base/hmac.h"
 #include "base/log.h"
+#include "base/signing.h"
 #include "base/users.h"
 
 namespace hdt::client {
@@ -17,6 +20,15 @@ namespace {
 
 constexpr size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
 constexpr size_t kSuffix = 5;  // ".sock"
+constexpr size_t kMarkBytes = 6;
+
+// Tells secrets apart, and nothing of them.
+Result<std::string> mark_of_secret(const std::string& secret) {
+  const std::string text = "HDT runtime place " + secret;
+  const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  if (!digest.is_ok()) return digest.status();
+  return hex_text(std::span(digest.value()).first(kMarkBytes));
+}
 
 bool too_long(const std::string& base) { return base.size() + kSuffix > kMaxPath; }
 
@@ -38,7 +50,8 @@ std::string unfit(const std::string& path) {
 
 Result<RuntimePlace> runtime_place(const std::function<std::string(const char*)>& variable,
                                    const std::string& node) {
-  const std::string name = node.empty() ? "node" : node;
+  // Daemons that know each other by their job's secret serve this job only.
+  std::string name = node.empty() ? "node" : node;
   if (name.find('/') != std::string::npos) {
     return Status(Code::kConfig,
                   fmt::format("environment HDT_NODE_NAME: expected a name without '/', found \"{}\"", name));
@@ -48,6 +61,11 @@ Result<RuntimePlace> runtime_place(const std::function<std::string(const char*)>
         Code::kSystem,
         "the user of this process has no number in its user namespace, and nothing tells a folder of it from "
         "one of others: map the user (unshare --map-current-user), or set HDT_SOCKET to a daemon's socket");
+  }
+  if (const std::string secret = variable("HDT_JOB_SECRET"); !secret.empty()) {
+    const auto mark = mark_of_secret(secret);
+    if (!mark.is_ok()) return mark.status();
+    name += "-" + mark.value();
   }
   const std::string temporary = fmt::format("/tmp/hdt-{}", ::geteuid());
   if (too_long(temporary + "/" + name)) {

@@ -10,7 +10,7 @@
 
 namespace hdt::client {
 
-// Where a node's socket is; nothing is made. `node`: $HDT_NODE_NAME, or "". A variable that cannot be used is
+// Where a node's socket is; nothing is made. `node`: $HDT_NODE_NAME, or "". A job with an HDT_JOB_SECRET has one of its own. A variable that cannot be used is
 // an error that names it, or, where all processes of the user come to the same, a line in the log and
 // /tmp/hdt-UID.
 struct RuntimePlace {

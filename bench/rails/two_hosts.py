@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import time
 
-from processes import LIMIT_S, clean_environment, end
+from processes import LIMIT_S, clean_environment, cluster_key, end
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TESTHOSTS = os.path.join(ROOT, "tools", "testhosts")
@@ -73,7 +73,8 @@ class Hosts(Namespaces):
     def start_daemon(self, host):
         with open(self.log(host), "a", encoding="utf-8") as log:
             return self.on(host, os.path.join(self.bin, "hdtcommd"), "--node.name", f"h{host}", "--node.socket",
-                           self.socket(host), "--nics.use", "eth*", *self.flags, stdout=log, stderr=log,
+                           self.socket(host), "--nics.use", "eth*", "--security.cluster_key_file",
+                           cluster_key(self.folder), *self.flags, stdout=log, stderr=log,
                            env=self.environment(host))
 
     def await_serving(self, host, before=0):

@@ -21,7 +21,11 @@ Handshake end(Handshake::Role role, const std::string& key) {
   own.name = role == Handshake::Role::kDialer ? "dialer" : "acceptor";
   own.rail = 2;
   own.group_class = "dp";
-  return {role, own, key};
+  // A daemon has one for all its connections.
+  static const std::shared_ptr<Trust> trusts[2][2] = {
+      {Trust::open({"", "", ""}).take(), Trust::open({"", "", ""}).take()},
+      {Trust::open({kKey, "", ""}).take(), Trust::open({kKey, "", ""}).take()}};
+  return {role, own, trusts[key.empty() ? 0 : 1][role == Handshake::Role::kDialer ? 0 : 1]};
 }
 
 void check(const Handshake& handshake) {

@@ -192,7 +192,12 @@ class Examination {
     const bool outside = std::any_of(nics.begin(), nics.end(), [](const json& nic) {
       return !text_of(nic, "address").starts_with("127.");
     });
-    if (outside && !own.value("cluster_key", false)) {
+    if (own.value("own_host_only", false)) {
+      note(Level::kWarning, "permissions",
+           "no cluster key: only daemons of this host are peers, and no group has nodes on two hosts",
+           "hdtctl key new --output /etc/hdt/cluster.key, the same file on all nodes as "
+           "security.cluster_key_file");
+    } else if (outside && !own.value("cluster_key", false)) {
       note(Level::kWarning, "permissions",
            "no cluster key: any machine that reaches this node can join its groups",
            "security.cluster_key_file, the same file on all nodes");

@@ -19,6 +19,7 @@
 #include "tools/hdtctl/class_table.h"
 #include "tools/hdtctl/doctor.h"
 #include "tools/hdtctl/explain_table.h"
+#include "tools/hdtctl/key_command.h"
 #include "tools/hdtctl/link_table.h"
 #include "tools/hdtctl/status_table.h"
 #include "tools/hdtctl/trace_file.h"
@@ -82,6 +83,16 @@ int write_trace(const std::string& socket, const std::string& path) {
       });
 }
 
+int new_key(const std::string& output, const std::string& node) {
+  const auto told = hdt::ctl::make_key(output, node);
+  if (!told.is_ok()) {
+    std::fprintf(stderr, "hdtctl: key new: %s\n", told.status().message().c_str());
+    return kFailed;
+  }
+  std::fputs(told.value().c_str(), stdout);
+  return 0;
+}
+
 // Addresses of daemons; those without a port have the default one.
 int examine(const std::string& socket, bool as_json, const std::vector<std::string>& peers) {
   std::string about;
@@ -122,6 +133,7 @@ int main(int argc, char** argv) {
       "  hdtctl backends                        which backends can be used on which NICs\n"
       "  hdtctl class set dp backends=rdma,tcp  other backends for class dp, while its jobs run\n"
       "  hdtctl doctor 10.0.0.2 10.0.0.3        is this node, and the way to those, fit for a job?\n"
+      "  hdtctl key new --output cluster.key    the key that lets daemons of several hosts be peers\n"
       "  hdtctl trace --out trace.json          what all ranks did last, for ui.perfetto.dev");
   hdt::tools::last_one_counts(app);
   app.require_subcommand(1);
@@ -159,20 +171,46 @@ int main(int argc, char** argv) {
   link->add_option("NODE", node, "Name of the other node")->required();
   link->footer("Example:\n  hdtctl explain link n1");
   auto* classes = app.add_subcommand("class", "Changes classes of groups while they run");
-  auto* set = classes->add_subcommand("set", "Changes a class, on this node and all that share a group of the class with it");
+  auto* set = classes->add_subcommand(
+      "set", "Changes a class, on this node and all that share a group of the class with it");
   std::string group_class;
   std::vector<std::string> settings;
   set->add_option("NAME", group_class, "Name of the class")->required();
-  set->add_option("SETTING", settings, "KEY=VALUE: backends, nics, priority, weight, algorithm; lists are separated by commas")
+  set->add_option("SETTING", settings,
+                  "KEY=VALUE: backends, nics, priority, weight, algorithm; lists are separated by commas")
       ->required();
   set->footer(
-      "Running groups move to other links without a pause. If any node cannot, nothing is changed. It lasts until the daemons\n"
-      "are started again; their files say what holds then. `algorithm` is for groups that are made afterwards.\n"
+      "Running groups move to other links without a pause. If any node cannot, nothing is changed. It lasts "
+      "until the daemons\n"
+      "are started again; their files say what holds then. `algorithm` is for groups that are made "
+      "afterwards.\n"
       "Examples:\n"
       "  hdtctl class set dp backends=tcp,rdma nics=eth1\n"
       "  hdtctl class set pp priority=latency\n"
       "  hdtctl class set dp weight=3");
   classes->require_subcommand(1);
+  auto* keys = app.add_subcommand("key", "Makes keys, by which daemons know each other");
+  auto* fresh = keys->add_subcommand("new", "Makes a cluster key, the same for all nodes, or a node key");
+  std::string key_file = "/etc/hdt/cluster.key";
+  std::string key_node;
+  fresh
+      ->add_option(
+          "--output", key_file,
+          "The file to make, with mode 0600; one that exists is not overwritten; default " + key_file)
+      ->check(hdt::tools::path_name());
+  fresh->add_option(
+      "--node", key_node,
+      "Make the node key of this node instead, for node.key in its node.state_folder, and print the line "
+      "that security.nodes_file has for it (--output is needed)");
+  fresh->footer(
+      "Daemons without a cluster key have peers on their own host only. Each also makes a node key by "
+      "itself; node keys made\n"
+      "here and listed in security.nodes_file of all nodes shut out everybody else from the start.\n"
+      "Examples:\n"
+      "  hdtctl key new                                  /etc/hdt/cluster.key, to be copied to every node\n"
+      "  hdtctl key new --output cluster.key\n"
+      "  hdtctl key new --node n0 --output n0.key >>nodes");
+  keys->require_subcommand(1);
   for (auto* command : {status, explain, backends, link, why, trace, doctor, classes, set}) {
     if (command != trace) command->add_flag("--json", as_json, "As JSON");
     command->fallthrough();  // --socket may stand behind the command, too
@@ -203,22 +241,29 @@ int main(int argc, char** argv) {
       if (explain->parsed() && !link->parsed() && needed->count() == 0)
         throw CLI::RequiredError(needed->get_name());
     }
+    if (!key_node.empty() && fresh->count("--output") == 0) throw CLI::RequiredError("--output");
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     std::fprintf(stderr, "hdtctl: %s (hdtctl --help tells more)\n", error.what());
     return kWrongUsage;
   }
+  if (fresh->parsed()) return new_key(key_file, key_node);
   if (set->parsed()) {
     std::string question = group_class;
     for (const std::string& setting : settings) {
       if (setting.find('=') == std::string::npos || setting.find('\n') != std::string::npos) {
-        std::fprintf(stderr, "hdtctl: class set: '%s' given; expected KEY=VALUE, e.g. weight=3\n", setting.c_str());
+        std::fprintf(stderr, "hdtctl: class set: '%s' given; expected KEY=VALUE, e.g. weight=3\n",
+                     setting.c_str());
         return kWrongUsage;
       }
       question += "\n" + setting;
     }
     return print_answer(
-        socket, as_json, [&](auto& session) { return session.ask_json({"class", question}); }, hdt::ctl::class_table);
+        socket, as_json,
+        [&](auto& session) {
+          return session.ask_json({"class", question});
+        },
+        hdt::ctl::class_table);
   }
   if (why->parsed()) {
     return print_answer(

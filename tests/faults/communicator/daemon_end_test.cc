@@ -131,6 +131,10 @@ TEST(ClusterKey, TheSameWorksAndOthersAreRefusedWithTheReason) {
   TemporaryFolder keys;
   std::ofstream(keys.file("a")) << "a key of the cluster, long enough";
   std::ofstream(keys.file("b")) << "another key, long enough as well";
+  for (const char* key : {"a", "b"}) {
+    using std::filesystem::perms;
+    std::filesystem::permissions(keys.file(key), perms::owner_read | perms::owner_write);
+  }
   const std::vector<std::string> a = {"--security.cluster_key_file", keys.file("a")};
   const std::vector<std::string> b = {"--security.cluster_key_file", keys.file("b")};
   {

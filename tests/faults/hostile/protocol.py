@@ -10,6 +10,8 @@ import os
 import re
 import socket
 import struct
+import subprocess
+import tempfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 WAIT_S = 10  # for an answer
@@ -212,9 +214,41 @@ def frame(kind, payload=b"", region=0, offset=0, immediate=b"", length=None, ver
                        offset) + immediate + payload
 
 
-def peer_hello(purpose, node, name, engine=0, link=0, rail=0, group_class="", version=PEER_VERSION, magic=PEER_MAGIC):
-    return (struct.pack("<BIIB", 1, magic, version, purpose) + node + text(name) + struct.pack("<III", engine, link, rail) +
-            text(group_class) + os.urandom(32))
+class NodeKey:
+    """The node key of a daemon: what daemon/trust.h says of it. openssl signs, where anything is to be signed."""
+
+    def __init__(self):
+        made = subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519"], capture_output=True, check=True)
+        self.pem = made.stdout
+        told = subprocess.run(["openssl", "pkey", "-pubout", "-outform", "DER"], input=self.pem, capture_output=True, check=True)
+        self.public = told.stdout[-32:]
+
+    def sign(self, data):
+        with tempfile.TemporaryDirectory() as folder:
+            key, message = os.path.join(folder, "key"), os.path.join(folder, "message")
+            for path, content in ((key, self.pem), (message, data)):
+                with open(path, "wb") as file:
+                    file.write(content)
+            return subprocess.run(["openssl", "pkeyutl", "-sign", "-rawin", "-inkey", key, "-in", message], capture_output=True,
+                                  check=True).stdout
+
+
+def node_id(public_key, start):
+    return hashlib.sha256(b"HDT node id\0" + public_key + start).digest()[:16]
+
+
+def peer_hello(purpose, name, public_key=None, start=None, node=None, engine=0, link=0, rail=0, group_class="", lasting=0,
+               version=PEER_VERSION, magic=PEER_MAGIC):
+    """`node`: another id than the one that belongs to the key."""
+    public_key, start = public_key or os.urandom(32), start or os.urandom(16)
+    return (struct.pack("<BIIB", 1, magic, version, purpose) + (node or node_id(public_key, start)) + text(name) +
+            struct.pack("<III", engine, link, rail) + text(group_class) + public_key + start + struct.pack("<B", lasting) +
+            os.urandom(32))
+
+
+def transcript(role, dialer, acceptor, binding=bytes(32)):
+    return (b"HDT handshake\0" + struct.pack("<B", role) + binding + struct.pack("<I", len(dialer)) + dialer +
+            struct.pack("<I", len(acceptor)) + acceptor)
 
 
 class Peer:
@@ -258,13 +292,15 @@ class Peer:
             raise EOFError
         return payload
 
-    def handshake(self, purpose=CONTROL, node=None, name="stranger", key=b"", **values):
-        """Of who dials. `key`: the cluster's, as far as it is known."""
-        self.node = node or os.urandom(16)
-        own = peer_hello(purpose, self.node, name, **values)
+    def handshake(self, purpose=CONTROL, name="stranger", key=b"", node_key=None, start=None, **values):
+        """Of who dials. `key`: the cluster's, as far as it is known; `node_key`: a NodeKey, needed with it."""
+        public, start = node_key.public if node_key else os.urandom(32), start or os.urandom(16)
+        self.node = values.get("node") or node_id(public, start)
+        own = peer_hello(purpose, name, public, start, **values)
         self.send(frame(MESSAGE, own))
         theirs = self.receive()
-        proof = hmac.new(key, b"\0" + own + theirs, hashlib.sha256).digest() if key else b""
+        words = transcript(0, own, theirs)
+        proof = hmac.new(key, words, hashlib.sha256).digest() + node_key.sign(words) if key else b""
         self.send(frame(MESSAGE, b"\x02" + proof))
         self.receive()
 

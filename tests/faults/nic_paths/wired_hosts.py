@@ -9,7 +9,7 @@ import time
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 
-from processes import clean_environment, end  # noqa: E402
+from processes import clean_environment, cluster_key, end  # noqa: E402
 
 WAIT_S = 30
 COMMAND_LIMIT_S = 60
@@ -36,7 +36,8 @@ class Daemon:
         self.log_path = self.socket + ".log"
         with open(self.log_path, "w", encoding="utf-8") as log:
             self.process = hosts.on(host, hosts.program("bin", "hdtcommd"), "--node.name", name,
-                                    "--node.socket", self.socket, *flags, stdout=log, stderr=log)
+                                    "--node.socket", self.socket, "--security.cluster_key_file",
+                                    cluster_key(hosts.folder), *flags, stdout=log, stderr=log)
         hosts.daemons.append(self)
         deadline = time.monotonic() + WAIT_S
         while " serves " not in self.log():

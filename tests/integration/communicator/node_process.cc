@@ -53,6 +53,9 @@ NodeProcess::NodeProcess(const TemporaryFolder& folder, int number, const std::v
   socket_ = folder.file(name + ".sock");
   command_ = {program(),          "--node.name", name, "--node.socket", socket_, "--nics.addresses",
               address_of(number), "--nics.port", "0"};
+  // Addresses of NICs, of a network that the test has to itself.
+  if (!words_of("HDT_TEST_ADDRESSES").empty())
+    command_.insert(command_.end(), {"--security.insecure", "true"});
   for (const std::string& word : words_of("HDT_TEST_FLAGS")) command_.push_back(word);
   command_.insert(command_.end(), flags.begin(), flags.end());
   environment_ = environment;

@@ -10,7 +10,7 @@ import time
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 
-from processes import clean_environment  # noqa: E402
+from processes import clean_environment, cluster_key  # noqa: E402
 
 BUILD = os.path.join(ROOT, "build", "release") if len(sys.argv) < 2 else sys.argv.pop(1)
 PROGRAM = os.path.join(BUILD, "tests", "meeting_program")
@@ -135,7 +135,11 @@ class Network:
         return ["ip", "netns", "exec", self.spaces[host], "unshare", "-m", "sh", "-c", inner, "sh", *command]
 
     def start_daemon(self, host, *flags):
-        self.processes.append(start_daemon(self.command(host), host, self.socket(host), self.file(f"log.{host}"), *flags))
+        self.processes.append(start_daemon(self.command(host), host, self.socket(host), self.file(f"log.{host}"),
+                                           *self.security(), *flags))
+
+    def security(self):
+        return ["--security.cluster_key_file", cluster_key(self.folder.name)]
 
     def socket(self, host):
         return self.file(f"{host}.sock")

@@ -1,8 +1,10 @@
 // control_network_test.cc: two daemons' control connections over loopback: which of a daemon's addresses is used.
 #include "daemon/control_network.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,8 +19,9 @@ constexpr char kNobody[] = "127.0.9.9:9";
 
 class Side {
  public:
-  Side(std::byte number, const std::vector<std::string>& addresses) {
-    options_.node.bytes.fill(number);
+  explicit Side(const std::vector<std::string>& addresses, bool own_host_only = false) {
+    options_.own_host_only = own_host_only;
+    options_.trust = Trust::open({}).take();
     options_.node_name = "node";
     for (const std::string& address : addresses) {
       transport::DeviceInfo nic;
@@ -70,8 +73,8 @@ class ControlConnections : public ::testing::Test {
     return all.substr(all.rfind(',') + 1);
   }
 
-  Side near{std::byte{1}, {"127.0.1.1", "127.0.2.1"}};
-  Side far{std::byte{2}, {"127.0.1.2", "127.0.2.2"}};
+  Side near{{"127.0.1.1", "127.0.2.1"}};
+  Side far{{"127.0.1.2", "127.0.2.2"}};
 };
 
 TEST_F(ControlConnections, ADaemonIsReachedAtEachOfItsAddresses) {
@@ -118,7 +121,7 @@ TEST_F(ControlConnections, AnAddressAtWhichAnotherDaemonAnswersIsPassedOver) {
   ASSERT_TRUE(await([&] { return far.heard.size() == 1; }));
   EXPECT_TRUE(near.closed.empty());
   EXPECT_TRUE(near.heard.empty());
-  Side third(std::byte{3}, {"127.0.1.3"});
+  Side third({"127.0.1.3"});
   near.say(id + third.network->address(), "hello");
   ASSERT_TRUE(await([&] {
     third.work();
@@ -203,6 +206,64 @@ TEST_F(ControlConnections, WhereNoneAnswersThatIsToldOnce) {
   const ChannelId none = near.say("", "hello");
   ASSERT_TRUE(await([&] { return near.closed.size() == 2; }));
   EXPECT_EQ(near.closed[1].first, none);
+}
+
+// Without a cluster key.
+class OwnHostOnly : public MeetingPlaces {
+ protected:
+  // An address of this host that others reach; "": it has none.
+  static std::string outer_address() {
+    ifaddrs* first = nullptr;
+    EXPECT_EQ(::getifaddrs(&first), 0);
+    std::string found;
+    for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
+      char text[INET_ADDRSTRLEN];
+      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, text,
+                  sizeof text);
+      if (!std::string(text).starts_with("127.")) found = text;
+    }
+    ::freeifaddrs(first);
+    return found;
+  }
+
+  Side inner{{"127.0.3.1"}, true};
+};
+
+TEST_F(OwnHostOnly, AnotherHostIsNotDialledAndTheErrorSaysWhatMendsIt) {
+  const ChannelId channel = inner.say("198.51.100.7:18520", "hello");
+  ASSERT_TRUE(await([&] {
+    inner.work();
+    return !inner.closed.empty();
+  }));
+  EXPECT_EQ(inner.closed[0].first, channel);
+  EXPECT_EQ(inner.closed[0].second.code(), Code::kConfig);
+  EXPECT_THAT(inner.closed[0].second.message(), HasSubstr("198.51.100.7:18520 is of another host"));
+  EXPECT_THAT(inner.closed[0].second.message(), HasSubstr("hdtctl key new"));
+  EXPECT_THAT(inner.closed[0].second.message(), HasSubstr("cluster_key_file"));
+  EXPECT_EQ(inner.network->host_place("198.51.100.7:18520", false).code(), Code::kConfig);
+}
+
+TEST_F(OwnHostOnly, DaemonsOfThisHostMeetAtLoopbackWhateverAddressOfItTheyAreGiven) {
+  const std::string outer = outer_address();
+  if (outer.empty()) GTEST_SKIP() << "this host has no address but loopback";
+  const std::string port = free_port();
+  ASSERT_TRUE(inner.network->host_place(outer + ":" + port, true).is_ok());
+  EXPECT_TRUE(inner.network->listens_at(outer + ":" + port));
+  near.say(outer + ":" + port, "from outside");
+  ASSERT_TRUE(await([&] {
+    inner.work();
+    return !near.closed.empty();
+  }));
+  EXPECT_THAT(near.closed[0].second.message(), HasSubstr("refused"));
+  Side other({"127.0.3.2"}, true);
+  other.say(outer + ":" + port, "from the same host");
+  ASSERT_TRUE(await([&] {
+    inner.work();
+    other.work();
+    return inner.heard.size() == 1;
+  }));
+  inner.network->leave_place(outer + ":" + port, true);
 }
 
 }  // namespace

@@ -132,9 +132,16 @@ TEST(RendezvousTest, ACancelledJoinEndsTheMaking) {
   Rendezvous rendezvous;
   rendezvous.on_join(10, join(3, 0, 1));
   rendezvous.on_join(11, join(3, 1, 2));
-  const auto replies = rendezvous.on_cancel(Cancel{GroupKey{}, Code::kRankLost, 1, "rank 1 ended"});
+  const auto replies = rendezvous.on_cancel(11, Cancel{GroupKey{}, Code::kRankLost, 1, "rank 1 ended"});
   EXPECT_EQ(replies.size(), 2U);
   EXPECT_EQ(rendezvous.open_groups(), 0U);
+}
+
+TEST(RendezvousTest, ADaemonWithoutARankOfTheGroupCannotEndIt) {
+  Rendezvous rendezvous;
+  rendezvous.on_join(10, join(3, 0, 1));
+  EXPECT_TRUE(rendezvous.on_cancel(12, Cancel{GroupKey{}, Code::kRankLost, 0, "rank 0 ended"}).empty());
+  EXPECT_EQ(rendezvous.open_groups(), 1U);
 }
 
 // Without it the third rank would wait for the other two until its deadline.
@@ -142,7 +149,7 @@ TEST(RendezvousTest, AMemberThatComesAfterTheFailureHearsTheSame) {
   Rendezvous rendezvous;
   rendezvous.on_join(10, join_at_address(3, 0, 1, 5'000));
   rendezvous.on_join(11, join_at_address(3, 1, 2, 5'000));
-  rendezvous.on_cancel(Cancel{GroupKey{}, Code::kRankLost, 1, "rank 1 ended"});
+  rendezvous.on_cancel(11, Cancel{GroupKey{}, Code::kRankLost, 1, "rank 1 ended"});
   auto replies = rendezvous.on_join(12, join_at_address(3, 2, 3, 5'000));
   ASSERT_EQ(replies.size(), 1U);
   EXPECT_EQ(replies[0].to, 12U);
@@ -161,7 +168,7 @@ TEST(RendezvousTest, AKeyThatMayBeUsedAgainIsNotRefused) {
   again.meeting = session::Meeting::kAgain;
   again.process_age_ms = 5'000;
   rendezvous.on_join(10, again);
-  rendezvous.on_cancel(Cancel{GroupKey{}, Code::kRankLost, 1, "rank 1 ended"});
+  rendezvous.on_cancel(10, Cancel{GroupKey{}, Code::kRankLost, 1, "rank 1 ended"});
   EXPECT_TRUE(rendezvous.on_join(10, again).empty());
 }
 

@@ -1,0 +1,98 @@
+#include "base/secret_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/hmac.h"
+#include "base/signing.h"
+#include "base/unique_fd.h"
+#include "base/users.h"
+
+namespace hdt {
+
+namespace {
+
+constexpr mode_t kOthers = S_IRWXO | S_IRWXG;
+constexpr size_t kClusterKeyBytes = 32;
+
+Status written(int fd, const std::string& text, const std::string& path) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t put = ::write(fd, text.data() + done, text.size() - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return Status::from_errno("writing " + path, errno);
+    done += static_cast<size_t>(put);
+  }
+  if (::fsync(fd) != 0) return Status::from_errno("writing " + path, errno);
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<std::string> read_secret_file(const std::string& path, size_t most_bytes, bool* missing) {
+  if (missing != nullptr) *missing = false;
+  const auto wrong = [&path](const std::string& what) { return Status(Code::kConfig, path + ": " + what); };
+  // O_NONBLOCK: opening a pipe by mistake must not wait for a writer.
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) {
+    if (missing != nullptr) *missing = errno == ENOENT;
+    return wrong(fmt::format("cannot be read: {}", std::strerror(errno)));
+  }
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return wrong("expected a regular file");
+  // The number of root inside a user namespace is root there.
+  if (info.st_uid != 0 && !is_this_user(info.st_uid)) {
+    return wrong(
+        fmt::format("it belongs to user {}, who can change it: chown {} {}", info.st_uid, ::geteuid(), path));
+  }
+  const mode_t allowed = info.st_uid == 0 ? S_IRGRP : 0;
+  if ((info.st_mode & kOthers & ~allowed) != 0) {
+    return wrong(
+        fmt::format("it has mode {:04o}, so others than its owner can read or write it: chmod 600 {}",
+                    info.st_mode & 07777, path));
+  }
+  std::string text(most_bytes + 1, '\0');
+  size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = ::read(file.get(), text.data() + size, text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return wrong(fmt::format("cannot be read: {}", std::strerror(errno)));
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+  }
+  if (size > most_bytes) return wrong(fmt::format("expected at most {} bytes", most_bytes));
+  text.resize(size);
+  while (!text.empty() && std::strchr(" \t\r\n", text.back()) != nullptr) text.pop_back();
+  return text;
+}
+
+Status make_secret_file(const std::string& path, const std::string& text) {
+  const std::string fresh = fmt::format("{}.{}", path, ::getpid());
+  const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return Status::from_errno("making " + path, errno);
+  Status done = written(file.get(), text, path);
+  // link() does not replace what is there, rename() would.
+  if (done.is_ok() && ::link(fresh.c_str(), path.c_str()) != 0) {
+    done = errno == EEXIST
+               ? Status(Code::kInvalidUsage, path +
+                                                 " exists already, and is not overwritten: move it away, or "
+                                                 "name another file")
+               : Status::from_errno("making " + path, errno);
+  }
+  (void)::unlink(fresh.c_str());
+  return done;
+}
+
+Result<std::string> new_cluster_key() {
+  std::array<uint8_t, kClusterKeyBytes> key{};
+  HDT_RETURN_IF_ERROR(random_bytes(key));
+  return hex_text(key) + "\n";
+}
+
+}  // namespace hdt
