@@ -17,6 +17,12 @@ void check(const NodeInfo& node) {
   HDT_HOLDS(node.name.size() <= kMaxName && node.address.size() < session::kMaxAddressBytes);
   HDT_HOLDS(node.rails.size() <= session::kMaxEngines);
   for (const auto& ends : node.rails) HDT_HOLDS(ends.size() <= kMaxRails);
+  HDT_HOLDS(id_text(node.id).size() == 2 * node.id.bytes.size());
+  // Addresses come with an id in front as well.
+  const DaemonAddress plain = DaemonAddress::parse(node.address);
+  HDT_HOLDS(plain.id || plain.addresses == node.address);
+  const DaemonAddress named = DaemonAddress::parse(id_text(node.id) + "@" + node.address);
+  HDT_HOLDS(named.id && *named.id == node.id && named.addresses == node.address);
 }
 
 struct Check {
@@ -80,6 +86,7 @@ std::vector<Bytes> seeds() {
   membership.group_class = "dp";
   membership.nodes = {node, node};
   membership.nodes[1].name = "n1";
+  membership.nodes[1].id.bytes[0] = std::byte{1};
   membership.node_of_rank = {0, 1, 0, 1};
   Cancel cancel;
   cancel.text = "gone";

@@ -1,6 +1,7 @@
 // engine_wire.cc: frames and notes between engines (daemon/wire.h). The first byte says which of the two
 // the rest is.
 #include <algorithm>
+#include <cmath>
 
 #include "daemon/wire.h"
 #include "session/plan.h"
@@ -19,8 +20,13 @@ struct CheckNote {
   void operator()(const GroupFailed& n) const { HDT_HOLDS(is_code(n.code) && n.code > Code::kInProgress); }
   void operator()(const ClassReady& n) const { HDT_HOLDS(is_code(n.code)); }
   void operator()(const PieceState& n) const { HDT_HOLDS(n.tags.size() <= kMaxTags); }
+  // A table of figures is made of what all nodes have said.
   void operator()(const RatesNote& n) const {
     HDT_HOLDS(n.rates.links.size() <= session::kMostMeasuredNodes);
+    const auto figures = session::cost_figures(std::vector(n.rates.links.size(), n.rates));
+    if (!figures || n.rates.links.size() < 2) return;
+    const collectives::LinkFigures link = figures->link_of(0, 1);
+    HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(figures->copy_bytes_s));
   }
   void operator()(const ClassEnds& n) const { HDT_HOLDS(n.ends.size() <= kMaxRails); }
   void operator()(const ProbeNote& n) const {
@@ -91,7 +97,8 @@ std::vector<Bytes> seeds() {
   ProbeNote probe{};
   probe.kind = ProbeNote::Kind::kHere;
   RatesNote rates{};
-  rates.rates.links.resize(2);
+  rates.rates.memory = {10, 20};
+  rates.rates.links.assign(2, {10'000, 100, 100});
   ClassPrepare prepare{};
   prepare.settings = "class.dp.weight=3";
   ClassEnds ends{};
