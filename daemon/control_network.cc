@@ -9,7 +9,9 @@
 #include "base/log.h"
 #include "daemon/own_host.h"
 #include "session/segment.h"
+#include "transports/secure/tls.h"
 #include "transports/subnet.h"
+#include "transports/tcp/options.h"
 
 namespace hdt::daemon {
 
@@ -46,7 +48,7 @@ bool is_v6(const std::string& address) { return address.starts_with('['); }
 }  // namespace
 
 ControlNetwork::ControlNetwork(ControlNetworkOptions options)
-    : options_(std::move(options)), backend_(transport::make_tcp_backend()) {}
+    : options_(std::move(options)) {}
 
 std::string ControlNetwork::address_with_id() const {
   return id_text(options_.trust->node()) + "@" + address_;
@@ -69,6 +71,15 @@ transport::Device* ControlNetwork::keep(std::unique_ptr<transport::Device> devic
 }
 
 Status ControlNetwork::start() {
+  transport::tcp::Options with;
+  if (!options_.trust->cluster_key().empty()) {
+    // Control messages carry groups' secrets and keys of memory: they are encrypted wherever there is a key.
+    auto security = transport::secure::make_tls_security(
+        options_.trust->cluster_key(), transport::secure::Protection::kEncrypt, options_.node_name);
+    if (!security.is_ok()) return security.status();
+    with.security = security.take();
+  }
+  backend_ = transport::tcp::make_backend(with);
   for (const transport::DeviceInfo& nic : options_.devices) {
     std::string at;
     auto opened = open(nic, options_.port, &at);
