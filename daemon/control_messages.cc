@@ -95,10 +95,15 @@ Membership get_membership(Reader& r) {
   return m;
 }
 
+// Every node has a rank at least, and no more than one has room for: everything that is computed from a membership counts on it.
 bool valid(const Membership& m) {
   if (m.nodes.empty() || m.node_of_rank.size() < m.nodes.size()) return false;
+  std::vector<uint32_t> ranks_of(m.nodes.size(), 0);
   for (uint32_t node : m.node_of_rank) {
-    if (node >= m.nodes.size()) return false;
+    if (node >= m.nodes.size() || ++ranks_of[node] > session::kMaxLocalRanks) return false;
+  }
+  for (const uint32_t ranks : ranks_of) {
+    if (ranks == 0) return false;
   }
   for (const NodeInfo& node : m.nodes) {
     if (node.rails.empty()) return false;

@@ -74,12 +74,20 @@ bool PieceRunner::read_calls() {
   return any;
 }
 
-// Copies the call of every local rank before looking at it; false when the group has failed over it.
+// Copies the call of every local rank, and asks whether it is one, before anything else is made of it: what is no call has no
+// description either. False when the group has failed over it.
 bool PieceRunner::accept_call(uint64_t sequence) {
-  const session::Entered entered = context_.segment.board(0).calls[sequence % kCallRing];
-  const Call& call = entered.call;
-  for (uint32_t i = 1; i < context_.layout().local_ranks; ++i) {
-    const Call other = context_.segment.board(i).calls[sequence % kCallRing].call;
+  session::Entered entered;
+  for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
+    const session::Entered theirs = context_.segment.board(i).calls[sequence % kCallRing];
+    if (const std::string wrong = session::validate(theirs.call, context_.layout().ranks); !wrong.empty()) {
+      context_.fail(Code::kInvalidArgument, static_cast<int32_t>(context_.local_ranks[i]),
+                    "call " + std::to_string(sequence) + " of " + context_.name() + ": " + wrong);
+      return false;
+    }
+    if (i == 0) entered = theirs;
+    const Call& call = entered.call;
+    const Call& other = theirs.call;
     if (other == call) continue;
     context_.fail(Code::kMismatch, static_cast<int32_t>(context_.local_ranks[i]),
                   "call " + std::to_string(sequence) + " of " + context_.name() + ": rank " +
@@ -88,11 +96,7 @@ bool PieceRunner::accept_call(uint64_t sequence) {
                       session::describe(other));
     return false;
   }
-  if (const std::string wrong = session::validate(call, context_.layout().ranks); !wrong.empty()) {
-    context_.fail(Code::kInvalidArgument, static_cast<int32_t>(context_.local_ranks[0]),
-                  "call " + std::to_string(sequence) + " of " + context_.name() + ": " + wrong);
-    return false;
-  }
+  const Call& call = entered.call;
   ActiveCall active{sequence,
                     call,
                     session::Plan(call, context_.layout()),
