@@ -19,3 +19,10 @@ set(HDT_PKGCONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH HDT_PREFIX_FROM_PKGCONFIG /${HDT_PKGCONFIG_DIR} /)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/hdt.pc.in ${PROJECT_BINARY_DIR}/hdt.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/hdt.pc DESTINATION ${HDT_PKGCONFIG_DIR})
+
+# The daemon as a service: its unit, its user, the folder of its socket, and drop-ins for sites to copy.
+set(HDT_DIST ${PROJECT_SOURCE_DIR}/dist)
+install(FILES ${HDT_DIST}/hdtcommd.service DESTINATION lib/systemd/system)
+install(FILES ${HDT_DIST}/hdt.sysusers DESTINATION lib/sysusers.d RENAME hdt.conf)
+install(FILES ${HDT_DIST}/hdt.tmpfiles DESTINATION lib/tmpfiles.d RENAME hdt.conf)
+install(FILES ${HDT_DIST}/rdma.conf ${HDT_DIST}/ucx.conf DESTINATION share/hdt/hdtcommd.service.d)
