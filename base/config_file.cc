@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/config_keys.h"
+#include "base/foreign_text.h"
 #include "base/toml.h"
 
 namespace hdt::config {
@@ -139,6 +140,8 @@ class Reader {
 Result<std::vector<Entry>> read_config_file(const std::string& path) {
   Result<std::string> text = read_file(path);
   if (!text.is_ok()) return text.status();
+  if (const Status fits = check_toml_limits(text.value()); !fits.is_ok())
+    return Status(Code::kConfig, path + ": " + fits.message());
   const toml::parse_result parsed = toml::parse(text.value(), path);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();

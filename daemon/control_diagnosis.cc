@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/saturate.h"
 #include "daemon/control.h"
 #include "daemon/making_verdict.h"
 #include "daemon/verdict.h"
@@ -46,10 +47,10 @@ nlohmann::json row_of(const NodeFacts& node, const RankFacts& rank) {
   for (const Operation& operation : rank.operations) {
     if (operation.ended_ns != 0) {
       row["last"] = name(operation);
-      row["last_ended_s"] = seconds(node.now_ns - operation.ended_ns);
+      row["last_ended_s"] = seconds(saturating_sub(node.now_ns, operation.ended_ns));
     } else if (row["in"].is_null()) {
       row["in"] = name(operation);
-      row["in_s"] = seconds(node.now_ns - operation.entered_ns);
+      row["in_s"] = seconds(saturating_sub(node.now_ns, operation.entered_ns));
       row["moved"] = operation.moved;
       row["others_there"] = operation.started_ns != 0;
     }

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "base/address.h"
+#include "base/foreign_json.h"
 #include "daemon/control.h"
 #include "daemon/surroundings.h"
 #include "daemon/version.h"
@@ -141,9 +142,14 @@ void Control::answer_doctor(uint64_t session, const std::string& about) {
       nlohmann::json told = {{"address", peer.address}, {"round_trip_ns", peer.round_trip_ns}};
       std::vector<PathTrial> ways;
       if (peer.status.is_ok()) {
-        told["description"] = nlohmann::json::parse(peer.text, nullptr, false);
-        there.push_back(peer.address);
-        ways = paths_to(ends_told(told["description"]));
+        auto description = parse_foreign_json(peer.text);
+        if (description.is_ok()) {
+          told["description"] = description.take();
+          there.push_back(peer.address);
+          ways = paths_to(ends_told(told["description"]));
+        } else {
+          told["error"] = "what it says of itself cannot be read: " + description.status().message();
+        }
       } else {
         told["error"] = peer.status.message();
       }
@@ -179,8 +185,9 @@ void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vect
     for (const Answer& way : answers) {
       for (nlohmann::json& peer : both->answer["peers"]) {
         if (peer["address"] != way.address) continue;
-        if (way.status.is_ok()) peer["back"] = nlohmann::json::parse(way.text, nullptr, false);
-        if (!way.status.is_ok()) peer["back_error"] = way.status.message();
+        auto back = way.status.is_ok() ? parse_foreign_json(way.text) : Result<nlohmann::json>(way.status);
+        if (back.is_ok()) peer["back"] = back.take();
+        if (!back.is_ok()) peer["back_error"] = back.status().message();
       }
     }
     finish();

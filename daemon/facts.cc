@@ -7,6 +7,9 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/foreign_json.h"
+#include "session/segment.h"
+
 namespace hdt::session {
 
 // As a list: traces hold a thousand of them per rank.
@@ -47,14 +50,44 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, name, control, answered, silence, 
 
 nlohmann::json to_text(const NodeFacts& facts) { return facts; }
 
-Result<NodeFacts> facts_of(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  try {
-    if (!json.is_discarded()) return json.get<NodeFacts>();
-  } catch (const nlohmann::json::exception& error) {
-    return Status(Code::kInvalidArgument, std::string("facts that make no sense: ") + error.what());
+namespace {
+
+Status nonsense(const std::string& what) {
+  return {Code::kInvalidArgument, "facts that make no sense: " + what};
+}
+
+// What a verdict counts through must be no more than there can be: a number costs its sender a few bytes, and
+// who counts up to it much more. Null: nothing is.
+const char* beyond_limits(const NodeFacts& facts) {
+  constexpr uint64_t kMostMaking = uint64_t{16} * session::kMaxRanks;  // ranks of all groups together
+  for (const GroupFacts& group : facts.groups) {
+    if (group.code < 0 || group.code >= kCodeCount) return "a failure of no kind";
+    size_t ranks = group.local.size();
+    for (const GroupNodeFacts& place : group.nodes) ranks += place.ranks.size();
+    if (ranks > size_t{2} * session::kMaxRanks) return "too many ranks";
   }
-  return Status(Code::kInvalidArgument, "facts that are no JSON");
+  uint64_t making = 0;
+  for (const MakingFacts& group : facts.making) {
+    if (group.ranks > session::kMaxRanks) return "a group of too many ranks";
+    making += group.ranks;
+  }
+  return making > kMostMaking ? "too many ranks of groups that are being made" : nullptr;
+}
+
+}  // namespace
+
+Result<NodeFacts> facts_of(const std::string& text) {
+  const auto json = parse_foreign_json(text);
+  if (!json.is_ok())
+    return Status(Code::kInvalidArgument, "facts that cannot be read: " + json.status().message());
+  if (has_fractions(json.value())) return nonsense("a number that is no integer");
+  try {
+    auto facts = json.value().get<NodeFacts>();
+    if (const char* wrong = beyond_limits(facts)) return nonsense(wrong);
+    return facts;
+  } catch (const nlohmann::json::exception& error) {
+    return nonsense(error.what());
+  }
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/foreign_json.h"
 #include "base/unique_fd.h"
 #include "session/page.h"
 
@@ -60,7 +61,9 @@ bool read_link(const json& object, KnownFigures& figures) {
 }
 
 std::optional<KnownFigures> parse(const std::string& text) {
-  const json all = json::parse(text, nullptr, false);
+  const auto parsed = parse_foreign_json(text, kMaxFileBytes);
+  if (!parsed.is_ok()) return std::nullopt;
+  const json& all = parsed.value();
   if (!all.is_object() || all.value("format", json()) != kFormat) return std::nullopt;
   KnownFigures figures;
   if (all.contains("memory") && !read_memory(all["memory"], figures.memory)) return std::nullopt;

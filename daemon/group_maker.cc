@@ -8,6 +8,7 @@
 #include "base/codec.h"
 #include "base/hmac.h"
 #include "base/log.h"
+#include "base/saturate.h"
 #include "daemon/backend_plan.h"
 #include "daemon/facts.h"
 #include "daemon/link_choice.h"
@@ -96,7 +97,7 @@ void GroupMaker::on_join(LocalJoin join) {
     pending.group_class = request.group_class;
     pending.meeting = request.meeting;
     pending.place = request.place.empty() ? request.rendezvous : request.place;
-    pending.until = Deadline::after_ms(request.timeout_ms + kGraceMs);
+    pending.until = Deadline::after_ms(saturating_add(request.timeout_ms, kGraceMs));
     pending.retry_ms = kFirstRetryMs;
     // Who has named loopback addresses for this daemon has the others on this host, too.
     const auto& named = config_.nics.addresses;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/saturate.h"
 #include "daemon/group_view.h"
 #include "daemon/link_verdict.h"
 
@@ -145,7 +146,8 @@ class Judge {
   }
 
   double seconds_since(const MemberView& member, int64_t ns) const {
-    return std::max(0.0, static_cast<double>(now_ns_ - GroupView::time_of(member, ns)) / kNsPerSecond);
+    const int64_t since_ns = saturating_sub(now_ns_, GroupView::time_of(member, ns));
+    return std::max(0.0, static_cast<double>(since_ns) / kNsPerSecond);
   }
 
   // The oldest collective call that a rank is in, and how long the first one has waited in it.

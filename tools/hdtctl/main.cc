@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/config.h"
+#include "base/foreign_json.h"
 #include "base/log.h"
 #include "libclient/session.h"
 #include "tools/common/flag_checks.h"
@@ -29,6 +30,8 @@ namespace {
 
 constexpr int kWrongUsage = 2;
 constexpr int kFailed = 1;
+// A trace of a large job is the longest answer.
+constexpr size_t kMaxAnswerBytes = size_t{1} << 30;
 
 using Table = std::string (*)(const nlohmann::json&);
 using Question = std::function<hdt::Result<std::string>(hdt::client::Session&)>;
@@ -47,12 +50,19 @@ int with_answer(const std::string& socket, const Question& ask,
     std::fprintf(stderr, "hdtctl: %s\n", text.status().message().c_str());
     return text.status().code() == hdt::Code::kInvalidArgument ? kWrongUsage : kFailed;
   }
-  const auto answer = nlohmann::json::parse(text.value(), nullptr, false);
-  if (answer.is_discarded()) {
-    std::fprintf(stderr, "hdtctl: the daemon at %s sent an answer that is no JSON\n", socket.c_str());
+  const auto parsed = hdt::parse_foreign_json(text.value(), kMaxAnswerBytes);
+  if (!parsed.is_ok()) {
+    std::fprintf(stderr, "hdtctl: the daemon at %s sent an answer that cannot be read: %s\n", socket.c_str(),
+                 parsed.status().message().c_str());
     return kFailed;
   }
-  return use(answer);
+  try {
+    return use(parsed.value());
+  } catch (const nlohmann::json::exception& error) {
+    std::fprintf(stderr, "hdtctl: the daemon at %s sent an answer that makes no sense: %s\n", socket.c_str(),
+                 error.what());
+    return kFailed;
+  }
 }
 
 int print_answer(const std::string& socket, bool as_json, const Question& ask, Table table) {
@@ -104,8 +114,9 @@ int examine(const std::string& socket, bool as_json, const std::vector<std::stri
   nlohmann::json answer;
   const auto session = hdt::client::Session::open(socket);
   const auto told = session.is_ok() ? session.value()->ask_json({"doctor", about}) : session.status();
-  if (told.is_ok()) answer = nlohmann::json::parse(told.value(), nullptr, false);
-  if (!told.is_ok() || !answer.is_object()) answer = {{"error", told.status().message()}};
+  auto parsed = told.is_ok() ? hdt::parse_foreign_json(told.value(), kMaxAnswerBytes) : told.status();
+  if (parsed.is_ok()) answer = parsed.take();
+  if (!answer.is_object()) answer = {{"error", parsed.status().message()}};
   hdt::ctl::Machine machine;
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> machine.ptrace_scope;
   rlimit files{};

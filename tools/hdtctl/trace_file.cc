@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/saturate.h"
+
 namespace hdt::ctl {
 
 namespace {
@@ -83,8 +85,8 @@ class Trace {
                        {"cat", category},
                        {"pid", process},
                        {"tid", thread},
-                       {"ts", us(from - offset_ns_)},
-                       {"dur", us(std::max<int64_t>(0, to - from))},
+                       {"ts", us(saturating_sub(from, offset_ns_))},
+                       {"dur", us(std::max<int64_t>(0, saturating_sub(to, from)))},
                        {"args", std::move(args)}});
   }
 

@@ -6,12 +6,18 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <optional>
+
+#include "base/foreign_json.h"
 
 namespace hdt::plan {
 namespace {
 
 using nlohmann::json;
+
+// Of a set that was published: some hundred KiB.
+constexpr size_t kMaxPublishedBytes = size_t{64} << 20;
 
 constexpr const char* kEmbedding = "embedding";
 constexpr const char* kBlock = "transformer";
@@ -98,9 +104,10 @@ void add_links(Profile& profile, const json& links, const std::string& zone,
 json read_json(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw BrokenSet(path + ": cannot be read");
-  json value = json::parse(file, nullptr, false);
-  if (value.is_discarded()) throw BrokenSet(path + ": is no JSON");
-  return value;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  auto value = parse_foreign_json(text, kMaxPublishedBytes);
+  if (!value.is_ok()) throw BrokenSet(path + ": " + value.status().message());
+  return value.take();
 }
 
 std::string published_model_name(const PublishedFiles& files, const std::vector<std::string>& devices,

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/foreign_text.h"
 #include "training/data/mapped_file.h"
 
 namespace hdt::plan {
@@ -19,8 +20,10 @@ Result<toml::table> parse_toml_file(const std::string& path) {
   const auto file = training::MappedFile::open(path);
   if (!file.is_ok()) return Status(Code::kConfig, path + ": " + file.status().message());
   const auto bytes = file.value().bytes();
-  toml::parse_result parsed =
-      toml::parse(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (const Status fits = check_toml_limits(text); !fits.is_ok())
+    return Status(Code::kConfig, path + ": " + fits.message());
+  toml::parse_result parsed = toml::parse(text, path);
   if (parsed) return std::move(parsed).table();
   const toml::parse_error& error = parsed.error();
   const auto line = error.source().begin.line;

@@ -45,6 +45,22 @@ TEST(Facts, TextThatMakesNoSenseIsRefused) {
   }
 }
 
+// Another daemon's text decides neither how deep this one's stack goes nor how long it counts.
+TEST(Facts, TextBeyondAllLimitsIsRefused) {
+  constexpr size_t kDeep = 1'000'000;
+  const auto deep = facts_of(std::string(kDeep, '[') + std::string(kDeep, ']'));
+  EXPECT_EQ(deep.status().code(), Code::kInvalidArgument);
+  const auto refused = [](const auto& change) {
+    NodeFacts facts = example().facts()[0];
+    change(facts);
+    return !facts_of(to_text(facts).dump()).is_ok();
+  };
+  EXPECT_FALSE(refused([](NodeFacts&) {}));
+  EXPECT_TRUE(refused([](NodeFacts& f) { f.making.emplace_back().ranks = UINT32_MAX; }));
+  EXPECT_TRUE(refused([](NodeFacts& f) { f.groups[0].nodes[0].ranks.resize(200'000); }));
+  EXPECT_TRUE(refused([](NodeFacts& f) { f.groups[0].code = 77; }));
+}
+
 TEST(Facts, RecentOnesAreTheUnfinishedAndTheLast) {
   FactsBuilder world({0});
   world.enter(0, message("recv", 0, 0, 900));

@@ -1,0 +1,94 @@
+#include "base/foreign_text.h"
+
+#include <algorithm>
+#include <string>
+
+namespace hdt {
+
+namespace {
+
+Status too_long(size_t bytes, size_t most) {
+  return {Code::kInvalidArgument,
+          "a text of " + std::to_string(bytes) + " bytes; at most " + std::to_string(most) + " are read"};
+}
+
+Status too_deep(size_t most) {
+  return {Code::kInvalidArgument,
+          "values within values; at most " + std::to_string(most) + " levels are read"};
+}
+
+bool is_bare_key(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
+// Where the text between quotation marks that begins at `at` ends: at its closing mark, or at the end.
+size_t end_of_quoted(std::string_view text, size_t at, bool has_escapes) {
+  const char mark = text[at];
+  for (++at; at < text.size() && text[at] != mark; ++at) {
+    if (has_escapes && text[at] == '\\') ++at;
+  }
+  return at;
+}
+
+bool is_tripled(std::string_view text, size_t at) {
+  return at + 2 < text.size() && text[at + 1] == text[at] && text[at + 2] == text[at];
+}
+
+// The same for TOML's texts between three marks: one or two marks are part of them, also right at the end.
+size_t end_of_tripled(std::string_view text, size_t at, bool has_escapes) {
+  const char mark = text[at];
+  for (at += 3; at < text.size(); ++at) {
+    if (has_escapes && text[at] == '\\') {
+      ++at;
+    } else if (text[at] == mark && is_tripled(text, at)) {
+      at += 2;
+      for (int more = 0; more < 2 && at + 1 < text.size() && text[at + 1] == mark; ++more) ++at;
+      return at;
+    }
+  }
+  return at;
+}
+
+}  // namespace
+
+Status check_json_limits(std::string_view text, size_t most_bytes) {
+  if (text.size() > most_bytes) return too_long(text.size(), most_bytes);
+  size_t depth = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') at = end_of_quoted(text, at, true);
+    if ((c == '[' || c == '{') && ++depth > kMaxJsonDepth) return too_deep(kMaxJsonDepth);
+    if ((c == ']' || c == '}') && depth > 0) --depth;
+  }
+  return Status::ok();
+}
+
+// A comment is not looked at.
+Status check_toml_limits(std::string_view text) {
+  if (text.size() > kMaxTomlBytes) return too_long(text.size(), kMaxTomlBytes);
+  size_t depth = 0;  // brackets
+  size_t parts = 1;  // of the key that may be under way
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+      parts = 1;
+    } else if (c == '"' || c == '\'') {
+      at = is_tripled(text, at) ? end_of_tripled(text, at, c == '"') : end_of_quoted(text, at, c == '"');
+    } else if (c == '[' || c == '{') {
+      ++depth;
+      parts = 1;
+    } else if (c == ']' || c == '}') {
+      depth -= depth > 0 ? 1 : 0;
+      parts = 1;
+    } else if (c == '.') {
+      ++parts;
+    } else if (!is_bare_key(c) && c != ' ' && c != '\t') {
+      parts = 1;
+    }
+    if (depth > kMaxTomlDepth || parts > kMaxTomlDepth) return too_deep(kMaxTomlDepth);
+  }
+  return Status::ok();
+}
+
+}  // namespace hdt

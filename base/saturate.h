@@ -1,0 +1,22 @@
+// saturate.h: arithmetic with numbers of others. What would overflow becomes the largest or smallest value: a
+// time or a size that makes no sense is just very long or very large.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace hdt {
+
+inline int64_t saturating_add(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  if (!__builtin_add_overflow(a, b, &sum)) return sum;
+  return b > 0 ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
+}
+
+inline int64_t saturating_sub(int64_t a, int64_t b) {
+  int64_t difference = 0;
+  if (!__builtin_sub_overflow(a, b, &difference)) return difference;
+  return b < 0 ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
+}
+
+}  // namespace hdt
