@@ -1,15 +1,33 @@
 // address.h: addresses as configuration and status output write them, "HOST:PORT".
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace hdt {
 
 // Of a daemon's addresses, without the id of the daemon that may stand in front ("ID@...").
 inline std::string without_id(const std::string& addresses) {
   return addresses.substr(addresses.find('@') + 1);
+}
+
+// Those of a list, "HOST:PORT,HOST:PORT".
+inline std::vector<std::string> addresses_in(const std::string& list) {
+  std::vector<std::string> addresses;
+  for (size_t begin = 0; begin < list.size();) {
+    const size_t comma = std::min(list.find(',', begin), list.size());
+    addresses.push_back(list.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return addresses;
+}
+
+// "[::1]" is the host "::1".
+inline std::string without_brackets(const std::string& host) {
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
 }
 
 // Without the port. Of an address without one: all of it.

@@ -123,7 +123,9 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
     rail.greeting->refused = why;
     connection.close();
   };
-  if (options_.trust->cluster_key().empty() && !handshake.introduced()) {
+  // Connections of rdma are no TCP sockets, and the kernel does not say whose they are (SECURITY.md).
+  const bool has_owner = backends_[backend_of_[rail.device]].name != "rdma";
+  if (has_owner && options_.trust->cluster_key().empty() && !handshake.introduced()) {
     const std::string foreign = foreign_peer(connection);
     if (!foreign.empty()) return refuse(foreign);
   }

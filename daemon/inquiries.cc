@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/saturate.h"
+
 namespace hdt::daemon {
 
 namespace {
@@ -50,7 +52,7 @@ void Inquiries::on_reply(ChannelId channel, const Reply& reply) {
     // The first exchange waits for the connection and is the slowest.
     if (now - asked.sent_ns < answer.round_trip_ns) {
       answer.round_trip_ns = now - asked.sent_ns;
-      answer.offset_ns = reply.now_ns - (asked.sent_ns + answer.round_trip_ns / 2);
+      answer.offset_ns = saturating_sub(reply.now_ns, asked.sent_ns + answer.round_trip_ns / 2);
     }
     ++asked.clocks;
     return send(std::move(asked));

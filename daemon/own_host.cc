@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "base/address.h"
 #include "base/socket_owner.h"
@@ -36,13 +35,10 @@ Config on_loopback(Config config) {
 bool is_loopback(const std::string& host) { return transport::OwnAddresses().has(host); }
 
 bool all_loopback(const std::string& addresses) {
-  std::istringstream text(DaemonAddress::parse(addresses).addresses);
-  bool any = false;
-  for (std::string address; std::getline(text, address, ',');) {
-    if (!is_loopback(host_of(address))) return false;
-    any = true;
-  }
-  return any;
+  const auto all = addresses_in(DaemonAddress::parse(addresses).addresses);
+  return !all.empty() && std::all_of(all.begin(), all.end(), [](const std::string& address) {
+    return is_loopback(host_of(address));
+  });
 }
 
 Result<BackendPlan> make_plan(const Config& config, std::vector<std::string> folders, bool own_host_only) {

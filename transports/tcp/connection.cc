@@ -145,9 +145,7 @@ void TcpConnection::flush() {
     for (FrameReader::State state = FrameReader::State::kBudget; state == FrameReader::State::kBudget;) {
       const FrameReader::Outcome outcome = read_frames();
       state = outcome.state;
-      if (state == FrameReader::State::kEnded && outcome.reason.is_ok()) {
-        return finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
-      }
+      if (state == FrameReader::State::kEnded && outcome.reason.is_ok()) return on_goodbye();
       if (state == FrameReader::State::kEnded && outcome.reason.code() == Code::kSystem) {
         return finish(outcome.reason, outcome.reason, false);
       }
@@ -294,6 +292,12 @@ void TcpConnection::receive() {
     return;
   }
   if (!outcome.reason.is_ok()) return finish(outcome.reason, outcome.reason, false);
+  on_goodbye();
+}
+
+// The peer ends the connection in order. Before the keys are exchanged anybody can say so.
+void TcpConnection::on_goodbye() {
+  if (!secured_) return fail("the peer said goodbye before the keys were exchanged");
   finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
 }
 

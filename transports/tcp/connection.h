@@ -110,6 +110,7 @@ class TcpConnection final : public Connection,
   int64_t left_ms() const { return connect_until_.remaining_ns() / kNsPerMs + 1; }
   void read_errors();
   void receive();
+  void on_goodbye();
   void queued_something();
   void report(Completion::Kind kind);
   void report_sent(const Status& status);
