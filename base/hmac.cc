@@ -11,6 +11,10 @@
 
 namespace hdt {
 
+// Handlers of the process's end run in the reverse of the order in which they were registered. OpenSSL registers its
+// own one with the first option that it is asked for, and not without any.
+void start_cryptography() { (void)OPENSSL_init_crypto(OPENSSL_INIT_ADD_ALL_DIGESTS, nullptr); }
+
 Result<Sha256Digest> sha256(std::span<const uint8_t> data) {
   Sha256Digest digest{};
   if (EVP_Digest(data.data(), data.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1) {

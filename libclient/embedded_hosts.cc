@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/hmac.h"
 #include "base/log.h"
 #include "base/seqpacket.h"
 
@@ -30,8 +31,9 @@ void remove_files(const RuntimePlace& place, HostLock& lock) {
 
 }  // namespace
 
-// Destroyed when the process ends in order.
+// Destroyed when the process ends in order. Its daemons do handshakes until then.
 struct EndOfProcess {
+  explicit EndOfProcess(EmbeddedHosts& all) : hosts(all) { start_cryptography(); }
   EmbeddedHosts& hosts;
   ~EndOfProcess() { hosts.end(); }
 };
