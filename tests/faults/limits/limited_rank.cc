@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <sstream>
+#include <thread>
 
 namespace hdt::testing {
 
@@ -82,7 +84,32 @@ size_t open_descriptors(pid_t pid) {
   return static_cast<size_t>(std::distance(begin(fds), end(fds)));
 }
 
+namespace {
+
+std::set<std::string> descriptors(pid_t pid) {
+  std::set<std::string> names;
+  for (const auto& fd : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd"))
+    names.insert(fd.path().filename());
+  return names;
+}
+
+// The connections over which the last group was made are closed a moment after it.
+void wait_until_nothing_closes(pid_t pid) {
+  constexpr int64_t kQuietMs = 100;
+  const Deadline deadline = Deadline::after_ms(kSoonMs);
+  std::set<std::string> seen = descriptors(pid);
+  for (Deadline quiet = Deadline::after_ms(kQuietMs); !quiet.expired() && !deadline.expired();) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::set<std::string> now = descriptors(pid);
+    if (now != seen) quiet = Deadline::after_ms(kQuietMs);
+    seen = std::move(now);
+  }
+}
+
+}  // namespace
+
 rlim_t next_descriptor(pid_t pid, size_t n) {
+  wait_until_nothing_closes(pid);
   rlim_t number = 0;
   for (;; ++number) {
     const bool used =
