@@ -76,6 +76,8 @@ class Reader {
   // True if every read succeeded and nothing is left over.
   bool complete() const { return !failed_ && rest_.empty(); }
   bool failed() const { return failed_; }
+  // What was read makes no sense.
+  void fail() { failed_ = true; }
 
  private:
   bool take(size_t size) {

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cerrno>
 #include <utility>
 
@@ -12,6 +13,13 @@ namespace hdt {
 
 namespace {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+std::atomic<uint64_t> memories_in_use{0};
+std::atomic<uint64_t> bytes_in_use{0};
+}  // namespace
+
+SharedMemory::Use SharedMemory::in_use() {
+  return {memories_in_use.load(std::memory_order_relaxed), bytes_in_use.load(std::memory_order_relaxed)};
 }
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept
@@ -27,7 +35,10 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 }
 
 SharedMemory::~SharedMemory() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  if (data_ == nullptr) return;
+  ::munmap(data_, size_);
+  memories_in_use.fetch_sub(1, std::memory_order_relaxed);
+  bytes_in_use.fetch_sub(size_, std::memory_order_relaxed);
 }
 
 Result<SharedMemory> SharedMemory::create(const std::string& name, size_t bytes) {
@@ -72,6 +83,8 @@ Result<SharedMemory> SharedMemory::map_sealed(UniqueFd fd, size_t bytes) {
   memory.fd_ = std::move(fd);
   memory.data_ = static_cast<std::byte*>(data);
   memory.size_ = bytes;
+  memories_in_use.fetch_add(1, std::memory_order_relaxed);
+  bytes_in_use.fetch_add(bytes, std::memory_order_relaxed);
   return memory;
 }
 

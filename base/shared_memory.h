@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "base/status.h"
@@ -29,6 +30,13 @@ class SharedMemory {
   // The mapping stays. For memory that is handed on to nobody: a process may map more than it may have open.
   void close_fd();
   bool valid() const { return data_ != nullptr; }
+
+  // What this process has mapped so.
+  struct Use {
+    uint64_t memories = 0;
+    uint64_t bytes = 0;
+  };
+  static Use in_use();
 
  private:
   static Result<SharedMemory> map_sealed(UniqueFd fd, size_t bytes);

@@ -28,6 +28,8 @@ bool stands_for_many(uid_t uid) {
 
 bool is_this_user(uid_t uid) { return uid == ::geteuid() && !stands_for_many(uid); }
 
+bool has_a_number(uid_t uid) { return !stands_for_many(uid); }
+
 bool this_user_has_a_number() { return !stands_for_many(::geteuid()); }
 
 }  // namespace hdt

@@ -9,6 +9,8 @@ namespace hdt {
 // A number that the kernel gave (of a file, or of a socket's peer) is that of this process's own user, and of
 // nobody else.
 bool is_this_user(uid_t uid);
+// Whether the number stands for one user.
+bool has_a_number(uid_t uid);
 // Whether this process's user can be told from others by its number.
 bool this_user_has_a_number();
 

@@ -307,6 +307,7 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
   auto link = std::make_shared<SessionLink>();
   link->number = number;
   link->pid = static_cast<uint32_t>(client.credentials.pid);
+  link->uid = client.credentials.uid;
   link->memory = memory.take();
   new (link->memory.data()) session::SessionPage{};
   std::vector<int> fds = {link->memory.fd()};

@@ -181,6 +181,7 @@ void Control::watch_network() {
 void Control::run() {
   std::array<epoll_event, 64> events{};
   while (!stop_.load(std::memory_order_acquire)) {
+    heartbeat_.pass();
     const int ready = ::epoll_wait(epoll_.get(), events.data(), events.size(), sleep_ms());
     for (int i = 0; i < ready; ++i) {
       const int fd = events[static_cast<size_t>(i)].data.fd;

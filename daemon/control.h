@@ -21,6 +21,7 @@
 #include "daemon/control_network.h"
 #include "daemon/engine.h"
 #include "daemon/group_maker.h"
+#include "daemon/heartbeat.h"
 #include "daemon/inquiries.h"
 #include "daemon/live_classes.h"
 #include "daemon/path_trials.h"
@@ -43,6 +44,8 @@ class Control : public SessionHandler {
   // Of an embedded daemon, by another thread, when its process ends (daemon.h).
   bool leave_to_others(int64_t quiet_ms, int64_t drain_ms);
   std::string settings() const;
+  // By one thread that is none of the daemon's (daemon.h). control_health.cc
+  std::vector<std::string> hung_threads();
 
  private:
   // Who this daemon is, and whom it takes for peers.
@@ -73,6 +76,8 @@ class Control : public SessionHandler {
   void on_join(uint64_t session, const session::JoinRequest& request) override;
   void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) override;
   void on_status(uint64_t session) override;
+  // control_health.cc
+  nlohmann::json own_use(size_t groups) const;
   void on_explain(uint64_t session, const session::ExplainRequest& request) override;
   void on_ask(uint64_t session, const session::Question& question) override;
   void answer_link(uint64_t session, const std::string& node);
@@ -98,10 +103,13 @@ class Control : public SessionHandler {
   // control_diagnosis.cc
   // What an engine knew of a group that has ended.
   void remember(GroupFacts ended);
-  // `all_operations`: of each rank all that are recorded; else the recent ones.
-  void local_facts(bool all_operations, std::function<void(NodeFacts)> then);
+  // Who asks in the session; of one that is gone, somebody who sees nothing.
+  Viewer viewer_in(uint64_t session);
+  // `all_operations`: of each rank all that are recorded; else the recent ones. Of what the viewer sees.
+  void local_facts(bool all_operations, const Viewer& viewer, std::function<void(NodeFacts)> then);
   // Of this node, first, and of all those it shares or shared groups with.
-  void all_facts(bool all_operations, int64_t budget_ms, std::function<void(std::vector<NodeFacts>)> then);
+  void all_facts(bool all_operations, const Viewer& viewer, int64_t budget_ms,
+                 std::function<void(std::vector<NodeFacts>)> then);
   void on_inquiry(ChannelId channel, const Inquiry& inquiry);
   void answer_why(uint64_t session, const std::string& group);
   void answer_trace(uint64_t session);
@@ -150,6 +158,7 @@ class Control : public SessionHandler {
   std::shared_ptr<Trust> trust_;
   bool own_host_only_ = false;  // own_host.h
   Mailbox mailbox_;
+  Heartbeat heartbeat_;
   UniqueFd epoll_;
   KnownFigures figures_;
   std::vector<std::unique_ptr<Engine>> engines_;

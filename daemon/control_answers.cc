@@ -21,30 +21,43 @@ void Control::send_json(uint64_t session, std::span<const std::byte> answer, con
 
 void Control::on_status(uint64_t session) {
   auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
-  on_every_engine([parts](Engine& engine) { (*parts)[engine.index()] = engine.status(); },
-                  [this, parts, session] {
-                    nlohmann::json status;
-                    status["node"] = node_.name;
-                    status["software"] = kSoftware;
-                    status["pid"] = ::getpid();
-                    status["embedded"] = host_pid_ != 0;
-                    status["socket"] = config_.node.socket;
-                    status["address"] = network_->address();
-                    status["uptime_s"] = static_cast<double>(now_ns() - started_ns_) / kNsPerSecond;
-                    status["sessions"] = nlohmann::json::array();
-                    for (const auto& [number, client] : sessions_->all()) {
-                      status["sessions"].push_back({{"pid", client.credentials.pid},
-                                                    {"uid", client.credentials.uid},
-                                                    {"ranks", client.seats.size()}});
-                    }
-                    status["groups"] = nlohmann::json::array();
-                    status["peers"] = nlohmann::json::array();
-                    for (const auto& part : *parts) {
-                      for (const auto& group : part["groups"]) status["groups"].push_back(group);
-                      for (const auto& peer : part["peers"]) status["peers"].push_back(peer);
-                    }
-                    send_json(session, session::encode_empty(session::Kind::kStatusIs), status);
-                  });
+  const Viewer viewer = viewer_in(session);
+  on_every_engine(
+      [parts, viewer](Engine& engine) { (*parts)[engine.index()] = engine.status(viewer); },
+      [this, parts, viewer, session] {
+        nlohmann::json status;
+        status["node"] = node_.name;
+        status["software"] = kSoftware;
+        status["pid"] = ::getpid();
+        status["embedded"] = host_pid_ != 0;
+        status["socket"] = config_.node.socket;
+        status["address"] = network_->address();
+        status["uptime_s"] = static_cast<double>(now_ns() - started_ns_) / kNsPerSecond;
+        status["sessions"] = nlohmann::json::array();
+        size_t others = 0;
+        for (const auto& [number, client] : sessions_->all()) {
+          if (!viewer.sees({client.credentials.uid})) {
+            ++others;
+            continue;
+          }
+          status["sessions"].push_back({{"pid", client.credentials.pid},
+                                        {"uid", client.credentials.uid},
+                                        {"ranks", client.seats.size()}});
+        }
+        status["groups"] = nlohmann::json::array();
+        status["peers"] = nlohmann::json::array();
+        size_t other_groups = 0;
+        size_t other_peers = 0;
+        for (const auto& part : *parts) {
+          other_groups += part["other_groups"].get<size_t>();
+          other_peers += part["other_peers"].get<size_t>();
+          for (const auto& group : part["groups"]) status["groups"].push_back(group);
+          for (const auto& peer : part["peers"]) status["peers"].push_back(peer);
+        }
+        status["others"] = {{"sessions", others}, {"groups", other_groups}, {"peers", other_peers}};
+        status["daemon"] = own_use(status["groups"].size() + other_groups);
+        send_json(session, session::encode_empty(session::Kind::kStatusIs), status);
+      });
 }
 
 namespace {
@@ -88,15 +101,15 @@ void Control::on_explain(uint64_t session, const session::ExplainRequest& reques
   if (!call.is_ok()) return refuse(call.status().code(), call.status().message());
   auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
   on_every_engine(
-      [parts, name = request.group, call = call.value()](Engine& engine) {
-        (*parts)[engine.index()] = engine.explain(name, call);
+      [parts, viewer = viewer_in(session), name = request.group, call = call.value()](Engine& engine) {
+        (*parts)[engine.index()] = engine.explain(name, call, viewer);
       },
       [this, parts, session, refuse, name = request.group] {
         nlohmann::json found = nlohmann::json::array();
         for (const auto& part : *parts) found.insert(found.end(), part.begin(), part.end());
         if (found.empty()) {
           return refuse(Code::kInvalidUsage, "node " + node_.name + " has no group '" + name +
-                                                 "'; hdtctl status lists its groups");
+                                                 "' that you may see; hdtctl status lists those");
         }
         if (found.size() > 1) {
           std::string ids;
@@ -129,8 +142,9 @@ void Control::on_ask(uint64_t session, const session::Question& question) {
 
 void Control::answer_link(uint64_t session, const std::string& node) {
   auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
+  const Viewer viewer = viewer_in(session);
   on_every_engine(
-      [parts, node](Engine& engine) { (*parts)[engine.index()] = engine.explain_link(node); },
+      [parts, node, viewer](Engine& engine) { (*parts)[engine.index()] = engine.explain_link(node, viewer); },
       [this, parts, session, node] {
         nlohmann::json answer = {{"node", node_.name}, {"to", node}, {"classes", nlohmann::json::array()}};
         for (size_t engine = 0; engine < parts->size(); ++engine) {
@@ -141,9 +155,10 @@ void Control::answer_link(uint64_t session, const std::string& node) {
         }
         if (answer["classes"].empty()) {
           sessions_->send(
-              session, session::encode_text(session::Kind::kAnswerIs, Code::kInvalidUsage,
-                                            "node " + node_.name + " has had no group with a node '" + node +
-                                                "'; links are made when a group needs them"));
+              session,
+              session::encode_text(session::Kind::kAnswerIs, Code::kInvalidUsage,
+                                   "node " + node_.name + " has had no group with a node '" + node +
+                                       "' that you may see; links are made when a group needs them"));
           return;
         }
         send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);

@@ -80,7 +80,12 @@ void Control::remember(GroupFacts ended) {
   }
 }
 
-void Control::local_facts(bool all_operations, std::function<void(NodeFacts)> then) {
+Viewer Control::viewer_in(uint64_t session) {
+  const ClientSession* client = sessions_->find(session);
+  return client == nullptr ? Viewer{} : viewer_of(client->credentials.uid);
+}
+
+void Control::local_facts(bool all_operations, const Viewer& viewer, std::function<void(NodeFacts)> then) {
   struct Parts {
     std::vector<std::vector<GroupFacts>> groups;
     std::vector<std::vector<RailFacts>> rails;
@@ -96,7 +101,7 @@ void Control::local_facts(bool all_operations, std::function<void(NodeFacts)> th
         parts->rails[engine.index()] = engine.rail_facts();
         parts->lacks[engine.index()] = engine.lacks();
       },
-      [this, parts, all_operations, then = std::move(then)] {
+      [this, parts, all_operations, viewer, then = std::move(then)] {
         NodeFacts facts;
         facts.name = node_.name;
         facts.control = node_.address;
@@ -118,14 +123,15 @@ void Control::local_facts(bool all_operations, std::function<void(NodeFacts)> th
         }
         for (MakingFacts& making : rendezvous_.making()) facts.making.push_back(std::move(making));
         facts.now_ns = now_ns();
+        hide_others(facts, viewer);
         if (!all_operations) keep_recent(facts);
         then(std::move(facts));
       });
 }
 
-void Control::all_facts(bool all_operations, int64_t budget_ms,
+void Control::all_facts(bool all_operations, const Viewer& viewer, int64_t budget_ms,
                         std::function<void(std::vector<NodeFacts>)> then) {
-  local_facts(all_operations, [this, all_operations, budget_ms, then = std::move(then)](NodeFacts own) {
+  const auto ask_others = [this, all_operations, viewer, budget_ms, then = std::move(then)](NodeFacts own) {
     std::map<std::string, std::string> others;  // name by address
     for (const GroupFacts& group : own.groups) {
       for (const GroupNodeFacts& node : group.nodes) {
@@ -139,8 +145,8 @@ void Control::all_facts(bool all_operations, int64_t budget_ms,
     }
     std::vector<std::string> addresses;
     for (const auto& [address, name] : others) addresses.push_back(address);
-    const auto collect = [others, then,
-                          facts = std::make_shared<NodeFacts>(std::move(own))](std::vector<Answer> answers) {
+    const auto facts = std::make_shared<NodeFacts>(std::move(own));
+    const auto collect = [others, then, facts](std::vector<Answer> answers) {
       std::vector<NodeFacts> all = {std::move(*facts)};
       all[0].now_ns = now_ns();
       for (const Answer& answer : answers) {
@@ -162,8 +168,11 @@ void Control::all_facts(bool all_operations, int64_t budget_ms,
       }
       then(std::move(all));
     };
-    inquiries_->ask(addresses, all_operations ? "operations" : "facts", budget_ms, collect);
-  });
+    Viewer there = viewer;
+    if (!viewer.all) there.groups = groups_in(*facts);
+    inquiries_->ask(addresses, all_operations ? "operations" : "facts", there, budget_ms, collect);
+  };
+  local_facts(all_operations, viewer, ask_others);
 }
 
 void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
@@ -175,8 +184,12 @@ void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
   if (inquiry.what == "description") return answer(description());
   if (inquiry.what.starts_with(kPathsQuestion)) return answer_paths(channel, inquiry);
   if (inquiry.what == "facts" || inquiry.what == "operations") {
-    return local_facts(inquiry.what == "operations",
-                       [answer](const NodeFacts& facts) { answer(to_text(facts)); });
+    return local_facts(inquiry.what == "operations", inquiry.viewer,
+                       [this, channel, answer](NodeFacts facts) {
+                         // Without a key a daemon may be anybody, and vouch for anybody.
+                         if (trust_->cluster_key().empty()) hide_from_node(facts, network_->peer_of(channel));
+                         answer(to_text(facts));
+                       });
   }
   network_->send(channel,
                  encode(Reply{inquiry.number, Code::kInvalidArgument, now_ns(),
@@ -184,7 +197,7 @@ void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
 }
 
 void Control::answer_why(uint64_t session, const std::string& name) {
-  all_facts(false, kAskMs, [this, session, name](const std::vector<NodeFacts>& facts) {
+  all_facts(false, viewer_in(session), kAskMs, [this, session, name](const std::vector<NodeFacts>& facts) {
     std::set<std::string> meant, concerned;  // ids of groups, addresses of their nodes' daemons
     for (const NodeFacts& node : facts) {
       for (const GroupFacts& group : node.groups) {
@@ -201,11 +214,12 @@ void Control::answer_why(uint64_t session, const std::string& name) {
     if (meant.empty() && making.empty() && !name.empty()) {
       sessions_->send(session, session::encode_text(session::Kind::kAnswerIs, Code::kInvalidUsage,
                                                     "node " + node_.name + " has and had no group '" + name +
-                                                        "'; hdtctl status lists its groups"));
+                                                        "' that you may see; hdtctl status lists those"));
       return;
     }
     nlohmann::json answer = {
         {"node", node_.name}, {"silent", nlohmann::json::array()}, {"verdicts", nlohmann::json::array()}};
+    answer["hidden"] = facts.front().hidden;
     for (const NodeFacts& node : facts) {
       if (!node.answered && concerned.contains(node.control))
         answer["silent"].push_back({{"node", node.name}, {"why", node.silence}});
@@ -239,8 +253,9 @@ void Control::answer_why(uint64_t session, const std::string& name) {
 }
 
 void Control::answer_trace(uint64_t session) {
-  all_facts(true, kAskMs, [this, session](const std::vector<NodeFacts>& facts) {
-    nlohmann::json answer = {{"node", node_.name}, {"nodes", nlohmann::json::array()}};
+  all_facts(true, viewer_in(session), kAskMs, [this, session](const std::vector<NodeFacts>& facts) {
+    nlohmann::json answer = {
+        {"node", node_.name}, {"nodes", nlohmann::json::array()}, {"hidden", facts.front().hidden}};
     for (const NodeFacts& node : facts) answer["nodes"].push_back(to_text(node));
     send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
   });
@@ -249,7 +264,7 @@ void Control::answer_trace(uint64_t session) {
 // The group fails with the verdict; others of its ranks that come with theirs meanwhile hear of it as the failure.
 void Control::on_deadline(uint64_t session, const Seat& seat, const session::GroupNotice& notice) {
   if (!in_diagnosis_.insert(seat.group).second) return;
-  all_facts(false, kDeadlineAskMs, [this, session, seat, notice](const std::vector<NodeFacts>& facts) {
+  const auto fail = [this, session, seat, notice](const std::vector<NodeFacts>& facts) {
     in_diagnosis_.erase(seat.group);
     Engine* engine = engines_[seat.engine].get();
     std::string text = notice.text;
@@ -262,7 +277,8 @@ void Control::on_deadline(uint64_t session, const Seat& seat, const session::Gro
     engine->post([engine, session, handle = notice.handle, rank, text] {
       engine->fail(session, handle, Code::kTimeout, rank, text);
     });
-  });
+  };
+  all_facts(false, viewer_in(session), kDeadlineAskMs, fail);
 }
 
 }  // namespace hdt::daemon

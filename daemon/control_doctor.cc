@@ -133,7 +133,7 @@ void Control::answer_doctor(uint64_t session, const std::string& about) {
     if (comma > at) addresses.push_back(about.substr(at, comma - at));
     at = comma + 1;
   }
-  inquiries_->ask(addresses, "description", kDescribeMs, [this, session](const std::vector<Answer>& answers) {
+  inquiries_->ask(addresses, "description", {}, kDescribeMs, [this, session](const std::vector<Answer>& answers) {
     nlohmann::json answer = {{"own", description()}, {"peers", nlohmann::json::array()}};
     std::vector<std::string> there;
     std::vector<PathTrial> paths;
@@ -181,7 +181,7 @@ void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vect
         (question.size() == kPathsQuestion.size() ? "" : ",") + end.nic + "|" + end.address;
     if (question.size() + text.size() <= session::kMaxText) question += text;
   }
-  inquiries_->ask(there, question, kPathsMs, [both, finish](const std::vector<Answer>& answers) {
+  inquiries_->ask(there, question, {}, kPathsMs, [both, finish](const std::vector<Answer>& answers) {
     for (const Answer& way : answers) {
       for (nlohmann::json& peer : both->answer["peers"]) {
         if (peer["address"] != way.address) continue;

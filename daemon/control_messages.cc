@@ -33,7 +33,10 @@ struct Put {
     w.put(static_cast<uint32_t>(m.node_of_rank.size()));
     for (uint32_t node : m.node_of_rank) w.put(node);
   }
-  void operator()(const Inquiry& m) { w.put(m.number).put_string(m.what.substr(0, kMaxText)); }
+  void operator()(const Inquiry& m) {
+    w.put(m.number).put_string(m.what.substr(0, kMaxText));
+    put(w, m.viewer);
+  }
   void operator()(const Reply& m) {
     w.put(m.number).put(m.code).put(m.now_ns).put_string(m.text.substr(0, kMaxReply));
   }
@@ -157,6 +160,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       Inquiry m;
       m.number = r.get<uint64_t>();
       m.what = r.get_string(kMaxText);
+      m.viewer = get_viewer(r);
       if (r.complete()) return m;
       return {};
     }

@@ -16,6 +16,7 @@
 #include "collectives/schedule.h"
 #include "daemon/live_classes.h"
 #include "daemon/node.h"
+#include "daemon/viewer.h"
 #include "session/messages.h"
 
 namespace hdt::daemon {
@@ -70,6 +71,7 @@ struct Outcome {
 struct Inquiry {
   uint64_t number = 0;
   std::string what;  // "clock", "facts", "operations", "description"
+  Viewer viewer;     // facts, operations: on whose behalf, as the node that asks vouches for it
 };
 struct Reply {
   uint64_t number = 0;

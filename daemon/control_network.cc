@@ -373,6 +373,13 @@ std::optional<Deadline> ControlNetwork::next_time() const {
   return next.is_never() ? std::nullopt : std::optional(next);
 }
 
+NodeId ControlNetwork::peer_of(ChannelId channel) const {
+  const auto found = channels_.find(channel);
+  if (found == channels_.end() || found->second.connection == nullptr) return {};
+  const auto route = routes_.find(found->second.connection);
+  return route == routes_.end() ? NodeId{} : route->second.handshake.peer().node;
+}
+
 std::vector<int> ControlNetwork::fds() const {
   std::vector<int> fds;
   for (const auto& device : devices_) fds.push_back(device->event_fd());

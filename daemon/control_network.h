@@ -83,6 +83,8 @@ class ControlNetwork {
   // Descriptors to sleep on. They change with host_place() and leave_place().
   std::vector<int> fds() const;
   uint64_t device_changes() const { return device_changes_; }  // counts openings and closings of them
+  // Who is at the other end; all zeroes while the handshake is not done, and of a channel that is gone.
+  NodeId peer_of(ChannelId channel) const;
   size_t open_channels() const { return channels_.size(); }
 
  private:

@@ -23,4 +23,6 @@ bool Daemon::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
 
 std::string Daemon::settings() const { return control_->settings(); }
 
+std::vector<std::string> Daemon::hung_threads() { return control_->hung_threads(); }
+
 }  // namespace hdt::daemon

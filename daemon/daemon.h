@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
 #include "base/status.h"
@@ -36,6 +37,9 @@ class Daemon {
   // For a successor at the same socket: the configuration as TOML, with this one's port and number of engine
   // threads.
   std::string settings() const;
+  // For a watchdog, between start() and stop(), by one thread that is none of the daemon's: the names of the control and
+  // engine threads that have not passed their loops since they were asked. With none, all are asked anew.
+  std::vector<std::string> hung_threads();
 
  private:
   std::unique_ptr<Control> control_;

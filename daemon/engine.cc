@@ -61,6 +61,11 @@ void Engine::stop() {
   mailbox_.close();
 }
 
+void Engine::ask_alive() {
+  heartbeat_.ask();
+  mailbox_.post([] {});
+}
+
 void Engine::abandon() {
   silent_.store(true, std::memory_order_release);
   stop();
@@ -70,6 +75,7 @@ void Engine::run() {
   std::array<epoll_event, 64> events{};
   int64_t idle_since = now_ns();
   while (!stop_.load(std::memory_order_acquire)) {
+    heartbeat_.pass();
     if (work()) {
       idle_since = now_ns();
       continue;
@@ -288,7 +294,7 @@ void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t 
   found->second.seats[handle] = {made, local};
   const bool hosts = options_.host_pid != 0 && found->second.link->pid == options_.host_pid;
   made->context().segment.board(local).hosts.store(hosts ? 1 : 0, std::memory_order_release);
-  made->local_rank_here(local);
+  made->local_rank_here(local, found->second.link->uid);
   // The process may have rung already: between a look at the mailbox and one at the sessions, when nobody knew the seat.
   touch(made);
 }

@@ -23,9 +23,11 @@
 #include "daemon/class_change.h"
 #include "daemon/engine_group.h"
 #include "daemon/figures_file.h"
+#include "daemon/heartbeat.h"
 #include "daemon/nic_watch.h"
 #include "daemon/peer_link.h"
 #include "daemon/session_link.h"
+#include "daemon/viewer.h"
 #include "transports/transport.h"
 
 namespace hdt::daemon {
@@ -76,6 +78,9 @@ class Engine : public transport::LinkObserver {
   const std::vector<RailEnd>& rail_ends() const { return rail_ends_; }
   // From any thread: runs on the engine's thread.
   void post(std::function<void()> work) { mailbox_.post(std::move(work)); }
+  // By one thread that is not the engine's: whether the engine has passed its loop since it was asked last; and asks.
+  bool is_alive() const { return heartbeat_.has_passed(); }
+  void ask_alive();
 
   // --- on the engine's thread only ---
   void add_session(std::shared_ptr<SessionLink> session);
@@ -118,16 +123,17 @@ class Engine : public transport::LinkObserver {
   bool departed_are_done() const;
   // True if ranks of the host have left a group of several nodes that other ranks of this node are still in.
   bool host_left_before_others() const;
-  nlohmann::json status() const;
+  // Groups that the viewer sees, links that they use, and how many there are of others.
+  nlohmann::json status(const Viewer& viewer) const;
   // For diagnosis (facts.h): all groups, and all rails; not complete() yet.
   std::vector<GroupFacts> group_facts() const;
   std::vector<RailFacts> rail_facts() const;
   // What groups that are being made lack, by the group's id.
   std::map<std::string, std::vector<std::string>> lacks() const;
   // Of each group with this id or of this class: the algorithm that the call takes, and why (session/explanation.h).
-  nlohmann::json explain(const std::string& group, const session::Call& call);
+  nlohmann::json explain(const std::string& group, const session::Call& call, const Viewer& viewer);
   // Of each class with groups on that node, or that had some: the candidates for the link, and the choice.
-  nlohmann::json explain_link(const std::string& node) const;
+  nlohmann::json explain_link(const std::string& node, const Viewer& viewer) const;
 
  private:
   struct Seat {  // a rank of a session
@@ -266,6 +272,7 @@ class Engine : public transport::LinkObserver {
 
   EngineOptions options_;
   Mailbox mailbox_;
+  Heartbeat heartbeat_;
   UniqueFd epoll_;
   NicWatch nic_watch_;
   struct OpenBackend {

@@ -234,10 +234,17 @@ void Engine::forget_choices(const EngineGroup& group) {
   }
 }
 
-nlohmann::json Engine::explain_link(const std::string& node) const {
+nlohmann::json Engine::explain_link(const std::string& node, const Viewer& viewer) const {
   std::map<std::pair<std::string, std::string>, const LinkChoice*> latest;
-  for (const auto& [whom, choice] : past_choices_) latest[whom] = &choice;
-  for (const auto& [whom, choice] : choices_) latest[{choice.peer.name, choice.group_class}] = &choice;
+  // Whose the groups were that have ended is not known any more.
+  if (viewer.all) {
+    for (const auto& [whom, choice] : past_choices_) latest[whom] = &choice;
+  }
+  for (const auto& [whom, choice] : choices_) {
+    const auto group = group_by_id_.find(whom.first);
+    const bool seen = viewer.all || (group != group_by_id_.end() && viewer.sees(group->second->users()));
+    if (seen) latest[{choice.peer.name, choice.group_class}] = &choice;
+  }
   nlohmann::json json = nlohmann::json::array();
   for (const auto& [whom, choice] : latest) {
     if (whom.first != node) continue;

@@ -8,6 +8,7 @@ GroupFacts EngineGroup::facts(const std::function<uint32_t(uint32_t local)>& pid
   facts.id = id_text(context_.id);
   facts.name = context_.name();
   facts.group_class = context_.group_class;
+  facts.users = users_;
   facts.ended = !has_local_ranks();
   if (context_.segment.failed()) {
     const Status failure = context_.segment.failure();
@@ -19,6 +20,7 @@ GroupFacts EngineGroup::facts(const std::function<uint32_t(uint32_t local)>& pid
     GroupNodeFacts& place = facts.nodes.emplace_back();
     place.name = context_.nodes[node].name;
     place.control = context_.nodes[node].address;
+    facts.members.push_back(context_.nodes[node].id);
     for (uint64_t p = context_.order.first_position[node]; p < context_.order.first_position[node + 1]; ++p) {
       place.ranks.push_back(context_.order.rank_at[p]);
     }

@@ -326,8 +326,9 @@ void EngineGroup::hurry(const std::vector<transport::Link*>& links) {
   for (transport::Link* link : links) link->hurry();
 }
 
-void EngineGroup::local_rank_here(uint32_t local) {
+void EngineGroup::local_rank_here(uint32_t local, uint32_t user) {
   local_here_[local] = true;
+  if (std::find(users_.begin(), users_.end(), user) == users_.end()) users_.push_back(user);
   check_adopted();
 }
 

@@ -99,8 +99,10 @@ class EngineGroup {
     if (!context_.segment.failed()) pieces_.forget_memory(number);
   }
 
-  // The process of that rank has told the daemon of it.
-  void local_rank_here(uint32_t local);
+  // A process of that user has the seat of that rank.
+  void local_rank_here(uint32_t local, uint32_t user);
+  // Whose processes are its ranks here, or were.
+  const std::vector<uint32_t>& users() const { return users_; }
   void local_rank_left(uint32_t local);
   // Ranks whose boards say that they have left, though their message has not come yet.
   void note_departures();
@@ -172,6 +174,7 @@ class EngineGroup {
   std::vector<bool> local_left_;
   std::vector<std::string> local_end_;  // how a rank was lost
   std::vector<bool> local_here_;        // adopted groups
+  std::vector<uint32_t> users_;
   bool adopting_;                       // not all local ranks are here
 };
 

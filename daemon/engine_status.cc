@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <functional>
+#include <set>
 
 #include "base/address.h"
 #include "daemon/engine.h"
@@ -20,6 +21,7 @@ nlohmann::json describe(const EngineGroup& group, const std::function<uint32_t(u
   nlohmann::json json;
   json["id"] = id_of(group);
   json["class"] = context.group_class;
+  json["users"] = group.users();
   json["ranks"] = context.layout().ranks;
   json["state"] = context.segment.failed() ? "failed"
                   : group.adopting()       ? "waiting for its ranks"
@@ -151,26 +153,41 @@ nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
 
 }  // namespace
 
-nlohmann::json Engine::explain(const std::string& name, const session::Call& call) {
+nlohmann::json Engine::explain(const std::string& name, const session::Call& call, const Viewer& viewer) {
   nlohmann::json json = nlohmann::json::array();
   for (const auto& group : groups_) {
-    if (group == nullptr || (id_of(*group) != name && group->context().group_class != name)) continue;
+    if (group == nullptr || !viewer.sees(group->users())) continue;
+    if (id_of(*group) != name && group->context().group_class != name) continue;
     json.push_back(explain_call(*group, call));
   }
   return json;
 }
 
-nlohmann::json Engine::status() const {
+nlohmann::json Engine::status(const Viewer& viewer) const {
   nlohmann::json json;
   json["groups"] = nlohmann::json::array();
+  size_t other_groups = 0;
+  size_t other_peers = 0;
+  std::set<const transport::Link*> seen;  // links of groups that the viewer sees
   for (const auto& group : groups_) {
     if (group == nullptr) continue;
+    if (!viewer.sees(group->users())) {
+      ++other_groups;
+      continue;
+    }
+    for (const GroupPeer& peer : group->context().peers) seen.insert(peer.link);
     json["groups"].push_back(describe(*group, [&](uint32_t local) { return pid_of(*group, local); }));
   }
   json["peers"] = nlohmann::json::array();
   for (const auto& [id, peer] : peers_) {
+    if (!viewer.all && !seen.contains(&peer->link)) {
+      ++other_peers;
+      continue;
+    }
     json["peers"].push_back(describe(*peer, backends_[peer->backend].name, rail_ends_));
   }
+  json["other_groups"] = other_groups;
+  json["other_peers"] = other_peers;
   return json;
 }
 

@@ -45,6 +45,8 @@ struct GroupFacts {
   std::string id;    // the same on all nodes
   std::string name;  // "group 1a2b3c4d (class dp)"
   std::string group_class;
+  std::vector<uint32_t> users;  // whose processes are its ranks on this node, or were
+  std::vector<NodeId> members;  // the nodes' daemons; not told to others
   bool ended = false;  // all its ranks of this node have left
   int code = 0;        // of the failure, 0: none
   int failed_rank = -1;
@@ -75,6 +77,7 @@ struct NodeFacts {
   std::vector<GroupFacts> groups;
   std::vector<RailFacts> rails;
   std::vector<MakingFacts> making;
+  uint64_t hidden = 0;  // groups that who asks does not see (viewer.h)
 };
 
 nlohmann::json to_text(const NodeFacts& facts);

@@ -396,7 +396,9 @@ std::vector<MakingFacts> GroupMaker::making() const {
     facts.last_error = pending.last_error;
     facts.complete = pending.made.has_value();
     facts.left_ns = pending.until.is_never() ? -1 : pending.until.remaining_ns();
+    facts.members = {node_.id};
     for (const auto& [rank, join] : pending.joins) {
+      facts.users.push_back(join.uid);
       facts.ranks = join.request.ranks;
       facts.joined.push_back({rank, node_.name});
     }

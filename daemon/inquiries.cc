@@ -13,10 +13,11 @@ constexpr int kClocks = 4;
 
 }  // namespace
 
-void Inquiries::ask(const std::vector<std::string>& addresses, const std::string& what, int64_t budget_ms,
-                    Then then) {
+void Inquiries::ask(const std::vector<std::string>& addresses, const std::string& what,
+                    const Viewer& viewer, int64_t budget_ms, Then then) {
   auto question = std::make_shared<Question>();
   question->what = what;
+  question->viewer = viewer;
   question->budget_ms = budget_ms;
   question->until = Deadline::after_ms(budget_ms);
   question->then = std::move(then);
@@ -35,7 +36,8 @@ void Inquiries::send(Asked asked) {
   asked.is_clock = asked.clocks < kClocks;
   asked.sent_ns = now_ns();
   const ChannelId channel = asked.channel;
-  const Inquiry inquiry{next_number_++, asked.is_clock ? "clock" : asked.question->what};
+  const Inquiry inquiry{next_number_++, asked.is_clock ? "clock" : asked.question->what,
+                        asked.is_clock ? Viewer{} : asked.question->viewer};
   asked_.emplace(inquiry.number, std::move(asked));
   services_.send(channel, inquiry);
 }

@@ -34,7 +34,8 @@ class Inquiries {
 
   // Calls `then` once, with an answer for each address, in their order: when all have come, or the time is over. With no
   // addresses at once.
-  void ask(const std::vector<std::string>& addresses, const std::string& what, int64_t budget_ms, Then then);
+  void ask(const std::vector<std::string>& addresses, const std::string& what, const Viewer& viewer,
+           int64_t budget_ms, Then then);
   void on_reply(ChannelId channel, const Reply& reply);
   void on_closed(ChannelId channel, const Status& why);
   void on_time();
@@ -43,6 +44,7 @@ class Inquiries {
  private:
   struct Question {
     std::string what;
+    Viewer viewer;
     int64_t budget_ms = 0;
     Deadline until = Deadline::never();
     Then then;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/node.h"
+
 namespace hdt::daemon {
 
 struct MakingRank {
@@ -17,6 +19,8 @@ struct MakingRank {
 struct MakingFacts {
   std::string id;  // GroupFacts::id of the group
   std::string group_class;
+  std::vector<uint32_t> users;  // of the ranks that have joined
+  std::vector<NodeId> members;  // the daemons of those; not told to others
   bool coordinates = false;  // all ranks meet here; else `joined` are those of this node
   uint32_t ranks = 0;        // that the group is to have
   std::vector<MakingRank> joined;

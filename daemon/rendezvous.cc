@@ -253,7 +253,11 @@ std::vector<MakingFacts> Rendezvous::making() const {
     facts.ranks = group.ranks;
     facts.complete = group.complete;
     facts.left_ns = group.deadline.is_never() ? -1 : group.deadline.remaining_ns();
-    for (const auto& [rank, member] : group.members) facts.joined.push_back({rank, member.join.node.name});
+    for (const auto& [rank, member] : group.members) {
+      facts.joined.push_back({rank, member.join.node.name});
+      facts.users.push_back(member.join.uid);
+      facts.members.push_back(member.join.node.id);
+    }
   }
   return all;
 }

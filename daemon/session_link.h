@@ -14,6 +14,7 @@ namespace hdt::daemon {
 struct SessionLink {
   uint64_t number = 0;
   uint32_t pid = 0;
+  uint32_t uid = 0;
   SharedMemory memory;             // a SessionPage
   std::vector<UniqueFd> eventfds;  // per engine: written by the process when the engine sleeps
   session::SessionPage& page() const { return *reinterpret_cast<session::SessionPage*>(memory.data()); }

@@ -107,7 +107,7 @@ bool take_replies(Choices input) {
     switch (input.get<uint8_t>() % 4) {
       case 0:
         ++asked;
-        inquiries.ask(addresses, "facts", 600'000,
+        inquiries.ask(addresses, "facts", Viewer{true, 0, {}}, 600'000,
                       [&, size = addresses.size()](const std::vector<Answer>& answers) {
                         HDT_HOLDS(answers.size() == size);
                         ++answered;

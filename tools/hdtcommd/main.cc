@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/service_manager.h"
 #include "daemon/daemon.h"
 #include "tools/common/flag_checks.h"
 
@@ -56,6 +58,51 @@ void name_closed_folders(const std::string& socket) {
         path.string(), info.st_mode & 07777, socket, path.string());
   }
 }
+
+// The signal that comes next. Meanwhile the service manager, if it has a watchdog, hears that the daemon works, as long as
+// all threads pass their loops: each has half of the watchdog's time for it.
+class SignalWait {
+ public:
+  SignalWait(const sigset_t& signals, hdt::daemon::Daemon& daemon, hdt::ServiceManager& manager)
+      : signals_(signals), daemon_(daemon), manager_(manager), beat_(next_beat()) {}
+
+  int next() {
+    for (;;) {
+      int signal = 0;
+      if (beat_.is_never()) {
+        if (::sigwait(&signals_, &signal) == 0) return signal;
+        continue;
+      }
+      // Signals that come often do not put the beat off.
+      if (beat_.expired()) beat();
+      const int64_t left_ns = beat_.remaining_ns();
+      const timespec left{left_ns / hdt::kNsPerSecond, left_ns % hdt::kNsPerSecond};
+      signal = ::sigtimedwait(&signals_, nullptr, &left);
+      if (signal > 0) return signal;
+    }
+  }
+
+ private:
+  hdt::Deadline next_beat() const {
+    const int64_t all_ns = manager_.watchdog_ms() * hdt::kNsPerMs;
+    return all_ns == 0 ? hdt::Deadline::never() : hdt::Deadline::after_ns(all_ns / 4);
+  }
+  void beat() {
+    beat_ = next_beat();
+    const auto hung = daemon_.hung_threads();
+    if (hung.empty()) return manager_.alive();
+    for (const std::string& name : hung) {
+      HDT_LOG_ERROR(
+          "thread {} does not pass its loop; the service manager ends the daemon {} ms after its last beat",
+          name, manager_.watchdog_ms());
+    }
+  }
+
+  const sigset_t signals_;
+  hdt::daemon::Daemon& daemon_;
+  hdt::ServiceManager& manager_;
+  hdt::Deadline beat_;
+};
 
 }  // namespace
 
@@ -113,6 +160,9 @@ int main(int argc, char** argv) {
     std::fputs(hdt::print_config(config.value()).c_str(), stdout);
     return 0;
   }
+  auto service_manager = hdt::ServiceManager::of_environment();
+  if (!service_manager.is_ok()) return complain(service_manager.status());
+  hdt::ServiceManager& manager = service_manager.value();
   if (const auto log = hdt::init_log(config.value().log_level(), config.value().log.file); !log.is_ok()) {
     return complain(log);
   }
@@ -138,8 +188,10 @@ int main(int argc, char** argv) {
     HDT_LOG_WARN("{}", raised.status().message());
   }
   name_closed_folders(socket);
-  int signal = 0;
-  for (sigwait(&ending, &signal); signal == SIGHUP; sigwait(&ending, &signal)) {
+  manager.ready();
+  SignalWait signals(ending, daemon, manager);
+  int signal = signals.next();
+  for (; signal == SIGHUP; signal = signals.next()) {
     auto again = hdt::load_config(sources);
     if (again.is_ok()) {
       daemon.reconfigure(again.take());
@@ -147,6 +199,8 @@ int main(int argc, char** argv) {
       HDT_LOG_ERROR("SIGHUP: {}; nothing was changed", again.status().message());
     }
   }
+  // From now on the manager counts the time that it gives a service to stop, not the beats.
+  manager.stopping(signal == SIGTERM ? "ends at SIGTERM" : "ends at SIGINT");
   if (handover && signal == SIGTERM) {
     const bool all = daemon.prepare_handover(drain_ms);
     HDT_LOG_INFO("SIGTERM: the next hdtcommd goes on{}",

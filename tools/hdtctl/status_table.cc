@@ -18,8 +18,27 @@ namespace {
 
 std::string ranks(const nlohmann::json& list) {
   std::string text;
-  for (const auto& rank : list) text += (text.empty() ? "" : ",") + std::to_string(rank.get<int>());
+  for (const auto& rank : list) text += (text.empty() ? "" : ",") + std::to_string(rank.get<int64_t>());
   return text;
+}
+
+// Of those that only root and the daemon's user see, and who has them, how many there are.
+std::string of_others(const nlohmann::json& status, const char* what) {
+  if (!status.contains("others")) return "";
+  const auto count = status["others"].value(what, uint64_t{0});
+  return count == 0 ? "" : fmt::format(", and {} of other users", count);
+}
+
+std::string own_use(const nlohmann::json& use) {
+  const auto number = [&](const char* key) { return use.value(key, uint64_t{0}); };
+  const auto size = [&](const char* key) { return bytes(static_cast<double>(number(key))); };
+  return fmt::format(
+      "daemon: {} of {} descriptors, {} port(s) listening and {} connected, {} thread(s), {} of memory, {} "
+      "shared memories "
+      "of {}, {} session(s), {} group(s)\n",
+      number("descriptors"), number("descriptors_allowed"), number("ports_listening"),
+      number("ports_connected"), number("threads"), size("memory_bytes"), number("shared_memories"),
+      size("shared_bytes"), number("sessions"), number("groups"));
 }
 
 }  // namespace
@@ -30,15 +49,17 @@ std::string status_table(const nlohmann::json& status) {
                                  status["embedded"].get<bool>() ? " (embedded)" : "",
                                  status["pid"].get<int>(), status["uptime_s"].get<double>(),
                                  status["socket"].get<std::string>(), status["address"].get<std::string>());
-  text += fmt::format("\nsessions: {}\n", status["sessions"].size());
+  if (status.contains("daemon")) text += own_use(status["daemon"]);
+  text += fmt::format("\nsessions: {}{}\n", status["sessions"].size(), of_others(status, "sessions"));
   for (const auto& session : status["sessions"]) {
     text += fmt::format("  pid {:<8} uid {:<6} ranks {}\n", session["pid"].get<int>(),
                         session["uid"].get<int>(), session["ranks"].get<int>());
   }
-  text += fmt::format("\ngroups: {}\n", status["groups"].size());
+  text += fmt::format("\ngroups: {}{}\n", status["groups"].size(), of_others(status, "groups"));
   for (const auto& group : status["groups"]) {
-    text += fmt::format("  {} class {:<10} {} rank(s) on {} node(s), {}\n", group["id"].get<std::string>(),
-                        group["class"].get<std::string>(), group["ranks"].get<int>(), group["nodes"].size(),
+    text += fmt::format("  {} class {:<10} {} rank(s) on {} node(s), user {}, {}\n",
+                        group["id"].get<std::string>(), group["class"].get<std::string>(),
+                        group["ranks"].get<int>(), group["nodes"].size(), ranks(group["users"]),
                         group["state"].get<std::string>());
     for (const auto& node : group["nodes"]) {
       text += fmt::format("    node {}: rank {}\n", node["name"].get<std::string>(), ranks(node["ranks"]));
@@ -51,20 +72,21 @@ std::string status_table(const nlohmann::json& status) {
     }
     if (group.contains("failure")) text += "    " + group["failure"].get<std::string>() + "\n";
   }
-  text += fmt::format("\npeers: {}\n", status["peers"].size());
+  text += fmt::format("\npeers: {}{}\n", status["peers"].size(), of_others(status, "peers"));
   for (const auto& peer : status["peers"]) {
     text += fmt::format("  node {} over {}: {}, class {}\n", peer["node"].get<std::string>(),
                         peer["backend"].get<std::string>(), peer["state"].get<std::string>(),
                         peer["class"].get<std::string>());
     for (const auto& rail : peer["rails"]) {
-      text += fmt::format("    rail {} on {}: {} - {} {}: out {} ({}/s), in {} ({}/s)", rail["backend"].get<std::string>(),
-                          rail["nic"].get<std::string>(), rail["local"].get<std::string>(),
-                          rail["remote"].get<std::string>(), rail["state"].get<std::string>(),
-                          bytes(rail["bytes_out"].get<double>()), bytes(rail["mean_bytes_per_s_out"].get<double>()),
-                          bytes(rail["bytes_in"].get<double>()), bytes(rail["mean_bytes_per_s_in"].get<double>()));
+      text += fmt::format(
+          "    rail {} on {}: {} - {} {}: out {} ({}/s), in {} ({}/s)", rail["backend"].get<std::string>(),
+          rail["nic"].get<std::string>(), rail["local"].get<std::string>(), rail["remote"].get<std::string>(),
+          rail["state"].get<std::string>(), bytes(rail["bytes_out"].get<double>()),
+          bytes(rail["mean_bytes_per_s_out"].get<double>()), bytes(rail["bytes_in"].get<double>()),
+          bytes(rail["mean_bytes_per_s_in"].get<double>()));
       if (const auto losses = rail["losses"].get<uint64_t>(); losses > 0) {
-        text += fmt::format(", lost {} time(s), sent again {}, last: {}", losses, bytes(rail["bytes_resent"].get<double>()),
-                            rail["last_error"].get<std::string>());
+        text += fmt::format(", lost {} time(s), sent again {}, last: {}", losses,
+                            bytes(rail["bytes_resent"].get<double>()), rail["last_error"].get<std::string>());
       }
       text += "\n";
     }

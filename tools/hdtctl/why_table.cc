@@ -45,7 +45,12 @@ std::string why_table(const nlohmann::json& answer) {
                           quiet < 0 ? "" : fmt::format(", the last {:.1f} s ago", quiet));
     }
   }
-  if (text.empty()) text = fmt::format("nothing to do: node {} has no group\n", text_of(answer, "node"));
+  const auto hidden = answer.value("hidden", uint64_t{0});
+  if (text.empty()) {
+    text = fmt::format("nothing to do: node {} has no group{}\n", text_of(answer, "node"),
+                       hidden == 0 ? "" : " of yours");
+  }
+  if (hidden != 0) text += fmt::format("and {} group(s) of other users\n", hidden);
   for (const auto& node : answer["silent"]) {
     text += fmt::format("node {} does not answer: {}\n", text_of(node, "node"), text_of(node, "why"));
   }

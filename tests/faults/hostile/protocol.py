@@ -2,6 +2,8 @@
 change from release to release are read from the headers that define them; what the messages hold stands here once."""
 
 import array
+# getaddrinfo() loads it, which an attacker cannot where the interpreter lives in a home folder.
+import encodings.idna  # noqa: F401
 import fcntl
 import hashlib
 import hmac
@@ -336,5 +338,7 @@ def control_membership(key, secret, group_class, nodes, node_of_rank):
             struct.pack(f"<I{len(node_of_rank)}I", len(node_of_rank), *node_of_rank))
 
 
-def control_inquiry(number, what):
-    return b"\5" + struct.pack("<Q", number) + text(what)
+def control_inquiry(number, what, sees_all=True, user=None, groups=()):
+    """On behalf of a user, who sees everything or is in these groups."""
+    viewer = struct.pack("<BBII", sees_all, user is not None, user or 0, len(groups))
+    return b"\5" + struct.pack("<Q", number) + text(what) + viewer + b"".join(map(text, groups))

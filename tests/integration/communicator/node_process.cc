@@ -45,7 +45,11 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-std::string NodeProcess::program() { return HDT_HDTCOMMD; }
+std::string NodeProcess::program() {
+  // Another program to start in its place: one that enters the service's sandbox first (tests/faults/service).
+  const char* const instead = std::getenv("HDT_TEST_HDTCOMMD");
+  return instead != nullptr ? instead : HDT_HDTCOMMD;
+}
 
 NodeProcess::NodeProcess(const TemporaryFolder& folder, int number, const std::vector<std::string>& flags,
                          const std::map<std::string, std::string>& environment) {

@@ -44,7 +44,7 @@ std::vector<ControlMessage> control_examples() {
           Cancel{GroupKey{}, Code::kRankLost, 3, "gone"},
           Membership{GroupKey{}, GroupKey{std::byte{8}}, "dp", {node, node}, {0, 1, 1}},
           Outcome{GroupKey{}, Code::kLink, -1, "no"},
-          Inquiry{7, "facts"},
+          Inquiry{7, "facts", Viewer{false, 1000, {"1a2b3c4d"}}},
           Reply{7, Code::kSuccess, 12, "{}"},
           Successor{1, 2, 3, "dp", {4, "class.dp.weight=2"}, node},
           Known{1, 2, 3, Code::kSuccess, -1, "", {5, ""}, node}};

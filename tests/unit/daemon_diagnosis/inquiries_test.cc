@@ -26,7 +26,7 @@ class InquiriesTest : public ::testing::Test {
     }
   }
   void ask(const std::vector<std::string>& addresses, int64_t budget_ms = 60'000) {
-    inquiries_.ask(addresses, "facts", budget_ms,
+    inquiries_.ask(addresses, "facts", Viewer{true, 0, {}}, budget_ms,
                    [this](std::vector<Answer> answers) { answers_ = std::move(answers); });
   }
 

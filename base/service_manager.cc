@@ -1,0 +1,78 @@
+#include "base/service_manager.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+
+#include "base/log.h"
+
+namespace hdt {
+
+namespace {
+
+std::string taken_variable(const char* name) {
+  const char* const value = std::getenv(name);
+  std::string text = value == nullptr ? "" : value;
+  ::unsetenv(name);
+  return text;
+}
+
+std::optional<int64_t> number_of(const std::string& text) {
+  int64_t number = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (end.ec != std::errc{} || end.ptr != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+Result<ServiceManager> ServiceManager::of_environment() {
+  ServiceManager manager;
+  manager.address_ = taken_variable("NOTIFY_SOCKET");
+  const std::string interval = taken_variable("WATCHDOG_USEC");
+  const std::string process = taken_variable("WATCHDOG_PID");
+  if (manager.address_.empty()) return manager;
+  sockaddr_un room{};
+  const bool names_one = manager.address_[0] == '/' || manager.address_[0] == '@';
+  if (!names_one || manager.address_.size() < 2 || manager.address_.size() >= sizeof room.sun_path) {
+    return Status(Code::kConfig, "NOTIFY_SOCKET is '" + manager.address_ +
+                                     "'; expected a path, or '@' and a name, of fewer than " +
+                                     std::to_string(sizeof room.sun_path) + " bytes");
+  }
+  manager.socket_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!manager.socket_.valid()) return Status::from_errno("making a socket for NOTIFY_SOCKET", errno);
+  if (interval.empty()) return manager;
+  const auto wanted = number_of(interval);
+  if (!wanted || *wanted <= 0)
+    return Status(Code::kConfig, "WATCHDOG_USEC is '" + interval + "'; expected microseconds");
+  // Of a process that this one was started by, say: it is not meant.
+  if (!process.empty() && number_of(process) != ::getpid()) return manager;
+  manager.watchdog_ms_ = std::max<int64_t>(*wanted / 1000, 1);
+  return manager;
+}
+
+// The socket is not connected: a manager that starts anew has another one at the same address.
+void ServiceManager::say(const std::string& words) {
+  if (!socket_.valid()) return;
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  std::copy(address_.begin(), address_.end(), to.sun_path);
+  if (to.sun_path[0] == '@') to.sun_path[0] = '\0';
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address_.size());
+  const ssize_t sent = ::sendto(socket_.get(), words.data(), words.size(), MSG_NOSIGNAL,
+                                reinterpret_cast<const sockaddr*>(&to), size);
+  const int error = sent < 0 ? errno : 0;
+  if (error != 0 && !failed_) {
+    HDT_LOG_WARN("the service manager at {} was not told '{}': {}", address_,
+                 words.substr(0, words.find('\n')), Status::from_errno("sending", error).message());
+  }
+  failed_ = error != 0;
+}
+
+}  // namespace hdt
