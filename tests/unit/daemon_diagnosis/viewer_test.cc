@@ -62,7 +62,7 @@ TEST(Viewer, ADaemonThatProvesNothingHearsOfTheGroupsThatItIsIn) {
   hide_from_node(facts, node_numbered(2));
   EXPECT_EQ(groups_in(facts), (std::vector<std::string>{"b", "c"}));
   EXPECT_EQ(facts.hidden, 1U);
-  hide_from_node(facts, NodeId{});
+  hide_from_node(facts, node_numbered(9));
   EXPECT_TRUE(groups_in(facts).empty());
 }
 
