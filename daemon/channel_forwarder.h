@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "daemon/group_context.h"
 
@@ -27,7 +28,9 @@ class ChannelForwarder {
   // Says to the node what of its ranks' chunks has come; and does what its word (GroupPeer::their_channels) calls for.
   void tell_state(uint32_t node);
   void resume(uint32_t node);
-  // Nothing that local ranks have written waits to be carried (towards nodes that are still there).
+  // This rank of another node has left: it makes no more room for chunks.
+  void on_rank_left(uint32_t rank) { left_.insert(rank); }
+  // Nothing that local ranks have written waits to be carried, towards ranks that are still there.
   bool drained() const;
   // Chunks are under way of which the receiver is in no hurry to say that they have arrived.
   bool awaits_arrivals() const;
@@ -54,6 +57,7 @@ class ChannelForwarder {
   GroupContext& context_;
   std::unordered_map<uint32_t, Outgoing> outgoing_;
   std::unordered_map<uint32_t, Incoming> incoming_;
+  std::unordered_set<uint32_t> left_;  // ranks of other nodes
 };
 
 }  // namespace hdt::daemon

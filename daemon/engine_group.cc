@@ -257,6 +257,7 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
     if (output->from == node && !context_.segment.failed()) pieces_.on_note(*output, link);
   } else if (const auto* left = std::get_if<RankLeft>(&note)) {
     if (left->rank < ranks && context_.order.node_of_rank[left->rank] == node) {
+      channels_.on_rank_left(left->rank);
       pieces_.on_rank_left(left->rank, left->entered);
     }
   } else if (std::holds_alternative<GroupSeated>(note)) {

@@ -73,6 +73,17 @@ class Daemon:
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
+    def open_files(self):
+        """What its descriptors are of, and how many of each kind."""
+        kinds = {}
+        for descriptor in os.listdir(f"/proc/{self.pid}/fd"):
+            try:
+                kind = os.readlink(f"/proc/{self.pid}/fd/{descriptor}").split(":[")[0]
+            except OSError:  # closed since
+                continue
+            kinds[kind] = kinds.get(kind, 0) + 1
+        return dict(sorted(kinds.items()))
+
     def resident_bytes(self):
         with open(f"/proc/{self.pid}/statm", encoding="ascii") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -208,6 +219,7 @@ class HostileTest(unittest.TestCase):
             job.start()
             self.jobs.append(job)
         self.before = [daemon.descriptors() for daemon in self.daemons]
+        self.open_before = [daemon.open_files() for daemon in self.daemons]
 
     def attack(self, attack, *arguments):
         """What the attack returns, when it has ended."""
@@ -223,10 +235,10 @@ class HostileTest(unittest.TestCase):
         for daemon in self.daemons:
             self.assertTrue(daemon.alive(), daemon.words())
             self.assertEqual(daemon.status()["node"], daemon.name)
-        for daemon, before in zip(self.daemons, self.before):
+        for daemon, before, files in zip(self.daemons, self.before, self.open_before):
             wait_for(f"the descriptors of {daemon.name} come back to {before}",
                      lambda daemon=daemon, before=before: daemon.descriptors() <= before + SPARE_DESCRIPTORS,
-                     lambda daemon=daemon: f"it has {daemon.descriptors()}\n{daemon.words()[-4000:]}")
+                     lambda daemon=daemon, files=files: f"it had {files}, has {daemon.open_files()}\n{daemon.words()[-4000:]}")
         for job in self.jobs:
             rounds, _ = job.stop()
             self.assertGreater(rounds, 0)
