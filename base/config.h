@@ -58,6 +58,19 @@ struct Config {
     int64_t stall_ms = 20;
     int64_t wait_ms = 5'000;
   } link;
+  // Of each user of this node, but root and the daemon's own (daemon/user_limits.h).
+  struct Limits {
+    int64_t sessions = 2'048;
+    int64_t groups = 4'096;
+    int64_t seats = 65'536;
+    int64_t making = 1'024;
+    int64_t memories = 16'384;
+    int64_t memory_mib = 4'194'304;
+    int64_t listeners = 64;
+    int64_t questions = 32;
+    int64_t log_lines_per_s = 20;
+    int64_t hello_ms = 5'000;
+  } limits;
   struct Log {
     std::string level = "info";
     std::string file;

@@ -24,6 +24,8 @@ namespace {
 // Engines look at their work this long before they sleep, giving their core to whoever wants it in between.
 constexpr int64_t kSpinNs = 50 * kNsPerUs;
 constexpr int64_t kTellMs = 200;
+// The sockets of a meeting place that was left are open for about so long (ControlNetwork::leave_place).
+constexpr int64_t kLateMs = 5'000;
 
 }  // namespace
 
@@ -131,6 +133,8 @@ Status Control::start() {
   if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
   HDT_RETURN_IF_ERROR(mailbox_.status());
   HDT_RETURN_IF_ERROR(open_devices());
+  // A session has a socket, a pidfd, a page, and an eventfd for each engine.
+  limits_ = std::make_unique<UserLimits>(config_.limits, 3 + static_cast<int64_t>(engines_.size()));
   maker_ = std::make_unique<GroupMaker>(node_, config_, group_services());
   reunion_ = std::make_unique<Reunion>(reunion_services());
   inquiries_ = std::make_unique<Inquiries>(Inquiries::Services{
@@ -138,8 +142,8 @@ Status Control::start() {
       [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); }});
   sessions_ = std::make_unique<ClientSessions>(
       ClientSessions::Options{kSoftware, node_.name, host_pid_, static_cast<uint32_t>(engines_.size()),
-                              restart_ms(), config_.security.allow_groups},
-      *this);
+                              restart_ms(), config_.security.allow_groups, config_.limits.hello_ms},
+      *limits_, *this);
   HDT_RETURN_IF_ERROR(sessions_->listen(config_.node.socket, epoll_.get()));
   epoll_event event{};
   event.events = EPOLLIN;
@@ -186,7 +190,7 @@ void Control::run() {
     for (int i = 0; i < ready; ++i) {
       const int fd = events[static_cast<size_t>(i)].data.fd;
       if (fd == sessions_->listener()) {
-        sessions_->accept_all();
+        sessions_->accept_some();
       } else {
         sessions_->on_readable(fd);
       }
@@ -199,6 +203,7 @@ void Control::work() {
   while (mailbox_.run() || network_->poll()) {
   }
   sessions_->on_time();
+  while (!late_places_.empty() && late_places_.front().first.expired()) late_places_.pop_front();
   network_->on_time();
   maker_->on_time();
   on_change_time();
@@ -262,6 +267,7 @@ GroupMaker::Services Control::group_services() {
   };
   services.leave = [this](const HostedPlace& place) {
     network_->leave_place(place.addresses, place.on_nics);
+    if (place.claim != nullptr) late_places_.emplace_back(Deadline::after_ms(kLateMs), place.claim);
   };
   services.create = [this](uint32_t engine, GroupSpec spec) {
     say_who_can_join(spec.nodes);
@@ -271,6 +277,7 @@ GroupMaker::Services Control::group_services() {
       owner->create_group(std::move(*shared));
     });
   };
+  services.claim = [this](uint32_t uid, UserLimits::What what) { return limits_->claim(uid, what); };
   services.post = [this](std::function<void()> work) { mailbox_.post(std::move(work)); };
   services.fail = [this](uint32_t engine, uint64_t group, const Outcome& outcome) {
     Engine* owner = engines_[engine].get();
@@ -282,6 +289,7 @@ GroupMaker::Services Control::group_services() {
   };
   services.refused = [this](const LocalJoin& join, const Status& why) {
     joining_.erase({join.session, join.request.request});
+    seat_claims_.erase({join.session, join.request.request});
     session::Joined answer;
     answer.request = join.request.request;
     answer.code = why.code();
@@ -293,6 +301,8 @@ GroupMaker::Services Control::group_services() {
 
 void Control::on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t local) {
   joining_.erase({join.session, join.request.request});
+  auto claim = std::move(seat_claims_[{join.session, join.request.request}]);
+  seat_claims_.erase({join.session, join.request.request});
   Engine* engine = engines_[made.engine].get();
   ClientSession* client = sessions_->find(join.session);
   const uint32_t handle = client != nullptr ? client->free_handle() : 0;
@@ -300,7 +310,7 @@ void Control::on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t l
     engine->attach(session, handle, id, local);
   });
   if (client == nullptr) return;
-  client->seats[handle] = {made.engine, made.id};
+  client->seats[handle] = {made.engine, made.id, made.memory, std::move(claim)};
   session::Joined answer;
   answer.request = join.request.request;
   answer.handle = handle;
@@ -309,6 +319,7 @@ void Control::on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t l
   answer.secret = made.secret;
   const std::array<int, 1> fds = {made.memory->fd()};
   sessions_->send(join.session, session::encode(answer), fds);
+  if (!limits_->may_log(client->credentials.uid)) return;
   HDT_LOG_INFO("group {:08x} joined by pid {} {}", static_cast<uint32_t>(made.id), client->credentials.pid,
                LogTag{.group = join.request.group_class,
                       .rank = static_cast<int>(join.request.rank),
@@ -330,8 +341,19 @@ void Control::on_rendezvous(uint64_t session) {
 
 void Control::on_join(uint64_t session, const session::JoinRequest& request) {
   if (leaving_) return ask_successor(session, request.request);
-  joining_[{session, request.request}] = request;
   const PeerCredentials& who = sessions_->find(session)->credentials;
+  const std::pair<uint64_t, uint32_t> number{session, request.request};
+  auto claim = limits_->claim(who.uid, UserLimits::What::kSeats);
+  if (!claim.is_ok() || joining_.contains(number)) {
+    session::Joined answer;
+    answer.request = request.request;
+    answer.code = claim.is_ok() ? Code::kInvalidUsage : claim.status().code();
+    answer.text = claim.is_ok() ? "a join with this request's number is under way" : claim.status().message();
+    sessions_->send(session, session::encode(answer));
+    return;
+  }
+  joining_[number] = request;
+  seat_claims_[number] = std::make_shared<UserLimits::Claim>(claim.take());
   maker_->on_join({session, request, static_cast<uint32_t>(who.pid), who.uid});
 }
 
@@ -339,9 +361,11 @@ void Control::on_notice(uint64_t session, session::Kind kind, const session::Gro
   ClientSession* client = sessions_->find(session);
   const auto seat = client->seats.find(notice.handle);
   if (seat == client->seats.end()) return;
+  // A group fails once: who says it again and again keeps nobody busy.
+  if (kind == session::Kind::kDeadline && std::exchange(seat->second.told_deadline, true)) return;
+  if (kind == session::Kind::kFail && std::exchange(seat->second.told_failure, true)) return;
   if (kind == session::Kind::kDeadline) return on_deadline(session, seat->second, notice);
   Engine* engine = engines_[seat->second.engine].get();
-  if (kind == session::Kind::kLeave) client->seats.erase(seat);
   engine->post([engine, session, kind, notice] {
     switch (kind) {
       case session::Kind::kLeave:
@@ -350,30 +374,34 @@ void Control::on_notice(uint64_t session, session::Kind kind, const session::Gro
         return engine->fail(session, notice.handle, notice.code, notice.rank, notice.text);
     }
   });
+  if (kind == session::Kind::kLeave) sessions_->end_seat(*client, notice.handle);
 }
 
-void Control::on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) {
+void Control::on_shared(uint64_t session, uint64_t number, const SharedBlock& block) {
   for (auto& engine : engines_) {
-    engine->post([e = engine.get(), session, number, memory] { e->add_memory(session, number, memory); });
+    engine->post([e = engine.get(), session, number, handle = block.handle, memory = block.memory] {
+      e->add_memory(session, number, handle, memory);
+    });
   }
 }
 
-void Control::on_unshared(uint32_t number) {
+void Control::on_unshared(uint64_t number) {
   for (auto& engine : engines_) {
     engine->post([e = engine.get(), number] { e->remove_memory(number); });
   }
 }
 
-// Memory is given only to processes that are in a group together with its owner, and only for that group.
+// Memory is given only to processes of the same user that are in the group in which its owner uses it.
+// Whether it does not exist or is not for this one is not told.
 void Control::on_open(uint64_t session, const session::MemoryRequest& request) {
   const ClientSession* asker = sessions_->find(session);
   const auto seat = asker->seats.find(request.handle);
   std::shared_ptr<SharedMemory> memory;
-  for (const auto& [number, owner] : sessions_->all()) {
-    const auto found = owner.memories.find(request.memory);
-    if (found == owner.memories.end() || seat == asker->seats.end()) continue;
-    const auto shares_group = [&](const auto& other) { return other.second.group == seat->second.group; };
-    if (std::any_of(owner.seats.begin(), owner.seats.end(), shares_group)) memory = found->second;
+  const ClientSession* owner = sessions_->owner_of(request.memory);
+  if (owner != nullptr && seat != asker->seats.end() && owner->credentials.uid == asker->credentials.uid) {
+    const SharedBlock& block = owner->memories.at(request.memory);
+    const auto of_owner = owner->seats.find(block.handle);
+    if (of_owner != owner->seats.end() && of_owner->second.same_group(seat->second)) memory = block.memory;
   }
   session::MemoryAnswer answer{request.request, Code::kSuccess, "", request.memory};
   if (memory == nullptr) {
@@ -387,6 +415,7 @@ void Control::on_open(uint64_t session, const session::MemoryRequest& request) {
 }
 
 void Control::on_gone(uint64_t session, const std::string& how) {
+  std::erase_if(seat_claims_, [session](const auto& entry) { return entry.first.first == session; });
   std::erase_if(joining_, [session](const auto& entry) { return entry.first.first == session; });
   maker_->on_session_gone(session, how);
   for (auto& engine : engines_) {

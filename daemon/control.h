@@ -27,6 +27,7 @@
 #include "daemon/path_trials.h"
 #include "daemon/rendezvous.h"
 #include "daemon/reunion.h"
+#include "daemon/user_limits.h"
 
 namespace hdt::daemon {
 
@@ -124,8 +125,8 @@ class Control : public SessionHandler {
   // control_diagnosis.cc
   void on_deadline(uint64_t session, const Seat& seat, const session::GroupNotice& notice);
 
-  void on_shared(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) override;
-  void on_unshared(uint32_t number) override;
+  void on_shared(uint64_t session, uint64_t number, const SharedBlock& block) override;
+  void on_unshared(uint64_t number) override;
   Status on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) override;
   void on_open(uint64_t session, const session::MemoryRequest& request) override;
   void on_gone(uint64_t session, const std::string& how) override;
@@ -153,6 +154,7 @@ class Control : public SessionHandler {
   uint32_t host_pid_;
   std::string job_secret_;
   bool said_who_can_join_ = false;
+  std::unique_ptr<UserLimits> limits_;  // before all that holds claims
   BackendPlan plan_;
   NodeInfo node_;
   std::shared_ptr<Trust> trust_;
@@ -185,7 +187,12 @@ class Control : public SessionHandler {
   int64_t started_ns_ = 0;
   const TickMoment made_ = TickMoment::now();
   std::map<std::pair<uint64_t, uint32_t>, session::JoinRequest>
-      joining_;           // not answered, by session and request
+      joining_;  // not answered, by session and request
+  std::map<std::pair<uint64_t, uint32_t>, std::shared_ptr<UserLimits::Claim>> seat_claims_;  // of those
+  // Of meeting places that were left: the sockets stay open a while for those who come late.
+  std::deque<std::pair<Deadline, std::shared_ptr<UserLimits::Claim>>> late_places_;
+  std::map<uint64_t, std::weak_ptr<const SharedMemory>>
+      adopted_;           // memory of groups that were taken over, by id
   bool leaving_ = false;  // a successor takes over
   std::atomic<bool> stop_{false};
   std::thread thread_;

@@ -55,6 +55,10 @@ void Control::on_status(uint64_t session) {
           for (const auto& peer : part["peers"]) status["peers"].push_back(peer);
         }
         status["others"] = {{"sessions", others}, {"groups", other_groups}, {"peers", other_peers}};
+        const ClientSession* asker = sessions_->find(session);
+        if (asker == nullptr) return;
+        const uid_t uid = asker->credentials.uid;
+        status["limits"] = limits_->status(limits_->is_exempt(uid) ? std::nullopt : std::optional(uid));
         status["daemon"] = own_use(status["groups"].size() + other_groups);
         send_json(session, session::encode_empty(session::Kind::kStatusIs), status);
       });
@@ -154,11 +158,10 @@ void Control::answer_link(uint64_t session, const std::string& node) {
           }
         }
         if (answer["classes"].empty()) {
-          sessions_->send(
-              session,
-              session::encode_text(session::Kind::kAnswerIs, Code::kInvalidUsage,
-                                   "node " + node_.name + " has had no group with a node '" + node +
-                                       "' that you may see; links are made when a group needs them"));
+          sessions_->send(session, session::encode_text(
+                                       session::Kind::kAnswerIs, Code::kInvalidUsage,
+                                       "node " + node_.name + " has had no group with a node '" + node +
+                                           "' that you may see; links are made when a group needs them"));
           return;
         }
         send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);

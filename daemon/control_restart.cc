@@ -77,6 +77,8 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
                                ": start it with the same node.threads"};
   }
   if (client->seats.contains(request.handle)) return {Code::kInvalidUsage, "two groups have the same handle"};
+  auto claim = limits_->claim(client->credentials.uid, UserLimits::What::kSeats);
+  if (!claim.is_ok()) return claim.status();
   auto found = adoption_.find(request, std::move(segment));
   if (!found.is_ok()) return found.status();
   Adoption::Found& group = found.value();
@@ -100,7 +102,12 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
                       others.nodes[node].address, others.deadline);
     }
   }
-  client->seats[request.handle] = {request.engine, group.id};
+  if (group.memory != nullptr) {
+    std::erase_if(adopted_, [](const auto& entry) { return entry.second.expired(); });
+    adopted_[group.id] = group.memory;
+  }
+  client->seats[request.handle] = {request.engine, group.id, adopted_[group.id],
+                                   std::make_shared<UserLimits::Claim>(claim.take())};
   engine->post([engine, session, handle = request.handle, id = group.id, local = request.local_index] {
     engine->attach(session, handle, id, local);
   });

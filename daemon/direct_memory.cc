@@ -2,21 +2,23 @@
 
 namespace hdt::daemon {
 
-Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint32_t number) {
+Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint64_t number) {
   auto found = entries_.find(number);
   if (found == entries_.end()) {
     auto memory = services_.find(local, number);
     if (memory == nullptr) return static_cast<const Use*>(nullptr);
     Entry entry;
+    entry.local = local;
     entry.use = {memory->data(), memory->size()};
     entry.memory = std::move(memory);
     found = entries_.emplace(number, std::move(entry)).first;
   }
+  if (found->second.local != local) return static_cast<const Use*>(nullptr);
   ++found->second.users;
   return &found->second.use;
 }
 
-Result<transport::RegionKey> DirectMemory::key_for(uint32_t number, uint32_t backend) {
+Result<transport::RegionKey> DirectMemory::key_for(uint64_t number, uint32_t backend) {
   const auto found = entries_.find(number);
   if (found == entries_.end()) return Status(Code::kInternal, "memory that no call has acquired has no key");
   const auto known = found->second.keys.find(backend);
@@ -30,20 +32,20 @@ void DirectMemory::withdraw(const Entry& entry) {
   for (const auto& [backend, key] : entry.keys) services_.withdraw(key, backend);
 }
 
-void DirectMemory::release(uint32_t number) {
+void DirectMemory::release(uint64_t number) {
   const auto found = entries_.find(number);
   if (found == entries_.end() || --found->second.users > 0 || !found->second.dropped) return;
   forget(found);
 }
 
-void DirectMemory::drop(uint32_t number) {
+void DirectMemory::drop(uint64_t number) {
   const auto found = entries_.find(number);
   if (found == entries_.end()) return;
   found->second.dropped = true;
   if (found->second.users == 0) forget(found);
 }
 
-void DirectMemory::forget(std::map<uint32_t, Entry>::iterator entry) {
+void DirectMemory::forget(std::map<uint64_t, Entry>::iterator entry) {
   withdraw(entry->second);
   entries_.erase(entry);
 }

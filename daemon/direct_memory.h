@@ -19,7 +19,7 @@ class DirectMemory {
  public:
   struct Services {
     // Memory `number` of the process of local rank `local`; null if it shares no such memory.
-    std::function<std::shared_ptr<SharedMemory>(uint32_t local, uint32_t number)> find;
+    std::function<std::shared_ptr<SharedMemory>(uint32_t local, uint64_t number)> find;
     // With the engine's backend of that number, whose peers may write to it then.
     std::function<Result<transport::RegionKey>(const SharedMemory&, uint32_t backend)> enlist;
     std::function<void(const transport::RegionKey&, uint32_t backend)> withdraw;
@@ -33,27 +33,28 @@ class DirectMemory {
     size_t bytes = 0;
   };
   // Null without error: not known (yet). Every success needs a release().
-  Result<const Use*> acquire(uint32_t local, uint32_t number);
-  void release(uint32_t number);
+  Result<const Use*> acquire(uint32_t local, uint64_t number);
+  void release(uint64_t number);
   // The key for peers over that backend, of memory that is acquired.
-  Result<transport::RegionKey> key_for(uint32_t number, uint32_t backend);
+  Result<transport::RegionKey> key_for(uint64_t number, uint32_t backend);
   // Its owner shares it no more.
-  void drop(uint32_t number);
+  void drop(uint64_t number);
   void clear();
 
  private:
   struct Entry {
     std::shared_ptr<SharedMemory> memory;
+    uint32_t local = 0;  // whose it is
     Use use;
     std::map<uint32_t, transport::RegionKey> keys;  // by backend
     uint32_t users = 0;
     bool dropped = false;
   };
-  void forget(std::map<uint32_t, Entry>::iterator entry);
+  void forget(std::map<uint64_t, Entry>::iterator entry);
   void withdraw(const Entry& entry);
 
   Services services_;
-  std::map<uint32_t, Entry> entries_;
+  std::map<uint64_t, Entry> entries_;
 };
 
 }  // namespace hdt::daemon

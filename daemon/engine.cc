@@ -227,28 +227,27 @@ void Engine::remove_session(uint64_t session) {
   sessions_.erase(found);
 }
 
-void Engine::add_memory(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory) {
-  memories_[number] = {session, std::move(memory)};
+void Engine::add_memory(uint64_t session, uint64_t number, uint32_t handle,
+                        std::shared_ptr<SharedMemory> memory) {
+  memories_[number] = {session, handle, std::move(memory)};
 }
 
-void Engine::remove_memory(uint32_t number) {
+void Engine::remove_memory(uint64_t number) {
   memories_.erase(number);
   for (auto& group : groups_) {
     if (group != nullptr) group->forget_memory(number);
   }
 }
 
-// Only what the process of that rank shares itself.
-std::shared_ptr<SharedMemory> Engine::find_memory(uint64_t group, uint32_t local, uint32_t number) {
+// Only what the process of that rank shares itself, and in that group.
+std::shared_ptr<SharedMemory> Engine::find_memory(uint64_t group, uint32_t local, uint64_t number) {
   const auto found = memories_.find(number);
   if (found == memories_.end()) return nullptr;
-  const auto session = sessions_.find(found->second.session);
-  if (session == sessions_.end()) return nullptr;
+  const Seat* owner = seat(found->second.session, found->second.handle);
   const EngineGroup* wanted = group_of(group);
-  const bool is_its = std::any_of(
-      session->second.seats.begin(), session->second.seats.end(),
-      [&](const auto& seat) { return seat.second.group == wanted && seat.second.local == local; });
-  return is_its ? found->second.memory : nullptr;
+  if (owner == nullptr || wanted == nullptr || owner->group != wanted || owner->local != local)
+    return nullptr;
+  return found->second.memory;
 }
 
 void Engine::create_group(GroupSpec spec) {
@@ -258,7 +257,7 @@ void Engine::create_group(GroupSpec spec) {
   const uint64_t id = spec.id;
   GroupMemory& memory = group_memory_[id];
   memory.memory = spec.memory;
-  spec.direct.find = [this, id](uint32_t local, uint32_t number) { return find_memory(id, local, number); };
+  spec.direct.find = [this, id](uint32_t local, uint64_t number) { return find_memory(id, local, number); };
   spec.direct.enlist = [this](const SharedMemory& shared, uint32_t backend) {
     return device_of(backend).register_memory(shared.data(), shared.size(), shared.fd());
   };

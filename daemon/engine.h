@@ -85,9 +85,9 @@ class Engine : public transport::LinkObserver {
   // --- on the engine's thread only ---
   void add_session(std::shared_ptr<SessionLink> session);
   void remove_session(uint64_t session);
-  // Memory that the process of `session` shares.
-  void add_memory(uint64_t session, uint32_t number, std::shared_ptr<SharedMemory> memory);
-  void remove_memory(uint32_t number);
+  // Memory that the process of `session` shares in the group in which it has the seat `handle`.
+  void add_memory(uint64_t session, uint64_t number, uint32_t handle, std::shared_ptr<SharedMemory> memory);
+  void remove_memory(uint64_t number);
   void create_group(GroupSpec spec);
   // `handle` of `session` is rank `local` of the group: its attention bits mean this group.
   void attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t local);
@@ -170,7 +170,7 @@ class Engine : public transport::LinkObserver {
   // Of a local rank's process, as its session's socket says: what the rank itself says counts in its own PID
   // namespace. 0: it has no session (any more), or is in a namespace that is not seen from here.
   uint32_t pid_of(const EngineGroup& group, uint32_t local) const;
-  std::shared_ptr<SharedMemory> find_memory(uint64_t group, uint32_t local, uint32_t number);
+  std::shared_ptr<SharedMemory> find_memory(uint64_t group, uint32_t local, uint64_t number);
 
   // engine_choice.cc
   using GroupNode = std::pair<uint64_t, uint32_t>;  // a group's id, and the number of a node in it
@@ -303,9 +303,10 @@ class Engine : public transport::LinkObserver {
   std::map<uint64_t, Session> sessions_;
   struct Memory {
     uint64_t session;
+    uint32_t handle;
     std::shared_ptr<SharedMemory> memory;
   };
-  std::unordered_map<uint32_t, Memory> memories_;
+  std::unordered_map<uint64_t, Memory> memories_;
   std::vector<std::unique_ptr<EngineGroup>> groups_;  // by group slot; empty slots are reused
   std::unordered_map<uint64_t, EngineGroup*> group_by_id_;
   struct GroupMemory {

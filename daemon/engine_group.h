@@ -95,7 +95,7 @@ class EngineGroup {
   std::optional<Deadline> next_time() const;
 
   // A process shares this memory no more.
-  void forget_memory(uint32_t number) {
+  void forget_memory(uint64_t number) {
     if (!context_.segment.failed()) pieces_.forget_memory(number);
   }
 
@@ -175,7 +175,7 @@ class EngineGroup {
   std::vector<std::string> local_end_;  // how a rank was lost
   std::vector<bool> local_here_;        // adopted groups
   std::vector<uint32_t> users_;
-  bool adopting_;                       // not all local ranks are here
+  bool adopting_;  // not all local ranks are here
 };
 
 }  // namespace hdt::daemon

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/address.h"
 #include "base/codec.h"
 #include "base/hmac.h"
 #include "base/log.h"
@@ -30,6 +31,8 @@ constexpr int64_t kGraceMs = 1'000;
 // making, a group whose address a further process comes to is failed; later the newcomer is refused and the
 // group goes on.
 constexpr int64_t kYoungNs = kNsPerSecond;
+// Below it a port is root's.
+constexpr uint16_t kFirstUserPort = 1'024;
 
 // Jobs that meet at an address everybody can guess are of one user.
 Result<GroupKey> key_for_user(const GroupKey& key, uint32_t uid) {
@@ -104,6 +107,17 @@ void GroupMaker::on_join(LocalJoin join) {
     const bool knows_others = named.empty() || !is_loopback(named.front());
     if (knows_others && DaemonAddress::parse(request.rendezvous).id && all_loopback(request.rendezvous))
       pending.elsewhere_at = Deadline::after_ms(kElsewhereMs);
+    if (const Status claimed = claim_group(pending, join); !claimed.is_ok()) {
+      groups_.erase(entry);
+      return services_.refused(join, claimed);
+    }
+  } else if (pending.uid != join.uid) {
+    return services_.refused(
+        join,
+        {Code::kInvalidUsage,
+         fmt::format(
+             "the group belongs to user {} on node {}, as that is whose rank joined first; {} cannot join it",
+             pending.uid, node_.name, joiner)});
   }
   const auto same_rank = pending.joins.find(request.rank);
   if (pending.made || same_rank != pending.joins.end()) {
@@ -127,15 +141,15 @@ void GroupMaker::on_join(LocalJoin join) {
     return refuse(key, why);
   }
   if (request.host != session::Hosting::kNone && !pending.hosted) {
-    const HostedPlace place{request.rendezvous, request.host == session::Hosting::kListenOnNics};
-    const Status listening = services_.host(place);
+    auto place = place_for(join);
+    const Status listening = place.is_ok() ? services_.host(place.value()) : place.status();
     if (!listening.is_ok()) {
       const Status why(listening.code(),
                        "no group was made at " + pending.place + ": " + listening.message());
       pending.joins.emplace(request.rank, std::move(join));
       return refuse(key, why);
     }
-    pending.hosted = place;
+    pending.hosted = place.take();
   }
   LocalJoin& kept = pending.joins.emplace(request.rank, std::move(join)).first->second;
   if (is_new) {
@@ -143,6 +157,33 @@ void GroupMaker::on_join(LocalJoin join) {
   } else if (pending.channel != 0) {
     send_join(pending, kept);
   }
+}
+
+Status GroupMaker::claim_group(Pending& pending, const LocalJoin& join) {
+  pending.uid = join.uid;
+  if (!services_.claim) return Status::ok();
+  auto making = services_.claim(join.uid, UserLimits::What::kMaking);
+  if (!making.is_ok()) return making.status();
+  auto group = services_.claim(join.uid, UserLimits::What::kGroups);
+  if (!group.is_ok()) return group.status();
+  pending.making_claim = making.take();
+  pending.group_claim = std::make_shared<UserLimits::Claim>(group.take());
+  return Status::ok();
+}
+
+Result<HostedPlace> GroupMaker::place_for(const LocalJoin& join) {
+  HostedPlace place{join.request.rendezvous, join.request.host == session::Hosting::kListenOnNics, nullptr};
+  const uint16_t port = port_of(join.request.rendezvous);
+  if (join.uid != 0 && port != 0 && port < kFirstUserPort) {
+    return Status(Code::kInvalidUsage,
+                  fmt::format("a job of user {} cannot meet at port {}: ports below {} are root's", join.uid,
+                              port, kFirstUserPort));
+  }
+  if (!services_.claim) return place;
+  auto claim = services_.claim(join.uid, UserLimits::What::kListeners);
+  if (!claim.is_ok()) return claim.status();
+  place.claim = std::make_shared<UserLimits::Claim>(claim.take());
+  return place;
 }
 
 void GroupMaker::contact(const GroupKey&, Pending& pending) {
@@ -294,7 +335,8 @@ void GroupMaker::on_ready(const GroupKey& key, const Status& status) {
                   done.place,
                   ::time(nullptr),
                   now_ns(),
-                  std::exchange(done.hosted, std::nullopt)};
+                  std::exchange(done.hosted, std::nullopt),
+                  std::move(done.group_claim)};
   release(done);
   uint32_t local = 0;
   for (const auto& [rank, join] : done.joins) services_.joined(join, *done.made, local++);
@@ -318,7 +360,7 @@ void GroupMaker::on_adopted(const session::Segment& segment, uint32_t engine, ui
   living_[key] = {
       header.group,       engine,         fmt::format("{} on node {}", process_text(pid, uid), node_.name),
       "the same address", header.made_at, 0,
-      std::nullopt};
+      std::nullopt,       nullptr};
 }
 
 // Bad news from the coordinator: ranks missing, or another node that could not make its part.

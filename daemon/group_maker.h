@@ -18,6 +18,7 @@
 #include "daemon/engine_group.h"
 #include "daemon/making_facts.h"
 #include "daemon/rendezvous.h"
+#include "daemon/user_limits.h"
 
 namespace hdt::daemon {
 
@@ -41,6 +42,7 @@ struct MadeGroup {
 struct HostedPlace {
   std::string addresses;
   bool on_nics = false;
+  std::shared_ptr<UserLimits::Claim> claim;
 };
 
 class GroupMaker {
@@ -56,6 +58,8 @@ class GroupMaker {
     std::function<void(const HostedPlace&)> leave;
     // Creates the group in engine number `engine`; spec.on_ready may be called from that engine's thread.
     std::function<void(uint32_t engine, GroupSpec)> create;
+    // What a user's ranks want to have.
+    std::function<Result<UserLimits::Claim>(uint32_t uid, UserLimits::What)> claim;
     // Runs work on the control thread.
     std::function<void(std::function<void()>)> post;
     std::function<void(uint32_t engine, uint64_t group, const Outcome&)> fail;
@@ -105,8 +109,16 @@ class GroupMaker {
     Deadline elsewhere_at = Deadline::never();
     std::string last_error;
     std::map<uint32_t, LocalJoin> joins;  // by rank
-    std::optional<MadeGroup> made;        // membership has come; the engine connects
+    uint32_t uid = 0;                     // of the first rank, whose user the group belongs to
+    UserLimits::Claim making_claim;
+    std::shared_ptr<UserLimits::Claim> group_claim;
+    std::optional<MadeGroup> made;  // membership has come; the engine connects
   };
+  // What the user of a group's first rank needs for it.
+  Status claim_group(Pending& pending, const LocalJoin& join);
+  // Where a process may have this daemon listen: as many places as its user may have, at ports that it could
+  // take itself.
+  Result<HostedPlace> place_for(const LocalJoin& join);
   void contact(const GroupKey& key, Pending& pending);
   void send_join(Pending& pending, const LocalJoin& join);
   void refuse(const GroupKey& key, const Status& why);
@@ -130,6 +142,7 @@ class GroupMaker {
     int64_t made_at = 0;  // seconds since 1970
     int64_t made_ns = 0;  // now_ns(); 0: by a predecessor of this daemon
     std::optional<HostedPlace> hosted;
+    std::shared_ptr<UserLimits::Claim> claim;
   };
   std::map<GroupKey, Living> living_;
   RefusedMeetings refused_;

@@ -117,7 +117,7 @@ bool PieceRunner::accept_call(uint64_t sequence) {
 }
 
 // Not more than a hint from the process: what it names must be shared by it, and large enough.
-bool PieceRunner::open_buffer(ActiveCall& call, uint32_t number, uint64_t offset, uint64_t bytes,
+bool PieceRunner::open_buffer(ActiveCall& call, uint64_t number, uint64_t offset, uint64_t bytes,
                               std::byte*& place, OutputNote* note) {
   auto use = context_.direct.acquire(0, number);
   if (!use.is_ok()) {
@@ -171,7 +171,7 @@ bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& wher
     }
   }
   if (!opened) {
-    for (const uint32_t number : active.memories) context_.direct.release(number);
+    for (const uint64_t number : active.memories) context_.direct.release(number);
     return false;
   }
   const bool staged = collectives::reduces(call.what) ? active.input == nullptr : active.output == nullptr;
@@ -186,7 +186,7 @@ bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& wher
 }
 
 // The region has another key for each backend.
-void PieceRunner::tell_output(uint32_t node, OutputNote note, uint32_t memory) {
+void PieceRunner::tell_output(uint32_t node, OutputNote note, uint64_t memory) {
   if (context_.peers[node].link == nullptr) return;  // told when it is back
   if (note.direct != 0) {
     auto key = context_.direct.key_for(memory, context_.peers[node].backend);
@@ -309,7 +309,7 @@ bool PieceRunner::publish() {
   while (!calls_.empty() && exchanged_ >= calls_.front().end()) {
     first_piece_ = calls_.front().end();
     journal_.finish_call(calls_.front().sequence, first_piece_);
-    for (const uint32_t number : calls_.front().memories) context_.direct.release(number);
+    for (const uint64_t number : calls_.front().memories) context_.direct.release(number);
     calls_.pop_front();
     for (PeerCredit& credit : credit_) drop_outputs(credit);
   }

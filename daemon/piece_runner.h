@@ -57,7 +57,7 @@ class PieceRunner {
   // A piece waits until writes have arrived of which the receiver is in no hurry to say so.
   bool awaits_arrivals() const { return awaits_arrivals_; }
   // Memory that calls may use is gone.
-  void forget_memory(uint32_t number) { context_.direct.drop(number); }
+  void forget_memory(uint64_t number) { context_.direct.drop(number); }
   void on_rank_left(uint32_t rank, uint64_t entered);
 
   // Calls that all local ranks have entered / that are finished on this node.
@@ -75,9 +75,9 @@ class PieceRunner {
     collectives::Algorithm algorithm;
     std::byte* input = nullptr;  // in place; null: the slot's
     std::byte* output = nullptr;
-    std::vector<uint32_t> memories;  // in use until the call is finished
+    std::vector<uint64_t> memories;  // in use until the call is finished
     std::optional<OutputNote> output_note;
-    uint32_t output_memory = 0;
+    uint64_t output_memory = 0;
     uint64_t end() const { return first_piece + plan.pieces(); }
   };
   class Slot;
@@ -92,9 +92,9 @@ class PieceRunner {
   bool accept_call(uint64_t sequence);
   // Finds the buffers that the call uses in place. False: not known yet, or the group has failed.
   bool open_buffers(ActiveCall& call, const session::Exposure& where);
-  bool open_buffer(ActiveCall& call, uint32_t number, uint64_t offset, uint64_t bytes, std::byte*& place,
+  bool open_buffer(ActiveCall& call, uint64_t number, uint64_t offset, uint64_t bytes, std::byte*& place,
                    OutputNote* note);
-  void tell_output(uint32_t node, OutputNote note, uint32_t memory);
+  void tell_output(uint32_t node, OutputNote note, uint64_t memory);
   // True: the data was copied.
   bool write(Slot& slot, HeldWrite write);
   void go_on();

@@ -47,7 +47,7 @@ Status Allocations::free(void* pointer) {
 }
 
 Result<Allocations::Place> Allocations::locate(const void* pointer, size_t bytes,
-                                               const std::shared_ptr<Session>& session) {
+                                               const std::shared_ptr<Session>& session, uint32_t handle) {
   const auto* start = static_cast<const std::byte*>(pointer);
   const std::lock_guard lock(mutex_);
   auto found = by_start_.upper_bound(start);
@@ -57,12 +57,22 @@ Result<Allocations::Place> Allocations::locate(const void* pointer, size_t bytes
   const uint64_t size = allocation.memory.size() - sizeof(Trailer);
   if (offset >= size || bytes > size - offset) return Place{};
   for (const auto& shared : allocation.shared) {
-    if (shared.session.lock() == session) return Place{shared.number, offset};
+    if (shared.handle == handle && shared.session.lock() == session) return Place{shared.number, offset};
   }
-  auto number = session->share(allocation.memory);
+  auto number = session->share(handle, allocation.memory);
   if (!number.is_ok()) return number.status();
-  allocation.shared.push_back({session, number.value()});
+  allocation.shared.push_back({session, handle, number.value()});
   return Place{number.value(), offset};
+}
+
+void Allocations::forget_group(const std::shared_ptr<Session>& session, uint32_t handle) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [start, allocation] : by_start_) {
+    std::erase_if(allocation.shared, [&](const auto& shared) {
+      return shared.session.expired() || (shared.handle == handle && shared.session.lock() == session);
+    });
+  }
+  session->forget_shared(handle);
 }
 
 }  // namespace hdt::client

@@ -32,18 +32,23 @@ class Allocations {
   Status free(void* pointer);
 
   struct Place {
-    uint32_t memory = 0;  // 0: not memory of hdtMemAlloc
+    uint64_t memory = 0;  // 0: not memory of hdtMemAlloc
     uint64_t offset = 0;
   };
-  // Where [pointer, pointer + bytes) is, as others of the session's groups are told. Shares it on first use.
-  Result<Place> locate(const void* pointer, size_t bytes, const std::shared_ptr<Session>& session);
+  // Where [pointer, pointer + bytes) is, as others of the group with `handle` are told. Shares it on first
+  // use in that group.
+  Result<Place> locate(const void* pointer, size_t bytes, const std::shared_ptr<Session>& session,
+                       uint32_t handle);
+  // Before that group is left.
+  void forget_group(const std::shared_ptr<Session>& session, uint32_t handle);
 
  private:
   struct Allocation {
     SharedMemory memory;
     struct Shared {
       std::weak_ptr<Session> session;
-      uint32_t number;
+      uint32_t handle;
+      uint64_t number;
     };
     std::vector<Shared> shared;
   };

@@ -126,13 +126,13 @@ Communicator::Communicator(std::shared_ptr<Session> session, JoinedGroup joined,
 
 void Communicator::make_queues() {
   const auto locate = [this](const void* pointer, size_t bytes) {
-    return Allocations::instance().locate(pointer, bytes, session_);
+    return Allocations::instance().locate(pointer, bytes, session_, joined_.handle);
   };
   if (!access_.one_node()) {
     collectives_ = std::make_unique<CollectiveQueue>(access_, locate);
     return;
   }
-  auto queue = std::make_unique<NodeQueue>(access_, NodeQueue::Memory{locate, [this](uint32_t memory) {
+  auto queue = std::make_unique<NodeQueue>(access_, NodeQueue::Memory{locate, [this](uint64_t memory) {
                                                                         return session_->open_memory(
                                                                             joined_.handle, memory);
                                                                       }});
@@ -356,6 +356,7 @@ void Communicator::leave() {
   if (!access_.one_node() && session_->daemon().host_pid != 0 && !access_.segment.failed())
     session_->await_daemon();
   session_->unwatch(watch_);  // a daemon that is started again finds in the group's memory who has left
+  Allocations::instance().forget_group(session_, joined_.handle);
   (void)session_->notify(Kind::kLeave, {joined_.handle, Code::kSuccess, -1, ""});
 }
 

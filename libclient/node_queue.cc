@@ -75,7 +75,7 @@ bool NodeQueue::may_post(uint64_t sequence, bool payload) {
 // Where this rank's buffers are, as far as others may need them.
 Result<Exposure> NodeQueue::expose(const session::Call& call, const std::byte* send,
                                    const std::byte* recv) const {
-  const auto locate = [&](const void* pointer, uint64_t bytes, uint32_t& memory, uint64_t& offset) -> Status {
+  const auto locate = [&](const void* pointer, uint64_t bytes, uint64_t& memory, uint64_t& offset) -> Status {
     offset = reinterpret_cast<uint64_t>(pointer);
     if (pointer == nullptr) return Status::ok();
     const auto place = memory_.locate(pointer, bytes);
@@ -227,7 +227,7 @@ bool NodeQueue::reach_all(const Entry& entry) {
     rank.process = process_of(access_.segment.board(i));
     rank.send_address = exposure.send;
     rank.recv_address = exposure.recv;
-    const auto map = [&](uint32_t memory, uint64_t offset, uint64_t bytes, std::byte*& mapped) {
+    const auto map = [&](uint64_t memory, uint64_t offset, uint64_t bytes, std::byte*& mapped) {
       if (memory == 0) return true;
       auto reached = peer_memory_.reach(memory, offset, bytes);
       if (reached.is_ok()) mapped = reached.value();

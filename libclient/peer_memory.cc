@@ -12,7 +12,7 @@ bool freed(const SharedMemory& memory) {
 
 }  // namespace
 
-Result<std::byte*> PeerMemory::reach(uint32_t memory, uint64_t offset, uint64_t bytes) {
+Result<std::byte*> PeerMemory::reach(uint64_t memory, uint64_t offset, uint64_t bytes) {
   // A number may be given again once its memory is freed.
   auto found = mapped_.find(memory);
   if (found != mapped_.end() && freed(found->second)) found = mapped_.end();

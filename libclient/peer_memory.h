@@ -13,17 +13,17 @@ namespace hdt::client {
 
 class PeerMemory {
  public:
-  using Open = std::function<Result<SharedMemory>(uint32_t memory)>;
+  using Open = std::function<Result<SharedMemory>(uint64_t memory)>;
   explicit PeerMemory(Open open) : open_(std::move(open)) {}
 
   // Maps `memory` on first use, a question to the daemon. Fails if [offset, offset + bytes) is not in it.
-  Result<std::byte*> reach(uint32_t memory, uint64_t offset, uint64_t bytes);
+  Result<std::byte*> reach(uint64_t memory, uint64_t offset, uint64_t bytes);
 
  private:
   void drop_freed();
 
   Open open_;
-  std::map<uint32_t, SharedMemory> mapped_;
+  std::map<uint64_t, SharedMemory> mapped_;
 };
 
 }  // namespace hdt::client

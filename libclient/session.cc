@@ -216,10 +216,11 @@ Status Session::find_successor() {
 Status Session::hand_over(Wire& wire) {
   const std::lock_guard lock(mutex_);
   ++life_;
-  for (const auto& [number, fd] : shared_) {
-    const std::array<int, 1> fds = {fd};
-    HDT_RETURN_IF_ERROR(send_packet(
-        wire.socket.get(), session::encode(Kind::kShare, session::MemoryRequest{0, 0, number}), fds));
+  for (const auto& [number, shared] : shared_) {
+    const std::array<int, 1> fds = {shared.fd};
+    HDT_RETURN_IF_ERROR(
+        send_packet(wire.socket.get(),
+                    session::encode(Kind::kShare, session::MemoryRequest{0, shared.handle, number}), fds));
   }
   for (const auto& [number, membership] : memberships_) {
     JoinedGroup& joined = *membership.joined;
@@ -400,17 +401,22 @@ Result<Packet> Session::ask_memory(Kind kind, session::MemoryRequest request, st
   return packet;
 }
 
-Result<uint32_t> Session::share(const SharedMemory& memory) {
+Result<uint64_t> Session::share(uint32_t handle, const SharedMemory& memory) {
   const std::array<int, 1> fds = {memory.fd()};
-  auto packet = ask_memory(Kind::kShare, {}, fds);
+  auto packet = ask_memory(Kind::kShare, {0, handle, 0}, fds);
   if (!packet.is_ok()) return packet.status();
-  const uint32_t number = session::decode_memory_answer(packet.value().bytes).value().memory;
+  const uint64_t number = session::decode_memory_answer(packet.value().bytes).value().memory;
   const std::lock_guard lock(mutex_);
-  shared_[number] = memory.fd();
+  shared_[number] = {handle, memory.fd()};
   return number;
 }
 
-void Session::unshare(uint32_t memory) {
+void Session::forget_shared(uint32_t handle) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(shared_, [handle](const auto& entry) { return entry.second.handle == handle; });
+}
+
+void Session::unshare(uint64_t memory) {
   const std::lock_guard sending(send_mutex_);
   {
     const std::lock_guard lock(mutex_);
@@ -419,7 +425,7 @@ void Session::unshare(uint32_t memory) {
   (void)send_notice(session::encode(Kind::kUnshare, session::MemoryRequest{0, 0, memory}));
 }
 
-Result<SharedMemory> Session::open_memory(uint32_t handle, uint32_t memory) {
+Result<SharedMemory> Session::open_memory(uint32_t handle, uint64_t memory) {
   auto packet = ask_memory(Kind::kOpen, {0, handle, memory}, {});
   if (!packet.is_ok()) return packet.status();
   HDT_RETURN_IF_ERROR(packet.value().descriptors);

@@ -28,7 +28,7 @@ struct JoinedGroup {
   uint32_t handle = 0;
   uint32_t engine = 0;
   uint32_t local_index = 0;
-  uint64_t life = 0;  // of the daemon that gave it
+  uint64_t life = 0;           // of the daemon that gave it
   session::GroupKey secret{};  // of the group: only its members have it
 };
 
@@ -55,11 +55,15 @@ class Session {
   Result<std::string> explain_json(const session::ExplainRequest& request);
   // Other questions of operators (session::Question).
   Result<std::string> ask_json(const session::Question& question);
-  // Gives the daemon memory of this process, for other ranks of its groups to open. Returns its number.
-  Result<uint32_t> share(const SharedMemory& memory);
-  void unshare(uint32_t memory);
-  // Maps memory that another rank of the group with `handle` shares.
-  Result<SharedMemory> open_memory(uint32_t handle, uint32_t memory);
+  // Gives the daemon memory of this process, for other ranks of the group with `handle` to open. Returns its
+  // number.
+  Result<uint64_t> share(uint32_t handle, const SharedMemory& memory);
+  void unshare(uint64_t memory);
+  // Before the group with `handle` is left: what is shared in it goes with the seat, and no successor is
+  // given it.
+  void forget_shared(uint32_t handle);
+  // Maps memory that another rank of the group with `handle` shares in it.
+  Result<SharedMemory> open_memory(uint32_t handle, uint64_t memory);
   Status notify(session::Kind kind, const session::GroupNotice& notice);
   // Makes engine `engine` look at the group with `handle`: no system call while the engine is awake.
   void ring(uint32_t engine, uint32_t handle);
@@ -139,7 +143,11 @@ class Session {
   uint32_t next_request_ = 1;
   std::map<uint64_t, Membership> memberships_;
   uint64_t next_membership_ = 1;
-  std::map<uint32_t, int> shared_;              // descriptors by number
+  struct Shared {
+    uint32_t handle;  // of the group that it is used in
+    int fd;
+  };
+  std::map<uint64_t, Shared> shared_;           // by number
   std::vector<std::vector<std::byte>> unsent_;  // notices for the successor
   std::map<uint32_t, std::vector<std::byte>>
       told_;                    // failures by handle: told again, as nothing says who has heard them

@@ -24,8 +24,8 @@ static_assert(sizeof(Call) == 16);
 struct Exposure {
   uint64_t send = 0;
   uint64_t recv = 0;
-  uint32_t send_memory = 0;
-  uint32_t recv_memory = 0;
+  uint64_t send_memory = 0;
+  uint64_t recv_memory = 0;
   uint32_t copied = 0;  // post.h: the contribution is in the payload, too
   // Of the node's first rank, for all: where not all buffers are shared, go through the kernel, if all may.
   uint32_t by_kernel = 0;

@@ -83,12 +83,7 @@ std::vector<std::byte> encode(const Joined& m) {
 }
 
 std::vector<std::byte> encode(Kind kind, const GroupNotice& m) {
-  return start(kind)
-      .put(m.handle)
-      .put(m.code)
-      .put(m.rank)
-      .put_string(m.text.substr(0, kMaxText))
-      .take();
+  return start(kind).put(m.handle).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText)).take();
 }
 
 std::vector<std::byte> encode(Kind kind, const MemoryRequest& m) {
@@ -181,7 +176,8 @@ Result<AdoptRequest> decode_adopt(std::span<const std::byte> bytes) {
   m.handle = reader.get<uint32_t>();
   m.engine = reader.get<uint32_t>();
   m.local_index = reader.get<uint32_t>();
-  if (!reader.complete() || m.engine >= kMaxEngines || m.local_index >= kMaxLocalRanks) return malformed("adopt");
+  if (!reader.complete() || m.engine >= kMaxEngines || m.local_index >= kMaxLocalRanks)
+    return malformed("adopt");
   return m;
 }
 
@@ -204,7 +200,7 @@ Result<MemoryRequest> decode_memory_request(std::span<const std::byte> bytes) {
   MemoryRequest m;
   m.request = reader.get<uint32_t>();
   m.handle = reader.get<uint32_t>();
-  m.memory = reader.get<uint32_t>();
+  m.memory = reader.get<uint64_t>();
   if (!reader.complete()) return malformed("memory");
   return m;
 }
@@ -215,7 +211,7 @@ Result<MemoryAnswer> decode_memory_answer(std::span<const std::byte> bytes) {
   m.request = reader.get<uint32_t>();
   m.code = reader.get<Code>();
   m.text = reader.get_string(kMaxText);
-  m.memory = reader.get<uint32_t>();
+  m.memory = reader.get<uint64_t>();
   if (!reader.complete()) return malformed("memory");
   return m;
 }

@@ -14,7 +14,7 @@
 namespace hdt::session {
 
 inline constexpr uint32_t kSessionMagic = 0x48445453;  // "HDTS"
-inline constexpr uint32_t kSessionVersion = 8;
+inline constexpr uint32_t kSessionVersion = 9;
 inline constexpr size_t kMaxText = 4096;
 inline constexpr size_t kKeyBytes = 32;
 inline constexpr size_t kMaxPlaceBytes = 512;   // addresses where a group is made, by commas
@@ -34,16 +34,16 @@ enum class Kind : uint8_t {
   kDeadline,      // process: handle, text: find out why and fail the group
   kStatus,        // process: describe yourself
   kStatusIs,      // daemon: fd of a memfd with JSON
-  kShare,         // process: request, size; fd: memory that others of its groups may map. Answered by kMemory
-  kUnshare,       // process: memory's number; not answered
-  kOpen,          // process: request, handle, memory's number: map what another rank of this group shares
-  kMemory,        // daemon: request, code, text, memory's number; fd where kOpen succeeded
-  kExplain,       // process: ExplainRequest: which algorithm would this call take, and why?
+  kShare,    // process: request, handle; fd: memory that others of this group may map. Answered by kMemory
+  kUnshare,  // process: memory's number; not answered
+  kOpen,     // process: request, handle, memory's number: map what another rank of this group shares
+  kMemory,   // daemon: request, code, text, memory's number; fd where kOpen succeeded
+  kExplain,  // process: ExplainRequest: which algorithm would this call take, and why?
   kExplanationIs,  // daemon: code, text; fd of a memfd with JSON on success
   kAsk,            // process: Question
   kAnswerIs,       // daemon: code, text; fd of a memfd with JSON on success
-  kAdopt,          // process, to a daemon that was started again: AdoptRequest; fd: segment. Answered only if refused
-  kNotAdopted,     // daemon: handle, code, text
+  kAdopt,  // process, to a daemon that was started again: AdoptRequest; fd: segment. Answered only if refused
+  kNotAdopted,  // daemon: handle, code, text
 };
 
 struct Hello {
@@ -107,8 +107,10 @@ struct Joined {
 
 struct MemoryRequest {  // kShare, kUnshare, kOpen
   uint32_t request = 0;
-  uint32_t handle = 0;  // kOpen: of the group
-  uint32_t memory = 0;  // kUnshare, kOpen; kShare: the number that a predecessor gave it, 0: none yet
+  uint32_t handle = 0;  // kShare, kOpen: of the group that it is used in
+  // kUnshare, kOpen; kShare: the number that a predecessor gave it, 0: none yet. The daemon draws numbers at
+  // random.
+  uint64_t memory = 0;
 };
 
 struct ExplainRequest {
@@ -121,7 +123,7 @@ struct ExplainRequest {
 
 // What an operator asks the daemon or tells it, beyond status and explain.
 struct Question {
-  std::string what;   // "backends", "link", "class", "why", "trace", "doctor"
+  std::string what;  // "backends", "link", "class", "why", "trace", "doctor"
   // link: the name of the other node; class: its name and settings, by lines: "dp", "weight=3"; why: a group; doctor: addresses
   // of daemons
   std::string about;
@@ -131,7 +133,7 @@ struct MemoryAnswer {
   uint32_t request = 0;
   Code code = Code::kSuccess;
   std::string text;
-  uint32_t memory = 0;  // never 0 on success
+  uint64_t memory = 0;  // never 0 on success
 };
 
 struct GroupNotice {  // kLeave, kFail, kDeadline, kNotAdopted

@@ -43,7 +43,7 @@
 namespace hdt::session {
 
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
-inline constexpr uint32_t kSegmentVersion = 11;
+inline constexpr uint32_t kSegmentVersion = 12;
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
 // Slots of pieces, and chunks of a channel's ring. On one node, what the caches hold; between nodes, what several

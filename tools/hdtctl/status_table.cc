@@ -55,6 +55,15 @@ std::string status_table(const nlohmann::json& status) {
     text += fmt::format("  pid {:<8} uid {:<6} ranks {}\n", session["pid"].get<int>(),
                         session["uid"].get<int>(), session["ranks"].get<int>());
   }
+  for (const auto& user : status["limits"]["users"]) {
+    text += fmt::format("  uid {}{}:", user["uid"].get<int64_t>(),
+                        user["limited"].get<bool>() ? "" : " (without limits)");
+    for (const auto& [name, limit] : status["limits"]["each"].items()) {
+      const auto used = user[name].get<int64_t>();
+      if (used != 0) text += fmt::format(" {} {}/{}", name, used, limit.get<int64_t>());
+    }
+    text += "\n";
+  }
   text += fmt::format("\ngroups: {}{}\n", status["groups"].size(), of_others(status, "groups"));
   for (const auto& group : status["groups"]) {
     text += fmt::format("  {} class {:<10} {} rank(s) on {} node(s), user {}, {}\n",

@@ -5,7 +5,8 @@ import os
 import random
 import time
 
-from protocol import KINDS, Client, Refused, close_all, hello
+from protocol import (KINDS, Client, Refused, ask, close_all, empty, explain, hello, join, memory_request,
+                      notice, sealed_memory)
 
 
 def until(seconds):
@@ -72,3 +73,103 @@ def idle(path, seconds, count=5000, greet=False):
         except (OSError, EOFError):
             pass
     return sorted(told)
+
+
+def own_group(client, request=1, **values):
+    """A group of one rank."""
+    return client.join(request=request, key=os.urandom(32), rendezvous=client.rendezvous(), **values)
+
+
+def steal(path, seconds, known=()):
+    """Opens memory by numbers: near those of its own, `known` ones, and any. What was told, and how much was
+    opened."""
+    told, opened = set(), 0
+    with Client(path) as client:
+        joined = own_group(client)
+        assert joined["code"] == 0, joined
+        mine = sealed_memory(4096)
+        client.send(memory_request("Share", 7, joined["handle"], 0), [mine])
+        fields, _ = client.receive_kind("Memory")
+        fields.take("Ii")
+        fields.text()
+        own = fields.take("Q")
+        numbers = [*known, *(own + step for step in range(-200, 200) if step), *range(1, 200)]
+        for count in until(seconds):
+            number = numbers[count] if count < len(numbers) else random.randrange(1, 1 << 64)
+            client.send(memory_request("Open", 8, joined["handle"], number % (1 << 64)))
+            fields, descriptors = client.receive_kind("Memory")
+            _, code = fields.take("Ii")
+            opened += len(descriptors)
+            close_all(descriptors)
+            told.add((code, fields.text().rsplit(" ", 1)[0]))
+    return sorted(told), opened
+
+
+def share_and_wait(path, pipe):
+    """A victim: shares memory in a group of its own, tells its number through the pipe, and lives until it is
+    killed."""
+    client = Client(path)
+    joined = own_group(client)
+    client.send(memory_request("Share", 7, joined["handle"], 0), [sealed_memory(1 << 20)])
+    fields, _ = client.receive_kind("Memory")
+    fields.take("Ii")
+    fields.text()
+    os.write(pipe, fields.take("Q").to_bytes(8, "little"))
+    while True:
+        time.sleep(1)
+
+
+def sessions(path, count):
+    """As many sessions as it gets; what the first one that is refused hears, and how many there were."""
+    held = []
+    try:
+        for _ in range(count):
+            held.append(Client(path))
+    except Refused as refused:
+        return len(held), str(refused)
+    finally:
+        for client in held:
+            client.socket.close()
+    return len(held), ""
+
+
+def listeners(path, seconds):
+    """Joins that each want a meeting place at an address of its own."""
+    told = set()
+    with Client(path) as client:
+        client.socket.settimeout(0.2)
+        for count in until(seconds):
+            place = f"127.0.0.{2 + count // 5000 % 200}:{20000 + count % 5000}"
+            client.send(join(count + 1, os.urandom(32), place, ranks=2, host=1, timeout_ms=200))
+            try:
+                while count % 20 == 19:
+                    told.add(client.joined()["text"])
+            except TimeoutError:
+                pass
+        client.send(join(1 << 30, os.urandom(32), "127.0.0.2:99", ranks=2, host=1, timeout_ms=200))
+        try:
+            while True:
+                told.add(client.joined()["text"])
+        except TimeoutError:
+            pass
+    return sorted(told)
+
+
+def flood(path, seconds, kind):
+    """One kind of message as fast as it goes, and no answer is read."""
+    messages = {"unshare": memory_request("Unshare", 0, 0, 12345),
+                "fail": notice("Fail", 999, 5, 0, "x" * 4000), "rendezvous": empty("Rendezvous"),
+                "status": empty("Status"), "trace": ask("trace"), "why": ask("why"), "backends": ask("backends"),
+                "explain": explain("none", "allreduce", "float32", 1 << 20)}
+    sent = 0
+    with Client(path) as client:
+        client.socket.settimeout(0.05)
+        for _ in until(seconds):
+            try:
+                client.send(messages[kind])
+                sent += 1
+            except TimeoutError:
+                pass
+            except OSError:
+                break
+    return sent

@@ -97,7 +97,7 @@ def notice(kind, handle, code, rank, words):
 
 
 def memory_request(kind, request, handle, memory):
-    return struct.pack("<BIII", KINDS[kind], request, handle, memory)
+    return struct.pack("<BIIQ", KINDS[kind], request, handle, memory)
 
 
 def ask(what, about=""):
@@ -129,7 +129,10 @@ class Client:
         self.socket.settimeout(WAIT_S)
         self.socket.connect(path)
         if greet:
-            self.send(hello())
+            try:
+                self.send(hello())
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # it was turned away before it said anything, and is told why
             kind, _, descriptors = self.receive()
             assert kind == "Welcome", kind
             close_all(descriptors)
@@ -146,7 +149,11 @@ class Client:
 
     def receive(self):
         """(kind, Fields, descriptors). A refusal raises Refused, an end without a word EOFError."""
-        data, ancillary, _, _ = self.socket.recvmsg(1 << 16, socket.CMSG_SPACE(64 * 4))
+        room = socket.CMSG_SPACE(64 * 4)
+        try:
+            data, ancillary, _, _ = self.socket.recvmsg(1 << 16, room)
+        except ConnectionResetError:  # told once, before what the daemon had said last
+            data, ancillary, _, _ = self.socket.recvmsg(1 << 16, room)
         descriptors = []
         for level, kind, body in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):

@@ -36,7 +36,8 @@ enum class Reachable { kShared, kThroughKernel, kNot };
 
 class Ranks {
  public:
-  Ranks(uint32_t count, uint64_t seed, Reachable reachable = Reachable::kThroughKernel) : node_(count), random_(seed) {
+  Ranks(uint32_t count, uint64_t seed, Reachable reachable = Reachable::kThroughKernel)
+      : node_(count), random_(seed) {
     for (uint32_t rank = 0; rank < count; ++rank) {
       const NodeAccess& access = node_.access(rank);
       access.board().pid.store(static_cast<uint32_t>(::getpid()));
@@ -50,7 +51,9 @@ class Ranks {
         const auto offset = static_cast<const std::byte*>(pointer) - arenas_[rank].data();
         return Allocations::Place{rank + 1, static_cast<uint64_t>(offset)};
       };
-      ways.open = [this](uint32_t number) { return SharedMemory::map(UniqueFd(::dup(arenas_[number - 1].fd()))); };
+      ways.open = [this](uint64_t number) {
+        return SharedMemory::map(UniqueFd(::dup(arenas_[number - 1].fd())));
+      };
       queues_.push_back(std::make_unique<NodeQueue>(access, ways));
     }
   }
@@ -62,7 +65,9 @@ class Ranks {
   }
   // Two buffers of a rank, one behind the other.
   std::span<int64_t> send_of(uint32_t rank, uint64_t count) { return {start(rank), count}; }
-  std::span<int64_t> recv_of(uint32_t rank, uint64_t sent, uint64_t count) { return {start(rank) + sent, count}; }
+  std::span<int64_t> recv_of(uint32_t rank, uint64_t sent, uint64_t count) {
+    return {start(rank) + sent, count};
+  }
 
  private:
   static constexpr size_t kArenaBytes = size_t{32} << 20;
@@ -119,8 +124,10 @@ TEST_P(EveryWay, RandomCallsInAnyOrderOfSteps) {
       for (uint32_t rank = 0; rank < ranks; ++rank) {
         send[rank] = all.send_of(rank, sent);
         recv[rank] = all.recv_of(rank, sent, received);
-        if (in_place && what == Collective::kReduceScatter) recv[rank] = send[rank].subspan(rank * call.count, received);
-        if (in_place && what == Collective::kAllGather) send[rank] = recv[rank].subspan(rank * call.count, sent);
+        if (in_place && what == Collective::kReduceScatter)
+          recv[rank] = send[rank].subspan(rank * call.count, received);
+        if (in_place && what == Collective::kAllGather)
+          send[rank] = recv[rank].subspan(rank * call.count, sent);
         if (in_place && sent == received) recv[rank] = send[rank];
         std::fill(recv[rank].begin(), recv[rank].end(), -1);
         for (uint64_t i = 0; i < sent; ++i) send[rank][i] = value(rank, i, round);
@@ -143,10 +150,13 @@ TEST_P(EveryWay, RandomCallsInAnyOrderOfSteps) {
 }
 
 std::string name_of_way(const ::testing::TestParamInfo<Reachable>& way) {
-  return way.param == Reachable::kShared ? "Shared" : way.param == Reachable::kNot ? "Staged" : "ThroughKernel";
+  return way.param == Reachable::kShared ? "Shared"
+         : way.param == Reachable::kNot  ? "Staged"
+                                         : "ThroughKernel";
 }
 INSTANTIATE_TEST_SUITE_P(NodeQueueTest, EveryWay,
-                         ::testing::Values(Reachable::kShared, Reachable::kThroughKernel, Reachable::kNot), name_of_way);
+                         ::testing::Values(Reachable::kShared, Reachable::kThroughKernel, Reachable::kNot),
+                         name_of_way);
 
 // An express call is posted at once; whether it ends there or becomes one of the queue, results and order stay.
 TEST(NodeQueueTest, ExpressCallsAndQueuedOnesKeepTheirOrder) {

@@ -25,7 +25,7 @@ class CallInPlace : public ::testing::Test {
     for (GroupPeer& peer : context_.peers) peer.layout = layout_;
     context_.segment = session::Segment::format(memory_.data(), layout_, context_.id, "default", 0);
     DirectMemory::Services services;
-    services.find = [this](uint32_t, uint32_t number) { return number == kMemory ? shared_ : nullptr; };
+    services.find = [this](uint32_t, uint64_t number) { return number == kMemory ? shared_ : nullptr; };
     services.enlist = [](const SharedMemory&, uint32_t) {
       return Result<transport::RegionKey>(transport::RegionKey{});
     };
