@@ -3,15 +3,22 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 
+#include "base/clock.h"
+
 namespace hdt {
 
 namespace {
+
+// Connections that may wait to be accepted; who comes then waits in connect().
+constexpr int kBacklog = 1'024;
 
 Result<sockaddr_un> address_of(const std::string& path) {
   sockaddr_un address{};
@@ -30,6 +37,15 @@ Result<UniqueFd> make_socket(int extra) {
   return fd;
 }
 
+std::string takes_nobody(const std::string& path, int64_t timeout_ms) {
+  struct stat file {};
+  const std::string owner =
+      ::stat(path.c_str(), &file) == 0 ? " of user " + std::to_string(file.st_uid) : std::string();
+  return path + ": the process" + owner + " that listens there has taken no connection for " +
+         std::to_string(timeout_ms) + " ms; it is stopped, or has more to do than it can (`ss -xlp src " +
+         path + "` names it; kill -CONT lets a stopped process go on)";
+}
+
 // The kernel drops descriptors for which there is no room and says no more than that. What it would say now
 // is asked.
 Status descriptors_refused(int socket) {
@@ -43,8 +59,11 @@ Status descriptors_refused(int socket) {
 Result<UniqueFd> listen_seqpacket(const std::string& path) {
   auto address = address_of(path);
   if (!address.is_ok()) return address.status();
-  if (connect_seqpacket(path).is_ok()) {
-    return Status(Code::kSystem, "another daemon already answers at " + path);
+  if (somebody_listens(path)) {
+    return Status(
+        Code::kSystem,
+        "another daemon has the socket " + path + " already (`ss -xlp src " + path +
+            "` names its process, which may be stopped): end that one, or name another node.socket");
   }
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) ::unlink(path.c_str());
@@ -55,20 +74,44 @@ Result<UniqueFd> listen_seqpacket(const std::string& path) {
     return Status::from_errno("cannot make the socket " + path, errno);
   }
   if (::chmod(path.c_str(), 0666) != 0) return Status::from_errno("chmod of " + path, errno);
-  if (::listen(fd.get(), 128) != 0) return Status::from_errno("listen at " + path, errno);
+  if (::listen(fd.get(), kBacklog) != 0) return Status::from_errno("listen at " + path, errno);
   return fd;
 }
 
-Result<UniqueFd> connect_seqpacket(const std::string& path) {
+Result<UniqueFd> connect_seqpacket(const std::string& path, int64_t timeout_ms) {
   auto address = address_of(path);
   if (!address.is_ok()) return address.status();
   auto made = make_socket(0);
   if (!made.is_ok()) return made.status();
   UniqueFd fd = made.take();
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0) {
+  const Deadline deadline = Deadline::after_ms(std::max<int64_t>(timeout_ms, 1));
+  for (;;) {
+    // The kernel lets who connects wait in turn, for as long as a send may take.
+    HDT_RETURN_IF_ERROR(limit_sends(fd.get(), deadline.remaining_ns() / kNsPerMs + 1));
+    if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) == 0)
+      break;
+    if (errno == EINTR && !deadline.expired()) continue;
+    if (errno == EAGAIN || errno == EINTR) return Status(Code::kNoDaemon, takes_nobody(path, timeout_ms));
     return Status(Code::kNoDaemon, path + ": " + std::strerror(errno));
   }
+  HDT_RETURN_IF_ERROR(limit_sends(fd.get(), 0));
   return fd;
+}
+
+bool somebody_listens(const std::string& path) {
+  auto address = address_of(path);
+  if (!address.is_ok()) return false;
+  const auto probe = make_socket(SOCK_NONBLOCK);
+  if (!probe.is_ok()) return false;
+  return ::connect(probe.value().get(), reinterpret_cast<const sockaddr*>(&address.value()),
+                   sizeof(sockaddr_un)) == 0 ||
+         errno == EAGAIN;
+}
+
+Status limit_sends(int socket, int64_t timeout_ms) {
+  const timeval time{timeout_ms / 1000, timeout_ms % 1000 * 1000};
+  if (::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time) == 0) return Status::ok();
+  return Status::from_errno("SO_SNDTIMEO", errno);
 }
 
 Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const int> fds) {
@@ -93,7 +136,8 @@ Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const
     if (::sendmsg(socket, &message, MSG_NOSIGNAL) >= 0) return Status::ok();
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return {Code::kInProgress, "the session's socket is full"};
-    if (errno == EPIPE || errno == ECONNRESET) return {Code::kDaemonLost, "the other side closed the session"};
+    if (errno == EPIPE || errno == ECONNRESET)
+      return {Code::kDaemonLost, "the other side closed the session"};
     return Status::from_errno("sending on a session", errno);
   }
 }

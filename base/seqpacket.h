@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,9 +29,18 @@ struct Packet {
 // Listens at `path` (replacing a stale socket that nobody answers on); mode 0666: who may connect is decided
 // by the directory and by peer credentials.
 Result<UniqueFd> listen_seqpacket(const std::string& path);
-Result<UniqueFd> connect_seqpacket(const std::string& path);
 
-// Non-blocking sockets report kInProgress where they would block.
+inline constexpr int64_t kSeqpacketConnectMs = 5'000;
+// Where as many connections wait as the listener lets wait (it is stopped, or has much to do), this one waits for
+// `timeout_ms` at most. kNoDaemon: nobody listens, or it took too long.
+Result<UniqueFd> connect_seqpacket(const std::string& path, int64_t timeout_ms = kSeqpacketConnectMs);
+// Whether some process listens at `path`, also one that is stopped. Never waits.
+bool somebody_listens(const std::string& path);
+
+// How long a send on a blocking socket may take; 0: for ever.
+Status limit_sends(int socket, int64_t timeout_ms);
+
+// Non-blocking sockets, and those whose time is up, report kInProgress where they would block.
 Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const int> fds);
 // A closed peer gives kDaemonLost, when all that it had sent before has been received. Truncated messages are
 // an error.

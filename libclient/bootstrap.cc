@@ -204,7 +204,9 @@ Result<Wishes> read_config(const hdtCommConfig_t* config, const Wishes& defaults
 }
 
 Result<hdtUniqueId_t> make_unique_id() {
-  auto session = find_daemon("");
+  const auto wishes = default_wishes();
+  if (!wishes.is_ok()) return wishes.status();
+  auto session = find_daemon("", wishes.value().timeout_ms);
   if (!session.is_ok()) return session.status();
   auto address = session.value()->rendezvous_address();
   if (!address.is_ok()) return address.status();
@@ -218,7 +220,7 @@ Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ra
                                                  const Wishes& wishes) {
   auto contents = unpack_id(id);
   if (!contents.is_ok()) return contents.status();
-  auto session = find_daemon(wishes.socket);
+  auto session = find_daemon(wishes.socket, wishes.timeout_ms);
   if (!session.is_ok()) return session.status();
   auto key = key_of_id(contents.value());
   if (!key.is_ok()) return key.status();
@@ -233,7 +235,7 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
       detect_job([](const char* name) { return std::getenv(name); });  // NOLINT(concurrency-mt-unsafe)
   if (!detected.is_ok()) return detected.status();
   Job job = detected.take();
-  auto found = find_daemon(wishes.socket);
+  auto found = find_daemon(wishes.socket, wishes.timeout_ms);
   if (!found.is_ok()) return found.status();
   std::shared_ptr<Session> session = found.take();
   CommunicatorOptions options;

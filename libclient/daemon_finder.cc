@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -40,9 +41,10 @@ Finder& finder() {
 }
 
 Result<std::shared_ptr<Session>> shared_session(
-    Finder& all, const std::string& socket, const std::function<std::function<void()>()>& become_host = {}) {
+    Finder& all, const std::string& socket, int64_t timeout_ms,
+    const std::function<std::function<void()>()>& become_host = {}) {
   if (auto open = all.sessions[socket].lock(); open != nullptr && !open->lost()) return open;
-  auto session = Session::open(socket, become_host);
+  auto session = Session::open(socket, become_host, timeout_ms);
   if (session.is_ok()) all.sessions[socket] = session.value();
   return session;
 }
@@ -70,18 +72,19 @@ std::function<void()> successor_of(const RuntimePlace& place) {
   };
 }
 
-Result<std::shared_ptr<Session>> embedded_session(Finder& all, const std::string& node) {
+Result<std::shared_ptr<Session>> embedded_session(Finder& all, const std::string& node, int64_t timeout_ms) {
   const auto found = runtime_place(variable, node);
   if (!found.is_ok()) return found.status();
   const RuntimePlace& place = found.value();
   const std::string socket = place.base + ".sock";
   EmbeddedHosts& hosts = EmbeddedHosts::instance();
-  const Deadline deadline = Deadline::after_ms(kHostMs);
+  const Deadline deadline = Deadline::after_ms(std::min(kHostMs, timeout_ms));
   Deadline others_first = Deadline::never();
   pid_t holder = 0;
   Status last;
   while (!deadline.expired()) {
-    auto session = shared_session(all, socket, [&] { return successor_of(place); });
+    auto session = shared_session(all, socket, deadline.remaining_ns() / kNsPerMs + 1,
+                                  [&] { return successor_of(place); });
     if (session.is_ok()) return session;
     last = session.status();
     if (last.code() == Code::kVersion || last.code() == Code::kSystem) return last;
@@ -105,12 +108,12 @@ Result<std::shared_ptr<Session>> embedded_session(Finder& all, const std::string
 
 }  // namespace
 
-Result<std::shared_ptr<Session>> find_daemon(const std::string& asked) {
+Result<std::shared_ptr<Session>> find_daemon(const std::string& asked, int64_t timeout_ms) {
   Finder& all = finder();
   const std::lock_guard lock(all.mutex);
   const std::string socket = asked.empty() ? variable("HDT_SOCKET") : asked;
   if (!socket.empty()) {
-    auto session = shared_session(all, socket);
+    auto session = shared_session(all, socket, timeout_ms);
     if (session.is_ok() || session.status().code() != Code::kNoDaemon) return session;
     return Status(Code::kNoDaemon, session.status().message() + "; start hdtcommd --node.socket " + socket +
                                        ", or unset HDT_SOCKET to use the system's or an embedded daemon");
@@ -118,13 +121,13 @@ Result<std::shared_ptr<Session>> find_daemon(const std::string& asked) {
   const std::string node = variable("HDT_NODE_NAME");
   if (node.empty()) {
     const std::string system = Config().node.socket;
-    auto session = shared_session(all, system);
+    auto session = shared_session(all, system, timeout_ms);
     if (session.is_ok() || session.status().code() != Code::kNoDaemon) return session;
     if (::access(system.c_str(), F_OK) == 0) {
       HDT_LOG_WARN("{}; an embedded daemon is used instead", session.status().message());
     }
   }
-  return embedded_session(all, node);
+  return embedded_session(all, node, timeout_ms);
 }
 
 }  // namespace hdt::client

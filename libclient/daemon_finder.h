@@ -3,6 +3,7 @@
 // process that needs it, and by the others after it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -11,7 +12,8 @@
 
 namespace hdt::client {
 
-// `socket`: "" if the caller asks for none. Sessions are shared within the process.
-Result<std::shared_ptr<Session>> find_daemon(const std::string& socket);
+// `socket`: "" if the caller asks for none. Sessions are shared within the process. A daemon that does not answer is
+// waited for no longer than `timeout_ms`.
+Result<std::shared_ptr<Session>> find_daemon(const std::string& socket, int64_t timeout_ms);
 
 }  // namespace hdt::client

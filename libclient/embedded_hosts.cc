@@ -99,7 +99,7 @@ void EmbeddedHosts::remove_left_files(const std::string& folder) {
 bool EmbeddedHosts::clean(const RuntimePlace& place) {
   auto taken = HostLock::take(lock_of(place));
   if (!taken.is_ok()) return taken.status().code() != Code::kInProgress;
-  if (!connect_seqpacket(socket_of(place)).is_ok()) remove_files(place, taken.value());
+  if (!somebody_listens(socket_of(place))) remove_files(place, taken.value());
   return true;
 }
 
@@ -127,7 +127,7 @@ void EmbeddedHosts::end() {
     use.close();
     const Deadline soon = Deadline::after_ms(kHostEndsMs);
     while (std::filesystem::exists(lock_of(use.place)) && !clean(use.place) &&
-           !connect_seqpacket(socket_of(use.place)).is_ok() && !soon.expired()) {
+           !somebody_listens(socket_of(use.place)) && !soon.expired()) {
       ::usleep(kHostLookUs);
     }
   }

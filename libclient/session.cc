@@ -2,9 +2,9 @@
 
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/limits.h"
@@ -22,7 +22,6 @@ constexpr uint64_t kByKind = uint64_t{1} << 32;
 constexpr int64_t kAnswerMs = 10'000;
 // The daemon itself keeps the deadline of a join; this much later it is considered stuck.
 constexpr int64_t kJoinGraceMs = 10'000;
-constexpr int64_t kGreetingMs = 10'000;
 // A socket that a child of a host that was killed holds open: nobody answers, and the next one is about to
 // take its place.
 constexpr int64_t kNextGreetingMs = 1'000;
@@ -40,62 +39,6 @@ Result<std::string> text_of(Packet& packet) {
 }
 
 }  // namespace
-
-Result<std::shared_ptr<Session>> Session::open(const std::string& socket,
-                                               const std::function<std::function<void()>()>& become_host) {
-  auto wire = greet(socket, kGreetingMs);
-  if (!wire.is_ok()) return wire.status();
-  std::shared_ptr<Session> session(new Session());
-  if (become_host && wire.value()->welcome.host_pid != 0) session->become_host_ = become_host();
-  session->path_ = socket;
-  session->wire_ = wire.value().get();
-  session->wires_.push_back(wire.take());
-  auto reader = start_thread("hdt-session", [raw = session.get()] { raw->read(); });
-  if (!reader.is_ok()) return reader.status();
-  session->reader_ = reader.take();
-  return session;
-}
-
-Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path, int64_t answer_ms) {
-  auto connected = connect_seqpacket(path);
-  if (!connected.is_ok()) return connected.status();
-  auto wire = std::make_unique<Wire>();
-  wire->socket = connected.take();
-  const int socket = wire->socket.get();
-  const timeval answer_time{answer_ms / 1000, answer_ms % 1000 * 1000};
-  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &answer_time, sizeof answer_time);
-  // A daemon that takes no session may have said why before it heard anything, and closed.
-  const Status said = send_packet(socket, session::encode(session::Hello{"libhdt 0.1.0"}), {});
-  if (!said.is_ok() && said.code() != Code::kDaemonLost) return said;
-  auto packet = receive_packet(socket);
-  if (!packet.is_ok()) {
-    if (packet.status().code() == Code::kInProgress)
-      return Status(Code::kNoDaemon, "the daemon at " + path + " is stuck");
-    return packet.status();
-  }
-  const auto kind = session::kind_of(packet.value().bytes);
-  if (kind.is_ok() && kind.value() == Kind::kRefused) {
-    const auto text = session::decode_text(packet.value().bytes);
-    if (text.is_ok())
-      return Status(text.value().code, "the daemon at " + path + " refused: " + text.value().text);
-  }
-  auto welcome = session::decode_welcome(packet.value().bytes);
-  if (!welcome.is_ok()) return welcome.status();
-  wire->welcome = welcome.take();
-  HDT_RETURN_IF_ERROR(packet.value().descriptors);
-  auto& fds = packet.value().fds;
-  if (fds.size() != 1 + wire->welcome.engines)
-    return Status(Code::kInternal, "the daemon's welcome lacks descriptors");
-  auto page = SharedMemory::map(std::move(fds[0]));
-  if (!page.is_ok()) return page.status();
-  if (page.value().size() < sizeof(session::SessionPage))
-    return Status(Code::kInternal, "the session's page is too small");
-  wire->page = page.take();
-  for (uint32_t i = 0; i < wire->welcome.engines; ++i) wire->eventfds.push_back(std::move(fds[1 + i]));
-  constexpr timeval kForever{0, 0};
-  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kForever, sizeof kForever);
-  return wire;
-}
 
 Session::~Session() {
   {
@@ -177,7 +120,8 @@ Status Session::find_successor() {
              "{}; waiting up to {} ms for it to be started again", last.message(), wait_ms);
   for (;;) {
     if (become_host_) become_host_();
-    auto wire = greet(path_, embedded ? kNextGreetingMs : kGreetingMs);
+    const int64_t left_ms = std::max<int64_t>(deadline.remaining_ns() / kNsPerMs, kNextGreetingMs);
+    auto wire = greet(path_, std::min(left_ms, embedded ? kNextGreetingMs : kGreetingMs));
     // Who refuses has understood; who is not there, or dies again at once, may come yet.
     const Code code = wire.is_ok() ? Code::kSuccess : wire.status().code();
     if (wire.is_ok()) {
@@ -188,8 +132,7 @@ Status Session::find_successor() {
         if (closing_) return last;
         wire_.store(wire.value().get(), std::memory_order_seq_cst);
         wires_.push_back(wire.take());
-        for (const auto& notice : std::exchange(unsent_, {}))
-          (void)send_packet(this->wire().socket.get(), notice, {});
+        for (const auto& notice : std::exchange(unsent_, {})) (void)send(this->wire(), notice);
         connected_ = true;
         // Who was in between has rung at the daemon that is gone.
         for (const auto& [number, membership] : memberships_)
@@ -301,7 +244,7 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, i
     lock.unlock();
     {
       const std::lock_guard sending(send_mutex_);
-      const Status sent = send_packet(wire().socket.get(), bytes, fds);
+      const Status sent = send(wire(), bytes, fds);
       if (!sent.is_ok() && sent.code() != Code::kDaemonLost) return sent;
     }
     lock.lock();
@@ -445,6 +388,15 @@ Status Session::notify(Kind kind, const session::GroupNotice& notice) {
   return send_notice(bytes);
 }
 
+// A daemon that reads nothing for so long is as good as gone: the reader sees the end, and looks for another one.
+Status Session::send(const Wire& to, std::span<const std::byte> bytes, std::span<const int> fds) {
+  const Status sent = send_packet(to.socket.get(), bytes, fds);
+  if (sent.code() != Code::kInProgress) return sent;
+  HDT_LOG_WARN("the daemon at {} has read nothing for {} ms: the session is given up", path_, kSendMs);
+  ::shutdown(to.socket.get(), SHUT_RDWR);
+  return {Code::kDaemonLost, "the daemon at " + path_ + " reads nothing"};
+}
+
 // send_mutex_ is held. Kept for the successor while there is no daemon.
 Status Session::send_notice(std::span<const std::byte> bytes) {
   bool connected = false;
@@ -453,7 +405,7 @@ Status Session::send_notice(std::span<const std::byte> bytes) {
     if (lost()) return lost_why_;
     connected = connected_;
   }
-  const Status sent = connected ? send_packet(wire().socket.get(), bytes, {}) : Status(Code::kDaemonLost, "");
+  const Status sent = connected ? send(wire(), bytes) : Status(Code::kDaemonLost, "");
   if (sent.code() != Code::kDaemonLost || wire().welcome.restart_ms == 0) return sent;
   const std::lock_guard lock(mutex_);
   unsent_.emplace_back(bytes.begin(), bytes.end());

@@ -34,11 +34,12 @@ struct JoinedGroup {
 
 class Session {
  public:
-  // Connects to the daemon at `socket` and exchanges versions.
+  // Connects to the daemon at `socket` and exchanges versions, within `timeout_ms` and ten seconds.
   // `become_host`, where the daemon that answers is embedded in a process, gives what makes this process the
   // host of the next one, if no other is: the reader thread calls that, again and again, when it is gone.
-  static Result<std::shared_ptr<Session>> open(
-      const std::string& socket, const std::function<std::function<void()>()>& become_host = {});
+  static Result<std::shared_ptr<Session>> open(const std::string& socket,
+                                               const std::function<std::function<void()>()>& become_host = {},
+                                               int64_t timeout_ms = INT64_MAX);
   ~Session();
 
   const std::string& socket_path() const { return path_; }
@@ -104,10 +105,14 @@ class Session {
     std::vector<UniqueFd> eventfds;
   };
 
+  static constexpr int64_t kGreetingMs = 10'000;
+  // So long a daemon may read nothing, while what was said to it fills the socket.
+  static constexpr int64_t kSendMs = 10'000;
+
   Session() = default;
   const Wire& wire() const { return *wire_.load(std::memory_order_acquire); }
   static void ring_at(const Wire& daemon, uint32_t engine, uint32_t handle);
-  static Result<std::unique_ptr<Wire>> greet(const std::string& path, int64_t answer_ms);
+  static Result<std::unique_ptr<Wire>> greet(const std::string& path, int64_t timeout_ms);
   void read();
   void read_on();
   // Reads until the daemon has ended; why. `final`: it has said so itself.
@@ -129,6 +134,7 @@ class Session {
                      std::span<const int> fds = {}, uint64_t* only_in_life = nullptr);
   Result<std::string> json_answer(session::Kind kind, std::span<const std::byte> question);
   Result<Packet> ask_memory(session::Kind kind, session::MemoryRequest request, std::span<const int> fds);
+  Status send(const Wire& to, std::span<const std::byte> bytes, std::span<const int> fds = {});
   Status send_notice(std::span<const std::byte> bytes);
 
   std::string path_;

@@ -1,14 +1,21 @@
 // hdtcommd: a node's daemon. It owns the NICs; training processes talk to it through libhdt.
+#include <poll.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -16,6 +23,8 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/service_manager.h"
+#include "base/start_thread.h"
+#include "base/unique_fd.h"
 #include "daemon/daemon.h"
 #include "tools/common/flag_checks.h"
 
@@ -58,6 +67,46 @@ void name_closed_folders(const std::string& socket) {
         path.string(), info.st_mode & 07777, socket, path.string());
   }
 }
+
+// While the daemon starts, in whatever it may hang then (a file system, a NIC's driver): SIGTERM and SIGINT end the process
+// at once, as nobody uses it yet.
+class StartWatch {
+ public:
+  static hdt::Result<std::unique_ptr<StartWatch>> begin() {
+    sigset_t ending;
+    sigemptyset(&ending);
+    sigaddset(&ending, SIGTERM);
+    sigaddset(&ending, SIGINT);
+    std::unique_ptr<StartWatch> watch(new StartWatch());
+    watch->signals_ = hdt::UniqueFd(::signalfd(-1, &ending, SFD_CLOEXEC));
+    watch->started_ = hdt::UniqueFd(::eventfd(0, EFD_CLOEXEC));
+    if (!watch->signals_.valid() || !watch->started_.valid())
+      return hdt::Status::from_errno("watching for SIGTERM", errno);
+    auto thread = hdt::start_thread("hdt-start", [raw = watch.get()] { raw->run(); });
+    if (!thread.is_ok()) return thread.status();
+    watch->thread_ = thread.take();
+    return watch;
+  }
+  ~StartWatch() {
+    if (!thread_.joinable()) return;
+    ::eventfd_write(started_.get(), 1);
+    thread_.join();
+  }
+
+ private:
+  StartWatch() = default;
+  void run() {
+    std::array<pollfd, 2> either{{{started_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}}};
+    while (::poll(either.data(), either.size(), -1) < 0) {
+    }
+    if (either[0].revents != 0) return;  // a signal that has come, too, is for who waits next
+    HDT_LOG_INFO("ending at a signal, before the start was complete");
+    std::_Exit(0);
+  }
+
+  hdt::UniqueFd signals_, started_;
+  std::thread thread_;
+};
 
 // The signal that comes next. Meanwhile the service manager, if it has a watchdog, hears that the daemon works, as long as
 // all threads pass their loops: each has half of the watchdog's time for it.
@@ -170,6 +219,8 @@ int main(int argc, char** argv) {
   const auto raised = hdt::raise_descriptor_limit();
   if (const auto made = make_socket_folder(config.value().node.socket); !made.is_ok()) return complain(made);
 
+  // Who reads the log, or a socket of a library's, may go away.
+  std::signal(SIGPIPE, SIG_IGN);
   // All threads inherit the mask, so that the signal is taken here and nowhere else.
   sigset_t ending;
   sigemptyset(&ending);
@@ -180,7 +231,11 @@ int main(int argc, char** argv) {
   const int64_t drain_ms = config.value().timeouts.drain_ms;
   const std::string socket = config.value().node.socket;
   hdt::daemon::Daemon daemon(config.take());
-  if (const auto started = daemon.start(); !started.is_ok()) return complain(started);
+  {
+    const auto watch = StartWatch::begin();
+    if (!watch.is_ok()) return complain(watch.status());
+    if (const auto started = daemon.start(); !started.is_ok()) return complain(started);
+  }
   if (raised.is_ok()) {
     HDT_LOG_INFO("{} open files are allowed (RLIMIT_NOFILE; the limit was {} at the start)",
                  raised.value().to, raised.value().from);

@@ -14,6 +14,7 @@
 #include "base/config.h"
 #include "base/foreign_json.h"
 #include "base/log.h"
+#include "base/seqpacket.h"
 #include "libclient/session.h"
 #include "tools/common/flag_checks.h"
 #include "tools/hdtctl/backends_table.h"
@@ -36,10 +37,17 @@ constexpr size_t kMaxAnswerBytes = size_t{1} << 30;
 using Table = std::string (*)(const nlohmann::json&);
 using Question = std::function<hdt::Result<std::string>(hdt::client::Session&)>;
 
+struct Asked {
+  std::string socket;
+  int64_t timeout_ms = hdt::kSeqpacketConnectMs;
+
+  auto open() const { return hdt::client::Session::open(socket, {}, timeout_ms); }
+};
+
 // Asks the daemon. Returns the exit code, after words on standard error, unless `use` is called, which returns it.
-int with_answer(const std::string& socket, const Question& ask,
+int with_answer(const Asked& daemon, const Question& ask,
                 const std::function<int(const nlohmann::json&)>& use) {
-  const auto session = hdt::client::Session::open(socket);
+  const auto session = daemon.open();
   if (!session.is_ok()) {
     std::fprintf(stderr, "hdtctl: %s; name another daemon with --socket PATH\n",
                  session.status().message().c_str());
@@ -52,29 +60,29 @@ int with_answer(const std::string& socket, const Question& ask,
   }
   const auto parsed = hdt::parse_foreign_json(text.value(), kMaxAnswerBytes);
   if (!parsed.is_ok()) {
-    std::fprintf(stderr, "hdtctl: the daemon at %s sent an answer that cannot be read: %s\n", socket.c_str(),
-                 parsed.status().message().c_str());
+    std::fprintf(stderr, "hdtctl: the daemon at %s sent an answer that cannot be read: %s\n",
+                 daemon.socket.c_str(), parsed.status().message().c_str());
     return kFailed;
   }
   try {
     return use(parsed.value());
   } catch (const nlohmann::json::exception& error) {
-    std::fprintf(stderr, "hdtctl: the daemon at %s sent an answer that makes no sense: %s\n", socket.c_str(),
-                 error.what());
+    std::fprintf(stderr, "hdtctl: the daemon at %s sent an answer that makes no sense: %s\n",
+                 daemon.socket.c_str(), error.what());
     return kFailed;
   }
 }
 
-int print_answer(const std::string& socket, bool as_json, const Question& ask, Table table) {
-  return with_answer(socket, ask, [&](const nlohmann::json& answer) {
+int print_answer(const Asked& daemon, bool as_json, const Question& ask, Table table) {
+  return with_answer(daemon, ask, [&](const nlohmann::json& answer) {
     std::fputs(as_json ? (answer.dump(2) + "\n").c_str() : table(answer).c_str(), stdout);
     return 0;
   });
 }
 
-int write_trace(const std::string& socket, const std::string& path) {
+int write_trace(const Asked& daemon, const std::string& path) {
   return with_answer(
-      socket,
+      daemon,
       [](auto& session) {
         return session.ask_json({"trace", ""});
       },
@@ -104,7 +112,7 @@ int new_key(const std::string& output, const std::string& node) {
 }
 
 // Addresses of daemons; those without a port have the default one.
-int examine(const std::string& socket, bool as_json, const std::vector<std::string>& peers) {
+int examine(const Asked& daemon, bool as_json, const std::vector<std::string>& peers) {
   std::string about;
   for (const std::string& peer : peers) {
     const bool has_port = peer.rfind(':') != std::string::npos && !peer.ends_with(']');
@@ -112,7 +120,7 @@ int examine(const std::string& socket, bool as_json, const std::vector<std::stri
         (about.empty() ? "" : ",") + peer + (has_port ? "" : ":" + std::to_string(hdt::Config().nics.port));
   }
   nlohmann::json answer;
-  const auto session = hdt::client::Session::open(socket);
+  const auto session = daemon.open();
   const auto told = session.is_ok() ? session.value()->ask_json({"doctor", about}) : session.status();
   auto parsed = told.is_ok() ? hdt::parse_foreign_json(told.value(), kMaxAnswerBytes) : told.status();
   if (parsed.is_ok()) answer = parsed.take();
@@ -148,10 +156,16 @@ int main(int argc, char** argv) {
       "  hdtctl trace --out trace.json          what all ranks did last, for ui.perfetto.dev");
   hdt::tools::last_one_counts(app);
   app.require_subcommand(1);
-  std::string socket = hdt::Config().node.socket;
-  if (const char* variable = std::getenv("HDT_SOCKET")) socket = variable;
-  app.add_option("--socket", socket,
+  Asked daemon;
+  daemon.socket = hdt::Config().node.socket;
+  if (const char* variable = std::getenv("HDT_SOCKET")) daemon.socket = variable;
+  app.add_option("--socket", daemon.socket,
                  "The daemon's socket; default $HDT_SOCKET or " + hdt::Config().node.socket);
+  int64_t seconds = daemon.timeout_ms / 1'000;
+  app.add_option("--timeout", seconds,
+                 "Seconds that the daemon has to take the connection and to answer it, 1 to 10; default " +
+                     std::to_string(seconds))
+      ->check(CLI::Range(1, 10));
   bool as_json = false;
   auto* status = app.add_subcommand("status", "Sessions, groups, ranks, peers, rails with bytes and rates");
   auto* explain = app.add_subcommand(
@@ -258,6 +272,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "hdtctl: %s (hdtctl --help tells more)\n", error.what());
     return kWrongUsage;
   }
+  daemon.timeout_ms = seconds * 1'000;
   if (fresh->parsed()) return new_key(key_file, key_node);
   if (set->parsed()) {
     std::string question = group_class;
@@ -270,7 +285,7 @@ int main(int argc, char** argv) {
       question += "\n" + setting;
     }
     return print_answer(
-        socket, as_json,
+        daemon, as_json,
         [&](auto& session) {
           return session.ask_json({"class", question});
         },
@@ -278,17 +293,17 @@ int main(int argc, char** argv) {
   }
   if (why->parsed()) {
     return print_answer(
-        socket, as_json,
+        daemon, as_json,
         [&](auto& session) {
           return session.ask_json({"why", why_group});
         },
         hdt::ctl::why_table);
   }
-  if (doctor->parsed()) return examine(socket, as_json, peers);
-  if (trace->parsed()) return write_trace(socket, trace_path);
+  if (doctor->parsed()) return examine(daemon, as_json, peers);
+  if (trace->parsed()) return write_trace(daemon, trace_path);
   if (link->parsed()) {
     return print_answer(
-        socket, as_json,
+        daemon, as_json,
         [&](auto& session) {
           return session.ask_json({"link", node});
         },
@@ -296,7 +311,7 @@ int main(int argc, char** argv) {
   }
   if (backends->parsed()) {
     return print_answer(
-        socket, as_json,
+        daemon, as_json,
         [](auto& session) {
           return session.ask_json({"backends", ""});
         },
@@ -304,9 +319,9 @@ int main(int argc, char** argv) {
   }
   if (explain->parsed()) {
     return print_answer(
-        socket, as_json, [&](auto& session) { return session.explain_json(request); },
+        daemon, as_json, [&](auto& session) { return session.explain_json(request); },
         hdt::ctl::explain_table);
   }
   return print_answer(
-      socket, as_json, [](auto& session) { return session.status_json(); }, hdt::ctl::status_table);
+      daemon, as_json, [](auto& session) { return session.status_json(); }, hdt::ctl::status_table);
 }

@@ -1,6 +1,7 @@
 """attackers.py: attacks as functions attack(target, seconds), where the target is the path of a daemon's socket or the address of its
 control port. Each goes on for so long, or until it is shut out for good, and returns what it was told: a list of sentences."""
 
+import json
 import os
 import random
 import time
@@ -117,6 +118,12 @@ def share_and_wait(path, pipe):
     os.write(pipe, fields.take("Q").to_bytes(8, "little"))
     while True:
         time.sleep(1)
+
+
+def limits_in_status(path):
+    """What the status tells its own user of use and limits."""
+    with Client(path) as client:
+        return json.loads(client.json(empty("Status"))[1])["limits"]
 
 
 def sessions(path, count):
