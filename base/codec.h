@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/foreign_text.h"
+
 namespace hdt {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is little endian");
@@ -66,6 +68,13 @@ class Reader {
       return {};
     }
     return {reinterpret_cast<const char*>(taken_.data()), length};
+  }
+  // A text without control characters: it may stand in log lines and tables.
+  std::string get_name(size_t limit) {
+    std::string name = get_string(limit);
+    if (is_printable(name)) return name;
+    failed_ = true;
+    return {};
   }
   // A 32-bit element count of at most `limit`; 0 and failed beyond it.
   uint32_t get_count(uint32_t limit) {

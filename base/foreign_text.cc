@@ -91,4 +91,9 @@ Status check_toml_limits(std::string_view text) {
   return Status::ok();
 }
 
+bool is_printable(std::string_view name) {
+  return std::none_of(name.begin(), name.end(),
+                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
 }  // namespace hdt

@@ -21,4 +21,7 @@ Status check_json_limits(std::string_view text, size_t most_bytes);
 // The same for TOML, where a key of several parts (a.b.c) makes as many levels.
 Status check_toml_limits(std::string_view text);
 
+// A name that may stand in a log line, a table or a terminal: no control characters.
+bool is_printable(std::string_view name);
+
 }  // namespace hdt

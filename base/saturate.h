@@ -19,4 +19,18 @@ inline int64_t saturating_sub(int64_t a, int64_t b) {
   return b < 0 ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
 }
 
+inline uint64_t saturating_add(uint64_t a, uint64_t b) {
+  uint64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<uint64_t>::max() : sum;
+}
+
+// The nearest integer that there is; 0 for what is no number.
+inline int64_t saturating_int64(double value) {
+  constexpr double kEnd = 9223372036854775808.0;  // 2^63
+  if (value != value) return 0;
+  if (value >= kEnd) return std::numeric_limits<int64_t>::max();
+  if (value < -kEnd) return std::numeric_limits<int64_t>::min();
+  return static_cast<int64_t>(value);
+}
+
 }  // namespace hdt

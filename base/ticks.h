@@ -12,6 +12,7 @@
 #endif
 
 #include "base/clock.h"
+#include "base/saturate.h"
 
 namespace hdt {
 
@@ -52,8 +53,8 @@ class TickScale {
                                               : 0) {}
   int64_t ns_at(uint64_t at) const {
     if (at >= last_.ticks) return last_.ns;
-    return std::max<int64_t>(
-        1, last_.ns - static_cast<int64_t>(static_cast<double>(last_.ticks - at) * ns_per_tick_));
+    const double before_ns = static_cast<double>(last_.ticks - at) * ns_per_tick_;
+    return std::max<int64_t>(1, saturating_sub(last_.ns, saturating_int64(before_ns)));
   }
 
  private:

@@ -22,11 +22,17 @@ std::optional<Enum> find(const std::array<const char*, kCount>& names, std::stri
   return std::nullopt;
 }
 
+template <typename Enum, size_t kCount>
+const char* name_in(const std::array<const char*, kCount>& names, Enum value) {
+  const auto index = static_cast<size_t>(value);
+  return index < kCount ? names[index] : "unknown";
+}
+
 }  // namespace
 
-const char* name_of(DataType type) { return kTypeNames[static_cast<size_t>(type)]; }
-const char* name_of(ReduceOp op) { return kOpNames[static_cast<size_t>(op)]; }
-const char* name_of(Collective what) { return kCollectiveNames[static_cast<size_t>(what)]; }
+const char* name_of(DataType type) { return name_in(kTypeNames, type); }
+const char* name_of(ReduceOp op) { return name_in(kOpNames, op); }
+const char* name_of(Collective what) { return name_in(kCollectiveNames, what); }
 
 std::optional<DataType> parse_data_type(std::string_view name) {
   if (name == "half") return DataType::kFloat16;

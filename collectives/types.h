@@ -41,9 +41,15 @@ enum class Collective : uint8_t {
 };
 inline constexpr int kCollectiveCount = 6;
 
+// False for numbers of others that are none of ours. Whoever takes a call from elsewhere asks before anything else.
+constexpr bool is_known(DataType type) { return static_cast<uint8_t>(type) < kDataTypeCount; }
+constexpr bool is_known(ReduceOp op) { return static_cast<uint8_t>(op) < kReduceOpCount; }
+constexpr bool is_known(Collective what) { return static_cast<uint8_t>(what) < kCollectiveCount; }
+
+// Of a known type. Of others 1, so that nothing is read out of bounds nor divided by 0 on the way to the refusal.
 constexpr size_t type_size(DataType type) {
   constexpr size_t kSizes[kDataTypeCount] = {4, 8, 2, 2, 4, 8, 1, 1, 2, 2, 4, 8, 1, 1};
-  return kSizes[static_cast<int>(type)];
+  return is_known(type) ? kSizes[static_cast<size_t>(type)] : 1;
 }
 
 // True if the collective combines contributions (and so has a ReduceOp and reads kInput; see schedule.h).
@@ -51,6 +57,7 @@ constexpr bool reduces(Collective c) {
   return c == Collective::kAllReduce || c == Collective::kReduce || c == Collective::kReduceScatter;
 }
 
+// "unknown" for numbers that are none of ours.
 const char* name_of(DataType type);    // "float32": the names hdt-commbench prints and accepts
 const char* name_of(ReduceOp op);      // "sum"
 const char* name_of(Collective what);  // "allreduce"

@@ -246,7 +246,7 @@ void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
   } else if (const auto* word = std::get_if<Successor>(&message)) {
     on_successor(channel, *word);
   } else if (const auto* known = std::get_if<Known>(&message)) {
-    if (network_->is_from(channel, known->node)) reunion_->on_known(*known);
+    if (network_->is_from(channel, known->node)) reunion_->on_known(channel, *known);
   } else {
     HDT_LOG_WARN("a malformed control message was ignored {}", LogTag{.node = node_.name});
   }

@@ -1,5 +1,7 @@
 #include "daemon/control_messages.h"
 
+#include <set>
+
 #include "base/codec.h"
 #include "daemon/control_network.h"
 #include "session/segment.h"
@@ -59,6 +61,8 @@ LiveClass get_live_class(Reader& r) {
   LiveClass live;
   live.version = r.get<uint64_t>();
   live.settings = r.get_string(kMaxSettings);
+  // It is counted up by one with each change.
+  if (live.version > kMaxClassVersion) r.fail();
   return live;
 }
 
@@ -67,7 +71,7 @@ Join get_join(Reader& r) {
   r.get_bytes(m.key);
   m.ranks = r.get<uint32_t>();
   m.rank = r.get<uint32_t>();
-  m.group_class = r.get_string(session::kMaxClassBytes);
+  m.group_class = r.get_name(session::kMaxClassBytes);
   if (const auto algorithm = r.get<uint8_t>(); algorithm != kAuto) {
     m.algorithm = static_cast<collectives::Algorithm>(algorithm);
   }
@@ -90,7 +94,7 @@ Membership get_membership(Reader& r) {
   Membership m;
   r.get_bytes(m.key);
   r.get_bytes(m.secret);
-  m.group_class = r.get_string(session::kMaxClassBytes);
+  m.group_class = r.get_name(session::kMaxClassBytes);
   const uint32_t nodes = r.get_count(session::kMaxRanks);
   for (uint32_t i = 0; i < nodes && !r.failed(); ++i) m.nodes.push_back(get_node(r));
   const uint32_t ranks = r.get_count(session::kMaxRanks);
@@ -98,18 +102,18 @@ Membership get_membership(Reader& r) {
   return m;
 }
 
-// Every node has a rank at least, and no more than one has room for: everything that is computed from a membership counts on it.
+// Every node is there once and has a rank at least, and no more than one has room for: everything that is computed from a
+// membership counts on it.
 bool valid(const Membership& m) {
   if (m.nodes.empty() || m.node_of_rank.size() < m.nodes.size()) return false;
   std::vector<uint32_t> ranks_of(m.nodes.size(), 0);
   for (uint32_t node : m.node_of_rank) {
     if (node >= m.nodes.size() || ++ranks_of[node] > session::kMaxLocalRanks) return false;
   }
-  for (const uint32_t ranks : ranks_of) {
-    if (ranks == 0) return false;
-  }
-  for (const NodeInfo& node : m.nodes) {
-    if (node.rails.empty()) return false;
+  std::set<NodeId> ids;
+  for (size_t node = 0; node < m.nodes.size(); ++node) {
+    if (ranks_of[node] == 0 || m.nodes[node].rails.empty() || !ids.insert(m.nodes[node].id).second)
+      return false;
   }
   return true;
 }
@@ -138,7 +142,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.rank = r.get<uint32_t>();
       m.text = r.get_string(kMaxText);
       const int code = static_cast<int>(m.code);
-      if (r.complete() && code > 0 && code < kCodeCount) return m;
+      if (r.complete() && code > 0 && code < kCodeCount && m.rank < session::kMaxRanks) return m;
       return {};
     }
     case 3: {
@@ -179,7 +183,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.group = r.get<uint64_t>();
       m.from = r.get<uint32_t>();
       m.to = r.get<uint32_t>();
-      m.group_class = r.get_string(session::kMaxClassBytes);
+      m.group_class = r.get_name(session::kMaxClassBytes);
       m.live = get_live_class(r);
       m.node = get_node(r);
       if (r.complete() && !m.node.rails.empty()) return m;

@@ -40,8 +40,8 @@ Reunion::Services Control::reunion_services() {
   services.newer = [this](const Successor& word, const Known& known) {
     const Status taken = take_live_class(word.group_class, known.live);
     if (taken.is_ok()) return;
-    reunion_->on_known({known.group, known.from, known.to, taken.code(), -1,
-                        cannot_be(word.group_class, known.node, taken), known.live, known.node});
+    reunion_->give_up({known.group, known.from, known.to, taken.code(), -1,
+                       cannot_be(word.group_class, known.node, taken), known.live, known.node});
   };
   services.failed = [this](const Known& known) {
     for (auto& engine : engines_) {
@@ -79,7 +79,7 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
   if (client->seats.contains(request.handle)) return {Code::kInvalidUsage, "two groups have the same handle"};
   auto claim = limits_->claim(client->credentials.uid, UserLimits::What::kSeats);
   if (!claim.is_ok()) return claim.status();
-  auto found = adoption_.find(request, std::move(segment));
+  auto found = adoption_.find(request, client->credentials.uid, std::move(segment));
   if (!found.is_ok()) return found.status();
   Adoption::Found& group = found.value();
   Engine* engine = engines_[request.engine].get();
@@ -89,8 +89,9 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
     spec.value().nodes[spec.value().me] = self_for(spec.value().group_class);
     spec.value().deadline = Deadline::after_ms(restart_ms());
     // Only the rank that brings the group first brings memory that stays mapped.
-    maker_->on_adopted(group.segment, request.engine, static_cast<uint32_t>(client->credentials.pid),
-                       client->credentials.uid);
+    HDT_RETURN_IF_ERROR(maker_->on_adopted(*group.group, request.engine,
+                                           static_cast<uint32_t>(client->credentials.pid),
+                                           client->credentials.uid));
     const GroupSpec others = spec.value();
     engine->post([engine, shared = std::make_shared<GroupSpec>(spec.take())] {
       engine->create_group(std::move(*shared));

@@ -247,6 +247,13 @@ void GroupMaker::on_session_gone(uint64_t session, const std::string& how) {
   }
 }
 
+bool GroupMaker::has_id(uint64_t id) const {
+  return std::any_of(living_.begin(), living_.end(),
+                     [id](const auto& entry) { return entry.second.id == id; }) ||
+         std::any_of(groups_.begin(), groups_.end(),
+                     [id](const auto& entry) { return entry.second.made && entry.second.made->id == id; });
+}
+
 void GroupMaker::on_membership(ChannelId from, const Membership& membership) {
   const auto found = groups_.find(membership.key);
   if (found == groups_.end() || found->second.made || found->second.channel != from) return;
@@ -269,6 +276,10 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
     return Status(Code::kInternal, "the coordinator made a group without this node");
   GroupSpec spec;
   spec.id = group_id(membership.secret);
+  // Ids are drawn at random by who coordinates. One that is in use was chosen, and could be taken for the other group's.
+  if (has_id(spec.id))
+    return Status(Code::kInvalidUsage,
+                  "the coordinator gave the group an id that another group of this node has");
   spec.meeting_key = membership.key;
   spec.group_class = membership.group_class;
   spec.algorithm = configured_algorithm(membership.group_class);
@@ -353,14 +364,16 @@ void GroupMaker::on_group_ended(const std::string& id) {
 
 // The ranks met at a place of the predecessor's; nobody listens there any more, so a job that meets there
 // later is refused on this node only.
-void GroupMaker::on_adopted(const session::Segment& segment, uint32_t engine, uint32_t pid, uint32_t uid) {
-  const session::Header& header = segment.header();
-  GroupKey key{};
-  std::memcpy(key.data(), header.meeting_key, key.size());
-  living_[key] = {
-      header.group,       engine,         fmt::format("{} on node {}", process_text(pid, uid), node_.name),
-      "the same address", header.made_at, 0,
+Status GroupMaker::on_adopted(const session::Description& group, uint32_t engine, uint32_t pid,
+                              uint32_t uid) {
+  if (has_id(group.group)) return {Code::kInvalidUsage, "another group of this node has its id"};
+  Living living{
+      group.group,        engine,        fmt::format("{} on node {}", process_text(pid, uid), node_.name),
+      "the same address", group.made_at, 0,
       std::nullopt,       nullptr};
+  if (groups_.contains(group.meeting_key) || !living_.emplace(group.meeting_key, std::move(living)).second)
+    return {Code::kInvalidUsage, "another group of this node met by its key"};
+  return Status::ok();
 }
 
 // Bad news from the coordinator: ranks missing, or another node that could not make its part.

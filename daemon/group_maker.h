@@ -80,7 +80,8 @@ class GroupMaker {
   void on_group_ended(const std::string& id);
   // A group that this daemon goes on with after its predecessor. The process is that of one of its ranks on
   // this node.
-  void on_adopted(const session::Segment& segment, uint32_t engine, uint32_t pid, uint32_t uid);
+  // Fails where another group of this node has its id, or its key.
+  Status on_adopted(const session::Description& group, uint32_t engine, uint32_t pid, uint32_t uid);
   // Why a process cannot join by this key: a group that exists has it. Nothing: it may.
   std::optional<Status> taken(const GroupKey& key, session::Meeting meeting, const std::string& joiner);
   void on_time();
@@ -127,6 +128,8 @@ class GroupMaker {
   // Of a class on this node; none: "auto".
   std::optional<collectives::Algorithm> configured_algorithm(const std::string& group_class) const;
   Result<GroupSpec> prepare(const Membership& membership, const Pending& pending, MadeGroup& made);
+  // A group of this node, made or being made, has that id.
+  bool has_id(uint64_t id) const;
   void on_ready(const GroupKey& key, const Status& status);
 
   NodeInfo node_;

@@ -13,7 +13,7 @@ uint64_t MemberView::calls() const {
   if (facts == nullptr) return 0;
   uint64_t calls = facts->calls;
   for (const Operation& operation : facts->operations) {
-    if (!operation.is_message()) calls = std::max(calls, operation.sequence + 1);
+    if (!operation.is_message()) calls = std::max(calls, saturating_add(operation.sequence, uint64_t{1}));
   }
   return calls;
 }

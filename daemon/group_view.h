@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/saturate.h"
 #include "daemon/facts.h"
 
 namespace hdt::daemon {
@@ -31,7 +32,9 @@ struct GroupView {
   std::vector<const NodeFacts*> silent;  // its nodes that do not answer
 
   // In the time of the asking node.
-  static int64_t time_of(const MemberView& member, int64_t ns) { return ns - member.told_by->offset_ns; }
+  static int64_t time_of(const MemberView& member, int64_t ns) {
+    return saturating_sub(ns, member.told_by->offset_ns);
+  }
 };
 
 // By id. A failure that only some nodes know counts.

@@ -25,6 +25,8 @@ struct LiveClass {
 };
 
 inline constexpr size_t kMaxSettings = 4096;
+// Of LiveClass::version, as another daemon tells it: nobody changes a class so often.
+inline constexpr uint64_t kMaxClassVersion = uint64_t{1} << 40;
 
 // "KEY=VALUE\nKEY=VALUE"
 ConfigPairs parse_settings(const std::string& lines);

@@ -39,9 +39,9 @@ std::vector<RailEnd> get_rail_ends(Reader& reader) {
   const uint32_t count = reader.get_count(kMaxRails);
   for (uint32_t i = 0; i < count && !reader.failed(); ++i) {
     RailEnd& end = ends.emplace_back();
-    end.backend = reader.get_string(kMaxName);
-    end.nic = reader.get_string(kMaxName);
-    end.address = reader.get_string(kMaxName);
+    end.backend = reader.get_name(kMaxName);
+    end.nic = reader.get_name(kMaxName);
+    end.address = reader.get_string(kMaxName);  // the backend's: it may be any bytes
   }
   return ends;
 }
@@ -57,10 +57,10 @@ void put(Writer& writer, const NodeInfo& node) {
 NodeInfo get_node(Reader& reader) {
   NodeInfo node;
   reader.get_bytes(node.id.bytes);
-  node.name = reader.get_string(kMaxName);
-  node.address = reader.get_string(session::kMaxAddressBytes - 1);
+  node.name = reader.get_name(kMaxName);
+  node.address = reader.get_name(session::kMaxAddressBytes - 1);
   const uint32_t engines = reader.get_count(session::kMaxEngines);
-  for (uint32_t e = 0; e < engines; ++e) node.rails.push_back(get_rail_ends(reader));
+  for (uint32_t e = 0; e < engines && !reader.failed(); ++e) node.rails.push_back(get_rail_ends(reader));
   return node;
 }
 

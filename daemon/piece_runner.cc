@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/foreign_copy.h"
 #include "daemon/piece_slot.h"
 
 namespace hdt::daemon {
@@ -74,15 +75,16 @@ bool PieceRunner::read_calls() {
   return any;
 }
 
-// Copies the call of every local rank, and asks whether it is one, before anything else is made of it: what is no call has no
-// description either. False when the group has failed over it.
+// Copies the call of every local rank, and asks whether it is one, before anything else is made of it; false when the group
+// has failed over it.
 bool PieceRunner::accept_call(uint64_t sequence) {
   session::Entered entered;
   for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
-    const session::Entered theirs = context_.segment.board(i).calls[sequence % kCallRing];
+    const session::Entered theirs = foreign_copy(context_.segment.board(i).calls[sequence % kCallRing]);
     if (const std::string wrong = session::validate(theirs.call, context_.layout().ranks); !wrong.empty()) {
       context_.fail(Code::kInvalidArgument, static_cast<int32_t>(context_.local_ranks[i]),
-                    "call " + std::to_string(sequence) + " of " + context_.name() + ": " + wrong);
+                    "call " + std::to_string(sequence) + " of " + context_.name() + " by rank " +
+                        std::to_string(context_.local_ranks[i]) + ": " + wrong);
       return false;
     }
     if (i == 0) entered = theirs;
@@ -414,7 +416,8 @@ void PieceRunner::compare(uint64_t sequence) {
 }
 
 void PieceRunner::on_rank_left(uint32_t rank, uint64_t entered) {
-  left_.emplace_back(rank, entered);
+  const auto same = [rank](const auto& other) { return other.first == rank; };
+  if (std::none_of(left_.begin(), left_.end(), same)) left_.emplace_back(rank, entered);
   if (next_call_ > 0) check_left(next_call_ - 1);
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/hmac.h"
+#include "base/saturate.h"
 #include "daemon/facts.h"
 
 namespace hdt::daemon {
@@ -130,7 +131,8 @@ std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& 
   }
   group.complete = true;
   group.secret = membership.secret;
-  group.deadline = Deadline::after_ms(group.members.begin()->second.join.timeout_ms + kOutcomeGraceMs);
+  group.deadline =
+      Deadline::after_ms(saturating_add(group.members.begin()->second.join.timeout_ms, kOutcomeGraceMs));
   std::vector<Reply> replies;
   for (ChannelId channel : channels) {
     group.nodes.emplace(channel, false);
@@ -149,14 +151,14 @@ std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Gro
   return replies;
 }
 
+bool Rendezvous::has_joined(const Group& group, ChannelId channel) {
+  return std::any_of(group.members.begin(), group.members.end(),
+                     [channel](const auto& member) { return member.second.channel == channel; });
+}
+
 std::vector<Rendezvous::Reply> Rendezvous::on_cancel(ChannelId from, const Cancel& cancel) {
   const auto found = groups_.find(cancel.key);
-  if (found == groups_.end()) return {};
-  // Only a daemon that has ranks in the group may take it back.
-  const auto& members = found->second.members;
-  if (std::none_of(members.begin(), members.end(),
-                   [from](const auto& member) { return member.second.channel == from; }))
-    return {};
+  if (found == groups_.end() || !has_joined(found->second, from)) return {};
   auto replies =
       refuse(cancel.key, found->second, cancel.code, static_cast<int32_t>(cancel.rank), cancel.text);
   groups_.erase(found);
@@ -165,7 +167,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_cancel(ChannelId from, const Cance
 
 std::vector<Rendezvous::Reply> Rendezvous::on_outcome(ChannelId from, const Outcome& outcome) {
   const auto found = groups_.find(outcome.key);
-  if (found == groups_.end() || !found->second.complete) return {};
+  if (found == groups_.end() || !found->second.complete || !has_joined(found->second, from)) return {};
   Group& group = found->second;
   std::vector<Reply> replies;
   if (outcome.code != Code::kSuccess) {

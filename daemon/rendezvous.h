@@ -24,7 +24,7 @@ class Rendezvous {
     ChannelId to;
     ControlMessage message;
   };
-  // Each returns what is to be sent now.
+  // Each returns what is to be sent now. Of a group only those are heard on whose channels ranks of it have joined.
   std::vector<Reply> on_join(ChannelId from, const Join& join);
   std::vector<Reply> on_cancel(ChannelId from, const Cancel& cancel);
   std::vector<Reply> on_outcome(ChannelId from, const Outcome& outcome);
@@ -58,6 +58,7 @@ class Rendezvous {
     bool complete = false;
     GroupKey secret{};  // complete: what the members were given
   };
+  static bool has_joined(const Group& group, ChannelId channel);
   std::vector<Reply> complete(const GroupKey& key, Group& group);
   // Also remembers why, for members that come later.
   std::vector<Reply> refuse(const GroupKey& key, const Group& group, Code code, int32_t rank,

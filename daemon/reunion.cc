@@ -28,14 +28,21 @@ void Reunion::end_group(const std::string& id) {
   std::erase_if(seekings_, [&](const auto& entry) { return id_text(entry.first.first) == id; });
 }
 
-void Reunion::on_known(const Known& answer) {
+void Reunion::on_known(ChannelId channel, const Known& answer) {
   const auto seeking = seekings_.find({answer.group, answer.to});
   if (seeking == seekings_.end()) return;
+  const auto asked = channels_.find(seeking->second.address);
+  if (asked == channels_.end() || asked->second != channel || answer.from != seeking->second.word.from)
+    return;
   if (answer.code == Code::kInProgress) {
     if (answer.live > seeking->second.word.live) services_.newer(seeking->second.word, answer);
     return;
   }
   if (answer.code == Code::kSuccess) return services_.met(seeking->second.word, answer);
+  give_up(answer);
+}
+
+void Reunion::give_up(const Known& answer) {
   end_group(id_text(answer.group));
   services_.failed(answer);
 }

@@ -32,7 +32,10 @@ class Reunion {
   void begin(const Successor& word, const std::string& address, Deadline until);
   void end(uint64_t group, uint32_t node) { seekings_.erase({group, node}); }
   void end_group(const std::string& id);  // as GroupFacts has it
-  void on_known(const Known& answer);
+  // Heard only from where the group's node was asked.
+  void on_known(ChannelId channel, const Known& answer);
+  // This node itself cannot go on as the other one answered.
+  void give_up(const Known& answer);
   // Renews what is said of this node.
   void refresh(const std::function<void(Successor&)>& renew);
   void on_closed(ChannelId channel);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/codec.h"
+#include "session/plan.h"
 
 namespace hdt::daemon {
 
@@ -91,6 +92,8 @@ session::Call get_call(Reader& r) {
   call.what = r.get<collectives::Collective>();
   call.type = r.get<collectives::DataType>();
   call.op = r.get<collectives::ReduceOp>();
+  // Whether it fits the ranks of a group is asked where the group is known.
+  if (!session::is_sound(call)) r.fail();
   return call;
 }
 

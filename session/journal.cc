@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/foreign_copy.h"
+#include "session/plan.h"
+
 namespace hdt::session {
 
 namespace {
@@ -32,7 +35,7 @@ uint64_t Journal::rates_bytes(uint32_t nodes) {
 uint64_t Journal::bytes(uint32_t nodes, uint32_t slots) {
   return round_up(sizeof(GroupJournal) + rates_bytes(nodes), kPage) + slots * piece_bytes_of(nodes);
 }
-uint64_t Journal::most_arrivals() const { return most_arrivals_of(nodes_); }
+uint64_t Journal::most_arrivals(uint32_t nodes) { return most_arrivals_of(nodes); }
 uint64_t Journal::piece_bytes() const { return piece_bytes_of(nodes_); }
 
 PieceJournal& Journal::of(uint64_t piece) const {
@@ -43,7 +46,7 @@ std::atomic<uint64_t>* Journal::arrivals_of(const PieceJournal& piece) const {
   return reinterpret_cast<std::atomic<uint64_t>*>(const_cast<PieceJournal*>(&piece) + 1);
 }
 std::byte* Journal::sent_of(const PieceJournal& piece) const {
-  return reinterpret_cast<std::byte*>(arrivals_of(piece) + most_arrivals());
+  return reinterpret_cast<std::byte*>(arrivals_of(piece) + most_arrivals(nodes_));
 }
 
 void Journal::agree(const Agreed& agreed) const {
@@ -58,14 +61,15 @@ void Journal::agree(const Agreed& agreed) const {
 
 std::optional<Journal::Agreed> Journal::agreed() const {
   if (group().made.load(std::memory_order_acquire) != 1) return {};
-  const uint32_t algorithm = group().algorithm;
+  const auto algorithm = foreign_copy(group().algorithm);
   if (algorithm > collectives::kAlgorithmCount) return {};
   Agreed agreed;
   if (algorithm != 0) agreed.algorithm = static_cast<collectives::Algorithm>(algorithm - 1);
   if (nodes_ > kMostMeasuredNodes) return agreed;
   const auto* table = reinterpret_cast<const RatesOfNode*>(rates());
   for (uint32_t node = 0; node < nodes_; ++node) {
-    agreed.rates.push_back({table[node].memory, {table[node].links, table[node].links + nodes_}});
+    const auto told = foreign_copy(table[node]);
+    agreed.rates.push_back({told.memory, {told.links, told.links + nodes_}});
   }
   return agreed;
 }
@@ -80,7 +84,9 @@ void Journal::tell_call(uint64_t sequence, const Call& call) const {
 void Journal::for_told_calls(uint64_t first, const std::function<void(uint64_t, const Call&)>& each) const {
   for (uint64_t sequence = first; sequence < first + kToldCalls; ++sequence) {
     const GroupJournal::Told& told = group().told[sequence % kToldCalls];
-    if (told.sequence.load(std::memory_order_acquire) == sequence + 1) each(sequence, told.call);
+    if (told.sequence.load(std::memory_order_acquire) != sequence + 1) continue;
+    const Call call = foreign_copy(told.call);
+    if (is_sound(call)) each(sequence, call);
   }
 }
 
@@ -91,7 +97,7 @@ void Journal::finish_call(uint64_t sequence, uint64_t next_piece) const {
 
 Journal::Finished Journal::finished() const {
   const uint64_t calls = group().finished.load(std::memory_order_acquire);
-  return {calls, calls == 0 ? 0 : group().first_piece[calls % kToldCalls]};
+  return {calls, calls == 0 ? 0 : foreign_copy(group().first_piece[calls % kToldCalls])};
 }
 
 bool Journal::arrived(uint64_t piece, uint32_t node, uint32_t tag) const {
@@ -102,7 +108,7 @@ bool Journal::arrived(uint64_t piece, uint32_t node, uint32_t tag) const {
     journal.arriving.store(piece + 1, std::memory_order_release);
   }
   const uint32_t count = journal.arrivals.load(std::memory_order_relaxed);
-  if (count >= most_arrivals()) return false;
+  if (count >= most_arrivals(nodes_)) return false;
   arrivals_of(journal)[count].store(uint64_t{node} << 32 | tag, std::memory_order_relaxed);
   journal.arrivals.store(count + 1, std::memory_order_release);
   return true;
@@ -112,7 +118,7 @@ void Journal::for_arrivals(uint64_t piece, const std::function<void(uint32_t, ui
   const PieceJournal& journal = of(piece);
   if (journal.arriving.load(std::memory_order_acquire) != piece + 1) return;
   const uint64_t count =
-      std::min<uint64_t>(journal.arrivals.load(std::memory_order_acquire), most_arrivals());
+      std::min<uint64_t>(journal.arrivals.load(std::memory_order_acquire), most_arrivals(nodes_));
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t word = arrivals_of(journal)[i].load(std::memory_order_relaxed);
     if (word >> 32 < nodes_) each(static_cast<uint32_t>(word >> 32), static_cast<uint32_t>(word));
@@ -154,8 +160,7 @@ void Journal::for_sent_of(const PieceJournal& journal,
   const uint64_t used = std::min<uint64_t>(journal.sent_bytes.load(std::memory_order_acquire), kSentBytes);
   const std::byte* log = sent_of(journal);
   for (uint64_t at = 0; at + sizeof(SentWrite) <= used;) {
-    SentWrite write;
-    std::memcpy(&write, log + at, sizeof write);
+    const auto write = foreign_copy(*reinterpret_cast<const SentWrite*>(log + at));
     if (write.bytes > used - at - sizeof write || write.piece != piece || write.peer >= nodes_) return;
     if (!each(write, log + at + sizeof write)) return;
     at += kept_bytes(write.bytes);

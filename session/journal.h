@@ -82,6 +82,8 @@ class Journal {
   };
   Finished finished() const;
 
+  // No schedule has more payloads for a piece.
+  static uint64_t most_arrivals(uint32_t nodes);
   // False: more has arrived than any schedule has.
   bool arrived(uint64_t piece, uint32_t node, uint32_t tag) const;
   void for_arrivals(uint64_t piece, const std::function<void(uint32_t node, uint32_t tag)>& each) const;
@@ -97,7 +99,6 @@ class Journal {
   void for_sent(const std::function<void(const SentWrite&, const std::byte* data)>& each) const;
 
  private:
-  uint64_t most_arrivals() const;
   uint64_t piece_bytes() const;
   GroupJournal& group() const { return *reinterpret_cast<GroupJournal*>(base_); }
   PieceJournal& of(uint64_t piece) const;

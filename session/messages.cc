@@ -156,12 +156,12 @@ Result<JoinRequest> decode_join(std::span<const std::byte> bytes) {
   reader.get_bytes(m.key);
   m.meeting = reader.get<Meeting>();
   m.host = reader.get<Hosting>();
-  m.rendezvous = reader.get_string(kMaxPlaceBytes);
+  m.rendezvous = reader.get_name(kMaxPlaceBytes);
   m.place = reader.get_string(kMaxPlaceBytes);
   m.process_age_ms = reader.get<int64_t>();
   m.ranks = reader.get<uint32_t>();
   m.rank = reader.get<uint32_t>();
-  m.group_class = reader.get_string(kMaxClassBytes);
+  m.group_class = reader.get_name(kMaxClassBytes);
   m.timeout_ms = reader.get<int64_t>();
   if (!reader.complete() || m.ranks == 0 || m.ranks > kMaxRanks || m.rank >= m.ranks || m.timeout_ms <= 0 ||
       m.process_age_ms < 0 || m.meeting > Meeting::kAgain || m.host > Hosting::kListenOnNics) {

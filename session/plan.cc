@@ -15,6 +15,16 @@ constexpr uint64_t kStages = 4;
 // pieces as long as more would be smaller than this.
 constexpr uint64_t kSmallestOfMany = uint64_t{256} << 10;
 
+// Of all ranks together: the bytes of so many of the widest type can still be counted.
+constexpr uint64_t kMostElements = uint64_t{1} << 56;
+
+// "float32"; "type 255" where there is no such type.
+template <typename Enum>
+std::string name_or_number(const char* kind, Enum value) {
+  if (collectives::is_known(value)) return collectives::name_of(value);
+  return std::string(kind) + " " + std::to_string(static_cast<unsigned>(value));
+}
+
 }  // namespace
 
 Plan::Plan(const Call& call, const Layout& layout) : count_(call.count) {
@@ -98,20 +108,25 @@ collectives::Problem problem_of(const Call& call, const Piece& piece, const Orde
   return problem;
 }
 
+bool is_sound(const Call& call) {
+  return is_known(call.what) && is_known(call.type) && is_known(call.op) && call.root >= 0 &&
+         static_cast<uint32_t>(call.root) < kMaxRanks && call.count <= kMostElements;
+}
+
 std::string validate(const Call& call, uint32_t ranks) {
-  if (static_cast<int>(call.what) >= collectives::kCollectiveCount) return "unknown collective";
-  if (static_cast<int>(call.type) >= collectives::kDataTypeCount) return "unknown type";
-  if (static_cast<int>(call.op) >= collectives::kReduceOpCount) return "unknown reduction";
+  if (!is_known(call.what)) return "unknown " + name_or_number("collective", call.what);
+  if (!is_known(call.type)) return "unknown " + name_or_number("type", call.type);
+  if (!is_known(call.op)) return "unknown " + name_or_number("reduction", call.op);
   if (call.root < 0 || static_cast<uint32_t>(call.root) >= ranks) return "root out of range";
-  if (call.count > (uint64_t{1} << 56) / ranks) return "count too large";
+  if (call.count > kMostElements / ranks) return "count too large";
   return {};
 }
 
 std::string describe(const Call& call) {
-  std::string text = collectives::name_of(call.what);
+  std::string text = name_or_number("collective", call.what);
   if (call.what == Collective::kBarrier) return text;
-  text += " of " + std::to_string(call.count) + " " + collectives::name_of(call.type);
-  if (collectives::reduces(call.what)) text += std::string(", ") + collectives::name_of(call.op);
+  text += " of " + std::to_string(call.count) + " " + name_or_number("type", call.type);
+  if (collectives::reduces(call.what)) text += ", " + name_or_number("reduction", call.op);
   if (call.what == Collective::kReduce || call.what == Collective::kBroadcast) {
     text += ", root " + std::to_string(call.root);
   }

@@ -65,9 +65,11 @@ uint64_t user_index(const Call& call, const Piece& piece, const Order& order, ui
 // What the daemon of node `me` runs between nodes for one piece.
 collectives::Problem problem_of(const Call& call, const Piece& piece, const Order& order, uint32_t me);
 
+// The call is one at all: its kind, type and reduction are known, its root and count are those of some group.
+bool is_sound(const Call& call);
 // "" if a daemon may run the call in a group of `ranks`; else what is wrong with it.
 std::string validate(const Call& call, uint32_t ranks);
-// "allreduce of 1024 float32, sum"
+// "allreduce of 1024 float32, sum". Of any bytes: what is unknown is named by its number ("type 255").
 std::string describe(const Call& call);
 
 }  // namespace hdt::session

@@ -1,10 +1,12 @@
 #include "session/segment.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <ctime>
 #include <new>
 
+#include "base/foreign_copy.h"
 #include "session/journal.h"
 
 namespace hdt::session {
@@ -25,7 +27,10 @@ void MeetingPlace::set(const std::string& text) {
   std::memcpy(address, text.data(), std::min(text.size(), kMaxAddressBytes - 1));
 }
 
-std::string MeetingPlace::get() const { return {address, ::strnlen(address, sizeof address)}; }
+std::string MeetingPlace::get() const {
+  const MeetingPlace place = foreign_copy(*this);
+  return {place.address, ::strnlen(place.address, sizeof place.address)};
+}
 
 Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
     : ranks(ranks_),
@@ -68,9 +73,7 @@ uint64_t Layout::chunk(uint32_t channel, uint64_t index) const {
 
 Segment Segment::format(std::byte* base, const Layout& layout, uint64_t group, const char* group_class,
                         uint32_t node) {
-  Segment segment;
-  segment.base_ = base;
-  segment.layout_ = layout;
+  const Segment segment = view(base, layout);
   auto* header = new (base) Header{};
   header->version = kSegmentVersion;
   header->ranks = layout.ranks;
@@ -90,25 +93,45 @@ void Segment::set_meeting(std::span<const std::byte, 32> key) const {
   header().made_at = ::time(nullptr);
 }
 
-Result<Segment> Segment::attach(std::byte* base, size_t bytes) {
+Result<Description> Description::read(const std::byte* base, size_t bytes) {
   if (bytes < sizeof(Header)) return Status(Code::kInternal, "a group's shared memory has no header");
   const auto& header = *reinterpret_cast<const Header*>(base);
-  if (header.magic != kSegmentMagic || header.version != kSegmentVersion) {
-    return Status(Code::kVersion, "a group's shared memory has version " + std::to_string(header.version) +
+  const auto magic = foreign_copy(header.magic);
+  const auto version = foreign_copy(header.version);
+  if (magic != kSegmentMagic || version != kSegmentVersion) {
+    return Status(Code::kVersion, "a group's shared memory has version " + std::to_string(version) +
                                       ", this library reads " + std::to_string(kSegmentVersion));
   }
-  const uint32_t ranks = header.ranks, nodes = header.nodes, local = header.local_ranks;
+  const auto ranks = foreign_copy(header.ranks), nodes = foreign_copy(header.nodes),
+             local = foreign_copy(header.local_ranks), node = foreign_copy(header.node);
+  // Each other node has a rank at least.
   if (ranks == 0 || ranks > kMaxRanks || local == 0 || local > kMaxLocalRanks || local > ranks ||
-      nodes == 0 || nodes > ranks || header.node >= nodes) {
+      nodes == 0 || nodes - 1 > ranks - local || (nodes == 1 && local != ranks) || node >= nodes) {
     return Status(Code::kInternal, "a group's shared memory has an impossible geometry");
   }
-  Segment segment;
-  segment.base_ = base;
-  segment.layout_ = Layout(ranks, nodes, local);
-  if (segment.layout_.total > bytes) {
+  Description found{Layout(ranks, nodes, local), node, foreign_copy(header.group), {}, {}, 0};
+  if (found.layout.total > bytes) {
     return Status(Code::kInternal, "a group's shared memory is smaller than its geometry needs");
   }
+  std::array<char, kMaxClassBytes> name{};
+  std::memcpy(name.data(), header.group_class, name.size());
+  found.group_class.assign(name.data(), ::strnlen(name.data(), name.size()));
+  std::memcpy(found.meeting_key.data(), header.meeting_key, found.meeting_key.size());
+  found.made_at = foreign_copy(header.made_at);
+  return found;
+}
+
+Segment Segment::view(std::byte* base, const Layout& layout) {
+  Segment segment;
+  segment.base_ = base;
+  segment.layout_ = layout;
   return segment;
+}
+
+Result<Segment> Segment::attach(std::byte* base, size_t bytes) {
+  auto found = Description::read(base, bytes);
+  if (!found.is_ok()) return found.status();
+  return view(base, found.value().layout);
 }
 
 bool Segment::fail(Code code, int32_t rank, const std::string& message) const {
@@ -128,13 +151,19 @@ bool Segment::fail(Code code, int32_t rank, const std::string& message) const {
 Status Segment::failure() const {
   if (!failed()) return Status::ok();
   const Failure& failure = header().failure;
-  const int code =
-      failure.code > 1 && failure.code < kCodeCount ? failure.code : static_cast<int>(Code::kInternal);
-  const size_t length = ::strnlen(failure.message, sizeof failure.message);
-  return {static_cast<Code>(code), std::string(failure.message, length)};
+  // Ranks can write here.
+  const auto told = foreign_copy(failure.code);
+  const int code = told > 1 && told < kCodeCount ? told : static_cast<int>(Code::kInternal);
+  std::array<char, sizeof failure.message> message;
+  std::memcpy(message.data(), failure.message, message.size());
+  return {static_cast<Code>(code), std::string(message.data(), ::strnlen(message.data(), message.size()))};
 }
 
-int32_t Segment::failed_rank() const { return failed() ? header().failure.rank : -1; }
+int32_t Segment::failed_rank() const {
+  if (!failed()) return -1;
+  const auto rank = foreign_copy(header().failure.rank);
+  return rank >= 0 && static_cast<uint32_t>(rank) < layout_.ranks ? rank : -1;
+}
 
 void Segment::ring_all() const {
   for (uint32_t i = 0; i < layout_.local_ranks; ++i) board(i).doorbell.ring();

@@ -28,6 +28,7 @@
 // from here it copies, then validates (geometry it keeps for itself).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -179,6 +180,18 @@ struct Layout {
   uint64_t slot_bytes_, ring_bytes_, rings_;
 };
 
+// What the header of a segment that somebody else made says, copied once and checked: magic, version, limits, and that
+// the geometry fits `bytes`. The memory may change at any time: who needs any of this keeps it, and never reads it again.
+struct Description {
+  Layout layout;
+  uint32_t node;
+  uint64_t group;
+  std::string group_class;
+  std::array<std::byte, 32> meeting_key;
+  int64_t made_at;
+  static Result<Description> read(const std::byte* base, size_t bytes);
+};
+
 // Typed access to a mapped segment; does not own the mapping.
 class Segment {
  public:
@@ -186,8 +199,10 @@ class Segment {
   // A segment this process made: writes the header. Boards and counters are zero already.
   static Segment format(std::byte* base, const Layout& layout, uint64_t group, const char* group_class,
                         uint32_t node);
-  // A segment somebody else made: checks magic, version, limits and that `bytes` fits its geometry.
+  // A segment somebody else made, with what Description::read() found in it.
   static Result<Segment> attach(std::byte* base, size_t bytes);
+  // Of a layout that is known already: nothing of the memory is read, so nobody who writes it can change what is used.
+  static Segment view(std::byte* base, const Layout& layout);
 
   // By which key the ranks met, now: for a successor of the daemon.
   void set_meeting(std::span<const std::byte, 32> key) const;

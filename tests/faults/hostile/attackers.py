@@ -2,12 +2,15 @@
 control port. Each goes on for so long, or until it is shut out for good, and returns what it was told: a list of sentences."""
 
 import json
+import mmap
 import os
 import random
+import struct
+import threading
 import time
 
-from protocol import (KINDS, Client, Refused, ask, close_all, empty, explain, hello, join, memory_request,
-                      notice, sealed_memory)
+from protocol import (KINDS, SEGMENT_MAGIC, Client, Refused, adopt, ask, close_all, empty, explain, hello, join,
+                      memory_request, notice, sealed_memory, segment_header)
 
 
 def until(seconds):
@@ -180,3 +183,89 @@ def flood(path, seconds, kind):
             except OSError:
                 break
     return sent
+
+
+def not_adopted(client, handle):
+    """Why the daemon does not go on with the group of this handle; None while it does."""
+    client.send(empty("Rendezvous"))
+    why = None
+    while True:
+        kind, fields, descriptors = client.receive()
+        close_all(descriptors)
+        if kind == "NotAdopted":
+            of, _, _ = fields.take("Iii")
+            why = fields.text() if of == handle else why
+        elif kind == "RendezvousAt":
+            return why
+
+
+def forged_group(path, _):
+    """Memory of its own making, as that of a group of the daemon's predecessor; also a huge file with nothing in it."""
+    told = set()
+    with Client(path) as client:
+        for handle, size in enumerate((1 << 20, 64 << 20, 1 << 40)):
+            memory = sealed_memory(size)
+            os.pwrite(memory, segment_header(1, 1, 0, 1, random.randrange(1 << 64), key=os.urandom(32)), 0)
+            client.send(adopt(handle, 0, 0), [memory])
+            os.close(memory)
+            told.add(str(not_adopted(client, handle)))
+    return sorted(told)
+
+
+def ended_group(client):
+    """The memory of a group of one rank that has ended: a daemon made it, and it is still there."""
+    joined = own_group(client)
+    assert joined["code"] == 0, joined
+    client.send(notice("Leave", joined["handle"], 0, -1, ""))
+    return joined["segment"]
+
+
+def changing_group(path, seconds):
+    """Hands over the memory of a group that has ended, and writes over its header at the same time."""
+    told = set()
+    dice = random.Random(int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 32))))
+    with Client(path) as client:
+        descriptor = ended_group(client)
+        memory = mmap.mmap(descriptor, 4096)
+        stop = threading.Event()
+
+        def change():
+            while not stop.is_set():
+                ranks = dice.choice([1, 1, 2, 128, 60000])
+                header = segment_header(ranks, 1, 0, min(ranks, 128), dice.randrange(1 << 64), key=dice.randbytes(32))
+                for at in range(0, len(header), 8):
+                    memory[at:at + 8] = header[at:at + 8]
+                memory[0:8] = struct.pack("<Q", dice.choice([1, SEGMENT_MAGIC]))
+
+        changing = threading.Thread(target=change)
+        changing.start()
+        try:
+            for count in until(seconds):
+                handle = 1 + count % 1000
+                client.send(adopt(handle, 0, 0), [descriptor])
+                told.add(str(not_adopted(client, handle)))
+                client.send(notice("Leave", handle, 0, -1, ""))
+        except (Refused, EOFError, OSError) as end:
+            told.add(str(end))
+        finally:
+            stop.set()
+            changing.join()
+    return sorted(told)
+
+
+def ranks_that_are_none(path, _):
+    """Takes over a group of one rank, says in its memory then that it has 128 of them, and takes over those."""
+    told = []
+    with Client(path) as client:
+        joined = own_group(client)
+        assert joined["code"] == 0, joined
+        descriptor = joined["segment"]
+        group, key = random.randrange(1 << 64), os.urandom(32)
+        os.pwrite(descriptor, segment_header(1, 1, 0, 1, group, key=key), 0)
+        client.send(adopt(999, 0, 0), [descriptor])
+        first = not_adopted(client, 999)
+        os.pwrite(descriptor, segment_header(128, 1, 0, 128, group, key=key), 0)
+        for local in range(127, -1, -1):
+            client.send(adopt(1000 + local, 0, local), [descriptor])
+            told.append(str(not_adopted(client, 1000 + local)))
+    return first, told

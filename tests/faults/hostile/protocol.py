@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import time
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 WAIT_S = 10  # for an answer
@@ -39,11 +40,14 @@ KINDS = _kinds()  # {"Hello": 1, ...}
 KIND_NAMES = {number: name for name, number in KINDS.items()}
 SESSION_MAGIC = constant("session/messages.h", "kSessionMagic")
 SESSION_VERSION = constant("session/messages.h", "kSessionVersion")
+SEGMENT_MAGIC = constant("session/segment.h", "kSegmentMagic")
+SEGMENT_VERSION = constant("session/segment.h", "kSegmentVersion")
 PEER_MAGIC = constant("daemon/handshake.h", "kPeerMagic")
 PEER_VERSION = constant("daemon/handshake.h", "kPeerVersion")
 FRAME_MAGIC = constant("transports/tcp/frame.h", "kFrameMagic")
 FRAME_VERSION = constant("transports/tcp/frame.h", "kFrameVersion")
-MESSAGE, WRITE, GOODBYE, REFUSED = 1, 2, 3, 4  # types of frames
+MESSAGE, WRITE, GOODBYE, REFUSED, PATH = 1, 2, 3, 4, 5  # types of frames
+PATH_HERE, PATH_ALL, PATH_SEEN = 1, 3, 4  # steps of the test of the path (transports/tcp/path_test.h), without sizes
 CONTROL, RAIL = 1, 2  # purposes of connections between daemons
 IMMEDIATE_BYTES = 64
 
@@ -106,6 +110,12 @@ def ask(what, about=""):
 
 def explain(group, what, data_type, count, root=0):
     return empty("Explain") + text(group) + text(what) + text(data_type) + struct.pack("<Qi", count, root)
+
+
+def segment_header(ranks, nodes, node, local_ranks, group, group_class=b"hostile", key=bytes(32)):
+    """Of a group's memory, as far as it tells of what the group is like."""
+    return struct.pack("<Q6IQ32s32sq", SEGMENT_MAGIC, SEGMENT_VERSION, ranks, nodes, node, local_ranks, 1, group, group_class, key,
+                       0)
 
 
 def sealed_memory(size, name="hostile"):
@@ -261,11 +271,17 @@ def transcript(role, dialer, acceptor, binding=bytes(32)):
 
 
 class Peer:
-    """A TCP connection to a port of a daemon, as another daemon makes one. `address`: "127.0.1.1:4000"."""
+    """A TCP connection to a port of a daemon, as another daemon makes one. `address`: "127.0.1.1:4000"; or a
+    connection that a daemon has made."""
 
     def __init__(self, address):
-        host, port = address.rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), timeout=WAIT_S)
+        self.dials = not isinstance(address, socket.socket)
+        if not self.dials:
+            self.socket = address
+            self.socket.settimeout(WAIT_S)
+        else:
+            host, port = address.rsplit(":", 1)
+            self.socket = socket.create_connection((host, int(port)), timeout=WAIT_S)
         self.buffer = b""
 
     def __enter__(self):
@@ -294,7 +310,11 @@ class Peer:
         return kind, self.need(length), region, offset
 
     def receive(self):
-        kind, payload, _, _ = self.receive_frame()
+        kind, payload, step, _ = self.receive_frame()
+        while kind == PATH:
+            if step == PATH_ALL and not self.dials:
+                self.send(frame(PATH, region=PATH_HERE) + frame(PATH, region=PATH_ALL) + frame(PATH, region=PATH_SEEN))
+            kind, payload, step, _ = self.receive_frame()
         if kind == REFUSED:
             raise Refused(payload.decode(errors="replace"))
         if kind == GOODBYE:
@@ -306,12 +326,31 @@ class Peer:
         public, start = node_key.public if node_key else os.urandom(32), start or os.urandom(16)
         self.node = values.get("node") or node_id(public, start)
         own = peer_hello(purpose, name, public, start, **values)
-        self.send(frame(MESSAGE, own))
+        self.send(frame(PATH, region=PATH_HERE) + frame(PATH, region=PATH_ALL) + frame(MESSAGE, own))
         theirs = self.receive()
         words = transcript(0, own, theirs)
         proof = hmac.new(key, words, hashlib.sha256).digest() + node_key.sign(words) if key else b""
         self.send(frame(MESSAGE, b"\x02" + proof))
         self.receive()
+
+    def answer_handshake(self, name="stranger"):
+        """Of who is dialled, without a cluster key. (node, name) of the daemon that dials."""
+        hello = Fields(self.receive())
+        hello.take("BIIB")
+        theirs = hello.bytes(16), hello.text()
+        self.node = node_id(public := os.urandom(32), start := os.urandom(16))
+        self.send(frame(MESSAGE, peer_hello(CONTROL, name, public, start)))
+        self.send(frame(MESSAGE, b"\x02"))
+        self.receive()
+        return theirs
+
+    def receive_control(self):
+        message = b""
+        while True:
+            part = self.receive()
+            message += part[1:]
+            if part[:1] == b"\1":
+                return message
 
     def control(self, message, part=8191):
         """A control message, cut as daemons do it."""
@@ -320,6 +359,24 @@ class Peer:
             self.send(frame(MESSAGE, (b"\0" if message else b"\1") + now))
             if not message:
                 return
+
+
+class FakeDaemon:
+    """Listens as the control port of a daemon does."""
+
+    def __init__(self, host="127.0.0.1"):
+        self.socket = socket.create_server((host, 0))
+        self.socket.settimeout(WAIT_S)
+        self.address = f"{host}:{self.socket.getsockname()[1]}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def accept(self):
+        return Peer(self.socket.accept()[0])
 
 
 def node_info(node, name, address, engines):
@@ -343,6 +400,14 @@ def control_cancel(key, code, rank, words):
 def control_membership(key, secret, group_class, nodes, node_of_rank):
     return (b"\3" + key + secret + text(group_class) + struct.pack("<I", len(nodes)) + b"".join(nodes) +
             struct.pack(f"<I{len(node_of_rank)}I", len(node_of_rank), *node_of_rank))
+
+
+def control_outcome(key, code, rank, words):
+    return b"\4" + key + struct.pack("<ii", code, rank) + text(words)
+
+
+def control_reply(number, code, words):
+    return b"\6" + struct.pack("<Qiq", number, code, time.monotonic_ns()) + text(words)
 
 
 def control_inquiry(number, what, sees_all=True, user=None, groups=()):

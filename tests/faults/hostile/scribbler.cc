@@ -137,6 +137,42 @@ class Client {
   session::Segment segment_;
 };
 
+// A group of two nodes, whose two ranks of the first one enter calls that differ, one of a type that there is not:
+// before anybody says how they differ, they must be calls. What the group fails with goes to standard output.
+int enter_no_call(const std::string& first, const std::string& second) {
+  Client clients[3];
+  session::JoinRequest request;
+  for (auto& byte : request.key) byte = static_cast<std::byte>(std::random_device()());
+  request.ranks = 3;
+  request.group_class = "neighbour";  // links of a class stay: its own would count as left behind
+  request.timeout_ms = kAnswerMs;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    if (!clients[rank].open(rank < 2 ? first : second)) return 1;
+  }
+  request.rendezvous = clients[0].meeting_place();
+  std::vector<std::future<bool>> joins;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    request.rank = rank;
+    joins.push_back(
+        std::async(std::launch::async, [&client = clients[rank], request] { return client.join(request); }));
+  }
+  if (std::count_if(joins.begin(), joins.end(), [](auto& join) { return join.get(); }) != 3) return 1;
+  const session::Segment& segment = clients[0].segment();
+  for (uint32_t local = 0; local < 2; ++local) {
+    session::Entered entered{};
+    entered.call.count = 1000;
+    entered.call.type = static_cast<collectives::DataType>(local == 0 ? 4 : 255);
+    session::Board& board = segment.board(local);
+    std::memcpy(&board.calls[0], &entered, sizeof entered);
+    board.entered.store(1);
+  }
+  clients[0].ring();
+  const Deadline until = Deadline::after_ms(kAnswerMs);
+  while (!segment.failed() && !until.expired()) ::usleep(1'000);
+  std::printf("%s\n", segment.failure().message().c_str());
+  return segment.failed() ? 0 : 1;
+}
+
 class Scribbler {
  public:
   Scribbler(uint64_t seed, std::vector<std::string> sockets) : dice_(seed), sockets_(std::move(sockets)) {}
@@ -151,7 +187,7 @@ class Scribbler {
     for (auto& byte : request.key) byte = static_cast<std::byte>(below(256));
     request.rendezvous = clients[0].meeting_place();
     request.ranks = 2;
-    request.group_class = "scribbler";
+    request.group_class = "neighbour";  // links of a class stay: its own would count as left behind
     request.timeout_ms = kAnswerMs;
     auto other = std::async(std::launch::async, [&clients, request]() mutable {
       request.rank = 1;
@@ -292,7 +328,7 @@ class Scribbler {
 }  // namespace
 }  // namespace hdt::testing
 
-// Usage: scribbler USER SECONDS SEED SOCKET [SOCKET]. Becomes the user first.
+// Usage: scribbler USER SECONDS SEED SOCKET [SOCKET], or scribbler USER no-call SOCKET SOCKET. Becomes the user first.
 int main(int argc, char** argv) {
   using namespace hdt;
   if (argc < 5) return 2;
@@ -301,6 +337,7 @@ int main(int argc, char** argv) {
     std::perror("scribbler: cannot become the user");
     return 2;
   }
+  if (argv[2] == std::string("no-call")) return testing::enter_no_call(argv[3], argv[4]);
   testing::Scribbler scribbler(std::strtoull(argv[3], nullptr, 10), {argv + 4, argv + argc});
   const Deadline end = Deadline::after_ms(static_cast<int64_t>(std::strtod(argv[2], nullptr) * 1000));
   int groups = 0, failures = 0;

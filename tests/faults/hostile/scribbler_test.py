@@ -23,6 +23,15 @@ class Scribbler(HostileTest):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assert_unharmed()
 
+    def test_what_is_no_call_is_not_described(self):
+        command = [os.path.join(BUILD, "tests", "scribbler"), str(NOBODY), "no-call",
+                   *(daemon.socket for daemon in self.daemons)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                              timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"^call 0 of .* by rank 1: unknown type 255$")
+        self.assert_unharmed()
+
 
 if __name__ == "__main__":
     main()

@@ -144,6 +144,16 @@ TEST(RendezvousTest, ADaemonWithoutARankOfTheGroupCannotEndIt) {
   EXPECT_EQ(rendezvous.open_groups(), 1U);
 }
 
+TEST(RendezvousTest, OnlyThoseWhoHaveJoinedAreHeard) {
+  Rendezvous rendezvous;
+  rendezvous.on_join(10, join(2, 0, 1));
+  EXPECT_TRUE(rendezvous.on_cancel(12, Cancel{GroupKey{}, Code::kRankLost, 0, "says a stranger"}).empty());
+  rendezvous.on_join(11, join(2, 1, 2));
+  EXPECT_TRUE(rendezvous.on_outcome(12, Outcome{GroupKey{}, Code::kLink, -1, "says a stranger"}).empty());
+  EXPECT_EQ(rendezvous.open_groups(), 1U);
+  EXPECT_EQ(rendezvous.on_outcome(11, Outcome{GroupKey{}, Code::kLink, -1, "no way"}).size(), 1U);
+}
+
 // Without it the third rank would wait for the other two until its deadline.
 TEST(RendezvousTest, AMemberThatComesAfterTheFailureHearsTheSame) {
   Rendezvous rendezvous;

@@ -39,10 +39,10 @@ class ReunionTest : public ::testing::Test {
 TEST_F(ReunionTest, SaysItAgainUntilTheGroupWorks) {
   reunion_.begin(word(1, 2), "a:1", Deadline::after_ms(kWaitMs));
   EXPECT_EQ(sent_.size(), 1U);
-  reunion_.on_known(answer(1, 2, Code::kInProgress));
+  reunion_.on_known(1, answer(1, 2, Code::kInProgress));
   EXPECT_TRUE(met_.empty());
   EXPECT_TRUE(says_more());
-  reunion_.on_known(answer(1, 2, Code::kSuccess));
+  reunion_.on_known(1, answer(1, 2, Code::kSuccess));
   EXPECT_EQ(met_.size(), 1U);
   EXPECT_TRUE(says_more()) << "the link may still fail";
   reunion_.end(1, 2);
@@ -64,9 +64,9 @@ TEST_F(ReunionTest, AGroupThatDoesNotGoOnIsNotAskedForAnyMore) {
   reunion_.begin(word(1, 1), "a:1", Deadline::after_ms(kWaitMs));
   reunion_.begin(word(1, 2), "b:1", Deadline::after_ms(kWaitMs));
   reunion_.begin(word(7, 2), "b:1", Deadline::after_ms(kWaitMs));
-  reunion_.on_known(answer(1, 2, Code::kRankLost));
+  reunion_.on_known(2, answer(1, 2, Code::kRankLost));
   EXPECT_EQ(failed_.size(), 1U);
-  reunion_.on_known(answer(1, 1, Code::kSuccess));
+  reunion_.on_known(1, answer(1, 1, Code::kSuccess));
   EXPECT_TRUE(met_.empty());
   reunion_.end(7, 2);
   EXPECT_FALSE(reunion_.next_time());
@@ -76,19 +76,34 @@ TEST_F(ReunionTest, AGroupThatDoesNotGoOnIsNotAskedForAnyMore) {
 TEST_F(ReunionTest, ToldOfNewerSettingsOfTheClassItSaysItAgainWithThose) {
   reunion_.begin(word(1, 2), "a:1", Deadline::after_ms(kWaitMs));
   Known known = answer(1, 2, Code::kInProgress);
-  reunion_.on_known(known);
+  reunion_.on_known(1, known);
   EXPECT_TRUE(newer_.empty()) << "they are the same";
   known.live = {3, "class.dp.weight=2"};
-  reunion_.on_known(known);
+  reunion_.on_known(1, known);
   ASSERT_EQ(newer_.size(), 1U);
   reunion_.refresh([&](Successor& said) { said.live = known.live; });
   EXPECT_TRUE(says_more());
   EXPECT_EQ(sent_.back().second.live, known.live);
-  reunion_.on_known(known);
+  reunion_.on_known(1, known);
   known.live = {2, "class.dp.weight=9"};
-  reunion_.on_known(known);
+  reunion_.on_known(1, known);
   EXPECT_EQ(newer_.size(), 1U);
   EXPECT_TRUE(met_.empty());
+}
+
+// Any daemon knows the ids of groups that it is in, and could speak for nodes that it is not.
+TEST_F(ReunionTest, NobodyAnswersForTheNodeThatWasAsked) {
+  reunion_.begin(word(1, 2), "a:1", Deadline::after_ms(kWaitMs));
+  reunion_.begin(word(3, 2), "b:1", Deadline::after_ms(kWaitMs));
+  reunion_.on_known(2, answer(1, 2, Code::kRankLost));
+  reunion_.on_known(77, answer(1, 2, Code::kSuccess));
+  Known other = answer(1, 2, Code::kRankLost);
+  other.from = 1;
+  reunion_.on_known(1, other);
+  EXPECT_TRUE(failed_.empty());
+  EXPECT_TRUE(met_.empty());
+  reunion_.on_known(1, answer(1, 2, Code::kSuccess));
+  EXPECT_EQ(met_.size(), 1U);
 }
 
 TEST_F(ReunionTest, EndsAtTheDeadline) {

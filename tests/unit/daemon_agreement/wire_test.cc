@@ -39,10 +39,12 @@ std::vector<ControlMessage> control_examples() {
   node.name = "n";
   node.rails = {{{"tcp", "eth0", "127.0.1.1:5"}, {"rdma", "mlx5_0", "127.0.1.2:6"}}};
   node.address = "127.0.1.1:4";
+  NodeInfo other = node;
+  other.id.bytes[0] = std::byte{1};
   return {Join{GroupKey{}, 4, 3, "dp", collectives::Algorithm::kBruck, 1000, node, session::Meeting::kAddress,
                11, 12, 13},
           Cancel{GroupKey{}, Code::kRankLost, 3, "gone"},
-          Membership{GroupKey{}, GroupKey{std::byte{8}}, "dp", {node, node}, {0, 1, 1}},
+          Membership{GroupKey{}, GroupKey{std::byte{8}}, "dp", {node, other}, {0, 1, 1}},
           Outcome{GroupKey{}, Code::kLink, -1, "no"},
           Inquiry{7, "facts", Viewer{false, 1000, {"1a2b3c4d"}}},
           Reply{7, Code::kSuccess, 12, "{}"},
@@ -100,6 +102,38 @@ TEST(Wire, AMembershipMustBeConsistent) {
   membership = std::get<Membership>(control_examples()[2]);
   membership.nodes[0].rails.clear();
   EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_control(encode(membership))));
+  const auto refused = [](const auto& change) {
+    Membership changed = std::get<Membership>(control_examples()[2]);
+    change(changed);
+    return std::holds_alternative<std::monostate>(decode_control(encode(changed)));
+  };
+  EXPECT_FALSE(refused([](Membership&) {}));
+  EXPECT_TRUE(refused([](Membership& m) { m.node_of_rank = {0, 0, 0}; })) << "a node of no ranks";
+  EXPECT_TRUE(refused([](Membership& m) { m.nodes[1].id = m.nodes[0].id; })) << "a node twice";
+  EXPECT_TRUE(refused([](Membership& m) {
+    m.node_of_rank.assign(session::kMaxLocalRanks + 2, 1);
+    m.node_of_rank.front() = 0;
+  }));
+  EXPECT_TRUE(refused([](Membership& m) { m.nodes[1].name = "n\n"; }));
+  EXPECT_TRUE(refused([](Membership& m) { m.group_class = "\x1b[2J"; }));
+}
+
+// Everything that is made of a call, its description too, counts on its kinds being known.
+TEST(Wire, ACallOfAnotherNodeMustBeOne) {
+  const auto refused = [](const auto& change) {
+    session::Call call;
+    change(call);
+    const transport::RegionKey key;
+    return std::holds_alternative<std::monostate>(decode_note(encode(Note(CallNote{1, 2, 3, call})))) &&
+           std::holds_alternative<std::monostate>(
+               decode_note(encode(Note(OutputNote{1, 2, 3, call, 1, key, 0}))));
+  };
+  EXPECT_FALSE(refused([](session::Call&) {}));
+  EXPECT_TRUE(refused([](session::Call& c) { c.what = static_cast<collectives::Collective>(6); }));
+  EXPECT_TRUE(refused([](session::Call& c) { c.type = static_cast<collectives::DataType>(255); }));
+  EXPECT_TRUE(refused([](session::Call& c) { c.op = static_cast<collectives::ReduceOp>(9); }));
+  EXPECT_TRUE(refused([](session::Call& c) { c.root = -1; }));
+  EXPECT_TRUE(refused([](session::Call& c) { c.count = UINT64_MAX; }));
 }
 
 TEST(Wire, DamagedBytesAreRefusedOrMeanWhatTheySay) {

@@ -88,5 +88,26 @@ TEST_F(EngineOfOneNode, ARanksMessageThatItLeavesMayComeAfterTheEndOfItsGroup) {
   EXPECT_FALSE(segment.failed());
 }
 
+// The first one goes on, and the second one's ranks hear why they have none.
+TEST_F(EngineOfOneNode, TwoGroupsOfOneIdAreNotMade) {
+  const session::Segment segment = make_group();
+  GroupSpec spec;
+  spec.id = kGroup;
+  spec.node_of_rank = {0};
+  spec.nodes.resize(1);
+  spec.memory = std::make_shared<SharedMemory>(SharedMemory::create("other", segment.layout().total).take());
+  Status ready;
+  spec.on_ready = [&](const Status& status) { ready = status; };
+  on_engine([&] {
+    engine().create_group(std::move(spec));
+    engine().attach(kSession, 1, kGroup, 99);  // no such rank
+  });
+  EXPECT_FALSE(ready.is_ok());
+  EXPECT_FALSE(segment.failed());
+  segment.board(0).left.store(1);
+  on_engine([&] { engine().fail_all(Code::kDaemonLost, "the daemon ends"); });
+  EXPECT_EQ(ended_.get_future().wait_for(kAnswerTime), std::future_status::ready);
+}
+
 }  // namespace
 }  // namespace hdt::daemon

@@ -80,5 +80,15 @@ TEST_F(CallInPlace, FailsWhereItsMemoryIsNotSharedAfterTheMailboxWasEmptied) {
   EXPECT_THAT(failures_[0], HasSubstr("names memory that its process does not share"));
 }
 
+// Ranks write what they like into their boards; what is no call is neither described nor run.
+TEST_F(CallInPlace, ACallThatIsNoneFailsTheGroupByName) {
+  enter_allreduce();
+  context_.segment.board(0).calls[0].call.type = static_cast<collectives::DataType>(255);
+  runner_->progress();
+  ASSERT_EQ(failures_.size(), 1U);
+  EXPECT_THAT(failures_[0], HasSubstr("by rank 0: unknown type 255"));
+  EXPECT_EQ(runner_->calls_entered(), 0U);
+}
+
 }  // namespace
 }  // namespace hdt::daemon

@@ -115,6 +115,11 @@ TEST(Describe, NamesWhatMatters) {
   call.count = 12;
   call.root = 3;
   EXPECT_EQ(describe(call), "reduce of 12 bfloat16, sum, root 3");
+  call.type = static_cast<collectives::DataType>(255);
+  call.op = static_cast<collectives::ReduceOp>(200);
+  EXPECT_EQ(describe(call), "reduce of 12 type 255, reduction 200, root 3");
+  call.what = static_cast<collectives::Collective>(99);
+  EXPECT_EQ(describe(call), "collective 99 of 12 type 255");
 }
 
 }  // namespace

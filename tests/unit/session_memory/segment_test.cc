@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
+#include <new>
 
 #include "base/shared_memory.h"
 
@@ -94,10 +96,35 @@ TEST_F(SegmentTest, AttachRefusesWhatMakesNoSense) {
   refused([](Header& h) { h.nodes = 4; });
   refused([](Header& h) { h.node = 2; });
   refused([](Header& h) { h.local_ranks = 4; });
+  refused([](Header& h) { h.local_ranks = 3; });  // none is left for the other node
   refused([](Header& h) { h.local_ranks = kMaxLocalRanks + 1; });
   EXPECT_TRUE(Segment::attach(memory_.data(), memory_.size()).is_ok());
   segment_.header().magic = 0;
   EXPECT_FALSE(Segment::attach(memory_.data(), memory_.size()).is_ok());
+}
+
+// What ranks write afterwards changes nothing of what was found.
+TEST_F(SegmentTest, WhatWasReadOfTheHeaderStays) {
+  auto found = Description::read(memory_.data(), memory_.size());
+  ASSERT_TRUE(found.is_ok()) << found.status().message();
+  new (&segment_.header()) Header{};
+  segment_.header().ranks = 60'000;
+  EXPECT_EQ(found.value().group, 7U);
+  EXPECT_EQ(found.value().group_class, "dp");
+  const Segment view = Segment::view(memory_.data(), found.value().layout);
+  EXPECT_EQ(view.layout().total, layout_.total);
+  EXPECT_EQ(view.data(), segment_.data());
+}
+
+TEST_F(SegmentTest, AFailureThatRanksHaveScribbledOverIsStillOne) {
+  EXPECT_TRUE(segment_.fail(Code::kRankLost, 2, "gone"));
+  Failure& failure = segment_.header().failure;
+  failure.code = 12'345;
+  failure.rank = 70'000;
+  std::memset(failure.message, 'x', sizeof failure.message);
+  EXPECT_EQ(segment_.failure().code(), Code::kInternal);
+  EXPECT_EQ(segment_.failure().message().size(), sizeof failure.message);
+  EXPECT_EQ(segment_.failed_rank(), -1);
 }
 
 TEST_F(SegmentTest, TheFirstFailureStaysAndEverybodyIsRung) {

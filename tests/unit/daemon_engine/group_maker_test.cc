@@ -1,0 +1,88 @@
+// group_maker_test.cc: whose word about a group counts, and which groups are not made.
+#include "daemon/group_maker.h"
+
+#include <gtest/gtest.h>
+
+namespace hdt::daemon {
+namespace {
+
+constexpr ChannelId kCoordinator = 5;
+
+class GroupMakerTest : public ::testing::Test {
+ protected:
+  GroupMakerTest() {
+    node_.id.bytes[0] = std::byte{1};
+    node_.name = "here";
+    node_.rails = {{{"tcp", "lo", "127.0.1.1:1"}}};
+    GroupMaker::Services services;
+    services.dial = [](const std::string&, std::optional<bool>) { return kCoordinator; };
+    services.send = [](ChannelId, const ControlMessage&) {};
+    services.finish = [](ChannelId) {};
+    services.create = [this](uint32_t, GroupSpec spec) { specs_.push_back(std::move(spec)); };
+    services.post = [](const std::function<void()>& work) { work(); };
+    services.fail = [this](uint32_t, uint64_t, const Outcome&) { ++failed_; };
+    services.joined = [this](const LocalJoin&, const MadeGroup&, uint32_t) { ++joined_; };
+    services.refused = [this](const LocalJoin&, const Status& why) { refused_.push_back(why); };
+    services.rails_for = [this](const std::string&) { return node_.rails; };
+    maker_.emplace(node_, config_, std::move(services));
+  }
+
+  static GroupKey key(uint8_t number) { return GroupKey{std::byte{number}}; }
+  void join(uint8_t number) {
+    LocalJoin join;
+    join.request.key = key(number);
+    join.request.ranks = 1;
+    join.request.group_class = "dp";
+    join.request.rendezvous = "127.0.1.1:1";
+    join.request.timeout_ms = INT64_MAX;
+    maker_->on_join(join);
+  }
+  Membership membership(uint8_t number, uint8_t id) const {
+    return {key(number), GroupKey{std::byte{id}}, "dp", {node_}, {0}};
+  }
+
+  NodeInfo node_;
+  Config config_;
+  std::vector<GroupSpec> specs_;
+  std::vector<Status> refused_;
+  int joined_ = 0, failed_ = 0;
+  std::optional<GroupMaker> maker_;
+};
+
+TEST_F(GroupMakerTest, OnlyTheCoordinatorMakesTheGroupOrEndsIt) {
+  join(1);
+  maker_->on_membership(kCoordinator + 1, membership(1, 9));
+  maker_->on_outcome(kCoordinator + 1, Outcome{key(1), Code::kTimeout, -1, "says a stranger"});
+  EXPECT_TRUE(specs_.empty());
+  EXPECT_TRUE(refused_.empty());
+  maker_->on_membership(kCoordinator, membership(1, 9));
+  ASSERT_EQ(specs_.size(), 1U);
+  specs_[0].on_ready(Status::ok());
+  EXPECT_EQ(joined_, 1);
+}
+
+// Who coordinates, and that may be anybody, chooses the id.
+TEST_F(GroupMakerTest, AnIdThatIsInUseIsNotGivenToAnotherGroup) {
+  join(1);
+  maker_->on_membership(kCoordinator, membership(1, 9));
+  join(2);
+  maker_->on_membership(kCoordinator, membership(2, 9));
+  EXPECT_EQ(specs_.size(), 1U) << "the first one is still being made";
+  ASSERT_EQ(refused_.size(), 1U);
+  EXPECT_EQ(refused_[0].code(), Code::kInvalidUsage);
+  specs_[0].on_ready(Status::ok());
+  join(3);
+  maker_->on_membership(kCoordinator, membership(3, 9));
+  EXPECT_EQ(specs_.size(), 1U);
+  EXPECT_EQ(failed_, 0);
+  session::Description adopted{session::Layout(1, 1, 1), 0, specs_[0].id, "dp", key(7), 0};
+  EXPECT_FALSE(maker_->on_adopted(adopted, 0, 1, 2).is_ok());
+  adopted.group = 1234;
+  adopted.meeting_key = key(1);
+  EXPECT_FALSE(maker_->on_adopted(adopted, 0, 1, 2).is_ok()) << "by its key";
+  adopted.meeting_key = key(8);
+  EXPECT_TRUE(maker_->on_adopted(adopted, 0, 1, 2).is_ok());
+}
+
+}  // namespace
+}  // namespace hdt::daemon
