@@ -251,6 +251,10 @@ std::shared_ptr<SharedMemory> Engine::find_memory(uint64_t group, uint32_t local
 }
 
 void Engine::create_group(GroupSpec spec) {
+  if (group_by_id_.contains(spec.id)) {  // who makes groups has asked before; never two under one id
+    if (spec.on_ready) spec.on_ready({Code::kInternal, "the engine has a group of this id"});
+    return;
+  }
   const auto free = std::find(groups_.begin(), groups_.end(), nullptr);
   const auto slot = static_cast<uint32_t>(free - groups_.begin());
   if (free == groups_.end()) groups_.emplace_back();
@@ -285,7 +289,7 @@ void Engine::create_group(GroupSpec spec) {
 void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t local) {
   const auto found = sessions_.find(session);
   EngineGroup* made = group_of(group);
-  if (made == nullptr) return;
+  if (made == nullptr || local >= made->context().local_ranks.size()) return;
   if (found == sessions_.end()) {  // the process died while the group was made
     made->local_rank_lost(local, "ended while the group was made");
     return;

@@ -205,6 +205,8 @@ class Engine : public transport::LinkObserver {
   // Who wants to send on a NIC that others use as well does so in turn.
   void share_nics();
   void forget_peer(PeerLink& peer, const Status& why);
+  void drop_stray(const PeerLink& peer, uint64_t group);
+  void keep_early(const PeerLink& peer, const Note& note);
 
   // engine_changes.cc
   Status open_nic(const BackendNic& nic);
@@ -222,6 +224,7 @@ class Engine : public transport::LinkObserver {
   void forget_move(uint64_t group);
   void move_group(EngineGroup& group);
   // The choice takes this link; the one before ends when nobody uses it.
+  void set_ends(LinkChoice& choice, const std::vector<RailEnd>& ends) const;
   void supersede(LinkChoice& choice, const PeerLink& by);
   void follow(EngineGroup& group, uint32_t node, PeerLink& peer, const transport::RegionKey& their_region);
   void on_change_note(EngineGroup& group, uint32_t node, const Note& note);
@@ -319,7 +322,9 @@ class Engine : public transport::LinkObserver {
     Note note;
     Deadline until;
   };
-  std::vector<EarlyNote> early_;  // hellos and failures of groups that are not made here yet
+  std::vector<EarlyNote> early_;              // hellos and failures of groups that are not made here yet
+  uint64_t stray_frames_ = 0;                 // for groups that their sender is not in
+  Deadline stray_again_ = Deadline::never();  // when to say so again
   std::vector<EngineGroup*> touched_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> silent_{false};  // it ends without a goodbye

@@ -192,6 +192,7 @@ void Engine::check_move(EngineGroup& group) {
 void Engine::answer_move(EngineGroup& group, const Status& answer) {
   GroupMove& move = moves_[group.id()];
   const uint64_t change = move.change;
+  if (!move.asked_by) return;  // nobody has asked yet
   const uint32_t asked_by = *move.asked_by;
   if (asked_by == group.context().me) return on_move_answer(group, asked_by, change, answer);
   if (!answer.is_ok()) {
@@ -265,7 +266,7 @@ void Engine::move_group(EngineGroup& group) {
     LinkChoice& choice = choices_[{group.id(), node}];
     if (way.candidates.empty()) continue;
     choice.candidates = way.candidates;
-    choice.peer.rails[options_.index] = *way.their_ends;
+    set_ends(choice, *way.their_ends);
     if (!choice.dials || choice.link == way.link) continue;
     const auto peer = way.link ? peers_.find(*way.link) : peers_.end();
     if (peer == peers_.end()) continue;  // it was lost again: the group stays where it is
@@ -280,6 +281,12 @@ void Engine::move_group(EngineGroup& group) {
     group.offer(node, peer->second->link, key.value(), peer->second->backend);
   }
   touch(&group);
+}
+
+void Engine::set_ends(LinkChoice& choice, const std::vector<RailEnd>& ends) const {
+  auto& rails = choice.peer.rails;
+  rails.resize(std::max<size_t>(rails.size(), options_.index + 1));
+  rails[options_.index] = ends;
 }
 
 void Engine::supersede(LinkChoice& choice, const PeerLink& by) {
@@ -300,7 +307,7 @@ void Engine::follow(EngineGroup& group, uint32_t node, PeerLink& peer,
     const auto way = move->second.ways.find(node);
     if (way != move->second.ways.end() && !way->second.candidates.empty()) {
       choice.candidates = way->second.candidates;
-      choice.peer.rails[options_.index] = *way->second.their_ends;
+      set_ends(choice, *way->second.their_ends);
     }
   }
   if (options_.index < choice.peer.rails.size()) peer.ends = choice.peer.rails[options_.index];
@@ -331,9 +338,12 @@ void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note)
   } else if (const auto* ready = std::get_if<ClassReady>(&note)) {
     on_move_answer(group, node, ready->change, Status(ready->code, ready->text));
   } else if (const auto* commit = std::get_if<ClassCommit>(&note)) {
-    options_.on_commit(commit->change, commit->commit != 0);
     const auto found = moves_.find(group.id());
-    if (found == moves_.end() || found->second.change != commit->change) return remember_over(commit->change);
+    const bool under_way = found != moves_.end() && found->second.change == commit->change;
+    // Any node may give a change up, as one that was lost cannot say so itself; only the one that asked can have it done.
+    if (commit->commit != 0 && (!under_way || found->second.asked_by != node)) return;
+    options_.on_commit(commit->change, commit->commit != 0);
+    if (!under_way) return remember_over(commit->change);
     if (found->second.asked_by == group.context().me) {
       const Status why(Code::kInvalidUsage, "a daemon is being started again; try again");
       return on_move_answer(group, node, commit->change, why);  // nobody but the one that asked commits it

@@ -31,8 +31,8 @@ GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
       context.local_ranks.push_back(context.order.rank_at[p]);
     }
   }
-  if (spec.adopted) {  // checked when it was mapped
-    context.segment = session::Segment::attach(spec.memory->data(), spec.memory->size()).take();
+  if (spec.adopted) {  // its layout and that of the spec were compared (Adoption::describe)
+    context.segment = session::Segment::view(spec.memory->data(), context.peers[spec.me].layout);
     return context;
   }
   context.segment = session::Segment::format(spec.memory->data(), context.peers[spec.me].layout, spec.id,
@@ -225,21 +225,31 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
     if (peer.away) tell_state(node);
     check_ready();
   } else if (const auto* state = std::get_if<PieceState>(&note)) {
-    if (state->from == node && peer.away && peer.their_pieces.size() <= context_.layout().slots) {
-      peer.their_pieces[state->piece].insert(state->tags.begin(), state->tags.end());
-    }
+    if (state->from != node || !peer.away || peer.their_pieces.size() > context_.layout().slots) return;
+    auto& tags = peer.their_pieces[state->piece];
+    tags.insert(state->tags.begin(), state->tags.end());
+    if (tags.size() > session::Journal::most_arrivals(context_.layout().nodes)) return flooded(node);
   } else if (const auto* channel = std::get_if<ChannelState>(&note)) {
     if (peer.away && channel->source < ranks && channel->destination < ranks &&
         context_.order.node_of_rank[channel->source] == context_.me &&
         context_.order.node_of_rank[channel->destination] == node) {
       peer.their_channels.push_back(*channel);
+      const uint64_t most = uint64_t{context_.layout().local_ranks} * peer.layout.local_ranks;
+      if (peer.their_channels.size() > most) return flooded(node);
     }
   } else if (const auto* resume = std::get_if<Resume>(&note)) {
     if (resume->from == node && peer.away && !context_.segment.failed()) on_resume(node, *resume);
   } else if (std::holds_alternative<LinkMoved>(note)) {
-    peer.moved.push_back(&link);
+    if (std::find(peer.moved.begin(), peer.moved.end(), &link) == peer.moved.end())
+      peer.moved.push_back(&link);
   } else if (const auto* rates = std::get_if<RatesNote>(&note)) {
-    if (rates->from == node && compares_rates()) keep_rates(node, rates->rates);
+    if (rates->from != node || !compares_rates()) return;
+    if (rates->rates.links.size() != context_.nodes.size()) {
+      return fail(Code::kInternal, -1,
+                  "node " + context_.nodes[node].name + " has measured another number of links than " +
+                      context_.name() + " has");
+    }
+    keep_rates(node, rates->rates);
   } else if (const auto* all = std::get_if<GroupReady>(&note)) {
     if (all->from == node && peer.link == &link) peer.has_all = true;
     check_ready();
@@ -268,6 +278,11 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
     progress();  // what arrived before is finished first
     fail_here(failed->code, failed->rank, failed->text);
   }
+}
+
+// What a node says when it comes back is as much as there can be, and no more.
+void EngineGroup::flooded(uint32_t node) {
+  fail(Code::kInternal, -1, "node " + context_.nodes[node].name + " floods " + context_.name());
 }
 
 void EngineGroup::on_sent(uint32_t node, const transport::Link& link, const WriteToken& token) {

@@ -141,6 +141,7 @@ class EngineGroup {
   void fail_here(Code code, int32_t rank, const std::string& text);
   std::string about(uint32_t node) const;  // "node n1 (rank 2, 3 of group ...)"
   void look_soon();
+  void flooded(uint32_t node);
   void hurry(const std::vector<transport::Link*>& links);
   // engine_group_restart.cc
   void go_on(const GroupSpec& spec);

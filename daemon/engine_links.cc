@@ -15,7 +15,10 @@ using transport::Link;
 
 namespace {
 
-constexpr size_t kMaxEarlyNotes = 4096;
+// Of a node: three for each group that is being made with it. And of all.
+constexpr ptrdiff_t kMaxEarlyOfNode = 1024;
+constexpr size_t kMaxEarlyNotes = 16 * kMaxEarlyOfNode;
+constexpr int64_t kSayStrayMs = 1'000;
 constexpr int64_t kEarlyMs = 60'000;
 
 }  // namespace
@@ -226,15 +229,34 @@ void Engine::on_arrived(Link& link, const transport::LinkHeader& header, uint64_
           return f.group;
       },
       frame);
-  EngineGroup* group = group_of(id);
   PeerLink& peer = peer_of(link);
-  const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
-  if (!node) {
-    link.close({Code::kInvalidArgument, "node " + peer.name + " wrote to a group it is not in"});
+  if (std::holds_alternative<std::monostate>(frame)) {
+    link.close({Code::kInvalidArgument, "node " + peer.name + " sent a malformed frame"});
     return;
   }
+  EngineGroup* group = group_of(id);
+  const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
+  // The other groups of the link have nothing to do with it.
+  if (!node) return drop_stray(peer, id);
   group->on_frame(*node, frame, bytes);
   touch(group);
+}
+
+// A frame for a group that is not here (any more), or that the peer is not in.
+void Engine::drop_stray(const PeerLink& peer, uint64_t group) {
+  ++stray_frames_;
+  if (!stray_again_.expired() && !stray_again_.is_never()) return;
+  stray_again_ = Deadline::after_ms(kSayStrayMs);
+  HDT_LOG_WARN("node {} writes to group {:08x}, which it is not in here; {} such frames have been dropped {}",
+               peer.name, static_cast<uint32_t>(group), stray_frames_, LogTag{.node = options_.node_name});
+}
+
+// Bounded for each node: what one says does not take another one's place.
+void Engine::keep_early(const PeerLink& peer, const Note& note) {
+  const auto of_node = std::count_if(early_.begin(), early_.end(),
+                                     [&](const EarlyNote& early) { return early.from.node == peer.id.node; });
+  if (of_node >= kMaxEarlyOfNode || early_.size() >= kMaxEarlyNotes) return;
+  early_.push_back({peer.id, note, Deadline::after_ms(kEarlyMs)});
 }
 
 void Engine::on_message(Link& link, std::span<const std::byte> message) {
@@ -253,16 +275,12 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
   if (group == nullptr) {
     const bool keep = std::holds_alternative<GroupHello>(note) || std::holds_alternative<GroupFailed>(note) ||
                       std::holds_alternative<RatesNote>(note);
-    if (keep && early_.size() < kMaxEarlyNotes)
-      early_.push_back({peer.id, note, Deadline::after_ms(kEarlyMs)});
+    if (keep) keep_early(peer, note);
     return;
   }
   const auto node = node_in(*group, peer);
   // A successor, or one that this successor has not met yet.
-  if (!node && group->anyone_away() && std::holds_alternative<GroupHello>(note) &&
-      early_.size() < kMaxEarlyNotes) {
-    early_.push_back({peer.id, note, Deadline::after_ms(kEarlyMs)});
-  }
+  if (!node && group->anyone_away() && std::holds_alternative<GroupHello>(note)) keep_early(peer, note);
   if (node) {
     const bool they_dial = !dials(options_.node, options_.node_name, peer.id.node, peer.name);
     // The peer dials, so the link on which it says hello is the choice.

@@ -23,6 +23,11 @@ std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from,
                          "node " + info.name + " takes another place in " + context.name() + " than it had");
     return met;
   }
+  if (info.rails.size() <= options_.index) {
+    met.failure =
+        Status(Code::kConfig, "node " + info.name + " has fewer engine threads than the group needs");
+    return met;
+  }
   if (context.segment.failed()) {
     met.failure = context.segment.failure();
     met.rank = context.segment.failed_rank();
