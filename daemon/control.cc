@@ -320,7 +320,7 @@ void Control::on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t l
   const std::array<int, 1> fds = {made.memory->fd()};
   sessions_->send(join.session, session::encode(answer), fds);
   if (!limits_->may_log(client->credentials.uid)) return;
-  HDT_LOG_INFO("group {:08x} joined by pid {} {}", static_cast<uint32_t>(made.id), client->credentials.pid,
+  HDT_LOG_INFO("group {} joined by pid {} {}", short_id(made.id), client->credentials.pid,
                LogTag{.group = join.request.group_class,
                       .rank = static_cast<int>(join.request.rank),
                       .node = node_.name});

@@ -24,7 +24,7 @@ constexpr size_t kMostNodes = 1'024;
 constexpr size_t kPastRanks = 64;
 
 bool is_meant(const std::string& id, const std::string& group_class, const std::string& name) {
-  return name.empty() || group_class == name || id == name || (name.size() == 8 && id.ends_with(name));
+  return name.empty() || group_class == name || id == name || (name.size() == 8 && id.starts_with(name));
 }
 
 double seconds(int64_t ns) { return static_cast<double>(ns) / kNsPerSecond; }

@@ -112,8 +112,8 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
   engine->post([engine, session, handle = request.handle, id = group.id, local = request.local_index] {
     engine->attach(session, handle, id, local);
   });
-  HDT_LOG_INFO("group {:08x} adopted from pid {} {}", static_cast<uint32_t>(group.id),
-               client->credentials.pid, LogTag{.node = node_.name});
+  HDT_LOG_INFO("group {} adopted from pid {} {}", short_id(group.id), client->credentials.pid,
+               LogTag{.node = node_.name});
   return Status::ok();
 }
 

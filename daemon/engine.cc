@@ -382,7 +382,7 @@ bool Engine::reap_groups() {
     forget_choices(*group);
     forget_move(id);
     std::erase_if(successors_, [id](const auto& entry) { return entry.first.first == id; });
-    HDT_LOG_INFO("group {:08x} ended {}", static_cast<uint32_t>(id),
+    HDT_LOG_INFO("group {} ended {}", short_id(id),
                  LogTag{.group = group->context().group_class, .node = options_.node_name});
     group_memory_.erase(id);
     group_by_id_.erase(id);

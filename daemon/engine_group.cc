@@ -58,7 +58,7 @@ std::string list(const std::vector<uint32_t>& ranks) {
 }  // namespace
 
 std::string GroupContext::name() const {
-  return fmt::format("group {:08x} (class {})", static_cast<uint32_t>(id), group_class);
+  return fmt::format("group {} (class {})", short_id(id), group_class);
 }
 
 EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)

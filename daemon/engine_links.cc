@@ -247,8 +247,8 @@ void Engine::drop_stray(const PeerLink& peer, uint64_t group) {
   ++stray_frames_;
   if (!stray_again_.expired() && !stray_again_.is_never()) return;
   stray_again_ = Deadline::after_ms(kSayStrayMs);
-  HDT_LOG_WARN("node {} writes to group {:08x}, which it is not in here; {} such frames have been dropped {}",
-               peer.name, static_cast<uint32_t>(group), stray_frames_, LogTag{.node = options_.node_name});
+  HDT_LOG_WARN("node {} writes to group {}, which it is not in here; {} such frames have been dropped {}",
+               peer.name, short_id(group), stray_frames_, LogTag{.node = options_.node_name});
 }
 
 // Bounded for each node: what one says does not take another one's place.

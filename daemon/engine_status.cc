@@ -12,9 +12,7 @@ namespace hdt::daemon {
 
 namespace {
 
-std::string id_of(const EngineGroup& group) {
-  return fmt::format("{:08x}", static_cast<uint32_t>(group.id()));
-}
+std::string id_of(const EngineGroup& group) { return short_id(group.id()); }
 
 nlohmann::json describe(const EngineGroup& group, const std::function<uint32_t(uint32_t local)>& pid) {
   const GroupContext& context = group.context();

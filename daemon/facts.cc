@@ -38,13 +38,13 @@ namespace hdt::daemon {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, pid, process, left, end, calls, operations)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeerFacts, node, linked, writes, arrivals, quiet_ns, in_flight)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupNodeFacts, name, control, ranks)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupFacts, id, name, group_class, users, ended, code, failed_rank, failure,
-                                   nodes, local, peers)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupFacts, id, name, group_class, users, ended, code, failed_rank,
+                                   failure, nodes, local, peers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RailFacts, node, backend, nic, local, remote, state, last_error, losses,
                                    bytes_per_s, in_flight, megabits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MakingRank, rank, node)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MakingFacts, id, group_class, users, coordinates, ranks, joined, rendezvous,
-                                   last_error, complete, left_ns, lacks)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MakingFacts, id, group_class, users, coordinates, ranks, joined,
+                                   rendezvous, last_error, complete, left_ns, lacks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, name, control, answered, silence, offset_ns, now_ns, groups,
                                    rails, making, hidden)
 
@@ -119,8 +119,6 @@ void keep_recent(NodeFacts& facts) {
     }
   }
 }
-
-std::string id_text(uint64_t group) { return fmt::format("{:016x}", group); }
 
 // A /proc of another PID namespace (a container with the host's) shows other processes under the same
 // numbers.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "daemon/group_name.h"
 #include "daemon/making_facts.h"
 #include "session/recorder.h"
 
@@ -47,8 +48,8 @@ struct GroupFacts {
   std::string group_class;
   std::vector<uint32_t> users;  // whose processes are its ranks on this node, or were
   std::vector<NodeId> members;  // the nodes' daemons; not told to others
-  bool ended = false;  // all its ranks of this node have left
-  int code = 0;        // of the failure, 0: none
+  bool ended = false;           // all its ranks of this node have left
+  int code = 0;                 // of the failure, 0: none
   int failed_rank = -1;
   std::string failure;
   std::vector<GroupNodeFacts> nodes;
@@ -89,9 +90,6 @@ void complete(GroupFacts& group, const TickScale& scale);
 
 // Leaves of each rank's operations those that are under way and the last ones that ended.
 void keep_recent(NodeFacts& facts);
-
-// GroupFacts::id of the group.
-std::string id_text(uint64_t group);
 
 // The letter in /proc/PID/stat; "" if there is no such process, "?" if /proc is not of this PID namespace.
 std::string process_state(uint32_t pid);

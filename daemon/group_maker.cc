@@ -314,8 +314,7 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
   for (const NodeInfo& node : spec.nodes) engines = std::min(engines, node.rails.size());
   const session::Layout layout(static_cast<uint32_t>(spec.node_of_rank.size()),
                                static_cast<uint32_t>(spec.nodes.size()), static_cast<uint32_t>(local.size()));
-  auto memory =
-      SharedMemory::create(fmt::format("hdt-group-{:08x}", static_cast<uint32_t>(spec.id)), layout.total);
+  auto memory = SharedMemory::create("hdt-group-" + short_id(spec.id), layout.total);
   if (!memory.is_ok()) return memory.status();
   made.id = spec.id;
   made.secret = membership.secret;

@@ -12,6 +12,7 @@ import tempfile
 import time
 import traceback
 import unittest
+import warnings
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 sys.dont_write_bytecode = True
@@ -171,6 +172,7 @@ class Attacker:
         self.pipe = reading
 
     def _run(self, writing, user, attack, arguments):
+        warnings.simplefilter("ignore", ResourceWarning)  # sockets that an attack leaves open end with the process
         try:
             os.setgroups([])
             os.setresgid(user, user, user)
