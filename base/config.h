@@ -46,6 +46,7 @@ struct Config {
     bool insecure = false;
     std::string nodes_file;
     std::vector<std::string> allow_groups;
+    std::string transport = "none";  // what protects tcp's data connections
   } security;
   struct Timeouts {
     int64_t connect_ms = 10'000;

@@ -29,6 +29,8 @@ bool is_name(const std::string& text) {
   });
 }
 bool is_not_empty(const std::string& text) { return !text.empty(); }
+// As transports/secure/secure.h names them.
+bool is_protection(const std::string& text) { return text == "none" || text == "mac" || text == "encrypt"; }
 bool is_checksum(const std::string& text) { return text == "none" || text == "crc32c"; }
 // As collectives/schedule.h names them.
 bool is_algorithm(const std::string& text) {
@@ -94,6 +96,12 @@ const Key kKeys[] = {
     {"security", "allow_groups", HDT_FIELD(List<std::string>, security.allow_groups), 0, kMaxListEntries,
      is_name, false, "a list of at most 64 names of user groups, e.g. [\"hdt\"]",
      "User groups that may use the socket, besides root and the daemon's own user. []: every local user."},
+
+    {"security", "transport", HDT_FIELD(std::string, security.transport), 1, kMaxTextBytes, is_protection, false,
+     "\"none\", \"mac\" or \"encrypt\"",
+     "What protects the payload between nodes over tcp, the same on all nodes; needs a cluster key. \"mac\": nobody on "
+     "the way can change it; \"encrypt\": nor read it. Control connections are encrypted wherever there is a key; other "
+     "backends are protected by their network alone."},
 
     {"timeouts", "connect_ms", HDT_FIELD(int64_t, timeouts.connect_ms), 1, kMaxTimeoutMs, nullptr, false,
      "an integer 1..3600000", "How long a connection to another daemon may take, handshake included, in ms."},

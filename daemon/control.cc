@@ -65,8 +65,8 @@ Status Control::open_devices() {
     options.node_name = node_.name;
     options.trust = trust_;
     options.nics = plan_.nics();
-    options.make_backend = [plan = plan_](const std::string& name) {
-      return transport::make_backend(name, plan.options(name), plan.folders());
+    options.make_backend = [plan = plan_, security = security_](const std::string& name) {
+      return transport::make_backend(name, plan.options(name), plan.folders(), security);
     };
     options.connect_ms = config_.timeouts.connect_ms;
     options.spin_ns = kSpinNs;

@@ -28,6 +28,7 @@
 #include "daemon/rendezvous.h"
 #include "daemon/reunion.h"
 #include "daemon/user_limits.h"
+#include "transports/secure/secure.h"
 
 namespace hdt::daemon {
 
@@ -51,6 +52,7 @@ class Control : public SessionHandler {
  private:
   // Who this daemon is, and whom it takes for peers.
   Status open_trust();
+  Status open_security();
   Status open_devices();
   void run();
   void work();
@@ -158,7 +160,8 @@ class Control : public SessionHandler {
   BackendPlan plan_;
   NodeInfo node_;
   std::shared_ptr<Trust> trust_;
-  bool own_host_only_ = false;  // own_host.h
+  std::shared_ptr<const transport::secure::Security> security_;  // of data connections over tcp; null: none
+  bool own_host_only_ = false;                                   // own_host.h
   Mailbox mailbox_;
   Heartbeat heartbeat_;
   UniqueFd epoll_;

@@ -85,6 +85,7 @@ nlohmann::json Control::description() const {
                     {"wall_ns", wall.tv_sec * kNsPerSecond + wall.tv_nsec},
                     {"cluster_key", !trust_->cluster_key().empty()},
                     {"own_host_only", own_host_only_},
+                    {"security_transport", config_.security.transport},
                     {"allow_groups", config_.security.allow_groups},
                     {"embedded", host_pid_ != 0},
                     {"state_folder", config_.node.state_folder}});
@@ -108,7 +109,9 @@ std::vector<PathTrial> Control::paths_to(const std::vector<RailEnd>& ends) const
 
 void Control::try_paths(std::vector<PathTrial> paths, std::function<void(std::vector<PathTrial>)> then) {
   trials_.start(
-      [plan = plan_] { return transport::make_backend("tcp", plan.options("tcp"), plan.folders()); },
+      [plan = plan_, security = security_] {
+        return transport::make_backend("tcp", plan.options("tcp"), plan.folders(), security);
+      },
       std::move(paths), kTrialMs,
       [this, then = std::move(then)](std::vector<PathTrial> tried) {
         mailbox_.post([then, tried = std::move(tried)] { then(tried); });

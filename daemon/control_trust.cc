@@ -1,7 +1,9 @@
 // What the control thread does about who other daemons are (trust.h), and for whom they speak.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/address.h"
 #include "base/hmac.h"
@@ -9,6 +11,7 @@
 #include "base/signing.h"
 #include "daemon/control.h"
 #include "daemon/own_host.h"
+#include "transports/secure/tls.h"
 #include "transports/subnet.h"
 
 namespace hdt::daemon {
@@ -37,10 +40,34 @@ Status Control::open_trust() {
   trust_->on_new([this] { mailbox_.post([this] { keep_nodes(); }); });
   node_.id = trust_->node();
   own_host_only_ = trust_->cluster_key().empty() && !config_.security.insecure && !embedded;
+  return open_security();
+}
+
+// What protects the payload; control connections are encrypted wherever there is a key (control_network.cc).
+Status Control::open_security() {
+  const auto protection = transport::secure::parse_protection(config_.security.transport);
+  if (!protection || *protection == transport::secure::Protection::kNone) return Status::ok();
+  if (trust_->cluster_key().empty()) {
+    return {Code::kConfig, "security.transport = \"" + config_.security.transport +
+                               "\" needs a key that all nodes have: make one with `hdtctl key new --output "
+                               "/etc/hdt/cluster.key` and name it in security.cluster_key_file"};
+  }
+  auto security = transport::secure::make_tls_security(trust_->cluster_key(), *protection, config_.node.name);
+  if (!security.is_ok()) return security.status();
+  security_ = security.take();
   return Status::ok();
 }
 
 void Control::say_who_can_be_a_peer() const {
+  std::set<std::string> bare;
+  for (const BackendNic& nic : plan_.nics()) {
+    if (nic.backend != kTcp) bare.insert(nic.backend);
+  }
+  if (security_ != nullptr && !bare.empty()) {
+    HDT_LOG_WARN(
+        "security.transport = \"{}\" protects tcp; what groups send over {} only its network protects",
+        config_.security.transport, fmt::join(bare, ", "));
+  }
   if (!trust_->cluster_key().empty()) return;
   const std::string& address = plan_.nics().front().info.address;
   if (own_host_only_) {

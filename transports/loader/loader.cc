@@ -121,10 +121,12 @@ Result<Module> load_module(const std::string& name, const std::vector<std::strin
 }
 
 Result<std::unique_ptr<Backend>> make_backend(const std::string& name, const BackendOptions& options,
-                                              const std::vector<std::string>& folders) {
+                                              const std::vector<std::string>& folders,
+                                              const std::shared_ptr<const secure::Security>& security) {
   if (name == "tcp") {
-    const Result<tcp::Options> parsed = tcp::parse_options(options);
+    Result<tcp::Options> parsed = tcp::parse_options(options);
     if (!parsed.is_ok()) return parsed.status();
+    parsed.value().security = security;
     return tcp::make_backend(parsed.value());
   }
   Result<Module> module = load_module(name, folders);

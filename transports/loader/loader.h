@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "transports/module.h"
+#include "transports/secure/secure.h"
 
 namespace hdt::transport {
 
@@ -29,8 +30,9 @@ std::vector<std::string> find_modules(const std::vector<std::string>& folders);
 // which folders, and what is wrong. Loading again what is loaded is cheap.
 Result<Module> load_module(const std::string& name, const std::vector<std::string>& folders);
 
-// The backend `name`: built in or of a module.
-Result<std::unique_ptr<Backend>> make_backend(const std::string& name, const BackendOptions& options,
-                                              const std::vector<std::string>& folders);
+// The backend `name`: built in or of a module. `security`: of tcp's connections; modules have none.
+Result<std::unique_ptr<Backend>> make_backend(
+    const std::string& name, const BackendOptions& options, const std::vector<std::string>& folders,
+    const std::shared_ptr<const secure::Security>& security = nullptr);
 
 }  // namespace hdt::transport

@@ -155,6 +155,34 @@ TEST(ClusterKey, TheSameWorksAndOthersAreRefusedWithTheReason) {
   }
 }
 
+TEST(ClusterKey, NodesThatProtectTheirPayloadDifferentlyRefuseEachOther) {
+  TemporaryFolder keys;
+  std::ofstream(keys.file("a")) << "a key of the cluster, long enough";
+  std::filesystem::permissions(keys.file("a"),
+                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const auto flags = [&](const char* transport) {
+    return std::vector<std::string>{"--security.cluster_key_file", keys.file("a"), "--security.transport",
+                                    transport};
+  };
+  {
+    World same(2, {flags("encrypt"), flags("encrypt")});
+    same.expect_serving();
+  }
+  for (const char* other : {"encrypt", "none"}) {
+    World world(2, {flags("mac"), flags(other)});
+    auto near = world.rank_on(0);
+    auto far = world.rank_on(1);
+    const Answer id = near->call("id");
+    ASSERT_EQ(id.result, HDT_SUCCESS) << id.text;
+    near->start("join 2 0 30000 " + id.text);
+    const Answer answer = far->call("join 2 1 30000 " + id.text);
+    EXPECT_NE(answer.result, HDT_SUCCESS);
+    EXPECT_THAT(answer.text, HasSubstr("security.transport")) << other;
+    EXPECT_THAT(near->finish().text, HasSubstr("security.transport")) << other;
+  }
+  EXPECT_THROW(World(1, {{"--security.transport", "mac"}}), std::runtime_error) << "no key";
+}
+
 // Two processes of a user find the same daemon; when its host dies, that rank is what was lost.
 TEST(Embedded, TheSecondProcessFindsTheHostAndIsToldOfItsDeath) {
   TemporaryFolder folder;
