@@ -39,8 +39,8 @@ class Usage(unittest.TestCase):
     def test_testhosts_and_what_measures_on_them(self):
         for words in (["tools/testhosts"], ["tools/testhosts", "up", "--rates", "1x"], ["tools/testhosts", "link", "0", "0", "rate"],
                       ["tools/testhosts", "up", "--hosts", "2", "--nics", "1,2,3"], ["bench/failover", "--times", "0"],
-                      ["bench/striping", "--rows", "none"], ["tools/soak", "--faults", "none"], ["tools/fuzz", "nothing"],
-                      ["tools/fuzz", "--jobs", "0"]):
+                      ["bench/striping", "--rows", "none"], ["bench/protection", "--rounds", "0"],
+                      ["tools/soak", "--faults", "none"], ["tools/fuzz", "nothing"], ["tools/fuzz", "--jobs", "0"]):
             done = subprocess.run([os.path.join(ROOT, words[0]), *words[1:]], capture_output=True, text=True, timeout=TIMEOUT_S,
                                   check=False)
             self.assertEqual(done.returncode, 2, words)
