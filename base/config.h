@@ -69,6 +69,7 @@ struct Config {
     int64_t memory_mib = 4'194'304;
     int64_t listeners = 64;
     int64_t questions = 32;
+    int64_t unread = 8'192;
     int64_t log_lines_per_s = 20;
     int64_t hello_ms = 5'000;
   } limits;

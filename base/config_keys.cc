@@ -149,6 +149,10 @@ const Key kKeys[] = {
     {"limits", "questions", HDT_FIELD(int64_t, limits.questions), 1, 10000, nullptr, false,
      "an integer 1..10000",
      "Questions of one user's hdtctl that are answered at the same time; of one process one."},
+    {"limits", "unread", HDT_FIELD(int64_t, limits.unread), 1, 1000000, nullptr, false,
+     "an integer 1..1000000",
+     "Answers with descriptors that one user's processes have not read; one for each process is not "
+     "counted."},
     {"limits", "log_lines_per_s", HDT_FIELD(int64_t, limits.log_lines_per_s), 1, 100000, nullptr, false,
      "an integer 1..100000", "Lines a second that one user may cause in the log; others are counted."},
     {"limits", "hello_ms", HDT_FIELD(int64_t, limits.hello_ms), 100, 3600000, nullptr, false,

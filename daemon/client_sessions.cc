@@ -249,10 +249,28 @@ ClientSession* ClientSessions::find(uint64_t number) {
   return found == sessions_.end() ? nullptr : &found->second;
 }
 
+// Descriptors on their way count against the limit of the daemon's user, and so against everybody.
+Status ClientSessions::claim_unread(ClientSession& client) {
+  int unread = 0;
+  if (::ioctl(client.socket.get(), SIOCOUTQ, &unread) != 0 || unread == 0) {
+    client.unread.clear();
+    return Status::ok();
+  }
+  auto claim = limits_.claim(client.credentials.uid, UserLimits::What::kUnread);
+  if (!claim.is_ok()) return claim.status();
+  client.unread.push_back(claim.take());
+  return Status::ok();
+}
+
 bool ClientSessions::send(uint64_t number, std::span<const std::byte> bytes, std::span<const int> fds) {
   ClientSession* client = find(number);
   if (client == nullptr) return false;
-  const Status sent = send_packet(client->socket.get(), bytes, fds);
+  const Status may = fds.empty() ? Status::ok() : claim_unread(*client);
+  if (!may.is_ok()) {
+    (void)send_packet(client->socket.get(), session::encode_text(Kind::kRefused, may.code(), may.message()),
+                      {});
+  }
+  const Status sent = may.is_ok() ? send_packet(client->socket.get(), bytes, fds) : may;
   if (client->question && is_answer(kind_to_send(bytes))) {
     client->question->answered = true;
     client->question->read_until = Deadline::after_ms(kReadAnswerMs);

@@ -66,6 +66,8 @@ struct ClientSession {
   std::map<uint32_t, Seat> seats;            // by handle
   std::map<uint64_t, SharedBlock> memories;  // by number
   std::optional<OpenQuestion> question;
+  std::vector<UserLimits::Claim>
+      unread;  // for answers with descriptors that came while another one was unread
 
   // The smallest handle that is not in use.
   uint32_t free_handle() const {
@@ -159,6 +161,7 @@ class ClientSessions {
   // False: the user asks too much at a time, and has been told so.
   Result<bool> begin_question(uint64_t number, session::Kind answer);
   void look_at_questions();
+  Status claim_unread(ClientSession& client);
   void hear(const ClientSession& client, bool heard);
   Result<uint64_t> free_memory_number() const;
   void forget_memory(ClientSession& client, uint64_t memory);

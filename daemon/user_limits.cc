@@ -22,7 +22,8 @@ constexpr std::array<Name, UserLimits::kWhats> kNames = {{{"sessions", "sessions
                                                           {"memories", "shared allocations"},
                                                           {"memory_mib", "MiB of shared memory"},
                                                           {"listeners", "meeting places"},
-                                                          {"questions", "questions under way"}}};
+                                                          {"questions", "questions under way"},
+                                                          {"unread", "unread answers with descriptors"}}};
 
 const Name& name_of(UserLimits::What what) { return kNames[static_cast<size_t>(what)]; }
 
@@ -52,8 +53,8 @@ void UserLimits::Claim::release() {
 }
 
 UserLimits::UserLimits(const Config::Limits& limits, int64_t session_descriptors)
-    : limits_{limits.sessions, limits.groups,     limits.seats,     limits.making,
-              limits.memories, limits.memory_mib, limits.listeners, limits.questions},
+    : limits_{limits.sessions,   limits.groups,    limits.seats,     limits.making, limits.memories,
+              limits.memory_mib, limits.listeners, limits.questions, limits.unread},
       lines_per_s_(limits.log_lines_per_s) {
   const int64_t all = descriptor_limit();
   const auto fit = [&](What what, int64_t parts, int64_t descriptors) {
@@ -64,6 +65,7 @@ UserLimits::UserLimits(const Config::Limits& limits, int64_t session_descriptors
   fit(What::kMemories, 8, 1);
   fit(What::kGroups, 16, 1);
   fit(What::kMaking, 16, 1);
+  fit(What::kUnread, 8, 1);
 }
 
 bool UserLimits::is_exempt(uid_t uid) const { return uid == 0 || is_this_user(uid); }

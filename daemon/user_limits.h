@@ -35,8 +35,9 @@ class UserLimits {
     kMemoryMib,  // of those, all together
     kListeners,  // meeting places (HDT_RENDEZVOUS, MASTER_ADDR) at which the daemon listens
     kQuestions,  // of hdtctl, that are not answered yet
+    kUnread,     // answers with descriptors that are not read: the kernel counts those as the daemon's
   };
-  static constexpr size_t kWhats = 8;
+  static constexpr size_t kWhats = 9;
 
   // A part of a user's limit, until it ends.
   class Claim {
@@ -58,7 +59,7 @@ class UserLimits {
   };
 
   // `session_descriptors`: what one session takes of this process. Where the limits would let one user take
-  // more than three quarters of the descriptors that the process may have, they are lower.
+  // more than seven eighths of the descriptors that the process may have, they are lower.
   UserLimits(const Config::Limits& limits, int64_t session_descriptors);
   UserLimits(const UserLimits&) = delete;
   UserLimits& operator=(const UserLimits&) = delete;

@@ -45,7 +45,7 @@ class AllAtOnce(HostileTest):
         begun = []
         for daemon in self.daemons:
             attacks = [(attackers.nonsense,), (attackers.idle, 200), (attackers.idle, 200, True), (attackers.steal,),
-                       (many_sessions,), (attackers.listeners,), *((attackers.flood, kind) for kind in FLOODS)]
+                       (many_sessions,), (attackers.unread,), (attackers.listeners,), *((attackers.flood, kind) for kind in FLOODS)]
             for attack, *arguments in attacks:
                 attacker = Attacker(again, attack, daemon.socket, SECONDS, *arguments, user=next(users))
                 self.addCleanup(attacker.kill)

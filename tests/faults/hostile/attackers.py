@@ -109,6 +109,29 @@ def steal(path, seconds, known=()):
     return sorted(told), opened
 
 
+def unread(path, seconds):
+    """Asks for its own memory again and again, and reads no answer until it is shut out."""
+    with Client(path) as client:
+        joined = own_group(client)
+        client.send(memory_request("Share", 7, joined["handle"], 0), [sealed_memory(4096)])
+        fields, _ = client.receive_kind("Memory")
+        fields.take("Ii")
+        fields.text()
+        own = fields.take("Q")
+        client.socket.settimeout(0.2)
+        try:
+            for _ in until(seconds):
+                client.send(memory_request("Open", 8, joined["handle"], own))
+        except OSError:
+            pass
+        client.socket.settimeout(5)
+        try:
+            while True:
+                close_all(client.receive()[2])
+        except Refused as refused:
+            return str(refused)
+
+
 def share_and_wait(path, pipe):
     """A victim: shares memory in a group of its own, tells its number through the pipe, and lives until it is
     killed."""

@@ -10,7 +10,7 @@ HDTCTL = os.path.join(BUILD, "bin", "hdtctl")
 
 
 class Limits(HostileTest):
-    flags = ("--limits.sessions", "40", "--limits.listeners", "4", "--limits.hello_ms", "500")
+    flags = ("--limits.sessions", "40", "--limits.listeners", "4", "--limits.hello_ms", "500", "--limits.unread", "20")
 
     def test_sessions(self):
         count, told = self.attack(attackers.sessions, self.daemons[0].socket, 100)
@@ -38,6 +38,12 @@ class Limits(HostileTest):
     def test_silent_sessions_are_ended(self):
         told = self.attack(attackers.idle, self.daemons[0].socket, SECONDS, 40)
         self.assertTrue(any("limits.hello_ms" in words for words in told), told)
+        self.assert_unharmed()
+
+    def test_answers_that_nobody_reads(self):
+        told = self.attack(attackers.unread, self.daemons[0].socket, SECONDS)
+        self.assertIn(f"user {NOBODY} has 20 unread answers with descriptors", told)
+        self.assertIn("limits.unread", told)
         self.assert_unharmed()
 
     def test_meeting_places(self):

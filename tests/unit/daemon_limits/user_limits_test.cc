@@ -140,6 +140,7 @@ TEST(UserLimits, DescriptorsAreNotForOneUserAlone) {
   EXPECT_EQ(each["memories"], 50);
   EXPECT_EQ(each["groups"], 25);
   EXPECT_EQ(each["making"], 25);
+  EXPECT_EQ(each["unread"], 50);
   EXPECT_EQ(each["questions"], Config::Limits().questions) << "takes none";
 }
 
