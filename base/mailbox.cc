@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "base/contained.h"
+
 namespace hdt {
 
 Mailbox::Mailbox() : event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -26,7 +28,7 @@ bool Mailbox::run() {
     eventfd_t count = 0;
     ::eventfd_read(event_.get(), &count);
   }
-  for (auto& item : work) item();
+  for (auto& item : work) (void)contained("work handed to a thread", item);
   return true;
 }
 

@@ -126,12 +126,12 @@ void ClientSessions::accept_some() {
     }
     if (std::exchange(at_limit_, false)) HDT_LOG_INFO("sessions are taken again");
     const uint64_t number = next_number_++;
+    silent_.emplace_back(Deadline::after_ms(options_.hello_ms), number);  // with or without a session
     by_fd_[fd.get()] = number;
     ClientSession& session = sessions_[number];
     session.socket = std::move(fd);
     session.credentials = credentials.value();
     session.claim = claim.take();
-    silent_.emplace_back(Deadline::after_ms(options_.hello_ms), number);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/contained.h"
 #include "base/log.h"
 #include "base/process_watch.h"
 
@@ -77,6 +78,17 @@ void ClientSessions::on_readable(int fd) {
   // Asked anew: the event may be of a descriptor that had this number before.
   const ClientSession* client = find(number);
   if (client != nullptr && client->process.get() == fd && has_ended(fd)) process_ended(number);
+}
+
+void ClientSessions::end_of(int fd, const std::string& why) {
+  const auto found = by_fd_.find(fd);
+  if (found == by_fd_.end()) return;
+  const uint64_t number = found->second;
+  (void)contained("the refusal of a session", [&] {
+    refuse(number, Code::kInternal, "the daemon could not do what the session asked for: " + why);
+  });
+  // What is missing still is done when the socket is found closed: each step of its end may be done twice.
+  if (const ClientSession* client = find(number)) ::shutdown(client->socket.get(), SHUT_RDWR);
 }
 
 // It has said all that it ever will: what is left in the socket is read. A child that holds the socket is not

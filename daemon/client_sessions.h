@@ -127,6 +127,8 @@ class ClientSessions {
   Deadline next_time() const;
   // A session's socket is readable, or its process has ended: what it said before is heard in either case.
   void on_readable(int fd);
+  // What was to be done for the session of this descriptor threw: the session ends.
+  void end_of(int fd, const std::string& why);
   // Hears all that processes said before now, whatever the last wait saw.
   void read_all();
   ClientSession* find(uint64_t number);

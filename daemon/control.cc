@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <future>
 
+#include "base/contained.h"
 #include "base/hmac.h"
 #include "base/log.h"
 #include "base/start_thread.h"
@@ -182,37 +183,6 @@ void Control::watch_network() {
   }
 }
 
-void Control::run() {
-  std::array<epoll_event, 64> events{};
-  while (!stop_.load(std::memory_order_acquire)) {
-    heartbeat_.pass();
-    const int ready = ::epoll_wait(epoll_.get(), events.data(), events.size(), sleep_ms());
-    for (int i = 0; i < ready; ++i) {
-      const int fd = events[static_cast<size_t>(i)].data.fd;
-      if (fd == sessions_->listener()) {
-        sessions_->accept_some();
-      } else {
-        sessions_->on_readable(fd);
-      }
-    }
-    work();
-  }
-}
-
-void Control::work() {
-  while (mailbox_.run() || network_->poll()) {
-  }
-  sessions_->on_time();
-  while (!late_places_.empty() && late_places_.front().first.expired()) late_places_.pop_front();
-  network_->on_time();
-  maker_->on_time();
-  on_change_time();
-  inquiries_->on_time();
-  reunion_->on_time();
-  reply(rendezvous_.on_time());
-  watch_network();
-}
-
 int Control::sleep_ms() const {
   Deadline next = Deadline::earlier(reload_at_, change_ ? change_->until : Deadline::never());
   next = Deadline::earlier(next, sessions_->next_time());
@@ -287,6 +257,7 @@ GroupMaker::Services Control::group_services() {
   services.joined = [this](const LocalJoin& join, const MadeGroup& made, uint32_t local) {
     on_joined(join, made, local);
   };
+  services.lost = [this](const MadeGroup& made, uint32_t local) { lose_seat(made, local); };
   services.refused = [this](const LocalJoin& join, const Status& why) {
     joining_.erase({join.session, join.request.request});
     seat_claims_.erase({join.session, join.request.request});
@@ -300,9 +271,24 @@ GroupMaker::Services Control::group_services() {
 }
 
 void Control::on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t local) {
+  (void)contained(
+      "a seat in a group", [&] { take_seat(join, made, local); },
+      [&](const std::string& why) {
+        lose_seat(made, local);
+        sessions_->refuse(join.session, Code::kInternal, "the daemon could not give a rank its seat: " + why);
+      });
+}
+
+// By a session that there is not: nobody must wait for this rank.
+void Control::lose_seat(const MadeGroup& made, uint32_t local) {
+  Engine* engine = engines_[made.engine].get();
+  engine->post([engine, id = made.id, local] { engine->attach(0, 0, id, local); });
+}
+
+void Control::take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t local) {
   joining_.erase({join.session, join.request.request});
-  auto claim = std::move(seat_claims_[{join.session, join.request.request}]);
-  seat_claims_.erase({join.session, join.request.request});
+  std::shared_ptr<UserLimits::Claim> claim;
+  if (auto held = seat_claims_.extract({join.session, join.request.request})) claim = held.mapped();
   Engine* engine = engines_[made.engine].get();
   ClientSession* client = sessions_->find(join.session);
   const uint32_t handle = client != nullptr ? client->free_handle() : 0;
@@ -423,36 +409,13 @@ void Control::on_gone(uint64_t session, const std::string& how) {
   }
 }
 
-void Control::on_every_engine(const std::function<void(Engine&)>& work, std::function<void()> then) {
-  auto left = std::make_shared<size_t>(engines_.size());
-  for (auto& engine : engines_) {
-    engine->post([this, e = engine.get(), work, then, left] {
-      work(*e);
-      mailbox_.post([then, left] {
-        if (--*left == 0) then();
-      });
-    });
-  }
-}
-
-bool Control::ask_engines(const std::function<bool(Engine&)>& question) {
-  bool all = true;
-  for (auto& engine : engines_) {
-    std::promise<bool> answer;
-    auto future = answer.get_future();
-    engine->post([&answer, &question, e = engine.get()] { answer.set_value(question(*e)); });
-    all &= future.get();
-  }
-  return all;
-}
-
 // Called by another thread. Draining polls: it happens once in a daemon's life.
 void Control::stop(int64_t drain_ms, const std::string& why) {
   if (thread_.joinable()) {
     // What processes said before now has been heard when this is answered, a last hdtCommDestroy too.
     std::promise<void> heard;
     mailbox_.post([this, &heard] {
-      sessions_->read_all();
+      (void)contained("the last messages of sessions", [this] { sessions_->read_all(); });
       sessions_->stop_listening();
       heard.set_value();
     });
@@ -469,12 +432,14 @@ void Control::stop(int64_t drain_ms, const std::string& why) {
       ::usleep(1'000);
     std::promise<void> closed;
     mailbox_.post([&] {
-      // Who uses an embedded daemon and has no rank there finds another one when it wants one.
-      if (host_pid_ != 0) {
-        sessions_->abandon();
-      } else {
-        sessions_->refuse_all(Code::kDaemonLost, why);
-      }
+      (void)contained("the end of sessions", [&] {
+        // Who uses an embedded daemon and has no rank there finds another one when it wants one.
+        if (host_pid_ != 0) {
+          sessions_->abandon();
+        } else {
+          sessions_->refuse_all(Code::kDaemonLost, why);
+        }
+      });
       closed.set_value();
     });
     closed.get_future().wait();

@@ -55,6 +55,7 @@ class Control : public SessionHandler {
   Status open_security();
   Status open_devices();
   void run();
+  void hear(int fd);
   void work();
   int sleep_ms() const;
   void watch_network();
@@ -132,6 +133,8 @@ class Control : public SessionHandler {
   Status on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) override;
   void on_open(uint64_t session, const session::MemoryRequest& request) override;
   void on_gone(uint64_t session, const std::string& how) override;
+  void lose_seat(const MadeGroup& made, uint32_t local);
+  void take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t local);
   void on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t local_index);
   GroupMaker::Services group_services();
   // control_restart.cc

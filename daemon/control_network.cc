@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/address.h"
+#include "base/contained.h"
 #include "base/log.h"
 #include "daemon/own_host.h"
 #include "session/segment.h"
@@ -225,15 +226,38 @@ bool ControlNetwork::poll() {
   bool any = false;
   for (const auto& [id, why] : std::exchange(failed_dials_, {})) {
     any = true;
-    options_.on_closed(id, why);
+    (void)contained("the end of a dial",
+                    [&, channel = id, &reason = why] { options_.on_closed(channel, reason); });
   }
   for (size_t i = 0; i < devices_.size(); ++i) {  // on_message may open more
     completions_.clear();
-    any |= devices_[i]->poll(completions_);
+    (void)contained("a device", [&] { any |= devices_[i]->poll(completions_); });
     const auto completions = std::exchange(completions_, {});
-    for (const Completion& completion : completions) on_completion(*devices_[i], completion);
+    for (const Completion& completion : completions) contain_completion(*devices_[i], completion);
   }
   return any;
+}
+
+// What fails with one connection ends it, and then its channel: whoever waits there hears of it.
+void ControlNetwork::contain_completion(transport::Device& device, const Completion& completion) {
+  transport::Connection* const connection = completion.connection;
+  const auto route = routes_.find(connection);
+  const ChannelId id = route == routes_.end() ? 0 : route->second.channel;
+  (void)contained(
+      "a control connection", [&] { on_completion(device, completion); },
+      [&](const std::string& why) {
+        if (completion.kind != Completion::Kind::kClosed) {
+          connection->close();
+          return;
+        }
+        if (routes_.erase(connection) == 1) device.release(connection);
+        const auto channel = channels_.find(id);
+        if (channel == channels_.end() ||
+            (channel->second.connection != nullptr && channel->second.connection != connection))
+          return;
+        channels_.erase(channel);
+        options_.on_closed(id, {Code::kInternal, "the daemon could not go on with it: " + why});
+      });
 }
 
 void ControlNetwork::on_completion(transport::Device& device, const Completion& completion) {
@@ -244,7 +268,10 @@ void ControlNetwork::on_completion(transport::Device& device, const Completion& 
     return;
   }
   const auto found = routes_.find(connection);
-  if (found == routes_.end()) return;
+  if (found == routes_.end()) {  // there was no memory for its route
+    if (completion.kind == Completion::Kind::kClosed) device.release(connection);
+    return;
+  }
   Route& route = found->second;
   if (completion.kind == Completion::Kind::kClosed) return on_connection_closed(completion);
   const auto entry = channels_.find(route.channel);

@@ -139,6 +139,7 @@ class ControlNetwork {
   Result<transport::Device*> device_for(const std::string& address);
   // Connects to the next address that can be; fails the channel where none is left.
   void try_next(Channel& channel);
+  void contain_completion(transport::Device& device, const transport::Completion& completion);
   void on_completion(transport::Device& device, const transport::Completion& completion);
   void on_connection_closed(const transport::Completion& completion);
   void on_handshake(Channel& channel, Route& route, transport::Connection& connection,

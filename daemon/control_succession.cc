@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <future>
 
+#include "base/contained.h"
 #include "base/log.h"
 #include "daemon/control.h"
 
@@ -24,7 +25,11 @@ std::string first_port(const std::string& addresses) {
 
 bool Control::ask_control(const std::function<bool()>& question) {
   std::promise<bool> answer;
-  mailbox_.post([&] { answer.set_value(question()); });
+  mailbox_.post([&] {
+    bool said = false;
+    (void)contained("a question to the control thread", [&] { said = question(); });
+    answer.set_value(said);
+  });
   return answer.get_future().get();
 }
 

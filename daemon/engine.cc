@@ -10,6 +10,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "base/contained.h"
 #include "base/log.h"
 #include "base/start_thread.h"
 
@@ -18,6 +19,8 @@ namespace hdt::daemon {
 namespace {
 
 constexpr int64_t kGoodbyeMs = 200;
+// After a round that has failed: what fails again and again must not fill the log.
+constexpr useconds_t kAfterFailureUs = 10'000;
 
 Status watch(int epoll, int fd) {
   epoll_event event{};
@@ -74,15 +77,14 @@ void Engine::abandon() {
 void Engine::run() {
   std::array<epoll_event, 64> events{};
   int64_t idle_since = now_ns();
-  while (!stop_.load(std::memory_order_acquire)) {
-    heartbeat_.pass();
+  const auto round = [&] {
     if (work()) {
       idle_since = now_ns();
-      continue;
+      return;
     }
     if (now_ns() - idle_since < options_.spin_ns) {
       ::sched_yield();  // whoever shares this core may be the one we wait for
-      continue;
+      return;
     }
     set_asleep(true);
     if (!work()) {
@@ -99,8 +101,18 @@ void Engine::run() {
     }
     set_asleep(false);
     idle_since = now_ns();
+  };
+  while (!stop_.load(std::memory_order_acquire)) {
+    heartbeat_.pass();
+    // What is done for one group, session or link has ended with that one before it comes here. Of the rest a bell
+    // may have been heard and nobody looked at: all groups are.
+    (void)contained("a round of an engine", round, [this](const std::string&) {
+      look_at_all_ = true;
+      ::usleep(kAfterFailureUs);
+    });
   }
-  if (!silent_.load(std::memory_order_acquire)) say_goodbye();
+  if (!silent_.load(std::memory_order_acquire))
+    (void)contained("the goodbye of an engine", [this] { say_goodbye(); });
 }
 
 // Closes links in order, so that peers can tell an end from a crash. What failed before has been said already.
@@ -120,18 +132,29 @@ void Engine::say_goodbye() {
 // One round over everything that can have happened.
 bool Engine::work() {
   bool any = mailbox_.run();
+  if (std::exchange(look_at_all_, false)) {
+    for (auto& group : groups_) {
+      if (group != nullptr) touch(group.get());
+    }
+  }
   // Looking at sessions costs no system call, and what ranks have called is on its way while devices are looked at.
   any |= hear_sessions();
   any |= progress_touched();
   for (size_t device = 0; device < devices_.size(); ++device) {
     completions_.clear();
-    any |= devices_[device]->poll(completions_);
-    for (const auto& completion : completions_) on_completion(device, completion);
+    (void)contained("a device", [&] { any |= devices_[device]->poll(completions_); });
+    for (const auto& completion : completions_) contain_completion(device, completion);
   }
   any |= progress_touched();
   share_nics();
   // After the groups have written: that carries most acknowledgements.
-  for (auto& [id, peer] : peers_) peer->link.flush();
+  PeerLink* broken = nullptr;
+  for (auto& [id, peer] : peers_) {
+    (void)contained(
+        "acknowledgements of a link", [&link = peer->link] { link.flush(); },
+        [&broken, failed = peer.get()](const std::string&) { broken = failed; });
+  }
+  if (broken != nullptr) break_link(*broken, "its acknowledgements could not be sent");
   run_timers();
   retire_links();
   any |= reap_groups();
@@ -141,7 +164,11 @@ bool Engine::work() {
 
 bool Engine::progress_touched() {
   bool any = false;
-  for (EngineGroup* group : std::exchange(touched_, {})) any |= group->progress();
+  progressing_.clear();
+  progressing_.swap(touched_);
+  for (EngineGroup* group : progressing_) {
+    contain(*group, [&] { any |= group->progress(); });
+  }
   return any;
 }
 
@@ -183,7 +210,8 @@ void Engine::set_asleep(bool asleep) {
 void Engine::run_timers() {
   for (auto& group : groups_) {
     if (group == nullptr) continue;
-    if (const auto next = group->next_time(); next && next->expired()) group->on_time();
+    if (const auto next = group->next_time(); next && next->expired())
+      contain(*group, [&group] { group->on_time(); });
   }
   for (auto& [connection, rail] : rails_) {
     if (rail.greeting == nullptr || !rail.greeting->until.expired()) continue;
@@ -191,8 +219,8 @@ void Engine::run_timers() {
     connection->close();
   }
   run_link_timers();
-  run_probe_timers();
-  give_up_on_dialers();
+  (void)contained("measurements of links", [this] { run_probe_timers(); });
+  (void)contained("links that others make", [this] { give_up_on_dialers(); });
   std::erase_if(early_, [](const EarlyNote& note) { return note.until.expired(); });
 }
 
@@ -255,9 +283,23 @@ void Engine::create_group(GroupSpec spec) {
     if (spec.on_ready) spec.on_ready({Code::kInternal, "the engine has a group of this id"});
     return;
   }
+  const uint64_t id = spec.id;
+  const auto on_ready = spec.on_ready;
+  (void)contained(
+      "a new group", [&] { make_group(std::move(spec)); },
+      [&](const std::string& why) {
+        if (EngineGroup* made = group_of(id)) return made->give_up(why);
+        group_memory_.erase(id);
+        if (on_ready) on_ready({Code::kSystem, "the daemon could not make the group: " + why});
+      });
+}
+
+void Engine::make_group(GroupSpec spec) {
   const auto free = std::find(groups_.begin(), groups_.end(), nullptr);
   const auto slot = static_cast<uint32_t>(free - groups_.begin());
   if (free == groups_.end()) groups_.emplace_back();
+  touched_.reserve(groups_.size());  // so that touch() takes no memory
+  progressing_.reserve(groups_.size());
   const uint64_t id = spec.id;
   GroupMemory& memory = group_memory_[id];
   memory.memory = spec.memory;
@@ -294,10 +336,15 @@ void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t 
     made->local_rank_lost(local, "ended while the group was made");
     return;
   }
-  found->second.seats[handle] = {made, local};
-  const bool hosts = options_.host_pid != 0 && found->second.link->pid == options_.host_pid;
-  made->context().segment.board(local).hosts.store(hosts ? 1 : 0, std::memory_order_release);
-  made->local_rank_here(local, found->second.link->uid);
+  (void)contained(
+      "a seat",
+      [&] {
+        found->second.seats[handle] = {made, local};
+        const bool hosts = options_.host_pid != 0 && found->second.link->pid == options_.host_pid;
+        made->context().segment.board(local).hosts.store(hosts ? 1 : 0, std::memory_order_release);
+        made->local_rank_here(local, found->second.link->uid);
+      },
+      [&](const std::string& why) { made->local_rank_lost(local, "cannot be given its seat: " + why); });
   // The process may have rung already: between a look at the mailbox and one at the sessions, when nobody knew the seat.
   touch(made);
 }
@@ -313,9 +360,10 @@ void Engine::leave(uint64_t session, uint32_t handle) {
   Seat* left = seat(session, handle);
   if (left == nullptr) return;
   EngineGroup* group = left->group;
-  group->progress();  // what the rank did before it left
-  group->local_rank_left(left->local);
-  sessions_[session].seats.erase(handle);
+  const uint32_t local = left->local;
+  contain(*group, [group] { group->progress(); });  // what the rank did before it left
+  contain(*group, [group, local] { group->local_rank_left(local); });
+  if (const auto found = sessions_.find(session); found != sessions_.end()) found->second.seats.erase(handle);
   touch(group);
 }
 
@@ -327,9 +375,10 @@ void Engine::session_lost(uint64_t session, const std::string& how) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end()) return;
   for (auto& [handle, lost] : found->second.seats) {
-    lost.group->progress();
-    lost.group->local_rank_lost(lost.local, how);
-    touch(lost.group);
+    EngineGroup& group = *lost.group;
+    contain(group, [&group] { group.progress(); });
+    contain(group, [&group, &how, local = lost.local] { group.local_rank_lost(local, how); });
+    touch(&group);
   }
   remove_session(session);
   std::erase_if(memories_, [session](const auto& entry) { return entry.second.session == session; });
@@ -338,8 +387,10 @@ void Engine::session_lost(uint64_t session, const std::string& how) {
 void Engine::fail_all(Code code, const std::string& text) {
   for (auto& group : groups_) {
     if (group == nullptr) continue;
-    group->note_departures();  // a process that leaves and ends at once has not failed
-    if (group->has_local_ranks()) group->fail(code, -1, text);
+    contain(*group, [&] {
+      group->note_departures();  // a process that leaves and ends at once has not failed
+      if (group->has_local_ranks()) group->fail(code, -1, text);
+    });
   }
 }
 
@@ -373,10 +424,17 @@ bool Engine::reap_groups() {
   bool any = false;
   for (auto& group : groups_) {
     if (group == nullptr) continue;
-    group->say_left();
+    contain(*group, [&group] { group->say_left(); });
     if (!group->finished()) continue;
     const uint64_t id = group->id();
-    options_.on_ended(facts_of(*group));
+    (void)contained(
+        "facts of a group that has ended", [&] { options_.on_ended(facts_of(*group)); },
+        [&](const std::string&) {
+          GroupFacts bare;
+          bare.id = id_text(id);
+          bare.ended = true;
+          options_.on_ended(std::move(bare));
+        });
     const GroupMemory& memory = group_memory_[id];
     for (const auto& [backend, key] : memory.keys) device_of(backend).deregister_memory(key);
     forget_choices(*group);

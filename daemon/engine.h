@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/contained.h"
 #include "base/mailbox.h"
 #include "daemon/backend_plan.h"
 #include "daemon/class_change.h"
@@ -88,6 +89,7 @@ class Engine : public transport::LinkObserver {
   // Memory that the process of `session` shares in the group in which it has the seat `handle`.
   void add_memory(uint64_t session, uint64_t number, uint32_t handle, std::shared_ptr<SharedMemory> memory);
   void remove_memory(uint64_t number);
+  // Calls spec.on_ready with the reason where it cannot be made.
   void create_group(GroupSpec spec);
   // `handle` of `session` is rank `local` of the group: its attention bits mean this group.
   void attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t local);
@@ -205,6 +207,16 @@ class Engine : public transport::LinkObserver {
   // Who wants to send on a NIC that others use as well does so in turn.
   void share_nics();
   void forget_peer(PeerLink& peer, const Status& why);
+  // Work for one group: what throws ends that one (base/contained.h).
+  template <typename Work>
+  void contain(EngineGroup& group, Work&& work) {
+    (void)contained("a group", work, [&group](const std::string& why) { group.give_up(why); });
+  }
+  void make_group(GroupSpec spec);
+  // engine_contained.cc
+  void contain_completion(size_t device, const transport::Completion& completion);
+  // For a link whose own books may be half written: it is not asked for anything any more.
+  void break_link(PeerLink& peer, const std::string& why);
   void drop_stray(const PeerLink& peer, uint64_t group);
   void keep_early(const PeerLink& peer, const Note& note);
 
@@ -326,6 +338,8 @@ class Engine : public transport::LinkObserver {
   uint64_t stray_frames_ = 0;                 // for groups that their sender is not in
   Deadline stray_again_ = Deadline::never();  // when to say so again
   std::vector<EngineGroup*> touched_;
+  std::vector<EngineGroup*> progressing_;  // by progress_touched()
+  bool look_at_all_ = false;
   std::atomic<bool> stop_{false};
   std::atomic<bool> silent_{false};  // it ends without a goodbye
   std::thread thread_;

@@ -50,9 +50,11 @@ Result<transport::RegionKey> Engine::group_key(uint64_t group, uint32_t backend)
 
 PeerLink& Engine::add_peer(const LinkId& id, const std::string& name, uint32_t backend,
                            const std::string& group_class) {
-  auto& peer = peers_[id];
-  peer = std::make_unique<PeerLink>(id, name, backend, group_class, *this, options_.link);
-  return *peer;
+  auto peer = std::make_unique<PeerLink>(id, name, backend, group_class, *this, options_.link);
+  retired_.reserve(retired_.size() + peers_.size() + 1);  // so that forget_peer() takes no memory
+  auto& kept = peers_[id];
+  kept = std::move(peer);
+  return *kept;
 }
 
 std::vector<LinkCandidate> Engine::candidates_between(const NodeInfo& own, const NodeInfo& peer,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/contained.h"
 #include "base/log.h"
 
 namespace hdt::daemon {
@@ -330,8 +331,9 @@ void EngineGroup::say_left() {
     return;
   }
   hurry_at_ = Deadline::never();
-  told_left_ = true;
+  tell_failure();
   context_.send_all(NodeLeft{context_.id, context_.me});
+  told_left_ = true;
 }
 
 void EngineGroup::look_soon() {
@@ -364,11 +366,7 @@ void EngineGroup::local_rank_left(uint32_t local) {
   const uint64_t entered = board.entered.load(std::memory_order_acquire);
   // A node that has not heard of the failure yet would take the departure for its cause: links are not ordered among each
   // other.
-  if (context_.segment.failed() && !std::exchange(told_failure_, true)) {
-    const Status failure = context_.segment.failure();
-    context_.send_all(
-        GroupFailed{context_.id, failure.code(), context_.segment.failed_rank(), failure.message()});
-  }
+  tell_failure();
   context_.send_all(RankLeft{context_.id, context_.local_ranks[local], entered});
   pieces_.on_rank_left(context_.local_ranks[local], entered);
   context_.segment.ring_all();
@@ -383,11 +381,15 @@ void EngineGroup::note_departures() {
 
 void EngineGroup::local_rank_lost(uint32_t local, const std::string& how) {
   if (local_left_[local]) return;
-  local_end_[local] = how;
-  const uint32_t rank = context_.local_ranks[local];
-  fail(Code::kRankLost, static_cast<int32_t>(rank),
-       "rank " + std::to_string(rank) + " of " + context_.name() + " on node " +
-           context_.nodes[context_.me].name + " " + how);
+  const auto fail_by_name = [&] {
+    local_end_[local] = how;
+    const uint32_t rank = context_.local_ranks[local];
+    fail(Code::kRankLost, static_cast<int32_t>(rank),
+         "rank " + std::to_string(rank) + " of " + context_.name() + " on node " +
+             context_.nodes[context_.me].name + " " + how);
+  };
+  // Whatever is in the way of saying so: the rank does not come back, and the group must not wait for it.
+  (void)contained("the loss of a rank", fail_by_name, [this](const std::string& why) { give_up(why); });
   local_rank_left(local);
 }
 
@@ -398,20 +400,21 @@ void EngineGroup::fail_here(Code code, int32_t rank, const std::string& text) {
                       .rank = rank,
                       .op = static_cast<int64_t>(pieces_.calls_entered()),
                       .node = context_.nodes[context_.me].name});
-  if (!on_ready_) return;
-  // Nobody has joined: there is nobody to leave.
-  std::fill(local_left_.begin(), local_left_.end(), true);
-  std::exchange(on_ready_, nullptr)(Status(code, text));
+  tell_not_made(Status(code, text));
 }
 
 void EngineGroup::fail(Code code, int32_t rank, const std::string& text) {
   if (context_.segment.failed()) return;
   fail_here(code, rank, text);
-  told_failure_ = true;
   context_.send_all(GroupFailed{context_.id, code, rank, text});
+  told_failure_ = true;
 }
 
 void EngineGroup::on_time() {
+  if (context_.segment.failed()) {  // what there was no memory for
+    tell_not_made(context_.segment.failure());
+    if (times_given_up_ > 0) tell_failure();
+  }
   if (hurry_at_.expired()) say_left();
   if (look_at_.expired()) {
     look_at_ = Deadline::never();

@@ -108,6 +108,8 @@ class EngineGroup {
   void note_departures();
   void local_rank_lost(uint32_t local, const std::string& how);
   void fail(Code code, int32_t rank, const std::string& text);
+  // Something that was done for the group threw: it has failed. Does not throw for want of memory.
+  void give_up(const std::string& why);
   // For diagnosis. `pid` of a local rank, 0: it has no session any more.
   GroupFacts facts(const std::function<uint32_t(uint32_t local)>& pid) const;
   // Some rank of this node has not left.
@@ -142,6 +144,8 @@ class EngineGroup {
   std::string about(uint32_t node) const;  // "node n1 (rank 2, 3 of group ...)"
   void look_soon();
   void flooded(uint32_t node);
+  void tell_not_made(const Status& why);
+  void tell_failure();
   void hurry(const std::vector<transport::Link*>& links);
   // engine_group_restart.cc
   void go_on(const GroupSpec& spec);
@@ -160,6 +164,7 @@ class EngineGroup {
   std::function<void(uint32_t)> on_back_;
   int64_t restart_ms_;
   bool told_failure_ = false;  // to the other nodes
+  int times_given_up_ = 0;
   session::NodeRates own_rates_;
   std::vector<bool> link_told_;                           // by node: own_rates_ has its link
   std::vector<std::optional<session::NodeRates>> rates_;  // by node

@@ -48,7 +48,9 @@ void EngineGroup::check_ready() {
     pieces_.tuner().set_figures(session::cost_figures(std::move(table)));
   }
   ready_ = true;
-  if (on_ready_) std::exchange(on_ready_, nullptr)(Status::ok());
+  if (!on_ready_) return;
+  on_ready_(Status::ok());
+  on_ready_ = nullptr;
 }
 
 void EngineGroup::look_at_making() {

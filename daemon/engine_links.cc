@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/address.h"
+#include "base/contained.h"
 #include "base/log.h"
 #include "daemon/engine.h"
 #include "daemon/nics.h"
@@ -43,12 +44,15 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
     const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
     return node && group->uses(*node, peer.link) && group->needs(*node);
   });
-  HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} over {} down: {} {}", peer.name,
-             backends_[peer.backend].name, why.message(), LogTag{.node = options_.node_name});
+  (void)contained("the end of a link", [&] {
+    HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} over {} down: {} {}", peer.name,
+               backends_[peer.backend].name, why.message(), LogTag{.node = options_.node_name});
+  });
   const LinkId id = peer.id;
   const bool gone = peer.gone || peer.link.peer_ended();
   const auto found = peers_.find(id);
-  // Its Link is on the call stack: it is destroyed at the end of the round.
+  // Its Link is on the call stack: it is destroyed at the end of the round. From here on nothing may be left out: what
+  // throws is one group's matter.
   retired_.push_back(std::move(found->second));
   peers_.erase(found);
   for (auto& [connection, rail] : rails_) {
@@ -66,15 +70,18 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
     const bool dialled = dials(options_.node, options_.node_name, id.node, retired_.back()->name);
     const bool waits = last && !group->connected(*node) && !dialled;
     if (!waits && !group->uses(*node, retired_.back()->link)) continue;
-    group->on_link_down(*node, retired_.back()->link, why, gone);
-    if (group->is_away(*node)) stop_moving(*group, *node);
+    contain(*group, [&, link = retired_.back().get()] {
+      group->on_link_down(*node, link->link, why, gone);
+      if (group->is_away(*node)) stop_moving(*group, *node);
+    });
     touch(group.get());
   }
-  candidate_failed(id, why);
+  (void)contained("a choice of links", [&] { candidate_failed(id, why); });
   for (auto& group : groups_) {
     if (group == nullptr) continue;
     for (uint32_t node = 0; node < group->context().nodes.size(); ++node) {
-      if (successors_.contains({group->id(), node})) welcome(*group, node);
+      if (!successors_.contains({group->id(), node})) continue;
+      contain(*group, [&] { welcome(*group, node); });
     }
   }
 }
@@ -91,7 +98,10 @@ void Engine::on_completion(size_t device, const Completion& completion) {
     return;
   }
   const auto found = rails_.find(&connection);
-  if (found == rails_.end()) return;
+  if (found == rails_.end()) {  // there was no memory for its rail
+    if (completion.kind == Completion::Kind::kClosed) devices_[device]->release(&connection);
+    return;
+  }
   Rail& rail = found->second;
   if (rail.greeting == nullptr) {
     if (rail.peer != nullptr) rail.peer->link.on_completion(completion);
@@ -211,7 +221,7 @@ void Engine::on_sent(Link& link, uint64_t token) {
   if (token == LinkProbe::kToken) return;
   const WriteToken sent = WriteToken::unpack(token);
   EngineGroup* group = groups_[sent.group_slot].get();
-  group->on_sent(*node_in(*group, peer_of(link)), link, sent);
+  contain(*group, [&] { group->on_sent(*node_in(*group, peer_of(link)), link, sent); });
   touch(group);
 }
 
@@ -238,7 +248,7 @@ void Engine::on_arrived(Link& link, const transport::LinkHeader& header, uint64_
   const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
   // The other groups of the link have nothing to do with it.
   if (!node) return drop_stray(peer, id);
-  group->on_frame(*node, frame, bytes);
+  contain(*group, [&] { group->on_frame(*node, frame, bytes); });
   touch(group);
 }
 
@@ -291,9 +301,11 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
     if (hello != nullptr && group->connected(*node) && !group->uses(*node, link) && they_dial) {
       follow(*group, *node, peer, hello->region);
     }
-    on_change_note(*group, *node, note);
-    group->on_note(*node, note, link);
-    if (hello != nullptr) check_move(*group);
+    contain(*group, [&] {
+      on_change_note(*group, *node, note);
+      group->on_note(*node, note, link);
+      if (hello != nullptr) check_move(*group);
+    });
     touch(group);
   }
 }

@@ -155,9 +155,9 @@ void Engine::run_link_timers() {
   for (auto& [id, peer] : peers_) {
     if (peer->next_time().expired()) due.push_back(peer.get());
   }
-  for (PeerLink* peer : due) {
+  const auto look_at = [this](PeerLink* peer) {
     peer->link.on_time();
-    if (peer->link.down()) continue;  // forgotten
+    if (peer->link.down()) return;  // forgotten
     if (peer->spares_at.expired()) dial_spares(*peer);
     for (RailPath& path : peer->paths) {
       if (!path.dial_at.expired()) continue;
@@ -168,6 +168,11 @@ void Engine::run_link_timers() {
       }
     }
     if (peer->ask_at.expired()) ask(*peer);
+  };
+  for (PeerLink* peer : due) {
+    (void)contained(
+        "the time of a link", [&] { look_at(peer); },
+        [&](const std::string& why) { break_link(*peer, why); });
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/address.h"
 #include "base/codec.h"
+#include "base/contained.h"
 #include "base/hmac.h"
 #include "base/log.h"
 #include "base/saturate.h"
@@ -329,24 +330,42 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
 }
 
 void GroupMaker::on_ready(const GroupKey& key, const Status& status) {
+  (void)contained(
+      "a group that was made", [&] { take_up(key, status); },
+      [&](const std::string& why) {
+        const auto found = groups_.find(key);
+        if (found == groups_.end()) return;
+        const Outcome failure{key, Code::kInternal, -1, "the daemon could not take up the group: " + why};
+        if (found->second.made) {
+          const MadeGroup& made = *found->second.made;
+          services_.fail(made.engine, made.id, failure);
+          for (uint32_t local = 0; local < found->second.joins.size(); ++local) services_.lost(made, local);
+        }
+        refuse(key, {failure.code, failure.text});
+      });
+}
+
+void GroupMaker::take_up(const GroupKey& key, const Status& status) {
   const auto found = groups_.find(key);
   if (found == groups_.end()) return;
   Pending& pending = found->second;
   if (pending.channel != 0)
     services_.send(pending.channel, Outcome{key, status.code(), -1, status.message()});
   if (!status.is_ok()) return refuse(key, status);
+  const LocalJoin& first = pending.joins.begin()->second;
+  Living living{pending.made->id,
+                pending.made->engine,
+                fmt::format("{} (rank {} of {}) on node {}", process_text(first.pid, first.uid),
+                            first.request.rank, first.request.ranks, node_.name),
+                pending.place,
+                ::time(nullptr),
+                now_ns(),
+                std::exchange(pending.hosted, std::nullopt),
+                std::move(pending.group_claim)};
+  living_.insert_or_assign(key, std::move(living));
+  // From here on there is a group.
   Pending done = std::move(pending);
   groups_.erase(found);
-  const LocalJoin& first = done.joins.begin()->second;
-  living_[key] = {done.made->id,
-                  done.made->engine,
-                  fmt::format("{} (rank {} of {}) on node {}", process_text(first.pid, first.uid),
-                              first.request.rank, first.request.ranks, node_.name),
-                  done.place,
-                  ::time(nullptr),
-                  now_ns(),
-                  std::exchange(done.hosted, std::nullopt),
-                  std::move(done.group_claim)};
   release(done);
   uint32_t local = 0;
   for (const auto& [rank, join] : done.joins) services_.joined(join, *done.made, local++);

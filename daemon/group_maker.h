@@ -64,6 +64,8 @@ class GroupMaker {
     std::function<void(std::function<void()>)> post;
     std::function<void(uint32_t engine, uint64_t group, const Outcome&)> fail;
     std::function<void(const LocalJoin&, const MadeGroup&, uint32_t local_index)> joined;
+    // Nobody takes this seat of a group that has been made.
+    std::function<void(const MadeGroup&, uint32_t local)> lost;
     std::function<void(const LocalJoin&, const Status&)> refused;
     // Where this node can be reached for groups of a class.
     std::function<std::vector<std::vector<RailEnd>>(const std::string& group_class)> rails_for;
@@ -131,6 +133,7 @@ class GroupMaker {
   // A group of this node, made or being made, has that id.
   bool has_id(uint64_t id) const;
   void on_ready(const GroupKey& key, const Status& status);
+  void take_up(const GroupKey& key, const Status& status);
 
   NodeInfo node_;
   const Config& config_;

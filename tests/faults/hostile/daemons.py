@@ -124,7 +124,7 @@ class Job:
             raise AssertionError(f"rank {rank} of a neighbour's job: {line or 'ended'}")
         return words
 
-    def start(self):
+    def join(self):
         self.tell(0, "id")
         name = self.hear(0)
         every = range(len(self.processes))
@@ -132,6 +132,13 @@ class Job:
             self.tell(rank, f"join {len(self.processes)} {rank} {name}")
         for rank in every:
             self.hear(rank)
+
+    def start(self):
+        self.join()
+        self.work()
+
+    def work(self):
+        every = range(len(self.processes))
         for rank in every:
             self.tell(rank, "work")
         for rank in every:
@@ -208,11 +215,12 @@ class HostileTest(unittest.TestCase):
     """Two daemons, a job of one node (of `daemons[0]`) and one of both, and whoever attacks them."""
     flags = ()
     with_jobs = True
+    daemon_class = Daemon
 
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
         os.chmod(self.folder, 0o755)
-        self.daemons = [self.enterContext(Daemon(self.folder, name, address, *self.flags))
+        self.daemons = [self.enterContext(self.daemon_class(self.folder, name, address, *self.flags))
                         for name, address in (("first", "127.0.1.1"), ("second", "127.0.1.2"))]
         self.jobs = []
         for on in ([self.daemons[:1], self.daemons] if self.with_jobs else []):
