@@ -10,6 +10,7 @@ from daemons import SECONDS, HostileTest, Job, main, wait_for
 
 SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 32)))
 USER = 65532
+JOIN_S = 60  # so long a neighbour waits for a rank that ended before it could say that it joins
 
 
 class KilledWhileJoining(HostileTest):
@@ -33,7 +34,7 @@ class KilledWhileJoining(HostileTest):
             other = job.processes[1 - victim]
             if other.stdout.readline().startswith("0"):
                 job.tell(1 - victim, "work")
-            self.assertNotEqual(other.wait(timeout=2 * daemons.WAIT_S), 0)
+            self.assertNotEqual(other.wait(timeout=JOIN_S + daemons.WAIT_S), 0)
             job.end()
         for daemon, before in zip(self.daemons, groups):
             wait_for(f"the groups of {daemon.name} have ended",
