@@ -322,6 +322,8 @@ void ControlNetwork::on_handshake(Channel& channel, Route& route, transport::Con
     const std::string wrong = not_meant(channel, peer);
     if (!wrong.empty()) return refuse(route, connection, wrong);
   }
+  if (const Status admitted = connection.admit({peer.node.bytes}); !admitted.is_ok())
+    return refuse(route, connection, admitted.message());
   channel.connection = &connection;
   channel.peer = peer.node;
   channel.peer_name = peer.name;

@@ -18,18 +18,33 @@ Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint64_t 
   return &found->second.use;
 }
 
-Result<transport::RegionKey> DirectMemory::key_for(uint64_t number, uint32_t backend) {
+Result<transport::RegionKey> DirectMemory::key_for(uint64_t number, uint32_t backend, const NodeId& node) {
   const auto found = entries_.find(number);
   if (found == entries_.end()) return Status(Code::kInternal, "memory that no call has acquired has no key");
-  const auto known = found->second.keys.find(backend);
-  if (known != found->second.keys.end()) return known->second;
-  auto key = services_.enlist(*found->second.memory, backend);
-  if (key.is_ok()) found->second.keys.emplace(backend, key.value());
-  return key;
+  auto known = found->second.keys.find(backend);
+  if (known == found->second.keys.end()) {
+    auto key = services_.enlist(*found->second.memory, backend);
+    if (!key.is_ok()) return key;
+    known = found->second.keys.emplace(backend, Entry::Enlisted{key.value(), {}}).first;
+  }
+  Entry::Enlisted& enlisted = known->second;
+  if (!enlisted.granted.contains(node)) {
+    HDT_RETURN_IF_ERROR(services_.grant(enlisted.key, backend, node));
+    enlisted.granted.insert(node);
+  }
+  return enlisted.key;
+}
+
+void DirectMemory::revoke(const NodeId& node) {
+  for (auto& [number, entry] : entries_) {
+    for (auto& [backend, enlisted] : entry.keys) {
+      if (enlisted.granted.erase(node) > 0) services_.revoke(enlisted.key, backend, node);
+    }
+  }
 }
 
 void DirectMemory::withdraw(const Entry& entry) {
-  for (const auto& [backend, key] : entry.keys) services_.withdraw(key, backend);
+  for (const auto& [backend, enlisted] : entry.keys) services_.withdraw(enlisted.key, backend);
 }
 
 void DirectMemory::release(uint64_t number) {

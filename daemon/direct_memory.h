@@ -9,8 +9,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "base/shared_memory.h"
+#include "daemon/node.h"
 #include "transports/transport.h"
 
 namespace hdt::daemon {
@@ -20,9 +22,12 @@ class DirectMemory {
   struct Services {
     // Memory `number` of the process of local rank `local`; null if it shares no such memory.
     std::function<std::shared_ptr<SharedMemory>(uint32_t local, uint64_t number)> find;
-    // With the engine's backend of that number, whose peers may write to it then.
+    // With the engine's backend of that number.
     std::function<Result<transport::RegionKey>(const SharedMemory&, uint32_t backend)> enlist;
     std::function<void(const transport::RegionKey&, uint32_t backend)> withdraw;
+    // Which node may write to it: nobody else may.
+    std::function<Status(const transport::RegionKey&, uint32_t backend, const NodeId&)> grant;
+    std::function<void(const transport::RegionKey&, uint32_t backend, const NodeId&)> revoke;
   };
 
   void set_services(Services services) { services_ = std::move(services); }
@@ -35,8 +40,10 @@ class DirectMemory {
   // Null without error: not known (yet). Every success needs a release().
   Result<const Use*> acquire(uint32_t local, uint64_t number);
   void release(uint64_t number);
-  // The key for peers over that backend, of memory that is acquired.
-  Result<transport::RegionKey> key_for(uint64_t number, uint32_t backend);
+  // The key for that node, which may write over that backend then, of memory that is acquired.
+  Result<transport::RegionKey> key_for(uint64_t number, uint32_t backend, const NodeId& node);
+  // The node writes to none of it any more.
+  void revoke(const NodeId& node);
   // Its owner shares it no more.
   void drop(uint64_t number);
   void clear();
@@ -46,7 +53,11 @@ class DirectMemory {
     std::shared_ptr<SharedMemory> memory;
     uint32_t local = 0;  // whose it is
     Use use;
-    std::map<uint32_t, transport::RegionKey> keys;  // by backend
+    struct Enlisted {
+      transport::RegionKey key;
+      std::set<NodeId> granted;
+    };
+    std::map<uint32_t, Enlisted> keys;  // by backend
     uint32_t users = 0;
     bool dropped = false;
   };

@@ -310,6 +310,12 @@ void Engine::make_group(GroupSpec spec) {
   spec.direct.withdraw = [this](const transport::RegionKey& key, uint32_t backend) {
     device_of(backend).deregister_memory(key);
   };
+  spec.direct.grant = [this](const transport::RegionKey& key, uint32_t backend, const NodeId& node) {
+    return device_of(backend).grant(key, writer(node));
+  };
+  spec.direct.revoke = [this](const transport::RegionKey& key, uint32_t backend, const NodeId& node) {
+    device_of(backend).revoke(key, writer(node));
+  };
   spec.look_again = [this, id] {
     post([this, id] {
       EngineGroup* again = group_of(id);

@@ -150,7 +150,7 @@ class Engine : public transport::LinkObserver {
     enum class Origin : uint8_t { kAccepted, kDialled, kAsking };
     PeerLink* peer = nullptr;
     size_t device = 0;
-    std::unique_ptr<Greeting> greeting;  // until the handshake is done
+    std::unique_ptr<Greeting> greeting;  // until it is ready
     Origin origin = Origin::kAccepted;
   };
 
@@ -195,7 +195,10 @@ class Engine : public transport::LinkObserver {
   PeerLink* link_over(const NodeId& node, const std::string& group_class, const LinkCandidate& candidate);
   PeerLink& add_peer(const LinkId& id, const std::string& name, uint32_t backend,
                      const std::string& group_class);
-  Result<transport::RegionKey> group_key(uint64_t group, uint32_t backend);
+  // The key of the group's region for that node, which may write there then.
+  Result<transport::RegionKey> group_key(uint64_t group, uint32_t backend, const NodeId& node);
+  // The node may write to nothing of the group any more.
+  void withdraw(EngineGroup& group, const NodeId& node);
   transport::Device& device_of(uint32_t backend);
 
   // engine_links.cc
@@ -203,6 +206,9 @@ class Engine : public transport::LinkObserver {
   void on_completion(size_t device, const transport::Completion& completion);
   void on_greeting(Rail& rail, transport::Connection& connection, std::span<const std::byte> message);
   void adopt(Rail& rail, transport::Connection& connection);
+  // The link that an accepted connection belongs to, made if there is none; null: it was refused.
+  PeerLink* link_of(Rail& rail, transport::Connection& connection);
+  void refuse(Rail& rail, transport::Connection& connection, const std::string& why);
   std::unique_ptr<transport::NicShare::Lane> lane_on(size_t device, const std::string& group_class);
   // Who wants to send on a NIC that others use as well does so in turn.
   void share_nics();
@@ -248,7 +254,7 @@ class Engine : public transport::LinkObserver {
   void stop_moving(EngineGroup& group, uint32_t node);
 
   // engine_probes.cc
-  Result<transport::RegionKey> probe_landing(uint32_t backend);
+  Result<transport::RegionKey> probe_landing(uint32_t backend, const NodeId& node);
   std::string measured_as(const PeerLink& peer) const;
   const session::MemoryRates& memory_rates();
   void make_probe(PeerLink& peer);

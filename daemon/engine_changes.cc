@@ -270,7 +270,7 @@ void Engine::move_group(EngineGroup& group) {
     if (!choice.dials || choice.link == way.link) continue;
     const auto peer = way.link ? peers_.find(*way.link) : peers_.end();
     if (peer == peers_.end()) continue;  // it was lost again: the group stays where it is
-    const auto key = group_key(group.id(), peer->second->backend);
+    const auto key = group_key(group.id(), peer->second->backend, peer->first.node);
     if (!key.is_ok()) {
       HDT_LOG_WARN("{} stays on its link to node {}: {} {}", group.context().name(), choice.peer.name,
                    key.status().message(), LogTag{.node = options_.node_name});
@@ -299,7 +299,7 @@ void Engine::supersede(LinkChoice& choice, const PeerLink& by) {
 // The dialer has said hello for a group that has a link to it: the group moves to this one.
 void Engine::follow(EngineGroup& group, uint32_t node, PeerLink& peer,
                     const transport::RegionKey& their_region) {
-  const auto key = group_key(group.id(), peer.backend);
+  const auto key = group_key(group.id(), peer.backend, peer.id.node);
   if (!key.is_ok()) return group.fail(key.status().code(), -1, key.status().message());
   LinkChoice& choice = choices_[{group.id(), node}];
   supersede(choice, peer);

@@ -38,14 +38,23 @@ bool same_pairs(const LinkCandidate& candidate, const std::vector<RailPath>& pat
 // Where a region is registered through one device, it is valid on all of the backend.
 transport::Device& Engine::device_of(uint32_t backend) { return *devices_[backends_[backend].first_device]; }
 
-Result<transport::RegionKey> Engine::group_key(uint64_t group, uint32_t backend) {
+Result<transport::RegionKey> Engine::group_key(uint64_t group, uint32_t backend, const NodeId& node) {
   GroupMemory& memory = group_memory_[group];
-  const auto known = memory.keys.find(backend);
-  if (known != memory.keys.end()) return known->second;
-  session::Segment& segment = group_of(group)->segment();
-  auto key = device_of(backend).register_memory(segment.data(), segment.data_bytes(), memory.memory->fd());
-  if (key.is_ok()) memory.keys.emplace(backend, key.value());
-  return key;
+  auto known = memory.keys.find(backend);
+  if (known == memory.keys.end()) {
+    session::Segment& segment = group_of(group)->segment();
+    auto key = device_of(backend).register_memory(segment.data(), segment.data_bytes(), memory.memory->fd());
+    if (!key.is_ok()) return key;
+    known = memory.keys.emplace(backend, key.value()).first;
+  }
+  HDT_RETURN_IF_ERROR(device_of(backend).grant(known->second, writer(node)));
+  return known->second;
+}
+
+void Engine::withdraw(EngineGroup& group, const NodeId& node) {
+  for (const auto& [backend, key] : group_memory_[group.id()].keys)
+    device_of(backend).revoke(key, writer(node));
+  group.revoke_direct(node);
 }
 
 PeerLink& Engine::add_peer(const LinkId& id, const std::string& name, uint32_t backend,

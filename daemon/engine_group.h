@@ -80,6 +80,8 @@ class EngineGroup {
   void offer(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend);
   void follow(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend,
               const transport::RegionKey& their_region);
+  // No link to that node is left: it writes to memory of local processes no more.
+  void revoke_direct(const NodeId& node) { context_.direct.revoke(node); }
   // Lets go of links that nothing needs any more.
   void drop_old_links();
   void on_frame(uint32_t node, const Frame& frame, uint64_t bytes);

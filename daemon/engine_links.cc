@@ -25,7 +25,7 @@ constexpr int64_t kEarlyMs = 60'000;
 }  // namespace
 
 void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
-  const auto key = group_key(group.id(), peer.backend);
+  const auto key = group_key(group.id(), peer.backend, peer.id.node);
   if (!key.is_ok()) return group.fail(key.status().code(), -1, key.status().message());
   group.on_link_up(node, peer.link, key.value(), peer.backend);
   if (peer.measured) group.on_link_measured(node, peer.rates());
@@ -62,6 +62,10 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
   }
   const bool last = std::none_of(peers_.begin(), peers_.end(),
                                  [&](const auto& other) { return other.first.node == id.node; });
+  for (const OpenBackend& backend : backends_) {
+    if (last && backend.probe_landing)
+      devices_[backend.first_device]->revoke(*backend.probe_landing, writer(id.node));
+  }
   for (auto& group : groups_) {
     if (group == nullptr) continue;
     const auto node = node_in(*group, *retired_.back());
@@ -72,6 +76,7 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
     if (!waits && !group->uses(*node, retired_.back()->link)) continue;
     contain(*group, [&, link = retired_.back().get()] {
       group->on_link_down(*node, link->link, why, gone);
+      if (!group->connected(*node)) withdraw(*group, id.node);
       if (group->is_away(*node)) stop_moving(*group, *node);
     });
     touch(group.get());
@@ -111,6 +116,8 @@ void Engine::on_completion(size_t device, const Completion& completion) {
     for (const auto& message : rail.greeting->handshake.start()) (void)connection.send(message, 0);
   } else if (completion.kind == Completion::Kind::kMessage) {
     on_greeting(rail, connection, completion.message);
+  } else if (completion.kind == Completion::Kind::kReady) {
+    adopt(rail, connection);
   }
   if (completion.kind != Completion::Kind::kClosed) return;
   PeerLink* peer = rail.peer;
@@ -126,16 +133,18 @@ void Engine::on_completion(size_t device, const Completion& completion) {
   devices_[device]->release(&connection);
 }
 
+void Engine::refuse(Rail& rail, Connection& connection, const std::string& why) {
+  if (rail.peer == nullptr) {
+    HDT_LOG_WARN("connection {} refused: {} {}", connection.remote_address(), why,
+                 LogTag{.node = options_.node_name});
+  }
+  rail.greeting->refused = why;
+  connection.close();
+}
+
 void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std::byte> message) {
   Handshake& handshake = rail.greeting->handshake;
-  const auto refuse = [&](const std::string& why) {
-    if (rail.peer == nullptr) {
-      HDT_LOG_WARN("connection {} refused: {} {}", connection.remote_address(), why,
-                   LogTag{.node = options_.node_name});
-    }
-    rail.greeting->refused = why;
-    connection.close();
-  };
+  const auto refuse = [&](const std::string& why) { this->refuse(rail, connection, why); };
   // Connections of rdma are no TCP sockets, and the kernel does not say whose they are (SECURITY.md).
   const bool has_owner = backends_[backend_of_[rail.device]].name != "rdma";
   if (has_owner && options_.trust->cluster_key().empty() && !handshake.introduced()) {
@@ -163,22 +172,26 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
   const PeerHello& peer = handshake.peer();
   if (peer.purpose != Purpose::kRail || peer.engine != options_.index)
     return refuse("not meant for this engine");
-  if (rail.peer == nullptr) {
-    if (peer.node == options_.node) return refuse("this node has dialled itself");
-    const LinkId id{peer.node, peer.link};
-    const auto known = peers_.find(id);
-    if (known != peers_.end() && (known->second->backend != backend_of_[rail.device] ||
-                                  known->second->group_class != peer.group_class)) {
-      return refuse("a link has one backend and one class");
-    }
-    rail.peer = known != peers_.end() ? known->second.get()
-                                      : &add_peer(id, peer.name, backend_of_[rail.device], peer.group_class);
-  }
-  adopt(rail, connection);
+  if (rail.peer == nullptr && peer.node == options_.node) return refuse("this node has dialled itself");
+  if (const Status admitted = connection.admit(writer(peer.node)); !admitted.is_ok())
+    return refuse(admitted.message());
 }
 
-// The handshake is done: the connection becomes a rail of the peer's link.
+PeerLink* Engine::link_of(Rail& rail, Connection& connection) {
+  const PeerHello& peer = rail.greeting->handshake.peer();
+  const LinkId id{peer.node, peer.link};
+  const auto known = peers_.find(id);
+  if (known == peers_.end()) return &add_peer(id, peer.name, backend_of_[rail.device], peer.group_class);
+  if (known->second->backend == backend_of_[rail.device] && known->second->group_class == peer.group_class)
+    return known->second.get();
+  refuse(rail, connection, "a link has one backend and one class");
+  return nullptr;
+}
+
+// The handshake is done and the connection ready: it becomes a rail of the peer's link.
 void Engine::adopt(Rail& rail, Connection& connection) {
+  if (rail.peer == nullptr && rail.origin == Rail::Origin::kAccepted) rail.peer = link_of(rail, connection);
+  if (rail.peer == nullptr) return;  // it is being closed
   rail.greeting.reset();
   PeerLink& peer = *rail.peer;
   peer.spares_at = Deadline::never();

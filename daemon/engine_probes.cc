@@ -15,12 +15,15 @@ const session::MemoryRates& Engine::memory_rates() {
   return options_.known.memory;
 }
 
-Result<transport::RegionKey> Engine::probe_landing(uint32_t backend) {
+Result<transport::RegionKey> Engine::probe_landing(uint32_t backend, const NodeId& node) {
   auto& landing = backends_[backend].probe_landing;
-  if (landing) return *landing;
-  auto key = device_of(backend).register_memory(probe_memory_.take(), ProbeMemory::kAllBytes, -1);
-  if (key.is_ok()) landing = key.value();
-  return key;
+  if (!landing) {
+    auto key = device_of(backend).register_memory(probe_memory_.take(), ProbeMemory::kAllBytes, -1);
+    if (!key.is_ok()) return key;
+    landing = key.value();
+  }
+  HDT_RETURN_IF_ERROR(device_of(backend).grant(*landing, writer(node)));
+  return *landing;
 }
 
 // Under which name what is known of a link is kept.
@@ -30,7 +33,7 @@ std::string Engine::measured_as(const PeerLink& peer) const {
 }
 
 void Engine::make_probe(PeerLink& peer) {
-  const auto landing = probe_landing(peer.backend);
+  const auto landing = probe_landing(peer.backend, peer.id.node);
   if (!landing.is_ok()) {
     HDT_LOG_WARN("link to node {} is not measured: {} {}", peer.name, landing.status().message(),
                  LogTag{.node = options_.node_name});

@@ -21,6 +21,9 @@
 
 namespace hdt::daemon {
 
+// As transports know a node: who may write to what was granted to it.
+inline transport::PeerName writer(const NodeId& node) { return {node.bytes}; }
+
 // A device of ours and an address of theirs, which a connection goes over or is to go over.
 struct RailPath {
   LinkCandidate::Pair pair;
@@ -84,6 +87,7 @@ struct PeerLink {
 };
 
 // A connection whose handshake is under way.
+// Of a connection until it is ready: the handshake, and then what the backend does after it was admitted.
 struct Greeting {
   Handshake handshake;
   Deadline until;

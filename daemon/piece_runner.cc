@@ -191,7 +191,7 @@ bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& wher
 void PieceRunner::tell_output(uint32_t node, OutputNote note, uint64_t memory) {
   if (context_.peers[node].link == nullptr) return;  // told when it is back
   if (note.direct != 0) {
-    auto key = context_.direct.key_for(memory, context_.peers[node].backend);
+    auto key = context_.direct.key_for(memory, context_.peers[node].backend, context_.nodes[node].id);
     if (!key.is_ok()) {
       context_.fail(key.status().code(), static_cast<int32_t>(context_.local_ranks[0]),
                     key.status().message());

@@ -1,5 +1,5 @@
 // shared_regions.h: what the devices opened from one software backend share: registered memory. A region may be written
-// through any of them, so that any rail of a link can carry any chunk.
+// through any of them, so that any rail of a link can carry any chunk; and the strangers among their connections.
 #pragma once
 
 #include <sys/random.h>
@@ -9,14 +9,17 @@
 
 #include "base/status.h"
 #include "transports/region_table.h"
+#include "transports/strangers.h"
 
 namespace hdt::transport {
 
-// `DeviceType` has on_deregistered(uint64_t region), called when the region is gone.
+// `DeviceType` has on_withdrawn(uint64_t region, const RegionTable* of), called when the peer whose table that is, or
+// with null everybody, may not write to the region any more.
 template <typename DeviceType>
 struct SharedRegions {
-  RegionTable regions;
+  RegionGrants regions;
   std::set<DeviceType*> devices;
+  Strangers strangers;
 
   // By a random key, which nobody guesses.
   Result<RegionKey> add(void* base, size_t bytes) {
@@ -32,7 +35,19 @@ struct SharedRegions {
   void remove(const RegionKey& key) {
     const uint64_t region = from_region_key(key);
     regions.remove(region);
-    for (DeviceType* device : devices) device->on_deregistered(region);
+    for (DeviceType* device : devices) device->on_withdrawn(region, nullptr);
+  }
+
+  Status grant(const RegionKey& key, const PeerName& peer) {
+    if (regions.grant(from_region_key(key), peer)) return Status::ok();
+    return {Code::kInvalidArgument, "memory that is not registered cannot be granted"};
+  }
+
+  void revoke(const RegionKey& key, const PeerName& peer) {
+    const uint64_t region = from_region_key(key);
+    const RegionGrants::Table table = regions.revoke(region, peer);
+    if (table == nullptr) return;
+    for (DeviceType* device : devices) device->on_withdrawn(region, table.get());
   }
 };
 

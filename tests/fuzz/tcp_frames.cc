@@ -44,6 +44,12 @@ class Sink final : public FrameSink {
     return ++secure % 2 != 0;
   }
 
+  bool on_secure(const FrameHeader& header, std::span<const std::byte> content) override {
+    HDT_HOLDS(content.size() <= kMaxSecureBytes && header.region >= kSecureOpening);
+    log += "secure " + std::to_string(header.region) + fuzz::to_text(content) + "\n";
+    return true;
+  }
+
   fuzz::Region region;
   int secure = 0;
   std::string log;
@@ -55,13 +61,14 @@ struct Meaning {
   Status reason;
 };
 
-// `lengths` says how long the parts are; empty: one.
-Meaning read(std::span<const std::byte> stream, std::span<const std::byte> lengths) {
+// `lengths` says how long the parts are; empty: one. `admitted`: the peer is no stranger.
+Meaning read(std::span<const std::byte> stream, std::span<const std::byte> lengths, bool admitted) {
   int ends[2];
   HDT_HOLDS(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
   UniqueFd out(ends[0]), in(ends[1]);
   Sink sink;
   FrameReader reader;
+  if (admitted) reader.admit();
   Meaning meaning;
   size_t part = 0;
   while (!meaning.ended) {
@@ -98,10 +105,14 @@ bool take(std::span<const std::byte> input) {
   Choices choices(input);
   const auto parts = choices.bytes(choices.get<uint8_t>() % 16);
   const auto stream = choices.rest().first(std::min(choices.rest().size(), kMostBytes));
-  const Meaning whole = read(stream, {});
-  const Meaning cut = read(stream, parts);
-  HDT_HOLDS(whole.log == cut.log);
-  HDT_HOLDS(whole.reason.code() == cut.reason.code() && whole.reason.message() == cut.reason.message());
+  for (const bool admitted : {false, true}) {
+    const Meaning whole = read(stream, {}, admitted);
+    const Meaning cut = read(stream, parts, admitted);
+    HDT_HOLDS(whole.log == cut.log);
+    HDT_HOLDS(whole.reason.code() == cut.reason.code() && whole.reason.message() == cut.reason.message());
+    HDT_HOLDS(admitted || whole.log.find("written") == std::string::npos);
+  }
+  const Meaning whole = read(stream, {}, true);
   return !whole.log.empty() || whole.reason.is_ok() || whole.reason.code() == Code::kSystem;
 }
 

@@ -25,12 +25,16 @@ constexpr std::chrono::seconds kTrySeconds{20};
 constexpr std::chrono::seconds kPairingSeconds{60};
 constexpr int kSleepMs = 100;
 
+// As which both ends are admitted: this process is at both.
+constexpr transport::PeerName kAnybody{{std::byte{1}}};
+
 // One end of the trial, and what has been reported at it.
 struct End {
   std::unique_ptr<Device> device;
   const Connection* closed = nullptr;
   Status reason;  // of the close
   bool connected = false;
+  bool ready = false;
   bool message = false;
 
   void poll() {
@@ -38,6 +42,11 @@ struct End {
     device->poll(completions);
     for (const Completion& completion : completions) {
       connected = connected || completion.kind == Completion::Kind::kConnected;
+      const bool met =
+          completion.kind == Completion::Kind::kConnected || completion.kind == Completion::Kind::kAccepted;
+      // Where that fails the connection is not ready, and the trial says so.
+      if (met) (void)completion.connection->admit(kAnybody);
+      ready = ready || completion.kind == Completion::Kind::kReady;
       message = message || completion.kind == Completion::Kind::kMessage;
       if (completion.kind != Completion::Kind::kClosed) continue;
       closed = completion.connection;
@@ -82,7 +91,7 @@ Status try_pair(Backend& backend, const DeviceInfo& from, const DeviceInfo& to) 
     if (client.closed != nullptr && !closing) {
       return {Code::kLink, client.reason.is_ok() ? "the connection was closed" : client.reason.message()};
     }
-    if (client.connected && !sent) {
+    if (client.ready && !sent) {
       const std::array<std::byte, 1> word{};
       HDT_RETURN_IF_ERROR(connection.value()->send(word, 0));
       sent = true;

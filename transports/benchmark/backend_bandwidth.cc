@@ -26,6 +26,9 @@ constexpr size_t kTextBytes = 128;
   std::exit(1);
 }
 
+// As which each process knows the other one.
+constexpr PeerName kOther{{std::byte{1}}};
+
 // What one process tells the other before there is a connection.
 struct Meeting {
   char address[kTextBytes];
@@ -37,7 +40,7 @@ struct End {
   std::unique_ptr<Device> device;
   std::vector<std::byte> memory;
   RegionKey key;
-  size_t connected = 0;
+  size_t ready = 0;
   size_t sent = 0;
   size_t written = 0;
   size_t closed = 0;
@@ -60,6 +63,7 @@ struct End {
     auto registered = device->register_memory(memory.data(), memory.size(), -1);
     if (!registered.is_ok()) die(registered.status().to_string());
     key = registered.value();
+    if (!device->grant(key, kOther).is_ok()) die("memory is not granted");
   }
 
   // As the daemon's engines do: looks again for a while, and then sleeps.
@@ -77,7 +81,10 @@ struct End {
         die(completion.error.to_string());
       }
       closed += completion.kind == Completion::Kind::kClosed;
-      connected += completion.kind == Completion::Kind::kConnected;
+      const bool met =
+          completion.kind == Completion::Kind::kConnected || completion.kind == Completion::Kind::kAccepted;
+      if (met && !completion.connection->admit(kOther).is_ok()) die("the other process is not admitted");
+      ready += completion.kind == Completion::Kind::kReady;
       sent += completion.kind == Completion::Kind::kSent && completion.error.is_ok();
       written += completion.kind == Completion::Kind::kWritten;
     }
@@ -111,7 +118,7 @@ void send(End& end, int in, size_t bytes, size_t writes, size_t count) {
     if (!connection.is_ok()) die(connection.status().to_string());
     connections.push_back(connection.value());
   }
-  while (end.connected < count) end.step();
+  while (end.ready < count) end.step();
 
   const auto started = std::chrono::steady_clock::now();
   for (size_t posted = 0; end.sent < writes; end.step()) {

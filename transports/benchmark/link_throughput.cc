@@ -21,6 +21,9 @@ using namespace hdt::transport;  // NOLINT(google-build-using-namespace)
 constexpr int kWaitMs = 1000;
 
 // One engine of one device: sleeps on the event descriptor, feeds the link.
+// As which each engine knows the other one.
+constexpr PeerName kOther{{std::byte{1}}};
+
 class Engine : public LinkObserver {
  public:
   explicit Engine(const char* address) {
@@ -44,8 +47,9 @@ class Engine : public LinkObserver {
     }
     for (const Completion& completion : completions_) {
       if (completion.kind == Completion::Kind::kConnected || completion.kind == Completion::Kind::kAccepted) {
-        link.add_rail(completion.connection);
+        if (!completion.connection->admit(kOther).is_ok()) throw std::runtime_error("not admitted");
       }
+      if (completion.kind == Completion::Kind::kReady) link.add_rail(completion.connection);
       link.on_completion(completion);
     }
     link.flush();
@@ -72,6 +76,7 @@ void link_write(benchmark::State& state) {
   Engine receiver("127.0.1.2");
   const std::string address = receiver.device->listen(0).take();
   const RegionKey key = receiver.device->register_memory(region.data(), bytes, -1).take();
+  if (!receiver.device->grant(key, kOther).is_ok()) throw std::runtime_error("not granted");
   if (!sender.device->connect(address, kWaitMs).is_ok()) throw std::runtime_error("cannot connect");
 
   // The receiver answers every message with an empty one, which ends the sender's iteration.

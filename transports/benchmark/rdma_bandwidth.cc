@@ -28,9 +28,12 @@ std::unique_ptr<Device> open(Backend& backend, const char* address) {
   return opened.take();
 }
 
+// As which each end knows the other one.
+constexpr PeerName kOther{{std::byte{1}}};
+
 struct End {
   std::unique_ptr<Device> device;
-  size_t connected = 0;
+  size_t ready = 0;
   size_t sent = 0;
   size_t written = 0;
 
@@ -39,7 +42,10 @@ struct End {
     device->poll(completions);
     for (const Completion& completion : completions) {
       if (completion.kind == Completion::Kind::kClosed) die(completion.error.to_string());
-      connected += completion.kind == Completion::Kind::kConnected;
+      const bool met =
+          completion.kind == Completion::Kind::kConnected || completion.kind == Completion::Kind::kAccepted;
+      if (met && !completion.connection->admit(kOther).is_ok()) die("the other end is not admitted");
+      ready += completion.kind == Completion::Kind::kReady;
       sent += completion.kind == Completion::Kind::kSent && completion.error.is_ok();
       written += completion.kind == Completion::Kind::kWritten;
     }
@@ -70,11 +76,12 @@ int main(int argc, char** argv) {
   const auto source_key = a.device->register_memory(source.data(), bytes, -1);
   const auto key = b.device->register_memory(target.data(), bytes, -1);
   if (!source_key.is_ok() || !key.is_ok()) die("cannot register memory");
+  if (!b.device->grant(key.value(), kOther).is_ok()) die("cannot grant memory");
   const auto address = b.device->listen(0);
   if (!address.is_ok()) die(address.status().to_string());
   const auto connection = a.device->connect(address.value(), 5000);
   if (!connection.is_ok()) die(connection.status().to_string());
-  while (a.connected == 0) wait(a, b);
+  while (a.ready == 0 || b.ready == 0) wait(a, b);
 
   size_t posted = 0;
   const auto started = std::chrono::steady_clock::now();

@@ -41,6 +41,27 @@ Status FakeConnection::check_open() const {
   return {Code::kInvalidUsage, "the connection is not open"};
 }
 
+Status FakeConnection::admit(const PeerName& peer) {
+  const std::lock_guard lock(device_.network().mutex);
+  HDT_RETURN_IF_ERROR(check_open());
+  if (granted_ != nullptr) return {Code::kInvalidUsage, "the connection was admitted before"};
+  granted_ = device_.regions().table_of(peer);
+  device_.report(Completion::Kind::kReady, this);
+  return Status::ok();
+}
+
+std::string FakeConnection::not_for_strangers(const Frame& frame) {
+  const std::string from = " from a peer that has not shown who it is";
+  if (frame.is_write) return "a write" + from;
+  if (frame.bytes > kMaxStrangerMessageBytes)
+    return "a message of " + std::to_string(frame.bytes) + " bytes" + from;
+  return ++stranger_messages_ > kMaxStrangerMessages ? "too many messages" + from : "";
+}
+
+std::byte* FakeConnection::locate(const Frame& frame) const {
+  return granted_->locate(frame.region, frame.offset, frame.bytes);
+}
+
 Status FakeConnection::send(std::span<const std::byte> message, uint64_t token) {
   if (message.empty() || message.size() > kMaxMessageBytes) {
     return {Code::kInvalidArgument, "a message has 1 to " + std::to_string(kMaxMessageBytes) +
@@ -48,6 +69,8 @@ Status FakeConnection::send(std::span<const std::byte> message, uint64_t token) 
   }
   const std::lock_guard lock(device_.network().mutex);
   HDT_RETURN_IF_ERROR(check_open());
+  if (granted_ == nullptr && message.size() > kMaxStrangerMessageBytes)
+    return {Code::kInvalidUsage, "a peer that is not admitted is sent short messages only"};
   Frame frame;
   frame.copy.assign(message.begin(), message.end());
   frame.bytes = message.size();
@@ -64,6 +87,7 @@ Status FakeConnection::write(const void* data, size_t bytes, const RegionKey& re
   }
   const std::lock_guard lock(device_.network().mutex);
   HDT_RETURN_IF_ERROR(check_open());
+  if (granted_ == nullptr) return {Code::kInvalidUsage, "the peer is not admitted"};
   Frame frame;
   frame.is_write = true;
   frame.data = static_cast<const std::byte*>(data);
@@ -91,7 +115,7 @@ void FakeConnection::post(Frame frame) {
 
 size_t FakeConnection::write_window() const {
   const std::lock_guard lock(device_.network().mutex);
-  if (!check_open().is_ok() || out_->write_bytes >= kMaxQueuedWriteBytes) return 0;
+  if (!check_open().is_ok() || granted_ == nullptr || out_->write_bytes >= kMaxQueuedWriteBytes) return 0;
   return kMaxQueuedWrites - std::min(kMaxQueuedWrites, out_->writes);
 }
 
@@ -131,6 +155,10 @@ bool FakeConnection::deliver() {
       break_wire("broken after " + std::to_string(in_->delivered) + " frames");
       return true;
     }
+    if (const std::string why = granted_ == nullptr ? not_for_strangers(frame) : ""; !why.empty()) {
+      fail(why);
+      return true;
+    }
     if (frame.is_write && !place(frame, budget)) return true;
     corrupt(frame, faults);
     hand_over(frame);
@@ -138,6 +166,7 @@ bool FakeConnection::deliver() {
         device_.network().random() % faults.duplicate_one_in == 0)
       report_written(frame);
     in_->frames.pop_front();
+    if (granted_ == nullptr) return true;  // its owner looks at the message first
   }
   if (!in_->closed) return any;
   finish(in_->close_reason, Status(Code::kLink, "the peer closed the connection"), Status::ok());
@@ -146,7 +175,7 @@ bool FakeConnection::deliver() {
 
 bool FakeConnection::place(Frame& frame, uint64_t& budget) {
   if (frame.bytes == 0) return true;
-  std::byte* target = device_.locate(frame.region, frame.offset, frame.bytes);
+  std::byte* target = locate(frame);
   if (target == nullptr) {
     fail("the peer wrote outside of registered memory (" + std::to_string(frame.bytes) + " bytes at offset " +
          std::to_string(frame.offset) + ")");
@@ -165,7 +194,7 @@ void FakeConnection::corrupt(const Frame& frame, const Faults& faults) {
   if (!frame.is_write || frame.bytes == 0 || faults.corrupt_one_in == 0) return;
   NetworkState& network = device_.network();
   if (network.random() % faults.corrupt_one_in != 0) return;
-  std::byte* target = device_.locate(frame.region, frame.offset, frame.bytes);
+  std::byte* target = locate(frame);
   target[network.random() % frame.bytes] ^= std::byte(1U << network.random() % 8);
 }
 
@@ -185,12 +214,12 @@ void FakeConnection::report_written(const Frame& frame) {
   Completion& completion = device_.report(Completion::Kind::kWritten, this);
   completion.immediate = frame.immediate;
   completion.bytes = frame.bytes;
-  completion.message = {device_.locate(frame.region, frame.offset, frame.bytes), frame.bytes};
+  completion.message = {locate(frame), frame.bytes};
 }
 
-bool FakeConnection::inside_write_to(uint64_t region) const {
-  return !finished_ && !in_->frames.empty() && in_->frames.front().placed > 0 &&
-         in_->frames.front().region == region;
+bool FakeConnection::inside_write_to(uint64_t region, const RegionTable* of) const {
+  return (of == nullptr || of == granted_.get()) && !finished_ && !in_->frames.empty() &&
+         in_->frames.front().placed > 0 && in_->frames.front().region == region;
 }
 
 void FakeConnection::fail(const std::string& reason) {

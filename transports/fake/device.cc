@@ -70,7 +70,7 @@ Result<Connection*> FakeDevice::connect(const std::string& address, int64_t time
   } else if (listener == network_->listeners.end() || network_->faults_of(info_.address).refuse_connects) {
     connection->refuse();
   } else {
-    connection->open();
+    opening_.push_back(connection);
     report(Completion::Kind::kConnected, connection);
     FakeConnection* other = listener->second->add_connection(connection->local_address(), there, back);
     other->open();
@@ -100,13 +100,27 @@ Result<RegionKey> FakeDevice::register_memory(void* base, size_t bytes, int /*fd
 void FakeDevice::deregister_memory(const RegionKey& key) {
   const std::lock_guard lock(network_->mutex);
   domain_->regions.remove(from_region_key(key));
-  for (FakeDevice* device : domain_->devices) device->on_deregistered(from_region_key(key));
+  for (FakeDevice* device : domain_->devices) device->on_withdrawn(from_region_key(key), nullptr);
 }
 
-void FakeDevice::on_deregistered(uint64_t region) {
+Status FakeDevice::grant(const RegionKey& key, const PeerName& peer) {
+  const std::lock_guard lock(network_->mutex);
+  if (domain_->regions.grant(from_region_key(key), peer)) return Status::ok();
+  return {Code::kInvalidArgument, "memory that is not registered cannot be granted"};
+}
+
+void FakeDevice::revoke(const RegionKey& key, const PeerName& peer) {
+  const std::lock_guard lock(network_->mutex);
+  const RegionGrants::Table table = domain_->regions.revoke(from_region_key(key), peer);
+  if (table == nullptr) return;
+  for (FakeDevice* device : domain_->devices) device->on_withdrawn(from_region_key(key), table.get());
+}
+
+void FakeDevice::on_withdrawn(uint64_t region, const RegionTable* of) {
   for (const auto& connection : connections_) {
-    if (connection->inside_write_to(region)) {
-      connection->fail("the memory that the peer was writing to was deregistered");
+    if (connection->inside_write_to(region, of)) {
+      connection->fail(
+          "the memory that the peer was writing to was deregistered, or is not granted any more");
     }
   }
 }
@@ -117,6 +131,8 @@ bool FakeDevice::poll(std::vector<Completion>& completions) {
   if (signalled_) ::eventfd_read(event_fd_, &ignored);
   signalled_ = false;
   arena_.reset();
+  for (FakeConnection* connection : opening_) connection->open();
+  opening_.clear();
   bool any = false;
   bool more = false;
   for (const auto& connection : connections_) any = connection->deliver() || any;

@@ -18,6 +18,7 @@ class FakeConnection final : public Connection {
                  std::shared_ptr<Pipe> out);
   ~FakeConnection() override;
 
+  Status admit(const PeerName& peer) override;
   Status send(std::span<const std::byte> message, uint64_t token) override;
   Status write(const void* data, size_t bytes, const RegionKey& region, uint64_t offset,
                const Immediate& immediate, uint64_t token) override;
@@ -34,7 +35,7 @@ class FakeConnection final : public Connection {
   bool deliver();
   // Is there anything that a later poll will deliver?
   bool has_input() const { return !finished_ && (!in_->frames.empty() || in_->closed); }
-  bool inside_write_to(uint64_t region) const;
+  bool inside_write_to(uint64_t region, const RegionTable* of) const;
   bool finished() const { return finished_; }
   // Gives up what is under way to the peer, who learns `told_to_peer`.
   void finish(const Status& reason, const Status& given_up, const Status& told_to_peer);
@@ -45,6 +46,9 @@ class FakeConnection final : public Connection {
 
  private:
   Status check_open() const;
+  // Why a stranger may not have sent the frame; empty: it may.
+  std::string not_for_strangers(const Frame& frame);
+  std::byte* locate(const Frame& frame) const;
   void post(Frame frame);
   // False: not all of it was placed (yet, or ever: then the connection is finished).
   bool place(Frame& frame, uint64_t& budget);
@@ -62,6 +66,8 @@ class FakeConnection final : public Connection {
   std::shared_ptr<Pipe> out_;
   bool open_ = false;
   bool finished_ = false;
+  RegionGrants::Table granted_;  // to the peer; null: it is a stranger
+  size_t stranger_messages_ = 0;
 };
 
 class FakeDevice final : public Device {
@@ -75,6 +81,8 @@ class FakeDevice final : public Device {
   Result<Connection*> connect(const std::string& address, int64_t timeout_ms) override;
   Result<RegionKey> register_memory(void* base, size_t bytes, int fd) override;
   void deregister_memory(const RegionKey& key) override;
+  Status grant(const RegionKey& key, const PeerName& peer) override;
+  void revoke(const RegionKey& key, const PeerName& peer) override;
   bool poll(std::vector<Completion>& completions) override;
   int event_fd() const override { return event_fd_; }
   void release(Connection* connection) override;
@@ -85,12 +93,10 @@ class FakeDevice final : public Device {
                                  std::shared_ptr<Pipe> out);
   Completion& report(Completion::Kind kind, FakeConnection* connection);
   std::span<const std::byte> keep(std::span<const std::byte> message) { return arena_.copy(message); }
-  std::byte* locate(uint64_t key, uint64_t offset, uint64_t bytes) const {
-    return domain_->regions.locate(key, offset, bytes);
-  }
+  RegionGrants& regions() { return domain_->regions; }
   void signal();
   void cut();
-  void on_deregistered(uint64_t region);
+  void on_withdrawn(uint64_t region, const RegionTable* of);
 
  private:
   FakeDevice(std::shared_ptr<NetworkState> network, std::shared_ptr<Domain> domain, DeviceInfo info,
@@ -104,6 +110,7 @@ class FakeDevice final : public Device {
   std::string listening_;
   MessageArena arena_;
   std::vector<Completion> pending_;
+  std::vector<FakeConnection*> opening_;  // of which the next poll() says that they are connected
   std::vector<std::unique_ptr<FakeConnection>> connections_;
 };
 

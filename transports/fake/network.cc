@@ -17,6 +17,8 @@ class FakeBackend final : public Backend {
   Result<std::unique_ptr<Device>> open(const DeviceInfo& info) override {
     return FakeDevice::open(network_, domain_, info);
   }
+  // In memory nobody is a stranger for long.
+  void limit_strangers(const StrangerLimits&) override {}
 
  private:
   std::shared_ptr<NetworkState> network_;

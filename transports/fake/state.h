@@ -50,7 +50,7 @@ struct Pipe {
 
 // What the devices of one backend share: a region may be written through any of them.
 struct Domain {
-  RegionTable regions;
+  RegionGrants regions;
   std::set<FakeDevice*> devices;
 };
 

@@ -64,6 +64,7 @@ void Link::on_completion(const Completion& completion) {
   switch (completion.kind) {
     case Completion::Kind::kConnected:
     case Completion::Kind::kAccepted:
+    case Completion::Kind::kReady:
       break;  // rails are connected when they are added
     case Completion::Kind::kSent:
       state_->on_sent(*rail, completion);

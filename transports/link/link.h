@@ -123,7 +123,7 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Adds a connected connection. It carries traffic when the peer's link has said hello on it. `lane`: its part in a NIC
+  // Adds a connection that is ready. It carries traffic when the peer's link has said hello on it. `lane`: its part in a NIC
   // that several classes share; with one, serve NICs as nic_share.h says: wants_turn(), then take_turn() until no link moves.
   void add_rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane = nullptr);
   // Gives up a rail that does not work; `reason` in its status and to the peer's.

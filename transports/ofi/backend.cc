@@ -35,6 +35,8 @@ class OfiBackend final : public Backend {
     return tagged::TaggedDevice::open(domain_, info, fabric.take());
   }
 
+  void limit_strangers(const StrangerLimits& limits) override { domain_->strangers.set_limits(limits); }
+
  private:
   const ofi::Provider& provider_;
   std::shared_ptr<tagged::Domain> domain_ = std::make_shared<tagged::Domain>();

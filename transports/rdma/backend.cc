@@ -16,6 +16,7 @@ class RdmaBackend final : public Backend {
   Result<std::unique_ptr<Device>> open(const DeviceInfo& info) override {
     return RdmaDevice::open(domain_, info);
   }
+  void limit_strangers(const StrangerLimits& limits) override { domain_->strangers.set_limits(limits); }
 
  private:
   std::shared_ptr<Domain> domain_;

@@ -1,6 +1,7 @@
 // connection.cc: what an open connection does, and how it ends; see connection.h. How it begins is in handshake.cc.
 #include "transports/rdma/connection.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -29,10 +30,21 @@ RdmaConnection::~RdmaConnection() {
   device_.loop.clear_deadline(this);
   device_.by_number.erase(number_);
   if (unflushed_) std::erase(device_.unflushed, this);
+  std::erase(device_.holding, this);
   pair_.to_error();
   if (id_ != nullptr && pair_.get() != nullptr) verbs_.disconnect(id_);
   pair_.destroy();
   if (id_ != nullptr) verbs_.destroy_id(id_);
+}
+
+Status RdmaConnection::admit(const PeerName& peer) {
+  if (phase_ != Phase::kOpen || granted_ != nullptr)
+    return {Code::kInvalidUsage, "only an open connection can be admitted, once"};
+  HDT_RETURN_IF_ERROR(pair_.allow_writes());
+  leave();
+  granted_ = device_.domain->grants_of(peer);
+  report(Completion::Kind::kReady);
+  return Status::ok();
 }
 
 Status RdmaConnection::send(std::span<const std::byte> message, uint64_t token) {
@@ -41,6 +53,8 @@ Status RdmaConnection::send(std::span<const std::byte> message, uint64_t token) 
                                         " bytes, not " + std::to_string(message.size())};
   }
   if (phase_ != Phase::kOpen) return {Code::kInvalidUsage, "the connection is not open"};
+  if (granted_ == nullptr && message.size() > kMaxStrangerMessageBytes)
+    return {Code::kInvalidUsage, "a peer that is not admitted is sent short messages only"};
   send_.push_message(message, token);
   queued_something();
   return Status::ok();
@@ -52,7 +66,8 @@ Status RdmaConnection::write(const void* data, size_t bytes, const RegionKey& re
     return {Code::kInvalidArgument, "a write has at most " + std::to_string(kMaxWriteBytes) + " bytes, not " +
                                         std::to_string(bytes) + ", and a pointer to them"};
   }
-  if (phase_ != Phase::kOpen) return {Code::kInvalidUsage, "the connection is not open"};
+  if (phase_ != Phase::kOpen || granted_ == nullptr)
+    return {Code::kInvalidUsage, "the connection is not open, or its peer not admitted"};
   PackedKey key;
   const bool known = from_region_key(region, key) && key.keys[peer_.nic_slot] != 0;
   if (!known) key = {};
@@ -67,7 +82,7 @@ Status RdmaConnection::write(const void* data, size_t bytes, const RegionKey& re
 }
 
 size_t RdmaConnection::write_window() const {
-  if (phase_ != Phase::kOpen || send_.queued_bytes() >= kMaxQueuedWriteBytes) return 0;
+  if (phase_ != Phase::kOpen || granted_ == nullptr || send_.queued_bytes() >= kMaxQueuedWriteBytes) return 0;
   return kMaxQueuedWrites - std::min(kMaxQueuedWrites, send_.queued_writes());
 }
 
@@ -104,7 +119,7 @@ void RdmaConnection::on_completion(const ibv_wc& completion) {
                : std::string("the queue pair broke: ") + ::ibv_wc_status_str(completion.status));
     }
   } else if (is_receive) {
-    on_frame(sequence, completion.byte_len);
+    on_received(sequence, completion.byte_len);
   } else {
     send_.on_completed(sequence, sent_);
     report_sent(Status::ok());
@@ -114,8 +129,25 @@ void RdmaConnection::on_completion(const ibv_wc& completion) {
   if (phase_ == Phase::kDraining && drained()) finish();
 }
 
-void RdmaConnection::on_frame(uint32_t slot, uint32_t bytes) {
+void RdmaConnection::on_received(uint32_t slot, uint32_t bytes) {
   if (phase_ == Phase::kAccepting) opened(Completion::Kind::kAccepted);
+  if (held_.empty() && (granted_ != nullptr || !looked_at_)) return on_frame(slot, bytes);
+  held_.emplace_back(slot, bytes);
+}
+
+void RdmaConnection::release_held() {
+  looked_at_ = false;
+  while (!held_.empty() && (granted_ != nullptr || !looked_at_)) {
+    const auto [slot, bytes] = held_.front();
+    held_.pop_front();
+    on_frame(slot, bytes);
+  }
+  if (phase_ == Phase::kDraining && drained()) finish();
+}
+
+void RdmaConnection::on_turned_out(const Status& why) { drain(why, why); }
+
+void RdmaConnection::on_frame(uint32_t slot, uint32_t bytes) {
   ++received_;
   Status taken = take_frame(receive_.frame(slot, bytes));
   if (taken.is_ok() && (phase_ == Phase::kOpen || phase_ == Phase::kClosing)) {
@@ -156,7 +188,17 @@ Status RdmaConnection::take_frame(std::span<const std::byte> frame) {
 Status RdmaConnection::take_message(const FrameHeader& header, std::span<const std::byte> body) {
   if (!deliver_) return Status::ok();
   if (header.more == 1 || !partial_.empty()) partial_.insert(partial_.end(), body.begin(), body.end());
+  if (granted_ == nullptr) {
+    const size_t all = std::max(partial_.size(), body.size());
+    if (all > kMaxStrangerMessageBytes || (header.more == 0 && ++stranger_messages_ > kMaxStrangerMessages))
+      return {Code::kLink, "more than short messages from a peer that has not shown who it is"};
+  }
   if (header.more == 1) return Status::ok();
+  if (granted_ == nullptr) {
+    looked_at_ = true;
+    device_.holding.push_back(this);
+    device_.loop.wake();
+  }
   report(Completion::Kind::kMessage);
   device_.pending.back().message =
       device_.arena.copy(partial_.empty() ? body : std::span<const std::byte>(partial_));
@@ -165,9 +207,10 @@ Status RdmaConnection::take_message(const FrameHeader& header, std::span<const s
 }
 
 Status RdmaConnection::take_written(const FrameHeader& header, std::span<const std::byte> body) {
+  if (granted_ == nullptr) return {Code::kLink, "a write from a peer that has not shown who it is"};
   const std::byte* placed = nullptr;
   if (header.bytes > 0) {
-    placed = device_.domain->find_written(device_.nic.slot(), header.region, header.address, header.bytes);
+    placed = granted_->find_written(device_.nic.slot(), header.region, header.address, header.bytes);
     if (placed == nullptr) return {Code::kLink, "a write outside of registered memory"};
   }
   if (!deliver_) return Status::ok();
@@ -218,6 +261,7 @@ void RdmaConnection::on_removal() {
 // reported.
 void RdmaConnection::drain(const Status& reason, const Status& given_up) {
   if (phase_ == Phase::kDraining || phase_ == Phase::kFinished) return;
+  leave();
   const bool was_open = phase_ != Phase::kConnecting;
   const bool unknown = phase_ == Phase::kAccepting;
   if (phase_ != Phase::kClosing) {  // whose reason is that this side closed it
@@ -233,6 +277,7 @@ void RdmaConnection::drain(const Status& reason, const Status& given_up) {
     return;
   }
   phase_ = Phase::kDraining;
+  for (; !held_.empty(); held_.pop_front()) receive_.retire();
   pair_.to_error();
   if (was_open) verbs_.disconnect(id_);
   device_.loop.set_deadline(this, kDrainMs);
@@ -240,6 +285,7 @@ void RdmaConnection::drain(const Status& reason, const Status& given_up) {
 }
 
 void RdmaConnection::finish() {
+  leave();
   device_.loop.clear_deadline(this);
   device_.by_number.erase(number_);
   pair_.destroy();

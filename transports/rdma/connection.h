@@ -2,9 +2,11 @@
 // what its frames mean.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "transports/message_arena.h"
@@ -34,12 +36,13 @@ struct DeviceState {
   MessageArena arena;
   std::vector<Completion> pending;                          // reported by the next poll()
   std::vector<RdmaConnection*> unflushed;                   // have something new to send
+  std::vector<RdmaConnection*> holding;                     // strangers with messages to be looked at
   std::vector<RdmaConnection*> discarded;                   // ended before anybody knew of them
   std::unordered_map<uint32_t, RdmaConnection*> by_number;  // those whose requests may complete
   uint32_t next_number = 1;
 };
 
-class RdmaConnection final : public Connection, private tcp::EventSource {
+class RdmaConnection final : public Connection, private tcp::EventSource, private Stranger {
  public:
   explicit RdmaConnection(DeviceState& device);
   ~RdmaConnection() override;
@@ -57,6 +60,10 @@ class RdmaConnection final : public Connection, private tcp::EventSource {
   void check_gid();
   uint32_t qp_number() const { return pair_.number(); }
 
+  // One more message of a stranger is handed over, or of one that was a stranger all that is held back.
+  void release_held();
+
+  Status admit(const PeerName& peer) override;
   Status send(std::span<const std::byte> message, uint64_t token) override;
   Status write(const void* data, size_t bytes, const RegionKey& region, uint64_t offset,
                const Immediate& immediate, uint64_t token) override;
@@ -83,6 +90,9 @@ class RdmaConnection final : public Connection, private tcp::EventSource {
   rdma_conn_param parameters() const;
   void opened(Completion::Kind kind);
 
+  void on_turned_out(const Status& why) override;
+  // A frame of a stranger waits in its slot while the owner looks at the message before it.
+  void on_received(uint32_t slot, uint32_t bytes);
   void on_frame(uint32_t slot, uint32_t bytes);
   Status take_frame(std::span<const std::byte> frame);
   Status take_message(const FrameHeader& header, std::span<const std::byte> body);
@@ -111,7 +121,11 @@ class RdmaConnection final : public Connection, private tcp::EventSource {
   tcp::SocketAddress remote_;
   int64_t connect_timeout_ms_ = 0;
   uint64_t received_ = 0;
-  std::vector<std::byte> partial_;  // pieces of a message
+  std::vector<std::byte> partial_;           // pieces of a message
+  std::shared_ptr<Domain::Grants> granted_;  // to the peer; null: it is a stranger
+  size_t stranger_messages_ = 0;
+  bool looked_at_ = false;                          // a message of it was handed over by this poll
+  std::deque<std::pair<uint32_t, uint32_t>> held_;  // slots and lengths of frames that wait
   std::vector<SendQueue::Sent> sent_;
   Status reason_;
   Status given_up_;

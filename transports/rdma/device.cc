@@ -104,6 +104,12 @@ void RdmaDevice::deregister_memory(const RegionKey& key) {
   }
 }
 
+Status RdmaDevice::grant(const RegionKey& key, const PeerName& peer) {
+  return state_.domain->grant(key, peer);
+}
+
+void RdmaDevice::revoke(const RegionKey& key, const PeerName& peer) { state_.domain->revoke(key, peer); }
+
 void RdmaDevice::on_cm_readable() {
   CmEvent event;
   while (state_.nic.verbs().next_cm_event(state_.channel, event)) {
@@ -163,6 +169,7 @@ void RdmaDevice::fail_all(const std::string& reason) {
 bool RdmaDevice::poll(std::vector<Completion>& completions) {
   state_.arena.reset();
   state_.loop.set_polling(true);  // what is reported from here on is handed over below
+  release_held();
   flush_unflushed();
   size_t handled = drain_completions();
   bool dispatched = false;
@@ -181,7 +188,7 @@ bool RdmaDevice::poll(std::vector<Completion>& completions) {
   for (RdmaConnection* connection : state_.discarded) connections_.erase(connection);
   state_.discarded.clear();
   state_.loop.set_polling(false);
-  if (handled > 0 || !state_.unflushed.empty()) state_.loop.wake();
+  if (handled > 0 || !state_.unflushed.empty() || !state_.holding.empty()) state_.loop.wake();
   const bool reported = hand_over(state_.pending, completions);
   return handled > 0 || dispatched || reported;
 }
@@ -198,6 +205,12 @@ void RdmaDevice::flush_unflushed() {
   flushing_.swap(state_.unflushed);
   for (RdmaConnection* connection : flushing_) connection->flush();
   flushing_.clear();
+}
+
+void RdmaDevice::release_held() {
+  releasing_.swap(state_.holding);
+  for (RdmaConnection* connection : releasing_) connection->release_held();
+  releasing_.clear();
 }
 
 void RdmaDevice::release(Connection* connection) { connections_.erase(connection); }

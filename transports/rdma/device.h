@@ -19,6 +19,8 @@ class RdmaDevice final : public Device, private NicListener {
   Result<Connection*> connect(const std::string& address, int64_t timeout_ms) override;
   Result<RegionKey> register_memory(void* base, size_t bytes, int fd) override;
   void deregister_memory(const RegionKey& key) override;
+  Status grant(const RegionKey& key, const PeerName& peer) override;
+  void revoke(const RegionKey& key, const PeerName& peer) override;
   bool poll(std::vector<Completion>& completions) override;
   int event_fd() const override { return state_.loop.fd(); }
   void release(Connection* connection) override;
@@ -48,6 +50,7 @@ class RdmaDevice final : public Device, private NicListener {
   void fail_all(const std::string& reason);
   size_t drain_completions();
   void flush_unflushed();
+  void release_held();
 
   DeviceInfo info_;
   uint8_t port_ = 1;
@@ -59,6 +62,7 @@ class RdmaDevice final : public Device, private NicListener {
   int busy_polls_ = 0;
   std::unordered_map<Connection*, std::unique_ptr<RdmaConnection>> connections_;
   std::vector<RdmaConnection*> flushing_;
+  std::vector<RdmaConnection*> releasing_;
 };
 
 }  // namespace hdt::transport::rdma

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 
@@ -54,15 +55,49 @@ Result<RegionKey> Domain::add_region(void* base, size_t bytes) {
   return to_region_key(key);
 }
 
+const Domain::Region* Domain::region_of(const PackedKey& key) const {
+  for (size_t slot = 0; slot < kMaxNics; ++slot) {
+    const auto entry = by_key_[slot].find(key.keys[slot]);
+    if (entry != by_key_[slot].end()) return entry->second;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<Domain::Grants> Domain::grants_of(const PeerName& peer) {
+  std::erase_if(peers_, [](const auto& entry) {
+    const auto& maps = entry.second->by_key;
+    return entry.second.use_count() == 1 &&
+           std::all_of(maps.begin(), maps.end(), [](const auto& map) { return map.empty(); });
+  });
+  std::shared_ptr<Grants>& grants = peers_[peer];
+  if (grants == nullptr) grants = std::make_shared<Grants>();
+  return grants;
+}
+
+Status Domain::grant(const RegionKey& region, const PeerName& peer) {
+  PackedKey key;
+  const Region* found = from_region_key(region, key) ? region_of(key) : nullptr;
+  if (found == nullptr) return {Code::kInvalidArgument, "memory that is not registered cannot be granted"};
+  const std::shared_ptr<Grants> grants = grants_of(peer);
+  for (size_t slot = 0; slot < kMaxNics; ++slot) {
+    if (key.keys[slot] != 0) grants->by_key[slot][key.keys[slot]] = found;
+  }
+  return Status::ok();
+}
+
+void Domain::revoke(const RegionKey& region, const PeerName& peer) {
+  PackedKey key;
+  const auto found = peers_.find(peer);
+  if (found == peers_.end() || !from_region_key(region, key)) return;
+  for (size_t slot = 0; slot < kMaxNics; ++slot) found->second->by_key[slot].erase(key.keys[slot]);
+}
+
 bool Domain::remove_region(const RegionKey& region) {
   PackedKey key;
   if (!from_region_key(region, key)) return true;
-  const Region* found = nullptr;
-  for (size_t slot = 0; slot < kMaxNics && found == nullptr; ++slot) {
-    const auto entry = by_key_[slot].find(key.keys[slot]);
-    if (entry != by_key_[slot].end()) found = entry->second;
-  }
+  const Region* found = region_of(key);
   if (found == nullptr) return true;
+  for (const auto& [peer, grants] : peers_) revoke(region, peer);
   for (size_t slot = 0; slot < kMaxNics; ++slot) {
     if (found->registrations[slot] != nullptr) by_key_[slot].erase(found->registrations[slot]->rkey);
   }
@@ -97,9 +132,10 @@ bool Domain::find_source(uint16_t slot, const void* data, size_t bytes, Source& 
   return true;
 }
 
-const std::byte* Domain::find_written(uint16_t slot, uint32_t key, uint64_t address, size_t bytes) const {
-  const auto entry = by_key_[slot].find(key);
-  if (entry == by_key_[slot].end()) return nullptr;
+const std::byte* Domain::Grants::find_written(uint16_t slot, uint32_t key, uint64_t address,
+                                              size_t bytes) const {
+  const auto entry = by_key[slot].find(key);
+  if (entry == by_key[slot].end()) return nullptr;
   const Region& region = *entry->second;
   // Foreign numbers: no sum of them is made before it is known to be small.
   if (address < region.iova || bytes > region.bytes || address - region.iova > region.bytes - bytes)

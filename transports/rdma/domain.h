@@ -11,6 +11,7 @@
 
 #include "transports/rdma/nic.h"
 #include "transports/rdma/region_key.h"
+#include "transports/strangers.h"
 
 namespace hdt::transport::rdma {
 
@@ -39,24 +40,37 @@ class Domain {
   };
   // False if no registered region holds all of it.
   bool find_source(uint16_t slot, const void* data, size_t bytes, Source& source) const;
-  // Memory that a peer has written to by (key, address) of the adapter in `slot`; nullptr if that is not ours.
-  const std::byte* find_written(uint16_t slot, uint32_t key, uint64_t address, size_t bytes) const;
 
-  std::set<RdmaDevice*> devices;
-
- private:
   struct Region {
     std::byte* base = nullptr;
     size_t bytes = 0;
     uint64_t iova = 0;
     std::array<ibv_mr*, kMaxNics> registrations{};
   };
+  // What was granted to one peer, by the key of the adapter in each slot.
+  struct Grants {
+    std::array<std::map<uint32_t, const Region*>, kMaxNics> by_key;
+    // Memory that the peer has written to by (key, address); nullptr if it may not write there.
+    const std::byte* find_written(uint16_t slot, uint32_t key, uint64_t address, size_t bytes) const;
+  };
+  // Of a connection that is admitted as `peer`.
+  std::shared_ptr<Grants> grants_of(const PeerName& peer);
+  Status grant(const RegionKey& key, const PeerName& peer);
+  void revoke(const RegionKey& key, const PeerName& peer);
+
+  std::set<RdmaDevice*> devices;
+  Strangers strangers;
+
+ private:
   bool release(Region& region);
+  // Null: not registered.
+  const Region* region_of(const PackedKey& key) const;
 
   std::shared_ptr<Verbs> verbs_;
   std::vector<std::unique_ptr<Nic>> nics_;
   std::multimap<const std::byte*, Region> regions_;  // by base
   std::array<std::map<uint32_t, const Region*>, kMaxNics> by_key_;
+  std::map<PeerName, std::shared_ptr<Grants>> peers_;
 };
 
 }  // namespace hdt::transport::rdma

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/address.h"
 #include "transports/rdma/connection.h"
 
 namespace hdt::transport::rdma {
@@ -141,6 +142,7 @@ Status RdmaConnection::accept(const CmEvent& request) {
   id_ = request.id;
   id_->context = this;
   phase_ = Phase::kAccepting;
+  enter(device_.domain->strangers, host_of(text_of(id_->route.addr.dst_storage)));
   local_address_ = text_of(id_->route.addr.src_storage);
   remote_address_ = text_of(id_->route.addr.dst_storage);
   Status status = read_hello(request);

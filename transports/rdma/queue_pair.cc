@@ -68,7 +68,7 @@ Status QueuePair::change(rdma_cm_id* id, ibv_qp_state state, const char* name) {
   int error = nic_.verbs().qp_attributes(id, attributes, mask);
   if (error == 0) {
     if (state == IBV_QPS_INIT) {
-      attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+      attributes.qp_access_flags = 0;  // until allow_writes()
       port_ = attributes.port_num;
     }
     if (state == IBV_QPS_RTR) {
@@ -85,6 +85,15 @@ Status QueuePair::change(rdma_cm_id* id, ibv_qp_state state, const char* name) {
   }
   if (error == 0) return Status::ok();
   return Status::from_errno("cannot take a queue pair of " + nic_.name() + " to " + name, error);
+}
+
+Status QueuePair::allow_writes() {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+  const int error = nic_.verbs().modify_qp(qp_, attributes, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS);
+  if (error == 0) return Status::ok();
+  return Status::from_errno("cannot let the peer write through a queue pair of " + nic_.name(), error);
 }
 
 void QueuePair::to_error() {

@@ -21,6 +21,8 @@ class QueuePair {
   // Receives may be posted after `init`, sends after `connect`.
   Status init(rdma_cm_id* id);
   Status connect(rdma_cm_id* id);
+  // The peer may write to registered memory from now on, and not before.
+  Status allow_writes();
   void to_error();
   // After it the adapter touches no memory of this connection.
   void destroy();

@@ -153,9 +153,12 @@ void TaggedConnection::on_channel_failed(const Status& reason) {
   device_.loop.set_deadline(this, kVerdictMs);
 }
 
-void TaggedConnection::on_deregistered(uint64_t region) {
+void TaggedConnection::on_withdrawn(uint64_t region, const RegionTable* of) {
+  if (of != nullptr && of != granted_.get()) return;
   if (channel_ && incoming_.inside_write_to(region)) {
-    fail({Code::kLink, "the memory that the peer was writing to was deregistered"});
+    fail({Code::kLink, of == nullptr
+                           ? "the memory that the peer was writing to was deregistered"
+                           : "the memory that the peer was writing to is not granted to it any more"});
   }
 }
 

@@ -47,8 +47,9 @@ class TaggedConnection final : public Connection, private tcp::EventSource, priv
   bool work();
   void heat();
   void set_cold() { hot_ = false; }
-  void on_deregistered(uint64_t region);
+  void on_withdrawn(uint64_t region, const RegionTable* of);
 
+  Status admit(const PeerName& peer) override;
   Status send(std::span<const std::byte> message, uint64_t token) override;
   Status write(const void* data, size_t bytes, const RegionKey& region, uint64_t offset,
                const Immediate& immediate, uint64_t token) override;
@@ -103,6 +104,7 @@ class TaggedConnection final : public Connection, private tcp::EventSource, priv
   bool reported_ = false;  // the owner knows of this connection
   bool accepting_ = false;
   bool hot_ = false;
+  RegionGrants::Table granted_;  // to the peer; null: it is a stranger
   Control control_;
   std::unique_ptr<Channel> channel_;
   ChannelEvents channel_events_;

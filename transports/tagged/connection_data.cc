@@ -12,6 +12,14 @@ constexpr size_t kMaxQueuedWriteBytes = size_t{4} << 20;
 constexpr int kRoundsPerTurn = 4;
 }  // namespace
 
+Status TaggedConnection::admit(const PeerName& peer) {
+  if (phase_ != Phase::kOpen || granted_ != nullptr)
+    return {Code::kInvalidUsage, "only an open connection can be admitted, once"};
+  granted_ = device_.domain->regions.table_of(peer);
+  report(Completion::Kind::kReady);
+  return Status::ok();
+}
+
 Status TaggedConnection::send(std::span<const std::byte> message, uint64_t token) {
   if (message.empty() || message.size() > kMaxMessageBytes) {
     return {Code::kInvalidArgument, "a message has 1 to " + std::to_string(kMaxMessageBytes) +
@@ -131,7 +139,7 @@ Status TaggedConnection::on_taken(uint64_t number) {
 }
 
 std::byte* TaggedConnection::locate(uint64_t region, uint64_t offset, size_t bytes) {
-  return device_.domain->regions.locate(region, offset, bytes);
+  return granted_ == nullptr ? nullptr : granted_->locate(region, offset, bytes);
 }
 
 void TaggedConnection::on_message(std::span<const std::byte> message) {

@@ -60,8 +60,14 @@ Result<RegionKey> TaggedDevice::register_memory(void* base, size_t bytes, int /*
 
 void TaggedDevice::deregister_memory(const RegionKey& key) { state_.domain->remove(key); }
 
-void TaggedDevice::on_deregistered(uint64_t region) {
-  for (auto& [unused, connection] : connections_) connection->on_deregistered(region);
+Status TaggedDevice::grant(const RegionKey& key, const PeerName& peer) {
+  return state_.domain->grant(key, peer);
+}
+
+void TaggedDevice::revoke(const RegionKey& key, const PeerName& peer) { state_.domain->revoke(key, peer); }
+
+void TaggedDevice::on_withdrawn(uint64_t region, const RegionTable* of) {
+  for (auto& [unused, connection] : connections_) connection->on_withdrawn(region, of);
 }
 
 bool TaggedDevice::poll(std::vector<Completion>& completions) {

@@ -21,10 +21,12 @@ class TaggedDevice final : public Device {
   Result<Connection*> connect(const std::string& address, int64_t timeout_ms) override;
   Result<RegionKey> register_memory(void* base, size_t bytes, int fd) override;
   void deregister_memory(const RegionKey& key) override;
+  Status grant(const RegionKey& key, const PeerName& peer) override;
+  void revoke(const RegionKey& key, const PeerName& peer) override;
   bool poll(std::vector<Completion>& completions) override;
   int event_fd() const override { return state_.loop.fd(); }
   void release(Connection* connection) override;
-  void on_deregistered(uint64_t region);
+  void on_withdrawn(uint64_t region, const RegionTable* of);
 
  private:
   TaggedDevice(std::shared_ptr<Domain> domain, DeviceInfo info, tcp::SocketAddress local,

@@ -17,6 +17,7 @@ class TcpBackend final : public Backend {
   Result<std::unique_ptr<Device>> open(const DeviceInfo& info) override {
     return tcp::TcpDevice::open(domain_, info, options_);
   }
+  void limit_strangers(const StrangerLimits& limits) override { domain_->strangers.set_limits(limits); }
 
  private:
   tcp::Options options_;
@@ -27,6 +28,8 @@ class TcpBackend final : public Backend {
 
 std::unique_ptr<Backend> make_tcp_backend() { return tcp::make_backend({}); }
 
-std::unique_ptr<Backend> tcp::make_backend(const Options& options) { return std::make_unique<TcpBackend>(options); }
+std::unique_ptr<Backend> tcp::make_backend(const Options& options) {
+  return std::make_unique<TcpBackend>(options);
+}
 
 }  // namespace hdt::transport

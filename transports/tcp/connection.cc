@@ -45,6 +45,7 @@ TcpConnection::~TcpConnection() {
   if (fd_.valid()) device_.loop.remove(fd_.get(), this);
   if (fd_.valid() && writer_.kernel_reads()) discard_on_close(fd_.get());
   if (unflushed_) std::erase(device_.unflushed, this);
+  if (unread_) std::erase(device_.unread, this);
 }
 
 Status TcpConnection::connect(const SocketAddress& local, const SocketAddress& remote, int64_t timeout_ms) {
@@ -94,7 +95,21 @@ Status TcpConnection::accept(Fd fd) {
     writer_.enable_zero_copy(fd_.get(), device_.options.zero_copy_bytes);
   }
   phase_ = Phase::kOpen;
+  accepted_ = true;
+  enter(device_.domain->strangers, host_of(remote_address_));
   report(Completion::Kind::kAccepted);
+  return Status::ok();
+}
+
+Status TcpConnection::admit(const PeerName& peer) {
+  if (phase_ != Phase::kOpen || granted_ != nullptr)
+    return {Code::kInvalidUsage, "only an open connection can be admitted, once"};
+  leave();
+  granted_ = device_.domain->regions.table_of(peer);
+  reader_.admit();
+  if (sealed_ != nullptr) sealed_->admit();
+  keep_path();
+  report(Completion::Kind::kReady);
   return Status::ok();
 }
 
@@ -104,6 +119,8 @@ Status TcpConnection::send(std::span<const std::byte> message, uint64_t token) {
                                         " bytes, not " + std::to_string(message.size())};
   }
   if (phase_ != Phase::kOpen) return {Code::kInvalidUsage, "the connection is not open"};
+  if (granted_ == nullptr && message.size() > kMaxStrangerMessageBytes)
+    return {Code::kInvalidUsage, "a peer that is not admitted is sent short messages only"};
   writer_.push_message(message, token);
   queued_something();
   return Status::ok();
@@ -115,14 +132,16 @@ Status TcpConnection::write(const void* data, size_t bytes, const RegionKey& reg
     return {Code::kInvalidArgument, "a write has at most " + std::to_string(kMaxWriteBytes) + " bytes, not " +
                                         std::to_string(bytes) + ", and a pointer to them"};
   }
-  if (phase_ != Phase::kOpen) return {Code::kInvalidUsage, "the connection is not open"};
+  if (phase_ != Phase::kOpen || granted_ == nullptr)
+    return {Code::kInvalidUsage, "the connection is not open, or its peer not admitted"};
   writer_.push_write(data, bytes, from_region_key(region), offset, immediate, token);
   queued_something();
   return Status::ok();
 }
 
 size_t TcpConnection::write_window() const {
-  if (phase_ != Phase::kOpen || writer_.queued_write_bytes() >= kMaxQueuedWriteBytes) return 0;
+  if (phase_ != Phase::kOpen || granted_ == nullptr || writer_.queued_write_bytes() >= kMaxQueuedWriteBytes)
+    return 0;
   return kMaxQueuedWrites - std::min(kMaxQueuedWrites, writer_.queued_writes());
 }
 
@@ -161,6 +180,7 @@ FrameReader::Outcome TcpConnection::read_frames() {
 }
 
 void TcpConnection::on_event(uint32_t epoll_events) {
+  if (phase_ == Phase::kFinished) return;  // while this event was under way
   if (phase_ == Phase::kConnecting) {
     int error = 0;
     socklen_t bytes = sizeof error;
@@ -213,6 +233,12 @@ void TcpConnection::pump_test() {
   if (phase_ == Phase::kOpen && tried_) flush();
 }
 
+// What a stranger says of the path is not kept: it would be used for connections of others.
+void TcpConnection::keep_path() const {
+  if (!accepted_ || !limit_ || granted_ == nullptr) return;
+  PathMemory::of_process().keep(host_of(local_address_), remote_.host(), *limit_, now_ns());
+}
+
 void TcpConnection::on_path(const FrameHeader& header) {
   if (!trying()) {
     out_of_order_ = true;
@@ -232,7 +258,7 @@ void TcpConnection::on_path(const FrameHeader& header) {
   }
   if (test_.heard() && !test_.begun()) {
     limit_ = test_.told();
-    if (limit_) PathMemory::of_process().keep(host_of(local_address_), remote_.host(), *limit_, now_ns());
+    keep_path();
     test_.begin(fd_.get(), !remote_.is_loopback(), std::nullopt);
   }
   if (!test_.all_came()) return;
@@ -286,6 +312,8 @@ void TcpConnection::receive() {
   if (out_of_order_) return fail("malformed frame: not in its place in the test of the path");
   if (outcome.state == FrameReader::State::kStopped) return on_secured();
   if (outcome.state != FrameReader::State::kEnded) {
+    if (outcome.state == FrameReader::State::kBudget && sealed_ != nullptr && sealed_->has_more())
+      look_again_soon();
     if (test_.pending()) return pump_test();
     if (phase_ == Phase::kTrying && tried_ && start_ == nullptr) return begin_securing();
     if (start_pending()) pump_start();
@@ -301,10 +329,25 @@ void TcpConnection::on_goodbye() {
   finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
 }
 
-void TcpConnection::on_deregistered(uint64_t region) {
+// Of what was read already no event tells.
+void TcpConnection::look_again_soon() {
+  if (unread_) return;
+  unread_ = true;
+  device_.unread.push_back(this);
+  device_.loop.wake();
+}
+
+void TcpConnection::read_on() {
+  unread_ = false;
+  if (phase_ == Phase::kOpen) receive();
+}
+
+void TcpConnection::on_withdrawn(uint64_t region, const RegionTable* of) {
+  if (of != nullptr && of != granted_.get()) return;
   const bool inside = sealed_ != nullptr ? sealed_->inside_write_to(region) : reader_.inside_write_to(region);
   if (phase_ == Phase::kOpen && inside) {
-    fail("the memory that the peer was writing to was deregistered");
+    fail(of == nullptr ? "the memory that the peer was writing to was deregistered"
+                       : "the memory that the peer was writing to is not granted to it any more");
   }
 }
 
@@ -348,7 +391,10 @@ void TcpConnection::fail(const std::string& reason) {
   finish(status, status, false);
 }
 
+void TcpConnection::on_turned_out(const Status& why) { finish(why, why, false); }
+
 void TcpConnection::finish(const Status& reason, const Status& given_up, bool in_order) {
+  leave();
   if (phase_ == Phase::kTrying) {
     if (const auto limit = test_.stuck(fd_.get(), kSuspectMs * kNsPerMs, now_ns());
         limit && limit->passes != 0)
@@ -376,8 +422,7 @@ void TcpConnection::watch(uint32_t epoll_events) {
 }
 
 std::byte* TcpConnection::locate(uint64_t region, uint64_t offset, size_t bytes) {
-  if (!settled()) return nullptr;
-  return device_.domain->regions.locate(region, offset, bytes);
+  return granted_ == nullptr || !settled() ? nullptr : granted_->locate(region, offset, bytes);
 }
 
 void TcpConnection::on_message(std::span<const std::byte> message) {

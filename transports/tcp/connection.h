@@ -43,13 +43,15 @@ struct DeviceState {
   MessageArena arena;
   std::vector<Completion> pending;        // reported by the next poll()
   std::vector<TcpConnection*> unflushed;  // have new frames queued
+  std::vector<TcpConnection*> unread;     // have read what they have not looked at
 };
 
 class TcpConnection final : public Connection,
                             public TriedPath,
                             public SecuredConnection,
                             private EventSource,
-                            private FrameSink {
+                            private FrameSink,
+                            private Stranger {
  public:
   explicit TcpConnection(DeviceState& device) : device_(device) {}
   ~TcpConnection() override;
@@ -58,9 +60,12 @@ class TcpConnection final : public Connection,
   Status connect(const SocketAddress& local, const SocketAddress& remote, int64_t timeout_ms);
   Status accept(Fd fd);
   void flush();
-  void on_deregistered(uint64_t region);
+  // Looks at what was read before (look_again_soon).
+  void read_on();
+  void on_withdrawn(uint64_t region, const RegionTable* of);
   bool finished() const { return phase_ == Phase::kFinished; }
 
+  Status admit(const PeerName& peer) override;
   Status send(std::span<const std::byte> message, uint64_t token) override;
   Status write(const void* data, size_t bytes, const RegionKey& region, uint64_t offset,
                const Immediate& immediate, uint64_t token) override;
@@ -89,6 +94,7 @@ class TcpConnection final : public Connection,
 
   void on_path(const FrameHeader& header) override;
   bool on_secure(const FrameHeader& header, std::span<const std::byte> content) override;
+  void on_turned_out(const Status& why) override;
 
   Status dial();
   void on_connect_result(int error);
@@ -104,10 +110,12 @@ class TcpConnection final : public Connection,
   void on_secured();
   void open_up();
   void refuse(const Status& why);
+  void keep_path() const;
   void on_stuck(const PathLimit& limit);
   void look_again();
   // Until the attempt to connect ends.
   int64_t left_ms() const { return connect_until_.remaining_ns() / kNsPerMs + 1; }
+  void look_again_soon();
   void read_errors();
   void receive();
   void on_goodbye();
@@ -121,9 +129,12 @@ class TcpConnection final : public Connection,
 
   DeviceState& device_;
   Phase phase_ = Phase::kConnecting;
+  RegionGrants::Table granted_;  // to the peer; null: it is a stranger
   Fd fd_;
   uint32_t watched_ = 0;
   bool unflushed_ = false;
+  bool unread_ = false;
+  bool accepted_ = false;
   int64_t connect_timeout_ms_ = 0;
   Deadline connect_until_ = Deadline::never();
   SocketAddress local_, remote_;    // of one that was dialled

@@ -36,6 +36,7 @@ void TcpConnection::on_secured() {
   secure::Session session = start_->take();
   binding_ = session.binding;
   sealed_ = std::make_unique<SealedReader>(std::move(session.opener), reader_.take_rest());
+  if (granted_ != nullptr) sealed_->admit();
   writer_.seal(std::move(session.sealer));
   secured_ = true;
   pump_start();

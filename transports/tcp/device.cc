@@ -58,8 +58,14 @@ Result<RegionKey> TcpDevice::register_memory(void* base, size_t bytes, int /*fd*
 
 void TcpDevice::deregister_memory(const RegionKey& key) { state_.domain->remove(key); }
 
-void TcpDevice::on_deregistered(uint64_t region) {
-  for (auto& [unused, connection] : connections_) connection->on_deregistered(region);
+Status TcpDevice::grant(const RegionKey& key, const PeerName& peer) {
+  return state_.domain->grant(key, peer);
+}
+
+void TcpDevice::revoke(const RegionKey& key, const PeerName& peer) { state_.domain->revoke(key, peer); }
+
+void TcpDevice::on_withdrawn(uint64_t region, const RegionTable* of) {
+  for (auto& [unused, connection] : connections_) connection->on_withdrawn(region, of);
 }
 
 bool TcpDevice::poll(std::vector<Completion>& completions) {
@@ -67,16 +73,26 @@ bool TcpDevice::poll(std::vector<Completion>& completions) {
   const bool flushed = !state_.unflushed.empty();
   state_.loop.set_polling(true);  // what is reported from here on is handed over below
   flush_unflushed();
+  const bool resumed = read_on();
   const bool dispatched = state_.loop.dispatch();
   state_.loop.set_polling(false);
+  if (!state_.unread.empty()) state_.loop.wake();
   const bool reported = hand_over(state_.pending, completions);
-  return flushed || dispatched || reported;
+  return flushed || resumed || dispatched || reported;
 }
 
 void TcpDevice::flush_unflushed() {
   flushing_.swap(state_.unflushed);
   for (TcpConnection* connection : flushing_) connection->flush();
   flushing_.clear();
+}
+
+bool TcpDevice::read_on() {
+  if (state_.unread.empty()) return false;
+  flushing_.swap(state_.unread);
+  for (TcpConnection* connection : flushing_) connection->read_on();
+  flushing_.clear();
+  return true;
 }
 
 void TcpDevice::release(Connection* connection) { connections_.erase(connection); }

@@ -13,7 +13,8 @@ namespace hdt::transport::tcp {
 
 class TcpDevice final : public Device, public SeveralConnections {
  public:
-  static Result<std::unique_ptr<Device>> open(std::shared_ptr<Domain> domain, const DeviceInfo& info, const Options& options);
+  static Result<std::unique_ptr<Device>> open(std::shared_ptr<Domain> domain, const DeviceInfo& info,
+                                              const Options& options);
   ~TcpDevice() override;
 
   const DeviceInfo& info() const override { return state_.nic; }
@@ -21,17 +22,20 @@ class TcpDevice final : public Device, public SeveralConnections {
   Result<Connection*> connect(const std::string& address, int64_t timeout_ms) override;
   Result<RegionKey> register_memory(void* base, size_t bytes, int fd) override;
   void deregister_memory(const RegionKey& key) override;
+  Status grant(const RegionKey& key, const PeerName& peer) override;
+  void revoke(const RegionKey& key, const PeerName& peer) override;
   bool poll(std::vector<Completion>& completions) override;
   int event_fd() const override { return state_.loop.fd(); }
   void set_attended(bool attended) override { state_.loop.set_attended(attended); }
   void release(Connection* connection) override;
   size_t connections() const override { return sockets_for(state_.options, state_.nic.bits_per_second); }
-  void on_deregistered(uint64_t region);
+  void on_withdrawn(uint64_t region, const RegionTable* of);
 
  private:
   TcpDevice(std::shared_ptr<Domain> domain, DeviceInfo info, SocketAddress local, const Options& options);
   void on_accept(Fd fd);
   void flush_unflushed();
+  bool read_on();
 
   SocketAddress local_;
   DeviceState state_;

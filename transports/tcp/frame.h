@@ -21,9 +21,10 @@ enum class FrameType : uint8_t {
   kMessage = 1,  // payload: the message
   kWrite = 2,    // immediate, then payload for region + offset
   kGoodbye = 3,  // the sender closes in order; nothing follows
-  kRefused = 4,  // the last one, by the process that accepted. Payload: why, in words; offset: kRefusalLimit ...
-  kPath = 5,     // payload: padding; `region` says which step of the test of the path it is (path_test.h)
-  kSecure = 6,   // `region` says which step of a protected connection's beginning it is (secure_start.h)
+  kRefused =
+      4,      // the last one, by the process that accepted. Payload: why, in words; offset: kRefusalLimit ...
+  kPath = 5,  // payload: padding; `region` says which step of the test of the path it is (path_test.h)
+  kSecure = 6,  // `region` says which step of a protected connection's beginning it is (secure_start.h)
 };
 
 inline constexpr uint64_t kRefusalLimit = 0;   // offset: the accepting process is at a limit
@@ -106,6 +107,19 @@ inline Status check_frame(const FrameHeader& header) {
       return Status::ok();
   }
   return bad("unknown type " + std::to_string(static_cast<int>(header.type)));
+}
+
+inline Status from_stranger(const std::string& what) {
+  return {Code::kLink, what + " from a peer that has not shown who it is"};
+}
+
+// What a stranger may send (transport.h); `messages` counts them.
+inline Status check_stranger(const FrameHeader& header, size_t& messages) {
+  if (header.type == FrameType::kWrite) return from_stranger("a write");
+  if (header.type != FrameType::kMessage) return Status::ok();
+  if (header.payload_bytes > kMaxStrangerMessageBytes)
+    return from_stranger("a message of " + std::to_string(header.payload_bytes) + " bytes");
+  return ++messages > kMaxStrangerMessages ? from_stranger("too many messages") : Status::ok();
 }
 
 // A whole frame.

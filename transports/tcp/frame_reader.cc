@@ -2,6 +2,7 @@
 #include "transports/tcp/frame_reader.h"
 
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -16,9 +17,15 @@ namespace {
 constexpr size_t kLargePayload = 32 << 10;
 constexpr size_t kLookAhead = 2 << 10;
 static_assert(kLookAhead >= sizeof(WriteHead));
+// The test of the path takes ten sizes and three words, a key exchange a few more.
+constexpr size_t kMaxBegun = 64;
 }  // namespace
 
 FrameReader::Outcome FrameReader::read(int fd, size_t budget, FrameSink& sink) {
+  if (!large_) {
+    if (!admitted_ || checked_) return read_stranger(fd, sink);
+    enlarge_buffer();
+  }
   size_t taken = 0;
   while (taken < budget) {
     if (begin_ > 0) {  // at most one incomplete frame is left
@@ -52,6 +59,71 @@ FrameReader::Outcome FrameReader::read(int fd, size_t budget, FrameSink& sink) {
     taken += bytes;
   }
   return {State::kBudget, {}};
+}
+
+void FrameReader::enlarge_buffer() {
+  auto larger = std::make_unique<std::byte[]>(kBufferBytes);
+  std::memcpy(larger.get(), buffer_.get(), end_);  // of a header
+  buffer_ = std::move(larger);
+  large_ = true;
+}
+
+Status FrameReader::check_begun(const FrameHeader& header) {
+  HDT_RETURN_IF_ERROR(check_frame(header));
+  const bool begins = header.type == FrameType::kPath || header.type == FrameType::kSecure;
+  if (begins && ++begun_ > kMaxBegun) return from_stranger("an endless beginning");
+  return check_stranger(header, messages_);
+}
+
+// Never reads beyond the frame that has begun: what follows it stays in the kernel, and the socket readable.
+FrameReader::Outcome FrameReader::read_stranger(int fd, FrameSink& sink) {
+  std::array<std::byte, 4096> nowhere;
+  for (;;) {
+    const bool keeps = padding_ == 0;
+    const ssize_t got = keeps ? ::read(fd, buffer_.get() + end_, wanted_ - end_)
+                              : ::read(fd, nowhere.data(), std::min(padding_, nowhere.size()));
+    if (got == 0) return end_of_stream();
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return {State::kDrained, {}};
+      return {State::kEnded, Status(Code::kLink, std::strerror(errno))};
+    }
+    if (keeps) {
+      end_ += static_cast<size_t>(got);
+    } else {
+      padding_ -= static_cast<size_t>(got);
+    }
+    if (end_ < wanted_ || padding_ > 0) continue;
+    FrameHeader header;
+    std::memcpy(&header, buffer_.get(), sizeof header);
+    if (!checked_) {
+      if (Status status = check_begun(header); !status.is_ok()) return {State::kEnded, status};
+      checked_ = true;
+      (header.type == FrameType::kPath ? padding_ : wanted_) += header.payload_bytes;
+      if (end_ < wanted_ || padding_ > 0) continue;
+    }
+    checked_ = false;
+    wanted_ = sizeof header;
+    end_ = 0;
+    const std::byte* content = buffer_.get() + sizeof header;
+    switch (header.type) {
+      case FrameType::kGoodbye:
+        return {State::kEnded, Status::ok()};
+      case FrameType::kRefused:
+        return {State::kEnded, refused_by_peer(header, reinterpret_cast<const char*>(content))};
+      case FrameType::kPath:
+        sink.on_path(header);
+        if (admitted_) return {State::kBudget, {}};
+        continue;
+      case FrameType::kSecure:
+        if (!sink.on_secure(header, {content, header.payload_bytes})) return {State::kStopped, {}};
+        if (admitted_) return {State::kBudget, {}};
+        continue;
+      default:
+        sink.on_message({content, header.payload_bytes});
+        return {State::kBudget, {}};
+    }
+  }
 }
 
 FrameReader::Outcome FrameReader::parse(FrameSink& sink) {

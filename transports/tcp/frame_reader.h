@@ -1,5 +1,6 @@
 // frame_reader.h: the incoming half of a connection: bytes of the socket to validated frames. Payload of
-// large writes is read straight into its place; headers and small frames go through a buffer.
+// large writes is read straight into its place; headers and small frames go through a buffer. Of a stranger
+// (transport.h) exactly one message at a time is read, into a buffer that holds no more.
 #pragma once
 
 #include <cstddef>
@@ -42,21 +43,35 @@ class FrameReader {
     Status reason;  // kEnded: why; success after a goodbye
   };
 
-  // Reads about `budget` bytes at most.
+  // Reads about `budget` bytes at most; of a stranger one message at most.
   Outcome read(int fd, size_t budget, FrameSink& sink);
   // What was read and not handed over; the reader is not used any more.
   std::vector<std::byte> take_rest();
+  // The peer is no stranger any more.
+  void admit() { admitted_ = true; }
   // Is the payload of a write into `region` under way?
   bool inside_write_to(uint64_t region) const { return remaining_ > 0 && region_ == region; }
 
  private:
+  Outcome read_stranger(int fd, FrameSink& sink);
+  void enlarge_buffer();
+  Status check_begun(const FrameHeader& header);
   Outcome parse(FrameSink& sink);
   Status begin_write(const FrameHeader& header, FrameSink& sink);
   void took_payload(size_t bytes, FrameSink& sink);
   Outcome end_of_stream() const;
 
-  std::unique_ptr<std::byte[]> buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
-  size_t begin_ = 0;  // unparsed bytes are [begin_, end_)
+  static constexpr size_t kStrangerBytes = sizeof(FrameHeader) + kMaxStrangerMessageBytes;
+  std::unique_ptr<std::byte[]> buffer_ = std::make_unique<std::byte[]>(kStrangerBytes);
+  bool admitted_ = false;
+  bool large_ = false;  // the buffer, once a frame of a stranger is not under way any more
+  // Of a stranger's frame: what of it is to be in the buffer, and what comes behind that and is not kept.
+  size_t wanted_ = sizeof(FrameHeader);
+  size_t padding_ = 0;
+  bool checked_ = false;  // its header
+  size_t messages_ = 0;   // that have begun
+  size_t begun_ = 0;      // frames of a connection's beginning
+  size_t begin_ = 0;      // unparsed bytes are [begin_, end_)
   size_t end_ = 0;
   // The write under way, if remaining_ > 0.
   std::byte* place_ = nullptr;

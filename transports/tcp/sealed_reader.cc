@@ -35,7 +35,8 @@ SealedReader::SealedReader(std::unique_ptr<secure::Opener> opener, std::span<con
 }
 
 FrameReader::Outcome SealedReader::read(int fd, size_t budget, FrameSink& sink) {
-  if (FrameReader::Outcome outcome = parse(sink); outcome.state == FrameReader::State::kEnded) return outcome;
+  if (FrameReader::Outcome outcome = parse(sink); outcome.state != FrameReader::State::kDrained)
+    return outcome;
   for (size_t taken = 0; taken < budget;) {
     if (begin_ > 0) {  // less than a head, a message or a tag is left
       std::memmove(buffer_.get(), buffer_.get() + begin_, present());
@@ -68,7 +69,7 @@ FrameReader::Outcome SealedReader::read(int fd, size_t budget, FrameSink& sink) 
     const size_t placed = std::min(bytes, direct);
     if (placed > 0 && !take_payload(place_, placed)) return ended(kTampered);
     end_ += bytes - placed;
-    if (FrameReader::Outcome outcome = parse(sink); outcome.state == FrameReader::State::kEnded)
+    if (FrameReader::Outcome outcome = parse(sink); outcome.state != FrameReader::State::kDrained)
       return outcome;
     if (bytes < direct + room) return {FrameReader::State::kDrained, {}};
     taken += bytes;
@@ -92,6 +93,7 @@ FrameReader::Outcome SealedReader::parse(FrameSink& sink) {
         if (message == nullptr) return ended(kTampered);
         expected_ = Part::kHead;
         sink.on_message({message, header_.payload_bytes});
+        if (!admitted_) return {FrameReader::State::kBudget, {}};
         break;
       }
       case Part::kPayload: {
@@ -118,6 +120,7 @@ Status SealedReader::open_head(FrameSink& sink) {
   std::memcpy(&header_, head, sizeof header_);
   std::memcpy(immediate_.data(), head + sizeof header_, immediate_.size());
   HDT_RETURN_IF_ERROR(check_frame(header_));
+  if (!admitted_) HDT_RETURN_IF_ERROR(check_stranger(header_, messages_));
   switch (header_.type) {
     case FrameType::kMessage:
       expected_ = Part::kMessage;

@@ -27,6 +27,10 @@ class SealedReader {
 
   // As FrameReader's.
   FrameReader::Outcome read(int fd, size_t budget, FrameSink& sink);
+  // The peer is no stranger any more. Until then one message is handed over by each read().
+  void admit() { admitted_ = true; }
+  // Something may have been read that was not looked at.
+  bool has_more() const { return present() > 0; }
   bool inside_write_to(uint64_t region) const {
     return (expected_ == Part::kPayload || expected_ == Part::kPayloadTag) && header_.region == region;
   }
@@ -48,6 +52,8 @@ class SealedReader {
   size_t begin_ = 0;  // [begin_, end_) is not parsed yet
   size_t end_ = 0;
   Part expected_ = Part::kHead;
+  bool admitted_ = false;
+  size_t messages_ = 0;   // of a stranger
   FrameHeader header_{};  // of the frame that has begun
   Immediate immediate_{};
   std::byte* place_ = nullptr;  // of the payload that has not come

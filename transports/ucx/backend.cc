@@ -48,6 +48,8 @@ class UcxBackend final : public Backend {
     return tagged::TaggedDevice::open(domain_, info, fabric.take());
   }
 
+  void limit_strangers(const StrangerLimits& limits) override { domain_->strangers.set_limits(limits); }
+
  private:
   std::string transports_;
   std::shared_ptr<tagged::Domain> domain_ = std::make_shared<tagged::Domain>();

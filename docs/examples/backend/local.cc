@@ -24,6 +24,7 @@ using hdt::Status;
 using hdt::transport::Backend;
 using hdt::transport::Device;
 using hdt::transport::DeviceInfo;
+using hdt::transport::StrangerLimits;
 
 constexpr uint32_t kLoopbackPrefixBits = 8;
 
@@ -46,6 +47,8 @@ class LocalBackend final : public Backend {
   }
 
   Result<std::unique_ptr<Device>> open(const DeviceInfo& info) override { return tcp_->open(info); }
+
+  void limit_strangers(const StrangerLimits& limits) override { tcp_->limit_strangers(limits); }
 
  private:
   std::vector<std::string> addresses_;

@@ -21,6 +21,8 @@ class DeafDevice final : public Device {
     return tcp_->register_memory(base, bytes, fd);
   }
   void deregister_memory(const RegionKey& key) override { tcp_->deregister_memory(key); }
+  hdt::Status grant(const RegionKey& key, const PeerName& peer) override { return tcp_->grant(key, peer); }
+  void revoke(const RegionKey& key, const PeerName& peer) override { tcp_->revoke(key, peer); }
   bool poll(std::vector<Completion>& completions) override { return tcp_->poll(completions); }
   int event_fd() const override { return tcp_->event_fd(); }
   void release(Connection* connection) override { tcp_->release(connection); }
@@ -45,6 +47,7 @@ class DeafBackend final : public Backend {
     if (!device.is_ok()) return device.status();
     return std::unique_ptr<Device>(std::make_unique<DeafDevice>(device.take()));
   }
+  void limit_strangers(const StrangerLimits& limits) override { tcp_->limit_strangers(limits); }
 
  private:
   std::unique_ptr<Backend> tcp_ = make_tcp_backend();

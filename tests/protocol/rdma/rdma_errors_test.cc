@@ -78,7 +78,7 @@ TEST_P(RdmaErrors, RetriesOfAReceiverThatIsNotReadyEndTheConnection) {
 // finds no receive.
 TEST_P(RdmaErrors, CreditsKeepReceivesPosted) {
   const Pair pair = connect();
-  const auto key = b_.device->register_memory(b_memory_.data(), b_memory_.size(), -1);
+  const auto key = b_.enlist(b_memory_.data(), b_memory_.size());
   ASSERT_TRUE(key.is_ok());
   constexpr size_t kEach = 2000;
   const std::vector<std::byte> message(kMaxMessageBytes);
@@ -97,7 +97,7 @@ TEST_P(RdmaErrors, CreditsKeepReceivesPosted) {
 
 TEST_P(RdmaErrors, RefusedRegistrationOfARegion) {
   verbs().register_failures_after = 1;  // the second adapter refuses
-  const auto key = b_.device->register_memory(b_memory_.data(), b_memory_.size(), -1);
+  const auto key = b_.enlist(b_memory_.data(), b_memory_.size());
   EXPECT_EQ(key.status().code(), Code::kSystem);
   EXPECT_THAT(key.status().message(), HasSubstr("ulimit -l"));
   EXPECT_EQ(verbs().registrations(), 0u) << "that of the first one is given back";
@@ -105,7 +105,7 @@ TEST_P(RdmaErrors, RefusedRegistrationOfARegion) {
 
 TEST_P(RdmaErrors, RefusedRegistrationOfWhatIsSent) {
   const Pair pair = connect();
-  const auto key = b_.device->register_memory(b_memory_.data(), b_memory_.size(), -1);
+  const auto key = b_.enlist(b_memory_.data(), b_memory_.size());
   ASSERT_TRUE(key.is_ok());
   const std::vector<std::byte> source(10'000);
   verbs().register_failures_after = 0;
@@ -118,7 +118,7 @@ TEST_P(RdmaErrors, RefusedRegistrationOfWhatIsSent) {
 
 TEST_P(RdmaErrors, MemoryThatTheAdapterKeepsEndsTheConnections) {
   const Pair pair = connect();
-  const auto key = b_.device->register_memory(b_memory_.data(), b_memory_.size(), -1);
+  const auto key = b_.enlist(b_memory_.data(), b_memory_.size());
   ASSERT_TRUE(key.is_ok());
   verbs().deregister_error = EBUSY;
   b_.device->deregister_memory(key.value());
@@ -178,7 +178,7 @@ TEST_P(RdmaErrors, ForeignHellosAreRefused) {
 TEST_P(RdmaErrors, AdapterWithoutInlineDataWorks) {
   verbs().inline_refused = true;
   const Pair pair = connect();
-  const auto key = b_.device->register_memory(b_memory_.data(), b_memory_.size(), -1);
+  const auto key = b_.enlist(b_memory_.data(), b_memory_.size());
   ASSERT_TRUE(key.is_ok());
   const std::vector<std::byte> source = random_bytes(64, test_seed());
   ASSERT_TRUE(pair.client->write(source.data(), source.size(), key.value(), 5, immediate_of(1), 1).is_ok());

@@ -4,5 +4,6 @@
 namespace hdt::transport {
 
 INSTANTIATE_TEST_SUITE_P(SimulatedRdma, TransportConformance, testing::Values(&rdma::make_simulated_world));
+INSTANTIATE_TEST_SUITE_P(SimulatedRdma, TransportStrangers, testing::Values(&rdma::make_simulated_world));
 
 }  // namespace hdt::transport

@@ -77,6 +77,7 @@ struct SimulatedVerbs::Pair {
   uint32_t inline_bytes = 0;
   size_t send_requests = 0;
   uint32_t peer = 0;
+  unsigned access = 0;
   std::deque<Request> requests;
   std::deque<std::pair<uint64_t, ibv_sge>> receives;
 };

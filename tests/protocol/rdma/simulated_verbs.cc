@@ -168,7 +168,7 @@ ibv_qp* SimulatedVerbs::create_qp(ibv_pd* pd, ibv_qp_init_attr& attributes) {
   qps_.emplace(pair->handle.qp_num, pair);
   return &pair->handle;
 }
-int SimulatedVerbs::modify_qp(ibv_qp* qp, ibv_qp_attr& attributes, int) {
+int SimulatedVerbs::modify_qp(ibv_qp* qp, ibv_qp_attr& attributes, int mask) {
   if (modify_error != 0 && attributes.qp_state != IBV_QPS_ERR) return modify_error;
   Pair& pair = *object_of<Pair>(qp);
   if (attributes.qp_state == IBV_QPS_ERR) {
@@ -176,6 +176,7 @@ int SimulatedVerbs::modify_qp(ibv_qp* qp, ibv_qp_attr& attributes, int) {
     return 0;
   }
   if (attributes.qp_state == IBV_QPS_RTR) pair.peer = attributes.dest_qp_num;
+  if ((mask & IBV_QP_ACCESS_FLAGS) != 0) pair.access = attributes.qp_access_flags;
   pair.state = attributes.qp_state;
   return 0;
 }
@@ -252,7 +253,8 @@ ibv_wc_status SimulatedVerbs::execute(Pair& pair, const Request& request) {
              peer.handle.qp_num);
     return IBV_WC_SUCCESS;
   }
-  std::byte* const place = place_of(request.key, request.address, request.bytes, true);
+  const bool allowed = (peer.access & IBV_ACCESS_REMOTE_WRITE) != 0;
+  std::byte* const place = allowed ? place_of(request.key, request.address, request.bytes, true) : nullptr;
   if (place == nullptr) {
     break_pair(peer);
     peer.context->events.push({IBV_EVENT_QP_ACCESS_ERR, peer.handle.qp_num, 0});

@@ -22,6 +22,7 @@ class SimulatedWorld : public World {
   }
   std::string refusing_address() override { return "127.0.2.2:9"; }
   std::string silent_address() override { return "127.0.2.9:4000"; }
+  bool knows_writers() override { return false; }
 
  private:
   std::shared_ptr<SimulatedVerbs> verbs_ = std::make_shared<SimulatedVerbs>();

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <random>
 
-#include "tests/protocol/transports/loopback_world.h"
 #include "tests/protocol/tagged/memory_fabric.h"
+#include "tests/protocol/transports/loopback_world.h"
 #include "transports/tagged/control.h"
 #include "transports/tagged/device.h"
 
@@ -25,6 +25,7 @@ class MemoryBackend final : public Backend {
     return tagged::TaggedDevice::open(domain_, info,
                                       std::make_unique<tagged::MemoryFabric>(exchange, protocol));
   }
+  void limit_strangers(const StrangerLimits& limits) override { domain_->strangers.set_limits(limits); }
   std::shared_ptr<Exchange> exchange = std::make_shared<Exchange>();
   std::string protocol = "memory";
 

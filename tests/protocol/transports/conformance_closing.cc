@@ -47,7 +47,8 @@ TEST_P(TransportConformance, AbandonedConnectionEndsWithoutAGoodbye) {
   ASSERT_TRUE(run_until([&] { return a_.count(Kind::kMessage, pair.client) == 1; }));
   EXPECT_NE(pair.client->progress().moved, moved);
   pair.client->abandon();
-  ASSERT_TRUE(run_until([&] { return a_.closed(pair.client) != nullptr && b_.closed(pair.server) != nullptr; }));
+  ASSERT_TRUE(
+      run_until([&] { return a_.closed(pair.client) != nullptr && b_.closed(pair.server) != nullptr; }));
   EXPECT_FALSE(b_.closed(pair.server)->completion.error.is_ok());
 }
 
@@ -118,7 +119,7 @@ TEST_P(TransportConformance, CloseInTheMiddleOfWritesReportsThemFirst) {
     const Pair pair = connect();
     const std::vector<std::byte> source = random_bytes(size_t{16} << 20, test_seed());
     std::vector<std::byte> region(source.size());
-    const auto key = b_.device->register_memory(region.data(), region.size(), -1);
+    const auto key = b_.enlist(region.data(), region.size());
     ASSERT_TRUE(key.is_ok());
     constexpr uint64_t kPosted = 8;
     for (uint64_t i = 0; i < kPosted; ++i) {

@@ -38,7 +38,7 @@ TEST_P(TransportConformance, WritesOfEverySizeArePlaced) {
   const size_t total = 4 << 20;
   std::vector<std::byte> region(total);
   std::vector<std::byte> expected(total);
-  const auto key = b_.device->register_memory(region.data(), region.size(), -1);
+  const auto key = b_.enlist(region.data(), region.size());
   ASSERT_TRUE(key.is_ok());
   std::vector<std::vector<std::byte>> sources;
   uint64_t offset = 0;
@@ -64,7 +64,7 @@ TEST_P(TransportConformance, BigWriteArrivesWhole) {
   const Pair pair = connect();
   const std::vector<std::byte> source = random_bytes(size_t{64} << 20, test_seed());
   std::vector<std::byte> region(source.size());
-  const auto key = b_.device->register_memory(region.data(), region.size(), -1);
+  const auto key = b_.enlist(region.data(), region.size());
   ASSERT_TRUE(key.is_ok());
   ASSERT_TRUE(pair.client->write(source.data(), source.size(), key.value(), 0, immediate_of(1), 1).is_ok());
   EXPECT_EQ(pair.client->write_window(), 0u) << "a full queue asks for no more";
@@ -82,7 +82,7 @@ TEST_P(TransportConformance, MixOfEverythingKeepsOrder) {
   for (size_t i = 0; i < kConnections; ++i) pairs.push_back(connect());
   const std::vector<std::byte> source = random_bytes(kSlot, random());
   std::vector<std::byte> region(kConnections * kFrames * kSlot / 8);
-  const auto key = b_.device->register_memory(region.data(), region.size(), -1);
+  const auto key = b_.enlist(region.data(), region.size());
   ASSERT_TRUE(key.is_ok());
   size_t writes = 0;
   for (uint64_t i = 0; i < kFrames; ++i) {
@@ -128,7 +128,7 @@ TEST_P(TransportConformance, ReaderThatDoesNotPollHoldsTheWriterBack) {
   const std::vector<std::byte> source = random_bytes(256 << 10, test_seed());
   constexpr uint64_t kMost = 4096;  // 1 GiB: more than any kernel buffers
   std::vector<std::byte> region(source.size());
-  const auto key = b_.device->register_memory(region.data(), region.size(), -1);
+  const auto key = b_.enlist(region.data(), region.size());
   ASSERT_TRUE(key.is_ok());
   uint64_t posted = 0;
   // Only a_ is polled. It is stuck when it has no window and nothing to do.

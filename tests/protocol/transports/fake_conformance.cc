@@ -50,7 +50,10 @@ std::unique_ptr<World> make_lossy() {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Fake, TransportConformance, testing::Values(&make_fake));
+INSTANTIATE_TEST_SUITE_P(Fake, TransportStrangers, testing::Values(&make_fake));
 INSTANTIATE_TEST_SUITE_P(FakeReordering, TransportConformance, testing::Values(&make_reordering));
+INSTANTIATE_TEST_SUITE_P(FakeReordering, TransportStrangers, testing::Values(&make_reordering));
 INSTANTIATE_TEST_SUITE_P(FakeLossy, TransportConformance, testing::Values(&make_lossy));
+INSTANTIATE_TEST_SUITE_P(FakeLossy, TransportStrangers, testing::Values(&make_lossy));
 
 }  // namespace hdt::transport

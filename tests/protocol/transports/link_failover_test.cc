@@ -47,7 +47,7 @@ class Traffic {
     regions_.emplace_back(bytes + 1).resize(bytes);
     arrived_.push_back(false);
     WriteRequest request{sources_.back().data(), bytes, {}, 0, header_of(value), value};
-    if (bytes > 0) request.region = to_.devices[0]->register_memory(regions_.back().data(), bytes, -1).take();
+    if (bytes > 0) request.region = to_.enlist(regions_.back().data(), bytes);
     ASSERT_TRUE(from_.link.write(request).is_ok());
     if (random_() % 2 != 0) return;
     messages_.push_back(random_bytes(1 + random_() % 100, random_()));
@@ -234,7 +234,7 @@ TEST(LinkFailover, OnlyWhatWasLostIsSentAgain) {
   ASSERT_TRUE(world.wait_for_rails(2));
   std::vector<std::byte> source(4 << 20, std::byte{7});
   std::vector<std::byte> region(source.size());
-  const RegionKey key = world.b.devices[0]->register_memory(region.data(), region.size(), -1).take();
+  const RegionKey key = world.b.enlist(region.data(), region.size());
   ASSERT_TRUE(world.a.link.write({source.data(), source.size(), key, 0, header_of(0), 0}).is_ok());
   for (int i = 0; i < 10; ++i) world.poll();
   world.network.cut("a1");
@@ -276,6 +276,8 @@ TEST(LinkFailover, ANewLinkOfThePeerIsNotTakenForTheOldOne) {
   Connection* connection = world.a.devices[0]->connect(world.addresses[0], 1000).take();
   world.b.accepted.clear();
   world.poll();
+  ASSERT_TRUE(connection->admit(kLinkPeer).is_ok());
+  ASSERT_TRUE(world.b.accepted.at(0)->admit(kLinkPeer).is_ok());
   world.b.link.add_rail(world.b.accepted.at(0));
   successor.link.add_rail(connection);
   ASSERT_TRUE(world.run_until([&] { return world.b.down.has_value(); }));
@@ -360,7 +362,7 @@ TEST(LinkFailover, ARailThatSwallowsAnAcknowledgementIsGivenUp) {
   const std::vector<std::byte> source = random_bytes(300'000, random());
   std::vector<std::byte> region(source.size());
   WriteRequest request{source.data(), source.size(), {}, 0, {}, 0};
-  request.region = world.b.devices[0]->register_memory(region.data(), region.size(), -1).take();
+  request.region = world.b.enlist(region.data(), region.size());
   world.b.when_arrived = [&](Link&, uint64_t) { swallow_all_on_rail_1(world); };
   ASSERT_TRUE(world.a.link.write(request).is_ok());
   const int64_t begin = world.now;
@@ -381,6 +383,8 @@ TEST(LinkFailover, ARailThatThePeerHasLostBeforeItsHelloCameIsNotUsed) {
     Connection* const wire = world.a.devices[0]->connect(address, 1000).take();
     world.b.accepted.clear();
     world.poll();
+    EXPECT_TRUE(wire->admit(kLinkPeer).is_ok());
+    EXPECT_TRUE(world.b.accepted.at(0)->admit(kLinkPeer).is_ok());
     world.a.link.add_rail(wire);
     return world.b.accepted.at(0);
   };

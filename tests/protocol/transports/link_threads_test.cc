@@ -24,6 +24,9 @@ constexpr size_t kRails = 2;
 constexpr size_t kWrites = 200;
 constexpr auto kTimeLimit = std::chrono::seconds(120);
 
+// As which each engine knows the other one.
+constexpr PeerName kOther{{std::byte{1}}};
+
 class Engine : public LinkObserver {
  public:
   Engine(std::unique_ptr<Backend> backend, int node, uint64_t seed)
@@ -44,7 +47,9 @@ class Engine : public LinkObserver {
   // Memory for what `from` will write.
   RegionKey expect(const Engine& from) {
     region_.resize(from.source_.size());
-    return devices[0]->register_memory(region_.data(), region_.size(), -1).take();
+    const RegionKey key = devices[0]->register_memory(region_.data(), region_.size(), -1).take();
+    EXPECT_TRUE(devices[0]->grant(key, kOther).is_ok());
+    return key;
   }
   bool received(const Engine& from) const {
     return std::equal(region_.begin(), region_.end() - 1, from.source_.begin());
@@ -92,7 +97,8 @@ class Engine : public LinkObserver {
       for (const Completion& completion : completions) {
         const bool fresh =
             completion.kind == Completion::Kind::kConnected || completion.kind == Completion::Kind::kAccepted;
-        if (fresh) link_.add_rail(completion.connection);
+        EXPECT_TRUE(!fresh || completion.connection->admit(kOther).is_ok());
+        if (completion.kind == Completion::Kind::kReady) link_.add_rail(completion.connection);
         link_.on_completion(completion);
         if (completion.kind == Completion::Kind::kClosed) devices[i]->release(completion.connection);
       }

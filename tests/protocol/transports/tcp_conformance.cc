@@ -39,14 +39,21 @@ class TcpWorld : public LoopbackWorld {
 
 std::unique_ptr<World> make_tcp() { return std::make_unique<TcpWorld>(tcp::Options{}); }
 // All payload that the kernel takes without a copy, until it says that it copies on loopback; and never any.
-std::unique_ptr<World> make_zero_copy() { return std::make_unique<TcpWorld>(tcp::Options{.zero_copy_bytes = 1}); }
-std::unique_ptr<World> make_copying() { return std::make_unique<TcpWorld>(tcp::Options{.zero_copy_bytes = 0, .bind_device = true}); }
+std::unique_ptr<World> make_zero_copy() {
+  return std::make_unique<TcpWorld>(tcp::Options{.zero_copy_bytes = 1});
+}
+std::unique_ptr<World> make_copying() {
+  return std::make_unique<TcpWorld>(tcp::Options{.zero_copy_bytes = 0, .bind_device = true});
+}
 
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Tcp, TransportConformance, testing::Values(&make_tcp));
 INSTANTIATE_TEST_SUITE_P(TcpZeroCopy, TransportConformance, testing::Values(&make_zero_copy));
 INSTANTIATE_TEST_SUITE_P(TcpCopying, TransportConformance, testing::Values(&make_copying));
+
+INSTANTIATE_TEST_SUITE_P(Tcp, TransportStrangers, testing::Values(&make_tcp));
+INSTANTIATE_TEST_SUITE_P(TcpZeroCopy, TransportStrangers, testing::Values(&make_zero_copy));
 
 class TcpForeignBytes : public TransportConformance {
  protected:
@@ -121,7 +128,8 @@ TEST_P(TcpForeignBytes, MalformedHeadersEndOnlyTheirConnection) {
   FrameHeader write = broken([](FrameHeader& h) { h.type = FrameType::kWrite, h.region = 1; });
   std::vector<std::byte> bytes = bytes_of(write);
   bytes.resize(bytes.size() + kImmediateBytes + 10);
-  EXPECT_THAT(throw_at_listener(bytes).message(), testing::HasSubstr("outside of registered memory"));
+  EXPECT_THAT(throw_at_listener(bytes).message(),
+              testing::HasSubstr("a write from a peer that has not shown"));
   // Cut short in the middle of a frame.
   EXPECT_THAT(throw_at_listener(bytes_of(broken([](FrameHeader&) {}))).message(),
               testing::HasSubstr("middle of a frame"));
@@ -149,6 +157,7 @@ TEST_P(TcpForeignBytes, CloseKeepsWhatWasSentForASlowReader) {
   }
   constexpr size_t kOfTheTest = 3 * sizeof(tcp::FrameHeader);  // here, all, seen
   Connection* server = b_.all(Kind::kAccepted)[0]->completion.connection;
+  ASSERT_TRUE(server->admit(kPeer).is_ok());
   constexpr size_t kMessages = 5;
   const std::vector<std::byte> message = random_bytes(kMaxMessageBytes, test_seed());
   for (size_t i = 0; i < kMessages; ++i) ASSERT_TRUE(server->send(message, i + 1).is_ok());
@@ -174,7 +183,7 @@ TEST_P(TcpForeignBytes, CloseKeepsWhatWasSentForASlowReader) {
 TEST_P(TcpForeignBytes, RandomBytesEndOnlyTheirConnection) {
   const Pair bystander = connect();
   std::vector<std::byte> memory(1 << 16, std::byte{7});
-  ASSERT_TRUE(b_.device->register_memory(memory.data(), memory.size(), -1).is_ok());
+  ASSERT_TRUE(b_.enlist(memory.data(), memory.size()).is_ok());
   std::mt19937_64 random(test_seed());
   for (int i = 0; i < 50; ++i) {
     std::vector<std::byte> bytes = random_bytes(32 + random() % 100'000, random());
@@ -191,13 +200,44 @@ TEST_P(TcpForeignBytes, RandomBytesEndOnlyTheirConnection) {
   ASSERT_TRUE(run_until([&] { return b_.count(Kind::kMessage, bystander.server) == 1; }));
 }
 
+// Places for strangers: the oldest goes, of the address that has the most; who is admitted needs none.
+TEST_P(TcpForeignBytes, StrangersHaveTheirPlacesAndThoseWhoAreQuickFindOne) {
+  world_->backend().limit_strangers({.all = 6, .per_address = 4});
+  const Pair friendly = connect();
+  std::vector<Pair> strangers;
+  for (int i = 0; i < 10; ++i) strangers.push_back(meet());
+  EXPECT_EQ(b_.count(Kind::kClosed), 6u);
+  for (size_t i = 0; i < strangers.size(); ++i) {
+    const Event* closed = b_.closed(strangers[i].server);
+    ASSERT_EQ(closed != nullptr, i < 6) << i;
+    if (closed == nullptr) continue;
+    EXPECT_EQ(closed->completion.error.code(), Code::kSystem);
+    EXPECT_THAT(closed->completion.error.message(), testing::HasSubstr("limits.strangers_per_address = 4"));
+  }
+  // Another address: it takes the two places that are left, and then from those that have more.
+  Endpoint other;
+  other.device = world_->backend().open(world_->device(2)).take();
+  std::vector<Connection*> others;
+  for (int i = 0; i < 3; ++i) others.push_back(other.device->connect(b_.address, kConnectMs).take());
+  ASSERT_TRUE(run_until({&a_, &b_, &other}, [&] { return other.count(Kind::kConnected) == 3; }));
+  ASSERT_TRUE(run_until([&] { return b_.count(Kind::kClosed) == 7; }));
+  EXPECT_THAT(b_.closed(strangers[6].server)->completion.error.message(),
+              testing::HasSubstr("limits.strangers = 6"));
+  const Pair quick = connect();
+  EXPECT_EQ(b_.closed(quick.server), nullptr);
+  EXPECT_EQ(b_.closed(friendly.server), nullptr);
+  ASSERT_TRUE(friendly.client->send(random_bytes(100, 1), 0).is_ok());
+  EXPECT_TRUE(run_until([&] { return b_.count(Kind::kMessage, friendly.server) == 1; }));
+}
+
 TEST(TcpOptions, AreRefusedWithWhatIsExpected) {
   const auto told = [](const std::string& key, const std::string& value) {
     const auto parsed = tcp::parse_options({{key, value}});
     EXPECT_EQ(parsed.status().code(), Code::kConfig) << key << " = " << value;
     return parsed.status().message();
   };
-  EXPECT_THAT(told("sockets", "0"), testing::HasSubstr("sockets = \"0\"; expected \"auto\" or an integer 1..16"));
+  EXPECT_THAT(told("sockets", "0"),
+              testing::HasSubstr("sockets = \"0\"; expected \"auto\" or an integer 1..16"));
   EXPECT_THAT(told("sockets", "3x"), testing::HasSubstr("expected"));
   EXPECT_THAT(told("zero_copy_bytes", "64K"), testing::HasSubstr("a size in bytes"));
   EXPECT_THAT(told("bind_device", "eth0"), testing::HasSubstr("true or false"));

@@ -44,6 +44,8 @@ bool contains(const Octets& bytes, const Octets& part) {
 
 }  // namespace
 
+INSTANTIATE_TEST_SUITE_P(Mac, TransportStrangers, testing::Values(&make_mac));
+INSTANTIATE_TEST_SUITE_P(Encrypt, TransportStrangers, testing::Values(&make_encrypt));
 INSTANTIATE_TEST_SUITE_P(TcpMac, TransportConformance, testing::Values(&make_mac));
 INSTANTIATE_TEST_SUITE_P(TcpEncrypt, TransportConformance, testing::Values(&make_encrypt));
 
@@ -55,7 +57,7 @@ class TcpProtected : public TransportConformance {
     middle_ = std::make_unique<ManInTheMiddle>(b_.address);
     b_.address = middle_->address();
     memory_.resize(256 << 10);
-    key_ = b_.device->register_memory(memory_.data(), memory_.size(), -1).take();
+    key_ = b_.enlist(memory_.data(), memory_.size()).take();
   }
   void TearDown() override { middle_.reset(); }
 
@@ -203,7 +205,7 @@ TEST_P(TcpProtected, FramesOfAllSizesComeThroughBothWays) {
   const Pair pair = connect();
   std::mt19937_64 random(test_seed());
   Octets there(memory_.size());
-  const RegionKey other = a_.device->register_memory(there.data(), there.size(), -1).take();
+  const RegionKey other = a_.enlist(there.data(), there.size()).take();
   std::vector<Octets> sent;
   for (int i = 0; i < 300; ++i) {
     const bool forth = random() % 2 == 0;
@@ -328,7 +330,7 @@ INSTANTIATE_TEST_SUITE_P(Encrypt, TcpKeyless, testing::Values(&make_encrypt));
 
 TEST_P(TcpKeyless, ReachesNoMemoryAndNoOwner) {
   Octets memory(4096, std::byte{7});
-  const RegionKey key = b_.device->register_memory(memory.data(), memory.size(), -1).take();
+  const RegionKey key = b_.enlist(memory.data(), memory.size()).take();
   uint64_t region = 0;
   std::memcpy(&region, key.bytes.data(), sizeof region);
   EXPECT_FALSE(say(frame(tcp::FrameType::kWrite, region, 0, Octets(100))).is_ok());

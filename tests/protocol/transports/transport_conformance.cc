@@ -27,6 +27,13 @@ void Endpoint::poll() {
   }
 }
 
+Result<RegionKey> Endpoint::enlist(void* base, size_t bytes) const {
+  auto key = device->register_memory(base, bytes, -1);
+  if (!key.is_ok()) return key;
+  HDT_RETURN_IF_ERROR(device->grant(key.value(), kPeer));
+  return key;
+}
+
 std::vector<const Event*> Endpoint::all(Completion::Kind kind, const Connection* connection) const {
   std::vector<const Event*> found;
   for (const Event& event : events) {
@@ -47,6 +54,7 @@ const Event* Endpoint::closed(const Connection* connection) const {
 
 void TransportConformance::SetUp() {
   world_ = GetParam()();
+  world_->backend().limit_strangers({.all = 200, .per_address = 200});  // many connections at once are tried
   for (Endpoint* end : {&a_, &b_}) {
     auto opened = world_->backend().open(world_->device(end == &a_ ? 0 : 1));
     ASSERT_TRUE(opened.is_ok()) << opened.status().to_string();
@@ -77,7 +85,7 @@ bool TransportConformance::run_until(std::vector<Endpoint*> polled, const std::f
   return true;
 }
 
-Pair TransportConformance::connect() {
+Pair TransportConformance::meet() {
   const size_t accepted = b_.count(Completion::Kind::kAccepted);
   auto connection = a_.device->connect(b_.address, kConnectMs);
   // A test goes on with both ends or ends here: GoogleTest reports what is thrown as the test's failure.
@@ -94,6 +102,21 @@ Pair TransportConformance::connect() {
     throw std::runtime_error("no connection to " + b_.address + ": " + closed->completion.error.to_string());
   if (!ended) throw std::runtime_error("no connection to " + b_.address + " within the test's time limit");
   pair.server = b_.all(Completion::Kind::kAccepted).back()->completion.connection;
+  return pair;
+}
+
+Pair TransportConformance::connect() {
+  const Pair pair = meet();
+  for (Connection* end : {pair.client, pair.server}) {
+    if (const Status admitted = end->admit(kPeer); !admitted.is_ok())
+      throw std::runtime_error("cannot admit a peer: " + admitted.to_string());
+  }
+  const bool ready = run_until([&] {
+    return a_.count(Completion::Kind::kReady, pair.client) == 1 &&
+           b_.count(Completion::Kind::kReady, pair.server) == 1;
+  });
+  if (!ready)
+    throw std::runtime_error("a connection was admitted and is not ready within the test's time limit");
   return pair;
 }
 

@@ -19,6 +19,10 @@ namespace hdt::transport {
 // Far beyond what a connection takes on a busy machine: no test of time.
 inline constexpr int64_t kConnectMs = 60'000;
 
+// As whom both ends of a test's connections are admitted, and somebody else.
+inline constexpr PeerName kPeer{{std::byte{1}}};
+inline constexpr PeerName kOtherPeer{{std::byte{2}}};
+
 // The place a backend is tested in.
 class World {
  public:
@@ -30,6 +34,8 @@ class World {
   virtual std::string refusing_address() = 0;
   // One that never answers; called once. "": none is known, what needs it is skipped.
   virtual std::string silent_address() = 0;
+  // Whether the backend itself finds out who writes, before anything is placed. An adapter knows keys, not peers.
+  virtual bool knows_writers() { return true; }
 };
 
 // A completion as the tests look at it: message bytes copied.
@@ -45,6 +51,8 @@ struct Endpoint {
   std::vector<Event> events;
 
   void poll();
+  // Registers memory and grants it to kPeer.
+  Result<RegionKey> enlist(void* base, size_t bytes) const;
   size_t count(Completion::Kind kind, const Connection* connection = nullptr) const;
   // Events of that kind, in order of arrival.
   std::vector<const Event*> all(Completion::Kind kind, const Connection* connection = nullptr) const;
@@ -62,13 +70,18 @@ class TransportConformance : public testing::TestWithParam<std::function<std::un
   // Polls both ends until `done`. False when the time limit passed first.
   bool run_until(const std::function<bool()>& done);
   bool run_until(std::vector<Endpoint*> polled, const std::function<bool()>& done);
-  // A connection from a_ to b_, both ends of which are there; throws with the reason when none comes about.
+  // A connection from a_ to b_, both ends of which are there, and strangers to each other; throws with the reason when
+  // none comes about.
+  Pair meet();
+  // The same, admitted at both ends as kPeer.
   Pair connect();
 
   std::unique_ptr<World> world_;
   Endpoint a_;
   Endpoint b_;  // listens
 };
+
+class TransportStrangers : public TransportConformance {};
 
 // Seed of this run: HDT_TEST_SEED or a fixed one; printed.
 uint64_t test_seed();

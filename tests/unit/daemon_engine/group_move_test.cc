@@ -42,9 +42,7 @@ class GroupThatMoves : public ::testing::Test {
     spec.memory = std::make_shared<SharedMemory>(SharedMemory::create("group", layout_.total).take());
     return spec;
   }
-  transport::RegionKey region(LinkWorld& world) {
-    return world.b.devices[0]->register_memory(theirs_.data(), theirs_.size(), -1).take();
-  }
+  transport::RegionKey region(LinkWorld& world) { return world.b.enlist(theirs_.data(), theirs_.size()); }
   session::Channel& channel() { return group_.segment().channel(index_); }
 
   // As rank 0 does.

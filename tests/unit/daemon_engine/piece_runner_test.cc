@@ -30,6 +30,8 @@ class CallInPlace : public ::testing::Test {
       return Result<transport::RegionKey>(transport::RegionKey{});
     };
     services.withdraw = [](const auto&...) {};
+    services.grant = [](const auto&...) { return Status::ok(); };
+    services.revoke = [](const auto&...) {};
     context_.direct.set_services(std::move(services));
     context_.look_again = [this] { ++asked_; };
     context_.fail = [this](Code, int32_t, const std::string& text) { failures_.push_back(text); };

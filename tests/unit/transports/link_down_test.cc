@@ -33,7 +33,7 @@ TEST(LinkDown, TheLastRailIsWaitedForAndThenTheLinkEnds) {
     world.connect();
     ASSERT_TRUE(world.wait_for_rails(2));
     std::vector<std::byte> region(4 << 20);
-    const RegionKey key = world.b.devices[0]->register_memory(region.data(), region.size(), -1).take();
+    const RegionKey key = world.b.enlist(region.data(), region.size());
     auto source = start_write(world, key, region.size(), 5);
     for (uint64_t i = 0; i < 3 + seed; ++i) world.poll();
     const std::string name = world.clients[1]->local_address() + " -> " + world.clients[1]->remote_address();
@@ -128,7 +128,7 @@ TEST(LinkDown, MalformedChunksEndTheLink) {
     world.connect();
     ASSERT_TRUE(world.wait_for_rails(1));
     std::vector<std::byte> region(2 * kMinChunkBytes);
-    const RegionKey key = world.b.devices[0]->register_memory(region.data(), region.size(), -1).take();
+    const RegionKey key = world.b.enlist(region.data(), region.size());
     // The first chunk of two, then the wrong one; written past a's link.
     ChunkHeader chunk;
     chunk.message_bytes = kMinChunkBytes + 100;

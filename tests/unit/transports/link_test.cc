@@ -29,7 +29,7 @@ struct Flow {
     const size_t total = std::accumulate(sizes.begin(), sizes.end(), size_t{1});
     source = random_bytes(total, random());
     region.assign(total, source.back());
-    const RegionKey key = to.devices[0]->register_memory(region.data(), total, -1).take();
+    const RegionKey key = to.enlist(region.data(), total);
     WriteRequest request;
     request.data = source.data();
     request.region = key;
@@ -163,7 +163,7 @@ TEST(Link, ARailThatWasSlowIsTriedAgain) {
   std::vector<std::byte> source(kCopiedWriteBytes);
   std::vector<std::byte> region(kCopiedWriteBytes);
   WriteRequest request{source.data(), source.size(), {}, 0, {}, 0};
-  request.region = world.b.devices[0]->register_memory(region.data(), region.size(), -1).take();
+  request.region = world.b.enlist(region.data(), region.size());
   const auto write_alone = [&] {
     const size_t before = world.b.arrived.size();
     ASSERT_TRUE(world.a.link.write(request).is_ok());
@@ -234,8 +234,8 @@ TEST(Link, ObserverMayAnswerFromInsideItsCalls) {
   LinkWorld world(1, 2);
   world.connect();
   std::vector<std::byte> memory(64);
-  const RegionKey at_a = world.a.devices[0]->register_memory(memory.data(), 32, -1).take();
-  const RegionKey at_b = world.b.devices[0]->register_memory(memory.data() + 32, 32, -1).take();
+  const RegionKey at_a = world.a.enlist(memory.data(), 32);
+  const RegionKey at_b = world.b.enlist(memory.data() + 32, 32);
   const std::vector<std::byte> source(32, std::byte{1});
   const auto answer = [&](const RegionKey& to) {
     return [&source, to](Link& link, uint64_t value) {

@@ -32,6 +32,9 @@ inline uint64_t value_of(const LinkHeader& header) {
   return value;
 }
 
+// As whom both sides are admitted.
+inline constexpr PeerName kLinkPeer{{std::byte{7}}};
+
 struct Arrival {
   uint64_t value;
   uint64_t bytes;
@@ -73,6 +76,13 @@ class Side : public LinkObserver {
       info.address = info.name;
       devices.push_back(backend.open(info).take());
     }
+  }
+
+  // Memory that the other side may write to.
+  RegionKey enlist(void* base, size_t bytes) const {
+    const RegionKey key = devices[0]->register_memory(base, bytes, -1).take();
+    EXPECT_TRUE(devices[0]->grant(key, kLinkPeer).is_ok());
+    return key;
   }
 
   void poll() {
@@ -133,6 +143,8 @@ class LinkWorld {
     poll();
     ASSERT_EQ(b.accepted.size(), 1u);
     servers.push_back(b.accepted.front());
+    EXPECT_TRUE(clients.back()->admit(kLinkPeer).is_ok());
+    EXPECT_TRUE(servers.back()->admit(kLinkPeer).is_ok());
     b.link.add_rail(servers.back(), lane(*b.devices[i], *servers.back()));
     a.link.add_rail(clients.back(), lane(*a.devices[i], *clients.back()));
   }
