@@ -314,14 +314,16 @@ void ControlNetwork::on_handshake(Channel& channel, Route& route, transport::Con
   }
   auto answer = route.handshake.on_message(bytes);
   if (!answer.is_ok()) return refuse(route, connection, answer.status().message());
-  for (const auto& reply : answer.value()) (void)connection.send(reply, 0);
-  if (!route.handshake.done()) return;
   const PeerHello& peer = route.handshake.peer();
-  if (peer.purpose != Purpose::kControl) return refuse(route, connection, "not a control connection");
-  if (!route.address.empty()) {
+  // Before anything is proved to who answers, so that the other end makes no channel of a connection that was not meant
+  // for it.
+  if (!route.address.empty() && (route.handshake.done() || peer.node != NodeId{})) {
     const std::string wrong = not_meant(channel, peer);
     if (!wrong.empty()) return refuse(route, connection, wrong);
   }
+  for (const auto& reply : answer.value()) (void)connection.send(reply, 0);
+  if (!route.handshake.done()) return;
+  if (peer.purpose != Purpose::kControl) return refuse(route, connection, "not a control connection");
   if (const Status admitted = connection.admit({peer.node.bytes}); !admitted.is_ok())
     return refuse(route, connection, admitted.message());
   channel.connection = &connection;

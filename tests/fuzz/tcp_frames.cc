@@ -44,12 +44,6 @@ class Sink final : public FrameSink {
     return ++secure % 2 != 0;
   }
 
-  bool on_secure(const FrameHeader& header, std::span<const std::byte> content) override {
-    HDT_HOLDS(content.size() <= kMaxSecureBytes && header.region >= kSecureOpening);
-    log += "secure " + std::to_string(header.region) + fuzz::to_text(content) + "\n";
-    return true;
-  }
-
   fuzz::Region region;
   int secure = 0;
   std::string log;
