@@ -315,8 +315,8 @@ void ControlNetwork::on_handshake(Channel& channel, Route& route, transport::Con
   auto answer = route.handshake.on_message(bytes);
   if (!answer.is_ok()) return refuse(route, connection, answer.status().message());
   const PeerHello& peer = route.handshake.peer();
-  // Before anything is proved to who answers, so that the other end makes no channel of a connection that was not meant
-  // for it.
+  // Before anything is proved to who answers, so that the other end makes no channel of a connection that was
+  // not meant for it.
   if (!route.address.empty() && (route.handshake.done() || peer.node != NodeId{})) {
     const std::string wrong = not_meant(channel, peer);
     if (!wrong.empty()) return refuse(route, connection, wrong);

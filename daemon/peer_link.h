@@ -86,7 +86,6 @@ struct PeerLink {
   session::LinkRates rates() const { return probe ? probe->rates() : session::LinkRates{}; }
 };
 
-// A connection whose handshake is under way.
 // Of a connection until it is ready: the handshake, and then what the backend does after it was admitted.
 struct Greeting {
   Handshake handshake;
