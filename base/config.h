@@ -72,6 +72,9 @@ struct Config {
     int64_t unread = 8'192;
     int64_t log_lines_per_s = 20;
     int64_t hello_ms = 5'000;
+    // Not of users: connections of the network of which nobody knows yet whose they are.
+    int64_t strangers = 512;
+    int64_t strangers_per_address = 128;
   } limits;
   struct Log {
     std::string level = "info";

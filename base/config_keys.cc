@@ -157,6 +157,13 @@ const Key kKeys[] = {
      "an integer 1..100000", "Lines a second that one user may cause in the log; others are counted."},
     {"limits", "hello_ms", HDT_FIELD(int64_t, limits.hello_ms), 100, 3600000, nullptr, false,
      "an integer 100..3600000", "How long a process may be connected without a word, in ms."},
+    {"limits", "strangers", HDT_FIELD(int64_t, limits.strangers), 2, 100000, nullptr, false,
+     "an integer 2..100000",
+     "Connections from the network that have not shown yet which daemon makes them, of each engine's backend "
+     "and of "
+     "the control thread; beyond it the oldest one of the address that has the most is closed."},
+    {"limits", "strangers_per_address", HDT_FIELD(int64_t, limits.strangers_per_address), 1, 100000, nullptr,
+     false, "an integer 1..100000", "Such connections from one address; beyond it its oldest one is closed."},
 
     {"log", "level", HDT_FIELD(std::string, log.level), 1, kMaxTextBytes, is_level, false,
      "\"trace\", \"debug\", \"info\", \"warn\" or \"error\"", "Least important messages to log."},

@@ -58,6 +58,8 @@ Status Control::open_devices() {
   auto topology = Topology::load();
   if (!topology.is_ok()) return topology.status();
   const int cores = topology.value().usable_cores();
+  const transport::StrangerLimits strangers{static_cast<size_t>(config_.limits.strangers),
+                                            static_cast<size_t>(config_.limits.strangers_per_address)};
   const int engines = engine_threads(config_, static_cast<int>(plan_.nics().size()), cores);
   for (int i = 0; i < std::min(engines, static_cast<int>(session::kMaxEngines)); ++i) {
     EngineOptions options;
@@ -70,6 +72,7 @@ Status Control::open_devices() {
       return transport::make_backend(name, plan.options(name), plan.folders(), security);
     };
     options.connect_ms = config_.timeouts.connect_ms;
+    options.strangers = strangers;
     options.spin_ns = kSpinNs;
     options.restart_ms = restart_ms();
     options.host_pid = host_pid_;
@@ -114,6 +117,7 @@ Status Control::open_devices() {
   }
   options.port = static_cast<uint16_t>(config_.nics.port);
   options.connect_ms = config_.timeouts.connect_ms;
+  options.strangers = strangers;
   options.own_host_only = own_host_only_;
   options.on_message = [this](ChannelId channel, std::span<const std::byte> message) {
     on_control(channel, message);

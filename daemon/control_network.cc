@@ -63,6 +63,7 @@ Status ControlNetwork::start() {
     with.security = security.take();
   }
   backend_ = transport::tcp::make_backend(with);
+  backend_->limit_strangers(options_.strangers);
   for (const transport::DeviceInfo& nic : options_.devices) {
     std::string at;
     auto opened = open(nic, options_.port, &at);
@@ -210,8 +211,12 @@ void ControlNetwork::finish(ChannelId id) {
 
 void ControlNetwork::refuse(Route& route, transport::Connection& connection, const std::string& why) {
   route.refused = why;
-  HDT_LOG_WARN("control connection {} closed: {} {}", connection.remote_address(), why,
-               LogTag{.node = options_.node_name});
+  const std::string closed = "control connection " + connection.remote_address() + " closed";
+  if (route.address.empty()) {
+    stranger_log_.say(closed, why, options_.node_name);
+  } else {
+    HDT_LOG_WARN("{}: {} {}", closed, why, LogTag{.node = options_.node_name});
+  }
   connection.close();
 }
 
@@ -354,6 +359,9 @@ void ControlNetwork::on_connection_closed(const Completion& completion) {
     // What connecting reports begins with the address.
     channel.failures += why.find(route.address) != std::string::npos ? why : route.address + ": " + why;
     if (route.address.empty()) {  // accepted: nobody here waits for it
+      if (completion.error.code() == Code::kSystem) {
+        stranger_log_.say("a control connection closed", completion.error.message(), options_.node_name);
+      }
       channels_.erase(found);
       return;
     }

@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "daemon/handshake.h"
 #include "daemon/rendezvous.h"
+#include "daemon/stranger_log.h"
 #include "transports/transport.h"
 
 namespace hdt::daemon {
@@ -38,6 +39,7 @@ struct ControlNetworkOptions {
   std::vector<transport::DeviceInfo> devices;  // the first one must work
   uint16_t port = 0;                           // on each; 0: any
   int64_t connect_ms = 10'000;
+  transport::StrangerLimits strangers{};
   bool own_host_only =
       false;  // own_host.h: meeting places of this host are at loopback, others are not dialled
   std::function<void(ChannelId, std::span<const std::byte>)> on_message;
@@ -165,6 +167,7 @@ class ControlNetwork {
   std::vector<std::pair<ChannelId, Status>> failed_dials_;  // reported by the next poll()
   ChannelId next_id_ = 1;
   uint64_t device_changes_ = 0;
+  StrangerLog stranger_log_;
 };
 
 }  // namespace hdt::daemon

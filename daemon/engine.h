@@ -28,6 +28,7 @@
 #include "daemon/nic_watch.h"
 #include "daemon/peer_link.h"
 #include "daemon/session_link.h"
+#include "daemon/stranger_log.h"
 #include "daemon/viewer.h"
 #include "transports/transport.h"
 
@@ -42,6 +43,7 @@ struct EngineOptions {
   // Makes a backend for this engine alone.
   std::function<Result<std::unique_ptr<transport::Backend>>(const std::string& name)> make_backend;
   int64_t connect_ms = 10'000;
+  transport::StrangerLimits strangers{};  // of each backend
   transport::LinkOptions link;
   // How a class shares NICs with others.
   std::function<transport::SharePolicy(const std::string& group_class)> policy_of;
@@ -319,6 +321,7 @@ class Engine : public transport::LinkObserver {
   std::map<std::pair<std::string, std::string>, LinkChoice>
       past_choices_;                          // by node and class, of groups that ended
   std::map<GroupNode, NodeInfo> successors_;  // that have come while links to their predecessors were open
+  StrangerLog stranger_log_;
   std::vector<std::unique_ptr<PeerLink>> retired_;
   ProbeMemory probe_memory_;
   std::map<uint64_t, Session> sessions_;

@@ -18,6 +18,7 @@ Status Engine::open_nic(const BackendNic& nic) {
   if (open == backends_.end()) {
     auto made = options_.make_backend(backend);
     if (!made.is_ok()) return made.status();
+    made.value()->limit_strangers(options_.strangers);
     backends_.push_back({backend, made.take(), devices_.size(), std::nullopt});
     open = backends_.end() - 1;
   }

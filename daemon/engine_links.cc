@@ -128,6 +128,9 @@ void Engine::on_completion(size_t device, const Completion& completion) {
   const Status why = !refused.empty()           ? Status(Code::kLink, refused)
                      : completion.error.is_ok() ? Status(Code::kLink, "it closed the connection")
                                                 : completion.error;
+  if (peer == nullptr && completion.error.code() == Code::kSystem)
+    stranger_log_.say("connection " + connection.remote_address() + " closed", completion.error.message(),
+                      options_.node_name);
   if (peer != nullptr && origin != Rail::Origin::kAccepted)
     on_connection_lost(*peer, connection, origin, why, elsewhere);
   devices_[device]->release(&connection);
@@ -135,8 +138,7 @@ void Engine::on_completion(size_t device, const Completion& completion) {
 
 void Engine::refuse(Rail& rail, Connection& connection, const std::string& why) {
   if (rail.peer == nullptr) {
-    HDT_LOG_WARN("connection {} refused: {} {}", connection.remote_address(), why,
-                 LogTag{.node = options_.node_name});
+    stranger_log_.say("connection " + connection.remote_address() + " refused", why, options_.node_name);
   }
   rail.greeting->refused = why;
   connection.close();
