@@ -5,12 +5,15 @@ import json
 import mmap
 import os
 import random
+import resource
+import socket
 import struct
 import threading
 import time
 
-from protocol import (KINDS, SEGMENT_MAGIC, Client, Refused, adopt, ask, close_all, empty, explain, hello, join,
-                      memory_request, notice, sealed_memory, segment_header)
+from protocol import (IMMEDIATE_BYTES, KINDS, MESSAGE, SEGMENT_MAGIC, WRITE, Client, Peer, Refused, adopt, ask,
+                      close_all, empty, explain, frame, hello, join, memory_request, notice, sealed_memory,
+                      segment_header)
 
 
 def until(seconds):
@@ -292,3 +295,57 @@ def ranks_that_are_none(path, _):
             client.send(adopt(1000 + local, 0, local), [descriptor])
             told.append(str(not_adopted(client, 1000 + local)))
     return first, told
+
+
+def write_unasked(ports, seconds, seen):
+    """Writes over connections that are new and begin with it, where others were seen to write: {(region, offset, length)}.
+    How many were refused, and what was told; a connection that stays open raises TimeoutError."""
+    refused, told = 0, set()
+    writes = sorted(seen)
+    for count in until(seconds):
+        region, offset, length = writes[count % len(writes)]
+        with Peer(ports[count % len(ports)]) as peer:
+            try:
+                peer.send(frame(WRITE, b"\xaa" * length, region, offset, bytes(IMMEDIATE_BYTES)))
+                while True:
+                    peer.receive()
+            except Refused as why:
+                told.add(str(why))
+            except (EOFError, ConnectionError):
+                pass
+            refused += 1
+    return refused, sorted(told)
+
+
+def half_open(ports, seconds, sources, each):
+    """Connections from each of the addresses `sources`, `each` to every port, that say nothing or begin a frame and say
+    no more; those that are closed are made again. How often that was."""
+    wanted = [(source, port) for port in ports for source in sources for _ in range(each)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    held, again = {}, 0
+    for turn in until(seconds):
+        for number, (source, port) in enumerate(wanted):
+            if number in held:
+                try:
+                    if held[number].recv(1000, socket.MSG_DONTWAIT):
+                        continue
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    pass
+                held.pop(number).close()
+                again += 1
+            one = socket.socket()
+            try:
+                one.bind((source, 0))
+                one.settimeout(0.2)
+                host, at = port.split(":")
+                one.connect((host, int(at)))
+                if number % 2:
+                    one.send(frame(MESSAGE, bytes(10))[:turn % 40])
+                held[number] = one
+            except OSError:
+                one.close()
+    for one in held.values():
+        one.close()
+    return again

@@ -74,6 +74,13 @@ class Daemon:
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
+    def ports(self):
+        """Where it listens for others, control and data ports alike: ["127.0.1.1:4000", ...]."""
+        host = socket.inet_aton(self.address)[::-1].hex().upper()
+        with open("/proc/net/tcp", encoding="ascii") as table:
+            local = [line.split()[1].split(":") for line in table.readlines()[1:] if line.split()[3] == "0A"]
+        return sorted(f"{self.address}:{int(port, 16)}" for at, port in local if at == host)
+
     def open_files(self):
         """What its descriptors are of, and how many of each kind."""
         kinds = {}
