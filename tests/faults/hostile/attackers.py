@@ -12,7 +12,7 @@ import threading
 import time
 
 from protocol import (IMMEDIATE_BYTES, KINDS, MESSAGE, SEGMENT_MAGIC, WRITE, Client, Peer, Refused, adopt, ask,
-                      close_all, empty, explain, frame, hello, join, memory_request, notice, sealed_memory,
+                      close_all, empty, explain, frame, hello, join, memory_request, notice, path_test, sealed_memory,
                       segment_header)
 
 
@@ -300,13 +300,13 @@ def ranks_that_are_none(path, _):
 def write_unasked(ports, seconds, seen):
     """Writes over connections that are new and begin with it, where others were seen to write: {(region, offset, length)}.
     How many were refused, and what was told; a connection that stays open raises TimeoutError."""
-    refused, told = 0, set()
+    refused, told, begin = 0, set(), path_test()
     writes = sorted(seen)
     for count in until(seconds):
         region, offset, length = writes[count % len(writes)]
         with Peer(ports[count % len(ports)]) as peer:
             try:
-                peer.send(frame(WRITE, b"\xaa" * length, region, offset, bytes(IMMEDIATE_BYTES)))
+                peer.send(begin + frame(WRITE, b"\xaa" * length, region, offset, bytes(IMMEDIATE_BYTES)))
                 while True:
                     peer.receive()
             except Refused as why:
@@ -342,7 +342,7 @@ def half_open(ports, seconds, sources, each):
                 host, at = port.split(":")
                 one.connect((host, int(at)))
                 if number % 2:
-                    one.send(frame(MESSAGE, bytes(10))[:turn % 40])
+                    one.send((path_test() + frame(MESSAGE, bytes(10)))[:turn % 100])
                 held[number] = one
             except OSError:
                 one.close()

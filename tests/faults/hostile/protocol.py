@@ -233,6 +233,11 @@ def frame(kind, payload=b"", region=0, offset=0, immediate=b"", length=None, ver
                        offset) + immediate + payload
 
 
+def path_test():
+    """What who dials says in the test of the path, with which each connection begins."""
+    return frame(PATH, region=PATH_HERE) + frame(PATH, region=PATH_ALL)
+
+
 class NodeKey:
     """The node key of a daemon: what daemon/trust.h says of it. openssl signs, where anything is to be signed."""
 

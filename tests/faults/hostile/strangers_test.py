@@ -68,7 +68,7 @@ class OfTheNode(Strangers):
 
 class OfTheCluster(Strangers):
     def setUp(self):
-        self.flags = self.with_key()
+        self.flags = (*self.with_key(), "--security.transport", "none")
         super().setUp()
 
     def test_they_write_nothing(self):
