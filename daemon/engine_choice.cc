@@ -92,7 +92,7 @@ void Engine::connect_group(EngineGroup& group) {
   for (uint32_t node = 0; node < context.nodes.size(); ++node) {
     if (node == context.me) continue;
     connect_node(group, node);
-    if (group.context().segment.failed()) return;
+    if (group.context().failed()) return;
   }
 }
 
@@ -126,8 +126,7 @@ void Engine::give_up_on_dialers() {
     if (!choice.dialled_by.expired()) continue;
     choice.dialled_by = Deadline::never();
     EngineGroup* group = group_of(whom.first);
-    if (group == nullptr || group->ready() || group->connected(whom.second) ||
-        group->context().segment.failed())
+    if (group == nullptr || group->ready() || group->connected(whom.second) || group->context().failed())
       continue;
     group->fail(Code::kLink, -1,
                 "class " + choice.group_class + ": node " + choice.peer.name + " was to connect to node " +
@@ -219,7 +218,7 @@ void Engine::candidate_failed(const LinkId& link, const Status& why) {
   }
   for (const GroupNode& whom : waiting) {
     EngineGroup* group = group_of(whom.first);
-    if (group == nullptr || group->context().segment.failed()) continue;
+    if (group == nullptr || group->context().failed()) continue;
     LinkChoice& choice = choices_[whom];
     choice.link.reset();
     choice.candidates[choice.current++].failure = why.message();

@@ -53,7 +53,7 @@ void EngineGroup::give_up(const std::string& why) {
              context_.name() + ": " + why);
   };
   if (!contained("the failure of a group", fail_by_name))
-    (void)context_.segment.fail(Code::kInternal, -1, "no memory");  // short: takes none
+    (void)context_.set_failure(Code::kInternal, -1, "no memory");  // short: takes none
   // What fails again and again must not fill the log.
   look_at_ = Deadline::after_ms(kAgainMs << std::min(times_given_up_++, kMostDoublings));
 }
@@ -67,10 +67,9 @@ void EngineGroup::tell_not_made(const Status& why) {
 }
 
 void EngineGroup::tell_failure() {
-  if (!context_.segment.failed() || told_failure_) return;
-  const Status failure = context_.segment.failure();
-  context_.send_all(
-      GroupFailed{context_.id, failure.code(), context_.segment.failed_rank(), failure.message()});
+  if (!context_.failed() || told_failure_) return;
+  const Status failure = context_.failure();
+  context_.send_all(GroupFailed{context_.id, failure.code(), context_.failed_rank(), failure.message()});
   told_failure_ = true;
 }
 

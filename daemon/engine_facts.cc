@@ -10,10 +10,10 @@ GroupFacts EngineGroup::facts(const std::function<uint32_t(uint32_t local)>& pid
   facts.group_class = context_.group_class;
   facts.users = users_;
   facts.ended = !has_local_ranks();
-  if (context_.segment.failed()) {
-    const Status failure = context_.segment.failure();
+  if (context_.failed()) {
+    const Status failure = context_.failure();
     facts.code = static_cast<int>(failure.code());
-    facts.failed_rank = context_.segment.failed_rank();
+    facts.failed_rank = context_.failed_rank();
     facts.failure = failure.message();
   }
   for (uint32_t node = 0; node < context_.nodes.size(); ++node) {
@@ -103,7 +103,7 @@ std::string EngineGroup::lacks_of(uint32_t node) const {
 std::map<std::string, std::vector<std::string>> Engine::lacks() const {
   std::map<std::string, std::vector<std::string>> all;
   for (const auto& group : groups_) {
-    if (group == nullptr || group->ready() || group->context().segment.failed()) continue;
+    if (group == nullptr || group->ready() || group->context().failed()) continue;
     auto& lacks = all[id_text(group->id())];
     for (uint32_t node = 0; node < group->context().nodes.size(); ++node) {
       std::string lack = group->lacks_of(node);

@@ -92,17 +92,16 @@ void EngineGroup::on_link_up(uint32_t node, transport::Link& link, const transpo
   context_.peers[node].link = &link;
   context_.peers[node].backend = backend;
   context_.send(node, GroupHello{context_.id, context_.me, our_region, restart_ms_});
-  if (context_.segment.failed()) {  // while there was no link
-    const Status failure = context_.segment.failure();
-    context_.send(
-        node, GroupFailed{context_.id, failure.code(), context_.segment.failed_rank(), failure.message()});
+  if (context_.failed()) {  // while there was no link
+    const Status failure = context_.failure();
+    context_.send(node, GroupFailed{context_.id, failure.code(), context_.failed_rank(), failure.message()});
   }
   check_ready();
 }
 
 void EngineGroup::offer(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
                         uint32_t backend) {
-  if (context_.segment.failed() || context_.peers[node].link == nullptr) return;
+  if (context_.failed() || context_.peers[node].link == nullptr) return;
   context_.peers[node].offered = &link;
   context_.peers[node].offered_backend = backend;
   (void)link.send(encode(GroupHello{context_.id, context_.me, our_region, restart_ms_}));
@@ -110,7 +109,7 @@ void EngineGroup::offer(uint32_t node, transport::Link& link, const transport::R
 
 void EngineGroup::follow(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
                          uint32_t backend, const transport::RegionKey& their_region) {
-  if (context_.segment.failed() || context_.peers[node].link == nullptr) return;
+  if (context_.failed() || context_.peers[node].link == nullptr) return;
   (void)link.send(encode(GroupHello{context_.id, context_.me, our_region, restart_ms_}));
   move(node, link, backend, their_region);
 }
@@ -170,7 +169,7 @@ void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const
     peer.last_write = 0;
   }
   pieces_.on_link_down(node, link);
-  if (ready_ && !peer.left && !context_.segment.failed() && (peer.away || (gone && peer.restart_ms > 0))) {
+  if (ready_ && !peer.left && !context_.failed() && (peer.away || (gone && peer.restart_ms > 0))) {
     return wait_for(node, reason, peer.restart_ms);
   }
   // A node that has left said so after everything of its ranks had been carried: nothing is lost with its link.
@@ -202,7 +201,7 @@ void EngineGroup::on_frame(uint32_t node, const Frame& frame, uint64_t bytes) {
   context_.peers[node].arrived_ns = now_ns();
   if (const auto* piece = std::get_if<PieceFrame>(&frame)) {
     if (piece->from != node) return wrong("a piece in another's name");
-    if (!context_.segment.failed()) pieces_.on_arrived(*piece);
+    if (!context_.failed()) pieces_.on_arrived(*piece);
   } else if (const auto* chunk = std::get_if<ChunkFrame>(&frame)) {
     const uint32_t ranks = context_.layout().ranks;
     if (bytes < sizeof(session::ChunkHeader) || chunk->source >= ranks || chunk->destination >= ranks ||
@@ -210,7 +209,7 @@ void EngineGroup::on_frame(uint32_t node, const Frame& frame, uint64_t bytes) {
         context_.order.node_of_rank[chunk->destination] != context_.me) {
       return wrong("a chunk that makes no sense");
     }
-    if (!context_.segment.failed()) channels_.on_arrived(*chunk);
+    if (!context_.failed()) channels_.on_arrived(*chunk);
   }
 }
 
@@ -239,7 +238,7 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
       if (peer.their_channels.size() > most) return flooded(node);
     }
   } else if (const auto* resume = std::get_if<Resume>(&note)) {
-    if (resume->from == node && peer.away && !context_.segment.failed()) on_resume(node, *resume);
+    if (resume->from == node && peer.away && !context_.failed()) on_resume(node, *resume);
   } else if (std::holds_alternative<LinkMoved>(note)) {
     if (std::find(peer.moved.begin(), peer.moved.end(), &link) == peer.moved.end())
       peer.moved.push_back(&link);
@@ -263,9 +262,9 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
       channels_.on_note(*chunk);
     }
   } else if (const auto* call = std::get_if<CallNote>(&note)) {
-    if (call->from == node && !context_.segment.failed()) pieces_.on_note(*call);
+    if (call->from == node && !context_.failed()) pieces_.on_note(*call);
   } else if (const auto* output = std::get_if<OutputNote>(&note)) {
-    if (output->from == node && !context_.segment.failed()) pieces_.on_note(*output, link);
+    if (output->from == node && !context_.failed()) pieces_.on_note(*output, link);
   } else if (const auto* left = std::get_if<RankLeft>(&note)) {
     if (left->rank < ranks && context_.order.node_of_rank[left->rank] == node) {
       channels_.on_rank_left(left->rank);
@@ -292,7 +291,7 @@ void EngineGroup::on_sent(uint32_t node, const transport::Link& link, const Writ
   for (GroupPeer::OldLink& old : peer.old) {
     if (old.link == &link) --old.writes_in_flight;
   }
-  if (context_.segment.failed()) return;
+  if (context_.failed()) return;
   if (token.kind == WriteToken::Kind::kPiece) pieces_.on_sent(token);
   if (token.kind == WriteToken::Kind::kChunk) channels_.on_sent(token);
 }
@@ -301,7 +300,7 @@ bool EngineGroup::progress() {
   give_echoes();
   note_seats();
   bool any = false;
-  if (ready_ && !adopting_ && !solo() && !context_.segment.failed()) {
+  if (ready_ && !adopting_ && !solo() && !context_.failed()) {
     any = pieces_.progress();
     any |= channels_.progress();
     if (pieces_.awaits_arrivals()) look_soon();
@@ -318,7 +317,7 @@ void EngineGroup::say_left() {
   const bool on_one_link =
       std::all_of(context_.peers.begin(), context_.peers.end(),
                   [](const GroupPeer& peer) { return peer.old.empty() && peer.offered == nullptr; });
-  if (!context_.segment.failed()) {
+  if (!context_.failed()) {
     if (!channels_.drained() && (hurry_at_.is_never() || hurry_at_.expired())) {
       hurry(context_.links_with_writes());
       hurry_at_ = Deadline::after_ms(kHurryMs);
@@ -394,7 +393,7 @@ void EngineGroup::local_rank_lost(uint32_t local, const std::string& how) {
 }
 
 void EngineGroup::fail_here(Code code, int32_t rank, const std::string& text) {
-  if (!context_.segment.fail(code, rank, text)) return;
+  if (!context_.set_failure(code, rank, text)) return;
   HDT_LOG_WARN("failed: {}: {} {}", code_text(code), text,
                LogTag{.group = context_.group_class,
                       .rank = rank,
@@ -404,15 +403,15 @@ void EngineGroup::fail_here(Code code, int32_t rank, const std::string& text) {
 }
 
 void EngineGroup::fail(Code code, int32_t rank, const std::string& text) {
-  if (context_.segment.failed()) return;
+  if (context_.failed()) return;
   fail_here(code, rank, text);
   context_.send_all(GroupFailed{context_.id, code, rank, text});
   told_failure_ = true;
 }
 
 void EngineGroup::on_time() {
-  if (context_.segment.failed()) {  // what there was no memory for
-    tell_not_made(context_.segment.failure());
+  if (context_.failed()) {  // what there was no memory for
+    tell_not_made(context_.failure());
     if (times_given_up_ > 0) tell_failure();
   }
   if (hurry_at_.expired()) say_left();
@@ -455,11 +454,11 @@ bool EngineGroup::finished() const {
       return false;
   }
   // A failed group, too, ends only with its last word: others wait for it.
-  return told_left_ && (ready_ || context_.segment.failed());
+  return told_left_ && (ready_ || context_.failed());
 }
 
 bool EngineGroup::quiet() {
-  if (context_.segment.failed()) return true;
+  if (context_.failed()) return true;
   if (channels_.awaits_arrivals()) hurry(context_.links_with_writes());
   if (!pieces_.idle() || context_.writes_in_flight() != 0 || !channels_.drained()) return false;
   for (uint32_t local = 0; local < local_left_.size(); ++local) {

@@ -98,7 +98,7 @@ class EngineGroup {
 
   // A process shares this memory no more.
   void forget_memory(uint64_t number) {
-    if (!context_.segment.failed()) pieces_.forget_memory(number);
+    if (!context_.failed()) pieces_.forget_memory(number);
   }
 
   // A process of that user has the seat of that rank.

@@ -29,7 +29,7 @@ void EngineGroup::keep_rates(uint32_t node, const session::NodeRates& rates) {
 }
 
 void EngineGroup::check_ready() {
-  if (ready_ || context_.segment.failed()) return;
+  if (ready_ || context_.failed()) return;
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     const GroupPeer& peer = context_.peers[node];
     if (node != context_.me && (!peer.ready || peer.link == nullptr)) return;

@@ -9,7 +9,7 @@ namespace hdt::daemon {
 
 // The ranks of one node see each other's boards; between nodes each daemon tells the others of its own.
 void EngineGroup::note_seats() {
-  if (solo() || told_seated_ || adopting_ || context_.segment.failed()) return;
+  if (solo() || told_seated_ || adopting_ || context_.failed()) return;
   for (uint32_t local = 0; local < context_.layout().local_ranks; ++local) {
     if (context_.segment.board(local).pid.load(std::memory_order_acquire) == 0) return;
   }

@@ -28,9 +28,9 @@ std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from,
         Status(Code::kConfig, "node " + info.name + " has fewer engine threads than the group needs");
     return met;
   }
-  if (context.segment.failed()) {
-    met.failure = context.segment.failure();
-    met.rank = context.segment.failed_rank();
+  if (context.failed()) {
+    met.failure = context.failure();
+    met.rank = context.failed_rank();
     if (!tell_failure) return met;
   }
   // Both ends as the class has them now.

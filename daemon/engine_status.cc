@@ -21,11 +21,11 @@ nlohmann::json describe(const EngineGroup& group, const std::function<uint32_t(u
   json["class"] = context.group_class;
   json["users"] = group.users();
   json["ranks"] = context.layout().ranks;
-  json["state"] = context.segment.failed() ? "failed"
-                  : group.adopting()       ? "waiting for its ranks"
-                  : group.ready()          ? "ready"
-                                           : "connecting";
-  if (context.segment.failed()) json["failure"] = context.segment.failure().to_string();
+  json["state"] = context.failed()   ? "failed"
+                  : group.adopting() ? "waiting for its ranks"
+                  : group.ready()    ? "ready"
+                                     : "connecting";
+  if (context.failed()) json["failure"] = context.failure().to_string();
   json["nodes"] = nlohmann::json::array();
   for (uint32_t node = 0; node < context.nodes.size(); ++node) {
     nlohmann::json ranks = nlohmann::json::array();

@@ -47,7 +47,7 @@ struct GroupPeer {
   transport::Link* link = nullptr;  // null before it is up and after it went down
   uint32_t backend = 0;             // the engine's number of the link's
   transport::RegionKey region;
-  bool ready = false;  // its hello has come: its memory may be written
+  bool ready = false;    // its hello has come: its memory may be written
   bool has_all = false;  // and it has all that it needs of every node
   bool left = false;     // it will write nothing more to us
   uint32_t writes_in_flight = 0;
@@ -104,6 +104,26 @@ struct GroupContext {
   // Fails the group here and on all nodes.
   std::function<void(Code, int32_t rank, const std::string&)> fail;
 
+  // The failure of the group. It stands in the segment, where ranks put theirs, and can write over it: what this node
+  // has seen once, holds.
+  bool failed() const {
+    failed_ = failed_ || segment.failed();
+    return failed_;
+  }
+  Status failure() const {
+    Status told = segment.failure();
+    if (!told.is_ok() || !failed()) return told;
+    return {Code::kInternal, "a rank wrote over what the group has failed with"};
+  }
+  int32_t failed_rank() const { return segment.failed_rank(); }
+  // False: it had failed before.
+  bool set_failure(Code code, int32_t rank, const std::string& text) {
+    if (failed()) return false;
+    (void)segment.fail(code, rank, text);  // or a rank is about to say of what the group fails
+    failed_ = true;
+    return true;
+  }
+
   const session::Layout& layout() const { return segment.layout(); }
   void send(uint32_t node, const Note& note) {
     if (peers[node].link != nullptr) (void)peers[node].link->send(encode(note));
@@ -116,7 +136,7 @@ struct GroupContext {
   // A write into the peer's memory; skipped when the group has failed, as it has when the link is down.
   void write(uint32_t node, const transport::WriteRequest& request) {
     GroupPeer& peer = peers[node];
-    if (segment.failed() || peer.link == nullptr || !peer.link->write(request).is_ok()) return;
+    if (failed() || peer.link == nullptr || !peer.link->write(request).is_ok()) return;
     ++peer.writes_in_flight;
     ++peer.writes;
     peer.last_write = peer.link->written();
@@ -125,7 +145,7 @@ struct GroupContext {
   void write_over(uint32_t node, const transport::Link& link, const transport::WriteRequest& request) {
     if (&link == peers[node].link) return write(node, request);
     for (GroupPeer::OldLink& other : peers[node].old) {
-      if (other.link != &link || segment.failed() || !other.link->write(request).is_ok()) continue;
+      if (other.link != &link || failed() || !other.link->write(request).is_ok()) continue;
       ++other.writes_in_flight;
       other.last_write = other.link->written();
     }
@@ -151,6 +171,9 @@ struct GroupContext {
   }
   // "group 1a2b3c4d (class dp)", as logs and messages name it.
   std::string name() const;
+
+ private:
+  mutable bool failed_ = false;
 };
 
 }  // namespace hdt::daemon
