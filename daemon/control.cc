@@ -144,7 +144,8 @@ Status Control::start() {
   reunion_ = std::make_unique<Reunion>(reunion_services());
   inquiries_ = std::make_unique<Inquiries>(Inquiries::Services{
       [this](const std::string& address) { return network_->dial(address); },
-      [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); }});
+      [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); },
+      [this](ChannelId channel) { network_->finish(channel); }});
   sessions_ = std::make_unique<ClientSessions>(
       ClientSessions::Options{kSoftware, node_.name, host_pid_, static_cast<uint32_t>(engines_.size()),
                               restart_ms(), config_.security.allow_groups, config_.limits.hello_ms},

@@ -13,8 +13,8 @@ constexpr int kClocks = 4;
 
 }  // namespace
 
-void Inquiries::ask(const std::vector<std::string>& addresses, const std::string& what,
-                    const Viewer& viewer, int64_t budget_ms, Then then) {
+void Inquiries::ask(const std::vector<std::string>& addresses, const std::string& what, const Viewer& viewer,
+                    int64_t budget_ms, Then then) {
   auto question = std::make_shared<Question>();
   question->what = what;
   question->viewer = viewer;
@@ -26,9 +26,11 @@ void Inquiries::ask(const std::vector<std::string>& addresses, const std::string
     question->answers.push_back({address, Status::ok(), "", 0, INT64_MAX});
   if (addresses.empty()) return question->then({});
   for (size_t i = 0; i < addresses.size(); ++i) {
-    const auto [channel, is_new] = channels_.try_emplace(addresses[i], 0);
-    if (is_new) channel->second = services_.dial(addresses[i]);
-    send({question, i, channel->second});
+    const auto [found, is_new] = channels_.try_emplace(addresses[i]);
+    Connection& connection = found->second;
+    if (is_new) connection.channel = services_.dial(addresses[i]);
+    connection.idle_until = Deadline::never();
+    send({question, i, connection.channel});
   }
 }
 
@@ -48,7 +50,10 @@ void Inquiries::on_reply(ChannelId channel, const Reply& reply) {
   Asked asked = std::move(found->second);
   asked_.erase(found);
   Answer& answer = asked.question->answers[asked.index];
-  if (reply.code != Code::kSuccess) return close(asked, Status(reply.code, reply.text));
+  if (reply.code != Code::kSuccess) {
+    close(asked, Status(reply.code, reply.text));
+    return rest(channel);
+  }
   if (asked.is_clock) {
     const int64_t now = now_ns();
     // The first exchange waits for the connection and is the slowest.
@@ -61,6 +66,7 @@ void Inquiries::on_reply(ChannelId channel, const Reply& reply) {
   }
   answer.text = reply.text;
   close(asked, Status::ok());
+  rest(channel);
 }
 
 void Inquiries::close(const Asked& asked, const Status& status) {
@@ -69,8 +75,17 @@ void Inquiries::close(const Asked& asked, const Status& status) {
   if (--question.open == 0) std::exchange(question.then, nullptr)(std::move(question.answers));
 }
 
+void Inquiries::rest(ChannelId channel) {
+  if (std::any_of(asked_.begin(), asked_.end(),
+                  [channel](const auto& entry) { return entry.second.channel == channel; }))
+    return;
+  for (auto& [address, connection] : channels_) {
+    if (connection.channel == channel) connection.idle_until = Deadline::after_ms(idle_ms_);
+  }
+}
+
 void Inquiries::on_closed(ChannelId channel, const Status& why) {
-  std::erase_if(channels_, [&](const auto& entry) { return entry.second == channel; });
+  std::erase_if(channels_, [&](const auto& entry) { return entry.second.channel == channel; });
   std::vector<Asked> over;
   std::erase_if(asked_, [&](const auto& entry) {
     if (entry.second.channel == channel) over.push_back(entry.second);
@@ -89,13 +104,19 @@ void Inquiries::on_time() {
     close(asked,
           Status(Code::kTimeout, "no answer within " + std::to_string(asked.question->budget_ms) + " ms"));
   }
+  for (const Asked& asked : over) rest(asked.channel);
+  std::erase_if(channels_, [&](const auto& entry) {
+    if (!entry.second.idle_until.expired()) return false;
+    services_.finish(entry.second.channel);
+    return true;
+  });
 }
 
 std::optional<Deadline> Inquiries::next_time() const {
-  std::optional<Deadline> next;
-  for (const auto& [number, asked] : asked_) {
-    next = next ? Deadline::earlier(*next, asked.question->until) : asked.question->until;
-  }
+  Deadline next = Deadline::never();
+  for (const auto& [number, asked] : asked_) next = Deadline::earlier(next, asked.question->until);
+  for (const auto& [address, connection] : channels_) next = Deadline::earlier(next, connection.idle_until);
+  if (next.is_never()) return {};
   return next;
 }
 

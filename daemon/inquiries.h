@@ -28,9 +28,14 @@ class Inquiries {
   struct Services {
     std::function<ChannelId(const std::string& address)> dial;
     std::function<void(ChannelId, const ControlMessage&)> send;
+    // Nothing more is sent on it.
+    std::function<void(ChannelId)> finish;
   };
   using Then = std::function<void(std::vector<Answer>)>;
-  explicit Inquiries(Services services) : services_(std::move(services)) {}
+  // A connection on which nothing is asked is kept for `idle_ms`: whoever asks all nodes now and then keeps none to each.
+  static constexpr int64_t kIdleMs = 5'000;
+  explicit Inquiries(Services services, int64_t idle_ms = kIdleMs)
+      : services_(std::move(services)), idle_ms_(idle_ms) {}
 
   // Calls `then` once, with an answer for each address, in their order: when all have come, or the time is over. With no
   // addresses at once.
@@ -63,10 +68,17 @@ class Inquiries {
 
   void send(Asked asked);
   void close(const Asked& asked, const Status& status);
+  // The channel begins to be idle if nothing is asked on it.
+  void rest(ChannelId channel);
 
   Services services_;
-  std::map<std::string, ChannelId> channels_;
-  std::map<uint64_t, Asked> asked_;  // by the inquiry's number
+  struct Connection {
+    ChannelId channel = 0;
+    Deadline idle_until = Deadline::never();  // never: something is asked on it
+  };
+  const int64_t idle_ms_;
+  std::map<std::string, Connection> channels_;  // by address
+  std::map<uint64_t, Asked> asked_;             // by the inquiry's number
   uint64_t next_number_ = 1;
 };
 

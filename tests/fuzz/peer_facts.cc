@@ -100,7 +100,8 @@ bool take_replies(Choices input) {
   Inquiries inquiries({[&](const std::string&) { return next++; },
                        [&](ChannelId channel, const ControlMessage& message) {
                          sent.emplace_back(channel, std::get<Inquiry>(message));
-                       }});
+                       },
+                       [](ChannelId) {}});
   const std::vector<std::string> addresses = {"a", "b", "a"};
   int asked = 0, answered = 0;
   for (int i = 0; i < 128 && !input.empty(); ++i) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 
@@ -34,10 +35,13 @@ class InquiriesTest : public ::testing::Test {
   int clocks_ = 0;
   std::deque<std::pair<ChannelId, Inquiry>> sent_;
   std::optional<std::vector<Answer>> answers_;
-  Inquiries inquiries_{{[this](const std::string&) { return next_channel_++; },
-                        [this](ChannelId channel, const ControlMessage& message) {
-                          sent_.emplace_back(channel, std::get<Inquiry>(message));
-                        }}};
+  std::vector<ChannelId> finished_;
+  const Inquiries::Services services_{[this](const std::string&) { return next_channel_++; },
+                                      [this](ChannelId channel, const ControlMessage& message) {
+                                        sent_.emplace_back(channel, std::get<Inquiry>(message));
+                                      },
+                                      [this](ChannelId channel) { finished_.push_back(channel); }};
+  Inquiries inquiries_{services_};
 };
 
 TEST_F(InquiriesTest, NobodyToAskIsAnsweredAtOnce) {
@@ -74,6 +78,24 @@ TEST_F(InquiriesTest, ConnectionsAreKept) {
   EXPECT_EQ(next_channel_, 3U);
 }
 
+TEST_F(InquiriesTest, ConnectionsOnWhichNothingIsAskedEnd) {
+  Inquiries hasty(services_, 0);
+  bool told = false;
+  const auto tell = [&](const std::vector<Answer>&) { told = true; };
+  hasty.ask({"a", "silent"}, "facts", Viewer{true, 0, {}}, 60'000, tell);
+  const auto to_a = [](const auto& sent) { return sent.first == 1; };
+  for (auto it = sent_.begin(); (it = std::find_if(sent_.begin(), sent_.end(), to_a)) != sent_.end();) {
+    const uint64_t number = it->second.number;
+    sent_.erase(it);
+    hasty.on_reply(1, {number, Code::kSuccess, now_ns(), "one"});
+  }
+  hasty.on_time();
+  EXPECT_EQ(finished_, std::vector<ChannelId>{1}) << "something is asked of the other one";
+  EXPECT_FALSE(told);
+  hasty.ask({"a"}, "facts", Viewer{true, 0, {}}, 60'000, tell);
+  EXPECT_EQ(next_channel_, 4U) << "dialled again";
+}
+
 TEST_F(InquiriesTest, WhoIsGoneAndWhoIsSilentAreTold) {
   ask({"gone", "silent", "refuses"}, 0);
   inquiries_.on_closed(1, {Code::kLink, "connection refused"});
@@ -85,7 +107,7 @@ TEST_F(InquiriesTest, WhoIsGoneAndWhoIsSilentAreTold) {
   EXPECT_EQ((*answers_)[0].status.message(), "connection refused");
   EXPECT_EQ((*answers_)[1].status.code(), Code::kTimeout);
   EXPECT_EQ((*answers_)[2].status.message(), "what?");
-  EXPECT_FALSE(inquiries_.next_time());
+  EXPECT_TRUE(inquiries_.next_time()) << "connections rest";
 }
 
 TEST_F(InquiriesTest, RepliesOfAnotherConnectionAreNotBelieved) {
