@@ -113,7 +113,8 @@ FrameReader::Outcome FrameReader::read_stranger(int fd, FrameSink& sink) {
         return {State::kEnded, refused_by_peer(header, reinterpret_cast<const char*>(content))};
       case FrameType::kPath:
         sink.on_path(header);
-        if (admitted_) return {State::kBudget, {}};
+        // With it the connection may be open: what follows comes after its owner has heard of that.
+        if (admitted_ || header.region == kPathSeen) return {State::kBudget, {}};
         continue;
       case FrameType::kSecure:
         if (!sink.on_secure(header, {content, header.payload_bytes})) return {State::kStopped, {}};

@@ -86,6 +86,7 @@ class EngineWithAPeer : public ::testing::Test {
         const auto answer = handshake.on_message(completion.message);
         if (!answer.is_ok()) return false;
         for (const auto& message : answer.value()) (void)connection->send(message, 0);
+        if (handshake.done() && !connection->admit(writer(trust_->node())).is_ok()) return false;
       }
     }
     side_.link.add_rail(connection, std::make_unique<transport::NicShare::Lane>(nic_, "default", side_.now));
