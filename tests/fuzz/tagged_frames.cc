@@ -1,5 +1,5 @@
-// tagged_frames.cc: what comes over a channel with tagged messages (transports/tagged): the hello and
-// signals of the control socket, and frames and segments in whatever order the library delivers them.
+// tagged_frames.cc: what comes over a channel with tagged messages (transports/tagged): messages, the hello
+// and signals of the control socket, and frames and segments in whatever order the library delivers them.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,6 +17,8 @@ namespace hdt::transport::tagged::fuzz_tagged_frames {
 using fuzz::Bytes;
 using fuzz::Choices;
 
+constexpr size_t kWords = 64;
+
 // What comes over the control socket, in two parts.
 bool take_control(Choices input) {
   const size_t first = input.get<uint16_t>();
@@ -25,15 +27,23 @@ bool take_control(Choices input) {
   UniqueFd far(ends[1]);
   Control control;
   control.attach(tcp::Fd(ends[0]));
+  const bool admitted = first % 2 == 0;
+  if (admitted) control.admit();
+  size_t messages = 0;
   bool greeted = false, ended = false;
   for (const auto& part : {input.bytes(first), input.bytes(32 << 10)}) {
-    for (size_t at = 0; at < part.size() && !ended;) {
+    // A word is read at a time, so it goes on after all was sent.
+    for (size_t at = 0, more = kWords; (at < part.size() || more-- > 0) && !ended;) {
       const ssize_t sent = ::send(far.get(), part.data() + at, part.size() - at, MSG_NOSIGNAL);
-      HDT_HOLDS(sent > 0 || errno == EAGAIN);
+      HDT_HOLDS(sent >= 0 || errno == EAGAIN);
       if (sent > 0) at += static_cast<size_t>(sent);
       const Control::Input read = control.read();
+      if (!read.message.empty()) {
+        HDT_HOLDS(!greeted && (admitted || ++messages <= kMaxStrangerMessages));
+        HDT_HOLDS(read.message.size() <= (admitted ? kMaxMessageBytes : kMaxStrangerMessageBytes));
+      }
       if (read.hello) {
-        HDT_HOLDS(!greeted);
+        HDT_HOLDS(!greeted && admitted);
         greeted = true;
         const Hello& hello = *read.hello;
         HDT_HOLDS(hello.segment_bytes >= kMinSegmentBytes && hello.segment_bytes <= kMaxSegmentBytes);
@@ -161,7 +171,10 @@ std::vector<Bytes> seeds() {
   header.protocol_bytes = static_cast<uint16_t>(protocol.size());
   header.address_bytes = static_cast<uint32_t>(address.size());
   header.segment_bytes = kMinSegmentBytes;
+  // Of a peer that was admitted: a message, the hello, signals.
   Bytes hello = {std::byte{0}, std::byte{20}, std::byte{0}};
+  for (const int value : std::initializer_list<int>{'M', 2, 0, 'h', 'i', 'A'})
+    hello.push_back(static_cast<std::byte>(value));
   const auto bytes = std::as_bytes(std::span(&header, 1));
   hello.insert(hello.end(), bytes.begin(), bytes.end());
   for (const char c : protocol + address + "RTG") hello.push_back(static_cast<std::byte>(c));
@@ -172,7 +185,10 @@ std::vector<Bytes> seeds() {
     for (const int value : values) all.push_back(static_cast<std::byte>(value));
     return all;
   };
-  return {hello, b({1, 0, 1, 0, 0, 0}), b({1, 0, 1, 0, 0, 0, 0, 2, 0, 9, 0, 0, 3, 0, 9, 0, 8, 0}),
+  return {hello,
+          b({0, 9, 0, 'M', 1, 0, 'x', 'M', 1, 0, 'y', 'A', 0}),
+          b({1, 0, 1, 0, 0, 0}),
+          b({1, 0, 1, 0, 0, 0, 0, 2, 0, 9, 0, 0, 3, 0, 9, 0, 8, 0}),
           b({1, 0, 1, 0, 0, 0, 4, 3, 0, 1, 0x30, 8, 0, 6, 15, 6, 15, 6, 15, 6, 15, 7, 0, 4, 0, 0, 0}),
           b({1, 0, 1, 0, 0, 0, 0, 4, 1, 0, 0})};
 }

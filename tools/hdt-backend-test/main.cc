@@ -13,6 +13,7 @@
 namespace hdt::transport {
 
 INSTANTIATE_TEST_SUITE_P(Backend, TransportConformance, testing::Values(&backend_test::make_world));
+INSTANTIATE_TEST_SUITE_P(Backend, TransportStrangers, testing::Values(&backend_test::make_world));
 
 }  // namespace hdt::transport
 

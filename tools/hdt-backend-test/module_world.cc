@@ -45,6 +45,7 @@ class ModuleWorld : public transport::World {
     return address.is_ok() ? address.value() : "";
   }
   std::string silent_address() override { return settings().silent_address; }
+  bool knows_writers() override { return settings().backend != "rdma"; }
 
  private:
   std::unique_ptr<Backend> backend_;

@@ -8,12 +8,15 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
+
+#include "base/address.h"
 
 namespace hdt::transport::tagged {
 
 namespace {
-// A stranger at the port says within this time what he wants.
-constexpr int64_t kAcceptTimeoutMs = 10'000;
+// An admitted peer says within this time where its endpoint is, and something comes through the channel.
+constexpr int64_t kReadyMs = 10'000;
 // A channel that fails because the peer closes or dies fails a little before or after the control socket.
 constexpr int64_t kVerdictMs = 1000;
 }  // namespace
@@ -29,7 +32,6 @@ Status TaggedConnection::connect(const tcp::SocketAddress& local, const tcp::Soc
   Result<tcp::Fd> opened = tcp::open_connector(local);
   if (!opened.is_ok()) return opened.status();
   control_.attach(opened.take());
-  reported_ = true;
   local_address_ = local.host();
   remote_address_ = remote.to_string();
   connect_timeout_ms_ = timeout_ms;
@@ -47,9 +49,11 @@ Status TaggedConnection::accept(tcp::Fd fd) {
   accepting_ = true;
   local_address_ = tcp::local_address_of(control_.fd());
   remote_address_ = tcp::remote_address_of(control_.fd());
-  phase_ = Phase::kGreeting;
-  connect_timeout_ms_ = kAcceptTimeoutMs;
-  device_.loop.set_deadline(this, connect_timeout_ms_);
+  phase_ = Phase::kMeeting;
+  enter(device_.domain->strangers, host_of(remote_address_));
+  report(Completion::Kind::kAccepted);
+  control_.push_here();
+  flush_control();
   return Status::ok();
 }
 
@@ -61,7 +65,7 @@ void TaggedConnection::on_event(uint32_t epoll_events) {
     return on_connect_result(error);
   }
   if ((epoll_events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read_control();
-  if (phase_ != Phase::kFinished && (epoll_events & EPOLLOUT) != 0) flush_hello();
+  if (phase_ != Phase::kFinished && (epoll_events & EPOLLOUT) != 0) flush_control();
 }
 
 void TaggedConnection::on_connect_result(int error) {
@@ -74,12 +78,26 @@ void TaggedConnection::on_connect_result(int error) {
     return fail({error == ECONNREFUSED ? Code::kNoDaemon : Code::kLink,
                  "cannot connect: " + std::string(std::strerror(error))});
   }
-  if (Status status = open_channel(); !status.is_ok()) return fail(status);
-  phase_ = Phase::kGreeting;
-  flush_hello();
+  device_.loop.modify(control_.fd(), this, EPOLLIN);
+  control_.expect_here();
+  phase_ = Phase::kCalling;
 }
 
-// Each side tells of its channel as soon as it has one.
+Status TaggedConnection::admit(const PeerName& peer) {
+  if (phase_ != Phase::kMeeting)
+    return {Code::kInvalidUsage, "only an open connection can be admitted, once"};
+  leave();
+  granted_ = device_.domain->regions.table_of(peer);
+  control_.admit();
+  HDT_RETURN_IF_ERROR(open_channel());
+  phase_ = Phase::kGreeting;
+  connect_timeout_ms_ = kReadyMs;
+  device_.loop.set_deadline(this, connect_timeout_ms_);
+  flush_control();
+  return Status::ok();
+}
+
+// Each side tells of its channel as soon as it has one: when it has admitted the peer.
 Status TaggedConnection::open_channel() {
   Result<std::unique_ptr<Channel>> opened = device_.fabric->open_channel();
   if (!opened.is_ok()) return opened.status();
@@ -89,33 +107,36 @@ Status TaggedConnection::open_channel() {
   return Status::ok();
 }
 
-void TaggedConnection::flush_hello() {
+void TaggedConnection::flush_control() {
   if (!control_.flush())
-    return fail({Code::kLink, std::string("cannot greet the peer: ") + std::strerror(errno)});
+    return fail({Code::kLink, std::string("cannot talk to the peer: ") + std::strerror(errno)});
+  if (control_.flushed()) {
+    sent_.swap(said_);
+    report_sent(Status::ok());
+  }
   device_.loop.modify(control_.fd(), this, control_.flushed() ? EPOLLIN : EPOLLIN | EPOLLOUT);
 }
 
 void TaggedConnection::read_control() {
   const Control::Input input = control_.read();
+  if (input.here) {
+    device_.loop.clear_deadline(this);
+    phase_ = Phase::kMeeting;
+    report(Completion::Kind::kConnected);
+  }
+  if (!input.message.empty()) on_message(input.message);
   if (input.hello) on_hello(*input.hello);
   if (phase_ == Phase::kFinished) return;
   if (input.rung) heat();
   if (!input.ended) return;
   if (!input.reason.is_ok())
     return fail(phase_ == Phase::kEnding && input.reason.code() == Code::kLink ? failure_ : input.reason);
-  if (phase_ != Phase::kOpen && phase_ != Phase::kEnding)
-    return fail({Code::kLink, "the peer closed while connecting"});
-  // The channel is not looked at any more: a peer that has said goodbye has had an answer to all it was told was
-  // sent, and a library may not survive a look at an endpoint that is gone.
+  // The channel is not looked at any more: a peer that has said goodbye has had an answer to all it was told
+  // was sent, and a library may not survive a look at an endpoint that is gone.
   finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
 }
 
 void TaggedConnection::on_hello(const Hello& hello) {
-  if (accepting_ && !channel_) {
-    if (Status status = open_channel(); !status.is_ok()) return fail(status);
-    flush_hello();
-    if (phase_ == Phase::kFinished) return;
-  }
   if (hello.protocol != device_.fabric->protocol()) {
     return fail({Code::kNoBackend, "the peer's device speaks '" + hello.protocol + "', this one '" +
                                        device_.fabric->protocol() + "': set the same provider on both"});
@@ -125,7 +146,8 @@ void TaggedConnection::on_hello(const Hello& hello) {
   outgoing_.set_segment_bytes(segment_bytes);
   incoming_.set_segment_bytes(segment_bytes);
   phase_ = Phase::kProving;
-  // The other end answers a probe with its own: endpoints that both connect at once refuse each other (ofi_rxm), and one may wait for ever.
+  // The other end answers a probe with its own: endpoints that both connect at once refuse each other
+  // (ofi_rxm), and one may wait for ever.
   if (!accepting_) outgoing_.push_probe();
   heat();
 }
@@ -133,16 +155,20 @@ void TaggedConnection::on_hello(const Hello& hello) {
 void TaggedConnection::on_deadline() {
   if (phase_ == Phase::kEnding) return fail(failure_);
   const std::string within = " within " + std::to_string(connect_timeout_ms_) + " ms";
-  if (phase_ != Phase::kProving) return fail({Code::kLink, "cannot connect: no answer" + within});
+  if (phase_ == Phase::kConnecting || phase_ == Phase::kCalling)
+    return fail({Code::kLink, "cannot connect: no answer" + within});
+  if (phase_ == Phase::kGreeting)
+    return fail({Code::kLink, "cannot connect: the peer does not say where its endpoint is" + within});
   fail({Code::kLink, "cannot connect: the peer answers, but nothing comes through " +
                          device_.fabric->protocol() + within});
 }
 
-void TaggedConnection::opened(Completion::Kind kind) {
+void TaggedConnection::opened() {
   device_.loop.clear_deadline(this);
   phase_ = Phase::kOpen;
-  reported_ = true;
-  report(kind);
+  report(Completion::Kind::kReady);
+  for (const Held& held : std::exchange(held_, {})) outgoing_.push_message(held.message, held.token);
+  heat();
 }
 
 void TaggedConnection::on_channel_failed(const Status& reason) {
@@ -164,7 +190,8 @@ void TaggedConnection::on_withdrawn(uint64_t region, const RegionTable* of) {
 
 void TaggedConnection::close() {
   if (phase_ == Phase::kFinished) return;
-  const bool in_order = phase_ == Phase::kOpen && control_.signal(Signal::kGoodbye);
+  const bool met = phase_ != Phase::kConnecting && phase_ != Phase::kCalling && phase_ != Phase::kEnding;
+  const bool in_order = met && control_.signal(Signal::kGoodbye);
   finish(Status::ok(), Status(Code::kAborted, "the connection was closed on this side"), in_order);
 }
 
@@ -173,8 +200,8 @@ void TaggedConnection::abandon() {
   finish(Status::ok(), Status(Code::kAborted, "the connection was given up on this side"), false);
 }
 
-// What the library has on its way tells nothing of a peer that is slow, so a tick on the control socket asks the
-// peer's kernel, whenever there is something to ask for and no tick under way.
+// What the library has on its way tells nothing of a peer that is slow, so a tick on the control socket asks
+// the peer's kernel, whenever there is something to ask for and no tick under way.
 Connection::Progress TaggedConnection::progress() const {
   tcp_info info{};
   socklen_t bytes = sizeof info;
@@ -192,7 +219,13 @@ void TaggedConnection::drop_channel() {
 }
 
 void TaggedConnection::finish(const Status& reason, const Status& given_up, bool in_order) {
+  leave();
   drop_channel();
+  sent_.insert(sent_.end(), said_.begin(), said_.end());
+  said_.clear();
+  for (const Held& held : std::exchange(held_, {})) {
+    if (held.token != 0) sent_.push_back({held.token, held.message.size()});
+  }
   outgoing_.give_up(sent_);
   report_sent(given_up);
   device_.loop.remove(control_.fd(), this);
@@ -202,11 +235,6 @@ void TaggedConnection::finish(const Status& reason, const Status& given_up, bool
     control_.drop();
   }
   phase_ = Phase::kFinished;
-  if (!reported_) {
-    device_.dropped.push_back(this);
-    device_.loop.wake();
-    return;
-  }
   report(Completion::Kind::kClosed);
   device_.pending.back().error = reason;
 }

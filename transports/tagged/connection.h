@@ -1,5 +1,7 @@
-// connection.h: one connection of a device: a control socket and a channel, its life (connecting, greeting, proving that
-// the channel works, open, finished) and its two halves.
+// connection.h: one connection of a device: a control socket and a channel, its life (connecting, meeting,
+// greeting, proving that the channel works, open, finished) and its two halves. As long as its owner does not
+// know who the peer is, all goes over the control socket; there is a channel, and an endpoint address goes to
+// the library, after admit() only.
 #pragma once
 
 #include <memory>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "transports/message_arena.h"
+#include "transports/strangers.h"
 #include "transports/tagged/channel.h"
 #include "transports/tagged/control.h"
 #include "transports/tagged/domain.h"
@@ -30,12 +33,14 @@ struct DeviceState {
   std::shared_ptr<Domain> domain;
   std::unique_ptr<Fabric> fabric;
   MessageArena arena;
-  std::vector<Completion> pending;         // reported by the next poll()
-  std::vector<TaggedConnection*> hot;      // to be worked on by the next poll()
-  std::vector<TaggedConnection*> dropped;  // finished before anybody was told of them
+  std::vector<Completion> pending;     // reported by the next poll()
+  std::vector<TaggedConnection*> hot;  // to be worked on by the next poll()
 };
 
-class TaggedConnection final : public Connection, private tcp::EventSource, private FrameSink {
+class TaggedConnection final : public Connection,
+                               private tcp::EventSource,
+                               private FrameSink,
+                               private Stranger {
  public:
   explicit TaggedConnection(DeviceState& device) : device_(device), channel_events_(*this) {}
   ~TaggedConnection() override;
@@ -61,8 +66,9 @@ class TaggedConnection final : public Connection, private tcp::EventSource, priv
   std::string remote_address() const override { return remote_address_; }
 
  private:
-  // kEnding: the channel has failed, the control socket may know why.
-  enum class Phase { kConnecting, kGreeting, kProving, kOpen, kEnding, kFinished };
+  // kCalling: the peer is to say that it is there; kMeeting: the owners talk; kGreeting: the peer was admitted here, its hello has not come; kEnding: the
+  // channel has failed, the control socket may know why.
+  enum class Phase { kConnecting, kCalling, kMeeting, kGreeting, kProving, kOpen, kEnding, kFinished };
   class ChannelEvents : public tcp::EventSource {
    public:
     explicit ChannelEvents(TaggedConnection& owner) : owner_(owner) {}
@@ -75,6 +81,7 @@ class TaggedConnection final : public Connection, private tcp::EventSource, priv
 
   void on_event(uint32_t epoll_events) override;
   void on_deadline() override;
+  void on_turned_out(const Status& why) override { fail(why); }
   std::byte* locate(uint64_t region, uint64_t offset, size_t bytes) override;
   void on_probe() override;
   Status on_taken(uint64_t number) override;
@@ -84,14 +91,14 @@ class TaggedConnection final : public Connection, private tcp::EventSource, priv
   void on_connect_result(int error);
   Status open_channel();
   void on_hello(const Hello& hello);
-  void flush_hello();
+  void flush_control();
   void read_control();
   // One round of sending, receiving and looking; false if the connection is over.
   bool step(bool& moved);
   bool tell_taken();
   Status on_finished(const Finished& operation);
   void on_channel_failed(const Status& reason);
-  void opened(Completion::Kind kind);
+  void opened();
   void report(Completion::Kind kind);
   void report_sent(const Status& status);
   void drop_channel();
@@ -101,7 +108,6 @@ class TaggedConnection final : public Connection, private tcp::EventSource, priv
 
   DeviceState& device_;
   Phase phase_ = Phase::kConnecting;
-  bool reported_ = false;  // the owner knows of this connection
   bool accepting_ = false;
   bool hot_ = false;
   RegionGrants::Table granted_;  // to the peer; null: it is a stranger
@@ -111,6 +117,12 @@ class TaggedConnection final : public Connection, private tcp::EventSource, priv
   int64_t connect_timeout_ms_ = 0;
   std::string local_address_;
   std::string remote_address_;
+  std::vector<Outgoing::Sent> said_;  // messages that go over the control socket and have not left
+  struct Held {
+    std::vector<std::byte> message;
+    uint64_t token;
+  };
+  std::vector<Held> held_;  // sent after the admission, before the channel works
   Outgoing outgoing_;
   Incoming incoming_;
   uint64_t moved_ = 0;  // operations that the library has completed

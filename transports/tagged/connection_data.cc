@@ -12,18 +12,22 @@ constexpr size_t kMaxQueuedWriteBytes = size_t{4} << 20;
 constexpr int kRoundsPerTurn = 4;
 }  // namespace
 
-Status TaggedConnection::admit(const PeerName& peer) {
-  if (phase_ != Phase::kOpen || granted_ != nullptr)
-    return {Code::kInvalidUsage, "only an open connection can be admitted, once"};
-  granted_ = device_.domain->regions.table_of(peer);
-  report(Completion::Kind::kReady);
-  return Status::ok();
-}
-
 Status TaggedConnection::send(std::span<const std::byte> message, uint64_t token) {
   if (message.empty() || message.size() > kMaxMessageBytes) {
     return {Code::kInvalidArgument, "a message has 1 to " + std::to_string(kMaxMessageBytes) +
                                         " bytes, not " + std::to_string(message.size())};
+  }
+  if (phase_ == Phase::kMeeting) {
+    if (message.size() > kMaxStrangerMessageBytes)
+      return {Code::kInvalidUsage, "a peer that is not admitted is sent short messages only"};
+    control_.push_message(message);
+    if (token != 0) said_.push_back({token, message.size()});
+    flush_control();
+    return Status::ok();
+  }
+  if (phase_ == Phase::kGreeting || phase_ == Phase::kProving) {
+    held_.push_back({{message.begin(), message.end()}, token});
+    return Status::ok();
   }
   if (phase_ != Phase::kOpen) return {Code::kInvalidUsage, "the connection is not open"};
   outgoing_.push_message(message, token);
@@ -37,7 +41,8 @@ Status TaggedConnection::write(const void* data, size_t bytes, const RegionKey& 
     return {Code::kInvalidArgument, "a write has at most " + std::to_string(kMaxWriteBytes) + " bytes, not " +
                                         std::to_string(bytes) + ", and a pointer to them"};
   }
-  if (phase_ != Phase::kOpen) return {Code::kInvalidUsage, "the connection is not open"};
+  if (phase_ != Phase::kOpen)
+    return {Code::kInvalidUsage, "the connection is not open, or its peer not admitted"};
   outgoing_.push_write(data, bytes, from_region_key(region), offset, immediate, token);
   heat();
   return Status::ok();
@@ -65,7 +70,8 @@ bool TaggedConnection::work() {
     any = true;
   }
   if (!tell_taken()) return false;
-  // Looks once more before it sleeps, and all the time while it is not known whether the library wakes anybody.
+  // Looks once more before it sleeps, and all the time while it is not known whether the library wakes
+  // anybody.
   if (any || phase_ == Phase::kProving || outgoing_.starved() || incoming_.starved()) return true;
   if (channel_->fd() >= 0) return !channel_->arm();
   return outgoing_.library_busy() || incoming_.segments_busy();
@@ -126,14 +132,14 @@ Status TaggedConnection::on_finished(const Finished& operation) {
 }
 
 void TaggedConnection::on_probe() {
-  if (!accepting_) return;
+  if (!accepting_ || phase_ != Phase::kProving) return;
   outgoing_.push_probe();
-  opened(Completion::Kind::kAccepted);
+  opened();
 }
 
 Status TaggedConnection::on_taken(uint64_t number) {
   HDT_RETURN_IF_ERROR(outgoing_.on_taken(number, sent_));
-  if (!accepting_ && phase_ == Phase::kProving && number > 0) opened(Completion::Kind::kConnected);
+  if (!accepting_ && phase_ == Phase::kProving && number > 0) opened();
   report_sent(Status::ok());
   return Status::ok();
 }

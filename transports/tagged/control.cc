@@ -3,9 +3,11 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "transports/tagged/frame.h"
 
@@ -14,20 +16,36 @@ namespace hdt::transport::tagged {
 namespace {
 constexpr int kReadsPerEvent = 16;
 constexpr size_t kReadBytes = 4096;
+constexpr size_t kMessageHead = 1 + sizeof(uint16_t);
+constexpr size_t kHelloHead = 1 + sizeof(HelloHeader);
+static_assert(kMaxMessageBytes <= UINT16_MAX);
+
+// recv() has returned `n`, and what errno says counts where it is negative.
+Status ended_without_goodbye(ssize_t n) {
+  return {Code::kLink, n < 0 ? std::strerror(errno) : "the peer closed without a goodbye (did it crash?)"};
+}
 
 Status malformed(const std::string& what) { return {Code::kLink, "malformed hello: " + what}; }
 }  // namespace
+
+void Control::push_message(std::span<const std::byte> message) {
+  const auto bytes = static_cast<uint16_t>(message.size());
+  outbox_.push_back(static_cast<std::byte>(Word::kMessage));
+  const auto* length = reinterpret_cast<const std::byte*>(&bytes);
+  outbox_.insert(outbox_.end(), length, length + sizeof bytes);
+  outbox_.insert(outbox_.end(), message.begin(), message.end());
+}
 
 void Control::push_hello(const Hello& hello) {
   HelloHeader header;
   header.protocol_bytes = static_cast<uint16_t>(hello.protocol.size());
   header.address_bytes = static_cast<uint32_t>(hello.address.size());
   header.segment_bytes = static_cast<uint32_t>(hello.segment_bytes);
-  outbox_.resize(sizeof header + hello.protocol.size() + hello.address.size());
-  std::memcpy(outbox_.data(), &header, sizeof header);
-  std::memcpy(outbox_.data() + sizeof header, hello.protocol.data(), hello.protocol.size());
-  std::memcpy(outbox_.data() + sizeof header + hello.protocol.size(), hello.address.data(),
-              hello.address.size());
+  outbox_.push_back(static_cast<std::byte>(Word::kHello));
+  for (const auto& part : {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(hello.protocol)),
+                           std::span<const std::byte>(hello.address)}) {
+    outbox_.insert(outbox_.end(), part.begin(), part.end());
+  }
 }
 
 bool Control::flush() {
@@ -47,31 +65,82 @@ bool Control::signal(Signal signal) const {
 
 Control::Input Control::read() {
   Input input;
-  std::array<std::byte, kReadBytes> piece;
-  for (int i = 0; i < kReadsPerEvent && !input.ended; ++i) {
-    const ssize_t n = ::recv(fd_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-    if (n <= 0) {
-      input.ended = true;
-      input.reason = {Code::kLink,
-                      n < 0 ? std::strerror(errno) : "the peer closed without a goodbye (did it crash?)"};
-      break;
-    }
-    inbox_.insert(inbox_.end(), piece.begin(), piece.begin() + n);
-    if (Status status = parse(input); !status.is_ok()) {
-      input.ended = true;
-      input.reason = status;
-    }
+  if (greeted_) {
+    read_signals(input);
+  } else {
+    read_word(input);
   }
   return input;
 }
 
-Status Control::parse(Input& input) {
-  if (!greeted_) {
-    HelloHeader header;
-    if (inbox_.size() < sizeof header) return Status::ok();
-    std::memcpy(&header, inbox_.data(), sizeof header);
+void Control::read_word(Input& input) {
+  std::array<std::byte, kReadBytes> piece;
+  while (!input.ended && !input.here && !input.hello && input.message.empty()) {
+    const ssize_t n =
+        ::recv(fd_.get(), piece.data(), std::min(piece.size(), wanted_ - inbox_.size()), MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (n <= 0) {
+      input.ended = true;
+      input.reason = ended_without_goodbye(n);
+      return;
+    }
+    inbox_.insert(inbox_.end(), piece.begin(), piece.begin() + n);
+    if (inbox_.size() < wanted_) continue;
+    if (Status status = look(input); !status.is_ok()) {
+      input.ended = true;
+      input.reason = std::move(status);
+    }
+  }
+}
+
+Status Control::look(Input& input) {
+  const std::byte kind = inbox_.front();
+  if (std::exchange(expects_here_, false)) {
+    if (kind != static_cast<std::byte>(Word::kHere))
+      return malformed("the peer does not speak this protocol");
+    input.here = true;
+    inbox_.clear();
+    return Status::ok();
+  }
+  if (kind == static_cast<std::byte>(Word::kMessage)) return look_at_message(input);
+  if (kind == static_cast<std::byte>(Word::kHello)) return look_at_hello(input);
+  if (kind != static_cast<std::byte>(Signal::kGoodbye))
+    return malformed("the peer does not speak this protocol");
+  input.ended = true;
+  return Status::ok();
+}
+
+Status Control::look_at_message(Input& input) {
+  if (wanted_ == 1) {
+    if (!admitted_ && ++messages_ > kMaxStrangerMessages)
+      return {Code::kLink, "the peer talks, and does not say who it is"};
+    wanted_ = kMessageHead;
+    return Status::ok();
+  }
+  if (wanted_ == kMessageHead) {
+    uint16_t bytes = 0;
+    std::memcpy(&bytes, inbox_.data() + 1, sizeof bytes);
+    if (bytes == 0 || bytes > (admitted_ ? kMaxMessageBytes : kMaxStrangerMessageBytes))
+      return {Code::kLink, "malformed message of " + std::to_string(bytes) + " bytes"};
+    wanted_ += bytes;
+    return Status::ok();
+  }
+  input.message.assign(inbox_.begin() + kMessageHead, inbox_.end());
+  inbox_.clear();
+  wanted_ = 1;
+  return Status::ok();
+}
+
+Status Control::look_at_hello(Input& input) {
+  if (!admitted_) return {Code::kLink, "the peer names an endpoint before it is known who it is"};
+  if (wanted_ == 1) {
+    wanted_ = kHelloHead;
+    return Status::ok();
+  }
+  HelloHeader header;
+  std::memcpy(&header, inbox_.data() + 1, sizeof header);
+  if (wanted_ == kHelloHead) {
     if (header.magic != kHelloMagic) return malformed("the peer does not speak this protocol");
     if (header.version != kHelloVersion) {
       return {Code::kVersion, "the peer speaks version " + std::to_string(header.version) +
@@ -85,31 +154,45 @@ Status Control::parse(Input& input) {
       return malformed("lengths " + std::to_string(header.protocol_bytes) + " and " +
                        std::to_string(header.address_bytes));
     }
-    const size_t bytes = sizeof header + header.protocol_bytes + header.address_bytes;
-    if (inbox_.size() < bytes) return Status::ok();
-    const auto* text = reinterpret_cast<const char*>(inbox_.data() + sizeof header);
-    Hello& hello = input.hello.emplace();
-    hello.segment_bytes = header.segment_bytes;
-    hello.protocol.assign(text, header.protocol_bytes);
-    const auto address = inbox_.begin() + static_cast<ptrdiff_t>(sizeof header + header.protocol_bytes);
-    hello.address.assign(address, address + static_cast<ptrdiff_t>(header.address_bytes));
-    inbox_.erase(inbox_.begin(), inbox_.begin() + static_cast<ptrdiff_t>(bytes));
-    greeted_ = true;
+    wanted_ += header.protocol_bytes + header.address_bytes;
+    return Status::ok();
   }
-  for (const std::byte byte : inbox_) {
-    switch (static_cast<Signal>(byte)) {
-      case Signal::kRing:
-      case Signal::kTick:
-        input.rung = true;
-        continue;
-      case Signal::kGoodbye:
-        input.ended = true;
-        return Status::ok();
-    }
-    return {Code::kLink, "malformed signal " + std::to_string(std::to_integer<int>(byte))};
-  }
-  inbox_.clear();
+  Hello& hello = input.hello.emplace();
+  hello.segment_bytes = header.segment_bytes;
+  hello.protocol.assign(reinterpret_cast<const char*>(inbox_.data() + kHelloHead), header.protocol_bytes);
+  hello.address.assign(inbox_.begin() + static_cast<ptrdiff_t>(kHelloHead + header.protocol_bytes),
+                       inbox_.end());
+  inbox_ = {};
+  greeted_ = true;
   return Status::ok();
+}
+
+void Control::read_signals(Input& input) {
+  std::array<std::byte, kReadBytes> piece;
+  for (int i = 0; i < kReadsPerEvent; ++i) {
+    const ssize_t n = ::recv(fd_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (n <= 0) {
+      input.ended = true;
+      input.reason = ended_without_goodbye(n);
+      return;
+    }
+    for (const std::byte byte : std::span(piece).first(static_cast<size_t>(n))) {
+      switch (static_cast<Signal>(byte)) {
+        case Signal::kRing:
+        case Signal::kTick:
+          input.rung = true;
+          continue;
+        case Signal::kGoodbye:
+          input.ended = true;
+          return;
+      }
+      input.ended = true;
+      input.reason = {Code::kLink, "malformed signal " + std::to_string(std::to_integer<int>(byte))};
+      return;
+    }
+  }
 }
 
 }  // namespace hdt::transport::tagged

@@ -77,8 +77,6 @@ bool TaggedDevice::poll(std::vector<Completion>& completions) {
   const bool worked = work_on_hot();
   state_.loop.set_polling(false);
   if (!state_.hot.empty()) state_.loop.wake();
-  for (TaggedConnection* connection : state_.dropped) connections_.erase(connection);
-  state_.dropped.clear();
   const bool reported = hand_over(state_.pending, completions);
   return dispatched || worked || reported;
 }

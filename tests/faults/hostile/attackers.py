@@ -11,9 +11,9 @@ import struct
 import threading
 import time
 
-from protocol import (IMMEDIATE_BYTES, KINDS, MESSAGE, SEGMENT_MAGIC, WRITE, Client, Peer, Refused, adopt, ask,
-                      close_all, empty, explain, frame, hello, join, memory_request, notice, path_test, sealed_memory,
-                      segment_header)
+from protocol import (HELLO_MAGIC, HELLO_VERSION, IMMEDIATE_BYTES, KINDS, MESSAGE, SEGMENT_MAGIC, WRITE,
+                      Client, Peer, Refused, adopt, ask, close_all, empty, explain, frame, hello, join,
+                      memory_request, notice, path_test, sealed_memory, segment_header)
 
 
 def until(seconds):
@@ -349,3 +349,26 @@ def half_open(ports, seconds, sources, each):
     for one in held.values():
         one.close()
     return again
+
+
+def name_endpoints(ports, seconds):
+    """Hellos of ofi and ucx connections with any endpoint address, of which the daemon does not know whose they are. How many
+    connections that ended."""
+    seed = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 32)))
+    print(f"name_endpoints: HDT_TEST_SEED={seed}", flush=True)
+    dice = random.Random(seed)
+    ended = 0
+    for count in until(seconds):
+        protocol = dice.choice([b"ofi tcp;ofi_rxm", b"ucx", dice.randbytes(8)])
+        address = dice.randbytes(dice.choice([16, 40, 64, 500, 4000]))
+        hello_ = struct.pack("<IHHII", HELLO_MAGIC, HELLO_VERSION, len(protocol), len(address),
+                             dice.choice([4096, 131072, 1 << 20])) + protocol + address
+        with Peer(ports[count % len(ports)]) as peer:
+            try:
+                peer.send(dice.choice([b"", b"A", b"M\1\0xA"]) + hello_ + dice.choice([b"", b"RTR", b"G"]))
+                while peer.socket.recv(1 << 16):
+                    pass
+            except ConnectionError:
+                pass
+            ended += 1
+    return ended

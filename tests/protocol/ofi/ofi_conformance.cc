@@ -18,7 +18,9 @@ std::unique_ptr<World> make_ofi_shm() {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(OfiTcp, TransportConformance, testing::Values(&make_ofi_tcp));
+INSTANTIATE_TEST_SUITE_P(OfiTcp, TransportStrangers, testing::Values(&make_ofi_tcp));
 INSTANTIATE_TEST_SUITE_P(OfiShm, TransportConformance, testing::Values(&make_ofi_shm));
+INSTANTIATE_TEST_SUITE_P(OfiShm, TransportStrangers, testing::Values(&make_ofi_shm));
 
 TEST(OfiBackend, RefusesOptionsThatItDoesNotKnow) {
   const auto provider = make_ofi_backend({{"provider", "sockets"}});

@@ -1,5 +1,5 @@
-// tagged_conformance.cc: the conformance suite over channels in memory, and what every backend over tagged messages must
-// survive: strangers at its port, peers with other settings, channels that fail.
+// tagged_conformance.cc: the conformance suite over channels in memory, and what every backend over tagged
+// messages must survive: strangers at its port, peers with other settings, channels that fail.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -40,18 +40,26 @@ std::unique_ptr<World> make_memory() {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Memory, TransportConformance, testing::Values(&make_memory));
+INSTANTIATE_TEST_SUITE_P(Memory, TransportStrangers, testing::Values(&make_memory));
 
 class TaggedStrangers : public TransportConformance {
  protected:
   MemoryBackend& memory() { return dynamic_cast<MemoryBackend&>(world_->backend()); }
-  // Sends `bytes` to b_'s port, and waits until b_ has closed the socket.
-  bool is_thrown_out(const std::vector<std::byte>& bytes) {
+  // Sends `bytes` to b_'s port, as a stranger or as a peer that b_ has admitted, and waits until b_ has
+  // closed the socket.
+  bool is_thrown_out(const std::vector<std::byte>& bytes, bool admitted) {
     const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<uint16_t>(std::stoi(b_.address.substr(b_.address.rfind(':') + 1))));
     ::inet_pton(AF_INET, "127.0.1.2", &address.sin_addr);
+    const size_t accepted = b_.count(Kind::kAccepted);
     EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_TRUE(run_until({&b_}, [&] { return b_.count(Kind::kAccepted) == accepted + 1; }));
+    if (admitted) {
+      EXPECT_TRUE(b_.all(Kind::kAccepted).back()->completion.connection->admit(kPeer).is_ok());
+    }
+    const size_t channels = memory().exchange->size();
     ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     std::byte answer[1024];
     const bool ended = run_until({&b_}, [&] {
@@ -62,36 +70,47 @@ class TaggedStrangers : public TransportConformance {
       return n == 0 || errno != EAGAIN;
     });
     ::close(fd);
+    EXPECT_LE(memory().exchange->size(), channels) << "a channel was opened for a stranger";
     return ended;
   }
 };
 INSTANTIATE_TEST_SUITE_P(Memory, TaggedStrangers, testing::Values(&make_memory));
 
-TEST_P(TaggedStrangers, AreThrownOutAndNobodyIsTold) {
+TEST_P(TaggedStrangers, NameNoEndpointsAndAdmittedOnesOnlySuchAsAre) {
   const Pair bystander = connect();
-  const size_t events = b_.events.size();
   const auto hello = [](auto change) {
     tagged::HelloHeader header;
     header.protocol_bytes = 6;
     header.address_bytes = 8;
     header.segment_bytes = 4096;
     change(header);
-    std::vector<std::byte> bytes(sizeof header + 14, std::byte{'x'});
-    std::memcpy(bytes.data(), &header, sizeof header);
+    std::vector<std::byte> bytes(1 + sizeof header + 14, std::byte{'x'});
+    bytes[0] = static_cast<std::byte>(tagged::Word::kHello);
+    std::memcpy(bytes.data() + 1, &header, sizeof header);
     return bytes;
   };
   using Header = tagged::HelloHeader;
-  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.magic ^= 1; })));
-  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.version = 9; })));
-  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.protocol_bytes = 0; })));
-  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.protocol_bytes = UINT16_MAX; })));
-  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.address_bytes = UINT32_MAX; })));
-  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.segment_bytes = 0; })));
-  EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.segment_bytes = UINT32_MAX; })));
-  EXPECT_TRUE(is_thrown_out(hello([](Header&) {}))) << "another protocol";
-  std::mt19937_64 random(test_seed());
-  for (int i = 0; i < 20; ++i) EXPECT_TRUE(is_thrown_out(random_bytes(16 + random() % 3000, random())));
-  EXPECT_EQ(b_.events.size(), events);
+  for (const bool admitted : {false, true}) {
+    EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.magic ^= 1; }), admitted));
+    EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.version = 9; }), admitted));
+    EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.protocol_bytes = 0; }), admitted));
+    EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.protocol_bytes = UINT16_MAX; }), admitted));
+    EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.address_bytes = UINT32_MAX; }), admitted));
+    EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.segment_bytes = 0; }), admitted));
+    EXPECT_TRUE(is_thrown_out(hello([](Header& h) { h.segment_bytes = UINT32_MAX; }), admitted));
+    EXPECT_TRUE(is_thrown_out(hello([](Header&) {}), admitted)) << "another protocol";
+    EXPECT_TRUE(is_thrown_out({std::byte{'M'}, std::byte{0}, std::byte{0}}, admitted));
+    EXPECT_TRUE(is_thrown_out({std::byte{'M'}, std::byte{0xff}, std::byte{0xff}}, admitted));
+    EXPECT_TRUE(is_thrown_out({std::byte{'R'}}, admitted));
+    std::mt19937_64 random(test_seed());
+    for (int i = 0; i < 20; ++i) {
+      std::vector<std::byte> noise = random_bytes(16 + random() % 3000, random());
+      if (noise[0] == std::byte{'M'}) noise[0] = std::byte{0};
+      EXPECT_TRUE(is_thrown_out(noise, admitted));
+    }
+  }
+  EXPECT_EQ(b_.count(Kind::kMessage), 0u);
+  EXPECT_EQ(b_.count(Kind::kReady), 1u);
   ASSERT_TRUE(bystander.client->send(random_bytes(100, 1), 0).is_ok());
   EXPECT_TRUE(run_until([&] { return b_.count(Kind::kMessage, bystander.server) == 1; }));
 }
@@ -104,11 +123,15 @@ TEST_P(TaggedStrangers, AnotherProviderIsNamedOnTheSideThatConnects) {
   other.device = opened.take();
   auto connection = other.device->connect(b_.address, kConnectMs);
   ASSERT_TRUE(connection.is_ok());
+  ASSERT_TRUE(run_until(
+      {&other, &b_}, [&] { return other.count(Kind::kConnected) == 1 && b_.count(Kind::kAccepted) == 1; }));
+  ASSERT_TRUE(connection.value()->admit(kPeer).is_ok());
+  ASSERT_TRUE(b_.all(Kind::kAccepted).back()->completion.connection->admit(kPeer).is_ok());
   ASSERT_TRUE(run_until({&other, &b_}, [&] { return other.closed(connection.value()) != nullptr; }));
   const Status error = other.closed(connection.value())->completion.error;
   EXPECT_EQ(error.code(), Code::kNoBackend) << error.to_string();
   EXPECT_THAT(error.message(), testing::HasSubstr("'memory'"));
-  EXPECT_EQ(b_.count(Kind::kAccepted), 0u);
+  EXPECT_EQ(b_.count(Kind::kReady), 0u);
 }
 
 TEST_P(TaggedStrangers, FailedChannelEndsTheConnectionWithItsReason) {

@@ -17,7 +17,9 @@ std::unique_ptr<World> make_ucx_tcp() {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformance, testing::Values(&make_ucx));
+INSTANTIATE_TEST_SUITE_P(Ucx, TransportStrangers, testing::Values(&make_ucx));
 INSTANTIATE_TEST_SUITE_P(UcxTcp, TransportConformance, testing::Values(&make_ucx_tcp));
+INSTANTIATE_TEST_SUITE_P(UcxTcp, TransportStrangers, testing::Values(&make_ucx_tcp));
 
 TEST(UcxBackend, RefusesOptionsThatItDoesNotKnow) {
   EXPECT_THAT(make_ucx_backend({{"provider", "tcp"}}).status().message(), testing::HasSubstr("unknown key"));
