@@ -7,6 +7,7 @@
 #include "base/address.h"
 #include "base/contained.h"
 #include "base/log.h"
+#include "daemon/channel_binding.h"
 #include "daemon/own_host.h"
 #include "session/segment.h"
 #include "transports/secure/tls.h"
@@ -287,6 +288,7 @@ void ControlNetwork::on_completion(transport::Device& device, const Completion& 
   }
   Channel& channel = entry->second;
   if (completion.kind == Completion::Kind::kConnected) {
+    bind_to_channel(route.handshake, *connection);
     for (const auto& message : route.handshake.start()) (void)connection->send(message, 0);
   } else if (completion.kind == Completion::Kind::kSent) {
     if (completion.token == kPartToken) --channel.unsent;
@@ -317,6 +319,7 @@ void ControlNetwork::on_handshake(Channel& channel, Route& route, transport::Con
     if (const auto foreign = foreign_peer(connection); !foreign.empty())
       return refuse(route, connection, foreign);
   }
+  if (!route.handshake.introduced()) bind_to_channel(route.handshake, connection);
   auto answer = route.handshake.on_message(bytes);
   if (!answer.is_ok()) return refuse(route, connection, answer.status().message());
   const PeerHello& peer = route.handshake.peer();

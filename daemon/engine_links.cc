@@ -4,6 +4,7 @@
 #include "base/address.h"
 #include "base/contained.h"
 #include "base/log.h"
+#include "daemon/channel_binding.h"
 #include "daemon/engine.h"
 #include "daemon/nics.h"
 #include "daemon/own_host.h"
@@ -113,6 +114,7 @@ void Engine::on_completion(size_t device, const Completion& completion) {
   } else if (completion.kind == Completion::Kind::kConnected && rail.origin == Rail::Origin::kAsking) {
     connection.close();  // it lives
   } else if (completion.kind == Completion::Kind::kConnected) {
+    bind_to_channel(rail.greeting->handshake, connection);
     for (const auto& message : rail.greeting->handshake.start()) (void)connection.send(message, 0);
   } else if (completion.kind == Completion::Kind::kMessage) {
     on_greeting(rail, connection, completion.message);
@@ -153,6 +155,7 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
     const std::string foreign = foreign_peer(connection);
     if (!foreign.empty()) return refuse(foreign);
   }
+  if (!handshake.introduced()) bind_to_channel(handshake, connection);
   auto answer = handshake.on_message(message);
   if (!answer.is_ok()) return refuse(answer.status().message());
   // Asked before anything is proved to who answers, so that the other end makes no link of a connection that

@@ -54,7 +54,7 @@ bool take_control(Choices input) {
       ended = read.ended;
     }
   }
-  return greeted;
+  return greeted || messages > 0;
 }
 
 // Keeps what is to be received where.

@@ -114,5 +114,6 @@ std::unique_ptr<World> make_module() { return std::make_unique<ModuleWorld>(); }
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Module, TransportConformance, testing::Values(&make_module));
+INSTANTIATE_TEST_SUITE_P(Module, TransportStrangers, testing::Values(&make_module));
 
 }  // namespace hdt::transport

@@ -62,6 +62,7 @@ std::unique_ptr<World> make_second_cable() { return std::make_unique<SecondCable
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Rdma, TransportConformance, testing::Values(&make_world));
+INSTANTIATE_TEST_SUITE_P(Rdma, TransportStrangers, testing::Values(&make_world));
 
 class RdmaPort : public TransportConformance {};
 INSTANTIATE_TEST_SUITE_P(Rdma, RdmaPort, testing::Values(&make_second_cable));
