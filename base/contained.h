@@ -9,12 +9,17 @@
 // told after it has been.
 #pragma once
 
+#include <unistd.h>
+
 #include <exception>
 #include <string>
 
 #include "base/log.h"
 
 namespace hdt {
+
+// After a round of a thread's work that has failed: what fails again and again must not fill the log.
+inline constexpr useconds_t kAfterFailureUs = 10'000;
 
 // Says so in the log, if even that can be done. Returns the exception's words; without memory for them "".
 inline std::string note_contained(const char* what, const std::exception& error) noexcept {

@@ -11,13 +11,6 @@
 
 namespace hdt::daemon {
 
-namespace {
-
-// After a round that has failed: what fails again and again must not fill the log.
-constexpr useconds_t kAfterFailureUs = 10'000;
-
-}  // namespace
-
 void Control::run() {
   std::array<epoll_event, 64> events{};
   while (!stop_.load(std::memory_order_acquire)) {

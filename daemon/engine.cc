@@ -19,8 +19,6 @@ namespace hdt::daemon {
 namespace {
 
 constexpr int64_t kGoodbyeMs = 200;
-// After a round that has failed: what fails again and again must not fill the log.
-constexpr useconds_t kAfterFailureUs = 10'000;
 
 Status watch(int epoll, int fd) {
   epoll_event event{};

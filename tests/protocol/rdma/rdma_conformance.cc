@@ -32,6 +32,7 @@ class RdmaWorld : public World {
   std::string refusing_address() override { return first_of("RDMA_VM_PEER_IPS") + ":9"; }
   // Of the same network, but nobody's.
   std::string silent_address() override { return "10.77.0.99:4000"; }
+  bool knows_writers() override { return false; }
 
  private:
   std::unique_ptr<Backend> backend_ = rdma::make_backend(rdma::system_verbs());
