@@ -80,7 +80,8 @@ class BackendTestInterfaces : public ::testing::TestWithParam<const char*> {
         "for i in v0 v1 x0 x1; do ip link set $i up; done;"
         "ip addr add 10.9.0.1/24 dev v0; ip addr add 10.8.0.1/24 dev w0;"
         "ip addr add fd00:5::1/64 dev x0 nodad;"
-        "for i in v0 x0; do until grep -q up /sys/class/net/$i/operstate; do sleep 0.01; done; done; exec ";
+        "for i in v0 x0; do until grep -q up /sys/class/net/$i/operstate; do sleep 0.01; done; done;"
+        "until ip -6 route get fd00:5::1 >/dev/null 2>&1; do sleep 0.01; done; exec ";
     return run_program({"unshare", "-n", "-m", "sh", "-c",
                         script + HDT_BACKEND_TEST + " " + GetParam() + " " + words + " '" + kOneTest + "'"},
                        {{"HDT_TRANSPORT_PATH", HDT_MODULES}, {"UCX_LOG_LEVEL", "fatal"}});
