@@ -111,7 +111,8 @@ TEST(HeldSocketless, NothingOfASessionStaysInTheDaemon) {
     // The engine gives its part back when it has heard.
     const Deadline deadline = Deadline::after_ms(kAnswerMs);
     while (descriptors_of(daemon) > before && !deadline.expired()) ::usleep(5'000);
-    EXPECT_EQ(descriptors_of(daemon), before) << "round " << round;
+    // Fewer: what asked whether the daemon serves was still there before.
+    EXPECT_LE(descriptors_of(daemon), before) << "round " << round;
   }
 }
 
