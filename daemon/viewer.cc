@@ -60,7 +60,7 @@ Viewer get_viewer(Reader& reader) {
   const auto all = reader.get<uint8_t>();
   const auto known = reader.get<uint8_t>();
   const auto uid = reader.get<uint32_t>();
-  if (all > 1 || known > 1) reader.fail();
+  if (all > 1 || known > 1 || (known == 0 && uid != 0)) reader.fail();
   viewer.all = all == 1;
   if (known == 1) viewer.uid = uid;
   const uint32_t count = reader.get_count(kMaxViewerGroups);
