@@ -30,6 +30,7 @@ class Sink final : public FrameSink {
   }
   void on_written(const Immediate& immediate, std::span<const std::byte> placed) override {
     HDT_HOLDS(region.holds(placed));
+    ++writes;
     log += "written " + fuzz::to_text(immediate) + fuzz::to_text(placed) + "\n";
   }
   void on_path(const FrameHeader& header) override {
@@ -45,12 +46,13 @@ class Sink final : public FrameSink {
   }
 
   fuzz::Region region;
-  int secure = 0;
+  int secure = 0, writes = 0;
   std::string log;
 };
 
 struct Meaning {
   std::string log;
+  int writes = 0;
   bool ended = false;
   Status reason;
 };
@@ -92,6 +94,7 @@ Meaning read(std::span<const std::byte> stream, std::span<const std::byte> lengt
   }
   sink.region.check();
   meaning.log = sink.log;
+  meaning.writes = sink.writes;
   return meaning;
 }
 
@@ -104,7 +107,7 @@ bool take(std::span<const std::byte> input) {
     const Meaning cut = read(stream, parts, admitted);
     HDT_HOLDS(whole.log == cut.log);
     HDT_HOLDS(whole.reason.code() == cut.reason.code() && whole.reason.message() == cut.reason.message());
-    HDT_HOLDS(admitted || whole.log.find("written") == std::string::npos);
+    HDT_HOLDS(admitted || whole.writes == 0);
   }
   const Meaning whole = read(stream, {}, true);
   return !whole.log.empty() || whole.reason.is_ok() || whole.reason.code() == Code::kSystem;
