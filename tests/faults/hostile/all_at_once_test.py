@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import attackers
-from daemons import BUILD, Attacker, HostileTest, Job, main
+from daemons import BUILD, MEMORY_FACTOR, UNASKED, Attacker, HostileTest, Job, main
 
 SECONDS = float(os.environ.get("HDT_TEST_SECONDS", "12"))
 SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 32)))
@@ -16,8 +16,9 @@ FIRST_USER = 60001
 MIB = 1 << 20
 TURN_S = 3  # of an attack, before it begins again
 # Of a daemon, for the sessions, groups and answers of all attackers at their limits.
-MOST_MIB = 512
-FLOODS = ("unshare", "fail", "rendezvous", "status", "trace", "why", "backends", "explain")
+MOST_MIB = 512 * MEMORY_FACTOR
+FLOODS = tuple(kind for kind in ("unshare", "fail", "rendezvous", "status", "trace", "why", "backends", "explain")
+               if kind not in UNASKED)
 
 
 def again(attack, path, seconds, *arguments):

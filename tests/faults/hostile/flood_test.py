@@ -2,11 +2,12 @@
 memory, and everybody else is served meanwhile."""
 
 import attackers
-from daemons import HostileTest, main
+from daemons import MEMORY_FACTOR, UNASKED, HostileTest, main
 
-KINDS = ("unshare", "fail", "rendezvous", "status", "trace", "why", "backends", "explain")
+KINDS = tuple(kind for kind in ("unshare", "fail", "rendezvous", "status", "trace", "why", "backends", "explain")
+              if kind not in UNASKED)
 MIB = 1 << 20
-MOST_MIB = 64  # that the daemon may grow by
+MOST_MIB = 64 * MEMORY_FACTOR  # that the daemon may grow by
 
 
 class Flood(HostileTest):
