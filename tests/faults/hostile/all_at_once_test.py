@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import attackers
-from daemons import BUILD, MEMORY_FACTOR, UNASKED, Attacker, HostileTest, Job, main
+from daemons import BUILD, SLACK, UNASKED, Attacker, HostileTest, Job, main
 
 SECONDS = float(os.environ.get("HDT_TEST_SECONDS", "12"))
 SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 32)))
@@ -16,7 +16,7 @@ FIRST_USER = 60001
 MIB = 1 << 20
 TURN_S = 3  # of an attack, before it begins again
 # Of a daemon, for the sessions, groups and answers of all attackers at their limits.
-MOST_MIB = 512 * MEMORY_FACTOR
+MOST_MIB = 512 * SLACK
 FLOODS = tuple(kind for kind in ("unshare", "fail", "rendezvous", "status", "trace", "why", "backends", "explain")
                if kind not in UNASKED)
 
@@ -36,7 +36,7 @@ def many_sessions(path, _):
 
 
 class AllAtOnce(HostileTest):
-    flags = ("--limits.sessions", "400", "--limits.hello_ms", "1000")
+    flags = ("--limits.sessions", "400", "--limits.hello_ms", str(1000 * SLACK))
 
     def test_jobs_beside_all_of_them(self):
         print(f"all_at_once: HDT_TEST_SEED={SEED}", flush=True)

@@ -35,8 +35,8 @@ def sanitizers():
 
 # UCX's hooks in the end of a thread end the thread sanitizer: there nobody may have UCX loaded.
 UNASKED = ("backends",) if "t" in sanitizers() else ()
-# A sanitizer keeps what was given back, and books about the rest.
-MEMORY_FACTOR = 8 if sanitizers() else 1
+# So much more memory and time a sanitizer takes.
+SLACK = 8 if sanitizers() else 1
 
 
 WAIT_S = 30  # for what happens within moments

@@ -3,7 +3,7 @@
 import os
 
 import attackers
-from daemons import BUILD, SECONDS, HostileTest, main
+from daemons import BUILD, SECONDS, HostileTest, main, sanitizers
 
 MODULES = os.path.join(BUILD, "lib", "hdt", "transports")
 
@@ -16,6 +16,8 @@ class Endpoints(HostileTest):
             self.skipTest("a backend is tested, not none")
         if not os.path.exists(os.path.join(MODULES, f"libhdt-transport-{self.backend}.so")):
             self.skipTest(f"{self.backend} is not built")
+        if sanitizers():
+            self.skipTest(f"the libraries below {self.backend} do not bear the sanitizers")
         self.flags = ("--class.default.backends", self.backend)
         super().setUp()
 

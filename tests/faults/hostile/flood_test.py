@@ -2,12 +2,12 @@
 memory, and everybody else is served meanwhile."""
 
 import attackers
-from daemons import MEMORY_FACTOR, UNASKED, HostileTest, main
+from daemons import SLACK, UNASKED, HostileTest, main
 
 KINDS = tuple(kind for kind in ("unshare", "fail", "rendezvous", "status", "trace", "why", "backends", "explain")
               if kind not in UNASKED)
 MIB = 1 << 20
-MOST_MIB = 64 * MEMORY_FACTOR  # that the daemon may grow by
+MOST_MIB = 64 * SLACK  # that the daemon may grow by
 
 
 class Flood(HostileTest):
