@@ -459,6 +459,9 @@ bool EngineGroup::finished() const {
 
 bool EngineGroup::quiet() {
   if (context_.failed()) return true;
+  // Ranks of this node may still wait for other nodes' word that all have taken their seats.
+  if (!solo() && has_local_ranks() && context_.segment.header().seated.load(std::memory_order_acquire) == 0)
+    return false;
   if (channels_.awaits_arrivals()) hurry(context_.links_with_writes());
   if (!pieces_.idle() || context_.writes_in_flight() != 0 || !channels_.drained()) return false;
   for (uint32_t local = 0; local < local_left_.size(); ++local) {
