@@ -46,7 +46,8 @@ Status Control::open_trust() {
 // What protects the payload; control connections are encrypted wherever there is a key (control_network.cc).
 Status Control::open_security() {
   const auto protection = transport::secure::parse_protection(config_.security.transport);
-  if (!protection || *protection == transport::secure::Protection::kNone) return Status::ok();
+  if (!protection) return {Code::kInternal, "no such protection: " + config_.security.transport};
+  if (*protection == transport::secure::Protection::kNone) return Status::ok();
   if (trust_->cluster_key().empty()) {
     return {Code::kConfig, "security.transport = \"" + config_.security.transport +
                                "\" needs a key that all nodes have: make one with `hdtctl key new --output "
