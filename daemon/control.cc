@@ -265,7 +265,6 @@ GroupMaker::Services Control::group_services() {
   services.lost = [this](const MadeGroup& made, uint32_t local) { lose_seat(made, local); };
   services.refused = [this](const LocalJoin& join, const Status& why) {
     joining_.erase({join.session, join.request.request});
-    seat_claims_.erase({join.session, join.request.request});
     session::Joined answer;
     answer.request = join.request.request;
     answer.code = why.code();
@@ -291,9 +290,9 @@ void Control::lose_seat(const MadeGroup& made, uint32_t local) {
 }
 
 void Control::take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t local) {
-  joining_.erase({join.session, join.request.request});
   std::shared_ptr<UserLimits::Claim> claim;
-  if (auto held = seat_claims_.extract({join.session, join.request.request})) claim = held.mapped();
+  if (auto held = joining_.extract({join.session, join.request.request}))
+    claim = std::move(held.mapped().claim);
   Engine* engine = engines_[made.engine].get();
   ClientSession* client = sessions_->find(join.session);
   const uint32_t handle = client != nullptr ? client->free_handle() : 0;
@@ -343,8 +342,7 @@ void Control::on_join(uint64_t session, const session::JoinRequest& request) {
     sessions_->send(session, session::encode(answer));
     return;
   }
-  joining_[number] = request;
-  seat_claims_[number] = std::make_shared<UserLimits::Claim>(claim.take());
+  joining_[number] = {request, std::make_shared<UserLimits::Claim>(claim.take())};
   maker_->on_join({session, request, static_cast<uint32_t>(who.pid), who.uid});
 }
 
@@ -406,7 +404,6 @@ void Control::on_open(uint64_t session, const session::MemoryRequest& request) {
 }
 
 void Control::on_gone(uint64_t session, const std::string& how) {
-  std::erase_if(seat_claims_, [session](const auto& entry) { return entry.first.first == session; });
   std::erase_if(joining_, [session](const auto& entry) { return entry.first.first == session; });
   maker_->on_session_gone(session, how);
   for (auto& engine : engines_) {

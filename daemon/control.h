@@ -192,9 +192,11 @@ class Control : public SessionHandler {
   uint64_t watched_ = 0;  // ControlNetwork::device_changes() when its descriptors were added to epoll_
   int64_t started_ns_ = 0;
   const TickMoment made_ = TickMoment::now();
-  std::map<std::pair<uint64_t, uint32_t>, session::JoinRequest>
-      joining_;  // not answered, by session and request
-  std::map<std::pair<uint64_t, uint32_t>, std::shared_ptr<UserLimits::Claim>> seat_claims_;  // of those
+  struct Joining {
+    session::JoinRequest request;
+    std::shared_ptr<UserLimits::Claim> claim;  // of the seat
+  };
+  std::map<std::pair<uint64_t, uint32_t>, Joining> joining_;  // not answered, by session and request
   // Of meeting places that were left: the sockets stay open a while for those who come late.
   std::deque<std::pair<Deadline, std::shared_ptr<UserLimits::Claim>>> late_places_;
   std::map<uint64_t, std::weak_ptr<const SharedMemory>>

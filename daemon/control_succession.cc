@@ -60,8 +60,8 @@ bool Control::coordinates(const std::string& rendezvous) const { return network_
 // True once nothing is under way that a successor could not go on with.
 bool Control::can_leave() const {
   const bool elsewhere = std::any_of(joining_.begin(), joining_.end(), [this](const auto& entry) {
-    return !is_host(entry.first.first) && entry.second.host == session::Hosting::kNone &&
-           !coordinates(entry.second.rendezvous);
+    return !is_host(entry.first.first) && entry.second.request.host == session::Hosting::kNone &&
+           !coordinates(entry.second.request.rendezvous);
   });
   return !elsewhere && maker_->being_connected() == 0 && rendezvous_.being_connected() == 0 && !change_ &&
          !reload_;
@@ -109,8 +109,8 @@ bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
     sessions_->read_all();
     others = needed_by_others();
     if (!others) return true;
-    for (const auto& [who, join] : joining_) {
-      if (join.host != session::Hosting::kNone || coordinates(join.rendezvous))
+    for (const auto& [who, joining] : joining_) {
+      if (joining.request.host != session::Hosting::kNone || coordinates(joining.request.rendezvous))
         ask_successor(who.first, who.second);
     }
     sessions_->abandon();

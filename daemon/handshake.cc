@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/codec.h"
+#include "base/foreign_text.h"
 #include "base/hmac.h"
 #include "base/signing.h"
 
@@ -24,10 +25,6 @@ std::span<const uint8_t> octets(std::span<const std::byte> bytes) {
 // Names go into logs, tables and files.
 bool is_node_name(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
-}
-bool has_no_controls(const std::string& text) {
-  return std::none_of(text.begin(), text.end(),
-                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
 }  // namespace
@@ -144,7 +141,7 @@ Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<cons
     const bool known_purpose = peer_.purpose == Purpose::kControl || peer_.purpose == Purpose::kRail;
     if (!reader.complete() || !known_purpose || lasting > 1)
       return Status(Code::kInvalidArgument, "malformed hello of a daemon");
-    if (!is_node_name(peer_.name) || !has_no_controls(peer_.group_class))
+    if (!is_node_name(peer_.name) || !is_printable(peer_.group_class))
       return Status(Code::kInvalidArgument, "a name in the hello of a daemon is not plain printable text");
     const auto id = node_id_of(peer_.key, peer_.start);
     if (!id.is_ok()) return id.status();

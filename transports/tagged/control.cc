@@ -73,19 +73,25 @@ Control::Input Control::read() {
   return input;
 }
 
+std::span<const std::byte> Control::receive(std::span<std::byte> room, Input& input) const {
+  ssize_t n = 0;
+  do {
+    n = ::recv(fd_.get(), room.data(), room.size(), MSG_DONTWAIT);
+  } while (n < 0 && errno == EINTR);
+  if (n > 0) return room.first(static_cast<size_t>(n));
+  if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) {
+    input.ended = true;
+    input.reason = ended_without_goodbye(n);
+  }
+  return {};
+}
+
 void Control::read_word(Input& input) {
   std::array<std::byte, kReadBytes> piece;
   while (!input.ended && !input.here && !input.hello && input.message.empty()) {
-    const ssize_t n =
-        ::recv(fd_.get(), piece.data(), std::min(piece.size(), wanted_ - inbox_.size()), MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (n <= 0) {
-      input.ended = true;
-      input.reason = ended_without_goodbye(n);
-      return;
-    }
-    inbox_.insert(inbox_.end(), piece.begin(), piece.begin() + n);
+    const auto came = receive(std::span(piece).first(std::min(piece.size(), wanted_ - inbox_.size())), input);
+    if (came.empty()) return;
+    inbox_.insert(inbox_.end(), came.begin(), came.end());
     if (inbox_.size() < wanted_) continue;
     if (Status status = look(input); !status.is_ok()) {
       input.ended = true;
@@ -170,15 +176,9 @@ Status Control::look_at_hello(Input& input) {
 void Control::read_signals(Input& input) {
   std::array<std::byte, kReadBytes> piece;
   for (int i = 0; i < kReadsPerEvent; ++i) {
-    const ssize_t n = ::recv(fd_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (n <= 0) {
-      input.ended = true;
-      input.reason = ended_without_goodbye(n);
-      return;
-    }
-    for (const std::byte byte : std::span(piece).first(static_cast<size_t>(n))) {
+    const auto came = receive(piece, input);
+    if (came.empty()) return;
+    for (const std::byte byte : came) {
       switch (static_cast<Signal>(byte)) {
         case Signal::kRing:
         case Signal::kTick:

@@ -89,6 +89,8 @@ class Control {
   Input read();
 
  private:
+  // What has come, into `room`. Nothing: there is nothing now, or the peer has ended, as `input` says then.
+  std::span<const std::byte> receive(std::span<std::byte> room, Input& input) const;
   void read_word(Input& input);
   // What has come of a word is as long as was wanted: it is complete, or says how much is missing.
   Status look(Input& input);

@@ -127,16 +127,19 @@ TEST(DaemonEnd, InOrderLosesNothingThatWasSent) {
   EXPECT_EQ(received.result, HDT_SUCCESS) << received.text;
 }
 
+// Of a daemon that has this key, which is written to the folder.
+std::vector<std::string> flags_of_key(const TemporaryFolder& folder, const std::string& name,
+                                      const std::string& key) {
+  using std::filesystem::perms;
+  std::ofstream(folder.file(name)) << key;
+  std::filesystem::permissions(folder.file(name), perms::owner_read | perms::owner_write);
+  return {"--security.cluster_key_file", folder.file(name)};
+}
+
 TEST(ClusterKey, TheSameWorksAndOthersAreRefusedWithTheReason) {
   TemporaryFolder keys;
-  std::ofstream(keys.file("a")) << "a key of the cluster, long enough";
-  std::ofstream(keys.file("b")) << "another key, long enough as well";
-  for (const char* key : {"a", "b"}) {
-    using std::filesystem::perms;
-    std::filesystem::permissions(keys.file(key), perms::owner_read | perms::owner_write);
-  }
-  const std::vector<std::string> a = {"--security.cluster_key_file", keys.file("a")};
-  const std::vector<std::string> b = {"--security.cluster_key_file", keys.file("b")};
+  const auto a = flags_of_key(keys, "a", "a key of the cluster, long enough");
+  const auto b = flags_of_key(keys, "b", "another key, long enough as well");
   {
     World same(2, {a, a});
     same.expect_serving();
@@ -157,12 +160,11 @@ TEST(ClusterKey, TheSameWorksAndOthersAreRefusedWithTheReason) {
 
 TEST(ClusterKey, NodesThatProtectTheirPayloadDifferentlyRefuseEachOther) {
   TemporaryFolder keys;
-  std::ofstream(keys.file("a")) << "a key of the cluster, long enough";
-  std::filesystem::permissions(keys.file("a"),
-                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const auto key = flags_of_key(keys, "a", "a key of the cluster, long enough");
   const auto flags = [&](const char* transport) {
-    return std::vector<std::string>{"--security.cluster_key_file", keys.file("a"), "--security.transport",
-                                    transport};
+    auto all = key;
+    all.insert(all.end(), {"--security.transport", transport});
+    return all;
   };
   {
     World same(2, {flags("encrypt"), flags("encrypt")});

@@ -26,19 +26,18 @@ BUILD = os.path.join(ROOT, "build", "release") if len(sys.argv) < 2 else sys.arg
 SKIPPED = 77
 
 
-def sanitizers():
-    """Those of the build's daemon: "a" of addresses, "t" of threads."""
+def _sanitizers():
     done = subprocess.run(["ldd", os.path.join(BUILD, "bin", "hdtcommd")], capture_output=True, text=True, timeout=60,
                           check=False)
     return {kind for kind in "at" if f"lib{kind}san" in done.stdout}
 
 
+# Those of the build's daemon: "a" of addresses, "t" of threads.
+SANITIZERS = _sanitizers()
 # UCX's hooks in the end of a thread end the thread sanitizer: there nobody may have UCX loaded.
-UNASKED = ("backends",) if "t" in sanitizers() else ()
+UNASKED = ("backends",) if "t" in SANITIZERS else ()
 # So much more memory and time a sanitizer takes.
-SLACK = 8 if sanitizers() else 1
-
-
+SLACK = 8 if SANITIZERS else 1
 WAIT_S = 30  # for what happens within moments
 NEIGHBOUR = 65533  # the user whose jobs run beside the attack
 NOBODY = 65534  # the attacker

@@ -3,7 +3,7 @@
 import os
 
 import attackers
-from daemons import BUILD, SECONDS, HostileTest, main, sanitizers
+from daemons import BUILD, SANITIZERS, SECONDS, HostileTest, main
 
 MODULES = os.path.join(BUILD, "lib", "hdt", "transports")
 
@@ -16,7 +16,7 @@ class Endpoints(HostileTest):
             self.skipTest("a backend is tested, not none")
         if not os.path.exists(os.path.join(MODULES, f"libhdt-transport-{self.backend}.so")):
             self.skipTest(f"{self.backend} is not built")
-        if sanitizers():
+        if SANITIZERS:
             self.skipTest(f"the libraries below {self.backend} do not bear the sanitizers")
         self.flags = ("--class.default.backends", self.backend)
         super().setUp()

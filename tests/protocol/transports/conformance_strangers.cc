@@ -145,20 +145,7 @@ TEST_P(TransportStrangers, MemoryIsWrittenByThoseItWasGrantedToAndNobodyElse) {
 
 TEST_P(TransportStrangers, RevokingInTheMiddleOfAWriteStopsIt) {
   if (!world_->knows_writers()) GTEST_SKIP() << "the adapter places by itself";
-  const Pair pair = connect();
-  const std::vector<std::byte> source(size_t{64} << 20, std::byte{1});
-  std::vector<std::byte> memory(source.size());
-  const auto key = b_.enlist(memory.data(), memory.size());
-  ASSERT_TRUE(key.is_ok());
-  ASSERT_TRUE(pair.client->write(source.data(), source.size(), key.value(), 0, immediate_of(1), 1).is_ok());
-  ASSERT_TRUE(run_until([&] { return memory[0] == std::byte{1}; }));
-  ASSERT_EQ(b_.count(Kind::kWritten), 0u) << "the write was over too soon to be a test";
-  b_.device->revoke(key.value(), kPeer);
-  const std::vector<std::byte> frozen = memory;
-  ASSERT_TRUE(
-      run_until([&] { return b_.closed(pair.server) != nullptr && a_.closed(pair.client) != nullptr; }));
-  EXPECT_EQ(b_.count(Kind::kWritten), 0u);
-  EXPECT_TRUE(same_bytes(memory, frozen)) << "nothing is placed after revoke() returned";
+  expect_stops_a_write([this](const RegionKey& key) { b_.device->revoke(key, kPeer); });
 }
 
 }  // namespace hdt::transport

@@ -75,6 +75,8 @@ class TransportConformance : public testing::TestWithParam<std::function<std::un
   Pair meet();
   // The same, admitted at both ends as kPeer.
   Pair connect();
+  // `stop`, in the middle of a write to the region: its connection ends, and no byte is placed after it returned.
+  void expect_stops_a_write(const std::function<void(const RegionKey&)>& stop);
 
   std::unique_ptr<World> world_;
   Endpoint a_;
