@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "daemon/nics.h"
-#include "transports/subnet.h"
+#include "transports/net/subnet.h"
 #include "transports/loader/loader.h"
 
 namespace hdt::daemon {

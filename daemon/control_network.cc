@@ -10,8 +10,8 @@
 #include "daemon/channel_binding.h"
 #include "daemon/own_host.h"
 #include "session/segment.h"
+#include "transports/net/subnet.h"
 #include "transports/secure/tls.h"
-#include "transports/subnet.h"
 #include "transports/tcp/options.h"
 
 namespace hdt::daemon {

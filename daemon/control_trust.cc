@@ -11,8 +11,8 @@
 #include "base/signing.h"
 #include "daemon/control.h"
 #include "daemon/own_host.h"
+#include "transports/net/subnet.h"
 #include "transports/secure/tls.h"
-#include "transports/subnet.h"
 
 namespace hdt::daemon {
 

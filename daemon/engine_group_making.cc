@@ -8,7 +8,7 @@ namespace hdt::daemon {
 
 namespace {
 
-// A way that is dead is found out only by what is sent on it (transports/tcp/socket.h: kPeerTimeoutMs).
+// A way that is dead is found out only by what is sent on it (transports/net/socket.h: kPeerTimeoutMs).
 constexpr int64_t kPingMs = 1'000;
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "daemon/node.h"
-#include "transports/subnet.h"
+#include "transports/net/subnet.h"
 #include "transports/transport.h"
 
 namespace hdt::daemon {

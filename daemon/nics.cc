@@ -7,7 +7,7 @@
 
 #include "base/address.h"
 #include "base/log.h"
-#include "transports/subnet.h"
+#include "transports/net/subnet.h"
 
 namespace hdt::daemon {
 

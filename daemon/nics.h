@@ -8,7 +8,7 @@
 #include "base/config.h"
 #include "base/status.h"
 #include "daemon/node.h"
-#include "transports/subnet.h"
+#include "transports/net/subnet.h"
 #include "transports/transport.h"
 
 namespace hdt::daemon {

@@ -7,7 +7,7 @@
 #include "base/address.h"
 #include "base/socket_owner.h"
 #include "base/users.h"
-#include "transports/subnet.h"
+#include "transports/net/subnet.h"
 
 namespace hdt::daemon {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/fuzz/target.h"
-#include "transports/region_table.h"
+#include "transports/support/region_table.h"
 
 namespace hdt::fuzz {
 

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "transports/hand_over.h"
+#include "transports/support/hand_over.h"
 
 namespace hdt::transport::fake {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "transports/fake/state.h"
-#include "transports/message_arena.h"
-#include "transports/region_table.h"
+#include "transports/support/message_arena.h"
+#include "transports/support/region_table.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::fake {

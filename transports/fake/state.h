@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "transports/fake/network.h"
-#include "transports/region_table.h"
+#include "transports/support/region_table.h"
 
 namespace hdt::transport::fake {
 

@@ -1,9 +1,9 @@
 // backend.cc: see backend.h.
 #include "transports/ofi/backend.h"
 
+#include "transports/net/interfaces.h"
 #include "transports/ofi/fabric.h"
 #include "transports/tagged/device.h"
-#include "transports/tcp/interfaces.h"
 
 namespace hdt::transport {
 

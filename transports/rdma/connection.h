@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "transports/message_arena.h"
+#include "transports/net/event_loop.h"
+#include "transports/net/socket_address.h"
 #include "transports/rdma/completion_queues.h"
 #include "transports/rdma/queue_pair.h"
 #include "transports/rdma/receive_queue.h"
 #include "transports/rdma/send_queue.h"
-#include "transports/tcp/event_loop.h"
-#include "transports/tcp/socket_address.h"
+#include "transports/support/message_arena.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::rdma {

@@ -5,8 +5,8 @@
 
 #include <cerrno>
 
-#include "transports/hand_over.h"
 #include "transports/rdma/discovery.h"
+#include "transports/support/hand_over.h"
 
 namespace hdt::transport::rdma {
 

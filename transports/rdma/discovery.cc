@@ -3,7 +3,7 @@
 
 #include <cerrno>
 
-#include "transports/tcp/interfaces.h"
+#include "transports/net/interfaces.h"
 
 namespace hdt::transport::rdma {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "transports/net/socket_address.h"
 #include "transports/rdma/verbs.h"
-#include "transports/tcp/socket_address.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::rdma {

@@ -11,7 +11,7 @@
 
 #include "transports/rdma/nic.h"
 #include "transports/rdma/region_key.h"
-#include "transports/strangers.h"
+#include "transports/support/strangers.h"
 
 namespace hdt::transport::rdma {
 

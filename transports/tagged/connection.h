@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "transports/message_arena.h"
-#include "transports/strangers.h"
+#include "transports/net/event_loop.h"
+#include "transports/net/linger.h"
+#include "transports/support/message_arena.h"
+#include "transports/support/strangers.h"
 #include "transports/tagged/channel.h"
 #include "transports/tagged/control.h"
 #include "transports/tagged/domain.h"
 #include "transports/tagged/incoming.h"
 #include "transports/tagged/outgoing.h"
-#include "transports/tcp/event_loop.h"
-#include "transports/tcp/linger.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::tagged {

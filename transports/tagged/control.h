@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "transports/tcp/socket.h"
+#include "transports/net/socket.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::tagged {

@@ -1,7 +1,7 @@
 // device.cc: see device.h.
 #include "transports/tagged/device.h"
 
-#include "transports/hand_over.h"
+#include "transports/support/hand_over.h"
 
 namespace hdt::transport::tagged {
 
@@ -29,8 +29,9 @@ Result<std::string> TaggedDevice::listen(uint16_t port) {
   if (listener_) return Status(Code::kInvalidUsage, info_.name + " listens already");
   Result<tcp::SocketAddress> local = tcp::SocketAddress::from_host(info_.address, port);
   if (!local.is_ok()) return local.status();
-  auto listener =
-      std::make_unique<tcp::Listener>(state_.loop, [this](tcp::Fd fd) { on_accept(std::move(fd)); });
+  // No refusal: a control socket has no words for one, and a peer would take others for those of a stranger.
+  auto listener = std::make_unique<tcp::Listener>(
+      state_.loop, [this](tcp::Fd fd) { on_accept(std::move(fd)); }, nullptr);
   Result<std::string> address = listener->open(local.value());
   if (address.is_ok()) listener_ = std::move(listener);
   return address;

@@ -4,8 +4,8 @@
 #include <memory>
 #include <unordered_map>
 
+#include "transports/net/listener.h"
 #include "transports/tagged/connection.h"
-#include "transports/tcp/listener.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::tagged {

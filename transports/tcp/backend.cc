@@ -1,6 +1,6 @@
 // backend.cc: the TCP backend: plain kernel sockets, works everywhere.
+#include "transports/net/interfaces.h"
 #include "transports/tcp/device.h"
-#include "transports/tcp/interfaces.h"
 #include "transports/tcp/options.h"
 #include "transports/transport.h"
 

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/address.h"
-#include "transports/tcp/congestion.h"
+#include "transports/net/congestion.h"
 
 namespace hdt::transport::tcp {
 

@@ -9,18 +9,18 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "transports/message_arena.h"
+#include "transports/net/event_loop.h"
+#include "transports/net/linger.h"
+#include "transports/net/socket.h"
 #include "transports/secured_connection.h"
+#include "transports/support/message_arena.h"
 #include "transports/tcp/domain.h"
-#include "transports/tcp/event_loop.h"
 #include "transports/tcp/frame_reader.h"
 #include "transports/tcp/frame_writer.h"
-#include "transports/tcp/linger.h"
 #include "transports/tcp/options.h"
 #include "transports/tcp/path_test.h"
 #include "transports/tcp/sealed_reader.h"
 #include "transports/tcp/secure_start.h"
-#include "transports/tcp/socket.h"
 #include "transports/transport.h"
 #include "transports/tried_path.h"
 

@@ -1,7 +1,8 @@
 // device.cc: see device.h.
 #include "transports/tcp/device.h"
 
-#include "transports/hand_over.h"
+#include "base/limits.h"
+#include "transports/support/hand_over.h"
 
 namespace hdt::transport::tcp {
 
@@ -28,7 +29,9 @@ Result<std::string> TcpDevice::listen(uint16_t port) {
   if (listener_) return Status(Code::kInvalidUsage, state_.nic.name + " listens already");
   Result<SocketAddress> local = SocketAddress::from_host(state_.nic.address, port);
   if (!local.is_ok()) return local.status();
-  auto listener = std::make_unique<Listener>(state_.loop, [this](Fd fd) { on_accept(std::move(fd)); });
+  auto listener = std::make_unique<Listener>(
+      state_.loop, [this](Fd fd) { on_accept(std::move(fd)); },
+      [] { return refusal(descriptor_limit_reached()); });
   Result<std::string> address = listener->open(local.value());
   if (address.is_ok()) listener_ = std::move(listener);
   return address;

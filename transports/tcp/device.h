@@ -4,9 +4,9 @@
 #include <memory>
 #include <unordered_map>
 
+#include "transports/net/listener.h"
 #include "transports/several_connections.h"
 #include "transports/tcp/connection.h"
-#include "transports/tcp/listener.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::tcp {

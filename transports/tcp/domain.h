@@ -1,7 +1,7 @@
 // domain.h: what the devices opened from one backend share.
 #pragma once
 
-#include "transports/shared_regions.h"
+#include "transports/support/shared_regions.h"
 
 namespace hdt::transport::tcp {
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "transports/net/zero_copy.h"
 #include "transports/tcp/frame.h"
 #include "transports/tcp/sealed_output.h"
-#include "transports/tcp/zero_copy.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::tcp {

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "transports/net/interfaces.h"
 #include "transports/tagged/device.h"
-#include "transports/tcp/interfaces.h"
 #include "transports/ucx/fabric.h"
 
 namespace hdt::transport {

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "transports/hand_over.h"
+#include "transports/support/hand_over.h"
 #include "transports/ucx/fabric.h"
 
 namespace hdt::transport::ucx {

@@ -1,6 +1,7 @@
 // tagged_conformance.cc: the conformance suite over channels in memory, and what every backend over tagged
 // messages must survive: strangers at its port, peers with other settings, channels that fail.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <random>
@@ -132,6 +133,27 @@ TEST_P(TaggedStrangers, AnotherProviderIsNamedOnTheSideThatConnects) {
   EXPECT_EQ(error.code(), Code::kNoBackend) << error.to_string();
   EXPECT_THAT(error.message(), testing::HasSubstr("'memory'"));
   EXPECT_EQ(b_.count(Kind::kReady), 0u);
+}
+
+// The kernel has taken the connection when the other end finds that it has no descriptor for it. A control socket
+// has no words for that: it is closed, and whoever connects is not told of another protocol.
+TEST_P(TaggedStrangers, WhoIsClosedAtTheLimitOfDescriptorsHearsNoOtherProtocol) {
+  auto connection = a_.device->connect(b_.address, kConnectMs);
+  ASSERT_TRUE(connection.is_ok()) << connection.status().to_string();
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const int next = ::dup(STDOUT_FILENO);  // the lowest that is free
+  ASSERT_GE(next, 0);
+  ::close(next);
+  rlimit none_left = usual;
+  none_left.rlim_cur = static_cast<rlim_t>(next);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none_left), 0);
+  const bool closed = run_until([&] { return a_.closed(connection.value()) != nullptr; });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+  ASSERT_TRUE(closed);
+  EXPECT_EQ(b_.count(Kind::kAccepted), 0u);
+  const std::string why = a_.closed(connection.value())->completion.error.message();
+  EXPECT_THAT(why, testing::Not(testing::HasSubstr("protocol")));
 }
 
 TEST_P(TaggedStrangers, FailedChannelEndsTheConnectionWithItsReason) {

@@ -1,7 +1,7 @@
 """project_rules.py: the written rules of the source tree, as code.
 
-check(root) returns one line for every violation: who may include whom, how long a file may be, that it says what
-it is, and words that have no place in finished work.
+check(root) returns one line for every violation: who may include whom, among layers and among the rooms of
+a layer, how long a file may be, that it says what it is, and words that have no place in finished work.
 """
 
 import os
@@ -19,6 +19,19 @@ LAYERS = {
     "training": ["base", "hdt"],
     "bench": ["base", "hdt"],
     "tools": ["base", "hdt"],
+}
+
+# Rooms: the folders of a layer, in rows, lowest first. A room includes itself and the rooms of rows before its
+# own: rooms of one row do not know each other. "" is what lies in the layer's folder itself.
+ROOMS = {
+    "transports": [
+        ["secure"],
+        [""],
+        ["net", "support"],
+        ["tcp", "rdma", "tagged", "fake", "link"],
+        ["ofi", "ucx", "loader"],
+        ["benchmark"],
+    ],
 }
 
 # Single headers and folders allowed beyond that: (who, what).
@@ -62,6 +75,39 @@ def files_of(root):
             folders[:] = [f for f in folders if f not in ("__pycache__", "build")]
             found += [os.path.relpath(os.path.join(folder, name), root) for name in names]
     return sorted(found)
+
+
+def rooms_of(path):
+    """{layer: room} of a file, for each folder of ROOMS that it is in."""
+    rooms = {}
+    for layer in ROOMS:
+        if path.startswith(layer + "/"):
+            inside = path[len(layer) + 1:]
+            rooms[layer] = inside.split("/")[0] if "/" in inside else ""
+    return rooms
+
+
+def rooms_seen(layer, room):
+    """The rooms of the layer whose headers a room may include; nothing: there is no such room."""
+    seen = {room}
+    for row in ROOMS[layer]:
+        if room in row:
+            return seen
+        seen.update(row)
+    return None
+
+
+def room_violations(path, text):
+    for layer, room in rooms_of(path).items():
+        seen = rooms_seen(layer, room)
+        if seen is None:
+            yield f"{path}: is in no room of {layer}; ROOMS has them"
+            continue
+        for header in INCLUDE.findall(text):
+            other = rooms_of(header).get(layer, room)
+            if other not in seen:
+                names = ", ".join(sorted(f"{layer}/{name}".rstrip("/") for name in seen))
+                yield f"{path}: includes {header}; {layer}/{room} may include only {names}"
 
 
 def is_script(path, text):
@@ -115,6 +161,7 @@ def check(root):
             violations += comment_violations(path, text)
         if re.search(r"\.(h|hpp|cc|c)$", path):
             violations += include_violations(path, text)
+            violations += room_violations(path, text)
     return violations
 
 

@@ -48,6 +48,18 @@ class Rules(unittest.TestCase):
         self.assert_refused("bench/a.cc", '  #  include <collectives/types.h>\n', "bench may include only")
         self.assert_refused("tools/hdtctl/a.cc", '#include "daemon/engine.h"\n', "tools may include only")
 
+    def test_rooms(self):
+        self.assert_allowed("transports/tcp/a.cc", '#include "transports/net/socket.h"\n')
+        self.assert_allowed("transports/tcp/a.cc", '#include "transports/tcp/frame.h"\n')
+        self.assert_allowed("transports/net/a.h", '// a.h: a.\n#include "transports/transport.h"\n')
+        self.assert_refused("transports/net/a.cc", '#include "transports/tcp/frame.h"\n',
+                            "transports/net may include only")
+        self.assert_refused("transports/tcp/a.cc", '#include "transports/rdma/frame.h"\n',
+                            "transports/tcp may include only")
+        self.assert_refused("transports/a.cc", '#include "transports/net/socket.h"\n',
+                            "transports/ may include only")
+        self.assert_refused("transports/attic/a.cc", "\n", "is in no room of transports")
+
     def test_exceptions(self):
         self.assert_allowed("libclient/a.cc", '#include "daemon/embedded.h"\n')
         self.assert_refused("libclient/a.cc", '#include "daemon/engine.h"\n', "libclient may include only")

@@ -1,5 +1,5 @@
 // congestion_test.cc: which peers are near, and what their connections use instead of BBR.
-#include "transports/tcp/congestion.h"
+#include "transports/net/congestion.h"
 
 #include <gtest/gtest.h>
 #include <linux/tcp.h>
@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "transports/tcp/socket.h"
+#include "transports/net/socket.h"
 
 namespace hdt::transport::tcp {
 namespace {

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/status.h"
-#include "transports/region_table.h"
-#include "transports/strangers.h"
+#include "transports/support/region_table.h"
+#include "transports/support/strangers.h"
 
 namespace hdt::transport {
 

@@ -1,5 +1,5 @@
 // congestion.cc: see congestion.h.
-#include "transports/tcp/congestion.h"
+#include "transports/net/congestion.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -8,8 +8,8 @@
 #include <array>
 #include <string>
 
-#include "transports/subnet.h"
-#include "transports/tcp/socket.h"
+#include "transports/net/socket.h"
+#include "transports/net/subnet.h"
 
 namespace hdt::transport::tcp {
 

@@ -1,5 +1,5 @@
 // subnet.cc: see subnet.h.
-#include "transports/subnet.h"
+#include "transports/net/subnet.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

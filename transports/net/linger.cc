@@ -1,5 +1,5 @@
 // linger.cc: see linger.h.
-#include "transports/tcp/linger.h"
+#include "transports/net/linger.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>

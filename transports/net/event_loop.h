@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "transports/tcp/socket.h"
+#include "transports/net/socket.h"
 
 namespace hdt::transport::tcp {
 

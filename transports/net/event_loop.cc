@@ -1,5 +1,5 @@
 // event_loop.cc: see event_loop.h.
-#include "transports/tcp/event_loop.h"
+#include "transports/net/event_loop.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

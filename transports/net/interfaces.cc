@@ -1,5 +1,5 @@
 // interfaces.cc: see interfaces.h. Addresses come from getifaddrs, the rest from /sys/class/net.
-#include "transports/tcp/interfaces.h"
+#include "transports/net/interfaces.h"
 
 #include <ifaddrs.h>
 #include <linux/if_addr.h>
@@ -17,7 +17,7 @@
 #include <string>
 #include <utility>
 
-#include "transports/tcp/socket_address.h"
+#include "transports/net/socket_address.h"
 
 namespace hdt::transport::tcp {
 

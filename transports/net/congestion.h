@@ -7,7 +7,7 @@
 // default stays, as does BBR over routers.
 #pragma once
 
-#include "transports/tcp/socket_address.h"
+#include "transports/net/socket_address.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::tcp {

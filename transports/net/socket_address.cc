@@ -1,5 +1,5 @@
 // socket_address.cc: see socket_address.h.
-#include "transports/tcp/socket_address.h"
+#include "transports/net/socket_address.h"
 
 #include <netdb.h>
 #include <netinet/in.h>

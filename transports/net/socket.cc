@@ -1,5 +1,5 @@
 // socket.cc: see socket.h.
-#include "transports/tcp/socket.h"
+#include "transports/net/socket.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "transports/tcp/event_loop.h"
+#include "transports/net/event_loop.h"
 
 namespace hdt::transport::tcp {
 

@@ -1,5 +1,5 @@
 // zero_copy.cc: see zero_copy.h.
-#include "transports/tcp/zero_copy.h"
+#include "transports/net/zero_copy.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

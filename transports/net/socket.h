@@ -1,9 +1,9 @@
-// socket.h: the sockets of this backend with their options.
+// socket.h: sockets with their options.
 #pragma once
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "transports/tcp/socket_address.h"
+#include "transports/net/socket_address.h"
 
 struct tcp_info;  // of linux/tcp.h, which cannot be included beside netinet/tcp.h
 

@@ -1,14 +1,12 @@
 // listener.cc: see listener.h.
-#include "transports/tcp/listener.h"
+#include "transports/net/listener.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 
-#include "base/limits.h"
-#include "transports/tcp/congestion.h"
-#include "transports/tcp/frame.h"
+#include "transports/net/congestion.h"
 
 namespace hdt::transport::tcp {
 
@@ -59,8 +57,9 @@ void Listener::on_deadline() {
 }
 
 void Listener::turn_away(UniqueFd refused) {
-  const std::vector<std::byte> frame = refusal(descriptor_limit_reached());
-  (void)::send(refused.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (refusal_ == nullptr) return;
+  const std::vector<std::byte> words = refusal_();
+  (void)::send(refused.get(), words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 }  // namespace hdt::transport::tcp
