@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "base/foreign_copy.h"
-#include "session/journal.h"
+#include "ipc/journal.h"
 
 namespace hdt::daemon {
 

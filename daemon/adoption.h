@@ -17,8 +17,8 @@
 
 #include "base/shared_memory.h"
 #include "daemon/engine_group.h"
-#include "session/messages.h"
-#include "session/segment.h"
+#include "ipc/messages.h"
+#include "ipc/segment.h"
 
 namespace hdt::daemon {
 

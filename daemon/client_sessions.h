@@ -20,7 +20,7 @@
 #include "base/spare_descriptor.h"
 #include "daemon/session_link.h"
 #include "daemon/user_limits.h"
-#include "session/messages.h"
+#include "ipc/messages.h"
 
 namespace hdt::daemon {
 

@@ -4,7 +4,7 @@
 
 #include "base/codec.h"
 #include "daemon/control_network.h"
-#include "session/segment.h"
+#include "ipc/segment.h"
 
 namespace hdt::daemon {
 

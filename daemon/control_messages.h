@@ -17,7 +17,7 @@
 #include "daemon/live_classes.h"
 #include "daemon/node.h"
 #include "daemon/viewer.h"
-#include "session/messages.h"
+#include "ipc/messages.h"
 
 namespace hdt::daemon {
 

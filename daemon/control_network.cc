@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "daemon/channel_binding.h"
 #include "daemon/own_host.h"
-#include "session/segment.h"
+#include "ipc/segment.h"
 #include "transports/net/subnet.h"
 #include "transports/secure/tls.h"
 #include "transports/tcp/options.h"

@@ -134,7 +134,7 @@ class Engine : public transport::LinkObserver {
   std::vector<RailFacts> rail_facts() const;
   // What groups that are being made lack, by the group's id.
   std::map<std::string, std::vector<std::string>> lacks() const;
-  // Of each group with this id or of this class: the algorithm that the call takes, and why (session/explanation.h).
+  // Of each group with this id or of this class: the algorithm that the call takes, and why (daemon/group/explanation.h).
   nlohmann::json explain(const std::string& group, const session::Call& call, const Viewer& viewer);
   // Of each class with groups on that node, or that had some: the candidates for the link, and the choice.
   nlohmann::json explain_link(const std::string& node, const Viewer& viewer) const;

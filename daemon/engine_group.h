@@ -14,7 +14,7 @@
 #include "daemon/facts.h"
 #include "daemon/group_context.h"
 #include "daemon/piece_runner.h"
-#include "session/messages.h"
+#include "ipc/messages.h"
 
 namespace hdt::daemon {
 
@@ -50,7 +50,7 @@ class EngineGroup {
   const GroupContext& context() const { return context_; }
   session::Segment& segment() { return context_.segment; }
   const PieceRunner& pieces() const { return pieces_; }
-  session::Tuner& tuner() { return pieces_.tuner(); }
+  Tuner& tuner() { return pieces_.tuner(); }
   bool ready() const { return ready_; }
   // What it waits for of that node until it is ready; "": nothing.
   std::string lacks_of(uint32_t node) const;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "daemon/engine_group.h"
+#include "daemon/group/cost_figures.h"
 
 namespace hdt::daemon {
 
@@ -45,7 +46,7 @@ void EngineGroup::check_ready() {
     for (auto& rates : rates_) table.push_back(std::move(*rates));
     session::Journal(context_.segment.journals(), context_.layout().nodes, context_.layout().slots)
         .agree({context_.algorithm, table});
-    pieces_.tuner().set_figures(session::cost_figures(std::move(table)));
+    pieces_.tuner().set_figures(cost_figures(std::move(table)));
   }
   ready_ = true;
   if (!on_ready_) return;

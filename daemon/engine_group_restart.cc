@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "daemon/engine_group.h"
+#include "daemon/group/cost_figures.h"
 
 namespace hdt::daemon {
 
@@ -11,7 +12,7 @@ namespace hdt::daemon {
 void EngineGroup::go_on(const GroupSpec& spec) {
   if (!solo()) {
     ready_ = true;
-    pieces_.tuner().set_figures(spec.rates.empty() ? std::nullopt : session::cost_figures(spec.rates));
+    pieces_.tuner().set_figures(spec.rates.empty() ? std::nullopt : cost_figures(spec.rates));
     channels_.go_on();
     for (uint32_t node = 0; node < context_.peers.size(); ++node) {
       if (node != context_.me)

@@ -6,7 +6,7 @@
 
 #include "base/address.h"
 #include "daemon/engine.h"
-#include "session/explanation.h"
+#include "daemon/group/explanation.h"
 
 namespace hdt::daemon {
 
@@ -104,7 +104,7 @@ nlohmann::json describe(const PeerLink& peer, const std::string& backend, const 
 
 nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
   const GroupContext& context = group.context();
-  session::Tuner& tuner = group.tuner();
+  Tuner& tuner = group.tuner();
   nlohmann::json json;
   json["group"] = id_of(group);
   json["class"] = context.group_class;
@@ -132,12 +132,11 @@ nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
   for (uint32_t local = 0; local < context.layout().local_ranks; ++local) {
     echoes_ns.push_back(context.segment.board(local).echo_ns.load(std::memory_order_acquire));
   }
-  const session::Explanation explanation =
-      explain(tuner, call, context.group_class, session::way_of_a_call(echoes_ns));
+  const Explanation explanation = explain(tuner, call, context.group_class, way_of_a_call(echoes_ns));
   json["picked"] = name_of(explanation.decision.algorithm);
   json["why"] = explanation.why;
   if (!tuner.predictions(call).empty()) {
-    json["predicted_for"] = describe(session::Tuner::representative(call));
+    json["predicted_for"] = describe(Tuner::representative(call));
     json["way_s"] = explanation.way_s;
   }
   for (const auto& candidate : explanation.candidates) {

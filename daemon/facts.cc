@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "base/foreign_json.h"
-#include "session/segment.h"
+#include "ipc/segment.h"
 
 namespace hdt::session {
 

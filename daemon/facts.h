@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "daemon/group_name.h"
 #include "daemon/making_facts.h"
-#include "session/recorder.h"
+#include "ipc/recorder.h"
 
 namespace hdt::daemon {
 

@@ -10,7 +10,7 @@
 
 #include "base/foreign_json.h"
 #include "base/unique_fd.h"
-#include "session/page.h"
+#include "ipc/page.h"
 
 namespace hdt::daemon {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "session/figures.h"
+#include "ipc/measurements.h"
 
 namespace hdt::daemon {
 

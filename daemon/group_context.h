@@ -13,8 +13,8 @@
 #include "daemon/direct_memory.h"
 #include "daemon/node.h"
 #include "daemon/wire.h"
-#include "session/plan.h"
-#include "session/segment.h"
+#include "ipc/plan.h"
+#include "ipc/segment.h"
 #include "transports/link/link.h"
 
 namespace hdt::daemon {

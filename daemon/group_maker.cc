@@ -15,7 +15,7 @@
 #include "daemon/facts.h"
 #include "daemon/link_choice.h"
 #include "daemon/own_host.h"
-#include "session/page.h"
+#include "ipc/page.h"
 
 namespace hdt::daemon {
 

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "daemon/wire.h"
-#include "session/figures.h"
+#include "ipc/measurements.h"
 #include "transports/link/link.h"
 
 namespace hdt::daemon {

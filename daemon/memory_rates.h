@@ -1,7 +1,7 @@
 // memory_rates.h: how fast this node copies and combines memory that is in no cache, as users' buffers are: some 40 ms, with 64 MiB.
 #pragma once
 
-#include "session/figures.h"
+#include "ipc/measurements.h"
 
 namespace hdt::daemon {
 

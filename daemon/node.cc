@@ -4,8 +4,8 @@
 
 #include <charconv>
 
-#include "session/page.h"
-#include "session/segment.h"
+#include "ipc/page.h"
+#include "ipc/segment.h"
 
 namespace hdt::daemon {
 

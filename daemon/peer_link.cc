@@ -19,7 +19,7 @@ constexpr int64_t kLastHoldNs = 30 * kNsPerSecond;
 // A way that has led to somebody else is tried again, as addresses change hands, but not as if it were about
 // to work.
 constexpr int64_t kFirstElsewhereNs = 1 * kNsPerSecond;
-// What a group's failure says of paths, of its 496 bytes (session/segment.h).
+// What a group's failure says of paths, of its 496 bytes (ipc/segment.h).
 constexpr size_t kMostFailures = 300;
 
 }  // namespace

@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "collectives/executor.h"
+#include "daemon/group/tuner.h"
 #include "daemon/group_context.h"
-#include "session/journal.h"
-#include "session/tuner.h"
+#include "ipc/journal.h"
 
 namespace hdt::daemon {
 
@@ -63,7 +63,7 @@ class PieceRunner {
   // Calls that all local ranks have entered / that are finished on this node.
   uint64_t calls_entered() const { return next_call_; }
   uint64_t pieces_exchanged() const { return exchanged_; }
-  session::Tuner& tuner() { return tuner_; }
+  Tuner& tuner() { return tuner_; }
   bool idle() const { return calls_.empty(); }
 
  private:
@@ -120,7 +120,7 @@ class PieceRunner {
   void check_left(uint64_t sequence);
 
   GroupContext& context_;
-  session::Tuner tuner_;
+  Tuner tuner_;
   session::Journal journal_;
   bool awaits_arrivals_ = false;
   uint64_t first_piece_ = 0;  // of the first call that is not finished

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "session/messages.h"
+#include "ipc/messages.h"
 
 namespace hdt::daemon {
 

@@ -7,7 +7,7 @@
 
 #include "base/shared_memory.h"
 #include "base/unique_fd.h"
-#include "session/page.h"
+#include "ipc/page.h"
 
 namespace hdt::daemon {
 

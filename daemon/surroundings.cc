@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "base/shared_memory.h"
-#include "session/segment.h"
+#include "ipc/segment.h"
 
 namespace hdt::daemon {
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/codec.h"
-#include "session/plan.h"
+#include "ipc/plan.h"
 
 namespace hdt::daemon {
 

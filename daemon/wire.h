@@ -11,8 +11,8 @@
 
 #include "base/status.h"
 #include "daemon/node.h"
-#include "session/figures.h"
-#include "session/segment.h"
+#include "ipc/measurements.h"
+#include "ipc/segment.h"
 #include "transports/link/link.h"
 
 namespace hdt::daemon {
@@ -59,7 +59,7 @@ struct PieceState {
   uint32_t from;
   std::vector<uint32_t> tags;
 };
-// "Of the channel from rank `source` to rank `destination`, which is mine, this has landed (session/segment.h), and chunks below
+// "Of the channel from rank `source` to rank `destination`, which is mine, this has landed (ipc/segment.h), and chunks below
 // `tail` are consumed."
 struct ChannelState {
   uint64_t group;
@@ -93,7 +93,7 @@ struct CallNote {
   session::Call call;
 };
 // "What you write to my output for call `sequence` goes to `offset` of this region", or, with `direct` 0, to the slots of my
-// segment. Of calls that may be direct (session/plan.h); to all nodes.
+// segment. Of calls that may be direct (ipc/plan.h); to all nodes.
 struct OutputNote {
   uint64_t group;
   uint32_t from;

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "base/status.h"
+#include "ipc/call.h"
 #include "libclient/node_access.h"
 #include "libclient/operation.h"
-#include "session/call.h"
 
 namespace hdt::client {
 

@@ -1,5 +1,5 @@
 // channel_queue.h: this rank's sends and receives. Messages of one direction between two ranks are matched in call order
-// and travel as chunks through the rings of session/segment.h: on one node the two ranks share a ring, between
+// and travel as chunks through the rings of ipc/segment.h: on one node the two ranks share a ring, between
 // nodes the daemons carry chunks from the sender's to the receiver's. Not thread-safe: the communicator's lock is held.
 #pragma once
 
@@ -40,7 +40,7 @@ class ChannelQueue {
     uint64_t bytes;
     uint64_t number;
     std::shared_ptr<Operation> operation;
-    uint64_t record;  // session/recorder.h
+    uint64_t record;  // ipc/recorder.h
     uint64_t moved = 0;
     bool started = false;  // a message of 0 bytes is one empty chunk
   };

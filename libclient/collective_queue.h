@@ -3,7 +3,7 @@
 //   stage   copy the contribution in              (needs: the slot is free)
 //   reduce  combine a share of all local ones     (needs: all local ranks have staged)
 //   take    copy the result out                   (needs: all have reduced, or the daemon has exchanged)
-// so the stages of successive pieces, and of successive calls, overlap. session/segment.h has the memory's rules.
+// so the stages of successive pieces, and of successive calls, overlap. ipc/segment.h has the memory's rules.
 // Not thread-safe: the communicator's lock is held.
 #pragma once
 
@@ -46,7 +46,7 @@ class CollectiveQueue : public CallQueue {
     std::byte* recv;
     std::shared_ptr<Operation> operation;
     session::Exposure where;
-    uint64_t record = 0;  // session/recorder.h
+    uint64_t record = 0;  // ipc/recorder.h
     bool staged = true;   // the contribution goes through the slots
     bool placed = false;  // else: an allgather's is copied to its place in the recvbuf
     bool taken = true;    // the result does

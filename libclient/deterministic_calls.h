@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "ipc/call.h"
 #include "libclient/operation.h"
-#include "session/call.h"
 
 namespace hdt::client {
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/status.h"
+#include "ipc/messages.h"
 #include "libclient/environment.h"
-#include "session/messages.h"
 
 namespace hdt::client {
 

@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
+#include "ipc/call.h"
 #include "libclient/share.h"
-#include "session/call.h"
 
 namespace hdt::client {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "session/plan.h"
-#include "session/segment.h"
+#include "ipc/plan.h"
+#include "ipc/segment.h"
 
 namespace hdt::client {
 

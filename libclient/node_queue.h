@@ -1,4 +1,4 @@
-// node_queue.h: collectives of a group of one node. No daemon takes part: ranks post their calls (session/post.h) and reach each
+// node_queue.h: collectives of a group of one node. No daemon takes part: ranks post their calls (ipc/post.h) and reach each
 // other's buffers. By what the posts of a call say, all ranks of the node do the same of three things:
 //   eager    all contributions are in the posts or their payloads: everyone takes its own result; one meeting
 //   direct   everyone reaches everyone's buffers, mapped (memory of hdtMemAlloc) or through the kernel (any other, where
@@ -60,7 +60,7 @@ class NodeQueue : public CallQueue {
     const std::byte* send;
     std::byte* recv;
     std::shared_ptr<Operation> operation;
-    uint64_t record;  // session/recorder.h
+    uint64_t record;  // ipc/recorder.h
     Way way = Way::kUnknown;
     std::chrono::steady_clock::time_point started{};  // where it is timed for the tuner
   };

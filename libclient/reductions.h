@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "hdt/hdt.h"
-#include "session/call.h"
+#include "ipc/call.h"
 
 namespace hdt::client {
 

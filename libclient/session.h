@@ -18,8 +18,8 @@
 #include "base/clock.h"
 #include "base/seqpacket.h"
 #include "base/shared_memory.h"
-#include "session/messages.h"
-#include "session/page.h"
+#include "ipc/messages.h"
+#include "ipc/page.h"
 
 namespace hdt::client {
 

@@ -1,12 +1,12 @@
-// slot_stages.h: the three things a rank does for a piece of a call in the node's slots (session/segment.h), in a group of
+// slot_stages.h: the three things a rank does for a piece of a call in the node's slots (ipc/segment.h), in a group of
 // several nodes: copy its contribution in, combine its share of all local contributions, copy its result out.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "ipc/plan.h"
 #include "libclient/node_access.h"
-#include "session/plan.h"
 
 namespace hdt::client {
 

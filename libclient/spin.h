@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-#include "session/segment.h"
+#include "ipc/segment.h"
 
 namespace hdt::client {
 

@@ -3,7 +3,7 @@
 // the size, and it changes while a job runs (docs/design/performance.md: copies between two cores at two speeds, for dozens of
 // calls on end). So it is measured on the calls themselves: for each collective and power of two of bytes the way
 // whose last calls took less is taken. A way that becomes slow is left soon; the other is tried again after some calls, the more
-// the longer nothing has changed. One rank of the node measures and decides for all (session/call.h: Exposure). Both
+// the longer nothing has changed. One rank of the node measures and decides for all (ipc/call.h: Exposure). Both
 // ways give the same bits.
 #pragma once
 

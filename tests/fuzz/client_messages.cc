@@ -1,10 +1,10 @@
-// client_messages.cc: what processes and their daemon say to each other (session/messages.h), as either may
+// client_messages.cc: what processes and their daemon say to each other (ipc/messages.h), as either may
 // hear it.
 #include <algorithm>
 
-#include "session/messages.h"
-#include "session/page.h"
-#include "session/segment.h"
+#include "ipc/messages.h"
+#include "ipc/page.h"
+#include "ipc/segment.h"
 #include "tests/fuzz/target.h"
 
 namespace hdt::session::fuzz_client_messages {

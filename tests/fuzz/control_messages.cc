@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "session/page.h"
-#include "session/segment.h"
+#include "ipc/page.h"
+#include "ipc/segment.h"
 #include "tests/fuzz/target.h"
 
 namespace hdt::daemon::fuzz_control_messages {

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "daemon/group/cost_figures.h"
 #include "daemon/wire.h"
-#include "session/plan.h"
+#include "ipc/plan.h"
 #include "tests/fuzz/target.h"
 
 namespace hdt::daemon::fuzz_engine_wire {
@@ -23,7 +24,7 @@ struct CheckNote {
   // A table of figures is made of what all nodes have said.
   void operator()(const RatesNote& n) const {
     HDT_HOLDS(n.rates.links.size() <= session::kMostMeasuredNodes);
-    const auto figures = session::cost_figures(std::vector(n.rates.links.size(), n.rates));
+    const auto figures = daemon::cost_figures(std::vector(n.rates.links.size(), n.rates));
     if (!figures || n.rates.links.size() < 2) return;
     const collectives::LinkFigures link = figures->link_of(0, 1);
     HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(figures->copy_bytes_s));

@@ -1,15 +1,16 @@
 // shared_memory.cc: the shared memory of a group, as a daemon or its successor reads it after ranks have
-// written anything to it (session/segment.h, journal.h, recorder.h). The input chooses a shape of the group
+// written anything to it (ipc/segment.h, journal.h, recorder.h). The input chooses a shape of the group
 // and a row of writes.
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "session/figures.h"
-#include "session/journal.h"
-#include "session/plan.h"
-#include "session/segment.h"
+#include "daemon/group/cost_figures.h"
+#include "ipc/journal.h"
+#include "ipc/measurements.h"
+#include "ipc/plan.h"
+#include "ipc/segment.h"
 #include "tests/fuzz/target.h"
 
 namespace hdt::session::fuzz_shared_memory {
@@ -157,7 +158,7 @@ void read_journal(const Segment& segment, const Memory& memory) {
   if (const auto agreed = journal.agreed()) {
     HDT_HOLDS(!agreed->algorithm || static_cast<int>(*agreed->algorithm) < collectives::kAlgorithmCount);
     for (const NodeRates& rates : agreed->rates) HDT_HOLDS(rates.links.size() == layout.nodes);
-    if (const auto figures = agreed->rates.empty() ? std::nullopt : cost_figures(agreed->rates)) {
+    if (const auto figures = agreed->rates.empty() ? std::nullopt : daemon::cost_figures(agreed->rates)) {
       const collectives::LinkFigures link = figures->link_of(0, static_cast<int>(layout.nodes) - 1);
       HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(figures->reduce_bytes_s));
     }

@@ -19,7 +19,7 @@ using collectives::Algorithm;
 
 constexpr int kMostSimulatedNodes = 32;
 constexpr uint64_t kElementBytes = 4;
-// As the engine runs pieces (session/segment.h, session/plan.cc).
+// As the engine runs pieces (ipc/segment.h, ipc/plan.cc).
 constexpr int kPiecesInFlight = 4;
 constexpr uint64_t kSmallestDirectBytes = uint64_t{64} << 10;  // a node
 constexpr int kMostDirectNodes = 16;

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/seqpacket.h"
-#include "session/messages.h"
+#include "ipc/messages.h"
 #include "tests/faults/communicator/rank_process.h"
 
 namespace hdt::testing {

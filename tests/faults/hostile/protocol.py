@@ -31,17 +31,17 @@ def constant(path, name):
 
 
 def _kinds():
-    body = re.search(r"enum class Kind : uint8_t \{(.*?)\};", _header("session/messages.h"), re.S).group(1)
+    body = re.search(r"enum class Kind : uint8_t \{(.*?)\};", _header("ipc/messages.h"), re.S).group(1)
     names = re.findall(r"^\s*k(\w+)(?: = 1)?,", re.sub(r"//.*", "", body), re.M)
     return {name: number for number, name in enumerate(names, 1)}
 
 
 KINDS = _kinds()  # {"Hello": 1, ...}
 KIND_NAMES = {number: name for name, number in KINDS.items()}
-SESSION_MAGIC = constant("session/messages.h", "kSessionMagic")
-SESSION_VERSION = constant("session/messages.h", "kSessionVersion")
-SEGMENT_MAGIC = constant("session/segment.h", "kSegmentMagic")
-SEGMENT_VERSION = constant("session/segment.h", "kSegmentVersion")
+SESSION_MAGIC = constant("ipc/messages.h", "kSessionMagic")
+SESSION_VERSION = constant("ipc/messages.h", "kSessionVersion")
+SEGMENT_MAGIC = constant("ipc/segment.h", "kSegmentMagic")
+SEGMENT_VERSION = constant("ipc/segment.h", "kSegmentVersion")
 PEER_MAGIC = constant("daemon/handshake.h", "kPeerMagic")
 PEER_VERSION = constant("daemon/handshake.h", "kPeerVersion")
 FRAME_MAGIC = constant("transports/tcp/frame.h", "kFrameMagic")

@@ -18,10 +18,10 @@
 #include "base/clock.h"
 #include "base/seqpacket.h"
 #include "base/shared_memory.h"
-#include "session/journal.h"
-#include "session/messages.h"
-#include "session/page.h"
-#include "session/segment.h"
+#include "ipc/journal.h"
+#include "ipc/messages.h"
+#include "ipc/page.h"
+#include "ipc/segment.h"
 
 namespace hdt::testing {
 namespace {

@@ -37,9 +37,9 @@
 
 #include "base/doorbell.h"
 #include "base/status.h"
-#include "session/call.h"
-#include "session/post.h"
-#include "session/recorder.h"
+#include "ipc/call.h"
+#include "ipc/post.h"
+#include "ipc/recorder.h"
 
 namespace hdt::session {
 

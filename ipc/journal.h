@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "collectives/executor.h"
-#include "session/call.h"
-#include "session/figures.h"
+#include "ipc/call.h"
+#include "ipc/measurements.h"
 
 namespace hdt::session {
 

@@ -1,10 +1,12 @@
-#include "session/explanation.h"
+#include "daemon/group/explanation.h"
 
 #include <algorithm>
 
-namespace hdt::session {
+namespace hdt::daemon {
 
 using collectives::Algorithm;
+using session::Call;
+using session::Plan;
 
 namespace {
 
@@ -93,4 +95,4 @@ Explanation explain(Tuner& tuner, const Call& call, const std::string& group_cla
   return all;
 }
 
-}  // namespace hdt::session
+}  // namespace hdt::daemon

@@ -1,4 +1,4 @@
-#include "session/segment.h"
+#include "ipc/segment.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <new>
 
 #include "base/foreign_copy.h"
-#include "session/journal.h"
+#include "ipc/journal.h"
 
 namespace hdt::session {
 

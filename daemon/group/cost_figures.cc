@@ -1,10 +1,10 @@
-#include "session/figures.h"
+#include "daemon/group/cost_figures.h"
 
 #include <algorithm>
 
 #include "transports/link/link.h"
 
-namespace hdt::session {
+namespace hdt::daemon {
 
 namespace {
 
@@ -15,32 +15,10 @@ constexpr uint64_t kStepsOfATripNs = 4'000;
 
 }  // namespace
 
-void put(Writer& writer, const NodeRates& rates) {
-  writer.put(rates.memory.copy_bytes_s).put(rates.memory.reduce_bytes_s);
-  writer.put(static_cast<uint32_t>(rates.links.size()));
-  for (const LinkRates& link : rates.links)
-    writer.put(link.latency_ns).put(link.bytes_s).put(link.duplex_bytes_s);
-}
-
-NodeRates get_node_rates(Reader& reader) {
-  NodeRates rates;
-  rates.memory.copy_bytes_s = reader.get<uint64_t>();
-  rates.memory.reduce_bytes_s = reader.get<uint64_t>();
-  const uint32_t links = reader.get_count(kMostMeasuredNodes);
-  for (uint32_t i = 0; i < links && !reader.failed(); ++i) {
-    LinkRates link;
-    link.latency_ns = reader.get<uint64_t>();
-    link.bytes_s = reader.get<uint64_t>();
-    link.duplex_bytes_s = reader.get<uint64_t>();
-    rates.links.push_back(link);
-  }
-  return rates;
-}
-
-std::optional<collectives::CostFigures> cost_figures(std::vector<NodeRates> table) {
-  MemoryRates slowest{UINT64_MAX, UINT64_MAX};
+std::optional<collectives::CostFigures> cost_figures(std::vector<session::NodeRates> table) {
+  session::MemoryRates slowest{UINT64_MAX, UINT64_MAX};
   for (size_t node = 0; node < table.size(); ++node) {
-    const NodeRates& rates = table[node];
+    const session::NodeRates& rates = table[node];
     if (!rates.memory.measured() || rates.links.size() != table.size()) return std::nullopt;
     for (size_t peer = 0; peer < table.size(); ++peer) {
       if (peer != node && !rates.links[peer].measured()) return std::nullopt;
@@ -54,7 +32,7 @@ std::optional<collectives::CostFigures> cost_figures(std::vector<NodeRates> tabl
   figures.copy_bytes_s = static_cast<double>(slowest.copy_bytes_s);
   figures.reduce_bytes_s = static_cast<double>(slowest.reduce_bytes_s);
   figures.link_of = [table = std::move(table)](int from, int to) {
-    const LinkRates& link = table[static_cast<size_t>(from)].links[static_cast<size_t>(to)];
+    const session::LinkRates& link = table[static_cast<size_t>(from)].links[static_cast<size_t>(to)];
     const uint64_t latency_ns = std::max(link.latency_ns, kStepsOfATripNs) - kStepsOfATripNs;
     return collectives::LinkFigures{static_cast<double>(latency_ns) * 1e-9, static_cast<double>(link.bytes_s),
                                     static_cast<double>(link.duplex_bytes_s)};
@@ -62,4 +40,4 @@ std::optional<collectives::CostFigures> cost_figures(std::vector<NodeRates> tabl
   return figures;
 }
 
-}  // namespace hdt::session
+}  // namespace hdt::daemon

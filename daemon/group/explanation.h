@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "collectives/cost_model.h"
-#include "session/tuner.h"
+#include "daemon/group/tuner.h"
 
-namespace hdt::session {
+namespace hdt::daemon {
 
 struct Explanation {
   Decision decision;
@@ -20,6 +20,6 @@ struct Explanation {
 // From what the ranks of a node have measured (Board.echo_ns, 0 where one has not), as it is found in their memory.
 double way_of_a_call(const std::vector<uint64_t>& echoes_ns);
 
-Explanation explain(Tuner& tuner, const Call& call, const std::string& group_class, double way_s);
+Explanation explain(Tuner& tuner, const session::Call& call, const std::string& group_class, double way_s);
 
-}  // namespace hdt::session
+}  // namespace hdt::daemon

@@ -1,10 +1,10 @@
-#include "session/journal.h"
+#include "ipc/journal.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/foreign_copy.h"
-#include "session/plan.h"
+#include "ipc/plan.h"
 
 namespace hdt::session {
 

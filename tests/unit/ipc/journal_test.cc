@@ -1,5 +1,5 @@
 // journal_test.cc: what one daemon notes and its successor reads, also if ranks have written nonsense over it.
-#include "session/journal.h"
+#include "ipc/journal.h"
 
 #include <gtest/gtest.h>
 

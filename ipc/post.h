@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "session/call.h"
+#include "ipc/call.h"
 
 namespace hdt::session {
 

@@ -1,5 +1,5 @@
 // segment_test.cc: the layout of a group's shared memory, and its failure record.
-#include "session/segment.h"
+#include "ipc/segment.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,11 @@
-// figures.h: what nodes have measured of themselves and of the links between them, as they tell each other when a group is
+// measurements.h: what nodes have measured of themselves and of the links between them, as they tell each other when a group is
 // made. In whole numbers, so that all nodes hold the very same: from them each computes what the others compute.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "base/codec.h"
-#include "collectives/cost_model.h"
 
 namespace hdt::session {
 
@@ -38,8 +36,5 @@ struct NodeRates {
 
 void put(Writer& writer, const NodeRates& rates);
 NodeRates get_node_rates(Reader& reader);
-
-// One entry per node. Nothing if something is not measured: then no node has figures.
-std::optional<collectives::CostFigures> cost_figures(std::vector<NodeRates> table);
 
 }  // namespace hdt::session

@@ -1,10 +1,13 @@
-// figures_test.cc: the table of what nodes have measured: on the way, and as the cost model's figures.
-#include "session/figures.h"
+// cost_figures_test.cc: what nodes have measured, as the cost model's figures.
+#include "daemon/group/cost_figures.h"
 
 #include <gtest/gtest.h>
 
-namespace hdt::session {
+namespace hdt::daemon {
 namespace {
+
+using session::LinkRates;
+using session::NodeRates;
 
 std::vector<NodeRates> example_table() {
   const LinkRates fast{5'000, 10'000'000'000, 9'000'000'000};
@@ -44,18 +47,5 @@ TEST(Figures, ThereAreNoneWhereSomethingIsNotMeasured) {
   EXPECT_FALSE(cost_figures(table).has_value());
 }
 
-TEST(Figures, SurviveTheWayAndHaveALimit) {
-  Writer writer;
-  put(writer, example_table()[2]);
-  Reader reader(writer.bytes());
-  EXPECT_EQ(get_node_rates(reader), example_table()[2]);
-  EXPECT_TRUE(reader.complete());
-  Writer large;
-  put(large, NodeRates{{1, 1}, std::vector<LinkRates>(kMostMeasuredNodes + 1)});
-  Reader refused(large.bytes());
-  (void)get_node_rates(refused);
-  EXPECT_FALSE(refused.complete());
-}
-
 }  // namespace
-}  // namespace hdt::session
+}  // namespace hdt::daemon

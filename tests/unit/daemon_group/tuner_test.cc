@@ -1,5 +1,5 @@
 // tuner_test.cc: what is picked for a call, that it can be run, and what is said about it.
-#include "session/tuner.h"
+#include "daemon/group/tuner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <numeric>
 
 #include "base/config.h"
-#include "session/explanation.h"
-#include "session/figures.h"
+#include "daemon/group/cost_figures.h"
+#include "daemon/group/explanation.h"
 
-namespace hdt::session {
+namespace hdt::daemon {
 namespace {
 
 using collectives::Algorithm;
@@ -18,6 +18,13 @@ using collectives::Area;
 using collectives::Collective;
 using collectives::kAlgorithmCount;
 using collectives::StepKind;
+using session::Call;
+using session::Layout;
+using session::LinkRates;
+using session::MemoryRates;
+using session::NodeRates;
+using session::Order;
+using session::Plan;
 using ::testing::HasSubstr;
 
 Order one_rank_each(uint32_t nodes) {
@@ -251,4 +258,4 @@ TEST(Explain, NamesEveryAlgorithmOnceAndThePickedAmongThosePossible) {
 }
 
 }  // namespace
-}  // namespace hdt::session
+}  // namespace hdt::daemon

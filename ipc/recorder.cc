@@ -1,8 +1,8 @@
-#include "session/recorder.h"
+#include "ipc/recorder.h"
 
 #include <algorithm>
 
-#include "session/plan.h"
+#include "ipc/plan.h"
 
 namespace hdt::session {
 

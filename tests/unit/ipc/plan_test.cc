@@ -1,5 +1,5 @@
 // plan_test.cc: how calls are cut, and the order of ranks in a slot.
-#include "session/plan.h"
+#include "ipc/plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,16 @@
-#include "session/tuner.h"
+#include "daemon/group/tuner.h"
 
 #include <algorithm>
 #include <bit>
 
-namespace hdt::session {
+namespace hdt::daemon {
 
 using collectives::Algorithm;
+using session::by_blocks;
+using session::Call;
+using session::Layout;
+using session::Order;
+using session::Plan;
 
 Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout, const Order& order) {
   if (algorithm == Algorithm::kRing) return Obstacle::kNone;
@@ -72,4 +77,4 @@ Decision Tuner::decide(const Call& call) {
   return {selected, Reason::kPieceSize, to_configured};
 }
 
-}  // namespace hdt::session
+}  // namespace hdt::daemon

@@ -1,4 +1,4 @@
-#include "session/plan.h"
+#include "ipc/plan.h"
 
 #include <algorithm>
 

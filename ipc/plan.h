@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "collectives/schedule.h"
-#include "session/segment.h"
+#include "ipc/segment.h"
 
 namespace hdt::session {
 

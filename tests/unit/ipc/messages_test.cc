@@ -1,5 +1,5 @@
 // messages_test.cc: session messages survive the way, and foreign bytes are refused or read as what they say.
-#include "session/messages.h"
+#include "ipc/messages.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "session/messages.h"
+#include "ipc/messages.h"
 
 #include "base/codec.h"
-#include "session/page.h"
-#include "session/segment.h"
+#include "ipc/page.h"
+#include "ipc/segment.h"
 
 namespace hdt::session {
 

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "collectives/cost_model.h"
-#include "session/plan.h"
+#include "ipc/plan.h"
 
-namespace hdt::session {
+namespace hdt::daemon {
 
 // Why a call cannot take an algorithm.
 enum class Obstacle : uint8_t {
@@ -43,34 +43,35 @@ struct Decision {
 };
 
 // Whether, on all nodes, the call may run with the algorithm.
-Obstacle obstacle_to(collectives::Algorithm algorithm, const Call& call, const Layout& layout,
-                     const Order& order);
+Obstacle obstacle_to(collectives::Algorithm algorithm, const session::Call& call,
+                     const session::Layout& layout, const session::Order& order);
 
 class Tuner {
  public:
   // The order must outlive the tuner. No configured algorithm: "auto".
-  Tuner(const Layout& layout, const Order& order, std::optional<collectives::Algorithm> configured);
+  Tuner(const session::Layout& layout, const session::Order& order,
+        std::optional<collectives::Algorithm> configured);
 
   // None: something is not measured.
   void set_figures(std::optional<collectives::CostFigures> figures) { figures_ = std::move(figures); }
 
-  Decision decide(const Call& call);
+  Decision decide(const session::Call& call);
   // Of the call's class, the fastest first; empty without figures. From daemon to daemon: the way of ranks is the same
   // whatever the algorithm, and not the same on all nodes (explanation.h adds it).
-  const std::vector<collectives::Candidate>& predictions(const Call& call);
+  const std::vector<collectives::Candidate>& predictions(const session::Call& call);
   // The call that predictions() are for.
-  static Call representative(const Call& call);
+  static session::Call representative(const session::Call& call);
   std::optional<collectives::Algorithm> configured() const { return configured_; }
-  const Layout& layout() const { return layout_; }
-  const Order& order() const { return order_; }
+  const session::Layout& layout() const { return layout_; }
+  const session::Order& order() const { return order_; }
 
  private:
-  Layout layout_;
-  const Order& order_;
+  session::Layout layout_;
+  const session::Order& order_;
   std::optional<collectives::Algorithm> configured_;
   std::optional<collectives::CostFigures> figures_;
   using CallClass = std::tuple<collectives::Collective, size_t, uint32_t, uint64_t>;
   std::map<CallClass, std::vector<collectives::Candidate>> predictions_;
 };
 
-}  // namespace hdt::session
+}  // namespace hdt::daemon

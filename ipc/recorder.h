@@ -15,7 +15,7 @@
 
 #include "base/status.h"
 #include "base/ticks.h"
-#include "session/call.h"
+#include "ipc/call.h"
 
 namespace hdt::session {
 
