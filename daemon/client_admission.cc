@@ -135,7 +135,7 @@ void ClientSessions::accept_some() {
   }
 }
 
-// Its hello may not have come yet: it reads the answer all the same (libclient/session.cc).
+// Its hello may not have come yet: it reads the answer all the same (libclient/daemon_client/session.cc).
 void ClientSessions::turn_away(UniqueFd socket, const Status& why) {
   (void)send_packet(socket.get(), session::encode_text(Kind::kRefused, why.code(), why.message()), {});
   say_limit(why);

@@ -86,7 +86,7 @@ struct alignas(64) Board {
   // Not 0: the rank has taken its seat.
   std::atomic<uint32_t> pid{0};
   std::atomic<uint32_t> left{0};  // 1 after hdtCommDestroy: makes no further calls
-  // How long this rank and its daemon take to hear of each other (libclient/daemon_echo.h): the daemon gives what is asked.
+  // How long this rank and its daemon take to hear of each other (libclient/daemon_client/daemon_echo.h): the daemon gives what is asked.
   std::atomic<uint32_t> echo_asked{0};
   std::atomic<uint32_t> echo_given{0};
   std::atomic<uint64_t> echo_ns{0};  // as the rank has measured it; 0: it has not

@@ -15,7 +15,7 @@
 #include "base/foreign_json.h"
 #include "base/log.h"
 #include "base/seqpacket.h"
-#include "libclient/session.h"
+#include "libclient/daemon_client/session.h"
 #include "tools/common/flag_checks.h"
 #include "tools/hdtctl/backends_table.h"
 #include "tools/hdtctl/class_table.h"

@@ -1,6 +1,6 @@
 // handle_table_test.cc: handles are never taken for one another, whoever ends them, and whatever value is
 // tried.
-#include "libclient/handle_table.h"
+#include "libclient/api/handle_table.h"
 
 #include <gtest/gtest.h>
 

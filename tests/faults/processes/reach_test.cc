@@ -1,4 +1,4 @@
-#include "libclient/reach.h"
+#include "libclient/intranode/reach.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

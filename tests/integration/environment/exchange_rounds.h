@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/hmac.h"
-#include "libclient/pmix_exchange.h"
+#include "libclient/launch/pmix_exchange.h"
 
 namespace hdt::client::test {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "exchange_rounds.h"
-#include "libclient/environment.h"
+#include "libclient/launch/environment.h"
 
 namespace hdt::client::test {
 namespace {

@@ -1,5 +1,5 @@
 // channel_queue_test.cc: sends and receives between ranks of one node, stepped in random order.
-#include "libclient/channel_queue.h"
+#include "libclient/group/channel_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // node_queue_test.cc: collectives of a group of one node, ranks stepped in random order, by every way there is.
-#include "libclient/node_queue.h"
+#include "libclient/intranode/node_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/shared_memory.h"
-#include "libclient/node_access.h"
-#include "libclient/operation.h"
+#include "libclient/common/node_access.h"
+#include "libclient/common/operation.h"
 
 namespace hdt::client::testing {
 

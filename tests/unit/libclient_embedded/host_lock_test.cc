@@ -1,5 +1,5 @@
 // host_lock_test.cc: one holder at a time, by the kernel's word, and a file that is removed safely.
-#include "libclient/host_lock.h"
+#include "libclient/daemon_client/host_lock.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

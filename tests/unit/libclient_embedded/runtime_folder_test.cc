@@ -1,5 +1,5 @@
 // runtime_folder_test.cc: XDG_RUNTIME_DIR and HDT_NODE_NAME in every form that users' environments give them.
-#include "libclient/runtime_folder.h"
+#include "libclient/daemon_client/runtime_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "libclient/environment.h"
+#include "libclient/launch/environment.h"
 
 namespace hdt::client {
 namespace {

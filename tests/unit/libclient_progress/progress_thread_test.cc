@@ -1,5 +1,5 @@
 // progress_thread_test.cc: the thread ends when it is to, whatever it is doing just then.
-#include "libclient/progress_thread.h"
+#include "libclient/group/progress_thread.h"
 
 #include <gtest/gtest.h>
 

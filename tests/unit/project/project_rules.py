@@ -32,6 +32,14 @@ ROOMS = {
         ["ofi", "ucx", "loader"],
         ["benchmark"],
     ],
+    "libclient": [
+        ["include", "common"],
+        ["daemon_client"],
+        ["intranode", "internode"],
+        ["group"],
+        ["launch"],
+        ["api"],
+    ],
 }
 
 # Single headers and folders allowed beyond that: (who, what).
@@ -40,7 +48,7 @@ EXCEPTIONS = [
     ("libclient/", "daemon/embedded.h"),
     # The daemon's program starts the daemon; the other end of its session protocol is the client library's.
     ("tools/hdtcommd/", "daemon/daemon.h"),
-    ("tools/hdtctl/", "libclient/session.h"),
+    ("tools/hdtctl/", "libclient/daemon_client/session.h"),
     # The conformance suite as a program.
     ("tools/hdt-backend-test/", "transports/"),
     # Google Benchmark of the reduction kernels, which no public header shows.

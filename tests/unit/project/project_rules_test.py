@@ -58,11 +58,14 @@ class Rules(unittest.TestCase):
                             "transports/tcp may include only")
         self.assert_refused("transports/a.cc", '#include "transports/net/socket.h"\n',
                             "transports/ may include only")
+        self.assert_refused("libclient/common/a.cc", '#include "libclient/group/communicator.h"\n',
+                            "libclient/common may include only")
+        self.assert_refused("libclient/a.cc", "\n", "is in no room of libclient")
         self.assert_refused("transports/attic/a.cc", "\n", "is in no room of transports")
 
     def test_exceptions(self):
-        self.assert_allowed("libclient/a.cc", '#include "daemon/embedded.h"\n')
-        self.assert_refused("libclient/a.cc", '#include "daemon/engine.h"\n', "libclient may include only")
+        self.assert_allowed("libclient/api/a.cc", '#include "daemon/embedded.h"\n')
+        self.assert_refused("libclient/api/a.cc", '#include "daemon/engine.h"\n', "libclient may include only")
         self.assert_allowed("tools/hdtcommd/main.cc", '#include "daemon/daemon.h"\n')
         self.assert_refused("tools/hdtcommd/main.cc", '#include "daemon/engine.h"\n', "tools may include only")
         self.assert_allowed("tools/hdt-train/main.cc", '#include "training/engine/engine.h"\n')
@@ -78,7 +81,7 @@ class Rules(unittest.TestCase):
     def test_torch(self):
         self.assert_allowed("training/torch/model.cc", "#include <torch/torch.h>\n")
         self.assert_refused("training/engine/a.cc", "#include <torch/torch.h>\n", "torch is only for")
-        self.assert_refused("libclient/a.cc", "#include <c10/util/Half.h>\n", "torch is only for")
+        self.assert_refused("libclient/api/a.cc", "#include <c10/util/Half.h>\n", "torch is only for")
 
     def test_length(self):
         self.assert_allowed("base/a.cc", "\n" * 499)

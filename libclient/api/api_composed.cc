@@ -1,0 +1,245 @@
+// The C interface: operations that are made of others. Gather, scatter and the all-to-alls are sends and receives between
+// pairs of ranks, nobody starting with the same partner (pairwise exchange); allgatherv is a broadcast by every rank,
+// reduce-scatterv a reduction to every rank, all under way at once.
+#include <cstring>
+#include <numeric>
+
+#include "hdt/hdt.h"
+#include "libclient/api/issue.h"
+
+using hdt::Code;
+using hdt::Result;
+using hdt::Status;
+using hdt::client::call_of;
+using hdt::client::check;
+using hdt::client::check_rank;
+using hdt::client::CommRef;
+using hdt::client::Communicator;
+using hdt::client::Contribution;
+using hdt::client::is_me;
+using hdt::client::issue;
+using hdt::client::Posting;
+using hdt::client::rank_of;
+using hdt::client::ranks_of;
+using hdt::client::report;
+using hdt::collectives::Collective;
+using hdt::session::Call;
+
+namespace {
+
+// One rank's part of an exchange with another, in bytes.
+struct Part {
+  const std::byte* send = nullptr;
+  size_t send_bytes = 0;
+  bool sends = false;
+  std::byte* recv = nullptr;
+  size_t recv_bytes = 0;
+  bool receives = false;
+};
+
+// Collects operations; the first that could not be posted makes all of them fail.
+class Collector {
+ public:
+  explicit Collector(std::shared_ptr<void> memory = nullptr) { posting_.memory = std::move(memory); }
+
+  void add(Result<std::shared_ptr<hdt::client::Operation>> posted) {
+    if (posted.is_ok()) {
+      posting_.operations.push_back(posted.take());
+    } else if (status_.is_ok()) {
+      status_ = posted.status();
+    }
+  }
+
+  Result<Posting> take() {
+    if (!status_.is_ok()) return status_;
+    return std::move(posting_);
+  }
+
+ private:
+  Posting posting_;
+  Status status_;
+};
+
+// Posts the parts of this rank with everyone; `part_of(peer)` says which. What it has for itself is copied at once.
+template <typename PartOf>
+Result<Posting> exchange(Communicator& communicator, PartOf part_of) {
+  const uint32_t ranks = communicator.options().ranks;
+  const uint32_t me = communicator.options().rank;
+  Collector collector;
+  const Part own = part_of(me);
+  if (own.sends && own.receives && own.recv_bytes != 0 && own.recv != own.send) {
+    std::memmove(own.recv, own.send, own.recv_bytes);
+  }
+  for (uint32_t i = 1; i < ranks; ++i) {
+    const uint32_t to = (me + i) % ranks, from = (me + ranks - i) % ranks;
+    const Part out = part_of(to), in = part_of(from);
+    if (in.receives) collector.add(communicator.recv(from, in.recv, in.recv_bytes));
+    if (out.sends) collector.add(communicator.send(to, out.send, out.send_bytes));
+  }
+  return collector.take();
+}
+
+Status check_array(const void* array, const char* name) {
+  if (array != nullptr) return Status::ok();
+  return {Code::kInvalidArgument, std::string(name) + " is null"};
+}
+
+size_t largest(const size_t* counts, uint32_t ranks) { return *std::max_element(counts, counts + ranks); }
+
+}  // namespace
+
+hdtResult_t hdtGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtDataType_t type, int root,
+                      hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
+  Status status = check(comm, {sendbuf, true, recvbuf, is_me(comm, root)}, sendcount, type);
+  if (status.is_ok()) status = check_rank(comm, root, "root");
+  if (!status.is_ok()) return report(status);
+  const size_t bytes = sendcount * hdtTypeSize(type);
+  const uint32_t me = rank_of(comm);
+  const bool is_root = is_me(comm, root);
+  return issue(comm, request, [&](Communicator& c) {
+    return exchange(c, [&](uint32_t peer) {
+      const bool sends = static_cast<int>(peer) == root;
+      auto* place = is_root ? static_cast<std::byte*>(recvbuf) + peer * bytes : nullptr;
+      const bool own_in_place = peer == me && static_cast<const std::byte*>(sendbuf) == place;
+      return Part{
+          static_cast<const std::byte*>(sendbuf), bytes, sends && !own_in_place, place, bytes, is_root};
+    });
+  });
+}
+
+hdtResult_t hdtScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdtDataType_t type, int root,
+                       hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
+  Status status = check(comm, {sendbuf, is_me(comm, root), recvbuf, true}, recvcount, type);
+  if (status.is_ok()) status = check_rank(comm, root, "root");
+  if (!status.is_ok()) return report(status);
+  const size_t bytes = recvcount * hdtTypeSize(type);
+  const bool is_root = is_me(comm, root);
+  return issue(comm, request, [&](Communicator& c) {
+    return exchange(c, [&](uint32_t peer) {
+      const auto* block = is_root ? static_cast<const std::byte*>(sendbuf) + peer * bytes : nullptr;
+      return Part{
+          block, bytes, is_root, static_cast<std::byte*>(recvbuf), bytes, static_cast<int>(peer) == root};
+    });
+  });
+}
+
+hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type,
+                        hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
+  const Status status = check(comm, {sendbuf, true, recvbuf, true}, count, type);
+  if (!status.is_ok()) return report(status);
+  const size_t bytes = count * hdtTypeSize(type);
+  return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
+    const auto* from = static_cast<const std::byte*>(sendbuf);
+    std::shared_ptr<std::vector<std::byte>> copy;
+    if (sendbuf == recvbuf && bytes != 0) {  // what comes in would overwrite what is still to go out
+      copy = std::make_shared<std::vector<std::byte>>(from, from + bytes * ranks_of(comm));
+      from = copy->data();
+    }
+    auto posting = exchange(c, [&](uint32_t peer) {
+      return Part{
+          from + peer * bytes, bytes, true, static_cast<std::byte*>(recvbuf) + peer * bytes, bytes, true};
+    });
+    if (posting.is_ok()) posting.value().memory = copy;
+    return posting;
+  });
+}
+
+hdtResult_t hdtAllToAllV(const void* sendbuf, const size_t sendcounts[], const size_t senddispls[],
+                         void* recvbuf, const size_t recvcounts[], const size_t recvdispls[],
+                         hdtDataType_t type, hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
+  Status status = check(comm, {}, 0, type);
+  for (const auto& [array, name] :
+       {std::pair{sendcounts, "sendcounts"}, std::pair{senddispls, "senddispls"},
+        std::pair{recvcounts, "recvcounts"}, std::pair{recvdispls, "recvdispls"}}) {
+    if (status.is_ok()) status = check_array(array, name);
+  }
+  if (status.is_ok())
+    status = check(comm, {sendbuf, true, nullptr, false}, largest(sendcounts, ranks_of(comm)), type);
+  if (status.is_ok())
+    status = check(comm, {nullptr, false, recvbuf, true}, largest(recvcounts, ranks_of(comm)), type);
+  const uint32_t me = comm.valid() ? rank_of(comm) : 0;
+  if (status.is_ok() && sendcounts[me] != recvcounts[me]) {
+    status = {Code::kInvalidArgument, "rank " + std::to_string(me) + " sends itself " +
+                                          std::to_string(sendcounts[me]) + " elements and expects " +
+                                          std::to_string(recvcounts[me])};
+  }
+  if (!status.is_ok()) return report(status);
+  const size_t width = hdtTypeSize(type);
+  return issue(comm, request, [&](Communicator& c) {
+    return exchange(c, [&](uint32_t peer) {
+      return Part{
+          static_cast<const std::byte*>(sendbuf) + senddispls[peer] * width, sendcounts[peer] * width, true,
+          static_cast<std::byte*>(recvbuf) + recvdispls[peer] * width,       recvcounts[peer] * width, true};
+    });
+  });
+}
+
+hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvcounts[],
+                          const size_t recvdispls[], hdtDataType_t type, hdtComm_t handle,
+                          hdtRequest_t* request) {
+  const CommRef comm(handle);
+  Status status = check(comm, {}, 0, type);
+  if (status.is_ok()) status = check_array(recvcounts, "recvcounts");
+  if (status.is_ok()) status = check_array(recvdispls, "recvdispls");
+  if (status.is_ok()) status = check(comm, {sendbuf, true, nullptr, false}, recvcounts[rank_of(comm)], type);
+  if (status.is_ok())
+    status = check(comm, {nullptr, false, recvbuf, true}, largest(recvcounts, ranks_of(comm)), type);
+  if (!status.is_ok()) return report(status);
+  const size_t width = hdtTypeSize(type);
+  return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
+    Collector collector;
+    for (uint32_t rank = 0; rank < ranks_of(comm); ++rank) {
+      const Call call = call_of(Collective::kBroadcast, recvcounts[rank], type,
+                                hdt::collectives::ReduceOp::kSum, static_cast<int>(rank));
+      collector.add(c.collective(call, rank == rank_of(comm) ? sendbuf : nullptr,
+                                 static_cast<std::byte*>(recvbuf) + recvdispls[rank] * width));
+    }
+    return collector.take();
+  });
+}
+
+hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t recvcounts[],
+                              hdtDataType_t type, hdtRedOp_t op, hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
+  Status status = check(comm, {}, 0, type);
+  if (status.is_ok()) status = check_array(recvcounts, "recvcounts");
+  if (status.is_ok())
+    status = check(comm, {sendbuf, true, nullptr, false}, largest(recvcounts, ranks_of(comm)), type);
+  if (status.is_ok()) status = check(comm, {nullptr, false, recvbuf, true}, recvcounts[rank_of(comm)], type);
+  if (!status.is_ok()) return report(status);
+  const size_t width = hdtTypeSize(type);
+  return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
+    const size_t elements = std::accumulate(recvcounts, recvcounts + ranks_of(comm), size_t{0});
+    Result<Contribution> contribution = comm->reductions.contribute(op, type, sendbuf, elements, nullptr);
+    if (!contribution.is_ok()) return contribution.status();
+    Collector collector(contribution.value().memory);
+    const auto* block = static_cast<const std::byte*>(contribution.value().send);
+    for (uint32_t rank = 0; rank < ranks_of(comm); block += recvcounts[rank] * width, ++rank) {
+      const Call call = call_of(Collective::kReduce, recvcounts[rank], type, contribution.value().op,
+                                static_cast<int>(rank));
+      collector.add(c.collective(call, block, rank == rank_of(comm) ? recvbuf : nullptr));
+    }
+    return collector.take();
+  });
+}
+
+hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest, void* recvbuf, size_t recvcount,
+                        int source, hdtDataType_t type, hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
+  Status status = check(comm, {sendbuf, true, nullptr, false}, sendcount, type);
+  if (status.is_ok()) status = check(comm, {nullptr, false, recvbuf, true}, recvcount, type);
+  if (status.is_ok()) status = check_rank(comm, dest, "dest");
+  if (status.is_ok()) status = check_rank(comm, source, "source");
+  if (!status.is_ok()) return report(status);
+  const size_t width = hdtTypeSize(type);
+  return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
+    Collector collector;
+    collector.add(c.send(static_cast<uint32_t>(dest), sendbuf, sendcount * width));
+    collector.add(c.recv(static_cast<uint32_t>(source), recvbuf, recvcount * width));
+    return collector.take();
+  });
+}

@@ -1,0 +1,219 @@
+// The C interface: library and groups.
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "base/log.h"
+#include "hdt/hdt.h"
+#include "libclient/api/issue.h"
+#include "libclient/launch/bootstrap.h"
+
+using hdt::Code;
+using hdt::Result;
+using hdt::Status;
+using hdt::client::CommRef;
+using hdt::client::Communicator;
+using hdt::client::report;
+using hdt::client::Wishes;
+
+namespace {
+
+void start_logging() {
+  static std::once_flag once;
+  std::call_once(once, [] { (void)hdt::init_client_log(std::getenv("HDT_LOG_LEVEL")); });  // NOLINT
+}
+
+hdtResult_t hand_out(Result<std::shared_ptr<Communicator>> made, hdtComm_t* comm) {
+  if (!made.is_ok()) return report(made.status());
+  *comm = made.value() == nullptr ? nullptr : hdt::client::make_handle(made.take());
+  return HDT_SUCCESS;
+}
+
+// The first calls of a program pass here.
+template <typename Body>
+hdtResult_t first_guarded(Body body) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  return hdt::client::guarded([&] {
+    const Status marked = hdt::mark_use();
+    if (!marked.is_ok()) return report(marked);
+    start_logging();
+    return body();
+  });
+}
+
+hdtResult_t null_argument(const char* what) {
+  return report(Status(Code::kInvalidArgument, std::string(what) + " is null"));
+}
+
+}  // namespace
+
+hdtResult_t hdtGetVersion(int* version) {
+  if (version == nullptr) return null_argument("version");
+  *version = HDT_VERSION;
+  return HDT_SUCCESS;
+}
+
+const char* hdtGetErrorString(hdtResult_t result) { return hdt::code_text(static_cast<Code>(result)); }
+
+const char* hdtGetLastError(void) { return hdt::client::last_error(); }
+
+hdtResult_t hdtGetUniqueId(hdtUniqueId_t* id) {
+  if (id == nullptr) return null_argument("id");
+  return first_guarded([&] {
+    const auto made = hdt::client::make_unique_id();
+    if (!made.is_ok()) return report(made.status());
+    *id = made.value();
+    return HDT_SUCCESS;
+  });
+}
+
+hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int rank,
+                            const hdtCommConfig_t* config) {
+  if (comm == nullptr) return null_argument("comm");
+  *comm = nullptr;
+  if (nranks < 1 || rank < 0 || rank >= nranks) {
+    return report(
+        Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(nranks)));
+  }
+  return first_guarded([&] {
+    const auto defaults = hdt::client::default_wishes();
+    if (!defaults.is_ok()) return report(defaults.status());
+    const auto wishes = hdt::client::read_config(config, defaults.value());
+    if (!wishes.is_ok()) return report(wishes.status());
+    return hand_out(hdt::client::join_by_id(id, nranks, rank, wishes.value()), comm);
+  });
+}
+
+hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config) {
+  if (comm == nullptr) return null_argument("comm");
+  *comm = nullptr;
+  return first_guarded([&] {
+    const auto defaults = hdt::client::default_wishes();
+    if (!defaults.is_ok()) return report(defaults.status());
+    const auto wishes = hdt::client::read_config(config, defaults.value());
+    if (!wishes.is_ok()) return report(wishes.status());
+    return hand_out(hdt::client::join_job(wishes.value()), comm);
+  });
+}
+
+hdtResult_t hdtCommSplit(hdtComm_t handle, int color, int key, hdtComm_t* newcomm,
+                         const hdtCommConfig_t* config) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (newcomm == nullptr) return null_argument("newcomm");
+  *newcomm = nullptr;
+  if (color < 0 && color != HDT_SPLIT_NO_COLOR) {
+    return report(Status(Code::kInvalidArgument, "color " + std::to_string(color) + " is negative"));
+  }
+  return first_guarded([&] {
+    const auto& parent = comm->communicator->options();
+    const auto wishes = hdt::client::read_config(
+        config, {parent.group_class, parent.socket, parent.timeout_ms, parent.deterministic});
+    if (!wishes.is_ok()) return report(wishes.status());
+    return hand_out(hdt::client::split(*comm->communicator, color, key, wishes.value()), newcomm);
+  });
+}
+
+hdtResult_t hdtCommShrink(hdtComm_t handle, const int excluded[], int count, hdtComm_t* newcomm,
+                          const hdtCommConfig_t* config) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (newcomm == nullptr) return null_argument("newcomm");
+  *newcomm = nullptr;
+  if (excluded == nullptr && count > 0) return null_argument("excluded");
+  return first_guarded([&] {
+    const auto& parent = comm->communicator->options();
+    std::vector<uint32_t> ranks;
+    for (int i = 0; i < count; ++i) {
+      const int rank = excluded[i];
+      if (rank < 0 || static_cast<uint32_t>(rank) >= parent.ranks)
+        return report(
+            Status(Code::kInvalidArgument, "excluded rank " + std::to_string(rank) + " is not in the group"));
+      if (static_cast<uint32_t>(rank) == parent.rank)
+        return report(
+            Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " cannot exclude itself"));
+      ranks.push_back(static_cast<uint32_t>(rank));
+    }
+    const auto wishes = hdt::client::read_config(
+        config, {parent.group_class, parent.socket, parent.timeout_ms, parent.deterministic});
+    if (!wishes.is_ok()) return report(wishes.status());
+    return hand_out(hdt::client::shrink(*comm->communicator, ranks, wishes.value()), newcomm);
+  });
+}
+
+hdtResult_t hdtCommDestroy(hdtComm_t handle) {
+  if (handle == nullptr) return HDT_SUCCESS;
+  return first_guarded([&] {
+    const CommRef comm(handle);
+    if (!comm.valid()) return report(comm.status());
+    if (!comm.end()) return report(CommRef(handle).status());  // another thread is destroying it
+    comm->communicator->leave();
+    return HDT_SUCCESS;
+  });
+}
+
+hdtResult_t hdtCommAbort(hdtComm_t handle) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  return first_guarded([&] { return report(comm->communicator->abort()); });
+}
+
+hdtResult_t hdtCommGetAsyncError(hdtComm_t handle, hdtResult_t* async_error) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (async_error == nullptr) return null_argument("async_error");
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  *async_error = static_cast<hdtResult_t>(comm->communicator->failure().code());
+  return HDT_SUCCESS;
+}
+
+const char* hdtCommErrorMessage(hdtComm_t handle) {
+  if (hdt::forked()) return hdt::copy_text();
+  const CommRef comm(handle);
+  if (handle == nullptr) return "";
+  if (!comm.valid()) return "this is no communicator: it has been destroyed, or was never made";
+  // A failure is set once and never changes, so a text that was handed out stays right.
+  const std::lock_guard lock(comm->error_mutex);
+  if (comm->error_text.empty()) comm->error_text = comm->communicator->failure().message();
+  return comm->error_text.c_str();
+}
+
+hdtResult_t hdtCommCount(hdtComm_t handle, int* nranks) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (nranks == nullptr) return null_argument("nranks");
+  *nranks = static_cast<int>(comm->communicator->options().ranks);
+  return HDT_SUCCESS;
+}
+
+hdtResult_t hdtCommUserRank(hdtComm_t handle, int* rank) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (rank == nullptr) return null_argument("rank");
+  *rank = static_cast<int>(comm->communicator->options().rank);
+  return HDT_SUCCESS;
+}
+
+hdtResult_t hdtCommNodes(hdtComm_t handle, int* nodes) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (nodes == nullptr) return null_argument("nodes");
+  *nodes = static_cast<int>(comm->communicator->access().layout().nodes);
+  return HDT_SUCCESS;
+}
+
+hdtResult_t hdtCommNodeOf(hdtComm_t handle, int rank, int* node) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (node == nullptr) return null_argument("node");
+  const auto& access = comm->communicator->access();
+  if (rank < 0 || static_cast<uint32_t>(rank) >= access.layout().ranks) {
+    return report(Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " is not in the group"));
+  }
+  *node = static_cast<int>(access.order.node_of_rank[static_cast<uint32_t>(rank)]);
+  return HDT_SUCCESS;
+}

@@ -1,0 +1,216 @@
+// The C interface: collectives, point to point, requests.
+#include <utility>
+
+#include "hdt/hdt.h"
+#include "libclient/api/issue.h"
+
+using hdt::Code;
+using hdt::Deadline;
+using hdt::Result;
+using hdt::Status;
+using hdt::client::call_of;
+using hdt::client::check;
+using hdt::client::check_rank;
+using hdt::client::CommRef;
+using hdt::client::Communicator;
+using hdt::client::Contribution;
+using hdt::client::guarded;
+using hdt::client::is_built_in;
+using hdt::client::is_me;
+using hdt::client::issue;
+using hdt::client::Operation;
+using hdt::client::Posting;
+using hdt::client::ranks_of;
+using hdt::client::report;
+using hdt::client::requests;
+using hdt::collectives::Collective;
+using hdt::session::Call;
+
+namespace {
+
+Result<Posting> posting(Result<std::shared_ptr<Operation>> posted, std::shared_ptr<void> memory = nullptr) {
+  if (!posted.is_ok()) return posted.status();
+  return Posting{{posted.take()}, std::move(memory)};
+}
+
+hdtResult_t collective(Collective what, const Contribution& contribution, void* recv, size_t count,
+                       hdtDataType_t type, int root, const CommRef& comm, hdtRequest_t* request) {
+  const Call call = call_of(what, count, type, contribution.op, root);
+  if (request == nullptr && !hdt::client::in_group()) {
+    return guarded([&] { return report(comm->communicator->run_collective(call, contribution.send, recv)); });
+  }
+  return issue(comm, request, [&](Communicator& c) {
+    return posting(c.collective(call, contribution.send, recv), contribution.memory);
+  });
+}
+
+// Where nothing is combined.
+Contribution of_bytes(const void* send) { return {hdt::collectives::ReduceOp::kSum, send, nullptr}; }
+
+// `count` elements of sendbuf are multiplied into `scratch` where the reduction asks for it.
+hdtResult_t reducing(Collective what, const void* sendbuf, size_t sendcount, void* scratch, void* recvbuf,
+                     size_t count, hdtDataType_t type, hdtRedOp_t op, int root, const CommRef& comm,
+                     hdtRequest_t* request) {
+  if (is_built_in(op)) {
+    const Contribution own{static_cast<hdt::collectives::ReduceOp>(op), sendbuf, nullptr};
+    return collective(what, own, recvbuf, count, type, root, comm, request);
+  }
+  return guarded([&] {
+    Result<Contribution> contribution = comm->reductions.contribute(op, type, sendbuf, sendcount, scratch);
+    if (!contribution.is_ok()) return report(contribution.status());
+    return collective(what, contribution.take(), recvbuf, count, type, root, comm, request);
+  });
+}
+
+}  // namespace
+
+size_t hdtTypeSize(hdtDataType_t type) {
+  if (type < HDT_INT32 || type >= hdt::collectives::kDataTypeCount) return 0;
+  return hdt::collectives::type_size(static_cast<hdt::collectives::DataType>(type));
+}
+
+hdtResult_t hdtAllReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtRedOp_t op,
+                         hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
+  Status status = check(comm, {sendbuf, true, recvbuf, true}, count, type);
+  if (!status.is_ok()) return report(status);
+  return reducing(Collective::kAllReduce, sendbuf, count, recvbuf, recvbuf, count, type, op, 0, comm,
+                  request);
+}
+
+hdtResult_t hdtRedOpCreatePreMulSum(hdtRedOp_t* op, const void* scalar, hdtDataType_t type,
+                                    hdtComm_t handle) {
+  const CommRef comm(handle);
+  if (op == nullptr || scalar == nullptr) {
+    return report(Status(Code::kInvalidArgument, op == nullptr ? "op is null" : "scalar is null"));
+  }
+  const Status status = check(comm, {}, 0, type);
+  if (!status.is_ok()) return report(status);
+  return guarded([&] {
+    *op = comm->reductions.add(scalar, type);
+    return HDT_SUCCESS;
+  });
+}
+
+hdtResult_t hdtRedOpDestroy(hdtRedOp_t op, hdtComm_t handle) {
+  const CommRef comm(handle);
+  const Status status = check(comm, {}, 0, HDT_INT32);
+  return report(status.is_ok() ? comm->reductions.remove(op) : status);
+}
+
+hdtResult_t hdtReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtRedOp_t op,
+                      int root, hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
+  Status status = check(comm, {sendbuf, true, recvbuf, is_me(comm, root)}, count, type);
+  if (status.is_ok()) status = check_rank(comm, root, "root");
+  if (!status.is_ok()) return report(status);
+  return reducing(Collective::kReduce, sendbuf, count, nullptr, recvbuf, count, type, op, root, comm,
+                  request);
+}
+
+hdtResult_t hdtReduceScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdtDataType_t type,
+                             hdtRedOp_t op, hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
+  Status status = check(comm, {sendbuf, true, recvbuf, true}, recvcount, type);
+  if (!status.is_ok()) return report(status);
+  return reducing(Collective::kReduceScatter, sendbuf, recvcount * ranks_of(comm), nullptr, recvbuf,
+                  recvcount, type, op, 0, comm, request);
+}
+
+hdtResult_t hdtAllGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtDataType_t type,
+                         hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
+  const Status status = check(comm, {sendbuf, true, recvbuf, true}, sendcount, type);
+  if (!status.is_ok()) return report(status);
+  return collective(Collective::kAllGather, of_bytes(sendbuf), recvbuf, sendcount, type, 0, comm, request);
+}
+
+hdtResult_t hdtBroadcast(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, int root,
+                         hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
+  Status status = check(comm, {sendbuf, is_me(comm, root), recvbuf, true}, count, type);
+  if (status.is_ok()) status = check_rank(comm, root, "root");
+  if (!status.is_ok()) return report(status);
+  const void* source = is_me(comm, root) ? sendbuf : nullptr;
+  return collective(Collective::kBroadcast, of_bytes(source), recvbuf, count, type, root, comm, request);
+}
+
+hdtResult_t hdtBarrier(hdtComm_t handle, hdtRequest_t* request) {
+  const CommRef comm(handle);
+  const Status status = check(comm, {}, 0, HDT_INT32);
+  if (!status.is_ok()) return report(status);
+  return collective(Collective::kBarrier, {}, nullptr, 0, HDT_INT32, 0, comm, request);
+}
+
+hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t handle,
+                    hdtRequest_t* request) {
+  const CommRef comm(handle);
+  Status status = check(comm, {sendbuf, true, nullptr, false}, count, type);
+  if (status.is_ok()) status = check_rank(comm, peer, "peer");
+  if (!status.is_ok()) return report(status);
+  return issue(comm, request, [&](Communicator& c) {
+    return posting(c.send(static_cast<uint32_t>(peer), sendbuf, count * hdtTypeSize(type)));
+  });
+}
+
+hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t handle,
+                    hdtRequest_t* request) {
+  const CommRef comm(handle);
+  Status status = check(comm, {nullptr, false, recvbuf, true}, count, type);
+  if (status.is_ok()) status = check_rank(comm, peer, "peer");
+  if (!status.is_ok()) return report(status);
+  return issue(comm, request, [&](Communicator& c) {
+    return posting(c.recv(static_cast<uint32_t>(peer), recvbuf, count * hdtTypeSize(type)));
+  });
+}
+
+hdtResult_t hdtGroupStart(void) {
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  hdt::client::group_start();
+  return HDT_SUCCESS;
+}
+
+hdtResult_t hdtGroupEnd(void) { return hdt::client::group_end(); }
+
+namespace {
+
+// A copy of a request that another copy has completed is told from one that is under way.
+Status ended_request() {
+  return {Code::kInvalidArgument,
+          "the request is not under way: hdtWait or hdtTest has completed it, or it was never made"};
+}
+
+}  // namespace
+
+hdtResult_t hdtTest(hdtRequest_t* request) {
+  if (request == nullptr || *request == nullptr) return HDT_SUCCESS;
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  const auto found = requests.find(reinterpret_cast<uintptr_t>(*request));
+  if (!found) return report(ended_request());
+  return guarded([&] {
+    if (!found->done()) found->communicator->try_progress();
+    if (!found->done()) return HDT_IN_PROGRESS;
+    const hdtResult_t result = report(hdt::client::wait_all(*found, Deadline::never()));
+    found.end();
+    *request = nullptr;
+    return result;
+  });
+}
+
+hdtResult_t hdtWait(hdtRequest_t* request, int64_t timeout_ms) {
+  if (request == nullptr || *request == nullptr) return HDT_SUCCESS;
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  const auto found = requests.find(reinterpret_cast<uintptr_t>(*request));
+  if (!found) return report(ended_request());
+  return guarded([&] {
+    const Deadline deadline = timeout_ms < 0 ? Deadline::never() : Deadline::after_ms(timeout_ms);
+    const Status status = hdt::client::wait_all(*found, deadline);
+    const bool done = found->done();
+    const hdtResult_t result = report(status);
+    if (done) {
+      found.end();
+      *request = nullptr;
+    }
+    return result;
+  });
+}

@@ -1,0 +1,78 @@
+#include "libclient/daemon_client/allocations.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+
+#include "base/fork_mark.h"
+
+namespace hdt::client {
+
+namespace {
+
+constexpr size_t kPage = 4096;
+
+}  // namespace
+
+Allocations& Allocations::instance() {
+  static KeptInCopies<Allocations> all;
+  return *all;
+}
+
+Result<void*> Allocations::allocate(size_t bytes) {
+  if (bytes > SIZE_MAX / 2) return Status(Code::kInvalidArgument, "bytes is too large");
+  auto memory = SharedMemory::create("hdt-memory", (bytes + sizeof(Trailer) + kPage - 1) / kPage * kPage);
+  if (!memory.is_ok()) return memory.status();
+  std::byte* start = memory.value().data();
+  // The user's memory, which a forked worker of the user's may read; it is shared with it, not copied.
+  if (::madvise(start, memory.value().size(), MADV_DOFORK) != 0)
+    return Status::from_errno("MADV_DOFORK", errno);
+  const std::lock_guard lock(mutex_);
+  by_start_.emplace(start, Allocation{memory.take(), {}});
+  return static_cast<void*>(start);
+}
+
+Status Allocations::free(void* pointer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_start_.find(static_cast<const std::byte*>(pointer));
+  if (found == by_start_.end()) {
+    return {Code::kInvalidArgument, "hdtMemFree of memory that hdtMemAlloc did not give"};
+  }
+  for (const auto& shared : found->second.shared) {
+    if (const auto session = shared.session.lock()) session->unshare(shared.number);
+  }
+  trailer_of(found->second.memory).freed.store(1, std::memory_order_release);
+  by_start_.erase(found);
+  return Status::ok();
+}
+
+Result<Allocations::Place> Allocations::locate(const void* pointer, size_t bytes,
+                                               const std::shared_ptr<Session>& session, uint32_t handle) {
+  const auto* start = static_cast<const std::byte*>(pointer);
+  const std::lock_guard lock(mutex_);
+  auto found = by_start_.upper_bound(start);
+  if (found == by_start_.begin()) return Place{};
+  Allocation& allocation = (--found)->second;
+  const auto offset = static_cast<uint64_t>(start - found->first);
+  const uint64_t size = allocation.memory.size() - sizeof(Trailer);
+  if (offset >= size || bytes > size - offset) return Place{};
+  for (const auto& shared : allocation.shared) {
+    if (shared.handle == handle && shared.session.lock() == session) return Place{shared.number, offset};
+  }
+  auto number = session->share(handle, allocation.memory);
+  if (!number.is_ok()) return number.status();
+  allocation.shared.push_back({session, handle, number.value()});
+  return Place{number.value(), offset};
+}
+
+void Allocations::forget_group(const std::shared_ptr<Session>& session, uint32_t handle) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [start, allocation] : by_start_) {
+    std::erase_if(allocation.shared, [&](const auto& shared) {
+      return shared.session.expired() || (shared.handle == handle && shared.session.lock() == session);
+    });
+  }
+  session->forget_shared(handle);
+}
+
+}  // namespace hdt::client

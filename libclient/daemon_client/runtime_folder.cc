@@ -1,0 +1,114 @@
+#include "libclient/daemon_client/runtime_folder.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+#include "base/hmac.h"
+#include "base/log.h"
+#include "base/signing.h"
+#include "base/users.h"
+
+namespace hdt::client {
+
+namespace {
+
+constexpr size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
+constexpr size_t kSuffix = 5;  // ".sock"
+constexpr size_t kMarkBytes = 6;
+
+// Tells secrets apart, and nothing of them.
+Result<std::string> mark_of_secret(const std::string& secret) {
+  const std::string text = "HDT runtime place " + secret;
+  const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  if (!digest.is_ok()) return digest.status();
+  return hex_text(std::span(digest.value()).first(kMarkBytes));
+}
+
+bool too_long(const std::string& base) { return base.size() + kSuffix > kMaxPath; }
+
+// Why a folder of others' making cannot hold ours; "": it can.
+std::string unfit(const std::string& path) {
+  struct stat info {};
+  if (path.front() != '/') return "is not an absolute path";
+  if (::stat(path.c_str(), &info) != 0) return std::strerror(errno);
+  if (!S_ISDIR(info.st_mode)) return "is not a folder";
+  // sudo and su keep the variable of the user who calls them.
+  if (info.st_uid != ::geteuid())
+    return fmt::format("belongs to user {}, and this is user {}", info.st_uid, ::geteuid());
+  if (::access(path.c_str(), W_OK | X_OK) != 0)
+    return fmt::format("cannot be written to: {}", std::strerror(errno));
+  return {};
+}
+
+}  // namespace
+
+Result<RuntimePlace> runtime_place(const std::function<std::string(const char*)>& variable,
+                                   const std::string& node) {
+  // Daemons that know each other by their job's secret serve this job only.
+  std::string name = node.empty() ? "node" : node;
+  if (name.find('/') != std::string::npos) {
+    return Status(Code::kConfig,
+                  fmt::format("environment HDT_NODE_NAME: expected a name without '/', found \"{}\"", name));
+  }
+  if (!this_user_has_a_number()) {
+    return Status(
+        Code::kSystem,
+        "the user of this process has no number in its user namespace, and nothing tells a folder of it from "
+        "one of others: map the user (unshare --map-current-user), or set HDT_SOCKET to a daemon's socket");
+  }
+  if (const std::string secret = variable("HDT_JOB_SECRET"); !secret.empty()) {
+    const auto mark = mark_of_secret(secret);
+    if (!mark.is_ok()) return mark.status();
+    name += "-" + mark.value();
+  }
+  const std::string temporary = fmt::format("/tmp/hdt-{}", ::geteuid());
+  if (too_long(temporary + "/" + name)) {
+    return Status(Code::kConfig,
+                  fmt::format("environment HDT_NODE_NAME: expected at most {} bytes, found {}: \"{}\"",
+                              kMaxPath - kSuffix - temporary.size() - 1, name.size(), name.substr(0, 256)));
+  }
+  const std::string runtime = variable("XDG_RUNTIME_DIR");
+  if (runtime.empty()) return RuntimePlace{temporary, temporary + "/" + name};
+  const std::string folder = runtime + "/hdt";
+  std::string wrong = unfit(runtime);
+  if (wrong.empty() && too_long(folder + "/" + name)) {
+    wrong = fmt::format("makes a socket's path of more than {} bytes", kMaxPath);
+  }
+  if (wrong.empty()) return RuntimePlace{folder, folder + "/" + name};
+  // Another rank of the same user with the same variable comes to the same place.
+  HDT_LOG_WARN(
+      "XDG_RUNTIME_DIR={} {}: {} is used for this node's daemon instead; unset it, or set it to a folder of "
+      "this user",
+      runtime.substr(0, 256), wrong, temporary);
+  return RuntimePlace{temporary, temporary + "/" + name};
+}
+
+Status make_runtime_folder(const std::string& folder) {
+  if (::mkdir(folder.c_str(), 0700) == 0) {
+    // Whatever the umask.
+    if (::chmod(folder.c_str(), 0700) != 0) return Status::from_errno("chmod of " + folder, errno);
+  } else if (errno != EEXIST) {
+    return Status::from_errno("cannot make the folder " + folder + " for this node's daemon", errno);
+  }
+  struct stat info {};
+  if (::lstat(folder.c_str(), &info) != 0) {
+    if (errno == ENOENT) return {Code::kInProgress, folder + " was removed"};  // by one that ended
+    return Status::from_errno("cannot look at " + folder, errno);
+  }
+  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
+    return {Code::kSystem, fmt::format("{} must be a folder of user {} with mode 0700, and is {} of user {} "
+                                       "with mode {:04o}: remove it, or set "
+                                       "XDG_RUNTIME_DIR to a folder of this user",
+                                       folder, ::geteuid(), S_ISDIR(info.st_mode) ? "a folder" : "none",
+                                       info.st_uid, info.st_mode & 07777)};
+  }
+  return Status::ok();
+}
+
+}  // namespace hdt::client

@@ -1,0 +1,192 @@
+#include "libclient/group/channel_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hdt::client {
+
+using session::Board;
+using session::Channel;
+using session::ChunkHeader;
+using session::Direction;
+using session::kAttentionRing;
+using session::Recorded;
+
+void ChannelQueue::push(Recorded kind, uint32_t peer, std::byte* data, uint64_t bytes,
+                        std::shared_ptr<Operation> operation) {
+  Stream& stream = (kind == Recorded::kSend ? sends_ : recvs_)[peer];
+  const uint64_t record = access_.recorder().begin(kind, peer, stream.next_number, bytes);
+  stream.messages.push_back({data, bytes, stream.next_number++, std::move(operation), record});
+}
+
+void ChannelQueue::push_send(uint32_t peer, const void* data, uint64_t bytes,
+                             std::shared_ptr<Operation> operation) {
+  push(Recorded::kSend, peer, static_cast<std::byte*>(const_cast<void*>(data)), bytes, std::move(operation));
+}
+
+void ChannelQueue::push_recv(uint32_t peer, void* data, uint64_t bytes,
+                             std::shared_ptr<Operation> operation) {
+  push(Recorded::kReceive, peer, static_cast<std::byte*>(data), bytes, std::move(operation));
+}
+
+uint32_t ChannelQueue::local_of(uint32_t peer) const {
+  return static_cast<uint32_t>(access_.order.position_of[peer] - access_.order.first_position[access_.node]);
+}
+
+bool ChannelQueue::progress() {
+  bool any = false;
+  for (bool moved = true; moved && !access_.segment.failed();) {
+    moved = false;
+    for (auto& [peer, stream] : sends_) moved |= send_some(peer, stream);
+    for (auto& [peer, stream] : recvs_) moved |= recv_some(peer, stream);
+    any |= moved;
+  }
+  // What had arrived before the failure is received.
+  for (auto& [peer, stream] : recvs_) any |= access_.segment.failed() && recv_some(peer, stream);
+  return any;
+}
+
+// Tells the daemon which channel to look at.
+void ChannelQueue::call_attention(uint32_t channel) {
+  Board& board = access_.board();
+  const uint64_t head = board.attention_head.load(std::memory_order_relaxed);
+  if (head - board.attention_tail.load(std::memory_order_acquire) >= kAttentionRing) {
+    board.attention_overflow.store(1, std::memory_order_release);
+  } else {
+    board.attention[head % kAttentionRing] = channel;
+    board.attention_head.store(head + 1, std::memory_order_release);
+  }
+  access_.ring_daemon();
+}
+
+bool ChannelQueue::send_some(uint32_t peer, Stream& stream) {
+  if (stream.messages.empty()) return false;
+  const session::Layout& layout = access_.layout();
+  const uint32_t index = layout.channel_index(Direction::kOut, access_.local, peer);
+  Channel& channel = access_.segment.channel(index);
+  uint64_t head = channel.head.load(std::memory_order_relaxed);
+  bool any = false;
+  bool completed = false;
+  while (!stream.messages.empty() && head < channel.tail.load(std::memory_order_acquire) + layout.slots) {
+    Message& message = stream.messages.front();
+    const uint64_t bytes = std::min(layout.chunk_bytes, message.bytes - message.moved);
+    std::byte* chunk = access_.data(layout.chunk(index, head));
+    *reinterpret_cast<ChunkHeader*>(chunk) = {message.number, message.bytes, message.moved, bytes};
+    if (bytes != 0) std::memcpy(chunk + sizeof(ChunkHeader), message.data + message.moved, bytes);
+    message.moved += bytes;
+    channel.head.store(++head, std::memory_order_release);
+    any = true;
+    access_.recorder().move(message.record, message.moved);
+    if (message.moved < message.bytes) continue;
+    access_.recorder().end(message.record);
+    message.operation->complete(Status::ok());
+    stream.messages.pop_front();
+    completed = true;
+  }
+  if (!any) return false;
+  if (is_local(peer)) {
+    access_.segment.board(local_of(peer)).doorbell.ring();
+  } else {
+    call_attention(index);
+  }
+  if (completed) access_.board().doorbell.ring();
+  return true;
+}
+
+bool ChannelQueue::recv_some(uint32_t peer, Stream& stream) {
+  if (stream.messages.empty()) return false;
+  const session::Layout& layout = access_.layout();
+  const bool local = is_local(peer);
+  const uint32_t index = local ? layout.channel_index(Direction::kOut, local_of(peer), access_.rank)
+                               : layout.channel_index(Direction::kIn, access_.local, peer);
+  Channel& channel = access_.segment.channel(index);
+  uint64_t tail = channel.tail.load(std::memory_order_relaxed);
+  bool any = false;
+  bool completed = false;
+  while (!stream.messages.empty() && tail < channel.head.load(std::memory_order_acquire)) {
+    Message& message = stream.messages.front();
+    const std::byte* chunk = access_.data(layout.chunk(index, tail));
+    const ChunkHeader header = *reinterpret_cast<const ChunkHeader*>(chunk);
+    if (header.message_bytes != message.bytes) {
+      access_.fail(Code::kMismatch, static_cast<int32_t>(peer),
+                   "message " + std::to_string(message.number) + " from rank " + std::to_string(peer) +
+                       " to rank " + std::to_string(access_.rank) + " (class " +
+                       access_.segment.header().group_class + "): the sender sends " +
+                       std::to_string(header.message_bytes) + " bytes, the receiver expects " +
+                       std::to_string(message.bytes));
+      return any;
+    }
+    if (header.message != message.number || header.offset != message.moved ||
+        header.bytes > layout.chunk_bytes || header.bytes > message.bytes - message.moved) {
+      access_.fail(Code::kInternal, static_cast<int32_t>(peer),
+                   "the channel from rank " + std::to_string(peer) + " to rank " +
+                       std::to_string(access_.rank) + " holds a chunk that does not continue message " +
+                       std::to_string(message.number));
+      return any;
+    }
+    if (header.bytes != 0)
+      std::memcpy(message.data + message.moved, chunk + sizeof(ChunkHeader), header.bytes);
+    message.moved += header.bytes;
+    channel.tail.store(++tail, std::memory_order_release);
+    any = true;
+    access_.recorder().move(message.record, message.moved);
+    if (message.moved < message.bytes) continue;
+    access_.recorder().end(message.record);
+    message.operation->complete(Status::ok());
+    stream.messages.pop_front();
+    completed = true;
+  }
+  if (any && local) access_.segment.board(local_of(peer)).doorbell.ring();
+  if (any && !local) call_attention(index);
+  if (completed) access_.board().doorbell.ring();
+  const auto gone = [&] {
+    return access_.segment.board(local_of(peer)).left.load(std::memory_order_acquire) != 0 &&
+           tail == channel.head.load(std::memory_order_acquire);
+  };
+  if (local && !stream.messages.empty() && peer != access_.rank && gone()) {
+    access_.fail(Code::kRankLost, static_cast<int32_t>(peer),
+                 "rank " + std::to_string(peer) + " left the group (class " +
+                     access_.segment.header().group_class + ") without sending message " +
+                     std::to_string(stream.messages.front().number) + " to rank " +
+                     std::to_string(access_.rank));
+  }
+  return any;
+}
+
+bool ChannelQueue::empty() const {
+  const auto idle = [](const auto& entry) { return entry.second.messages.empty(); };
+  return std::all_of(sends_.begin(), sends_.end(), idle) && std::all_of(recvs_.begin(), recvs_.end(), idle);
+}
+
+std::optional<ChannelQueue::Waiting> ChannelQueue::most_urgent() const {
+  std::optional<Waiting> urgent;
+  const auto look = [&](const std::map<uint32_t, Stream>& streams, const char* verb) {
+    for (const auto& [peer, stream] : streams) {
+      if (stream.messages.empty()) continue;
+      const Message& message = stream.messages.front();
+      if (urgent && urgent->operation->deadline.time_ns() <= message.operation->deadline.time_ns()) continue;
+      urgent = Waiting{message.operation.get(), peer,
+                       "rank " + std::to_string(peer) + " has not " + verb + " message " +
+                           std::to_string(message.number) + " (" + std::to_string(message.bytes) +
+                           " bytes, " + std::to_string(message.moved) + " moved) " +
+                           (verb[0] == 's' ? "to" : "from") + " rank " + std::to_string(access_.rank)};
+    }
+  };
+  look(sends_, "received");
+  look(recvs_, "sent");
+  return urgent;
+}
+
+void ChannelQueue::fail_all(const Status& status) {
+  for (auto* streams : {&sends_, &recvs_}) {
+    for (auto& [peer, stream] : *streams) {
+      for (Message& message : stream.messages) {
+        access_.recorder().end(message.record, status.code());
+        message.operation->complete(status);
+      }
+      stream.messages.clear();
+    }
+  }
+}
+
+}  // namespace hdt::client

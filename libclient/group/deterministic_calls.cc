@@ -1,0 +1,187 @@
+#include "libclient/group/deterministic_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/start_thread.h"
+#include "collectives/kernels.h"
+#include "libclient/group/communicator.h"
+
+namespace hdt::client {
+
+using collectives::Collective;
+using collectives::type_size;
+
+namespace {
+
+// What a rank contributes to one go: bounds the memory for what comes in (less than twice as much).
+constexpr uint64_t kRoundBytes = uint64_t{4} << 20;
+
+}  // namespace
+
+DeterministicCalls::DeterministicCalls(std::shared_ptr<Communicator> channel,
+                                       std::function<void(const Status&)> completed)
+    : channel_(std::move(channel)), completed_(std::move(completed)) {}
+
+Status DeterministicCalls::start() {
+  auto thread = start_thread("hdt-fixed-order", [this] { run(); });
+  if (!thread.is_ok()) return thread.status();
+  thread_ = thread.take();
+  return Status::ok();
+}
+
+DeterministicCalls::~DeterministicCalls() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void DeterministicCalls::push(const session::Call& call, const void* send, void* recv,
+                              std::shared_ptr<Operation> operation) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(
+        {call, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv), std::move(operation)});
+  }
+  changed_.notify_all();
+}
+
+void DeterministicCalls::finish() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock,
+                  [this] { return tasks_.empty(); });  // each ends at the channel's deadline at the latest
+  }
+  channel_->leave();
+}
+
+void DeterministicCalls::abort() { (void)channel_->abort(); }
+
+void DeterministicCalls::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    const Task task = tasks_.front();
+    lock.unlock();
+    const Status status = run_call(task);
+    task.operation->complete(status);
+    completed_(status);
+    lock.lock();
+    tasks_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+// First an empty call of the same kind: it fails on all ranks if they do not all call the same, which sends and receives
+// of bytes would not notice. (Different counts they do notice.)
+Status DeterministicCalls::run_call(const Task& task) {
+  session::Call kind = task.call;
+  kind.count = 0;
+  HDT_RETURN_IF_ERROR(channel_->run_collective(kind, nullptr, nullptr));
+  return task.call.what == Collective::kReduceScatter ? reduce_scatter(task) : all_reduce(task);
+}
+
+Status DeterministicCalls::wait_for_all() {
+  Status first = std::exchange(refused_, Status::ok());
+  for (const auto& operation : posted_) {
+    const Status status = channel_->wait(*operation, Deadline::never());
+    if (first.is_ok()) first = status;
+  }
+  posted_.clear();
+  return first;
+}
+
+Status DeterministicCalls::combine(const Task& task, const std::function<Range(uint32_t)>& part_of,
+                                   std::byte* result) {
+  const uint32_t ranks = channel_->options().ranks, me = channel_->options().rank;
+  const size_t width = type_size(task.call.type);
+  const auto post = [&](Result<std::shared_ptr<Operation>> operation) {
+    if (operation.is_ok()) posted_.push_back(operation.take());
+    if (!operation.is_ok() && refused_.is_ok()) refused_ = operation.status();
+  };
+  const Range own = part_of(me);
+  const size_t own_bytes = own.count * width;
+  received_.resize(std::max(received_.size(), ranks * own_bytes));
+  for (uint32_t i = 1; i < ranks; ++i) {
+    const uint32_t to = (me + i) % ranks, from = (me + ranks - i) % ranks;
+    const Range part = part_of(to);
+    if (own_bytes != 0) post(channel_->recv(from, &received_[from * own_bytes], own_bytes));
+    if (part.count != 0) post(channel_->send(to, task.send + part.first * width, part.count * width));
+  }
+  HDT_RETURN_IF_ERROR(wait_for_all());
+  if (own_bytes == 0) return Status::ok();
+  std::vector<const void*> sources;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    sources.push_back(rank == me ? task.send + own.first * width : &received_[rank * own_bytes]);
+  }
+  void* const results[] = {result};
+  collectives::reduce(task.call.type, task.call.op, sources, results, own.count);
+  if (task.call.op == collectives::ReduceOp::kAvg) {
+    collectives::copy_divided(task.call.type, result, result, own.count, static_cast<int>(ranks));
+  }
+  return Status::ok();
+}
+
+Status DeterministicCalls::distribute(const Task& task, const std::function<Range(uint32_t)>& part_of,
+                                      const std::byte* result) {
+  const uint32_t ranks = channel_->options().ranks, me = channel_->options().rank;
+  const size_t width = type_size(task.call.type);
+  const auto needs = [&](uint32_t rank) {
+    return task.call.what == Collective::kAllReduce || static_cast<uint32_t>(task.call.root) == rank;
+  };
+  const auto post = [&](Result<std::shared_ptr<Operation>> operation) {
+    if (operation.is_ok()) posted_.push_back(operation.take());
+    if (!operation.is_ok() && refused_.is_ok()) refused_ = operation.status();
+  };
+  const Range own = part_of(me);
+  for (uint32_t i = 1; i < ranks; ++i) {
+    const uint32_t to = (me + i) % ranks, from = (me + ranks - i) % ranks;
+    const Range part = part_of(from);
+    if (needs(me) && part.count != 0)
+      post(channel_->recv(from, task.recv + part.first * width, part.count * width));
+    if (needs(to) && own.count != 0) post(channel_->send(to, result, own.count * width));
+  }
+  return wait_for_all();
+}
+
+// Allreduce and reduce: part after part of the buffers, of which each rank combines a share.
+Status DeterministicCalls::all_reduce(const Task& task) {
+  const uint32_t ranks = channel_->options().ranks, me = channel_->options().rank;
+  const size_t width = type_size(task.call.type);
+  const uint64_t round = std::max<uint64_t>(kRoundBytes / width, 1);
+  const bool receives =
+      task.call.what == Collective::kAllReduce || static_cast<uint32_t>(task.call.root) == me;
+  for (uint64_t first = 0; first < task.call.count; first += round) {
+    const uint64_t count = std::min(round, task.call.count - first);
+    const uint64_t size = (count + ranks - 1) / ranks;
+    const auto part_of = [&](uint32_t rank) -> Range {
+      const uint64_t begin = std::min(count, rank * size);
+      return {first + begin, std::min(size, count - begin)};
+    };
+    const Range own = part_of(me);
+    if (!receives) share_.resize(std::max<size_t>(share_.size(), own.count * width));
+    std::byte* result = receives ? task.recv + own.first * width : share_.data();
+    HDT_RETURN_IF_ERROR(combine(task, part_of, result));
+    HDT_RETURN_IF_ERROR(distribute(task, part_of, result));
+  }
+  return Status::ok();
+}
+
+// Column range after column range of the blocks; each rank combines its own block.
+Status DeterministicCalls::reduce_scatter(const Task& task) {
+  const uint32_t ranks = channel_->options().ranks;
+  const size_t width = type_size(task.call.type);
+  const uint64_t round = std::max<uint64_t>(kRoundBytes / width / ranks, 1);
+  for (uint64_t first = 0; first < task.call.count; first += round) {
+    const uint64_t count = std::min(round, task.call.count - first);
+    const auto part_of = [&](uint32_t rank) -> Range { return {rank * task.call.count + first, count}; };
+    HDT_RETURN_IF_ERROR(combine(task, part_of, task.recv + first * width));
+  }
+  return Status::ok();
+}
+
+}  // namespace hdt::client

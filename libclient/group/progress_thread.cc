@@ -1,0 +1,68 @@
+#include "libclient/group/progress_thread.h"
+
+#include <algorithm>
+
+#include "base/fork_mark.h"
+#include "base/log.h"
+#include "base/start_thread.h"
+
+namespace hdt::client {
+
+ProgressThread& ProgressThread::instance() {
+  static KeptInCopies<ProgressThread> thread;
+  return *thread;
+}
+
+ProgressThread::~ProgressThread() {
+  stop_.store(true, std::memory_order_release);
+  doorbell_.ring();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status ProgressThread::start() {
+  const std::lock_guard lock(mutex_);
+  if (thread_.joinable()) return Status::ok();
+  auto thread = start_thread("hdt-progress", [this] { run(); });
+  if (!thread.is_ok()) return thread.status();
+  thread_ = thread.take();
+  return Status::ok();
+}
+
+void ProgressThread::wake(std::shared_ptr<Communicator> communicator) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::find(active_.begin(), active_.end(), communicator) == active_.end()) {
+      active_.push_back(std::move(communicator));
+    }
+  }
+  doorbell_.ring();
+}
+
+void ProgressThread::run() {
+  for (;;) {
+    // Announced before anything is looked at, the end too: a ring between a look and the announcement is
+    // lost.
+    std::vector<Sleeper> sleepers;
+    sleepers.emplace_back(doorbell_);
+    if (stop_.load(std::memory_order_acquire)) return;
+    std::vector<std::shared_ptr<Communicator>> mine;
+    {
+      const std::lock_guard lock(mutex_);
+      // Whoever waits in a communicator, or the last one to leave it, wakes us again if something remains.
+      std::erase_if(active_, [](const auto& communicator) { return !communicator->needs_progress(); });
+      mine = active_;
+    }
+    bool any = false;
+    Deadline next = Deadline::never();
+    for (const auto& communicator : mine) {
+      sleepers.emplace_back(communicator->board().doorbell);
+      any |= communicator->try_progress();
+      next = Deadline::earlier(next, communicator->next_deadline());
+    }
+    // More communicators than can be slept on at once are looked at in turns.
+    if (sleepers.size() > kMaxDoorbells) next = Deadline::earlier(next, Deadline::after_ms(1));
+    if (!any) sleep_on_any(sleepers, next);
+  }
+}
+
+}  // namespace hdt::client

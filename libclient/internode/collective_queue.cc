@@ -1,0 +1,232 @@
+#include "libclient/internode/collective_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/kernels.h"
+#include "libclient/common/copy_bytes.h"
+
+namespace hdt::client {
+
+using collectives::Collective;
+using collectives::reduces;
+using session::Board;
+using session::kCallRing;
+
+void CollectiveQueue::push(const session::Call& call, const void* send, void* recv,
+                           std::shared_ptr<Operation> operation) {
+  const session::Plan plan(call, access_.layout());
+  Entry entry{next_sequence_,
+              call,
+              plan,
+              next_piece_,
+              static_cast<const std::byte*>(send),
+              static_cast<std::byte*>(recv),
+              std::move(operation),
+              {}};
+  if (const Status status = place_buffers(entry); !status.is_ok()) {
+    access_.fail(status.code(), static_cast<int32_t>(access_.rank), status.message());
+    entry.operation->complete(status);
+    return;
+  }
+  entry.record = access_.recorder().begin(call, next_sequence_);
+  ++next_sequence_;
+  calls_.push_back(std::move(entry));
+  next_piece_ += plan.pieces();
+  publish_calls();
+}
+
+Status CollectiveQueue::place_buffers(Entry& entry) const {
+  const session::Call& call = entry.call;
+  const session::Layout& layout = access_.layout();
+  if (layout.local_ranks != 1 || !session::may_be_direct(call, layout)) return Status::ok();
+  const uint64_t bytes = call.count * collectives::type_size(call.type);
+  const bool root = static_cast<uint32_t>(call.root) == access_.rank;
+  const bool broadcast = call.what == Collective::kBroadcast;
+  if (reduces(call.what) || (broadcast && root)) {
+    const auto place = locate_(entry.send, session::contribution_bytes(call, layout.ranks));
+    if (!place.is_ok()) return place.status();
+    entry.where.send_memory = place.value().memory;
+    entry.where.send = place.value().offset;
+  }
+  const bool receives = call.what == Collective::kReduce ? root : !(broadcast && root);
+  if (receives && session::result_may_be_direct(call, layout)) {
+    const auto place = locate_(entry.recv, session::result_bytes(call, layout.ranks));
+    if (!place.is_ok()) return place.status();
+    entry.where.recv_memory = place.value().memory;
+    entry.where.recv = place.value().offset;
+  }
+  entry.staged =
+      (reduces(call.what) || (broadcast && root) ? entry.where.send_memory : entry.where.recv_memory) == 0;
+  entry.taken = receives ? entry.where.recv_memory == 0 : entry.staged;
+  entry.placed = call.what == Collective::kAllGather && !entry.staged && bytes != 0 &&
+                 entry.recv + access_.rank * bytes != entry.send;
+  return Status::ok();
+}
+
+// Piece by piece, so that the daemon sends the first ones meanwhile, and finds them in the caches.
+void CollectiveQueue::place(const SlotPiece& piece) const {
+  const size_t width = collectives::type_size(piece.call.type);
+  const uint64_t own = access_.rank * piece.call.count + piece.part.offset;
+  copy_bytes(piece.recv + own * width, piece.send + piece.part.offset * width, piece.part.elements * width);
+}
+
+// What is left to do when the daemon has put the result in place.
+void CollectiveQueue::take_in_place(const Entry& entry) const {
+  const session::Call& call = entry.call;
+  const bool root = static_cast<uint32_t>(call.root) == access_.rank;
+  if (call.op == collectives::ReduceOp::kAvg && reduces(call.what) &&
+      (call.what != Collective::kReduce || root)) {
+    collectives::copy_divided(call.type, entry.recv, entry.recv, call.count,
+                              static_cast<int>(access_.layout().ranks));
+  }
+  if (call.what == Collective::kBroadcast && root && entry.recv != entry.send) {
+    std::memcpy(entry.recv, entry.send, call.count * collectives::type_size(call.type));
+  }
+}
+
+// The ring of calls holds kCallRing: a call is published when the one in its place is complete.
+void CollectiveQueue::publish_calls() {
+  Board& board = access_.board();
+  const uint64_t complete = calls_.empty() ? next_sequence_ : calls_.front().sequence;
+  const uint64_t limit = std::min(next_sequence_, complete + kCallRing);
+  if (published_ == limit) return;
+  for (; published_ < limit; ++published_) {
+    const Entry& entry = calls_[published_ - complete];
+    board.calls[published_ % kCallRing] = {entry.call, entry.where};
+  }
+  board.entered.store(published_, std::memory_order_release);
+  access_.ring_peers();
+  access_.ring_daemon();
+}
+
+CollectiveQueue::Entry* CollectiveQueue::entry_at(const Cursor& cursor) {
+  if (calls_.empty()) return nullptr;
+  const uint64_t index = cursor.sequence - calls_.front().sequence;
+  return index < calls_.size() && cursor.sequence < published_ ? &calls_[index] : nullptr;
+}
+
+void CollectiveQueue::advance(Cursor& cursor, const Entry& entry) {
+  if (++cursor.piece == entry.first_piece + entry.plan.pieces()) ++cursor.sequence;
+}
+
+void CollectiveQueue::advance_to_end(Cursor& cursor, const Entry& entry) {
+  cursor.piece = entry.first_piece + entry.plan.pieces();
+  ++cursor.sequence;
+}
+
+bool CollectiveQueue::progress() {
+  bool any = false;
+  while (!access_.segment.failed()) {
+    const bool moved = static_cast<int>(stage()) | static_cast<int>(reduce()) | static_cast<int>(take());
+    if (!moved) break;
+    any = true;
+  }
+  // What had been exchanged before the failure is complete: slots of such pieces are used by nobody else.
+  while (access_.segment.failed() && take()) any = true;
+  return any;
+}
+
+SlotPiece CollectiveQueue::slot_piece(const Entry& entry, uint64_t piece) const {
+  return {entry.call, entry.plan.piece(piece - entry.first_piece), piece, entry.send, entry.recv};
+}
+
+bool CollectiveQueue::stage() {
+  const Entry* entry = entry_at(stage_);
+  if (entry != nullptr && entry->placed) {
+    const uint64_t exchanged = access_.segment.header().exchanged.load(std::memory_order_acquire);
+    if (stage_.piece >= exchanged + access_.layout().slots) return false;
+    place(slot_piece(*entry, stage_.piece));
+    access_.board().staged.store(stage_.piece + 1, std::memory_order_release);
+    advance(stage_, *entry);
+    return true;
+  }
+  if (entry != nullptr && !entry->staged) {
+    advance_to_end(stage_, *entry);
+    access_.board().staged.store(stage_.piece, std::memory_order_release);
+    return true;
+  }
+  if (entry == nullptr || stage_.piece >= least(access_, &Board::done) + access_.layout().slots) return false;
+  client::stage(access_, slot_piece(*entry, stage_.piece));
+  access_.board().staged.store(stage_.piece + 1, std::memory_order_release);
+  advance(stage_, *entry);
+  if (access_.layout().local_ranks > 1) access_.ring_peers();
+  return true;
+}
+
+// True when all local ranks have made the same call; looks once per call.
+bool CollectiveQueue::compare_calls(const Entry& entry) {
+  if (compared_ > entry.sequence) return true;
+  if (least(access_, &Board::entered) <= entry.sequence) {
+    (void)fail_if_left(access_, entry.sequence);
+    return false;
+  }
+  for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    const session::Call other = access_.segment.board(i).calls[entry.sequence % kCallRing].call;
+    if (other == entry.call) continue;
+    fail_mismatch(access_, entry.sequence, entry.call, i, other);
+    return false;
+  }
+  compared_ = entry.sequence + 1;
+  access_.recorder().start(entry.record);
+  return true;
+}
+
+bool CollectiveQueue::reduce() {
+  const Entry* entry = entry_at(reduce_);
+  if (entry == nullptr || !compare_calls(*entry)) return false;
+  if (!entry->staged && !entry->placed && reduce_.sequence < stage_.sequence) {
+    advance_to_end(reduce_, *entry);
+    access_.board().reduced.store(reduce_.piece, std::memory_order_release);
+    access_.ring_daemon();  // which may have looked at an allgather in place between its entry and now
+    return true;
+  }
+  const bool combines = reduces(entry->call.what) && access_.layout().local_ranks > 1;
+  const uint64_t staged =
+      combines ? least(access_, &Board::staged) : access_.board().staged.load(std::memory_order_relaxed);
+  if (reduce_.piece >= staged) return false;
+  client::combine(access_, slot_piece(*entry, reduce_.piece));
+  access_.board().reduced.store(reduce_.piece + 1, std::memory_order_release);
+  advance(reduce_, *entry);
+  access_.ring_daemon();
+  return true;
+}
+
+bool CollectiveQueue::take() {
+  const Entry* entry = entry_at(take_);
+  if (entry == nullptr || take_.piece >= reduce_.piece) return false;
+  const uint64_t exchanged = access_.segment.header().exchanged.load(std::memory_order_acquire);
+  if (entry->taken || entry->staged) {
+    // Piece by piece, as a slot that holds the contribution has to become free as well.
+    if (take_.piece >= exchanged) return false;
+    if (entry->taken) client::take(access_, slot_piece(*entry, take_.piece));
+    access_.board().done.store(take_.piece + 1, std::memory_order_release);
+    advance(take_, *entry);
+    if (!entry->taken && take_.sequence > entry->sequence) take_in_place(*entry);
+    if (access_.layout().local_ranks > 1) access_.ring_peers();
+  } else {
+    if (exchanged < entry->first_piece + entry->plan.pieces()) return false;
+    take_in_place(*entry);
+    advance_to_end(take_, *entry);
+    access_.board().done.store(take_.piece, std::memory_order_release);
+  }
+  access_.ring_daemon();  // a slot is free: credit for the other nodes
+  if (take_.sequence > entry->sequence) {
+    access_.recorder().end(entry->record);
+    entry->operation->complete(Status::ok());
+    calls_.pop_front();
+    publish_calls();
+    access_.board().doorbell.ring();  // another thread of this rank may wait for it
+  }
+  return true;
+}
+
+void CollectiveQueue::fail_all(const Status& status) {
+  for (Entry& entry : calls_) {
+    access_.recorder().end(entry.record, status.code());
+    entry.operation->complete(status);
+  }
+  calls_.clear();
+}
+
+}  // namespace hdt::client

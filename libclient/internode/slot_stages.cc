@@ -1,0 +1,113 @@
+#include "libclient/internode/slot_stages.h"
+
+#include <vector>
+
+#include "collectives/kernels.h"
+#include "libclient/common/copy_bytes.h"
+#include "libclient/common/share.h"
+
+namespace hdt::client {
+
+using collectives::Collective;
+using collectives::reduces;
+using collectives::type_size;
+
+namespace {
+
+// Where this rank's contribution goes. One that is combined: to its staging area, or, alone on the node, straight to where
+// the sum would be.
+std::byte* contribution(const NodeAccess& access, const SlotPiece& piece) {
+  const session::Layout& layout = access.layout();
+  if (!reduces(piece.call.what)) return access.data(layout.output(piece.number));
+  if (layout.local_ranks > 1) return access.data(layout.staging(piece.number, access.local));
+  return access.data(layout.input(piece.number));
+}
+
+}  // namespace
+
+void stage(const NodeAccess& access, const SlotPiece& piece) {
+  const session::Call& call = piece.call;
+  const size_t width = type_size(call.type);
+  const size_t bytes = piece.part.elements * width;
+  std::byte* to = contribution(access, piece);
+  switch (call.what) {
+    case Collective::kAllReduce:
+    case Collective::kReduce:
+      copy_bytes(to, piece.send + piece.part.offset * width, bytes);
+      break;
+    case Collective::kReduceScatter:
+      for (uint64_t position = 0; position < access.order.rank_at.size(); ++position) {
+        const uint64_t block = access.order.rank_at[position] * call.count + piece.part.offset;
+        copy_bytes(to + position * bytes, piece.send + block * width, bytes);
+      }
+      break;
+    case Collective::kAllGather:
+      copy_bytes(to + access.order.position_of[access.rank] * bytes, piece.send + piece.part.offset * width,
+                 bytes);
+      break;
+    case Collective::kBroadcast:
+      if (static_cast<uint32_t>(call.root) == access.rank)
+        copy_bytes(to, piece.send + piece.part.offset * width, bytes);
+      break;
+    case Collective::kBarrier:
+      break;
+  }
+}
+
+void combine(const NodeAccess& access, const SlotPiece& piece) {
+  const session::Call& call = piece.call;
+  const session::Layout& layout = access.layout();
+  if (!reduces(call.what) || layout.local_ranks == 1) return;
+  const uint64_t total = piece.part.elements * (session::by_blocks(call.what) ? layout.ranks : 1);
+  const auto [first, count] = share_of(total, layout.local_ranks, access.local);
+  if (count == 0) return;
+  const size_t width = type_size(call.type);
+  std::vector<const void*> sources;
+  for (uint32_t i = 0; i < layout.local_ranks; ++i) {
+    sources.push_back(access.data(layout.staging(piece.number, i)) + first * width);
+  }
+  void* const results[] = {access.data(layout.input(piece.number)) + first * width};
+  collectives::reduce(call.type, call.op, sources, results, count);
+}
+
+void take(const NodeAccess& access, const SlotPiece& piece) {
+  const session::Call& call = piece.call;
+  const size_t width = type_size(call.type);
+  const size_t bytes = piece.part.elements * width;
+  const std::byte* from = access.data(access.layout().output(piece.number));
+  std::byte* to = piece.recv + piece.part.offset * width;
+  const auto deliver = [&](const std::byte* result) {
+    if (call.op == collectives::ReduceOp::kAvg) {
+      if (bytes == 0) return;
+      collectives::copy_divided(call.type, result, to, piece.part.elements,
+                                static_cast<int>(access.layout().ranks));
+    } else {
+      copy_bytes(to, result, bytes);
+    }
+  };
+  switch (call.what) {
+    case Collective::kAllReduce:
+      deliver(from);
+      break;
+    case Collective::kReduce:
+      if (static_cast<uint32_t>(call.root) == access.rank) deliver(from);
+      break;
+    case Collective::kReduceScatter:
+      deliver(from + access.order.position_of[access.rank] * bytes);
+      break;
+    case Collective::kAllGather:
+      for (uint64_t position = 0; position < access.order.rank_at.size(); ++position) {
+        const uint64_t block = access.order.rank_at[position] * call.count + piece.part.offset;
+        copy_bytes(piece.recv + block * width, from + position * bytes, bytes);
+      }
+      break;
+    case Collective::kBroadcast:
+      if (static_cast<uint32_t>(call.root) != access.rank || piece.recv != piece.send)
+        copy_bytes(to, from, bytes);
+      break;
+    case Collective::kBarrier:
+      break;
+  }
+}
+
+}  // namespace hdt::client

@@ -1,0 +1,191 @@
+#include "libclient/intranode/local_mover.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/topology.h"
+#include "collectives/kernels.h"
+#include "libclient/common/copy_bytes.h"
+
+namespace hdt::client {
+
+using collectives::type_size;
+
+namespace {
+
+// Memory is worked on in blocks to notice failures, and where it is read again, while it is still in the cache.
+constexpr size_t kLargestBlock = size_t{1} << 20;
+constexpr size_t kCachedBlock = size_t{128} << 10;
+// A call into the kernel costs as much as copying some 16 KiB, so its blocks are as large as the memory for them allows.
+constexpr size_t kMostBounceBytes = size_t{4} << 20;
+
+size_t kernel_block(size_t ranks) {
+  return std::clamp(kMostBounceBytes / ranks / kCachedBlock * kCachedBlock, kCachedBlock, kLargestBlock);
+}
+
+// Whether a task reads or writes memory that is not mapped here.
+bool through_kernel(const Task& task, std::span<const Reached> ranks) {
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const auto rank = static_cast<int>(i);
+    const bool reads = task.kind != Task::Kind::kCopy || task.source == rank;
+    const bool writes = task.destination == kEveryone || task.destination == rank;
+    if ((reads && ranks[i].send == nullptr) || (writes && ranks[i].recv == nullptr)) return true;
+  }
+  return false;
+}
+
+size_t block_of(const Task& task, std::span<const Reached> ranks) {
+  return through_kernel(task, ranks) ? kernel_block(ranks.size()) : kCachedBlock;
+}
+
+// Up while this rank reads or writes buffers of others; see Board::touching.
+class Touch {
+ public:
+  explicit Touch(const NodeAccess& access) : flag_(access.board().touching) {
+    flag_.store(1, std::memory_order_seq_cst);
+    allowed_ = !access.segment.failed();
+  }
+  ~Touch() { flag_.store(0, std::memory_order_release); }
+  Touch(const Touch&) = delete;
+  Touch& operator=(const Touch&) = delete;
+  bool allowed() const { return allowed_; }
+
+ private:
+  std::atomic<uint32_t>& flag_;
+  bool allowed_;
+};
+
+// Whether a call moves more than the caches hold, so that what it writes is not there any more when it is read.
+collectives::Stores stores_for(const session::Call& call, size_t ranks) {
+  const uint64_t moved = 2 * ranks * call.count * type_size(call.type);
+  return moved > cache_bytes() ? collectives::Stores::kStreaming : collectives::Stores::kCached;
+}
+
+}  // namespace
+
+Status LocalMover::read(const Reached& from, uint64_t offset, std::byte* to, size_t bytes) const {
+  return read_proven(from.process, from.send_address + offset, to, bytes);
+}
+
+Status LocalMover::write(const Reached& to, uint64_t offset, const std::byte* from, size_t bytes) const {
+  return write_proven(to.process, to.recv_address + offset, from, bytes);
+}
+
+Status LocalMover::run(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+  if (task.kind == Task::Kind::kCopy) return copy(call, task, ranks);
+  const bool mapped = call.op != collectives::ReduceOp::kAvg && !through_kernel(task, ranks);
+  return mapped ? combine_mapped(call, task, ranks) : combine(call, task, ranks);
+}
+
+void LocalMover::combine_block(const session::Call& call, const Task& task, std::span<const Reached> ranks,
+                               uint64_t done, uint64_t count) {
+  const size_t width = type_size(call.type);
+  sources_.clear();
+  destinations_.clear();
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    sources_.push_back(ranks[i].send + (task.from + done) * width);
+    if (task.destination != kEveryone && task.destination != static_cast<int>(i)) continue;
+    destinations_.push_back(ranks[i].recv + (task.to + done) * width);
+  }
+  collectives::reduce(call.type, call.op, sources_, destinations_, count, stores_for(call, ranks.size()));
+}
+
+Status LocalMover::combine_mapped(const session::Call& call, const Task& task,
+                                  std::span<const Reached> ranks) {
+  const uint64_t block = kLargestBlock / type_size(call.type);
+  for (uint64_t done = 0; done < task.count; done += block) {
+    const Touch touch(access_);
+    if (!touch.allowed()) return Status::ok();
+    combine_block(call, task, ranks, done, std::min(block, task.count - done));
+  }
+  return Status::ok();
+}
+
+void LocalMover::run_own(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+  const size_t width = type_size(call.type);
+  std::byte* own = ranks[access_.local].recv + task.to * width;
+  if (task.kind == Task::Kind::kCopy) {
+    copy_bytes(own, ranks[static_cast<size_t>(task.source)].send + task.from * width, task.count * width);
+    return;
+  }
+  combine_block(call, task, ranks, 0, task.count);
+  if (call.op == collectives::ReduceOp::kAvg) {
+    collectives::copy_divided(call.type, own, own, task.count, static_cast<int>(ranks.size()));
+  }
+}
+
+Status LocalMover::combine(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+  const size_t width = type_size(call.type);
+  const size_t block_bytes = block_of(task, ranks);
+  const uint64_t block = block_bytes / width;
+  const bool mine = task.destination == kEveryone || task.destination == static_cast<int>(access_.local);
+  bounce_.resize(std::max(bounce_.size(), ranks.size() * block_bytes));
+  for (uint64_t done = 0; done < task.count; done += block) {
+    const Touch touch(access_);
+    if (!touch.allowed()) return Status::ok();
+    const uint64_t count = std::min(block, task.count - done);
+    const uint64_t from = (task.from + done) * width;
+    const uint64_t to = (task.to + done) * width;
+    sources_.clear();
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i].send == nullptr)
+        HDT_RETURN_IF_ERROR(read(ranks[i], from, &bounce_[i * block_bytes], count * width));
+      sources_.push_back(ranks[i].send == nullptr ? &bounce_[i * block_bytes] : ranks[i].send + from);
+    }
+    std::byte* result = mine ? ranks[access_.local].recv + to : &bounce_[access_.local * block_bytes];
+    void* const results[] = {result};
+    collectives::reduce(call.type, call.op, sources_, results, count);
+    if (call.op == collectives::ReduceOp::kAvg) {
+      collectives::copy_divided(call.type, result, result, count, static_cast<int>(ranks.size()));
+    }
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (i == access_.local || (task.destination != kEveryone && task.destination != static_cast<int>(i)))
+        continue;
+      if (ranks[i].recv != nullptr) {
+        std::memcpy(ranks[i].recv + to, result, count * width);
+      } else {
+        HDT_RETURN_IF_ERROR(write(ranks[i], to, result, count * width));
+      }
+    }
+  }
+  return Status::ok();
+}
+
+// To everyone: this rank's own recvbuf first, which then is the source that is near.
+Status LocalMover::copy(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+  const size_t width = type_size(call.type);
+  const auto self = static_cast<int>(access_.local);
+  const bool mine = task.destination == kEveryone || task.destination == self;
+  const Reached& source = ranks[static_cast<size_t>(task.source)];
+  const bool several = task.destination == kEveryone;
+  const uint64_t block = (several ? block_of(task, ranks) : kLargestBlock) / width;
+  for (uint64_t done = 0; done < task.count; done += block) {
+    const Touch touch(access_);
+    if (!touch.allowed()) return Status::ok();
+    const size_t bytes = std::min(block, task.count - done) * width;
+    const uint64_t from = (task.from + done) * width;
+    const uint64_t to = (task.to + done) * width;
+    const std::byte* near = source.send != nullptr ? source.send + from : nullptr;
+    if (mine) {
+      std::byte* own = ranks[access_.local].recv + to;
+      if (near != nullptr) {
+        copy_bytes(own, near, bytes);
+      } else {
+        HDT_RETURN_IF_ERROR(read(source, from, own, bytes));
+        near = own;
+      }
+    }
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (static_cast<int>(i) == self || (!several && task.destination != static_cast<int>(i))) continue;
+      if (i == static_cast<size_t>(task.source) && ranks[i].in_place) continue;
+      if (ranks[i].recv != nullptr) {
+        copy_bytes(ranks[i].recv + to, near, bytes);
+      } else {
+        HDT_RETURN_IF_ERROR(write(ranks[i], to, near, bytes));
+      }
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace hdt::client

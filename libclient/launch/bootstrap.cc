@@ -1,0 +1,354 @@
+#include "libclient/launch/bootstrap.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/codec.h"
+#include "base/hmac.h"
+#include "base/log.h"
+#include "libclient/daemon_client/daemon_finder.h"
+#include "libclient/launch/environment.h"
+#include "libclient/launch/job_meeting.h"
+#include "libclient/launch/pmix_exchange.h"
+
+namespace hdt::client {
+
+namespace {
+
+constexpr uint32_t kIdMagic = 0x4854444a;  // "JDTH"
+constexpr size_t kSeedBytes = 16;          // the id's secret, from which the group's key is made
+// Of a daemon's address with its node id in front, as hdtCommSplit passes it on; a multiple of an element's
+// size.
+constexpr size_t kMaxAddress = session::kMaxAddressBytes + 36;
+
+struct IdContents {
+  std::array<std::byte, kSeedBytes> seed{};
+  std::string rendezvous;
+};
+
+// A daemon on many NICs has more addresses than an id has room for: the last ones are left out.
+Result<hdtUniqueId_t> pack_id(const IdContents& contents) {
+  hdtUniqueId_t id{};
+  std::string rendezvous = contents.rendezvous;
+  constexpr size_t kRoom = sizeof id.internal - sizeof kIdMagic - kSeedBytes - sizeof(uint32_t);
+  while (rendezvous.size() > kRoom && rendezvous.rfind(',') != std::string::npos)
+    rendezvous.resize(rendezvous.rfind(','));
+  if (rendezvous.size() > kRoom)
+    return Status(Code::kInternal, "the daemon's address '" + rendezvous + "' is too long for an id");
+  const auto bytes = Writer().put(kIdMagic).put_bytes(contents.seed).put_string(rendezvous).take();
+  std::memcpy(id.internal, bytes.data(), bytes.size());
+  return id;
+}
+
+Result<IdContents> unpack_id(const hdtUniqueId_t& id) {
+  Reader reader(std::as_bytes(std::span(id.internal)));
+  const auto magic = reader.get<uint32_t>();
+  IdContents contents;
+  reader.get_bytes(contents.seed);
+  contents.rendezvous = reader.get_string(sizeof id.internal);
+  if (reader.failed() || magic != kIdMagic || contents.rendezvous.empty()) {
+    return Status(Code::kInvalidArgument, "the unique id was not made by hdtGetUniqueId");
+  }
+  return contents;
+}
+
+Result<session::GroupKey> key_of_id(const IdContents& contents) {
+  return key_of("id " + std::string(reinterpret_cast<const char*>(contents.seed.data()), kSeedBytes));
+}
+
+// How the ranks of a group find each other, beside the key in their options.
+struct Meeting {
+  session::Meeting kind = session::Meeting::kSecret;
+  session::Hosting host = session::Hosting::kNone;
+  std::string place;  // in the user's words
+};
+
+// On success `options.key` is replaced by a secret that only the group's members have.
+Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, CommunicatorOptions options,
+                                           const Meeting& meeting) {
+  session::JoinRequest request;
+  request.key = options.key;
+  request.meeting = meeting.kind;
+  request.host = meeting.host;
+  request.rendezvous = options.rendezvous;
+  request.place = meeting.place;
+  request.process_age_ms = process_age_ms();
+  request.ranks = options.ranks;
+  request.rank = options.rank;
+  request.group_class = options.group_class;
+  request.timeout_ms = options.timeout_ms;
+  auto joined = session->join(request);
+  if (!joined.is_ok()) return joined.status();
+  options.key = joined.value().secret;
+  auto made = Communicator::make(std::move(session), joined.take(), options);
+  // On one node reductions have the order of ranks in any case.
+  if (!made.is_ok() || !options.deterministic || made.value()->access().one_node()) return made;
+  auto channel = split(*made.value(), 0, 0, {options.group_class, options.socket, options.timeout_ms, false});
+  if (!channel.is_ok()) return channel.status();
+  HDT_RETURN_IF_ERROR(made.value()->make_deterministic(channel.take()));
+  return made;
+}
+
+std::string text_of(const char (&address)[kMaxAddress]) { return {address, ::strnlen(address, kMaxAddress)}; }
+
+// A group of some of the parent's ranks, of which this is one, in the order of `members`. `what` says which group of the
+// parent's it is, the same on all of them.
+Result<std::shared_ptr<Communicator>> join_members(Communicator& parent, const std::vector<uint32_t>& members,
+                                                   const std::string& what, const std::string& rendezvous,
+                                                   const Wishes& wishes, session::Meeting kind) {
+  const CommunicatorOptions& from = parent.options();
+  const std::string parent_key(reinterpret_cast<const char*>(from.key.data()), from.key.size());
+  auto key = key_of(parent_key + " " + what);
+  if (!key.is_ok()) return key.status();
+  const auto rank = std::find(members.begin(), members.end(), from.rank) - members.begin();
+  const CommunicatorOptions options{key.value(),
+                                    rendezvous,
+                                    wishes.group_class,
+                                    wishes.socket,
+                                    wishes.timeout_ms,
+                                    static_cast<uint32_t>(members.size()),
+                                    static_cast<uint32_t>(rank),
+                                    wishes.deterministic};
+  return join(parent.session(), options, {kind, session::Hosting::kNone, ""});
+}
+
+// The n-th hdtCommInit of this process: the same on all ranks, as hdtCommInit is collective over the job.
+uint64_t next_job_group() {
+  static std::atomic<uint64_t> next{0};
+  return next.fetch_add(1);
+}
+
+Result<CommunicatorOptions> by_pmix(Session& session, Job& job, CommunicatorOptions options) {
+  auto pmix = PmixExchange::instance();
+  if (!pmix.is_ok()) {
+    return Status(
+        pmix.status().code(),
+        "this job (" + job.source + ") has no HDT_RENDEZVOUS=host:port, and " + pmix.status().message());
+  }
+  if (!job.size) {
+    const auto size = pmix.value()->job_size();
+    if (!size.is_ok()) return size.status();
+    job.size = size.value();
+  }
+  const std::string name = "hdt.group." + std::to_string(next_job_group());
+  const Deadline deadline = Deadline::after_ms(options.timeout_ms);
+  IdContents contents;
+  if (job.rank == 0) {
+    auto id = make_unique_id();
+    if (!id.is_ok()) return id.status();
+    auto address = session.rendezvous_address();
+    if (!address.is_ok()) return address.status();
+    auto unpacked = unpack_id(id.value());
+    if (!unpacked.is_ok()) return unpacked.status();
+    contents = {unpacked.value().seed, address.take()};
+    const auto packed = pack_id(contents);
+    if (!packed.is_ok()) return packed.status();
+    const auto* bytes = reinterpret_cast<const uint8_t*>(packed.value().internal);
+    HDT_RETURN_IF_ERROR(pmix.value()->publish(name, {bytes, sizeof packed.value().internal}));
+  } else {
+    const auto bytes = pmix.value()->fetch(0, name, deadline);
+    if (!bytes.is_ok()) {
+      return Status(bytes.status().code(),
+                    "rank 0 did not publish the group's id: " + bytes.status().message());
+    }
+    hdtUniqueId_t id{};
+    std::memcpy(id.internal, bytes.value().data(), std::min(bytes.value().size(), sizeof id.internal));
+    auto unpacked = unpack_id(id);
+    if (!unpacked.is_ok()) return unpacked.status();
+    contents = unpacked.take();
+  }
+  auto key = key_of_id(contents);
+  if (!key.is_ok()) return key.status();
+  options.key = key.value();
+  options.rendezvous = contents.rendezvous;
+  return options;
+}
+
+}  // namespace
+
+Result<Wishes> default_wishes() {
+  Wishes wishes;
+  const char* text = std::getenv("HDT_TIMEOUT_MS");  // NOLINT(concurrency-mt-unsafe)
+  if (text == nullptr) return wishes;
+  const char* end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, wishes.timeout_ms);
+  if (error != std::errc() || rest != end || wishes.timeout_ms <= 0) {
+    return Status(Code::kConfig,
+                  std::string("HDT_TIMEOUT_MS='") + text + "': expected a positive number of milliseconds");
+  }
+  return wishes;
+}
+
+Result<Wishes> read_config(const hdtCommConfig_t* config, const Wishes& defaults) {
+  Wishes wishes = defaults;
+  if (config == nullptr) return wishes;
+  // Fields behind timeout_ms came later: a program built before them has none.
+  if (config->size < offsetof(hdtCommConfig_t, deterministic)) {
+    return Status(Code::kInvalidArgument, "hdtCommConfig_t: start from HDT_COMM_CONFIG_INIT");
+  }
+  if (config->group_class != nullptr) wishes.group_class = config->group_class;
+  if (config->socket != nullptr) wishes.socket = config->socket;
+  if (config->timeout_ms < 0) return Status(Code::kInvalidArgument, "hdtCommConfig_t.timeout_ms is negative");
+  if (config->timeout_ms > 0) wishes.timeout_ms = config->timeout_ms;
+  if (config->size >= sizeof(hdtCommConfig_t)) wishes.deterministic = config->deterministic != 0;
+  if (wishes.group_class.empty() || wishes.group_class.size() > session::kMaxClassBytes) {
+    return Status(Code::kInvalidArgument, "group class '" + wishes.group_class + "' must have 1 to " +
+                                              std::to_string(session::kMaxClassBytes) + " bytes");
+  }
+  return wishes;
+}
+
+Result<hdtUniqueId_t> make_unique_id() {
+  const auto wishes = default_wishes();
+  if (!wishes.is_ok()) return wishes.status();
+  auto session = find_daemon("", wishes.value().timeout_ms);
+  if (!session.is_ok()) return session.status();
+  auto address = session.value()->rendezvous_address();
+  if (!address.is_ok()) return address.status();
+  IdContents contents;
+  HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(contents.seed.data()), contents.seed.size()}));
+  contents.rendezvous = address.take();
+  return pack_id(contents);
+}
+
+Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ranks, int rank,
+                                                 const Wishes& wishes) {
+  auto contents = unpack_id(id);
+  if (!contents.is_ok()) return contents.status();
+  auto session = find_daemon(wishes.socket, wishes.timeout_ms);
+  if (!session.is_ok()) return session.status();
+  auto key = key_of_id(contents.value());
+  if (!key.is_ok()) return key.status();
+  const CommunicatorOptions options{
+      key.value(),       contents.value().rendezvous,  wishes.group_class,          wishes.socket,
+      wishes.timeout_ms, static_cast<uint32_t>(ranks), static_cast<uint32_t>(rank), wishes.deterministic};
+  return join(session.take(), options, {});
+}
+
+Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
+  auto detected =
+      detect_job([](const char* name) { return std::getenv(name); });  // NOLINT(concurrency-mt-unsafe)
+  if (!detected.is_ok()) return detected.status();
+  Job job = detected.take();
+  auto found = find_daemon(wishes.socket, wishes.timeout_ms);
+  if (!found.is_ok()) return found.status();
+  std::shared_ptr<Session> session = found.take();
+  CommunicatorOptions options;
+  options.group_class = wishes.group_class;
+  options.socket = wishes.socket;
+  options.timeout_ms = wishes.timeout_ms;
+  options.deterministic = wishes.deterministic;
+  Meeting meeting;
+  switch (job.rendezvous.kind) {
+    case Rendezvous::Kind::kNone: {
+      auto address = session->rendezvous_address();
+      if (!address.is_ok()) return address.status();
+      options.rendezvous = address.take();
+      HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(options.key.data()), options.key.size()}));
+      break;
+    }
+    case Rendezvous::Kind::kPmix: {
+      auto made = by_pmix(*session, job, options);
+      if (!made.is_ok()) return made.status();
+      options = made.take();
+      break;
+    }
+    case Rendezvous::Kind::kAddress:
+    case Rendezvous::Kind::kFirstNode: {
+      const auto addresses = addresses_of(job.rendezvous);
+      if (!addresses.is_ok()) return addresses.status();
+      options.rendezvous = addresses.value().list;
+      auto key = JobMeeting::instance().key(job.rendezvous, next_job_group(), meeting.kind);
+      if (!key.is_ok()) return key.status();
+      options.key = key.value();
+      meeting.place = job.rendezvous.text();
+      const std::string& name = job.rendezvous.host;
+      if (job.rank == 0) {
+        meeting.host = addresses.value().loopback && names_a_host(name) ? session::Hosting::kListenOnNics
+                                                                        : session::Hosting::kListen;
+      }
+      break;
+    }
+  }
+  if (!job.size)
+    return Status(Code::kConfig, job.source + " is set, but nothing says how many ranks the job has");
+  options.ranks = static_cast<uint32_t>(*job.size);
+  options.rank = static_cast<uint32_t>(job.rank);
+  auto made = join(std::move(session), options, meeting);
+  if (made.is_ok() && !meeting.place.empty())
+    JobMeeting::instance().remember(job.rendezvous, made.value()->options().key);
+  return made;
+}
+
+Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int key, const Wishes& wishes) {
+  struct Choice {
+    int32_t color, key;
+  };
+  const CommunicatorOptions& from = parent.options();
+  const uint64_t number = parent.next_split();
+  auto address = parent.session()->rendezvous_address();
+  if (!address.is_ok()) return address.status();
+  if (address.value().size() >= kMaxAddress) return Status(Code::kInternal, "rendezvous address too long");
+  // Everyone learns everyone's choice, and where the new group's first rank can be met.
+  struct Entry {
+    Choice choice;
+    char address[kMaxAddress];
+  };
+  static_assert(sizeof(Entry) % sizeof(int32_t) == 0);
+  Entry mine{{color, key}, {}};
+  std::memcpy(mine.address, address.value().data(), address.value().size());
+  std::vector<Entry> all(from.ranks);
+  session::Call call;
+  call.what = collectives::Collective::kAllGather;
+  call.type = collectives::DataType::kInt32;
+  call.count = sizeof(Entry) / sizeof(int32_t);
+  auto gathering = parent.collective(call, &mine, all.data());
+  if (!gathering.is_ok()) return gathering.status();
+  HDT_RETURN_IF_ERROR(parent.wait(*gathering.value(), Deadline::never()));
+  if (color == HDT_SPLIT_NO_COLOR) return std::shared_ptr<Communicator>();
+  std::vector<uint32_t> members;
+  for (uint32_t rank = 0; rank < from.ranks; ++rank) {
+    if (all[rank].choice.color == color) members.push_back(rank);
+  }
+  std::stable_sort(members.begin(), members.end(),
+                   [&](uint32_t a, uint32_t b) { return all[a].choice.key < all[b].choice.key; });
+  return join_members(parent, members, "split " + std::to_string(number) + " color " + std::to_string(color),
+                      text_of(all[members.front()].address), wishes, session::Meeting::kSecret);
+}
+
+// The parent may have failed, so nothing is asked of its members: who they are and where they can be met was known when
+// it was made, and the key is computed from what all were told.
+Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, const std::vector<uint32_t>& excluded,
+                                             const Wishes& wishes) {
+  const CommunicatorOptions& from = parent.options();
+  std::vector<bool> leaves(from.ranks, false);
+  for (const uint32_t rank : excluded) leaves[rank] = true;
+  std::vector<uint32_t> members;
+  std::string text = "without";
+  for (uint32_t rank = 0; rank < from.ranks; ++rank) {
+    if (leaves[rank]) {
+      text += " " + std::to_string(rank);
+    } else {
+      members.push_back(rank);
+    }
+  }
+  const auto& access = parent.access();
+  const uint32_t node = access.order.node_of_rank[members.front()];
+  std::string rendezvous = access.segment.places()[node].get();
+  if (node == access.node) {  // a daemon that was started again may be met elsewhere than its predecessor
+    auto address = parent.session()->rendezvous_address();
+    if (!address.is_ok()) return address.status();
+    rendezvous = address.take();
+  }
+  auto made = join_members(parent, members, "shrink " + std::to_string(parent.shrinks()) + " " + text,
+                           rendezvous, wishes, session::Meeting::kAgain);
+  if (made.is_ok()) parent.shrunk();
+  return made;
+}
+
+}  // namespace hdt::client

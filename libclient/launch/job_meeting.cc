@@ -1,0 +1,131 @@
+#include "libclient/launch/job_meeting.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include "base/hmac.h"
+
+namespace hdt::client {
+
+namespace {
+
+// Addresses of one name that are tried.
+constexpr size_t kMaxNameAddresses = 8;
+
+std::string text_of(const Rendezvous& where) { return where.host + " " + std::to_string(where.port); }
+
+}  // namespace
+
+Result<session::GroupKey> key_of(const std::string& text) {
+  const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  if (!digest.is_ok()) return digest.status();
+  session::GroupKey key{};
+  std::memcpy(key.data(), digest.value().data(), key.size());
+  return key;
+}
+
+int64_t process_age_ms() {
+  std::ifstream file("/proc/self/stat");
+  std::string text;
+  std::getline(file, text);
+  // The second field, the name, may hold blanks and parentheses; the start time is field 22, in ticks since
+  // boot.
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string field;
+  for (int number = 3; number <= 22; ++number) fields >> field;
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  const int64_t now_ms = now.tv_sec * 1'000 + now.tv_nsec / 1'000'000;
+  const int64_t started_ms = std::atoll(field.c_str()) * 1'000 / ::sysconf(_SC_CLK_TCK);
+  return std::max<int64_t>(now_ms - started_ms, 0);
+}
+
+Result<Addresses> addresses_of(const Rendezvous& where) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(where.host.c_str(), nullptr, &hints, &found);
+  if (error != 0 || found == nullptr) {
+    return Status(Code::kConfig,
+                  where.source + ": cannot resolve host '" + where.host + "': " + ::gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  Addresses addresses;
+  std::vector<std::string> known;
+  for (const addrinfo* entry = found; entry != nullptr && known.size() < kMaxNameAddresses;
+       entry = entry->ai_next) {
+    std::array<char, NI_MAXHOST> text{};
+    if (::getnameinfo(entry->ai_addr, entry->ai_addrlen, text.data(), text.size(), nullptr, 0,
+                      NI_NUMERICHOST) != 0)
+      continue;
+    const std::string host = text.data();
+    if (host == "0.0.0.0" || host == "::") {
+      return Status(Code::kConfig,
+                    where.source + ": '" + where.host +
+                        "' means every address of a host, so no rank can be met there: expected the "
+                        "name or address of rank 0's host");
+    }
+    if (std::find(known.begin(), known.end(), host) != known.end()) continue;
+    known.push_back(host);
+    const bool v6 = entry->ai_family == AF_INET6;
+    addresses.loopback |= v6 ? host == "::1" : host.starts_with("127.");
+    const std::string address = (v6 ? "[" + host + "]" : host) + ":" + std::to_string(where.port);
+    if (addresses.list.size() + 1 + address.size() > session::kMaxPlaceBytes) break;
+    addresses.list += (addresses.list.empty() ? "" : ",") + address;
+  }
+  if (addresses.list.empty())
+    return Status(Code::kConfig,
+                  where.source + ": host '" + where.host + "' has no address that TCP can use");
+  return addresses;
+}
+
+bool names_a_host(const std::string& host) {
+  in_addr address{};
+  const bool numeric =
+      ::inet_pton(AF_INET, host.c_str(), &address) == 1 || host.find(':') != std::string::npos;
+  return !numeric && host.find("localhost") == std::string::npos;
+}
+
+JobMeeting& JobMeeting::instance() {
+  // Never destroyed: static destructors of a program may call HDT.
+  static JobMeeting& meeting = *new JobMeeting();
+  return meeting;
+}
+
+Result<session::GroupKey> JobMeeting::key(const Rendezvous& where, uint64_t number, session::Meeting& kind) {
+  const std::string place = text_of(where);
+  const std::lock_guard lock(mutex_);
+  if (const auto found = secrets_.find(place); found != secrets_.end()) {
+    kind = session::Meeting::kSecret;
+    return key_of("job group " + std::to_string(number) + " " + found->second);
+  }
+  const char* const secret = std::getenv("HDT_JOB_SECRET");    // NOLINT(concurrency-mt-unsafe)
+  const char* const run = std::getenv("TORCHELASTIC_RUN_ID");  // NOLINT(concurrency-mt-unsafe)
+  const bool has_secret = secret != nullptr && *secret != '\0';
+  kind = has_secret ? session::Meeting::kSecret : session::Meeting::kAddress;
+  return key_of("job at " + place + " group " + std::to_string(number) + " secret " +
+                (has_secret ? secret : "") + " run " + (run != nullptr ? run : ""));
+}
+
+void JobMeeting::remember(const Rendezvous& where, const session::GroupKey& secret) {
+  const std::lock_guard lock(mutex_);
+  secrets_.try_emplace(text_of(where),
+                       std::string(reinterpret_cast<const char*>(secret.data()), secret.size()));
+}
+
+}  // namespace hdt::client

@@ -1,0 +1,43 @@
+// pmix_library.cc: dlopen of libpmix.
+#include "libclient/launch/pmix_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+namespace hdt::client {
+namespace {
+
+constexpr char kLibrary[] = "libpmix.so.2";
+
+template <typename Function>
+bool find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+Result<PmixLibrary> load() {
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return Status(Code::kNoDaemon,
+                  fmt::format("PMIx cannot be used: {} (Debian: libpmix2); or set HDT_RENDEZVOUS=host:port",
+                              dlerror()));
+  }
+  PmixLibrary found{};
+  if (!find(library, "PMIx_Init", found.init) || !find(library, "PMIx_Finalize", found.finalize) ||
+      !find(library, "PMIx_Put", found.put) || !find(library, "PMIx_Commit", found.commit) ||
+      !find(library, "PMIx_Get_nb", found.get_nb) ||
+      !find(library, "PMIx_Error_string", found.error_string)) {
+    return Status(Code::kNoDaemon, fmt::format("PMIx cannot be used: {} in {}", dlerror(), kLibrary));
+  }
+  return found;
+}
+
+}  // namespace
+
+Result<const PmixLibrary*> pmix_library() {
+  static const auto* library = new Result<PmixLibrary>(load());  // still there when exit handlers run
+  if (!library->is_ok()) return library->status();
+  return &library->value();
+}
+
+}  // namespace hdt::client
