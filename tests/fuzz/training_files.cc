@@ -6,7 +6,7 @@
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/target.h"
 #include "training/data/indexed_index.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/toml_files.h"
 
 namespace hdt::fuzz_training_files {
 

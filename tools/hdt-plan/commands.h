@@ -8,8 +8,8 @@
 
 #include "base/status.h"
 #include "tools/hdt-plan/inputs.h"
-#include "training/plan/plan.h"
-#include "training/plan/predictor.h"
+#include "training/plan/describe/plan.h"
+#include "training/plan/predict/predictor.h"
 
 namespace hdt::tools {
 

@@ -4,10 +4,10 @@
 #include <cstdio>
 
 #include "tools/hdt-plan/commands.h"
-#include "training/plan/explanation.h"
-#include "training/plan/group_classes.h"
-#include "training/plan/plan_text.h"
-#include "training/plan/search.h"
+#include "training/plan/describe/group_classes.h"
+#include "training/plan/describe/plan_text.h"
+#include "training/plan/output/explanation.h"
+#include "training/plan/search/search.h"
 
 namespace hdt::tools {
 namespace {

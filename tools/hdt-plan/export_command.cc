@@ -3,9 +3,10 @@
 #include <cstdio>
 
 #include "tools/hdt-plan/commands.h"
-#include "training/plan/group_classes.h"
-#include "training/plan/plan_export.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/group_classes.h"
+#include "training/plan/describe/toml_files.h"
+#include "training/plan/output/class_sections.h"
+#include "training/plan/output/plan_export.h"
 
 namespace hdt::tools {
 

@@ -1,6 +1,6 @@
 #include "tools/hdt-plan/inputs.h"
 
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/toml_files.h"
 
 namespace hdt::tools {
 

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "base/status.h"
-#include "training/plan/calibration.h"
-#include "training/plan/cluster.h"
-#include "training/plan/model.h"
-#include "training/plan/profile.h"
+#include "training/plan/describe/cluster.h"
+#include "training/plan/describe/model.h"
+#include "training/plan/describe/profile.h"
+#include "training/plan/predict/calibration.h"
 
 namespace hdt::tools {
 

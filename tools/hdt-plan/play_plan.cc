@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "tools/hdt-plan/commands.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/toml_files.h"
 
 namespace hdt::tools {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "tools/hdt-plan/commands.h"
 #include "tools/hdt-plan/output_file.h"
-#include "training/plan/pictures.h"
+#include "training/plan/output/pictures.h"
 
 namespace hdt::tools {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "tools/hdt-plan/commands.h"
 #include "tools/hdt-plan/output_file.h"
-#include "training/plan/equal_split.h"
-#include "training/plan/search.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/toml_files.h"
+#include "training/plan/search/equal_split.h"
+#include "training/plan/search/search.h"
 
 namespace hdt::tools {
 namespace {

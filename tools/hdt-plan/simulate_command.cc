@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/hdt-plan/commands.h"
-#include "training/plan/goodput.h"
-#include "training/plan/reliability.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/toml_files.h"
+#include "training/plan/predict/goodput.h"
+#include "training/plan/predict/reliability.h"
 
 namespace hdt::tools {
 namespace {

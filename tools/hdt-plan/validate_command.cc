@@ -8,8 +8,8 @@
 
 #include "tools/hdt-plan/commands.h"
 #include "tools/hdt-plan/output_file.h"
-#include "training/plan/measured_runs.h"
-#include "training/plan/validation.h"
+#include "training/plan/validate/measured_runs.h"
+#include "training/plan/validate/validation.h"
 
 namespace hdt::tools {
 namespace {

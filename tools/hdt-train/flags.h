@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "training/engine/layout_flags.h"
 #include "training/engine/trainer.h"
-#include "training/plan/plan.h"
+#include "training/plan/describe/plan.h"
 #include "training/torch/model_shape.h"
 
 namespace hdt::tools {

@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "hdt/hdt.h"
-#include "training/plan/profile.h"
+#include "training/plan/describe/profile.h"
 
 namespace hdt::tools {
 

@@ -10,7 +10,7 @@
 #include "base/median.h"
 #include "tools/hdt-train/unit_timing.h"
 #include "training/engine/hdt_operation.h"
-#include "training/plan/profile.h"
+#include "training/plan/describe/profile.h"
 
 namespace hdt::tools {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "training/plan/plan_export.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/toml_files.h"
+#include "training/plan/output/plan_export.h"
 
 namespace hdt::tools {
 

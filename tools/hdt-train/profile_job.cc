@@ -20,7 +20,7 @@
 #include "tools/hdt-train/unit_timing.h"
 #include "training/data/atomic_file.h"
 #include "training/engine/hdt_operation.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/toml_files.h"
 #include "training/torch/torch_stage.h"
 
 namespace hdt::tools {

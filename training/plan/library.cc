@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include "hdt/plan.hpp"
-#include "training/plan/predictor.h"
-#include "training/plan/search.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/toml_files.h"
+#include "training/plan/predict/predictor.h"
+#include "training/plan/search/search.h"
 
 namespace hdt::planner {
 namespace {

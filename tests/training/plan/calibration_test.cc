@@ -1,5 +1,5 @@
 // calibration_test.cc: calibrations as files, the interval they give, and own runs.
-#include "training/plan/calibration.h"
+#include "training/plan/predict/calibration.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 
 #include "tests/training/data/temporary_folder.h"
 #include "tests/training/plan/examples.h"
-#include "training/plan/measured_runs.h"
-#include "training/plan/toml_files.h"
-#include "training/plan/validation.h"
+#include "training/plan/describe/toml_files.h"
+#include "training/plan/validate/measured_runs.h"
+#include "training/plan/validate/validation.h"
 
 namespace hdt::plan {
 namespace {

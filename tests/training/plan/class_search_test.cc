@@ -1,5 +1,5 @@
 // class_search_test.cc: the parts of the search for large clusters against brute force, and the plans it makes.
-#include "training/plan/class_search.h"
+#include "training/plan/search/class_search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <random>
 
 #include "tests/training/plan/examples.h"
-#include "training/plan/predictor.h"
-#include "training/plan/search.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/toml_files.h"
+#include "training/plan/predict/predictor.h"
+#include "training/plan/search/search.h"
 
 namespace hdt::plan {
 namespace {

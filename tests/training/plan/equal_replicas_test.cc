@@ -1,5 +1,5 @@
 // equal_replicas_test.cc: one replica of each class played is the whole plan played.
-#include "training/plan/equal_replicas.h"
+#include "training/plan/predict/equal_replicas.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <random>
 
 #include "tests/training/plan/examples.h"
-#include "training/plan/predictor.h"
-#include "training/plan/step_simulation.h"
+#include "training/plan/predict/predictor.h"
+#include "training/plan/predict/step_simulation.h"
 
 namespace hdt::plan {
 namespace {

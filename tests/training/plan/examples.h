@@ -1,7 +1,7 @@
 // examples.h: a small model, two device kinds, and plans that fit: what most tests of the planner start from.
 #pragma once
 
-#include "training/plan/plan.h"
+#include "training/plan/describe/plan.h"
 
 namespace hdt::plan {
 

@@ -1,12 +1,12 @@
 // explanation_test.cc: what binds a plan, and that the changes listed are the predictor's own.
-#include "training/plan/explanation.h"
+#include "training/plan/output/explanation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/training/plan/examples.h"
-#include "training/plan/plan_text.h"
-#include "training/plan/predictor.h"
+#include "training/plan/describe/plan_text.h"
+#include "training/plan/predict/predictor.h"
 
 namespace hdt::plan {
 namespace {

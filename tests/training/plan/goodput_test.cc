@@ -1,5 +1,5 @@
 // goodput_test.cc: the closed form against failures that are played out, and the best interval against a scan.
-#include "training/plan/goodput.h"
+#include "training/plan/predict/goodput.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "training/plan/reliability.h"
+#include "training/plan/predict/reliability.h"
 
 namespace hdt::plan {
 namespace {

@@ -1,5 +1,5 @@
 // group_classes_test.cc: NIC kinds of nodes decide links, placement and the settings of classes.
-#include "training/plan/group_classes.h"
+#include "training/plan/describe/group_classes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,12 +7,13 @@
 #include "tests/training/data/temporary_folder.h"
 #include "tests/training/plan/examples.h"
 #include "training/data/command.h"
-#include "training/plan/network.h"
-#include "training/plan/node_link.h"
-#include "training/plan/plan_text.h"
-#include "training/plan/predictor.h"
-#include "training/plan/search.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/node_link.h"
+#include "training/plan/describe/plan_text.h"
+#include "training/plan/describe/toml_files.h"
+#include "training/plan/output/class_sections.h"
+#include "training/plan/predict/network.h"
+#include "training/plan/predict/predictor.h"
+#include "training/plan/search/search.h"
 
 namespace hdt::plan {
 namespace {

@@ -10,7 +10,7 @@
 #include "tests/training/data/temporary_folder.h"
 #include "tests/training/plan/examples.h"
 #include "training/data/command.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/toml_files.h"
 
 namespace hdt::plan {
 namespace {

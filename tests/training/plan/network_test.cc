@@ -1,5 +1,5 @@
 // network_test.cc: transfers share ports equally, and only where they meet.
-#include "training/plan/network.h"
+#include "training/plan/predict/network.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

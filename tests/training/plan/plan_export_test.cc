@@ -1,5 +1,5 @@
 // plan_export_test.cc: plans as command lines, and plans that the engine does not run.
-#include "training/plan/plan_export.h"
+#include "training/plan/output/plan_export.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // predictor_test.cc: predicted steps against what can be computed by hand, and what must hold for every plan.
-#include "training/plan/predictor.h"
+#include "training/plan/predict/predictor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 
 #include "collectives/cost_model.h"
 #include "tests/training/plan/examples.h"
-#include "training/plan/allreduce_time.h"
-#include "training/plan/lockstep_schedule.h"
-#include "training/plan/schedules.h"
+#include "training/plan/describe/lockstep_schedule.h"
+#include "training/plan/describe/schedules.h"
+#include "training/plan/predict/allreduce_time.h"
 
 namespace hdt::plan {
 namespace {

@@ -1,5 +1,5 @@
 // published_set_test.cc: the importer, on a set made here and, where HDT_VALIDATION_DIR names one, on the published one.
-#include "training/plan/published_set.h"
+#include "training/plan/validate/published_set.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

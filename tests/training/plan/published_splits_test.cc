@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "training/plan/equal_split.h"
-#include "training/plan/predictor.h"
-#include "training/plan/replica_class.h"
-#include "training/plan/search.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/toml_files.h"
+#include "training/plan/predict/predictor.h"
+#include "training/plan/search/equal_split.h"
+#include "training/plan/search/replica_class.h"
+#include "training/plan/search/search.h"
 
 namespace hdt::plan {
 namespace {

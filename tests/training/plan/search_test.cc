@@ -1,5 +1,5 @@
 // search_test.cc: search against enumeration of every plan with the same predictor.
-#include "training/plan/search.h"
+#include "training/plan/search/search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <random>
 
 #include "tests/training/plan/examples.h"
-#include "training/plan/predictor.h"
+#include "training/plan/predict/predictor.h"
 
 namespace hdt::plan {
 namespace {

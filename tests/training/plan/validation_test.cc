@@ -1,6 +1,6 @@
 // validation_test.cc: fitting finds the factors that made the measurements, and leaves a right profile alone. The published
 // set's bars are checked where HDT_VALIDATION_DIR names it.
-#include "training/plan/validation.h"
+#include "training/plan/validate/validation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <cmath>
 
 #include "tests/training/plan/examples.h"
-#include "training/plan/pattern_search.h"
-#include "training/plan/predictor.h"
+#include "training/plan/predict/predictor.h"
+#include "training/plan/validate/pattern_search.h"
 
 namespace hdt::plan {
 namespace {

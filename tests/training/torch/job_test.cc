@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "tests/training/torch/program.h"
-#include "training/plan/predictor.h"
-#include "training/plan/toml_files.h"
+#include "training/plan/describe/toml_files.h"
+#include "training/plan/predict/predictor.h"
 
 namespace hdt::training::testing {
 namespace {

@@ -40,6 +40,17 @@ ROOMS = {
         ["launch"],
         ["api"],
     ],
+    "training": [
+        ["data", "engine"],
+        ["plan", "torch"],
+    ],
+    "training/plan": [
+        ["include", "describe"],
+        ["predict"],
+        ["search", "validate"],
+        ["output"],
+        [""],
+    ],
 }
 
 # Single headers and folders allowed beyond that: (who, what).

@@ -61,6 +61,11 @@ class Rules(unittest.TestCase):
         self.assert_refused("libclient/common/a.cc", '#include "libclient/group/communicator.h"\n',
                             "libclient/common may include only")
         self.assert_refused("libclient/a.cc", "\n", "is in no room of libclient")
+        self.assert_refused("training/plan/describe/a.cc",
+                            '#include "training/plan/predict/predictor.h"\n',
+                            "training/plan/describe may include only")
+        self.assert_refused("training/engine/a.cc", '#include "training/plan/describe/plan.h"\n',
+                            "training/engine may include only")
         self.assert_refused("transports/attic/a.cc", "\n", "is in no room of transports")
 
     def test_exceptions(self):
@@ -69,7 +74,7 @@ class Rules(unittest.TestCase):
         self.assert_allowed("tools/hdtcommd/main.cc", '#include "daemon/daemon.h"\n')
         self.assert_refused("tools/hdtcommd/main.cc", '#include "daemon/engine.h"\n', "tools may include only")
         self.assert_allowed("tools/hdt-train/main.cc", '#include "training/engine/engine.h"\n')
-        self.assert_allowed("tools/hdt-plan/main.cc", '#include "training/plan/plan.h"\n')
+        self.assert_allowed("tools/hdt-plan/main.cc", '#include "training/plan/describe/plan.h"\n')
         self.assert_refused("tools/hdt-plan/main.cc", '#include "training/engine/layout.h"\n', "tools may include only")
         self.assert_refused("tools/hdtctl/main.cc", '#include "training/engine/engine.h"\n', "tools may include only")
         self.assert_refused("tools/hdt-data/main.cc", '#include "tools/hdt-train/flags.h"\n', "its own folder")

@@ -1,0 +1,203 @@
+// group_classes.cc: from who talks with whom to settings, and back.
+#include "training/plan/describe/group_classes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "training/plan/describe/refuse.h"
+#include "training/plan/describe/replica_classes.h"
+
+namespace hdt::plan {
+namespace {
+
+using Names = std::vector<std::string>;
+using Uses = std::map<std::string, std::set<ClassUse>>;
+
+constexpr char kInsideNode[] = "shm";
+constexpr char kAll[] = "*";
+
+bool contains(const Names& names, const std::string& name) { return std::ranges::count(names, name) > 0; }
+
+const NicKind& nic_named(const Cluster& cluster, const std::string& name) {
+  return *std::ranges::find(cluster.nics, name, &NicKind::name);
+}
+
+// Collects the uses of one class.
+class Talks {
+ public:
+  Talks(const Cluster& cluster, std::set<ClassUse>& uses) : cluster_(cluster), uses_(uses) {
+    for (const Node& node : cluster.nodes) nodes_.emplace(node.name, &node);
+  }
+
+  const Node* node(const Stage& stage) const { return nodes_.at(stage.node); }
+
+  Status add(const Node* from, const Node* to) {
+    if (from == to) return Status::ok();
+    const int nic = cluster_.nic_between(*from, *to);
+    if (nic < 0)
+      return refuse("node", fmt::format("'{}' and '{}' have no kind of NIC in common", from->name, to->name));
+    std::string first = from->kind();
+    std::string second = to->kind();
+    if (second < first) std::swap(first, second);
+    uses_.insert({std::move(first), std::move(second), cluster_.nics[nic].name});
+    return Status::ok();
+  }
+
+  // Each with each.
+  Status add_all(const std::set<const Node*>& members) {
+    std::map<std::string, std::vector<const Node*>> kinds;  // two of each stand for all
+    for (const Node* node : members) {
+      std::vector<const Node*>& some = kinds[node->kind()];
+      if (some.size() < 2) some.push_back(node);
+    }
+    for (const auto& [kind, some] : kinds) {
+      HDT_RETURN_IF_ERROR(add(some.front(), some.back()));
+      for (const auto& [other, others] : kinds) HDT_RETURN_IF_ERROR(add(some.front(), others.front()));
+    }
+    return Status::ok();
+  }
+
+ private:
+  const Cluster& cluster_;
+  std::set<ClassUse>& uses_;
+  std::map<std::string, const Node*> nodes_;
+};
+
+Status check_nics(const std::string& field, const ClassConfig& settings, const Cluster& cluster) {
+  for (const std::string& nic : settings.nics) {
+    if (nic == kAll) continue;
+    const bool known =
+        std::ranges::any_of(cluster.nodes, [&](const Node& node) { return contains(node.nics, nic); });
+    if (!known)
+      return refuse(field, fmt::format("'{}' given, but no node of the cluster has that kind of NIC", nic));
+  }
+  return Status::ok();
+}
+
+Status check_backends(const std::string& field, const ClassConfig& settings, const Cluster& cluster) {
+  for (const std::string& backend : settings.backends) {
+    const bool known = std::ranges::any_of(cluster.nics, [&](const NicKind& nic) {
+      return (contains(settings.nics, kAll) || contains(settings.nics, nic.name)) &&
+             contains(nic.backends, backend);
+    });
+    if (!known)
+      return refuse(field, fmt::format("'{}' given, but no kind of NIC of the class ({}) has it", backend,
+                                       fmt::join(settings.nics, ", ")));
+    if (std::ranges::count(settings.backends, backend) > 1)
+      return refuse(field, fmt::format("'{}' given twice", backend));
+  }
+  return Status::ok();
+}
+
+Status check_use(const std::string& field, const ClassConfig& settings, const ClassUse& use,
+                 const Cluster& cluster) {
+  if (!contains(settings.nics, kAll) && !contains(settings.nics, use.nic))
+    return refuse(field + ".nics", fmt::format("'{}' is missing, over which '{}' and '{}' are taken to talk",
+                                               use.nic, use.from, use.to));
+  const Names& backends = nic_named(cluster, use.nic).backends;
+  const bool any =
+      std::ranges::any_of(backends, [&](const auto& name) { return contains(settings.backends, name); });
+  if (any) return Status::ok();
+  return refuse(field + ".backends", fmt::format("none of '{}' ({}), over which '{}' and '{}' talk", use.nic,
+                                                 fmt::join(backends, ", "), use.from, use.to));
+}
+
+// Two classes send through one NIC of some node.
+bool share_nics(const std::set<ClassUse>& one, const std::set<ClassUse>& other) {
+  return std::ranges::any_of(one, [&](const ClassUse& a) {
+    return std::ranges::any_of(other, [&](const ClassUse& b) {
+      return a.nic == b.nic && (a.from == b.from || a.from == b.to || a.to == b.from || a.to == b.to);
+    });
+  });
+}
+
+}  // namespace
+
+Result<Uses> class_uses(const Plan& plan, const Cluster& cluster) {
+  Uses uses;
+  if (plan.replicas.size() > 1) {
+    Talks dp(cluster, uses["dp"]);
+    std::set<std::set<const Node*>> done;
+    for (const Ring& ring : rings_of(plan)) {
+      std::set<const Node*> members;
+      for (size_t r = 0; r < plan.replicas.size(); ++r)
+        members.insert(dp.node(plan.replicas[r].stages[ring.stages[r]]));
+      if (done.insert(members).second) HDT_RETURN_IF_ERROR(dp.add_all(members));
+    }
+  }
+  for (const Replica& replica : plan.replicas) {
+    if (replica.stages.size() < 2) continue;
+    Talks pp(cluster, uses["pp"]);
+    for (size_t s = 1; s < replica.stages.size(); ++s)
+      HDT_RETURN_IF_ERROR(pp.add(pp.node(replica.stages[s - 1]), pp.node(replica.stages[s])));
+  }
+  for (const Replica& replica : plan.replicas) {
+    for (const Stage& stage : replica.stages) {
+      if (stage.tensor_parallel > 1) uses["tp"];
+    }
+  }
+  return uses;
+}
+
+Result<std::map<std::string, ClassConfig>> class_settings(const Plan& plan, const Cluster& cluster) {
+  std::map<std::string, ClassConfig> classes;
+  if (cluster.nics.empty()) return classes;
+  const Result<Uses> uses = class_uses(plan, cluster);
+  if (!uses.is_ok()) return uses.status();
+  for (const auto& [name, used] : uses.value()) {
+    ClassConfig& settings = classes[name];
+    if (used.empty()) {
+      settings.backends = {kInsideNode};
+      continue;
+    }
+    settings.nics.clear();
+    std::vector<Names> preferences;
+    for (const NicKind& nic : cluster.nics) {
+      if (std::ranges::find(used, nic.name, &ClassUse::nic) == used.end()) continue;
+      settings.nics.push_back(nic.name);
+      preferences.push_back(nic.backends);
+    }
+    settings.backends = *merged_preferences(std::move(preferences));  // check_cluster: there is one
+  }
+  if (classes.contains("pp") && classes.contains("dp") &&
+      share_nics(uses.value().at("pp"), uses.value().at("dp")))
+    classes["pp"].priority = "latency";
+  return classes;
+}
+
+Status check_classes(const Plan& plan, const Cluster& cluster) {
+  if (plan.classes.empty()) return Status::ok();
+  if (cluster.nics.empty()) return refuse("class", "given, but the cluster has no [[nic]] tables");
+  const Result<Uses> uses = class_uses(plan, cluster);
+  if (!uses.is_ok()) return uses.status();
+  for (const auto& [name, settings] : plan.classes) {
+    const std::string field = "class." + name;
+    const auto used = uses.value().find(name);
+    if (used == uses.value().end()) {
+      Names known;
+      for (const auto& [other, groups] : uses.value()) known.push_back(other);
+      return refuse(field,
+                    fmt::format("the plan has no groups of this class, expected {}", fmt::join(known, ", ")));
+    }
+    HDT_RETURN_IF_ERROR(check_nics(field + ".nics", settings, cluster));
+    const bool inside = settings.backends == Names{kInsideNode};
+    if (inside && used->second.empty()) continue;
+    if (inside)
+      return refuse(field + ".backends",
+                    fmt::format("'{}' given, but '{}' and '{}' talk between nodes", kInsideNode,
+                                used->second.begin()->from, used->second.begin()->to));
+    HDT_RETURN_IF_ERROR(check_backends(field + ".backends", settings, cluster));
+    for (const ClassUse& use : used->second) HDT_RETURN_IF_ERROR(check_use(field, settings, use, cluster));
+  }
+  for (const auto& [name, used] : uses.value()) {
+    if (!plan.classes.contains(name))
+      return refuse("class." + name, "is missing, as other classes are given");
+  }
+  return Status::ok();
+}
+
+}  // namespace hdt::plan

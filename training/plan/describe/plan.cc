@@ -1,0 +1,224 @@
+// plan.cc: a plan against what it would run on.
+#include "training/plan/describe/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+
+#include "training/plan/describe/group_classes.h"
+#include "training/plan/describe/node_link.h"
+#include "training/plan/describe/refuse.h"
+#include "training/plan/describe/schedules.h"
+
+namespace hdt::plan {
+namespace {
+
+Status check_stage(const std::string& field, const Stage& stage, const Replica& replica,
+                   const std::string& device, const Model& model, const Profile& profile) {
+  for (const LayerKind& kind : model.layers) {
+    if (!kind.parameter_bytes.contains(stage.tensor_parallel))
+      return refuse(field + ".tensor_parallel",
+                    fmt::format("the model has no parameter_bytes of '{}' for degree {}", kind.name,
+                                stage.tensor_parallel));
+    if (!profile.find({device, kind.name, stage.tensor_parallel, replica.micro_batch_size}))
+      return refuse(field, fmt::format("the profile has no '{}' on device '{}' with tensor_parallel {} and "
+                                       "micro_batch_size {}",
+                                       kind.name, device, stage.tensor_parallel, replica.micro_batch_size));
+  }
+  return Status::ok();
+}
+
+Status check_recomputation(const std::string& field, const Stage& stage, const Runtime& runtime) {
+  if (stage.recomputed_layers == 0) return Status::ok();
+  if (stage.recomputed_layers < 0 || stage.recomputed_layers > stage.layers)
+    return refuse(field + ".recompute_layers", fmt::format("{} given, expected 0 to {}, the stage's layers",
+                                                           stage.recomputed_layers, stage.layers));
+  if (splits_backward(runtime.schedule))
+    return refuse(
+        field + ".recompute_layers",
+        fmt::format("{} given; with schedule '{}' activations would be needed twice, for either gradient",
+                    stage.recomputed_layers, schedule_name(runtime.schedule)));
+  return Status::ok();
+}
+
+Status check_not_empty(const Plan& plan) {
+  if (plan.replicas.empty()) return refuse("replica", "none given, expected at least one");
+  for (size_t r = 0; r < plan.replicas.size(); ++r) {
+    if (plan.replicas[r].stages.empty())
+      return refuse(fmt::format("replica {}.stage", r + 1), "none given, expected at least one");
+  }
+  return Status::ok();
+}
+
+// The nodes by name, and how many of their devices are taken.
+class Devices {
+ public:
+  explicit Devices(const Cluster& cluster) {
+    for (const Node& node : cluster.nodes) nodes_.try_emplace(node.name, &node, 0);
+  }
+
+  Result<const Node*> find(const std::string& field, const Stage& stage) const {
+    const auto found = nodes_.find(stage.node);
+    if (found == nodes_.end()) return refuse(field, fmt::format("the cluster has no node '{}'", stage.node));
+    return found->second.first;
+  }
+
+  Status take(const std::string& field, const std::vector<Stage>& stages, size_t index) {
+    const Stage& stage = stages[index];
+    auto& [node, taken] = nodes_.at(stage.node);
+    taken += stage.tensor_parallel;
+    if (taken <= node->devices) return Status::ok();
+    const auto before = std::ranges::find(stages, stage.node, &Stage::node) - stages.begin();
+    if (index > 0 && static_cast<size_t>(before) < index && stages[index - 1].node != stage.node)
+      return refuse(
+          field,
+          fmt::format("a cycle: the pipeline has left node '{}' after stage {} and comes back, but its "
+                      "{} devices are taken",
+                      node->name, before + 1, node->devices));
+    return refuse(field, fmt::format("node '{}' has {} devices; the plan needs {} or more of them",
+                                     node->name, node->devices, taken));
+  }
+
+  const Node& of(const Stage& stage) const { return *nodes_.at(stage.node).first; }
+
+ private:
+  std::unordered_map<std::string_view, std::pair<const Node*, int>> nodes_;
+};
+
+// Any two nodes of the plan may talk in a reduction, and two workers on one node inside it.
+Status check_links(const Plan& plan, const Cluster& cluster, const Devices& devices, const Profile& profile) {
+  struct Used {
+    const Node* node = nullptr;  // the first
+    std::map<std::string_view, int> workers;
+  };
+  std::map<std::string, Used> used;  // by kind of node
+  for (const Replica& replica : plan.replicas) {
+    for (const Stage& stage : replica.stages) {
+      const Node& node = devices.of(stage);
+      Used& kind = used.try_emplace(node.kind(), Used{&node, {}}).first->second;
+      ++kind.workers[stage.node];
+    }
+  }
+  for (const auto& [from, from_nodes] : used) {
+    for (const auto& [to, to_nodes] : used) {
+      const bool talk = from < to || (from == to && from_nodes.workers.size() > 1);
+      if (!talk) continue;
+      const int nic = cluster.nic_between(*from_nodes.node, *to_nodes.node);
+      if (nic < 0)
+        return refuse("node", fmt::format("'{}' and '{}' have no kind of NIC in common",
+                                          from_nodes.node->name, to_nodes.node->name));
+      if (!link_between(cluster, profile, *from_nodes.node, *to_nodes.node, false))
+        return refuse("link", fmt::format("the profile has none between '{}' and '{}'{}",
+                                          from_nodes.node->device, to_nodes.node->device,
+                                          cluster.nics.empty() ? "" : " over " + cluster.nics[nic].name));
+    }
+    const bool shared =
+        std::ranges::any_of(from_nodes.workers, [](const auto& node) { return node.second > 1; });
+    const std::string& device = from_nodes.node->device;
+    if (shared && !profile.find_link(device, device, true))
+      return refuse("link", fmt::format("the profile has none inside a node of '{}'", device));
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+const char* schedule_name(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::kOneForwardOneBackward:
+      return "1f1b";
+    case ScheduleKind::kLockstep:
+      return "1f1b-lockstep";
+    case ScheduleKind::kZeroBubble:
+      return "zero-bubble";
+  }
+  return "";
+}
+
+const char* reduction_name(ReductionKind kind) { return kind == ReductionKind::kRing ? "ring" : "hdt"; }
+
+int64_t Plan::global_batch_size() const {
+  int64_t samples = 0;
+  for (const Replica& replica : replicas)
+    samples += int64_t{replica.micro_batch_size} * replica.micro_batches;
+  return samples;
+}
+
+training::Layout Plan::layout() const {
+  std::vector<training::Replica> shapes;
+  int num_layers = 0;
+  for (const Stage& stage : replicas.front().stages) num_layers += stage.layers;
+  for (const Replica& replica : replicas) {
+    shapes.push_back({{}, replica.micro_batch_size, replica.micro_batches});
+    for (const Stage& stage : replica.stages) shapes.back().stage_layers.push_back(stage.layers);
+  }
+  return {num_layers, std::move(shapes), training::RankOrder::kTpPpDp};
+}
+
+Status check_replicas(const Plan& plan) {
+  HDT_RETURN_IF_ERROR(check_not_empty(plan));
+  int64_t expected = 0;
+  for (size_t r = 0; r < plan.replicas.size(); ++r) {
+    int64_t layers = 0;
+    for (size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {
+      const Stage& stage = plan.replicas[r].stages[s];
+      layers += stage.layers;
+      HDT_RETURN_IF_ERROR(
+          check_recomputation(fmt::format("replica {}.stage {}", r + 1, s + 1), stage, plan.runtime));
+    }
+    if (r == 0) expected = layers;
+    if (layers != expected)
+      return refuse(fmt::format("replica {}.stage.layers", r + 1),
+                    fmt::format("sum to {}, those of replica 1 to {}: replicas are copies of one model",
+                                layers, expected));
+  }
+  return Status::ok();
+}
+
+Status check_nodes(const Plan& plan, const Cluster& cluster) {
+  Devices devices(cluster);
+  for (size_t r = 0; r < plan.replicas.size(); ++r) {
+    for (size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {
+      const Stage& stage = plan.replicas[r].stages[s];
+      const std::string field = fmt::format("replica {}.stage {}.node", r + 1, s + 1);
+      HDT_RETURN_IF_ERROR(devices.find(field, stage).status());
+      HDT_RETURN_IF_ERROR(devices.take(field, plan.replicas[r].stages, s));
+    }
+  }
+  return check_classes(plan, cluster);
+}
+
+Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, const Profile& profile) {
+  HDT_RETURN_IF_ERROR(check_not_empty(plan));
+  Devices devices(cluster);
+  std::set<std::tuple<std::string, int, int>> profiled;  // looked up once for stages that are alike
+  for (size_t r = 0; r < plan.replicas.size(); ++r) {
+    const Replica& replica = plan.replicas[r];
+    const std::string where = fmt::format("replica {}", r + 1);
+    int layers = 0;
+    for (size_t s = 0; s < replica.stages.size(); ++s) {
+      const Stage& stage = replica.stages[s];
+      const std::string field = fmt::format("{}.stage {}", where, s + 1);
+      const Result<const Node*> node = devices.find(field + ".node", stage);
+      if (!node.is_ok()) return node.status();
+      const std::string& device = node.value()->device;
+      if (profiled.emplace(device, stage.tensor_parallel, replica.micro_batch_size).second)
+        HDT_RETURN_IF_ERROR(check_stage(field, stage, replica, device, model, profile));
+      HDT_RETURN_IF_ERROR(check_recomputation(field, stage, plan.runtime));
+      HDT_RETURN_IF_ERROR(devices.take(field + ".node", replica.stages, s));
+      layers += stage.layers;
+    }
+    if (layers != model.num_layers())
+      return refuse(where + ".stage.layers", fmt::format("sum to {}, expected the {} of model '{}'", layers,
+                                                         model.num_layers(), model.name));
+  }
+  HDT_RETURN_IF_ERROR(check_links(plan, cluster, devices, profile));
+  return check_classes(plan, cluster);
+}
+
+}  // namespace hdt::plan

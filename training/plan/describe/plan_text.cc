@@ -1,0 +1,69 @@
+// plan_text.cc: counts equal replicas and neighbouring equal stages.
+#include "training/plan/describe/plan_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace hdt::plan {
+namespace {
+
+using KindOf = std::unordered_map<std::string_view, std::string>;
+
+KindOf kinds_of(const Cluster& cluster) {
+  KindOf kinds;
+  for (const Node& node : cluster.nodes) kinds.emplace(node.name, node.kind());
+  return kinds;
+}
+
+std::string stage_kind(const Stage& stage, const KindOf& kinds) {
+  std::string text = kinds.at(stage.node);
+  if (stage.tensor_parallel > 1) text += fmt::format("/{}", stage.tensor_parallel);
+  return text;
+}
+
+// Equal texts that follow each other, with their number.
+std::string runs(const std::vector<std::string>& texts, const char* times, const char* between) {
+  std::vector<std::string> parts;
+  for (size_t first = 0; first < texts.size();) {
+    size_t end = first;
+    while (end < texts.size() && texts[end] == texts[first]) ++end;
+    parts.push_back(fmt::format("{}{}{}", end - first, times, texts[first]));
+    first = end;
+  }
+  return fmt::format("{}", fmt::join(parts, between));
+}
+
+}  // namespace
+
+std::string shape_text(const Plan& plan, const Cluster& cluster) {
+  const KindOf kinds = kinds_of(cluster);
+  std::vector<std::string> replicas;
+  for (const Replica& replica : plan.replicas) {
+    std::vector<std::string> stages;
+    for (const Stage& stage : replica.stages) stages.push_back(stage_kind(stage, kinds));
+    replicas.push_back(fmt::format("({}) mbs {}", runs(stages, " ", ", "), replica.micro_batch_size));
+  }
+  return runs(replicas, " x ", " + ");
+}
+
+std::string plan_text(const Plan& plan, const Cluster& cluster) {
+  const KindOf kinds = kinds_of(cluster);
+  std::vector<std::string> replicas;
+  for (const Replica& replica : plan.replicas) {
+    std::vector<std::string> stages;
+    for (const Stage& stage : replica.stages) {
+      stages.push_back(fmt::format("{} {}", stage.layers, stage_kind(stage, kinds)));
+      if (stage.recomputed_layers > 0)
+        stages.back() += fmt::format(" ({} recomputed)", stage.recomputed_layers);
+    }
+    replicas.push_back(fmt::format("({}) of {} x {}", fmt::join(stages, ", "), replica.micro_batches,
+                                   replica.micro_batch_size));
+  }
+  return runs(replicas, " x ", " + ");
+}
+
+}  // namespace hdt::plan

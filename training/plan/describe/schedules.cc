@@ -1,0 +1,35 @@
+// schedules.cc: from a schedule's name to its generator.
+#include "training/plan/describe/schedules.h"
+
+#include <algorithm>
+
+#include "training/plan/describe/lockstep_schedule.h"
+
+namespace hdt::plan {
+
+std::vector<training::PipelineStep> steps_of(ScheduleKind schedule, int stages, int stage,
+                                             int micro_batches) {
+  switch (schedule) {
+    case ScheduleKind::kLockstep:
+      return lockstep_one_forward_one_backward(stages, stage, micro_batches);
+    case ScheduleKind::kZeroBubble:
+      return training::zero_bubble(stages, stage, micro_batches);
+    case ScheduleKind::kOneForwardOneBackward:
+      break;
+  }
+  return training::one_forward_one_backward(stages, stage, micro_batches);
+}
+
+int most_in_flight(ScheduleKind schedule, int stages, int stage, int micro_batches) {
+  switch (schedule) {
+    case ScheduleKind::kZeroBubble:
+      // As many fewer are before their backward as wait for their weights' gradient.
+      return std::min(stages, micro_batches);
+    case ScheduleKind::kLockstep:
+    case ScheduleKind::kOneForwardOneBackward:
+      break;
+  }
+  return training::most_in_flight(stages, stage, micro_batches);
+}
+
+}  // namespace hdt::plan

@@ -1,0 +1,218 @@
+// toml_files.cc: the readers.
+#include "training/plan/describe/toml_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+#include "base/config_keys.h"
+#include "training/plan/describe/toml_fields.h"
+
+namespace hdt::plan {
+namespace {
+
+Status in_file(const std::string& path, const Status& status) {
+  return status.is_ok() ? status : Status(status.code(), path + ": " + status.message());
+}
+
+LayerKind read_layer(TomlFields& fields) {
+  LayerKind kind;
+  kind.name = fields.text("kind");
+  kind.count = static_cast<int>(fields.count_or("count", 1));
+  kind.output_bytes = fields.size("output_bytes");
+  for (const auto& [degree, bytes] : fields.points("parameter_bytes")) {
+    if (degree != std::floor(degree) || degree > std::numeric_limits<int>::max() ||
+        bytes != std::floor(bytes) || bytes > 9e15)
+      fields.fail("parameter_bytes", "expected [[tensor_parallel, bytes], ...] of whole numbers");
+    else
+      kind.parameter_bytes[static_cast<int>(degree)] = static_cast<int64_t>(bytes);
+  }
+  fields.end();
+  return kind;
+}
+
+void read_compute(TomlFields& fields, Profile& profile) {
+  ComputeKey key;
+  key.device = fields.text("device");
+  key.layer = fields.text("layer");
+  key.tensor_parallel = static_cast<int>(fields.count("tensor_parallel"));
+  key.micro_batch_size = static_cast<int>(fields.count("micro_batch_size"));
+  LayerCost cost;
+  cost.forward = fields.positive("forward");
+  cost.input_gradient = fields.positive("input_gradient");
+  cost.weight_gradient = fields.positive("weight_gradient");
+  cost.update = fields.positive("update");
+  cost.activation_bytes = fields.size("activation_bytes");
+  fields.end();
+  if (!profile.compute.emplace(key, cost).second) fields.fail("device", "this layer was given before");
+}
+
+void read_overlap(TomlFields& fields, Profile& profile) {
+  const std::string device = fields.text("device");
+  const double slowdown = fields.positive("slowdown");
+  fields.end();
+  if (slowdown < 1) fields.fail("slowdown", fmt::format("{} given, expected at least 1", slowdown));
+  const auto of_device = [&](const auto& entry) { return entry.first.device == device; };
+  if (std::ranges::none_of(profile.compute, of_device))
+    fields.fail("device", fmt::format("'{}' given, but no [[compute]] is of this device", device));
+  if (!profile.overlap_slowdowns.emplace(device, slowdown).second)
+    fields.fail("device", "this device was given before");
+}
+
+void read_collective(TomlFields& fields, CollectiveFigures& figures) {
+  figures.step_overhead = fields.not_negative_or("step_overhead", figures.step_overhead);
+  figures.reduce_rate = fields.positive_or("reduce_rate", figures.reduce_rate);
+  figures.copy_rate = fields.positive_or("copy_rate", figures.copy_rate);
+  figures.piece_bytes = fields.count_or("piece_bytes", figures.piece_bytes);
+  fields.end();
+}
+
+void read_link(TomlFields& fields, Profile& profile) {
+  LinkKey key;
+  key.from = fields.text("from");
+  key.to = fields.text("to");
+  key.inside = fields.flag_or("inside", false);
+  if (key.inside && key.from != key.to) fields.fail("inside", "a link inside a node has one device kind");
+  key.nic = fields.text_or("nic", "");
+  if (key.inside && !key.nic.empty()) fields.fail("nic", "a link inside a node uses no NIC");
+  Link link;
+  link.latency = fields.not_negative_or("latency", 0);
+  link.bandwidth = fields.points("bandwidth");
+  link.allreduce = fields.points_or_none("allreduce");
+  fields.end();
+  if (!profile.links.emplace(key, link).second) fields.fail("from", "this link was given before");
+}
+
+Replica read_replica(TomlFields& fields) {
+  Replica replica;
+  replica.micro_batch_size = static_cast<int>(fields.count("micro_batch_size"));
+  replica.micro_batches = static_cast<int>(fields.count("micro_batches"));
+  for (TomlFields& stage : fields.tables("stage")) {
+    replica.stages.push_back({static_cast<int>(stage.count("layers")), stage.text("node"),
+                              static_cast<int>(stage.count_or("tensor_parallel", 1)),
+                              static_cast<int>(stage.count_or("recompute_layers", 0))});
+    stage.end();
+  }
+  fields.end();
+  return replica;
+}
+
+void read_runtime(TomlFields& fields, Runtime& runtime) {
+  const std::string schedule = fields.text_or("schedule", schedule_name(runtime.schedule));
+  const auto* kind = std::ranges::find(kScheduleKinds, schedule, schedule_name);
+  if (kind == std::end(kScheduleKinds))
+    fields.fail("schedule", fmt::format("'{}' given, expected 1f1b, 1f1b-lockstep or zero-bubble", schedule));
+  else
+    runtime.schedule = *kind;
+  const std::string reduction = fields.text_or("reduction", reduction_name(runtime.reduction));
+  if (reduction == reduction_name(ReductionKind::kHdt))
+    runtime.reduction = ReductionKind::kHdt;
+  else if (reduction != reduction_name(ReductionKind::kRing))
+    fields.fail("reduction", fmt::format("'{}' given, expected hdt or ring", reduction));
+  runtime.background_send_bytes = fields.optional_size("background_send_bytes");
+  runtime.overlap_gradients = fields.flag_or("overlap_gradients", runtime.overlap_gradients);
+  runtime.bucket_bytes = fields.count_or("bucket_bytes", runtime.bucket_bytes);
+}
+
+config::RawValue raw_value(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto integer = node.value_exact<int64_t>()) return *integer;
+  const toml::array* list = node.as_array();
+  std::vector<std::string> entries;
+  for (size_t i = 0; list && i < list->size(); ++i) {
+    const auto text = list->get(i)->value_exact<std::string>();
+    if (!text) return config::Foreign{"a list that is not one of texts"};
+    entries.push_back(*text);
+  }
+  if (list) return entries;
+  return config::Foreign{"something else"};
+}
+
+// The daemon's own rules for [class.NAME]; whether its values fit the cluster is check_classes' question.
+Status read_classes(const std::string& path, TomlFields& fields, Plan& plan) {
+  Config config;
+  for (const auto& [name, table] : fields.named_tables("class")) {
+    HDT_RETURN_IF_ERROR(config::apply({config::kClassSection, name, "", config::Foreign{}, path}, config));
+    for (const auto& [key, value] : *table)
+      HDT_RETURN_IF_ERROR(config::apply(
+          {config::kClassSection, name, std::string(key.str()), raw_value(value), path}, config));
+  }
+  plan.classes = std::move(config.classes);
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<Model> read_model(const std::string& path) {
+  Result<Model> model = read_toml<Model>(path, [](TomlFields& fields) {
+    Model result;
+    result.name = fields.text("name");
+    result.state_factor = fields.positive("state_factor");
+    for (TomlFields& layer : fields.tables("layer")) result.layers.push_back(read_layer(layer));
+    return result;
+  });
+  if (model.is_ok()) HDT_RETURN_IF_ERROR(in_file(path, check_model(model.value())));
+  return model;
+}
+
+Result<Profile> read_profile(const std::string& path) {
+  return read_toml<Profile>(path, [](TomlFields& fields) {
+    Profile profile;
+    profile.name = fields.text("name");
+    profile.overlap_slowdown = fields.positive_or("overlap_slowdown", profile.overlap_slowdown);
+    if (profile.overlap_slowdown < 1)
+      fields.fail("overlap_slowdown", fmt::format("{} given, expected at least 1", profile.overlap_slowdown));
+    std::vector<TomlFields> collective = fields.tables("collective", 0);
+    if (collective.size() > 1) fields.fail("collective", "given twice");
+    for (TomlFields& entry : collective) read_collective(entry, profile.collective);
+    for (TomlFields& entry : fields.tables("compute")) read_compute(entry, profile);
+    for (TomlFields& entry : fields.tables("overlap", 0)) read_overlap(entry, profile);
+    for (TomlFields& entry : fields.tables("link", 0)) read_link(entry, profile);
+    return profile;
+  });
+}
+
+Result<Cluster> read_cluster(const std::string& path) {
+  Result<Cluster> cluster = read_toml<Cluster>(path, [](TomlFields& fields) {
+    Cluster result;
+    for (TomlFields& entry : fields.tables("nic", 0)) {
+      result.nics.push_back({entry.text("name"), entry.texts("backends"), entry.texts("interfaces")});
+      entry.end();
+    }
+    for (TomlFields& entry : fields.tables("node")) {
+      const Node node{entry.text("name"), entry.text("device"), static_cast<int>(entry.count("devices")),
+                      entry.size("memory_bytes"), entry.texts_or_none("nics")};
+      const int64_t count = entry.count_or("count", 1);
+      entry.end();
+      if (count > 1'000'000) entry.fail("count", "expected at most 1000000");
+      // Several alike are called name-1, name-2, ...
+      for (int64_t i = 1; i <= std::min<int64_t>(count, 1'000'000); ++i) {
+        result.nodes.push_back(node);
+        if (count > 1) result.nodes.back().name = fmt::format("{}-{}", node.name, i);
+      }
+    }
+    return result;
+  });
+  if (cluster.is_ok()) HDT_RETURN_IF_ERROR(in_file(path, check_cluster(cluster.value())));
+  return cluster;
+}
+
+Result<Plan> read_plan(const std::string& path) {
+  Status classes;
+  Result<Plan> read = read_toml<Plan>(path, [&](TomlFields& fields) {
+    Plan plan;
+    read_runtime(fields, plan.runtime);
+    classes = read_classes(path, fields, plan);
+    for (TomlFields& replica : fields.tables("replica")) plan.replicas.push_back(read_replica(replica));
+    return plan;
+  });
+  if (!read.is_ok()) return read;
+  HDT_RETURN_IF_ERROR(classes);
+  HDT_RETURN_IF_ERROR(in_file(path, check_replicas(read.value())));
+  return read;
+}
+
+}  // namespace hdt::plan

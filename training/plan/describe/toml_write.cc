@@ -1,0 +1,115 @@
+// toml_write.cc: the writers. Numbers are written so that they read back as the same number.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <string_view>
+
+#include "training/plan/describe/toml_fields.h"
+#include "training/plan/describe/toml_files.h"
+
+namespace hdt::plan {
+
+std::string in_quotes(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20)
+      out += fmt::format("\\u{:04x}", static_cast<int>(c));
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+std::string quoted_list(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + in_quotes(text);
+  return "[" + list + "]";
+}
+
+std::string to_toml(const Model& model) {
+  std::string out = fmt::format("name = {}\nstate_factor = {}\n", in_quotes(model.name), model.state_factor);
+  for (const LayerKind& kind : model.layers) {
+    out += fmt::format("\n[[layer]]\nkind = {}\ncount = {}\noutput_bytes = {}\nparameter_bytes = [",
+                       in_quotes(kind.name), kind.count, kind.output_bytes);
+    for (const auto& [degree, bytes] : kind.parameter_bytes) out += fmt::format("[{}, {}], ", degree, bytes);
+    out += "]\n";
+  }
+  return out;
+}
+
+std::string to_toml(const Profile& profile) {
+  std::string out =
+      fmt::format("name = {}\noverlap_slowdown = {}\n", in_quotes(profile.name), profile.overlap_slowdown);
+  const CollectiveFigures& figures = profile.collective;
+  out += fmt::format("\n[[collective]]\nstep_overhead = {}\npiece_bytes = {}\n", figures.step_overhead,
+                     figures.piece_bytes);
+  // Infinite: not measured, and not a number that is read back.
+  if (std::isfinite(figures.reduce_rate)) out += fmt::format("reduce_rate = {}\n", figures.reduce_rate);
+  if (std::isfinite(figures.copy_rate)) out += fmt::format("copy_rate = {}\n", figures.copy_rate);
+  for (const auto& [device, slowdown] : profile.overlap_slowdowns)
+    out += fmt::format("\n[[overlap]]\ndevice = {}\nslowdown = {}\n", in_quotes(device), slowdown);
+  for (const auto& [key, cost] : profile.compute) {
+    out += fmt::format(
+        "\n[[compute]]\ndevice = {}\nlayer = {}\ntensor_parallel = {}\nmicro_batch_size = {}\nforward = {}\n"
+        "input_gradient = {}\nweight_gradient = {}\nupdate = {}\nactivation_bytes = {}\n",
+        in_quotes(key.device), in_quotes(key.layer), key.tensor_parallel, key.micro_batch_size, cost.forward,
+        cost.input_gradient, cost.weight_gradient, cost.update, cost.activation_bytes);
+  }
+  for (const auto& [key, link] : profile.links) {
+    out += fmt::format("\n[[link]]\nfrom = {}\nto = {}\ninside = {}\n", in_quotes(key.from),
+                       in_quotes(key.to), key.inside);
+    if (!key.nic.empty()) out += fmt::format("nic = {}\n", in_quotes(key.nic));
+    out += fmt::format("latency = {}\nbandwidth = [", link.latency);
+    for (const auto& [bytes, rate] : link.bandwidth) out += fmt::format("[{}, {}], ", bytes, rate);
+    out += "]\n";
+    if (link.allreduce.empty()) continue;
+    out += "allreduce = [";
+    for (const auto& [bytes, rate] : link.allreduce) out += fmt::format("[{}, {}], ", bytes, rate);
+    out += "]\n";
+  }
+  return out;
+}
+
+std::string to_toml(const Cluster& cluster) {
+  std::string out;
+  for (const NicKind& nic : cluster.nics)
+    out += fmt::format("{}[[nic]]\nname = {}\nbackends = {}\ninterfaces = {}\n", out.empty() ? "" : "\n",
+                       in_quotes(nic.name), quoted_list(nic.backends), quoted_list(nic.interfaces));
+  for (const Node& node : cluster.nodes) {
+    out += fmt::format("{}[[node]]\nname = {}\ndevice = {}\ndevices = {}\nmemory_bytes = {}\n",
+                       out.empty() ? "" : "\n", in_quotes(node.name), in_quotes(node.device), node.devices,
+                       node.memory_bytes);
+    if (!node.nics.empty()) out += fmt::format("nics = {}\n", quoted_list(node.nics));
+  }
+  return out;
+}
+
+std::string to_toml(const Plan& plan) {
+  const Runtime& runtime = plan.runtime;
+  std::string out = fmt::format("schedule = {}\n", in_quotes(schedule_name(runtime.schedule)));
+  out += fmt::format("reduction = {}\n", in_quotes(reduction_name(runtime.reduction)));
+  if (runtime.background_send_bytes)
+    out += fmt::format("background_send_bytes = {}\n", *runtime.background_send_bytes);
+  out += fmt::format("overlap_gradients = {}\nbucket_bytes = {}\n", runtime.overlap_gradients,
+                     runtime.bucket_bytes);
+  for (const auto& [name, settings] : plan.classes) {
+    out += fmt::format("\n[class.{}]\nbackends = {}\nnics = {}\nalgorithm = {}\npriority = {}\nweight = {}\n",
+                       name, quoted_list(settings.backends), quoted_list(settings.nics),
+                       in_quotes(settings.algorithm), in_quotes(settings.priority), settings.weight);
+  }
+  for (const Replica& replica : plan.replicas) {
+    out += fmt::format("\n[[replica]]\nmicro_batch_size = {}\nmicro_batches = {}\n", replica.micro_batch_size,
+                       replica.micro_batches);
+    for (const Stage& stage : replica.stages) {
+      out += fmt::format("\n  [[replica.stage]]\n  layers = {}\n  node = {}\n  tensor_parallel = {}\n",
+                         stage.layers, in_quotes(stage.node), stage.tensor_parallel);
+      if (stage.recomputed_layers > 0)
+        out += fmt::format("  recompute_layers = {}\n", stage.recomputed_layers);
+    }
+  }
+  return out;
+}
+
+}  // namespace hdt::plan

@@ -1,0 +1,47 @@
+// class_sections.cc: see class_sections.h.
+#include "training/plan/output/class_sections.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "training/plan/describe/toml_fields.h"
+#include "training/plan/output/plan_export.h"
+
+namespace hdt::plan {
+namespace {
+
+// Of the NIC kinds of a class: the NICs as hdtcommd names them, each once.
+std::vector<std::string> interfaces_of(const ClassConfig& settings, const Cluster& cluster) {
+  const bool all = std::ranges::count(settings.nics, "*") > 0;
+  std::vector<std::string> interfaces;
+  for (const NicKind& nic : cluster.nics) {
+    if (!all && std::ranges::count(settings.nics, nic.name) == 0) continue;
+    for (const std::string& name : nic.interfaces) {
+      if (std::ranges::count(interfaces, name) == 0) interfaces.push_back(name);
+    }
+  }
+  return interfaces;
+}
+
+}  // namespace
+
+std::string class_sections(const Plan& plan, const Cluster& cluster) {
+  std::string text;
+  for (const auto& [name, settings] : plan.classes) {
+    const std::vector<std::string> interfaces = interfaces_of(settings, cluster);
+    text += fmt::format("{}# while jobs run: hdtctl class set {} {} {} algorithm={} priority={} weight={}\n",
+                        text.empty() ? "" : "\n", name,
+                        shell_word(fmt::format("backends={}", fmt::join(settings.backends, ","))),
+                        shell_word(fmt::format("nics={}", fmt::join(interfaces, ","))), settings.algorithm,
+                        settings.priority, settings.weight);
+    text += fmt::format("[class.{}]\nbackends = {}\nnics = {}\nalgorithm = {}\npriority = {}\nweight = {}\n",
+                        name, quoted_list(settings.backends), quoted_list(interfaces),
+                        in_quotes(settings.algorithm), in_quotes(settings.priority), settings.weight);
+  }
+  return text;
+}
+
+}  // namespace hdt::plan

@@ -1,0 +1,177 @@
+// explanation.cc: plays the step again with better hardware.
+#include "training/plan/output/explanation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "training/plan/describe/node_link.h"
+#include "training/plan/describe/plan_text.h"
+#include "training/plan/predict/equal_replicas.h"
+#include "training/plan/predict/predictor.h"
+#include "training/plan/search/search.h"
+
+namespace hdt::plan {
+namespace {
+
+constexpr double kFasterDevice = 1.1;
+constexpr double kWiderLink = 2;
+
+Profile with_faster_device(Profile profile, const std::string& device) {
+  for (auto& [key, cost] : profile.compute) {
+    if (key.device != device) continue;
+    for (double* seconds : {&cost.forward, &cost.input_gradient, &cost.weight_gradient, &cost.update})
+      *seconds /= kFasterDevice;
+  }
+  return profile;
+}
+
+// The parts of a step, averaged over all devices of the cluster.
+std::vector<std::pair<double, std::string>> device_seconds(const PredictionInputs& inputs, const Plan& plan,
+                                                           const Prediction& prediction) {
+  std::vector<std::pair<double, std::string>> parts = {
+      {0, "compute"},   {0, "pipeline messages"}, {0, "gradient reduction"}, {0, "waiting for others"},
+      {0, "optimizer"}, {0, "of unused devices"}};
+  double devices = 0;
+  for (const Node& node : inputs.cluster.nodes) devices += node.devices;
+  double unused = devices;
+  size_t worker = 0;
+  for (const Replica& replica : plan.replicas) {
+    for (const Stage& stage : replica.stages) {
+      const WorkerTime& time = prediction.workers[worker++];
+      const double share = stage.tensor_parallel / devices;
+      unused -= stage.tensor_parallel;
+      parts[0].first += share * time.compute;
+      parts[1].first += share * time.exposed_pipeline;
+      parts[2].first += share * time.exposed_reduction;
+      parts[3].first += share * time.bubble;
+      parts[4].first += share * time.optimizer;
+    }
+  }
+  parts[5].first = unused / devices * prediction.step_seconds;
+  return parts;
+}
+
+}  // namespace
+
+const char* binding_part(const WorkerTime& time) {
+  const std::vector<std::pair<double, const char*>> parts = {{time.compute, "compute"},
+                                                             {time.exposed_pipeline, "pipeline messages"},
+                                                             {time.exposed_reduction, "gradient reduction"},
+                                                             {time.bubble, "waiting for others"},
+                                                             {time.optimizer, "optimizer"}};
+  return std::ranges::max_element(parts, {}, [](const auto& part) { return part.first; })->second;
+}
+
+std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, const Prediction& prediction,
+                             int worker) {
+  const training::Layout layout = plan.layout();
+  const training::Position position = layout.position_of(worker);
+  const std::vector<Stage>& stages = plan.replicas[position.replica].stages;
+  const auto node_of = [&](const Stage& stage) -> const Node& {
+    return inputs.cluster.nodes[inputs.cluster.index_of(stage.node)];
+  };
+  const Node& node = node_of(stages[position.stage]);
+  std::string text = binding_part(prediction.workers[worker]);
+  if (text == "pipeline messages") {
+    // Of the two neighbours the one behind the slower link.
+    double slowest = std::numeric_limits<double>::infinity();
+    for (const int other : {position.stage - 1, position.stage + 1}) {
+      if (other < 0 || other >= static_cast<int>(stages.size())) continue;
+      const Node& neighbour = node_of(stages[other]);
+      const Link& link =
+          *link_between(inputs.cluster, inputs.profile, node, neighbour, node.name == neighbour.name);
+      if (link.bandwidth.back().second >= slowest) continue;
+      slowest = link.bandwidth.back().second;
+      text = fmt::format("link {} - {}", node.kind(), neighbour.kind());
+    }
+  } else if (text == "gradient reduction") {
+    const EqualReplicas equal = find_equal_replicas(inputs, plan);
+    const int alike = equal.plan.layout().rank_of({equal.class_of[position.replica], position.stage});
+    double slowest = std::numeric_limits<double>::infinity();
+    for (const Reduction& reduction : equal.reductions) {
+      if (!std::ranges::count(reduction.workers, alike)) continue;
+      for (const Hop& hop : reduction.hops) {
+        const Node& from = inputs.cluster.nodes[hop.from];
+        const Node& to = inputs.cluster.nodes[hop.to];
+        const double rate =
+            link_between(inputs.cluster, inputs.profile, from, to, hop.inside())->rate(reduction.bytes);
+        if (rate >= slowest) continue;
+        slowest = rate;
+        text = fmt::format("link {} - {}", from.kind(), to.kind());
+      }
+    }
+  }
+  constexpr double kFull = .95;
+  if (prediction.peak_memory_bytes[worker] > kFull * static_cast<double>(node.memory_bytes))
+    text += ", memory";
+  return text;
+}
+
+Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Plan& plan) {
+  SearchOptions options;
+  options.global_batch_size = plan.global_batch_size();
+  options.runtime = plan.runtime;
+  for (const Replica& replica : plan.replicas) {
+    for (const Stage& stage : replica.stages)
+      options.recompute = options.recompute || stage.recomputed_layers > 0;
+  }
+  auto found = search(inputs, options);
+  if (!found.is_ok()) return found.status();
+  SearchResult result = found.take();
+  Rival rival{std::move(result.plan), result.step_seconds, ""};
+  if (shape_text(rival.plan, inputs.cluster) == shape_text(plan, inputs.cluster)) {
+    if (!result.runner_up) return std::optional<Rival>();
+    rival.plan = std::move(*result.runner_up);
+    rival.step_seconds = result.runner_up_seconds;
+  }
+  const auto mine = predict(inputs, plan);
+  const auto other = predict(inputs, rival.plan);
+  if (!mine.is_ok()) return mine.status();
+  if (!other.is_ok()) return other.status();
+  // By device: what a step is made of, unused devices as waiting.
+  const std::vector<std::pair<double, std::string>> before = device_seconds(inputs, plan, mine.value());
+  const std::vector<std::pair<double, std::string>> after = device_seconds(inputs, rival.plan, other.value());
+  const bool slower = rival.step_seconds > mine.value().step_seconds;
+  double most = 0;
+  for (size_t part = 0; part < before.size(); ++part) {
+    const double more = after[part].first - before[part].first;
+    if ((slower ? more : -more) <= most) continue;
+    most = slower ? more : -more;
+    rival.reason = fmt::format("{:.3g} s {} {} on the average device", most, slower ? "more" : "less",
+                               before[part].second);
+  }
+  return std::optional<Rival>(std::move(rival));
+}
+
+Result<std::vector<Change>> changes(const PredictionInputs& inputs, const Plan& plan) {
+  std::set<std::string> used;
+  for (const Replica& replica : plan.replicas) {
+    for (const Stage& stage : replica.stages)
+      used.insert(inputs.cluster.nodes[inputs.cluster.index_of(stage.node)].device);
+  }
+  std::vector<Change> found;
+  const auto play = [&](const std::string& what, const Profile& profile) {
+    const auto prediction = predict({inputs.cluster, inputs.model, profile, inputs.calibration}, plan);
+    if (prediction.is_ok()) found.push_back({what, prediction.value().step_seconds});
+    return prediction.status();
+  };
+  for (const std::string& device : used)
+    HDT_RETURN_IF_ERROR(
+        play(fmt::format("{} a tenth faster", device), with_faster_device(inputs.profile, device)));
+  for (const auto& [key, link] : inputs.profile.links) {
+    if (!used.contains(key.from) || !used.contains(key.to)) continue;
+    Profile profile = inputs.profile;
+    for (auto& [bytes, rate] : profile.links[key].bandwidth) rate *= kWiderLink;
+    HDT_RETURN_IF_ERROR(
+        play(fmt::format("link {} - {}{}{} twice as fast", key.from, key.to,
+                         key.nic.empty() ? "" : " over " + key.nic, key.inside ? " inside a node" : ""),
+             profile));
+  }
+  std::ranges::stable_sort(found, {}, &Change::step_seconds);
+  return found;
+}
+
+}  // namespace hdt::plan

@@ -1,0 +1,186 @@
+// allreduce_time.cc: from profile figures to the cost model's.
+#include "training/plan/predict/allreduce_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "collectives/cost_model.h"
+#include "training/plan/describe/node_link.h"
+
+namespace hdt::plan {
+namespace {
+
+using collectives::Algorithm;
+
+constexpr int kMostSimulatedNodes = 32;
+constexpr uint64_t kElementBytes = 4;
+// As the engine runs pieces (ipc/segment.h, ipc/plan.cc).
+constexpr int kPiecesInFlight = 4;
+constexpr uint64_t kSmallestDirectBytes = uint64_t{64} << 10;  // a node
+constexpr int kMostDirectNodes = 16;
+constexpr uint64_t kScratchPieces = 2;
+// Figures of the memo; beyond them it starts anew.
+constexpr size_t kMostRemembered = 100'000;
+
+const Link& link_of(const PredictionInputs& inputs, int from, int to) {
+  const auto& nodes = inputs.cluster.nodes;
+  return *link_between(inputs.cluster, inputs.profile, nodes[from], nodes[to], false);
+}
+
+struct Pieces {
+  uint64_t elements = 1;  // of one
+  uint64_t count = 1;
+};
+
+Pieces pieces_of(const PredictionInputs& inputs, double bytes) {
+  const auto all = std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(bytes / kElementBytes)));
+  const uint64_t most = std::max<uint64_t>(1, inputs.profile.collective.piece_bytes / kElementBytes);
+  const uint64_t count = (all + most - 1) / most;
+  return {(all + count - 1) / count, count};
+}
+
+collectives::Problem problem_of(int nodes, uint64_t elements) {
+  collectives::Problem problem;
+  problem.what = collectives::Collective::kAllReduce;
+  problem.nodes = nodes;
+  for (int node = 0; node <= nodes; ++node) problem.block_offsets.push_back(elements * node / nodes);
+  return problem;
+}
+
+Algorithm algorithm_of(const PredictionInputs& inputs, const collectives::Problem& problem, double bytes) {
+  const uint64_t scratch =
+      kScratchPieces * static_cast<uint64_t>(inputs.profile.collective.piece_bytes) / kElementBytes;
+  const bool direct = problem.nodes > 2 && problem.nodes <= kMostDirectNodes &&
+                      bytes >= static_cast<double>(kSmallestDirectBytes * problem.nodes);
+  return direct ? Algorithm::kRing : select_algorithm(problem, collectives::DataType::kFloat32, scratch);
+}
+
+// A link's rate is that for all bytes: a small message's is low because it waits, and what a step waits is the latency here.
+double simulated(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
+  const CollectiveFigures& given = inputs.profile.collective;
+  const Pieces pieces = pieces_of(inputs, bytes);
+  const collectives::Problem problem = problem_of(static_cast<int>(nodes.size()), pieces.elements);
+  collectives::CostFigures figures;
+  figures.step_overhead_s = given.step_overhead;
+  figures.reduce_bytes_s = given.reduce_rate;
+  figures.copy_bytes_s = given.copy_rate;
+  figures.link_of = [&](int from, int to) {
+    const Link& link = link_of(inputs, nodes[from], nodes[to]);
+    return collectives::LinkFigures{link.latency, inputs.calibration.allreduce * link.rate(bytes)};
+  };
+  return collectives::predict(algorithm_of(inputs, problem, bytes),
+                              {problem, collectives::DataType::kFloat32, pieces.count, kPiecesInFlight},
+                              figures);
+}
+
+// Each kind of node once: links depend on the kind alone, and a ring of equal nodes has none inside.
+std::vector<int> kinds_among(const PredictionInputs& inputs, const std::vector<int>& nodes) {
+  std::vector<int> kinds;
+  std::map<std::string, int> seen;
+  for (const int node : nodes) {
+    if (++seen[inputs.cluster.nodes[node].kind()] <= 2) kinds.push_back(node);
+  }
+  return kinds;
+}
+
+template <typename Use>
+void for_each_link(const PredictionInputs& inputs, const std::vector<int>& nodes, Use use) {
+  const std::vector<int> kinds = kinds_among(inputs, nodes);
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    for (size_t j = 0; j < kinds.size(); ++j) {
+      if (i != j) use(link_of(inputs, kinds[i], kinds[j]));
+    }
+  }
+}
+
+double closed_form(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
+  const auto count = static_cast<double>(nodes.size());
+  const Pieces pieces = pieces_of(inputs, bytes);
+  double latency = 0;
+  double rate = std::numeric_limits<double>::infinity();
+  for_each_link(inputs, nodes, [&](const Link& link) {
+    latency = std::max(latency, link.latency);
+    rate = std::min(rate, inputs.calibration.allreduce * link.rate(bytes));
+  });
+  const bool ring = algorithm_of(inputs, problem_of(static_cast<int>(nodes.size()), pieces.elements),
+                                 bytes) == Algorithm::kRing;
+  const double steps = ring ? 2 * (count - 1) : 2 * std::ceil(std::log2(count));
+  return steps * (latency + inputs.profile.collective.step_overhead) + 2 * (count - 1) / count * bytes / rate;
+}
+
+class Memo {
+ public:
+  using Key = std::vector<double>;
+
+  template <typename Compute>
+  double find(Key key, Compute compute) {
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto found = known_.find(key);
+      if (found != known_.end()) return found->second;
+    }
+    const double value = compute();
+    const std::scoped_lock lock(mutex_);
+    if (known_.size() >= kMostRemembered) known_.clear();
+    known_.emplace(std::move(key), value);
+    return value;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Key, double> known_;
+};
+
+// Everything that the answer depends on.
+Memo::Key key_of(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
+  const CollectiveFigures& figures = inputs.profile.collective;
+  Memo::Key key = {bytes,
+                   inputs.calibration.allreduce,
+                   figures.step_overhead,
+                   figures.reduce_rate,
+                   figures.copy_rate,
+                   static_cast<double>(figures.piece_bytes)};
+  std::map<std::string, double> numbers;
+  for (const int node : nodes)
+    key.push_back(numbers.emplace(inputs.cluster.nodes[node].kind(), numbers.size()).first->second);
+  for_each_link(inputs, nodes, [&](const Link& link) {
+    key.push_back(link.latency);
+    key.push_back(link.rate(bytes));
+  });
+  return key;
+}
+
+}  // namespace
+
+double allreduce_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
+  if (nodes.size() > kMostSimulatedNodes) return closed_form(inputs, nodes, bytes);
+  static Memo memo;
+  return memo.find(key_of(inputs, nodes, bytes), [&] { return simulated(inputs, nodes, bytes); });
+}
+
+bool allreduce_measured(const PredictionInputs& inputs, const std::vector<int>& nodes) {
+  bool all = true;
+  for_each_link(inputs, nodes, [&](const Link& link) { all = all && !link.allreduce.empty(); });
+  return all;
+}
+
+double small_sum_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, bool shared_nodes) {
+  double latency = 0;
+  for_each_link(inputs, nodes, [&](const Link& link) { latency = std::max(latency, link.latency); });
+  const double between = std::ceil(std::log2(static_cast<double>(nodes.size()))) *
+                         (latency + inputs.profile.collective.step_overhead);
+  double inside = 0;
+  for (const int node : kinds_among(inputs, nodes)) {
+    const std::string& device = inputs.cluster.nodes[node].device;
+    const Link* link = inputs.profile.find_link(device, device, true);
+    if (shared_nodes && link) inside = std::max(inside, 2 * link->latency);
+  }
+  return between + inside;
+}
+
+}  // namespace hdt::plan

@@ -1,0 +1,154 @@
+// equal_replicas.cc: from classes to the smaller plan and its hops.
+#include "training/plan/predict/equal_replicas.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "training/plan/describe/replica_classes.h"
+#include "training/plan/predict/allreduce_time.h"
+
+namespace hdt::plan {
+namespace {
+
+// Stands for all nodes of each class: the first of them.
+std::vector<int> first_nodes(const ReplicaClasses& classes) {
+  std::vector<int> first;
+  for (size_t node = 0; node < classes.node_class.size(); ++node) {
+    const int index = classes.node_class[node];
+    if (index < 0) continue;
+    if (index >= static_cast<int>(first.size())) first.resize(index + 1, -1);
+    if (first[index] < 0) first[index] = static_cast<int>(node);
+  }
+  return first;
+}
+
+// How many replicas of its class have this stage on the same node as the given one has.
+int alike_on_node(const ReplicaClasses& classes, int replica, int stage) {
+  int alike = 0;
+  for (size_t other = 0; other < classes.nodes.size(); ++other) {
+    alike += classes.replica_class[other] == classes.replica_class[replica] &&
+             classes.nodes[other][stage] == classes.nodes[replica][stage];
+  }
+  return alike;
+}
+
+Hop hop_between(const std::vector<int>& stands_for, const ReplicaClasses& classes, int from, int to) {
+  Hop hop{stands_for[classes.node_class[from]], stands_for[classes.node_class[to]]};
+  hop.crosses = from != to && hop.from == hop.to;
+  return hop;
+}
+
+// A ring's hops, each kind once. The users of a port are counted with the first hop that goes through it.
+std::vector<Hop> ring_hops(const Cluster& cluster, const std::vector<int>& stands_for,
+                           const ReplicaClasses& classes, const Ring& ring) {
+  const int networks = cluster.num_networks();
+  std::vector<Hop> hops;
+  std::set<std::tuple<int, int, bool>> seen;
+  std::set<int> out;
+  std::set<int> in;
+  std::set<int> inside;
+  for (size_t r = 0; r < classes.nodes.size(); ++r) {
+    const size_t next = (r + 1) % classes.nodes.size();
+    const int from = classes.nodes[r][ring.stages[r]];
+    const int to = classes.nodes[next][ring.stages[next]];
+    Hop hop = hop_between(stands_for, classes, from, to);
+    if (!seen.emplace(hop.from, hop.to, hop.crosses).second) continue;
+    if (hop.inside()) {
+      hop.from_users = inside.insert(hop.from).second ? ring.inside[from] : 0;
+    } else {
+      const int network = cluster.nic_between(cluster.nodes[from], cluster.nodes[to]);
+      const int from_port = networks * from + network;
+      const int to_port = networks * to + network;
+      hop.from_users = out.insert(networks * hop.from + network).second ? ring.out[from_port] : 0;
+      hop.to_users = in.insert(networks * hop.to + network).second ? ring.in[to_port] : 0;
+    }
+    hops.push_back(hop);
+  }
+  return hops;
+}
+
+}  // namespace
+
+Hop EqualReplicas::back(const Hop& hop) {
+  Hop other = hop;
+  std::swap(other.from, other.to);
+  if (!hop.inside()) std::swap(other.from_users, other.to_users);
+  return other;
+}
+
+EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& plan, bool apart) {
+  const ReplicaClasses classes = divide_replicas(inputs.cluster, plan, apart);
+  const std::vector<int> stands_for = first_nodes(classes);
+  EqualReplicas equal;
+  equal.plan.runtime = plan.runtime;
+  equal.class_of = classes.replica_class;
+  std::vector<int> first;  // replica of each class
+  for (size_t r = 0; r < plan.replicas.size(); ++r) {
+    if (equal.class_of[r] < static_cast<int>(first.size())) continue;
+    first.push_back(static_cast<int>(r));
+    equal.plan.replicas.push_back(plan.replicas[r]);
+    const std::vector<int>& nodes = classes.nodes[r];
+    std::vector<Hop>& hops = equal.activations.emplace_back();
+    for (size_t s = 0; s < nodes.size(); ++s)
+      equal.plan.replicas.back().stages[s].node =
+          inputs.cluster.nodes[stands_for[classes.node_class[nodes[s]]]].name;
+    for (size_t s = 0; s + 1 < nodes.size(); ++s) {
+      hops.push_back(hop_between(stands_for, classes, nodes[s], nodes[s + 1]));
+      hops.back().from_users = alike_on_node(classes, static_cast<int>(r), static_cast<int>(s));
+      hops.back().to_users = alike_on_node(classes, static_cast<int>(r), static_cast<int>(s) + 1);
+    }
+  }
+  const training::Layout layout = equal.plan.layout();
+  std::vector<OwnedRange> ranges;
+  for (const Ring& ring : classes.rings) {
+    OwnedRange range{{},
+                     ring.units,
+                     static_cast<int>(plan.replicas.size()),
+                     ring_hops(inputs.cluster, stands_for, classes, ring),
+                     {}};
+    std::set<int> seen;
+    for (size_t r = 0; r < plan.replicas.size(); ++r) {
+      const int node = classes.nodes[r][ring.stages[r]];
+      if (seen.insert(node).second) range.nodes.push_back(stands_for[classes.node_class[node]]);
+    }
+    for (size_t c = 0; c < first.size(); ++c)
+      range.workers.push_back(layout.rank_of({static_cast<int>(c), ring.stages[first[c]]}));
+    ranges.push_back(std::move(range));
+  }
+  equal.reductions = plan_reductions(inputs, equal.plan, layout, ranges);
+  if (plan.runtime.reduction == ReductionKind::kHdt) {
+    std::vector<int> used;
+    for (const int node_class : classes.node_class) {
+      if (node_class >= 0) used.push_back(stands_for[node_class]);
+    }
+    size_t workers = 0;
+    for (const Replica& replica : plan.replicas) workers += replica.stages.size();
+    equal.norm_seconds = small_sum_seconds(inputs, used, workers > used.size());
+  }
+  return equal;
+}
+
+Prediction EqualReplicas::of_all(const Prediction& prediction) const {
+  const training::Layout layout = plan.layout();
+  Prediction all;
+  all.step_seconds = prediction.step_seconds;
+  std::vector<std::vector<int>> copies(layout.world_size());  // by worker of `plan`
+  for (const int replica_class : class_of) {
+    for (int stage = 0; stage < layout.replica(replica_class).stages(); ++stage) {
+      const int worker = layout.rank_of({replica_class, stage});
+      copies[worker].push_back(static_cast<int>(all.workers.size()));
+      all.workers.push_back(prediction.workers[worker]);
+      all.peak_memory_bytes.push_back(prediction.peak_memory_bytes[worker]);
+    }
+  }
+  for (const Span& span : prediction.spans) {
+    for (const int worker : copies[span.worker]) {
+      all.spans.push_back(span);
+      all.spans.back().worker = worker;
+    }
+  }
+  return all;
+}
+
+}  // namespace hdt::plan

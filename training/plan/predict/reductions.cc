@@ -1,0 +1,60 @@
+// reductions.cc: from owner sets to rings.
+#include "training/plan/predict/reductions.h"
+
+#include <algorithm>
+
+#include "training/plan/predict/allreduce_time.h"
+
+namespace hdt::plan {
+namespace {
+
+Reduction reduction_of(const PredictionInputs& inputs, const Plan& plan, const training::Layout& layout,
+                       const OwnedRange& range, training::UnitRange units) {
+  Reduction reduction{range.workers, units, range.owners, 0, range.hops, {}};
+  for (const int worker : range.workers) {
+    const training::Position position = layout.position_of(worker);
+    const Stage& stage = plan.replicas[position.replica].stages[position.stage];
+    double bytes = 0;
+    for (int unit = units.first; unit < units.end; ++unit)
+      bytes += static_cast<double>(inputs.model.unit(unit).parameter_bytes.at(stage.tensor_parallel)) *
+               stage.tensor_parallel;
+    // Owners of other degrees keep more or fewer copies of what is not cut; the ring carries the most.
+    reduction.bytes = std::max(reduction.bytes, bytes);
+  }
+  if (plan.runtime.reduction == ReductionKind::kHdt && range.nodes.size() > 1 &&
+      !allreduce_measured(inputs, range.nodes))
+    reduction.seconds_alone = allreduce_seconds(inputs, range.nodes, reduction.bytes);
+  return reduction;
+}
+
+}  // namespace
+
+double Reduction::bytes_over_each_hop() const {
+  const auto all = static_cast<double>(owners);
+  return 2 * (all - 1) / all * bytes;
+}
+
+std::vector<Reduction> plan_reductions(const PredictionInputs& inputs, const Plan& plan,
+                                       const training::Layout& layout,
+                                       const std::vector<OwnedRange>& ranges) {
+  std::vector<Reduction> reductions;
+  if (ranges.empty()) return reductions;
+  if (!plan.runtime.overlap_gradients) {
+    for (const OwnedRange& range : ranges)
+      reductions.push_back(reduction_of(inputs, plan, layout, range, range.units));
+    return reductions;
+  }
+  std::vector<training::OwnerSet> sets;
+  for (const OwnedRange& range : ranges) sets.push_back({range.workers, range.units});
+  const auto unit_bytes = [&](int unit) {
+    const auto& [degree, bytes] = *inputs.model.unit(unit).parameter_bytes.begin();
+    return static_cast<size_t>(bytes) * static_cast<size_t>(degree);
+  };
+  const std::vector<training::Bucket> buckets = training::plan_buckets(
+      sets, {0, layout.num_units()}, unit_bytes, static_cast<size_t>(plan.runtime.bucket_bytes));
+  for (const training::Bucket& bucket : buckets)
+    reductions.push_back(reduction_of(inputs, plan, layout, ranges[bucket.owner_set], bucket.units));
+  return reductions;
+}
+
+}  // namespace hdt::plan

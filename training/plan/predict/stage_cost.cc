@@ -1,0 +1,97 @@
+// stage_cost.cc: costs from profile and calibration.
+#include "training/plan/predict/stage_cost.h"
+
+#include <algorithm>
+
+namespace hdt::plan {
+namespace {
+
+using Part = double (*)(const LayerCost&);
+
+// Host time by extrapolation from the two smallest micro-batches to none; 0 where the profile is not launch-bound.
+double launch_seconds(const Profile& profile, ComputeKey key, const std::vector<int>& sizes, Part part) {
+  if (sizes.size() < 2) return 0;
+  key.micro_batch_size = sizes[0];
+  const double smallest = part(*profile.find(key));
+  key.micro_batch_size = sizes[1];
+  const double next = part(*profile.find(key));
+  const double host = smallest - sizes[0] * (next - smallest) / (sizes[1] - sizes[0]);
+  return host > smallest / 2 ? host : 0;
+}
+
+double calibrated(const PredictionInputs& inputs, const LayerCost& profiled, ComputeKey key, Part part) {
+  const Calibration& calibration = inputs.calibration;
+  const double measured = calibration.compute * part(profiled);
+  if (!calibration.launch) return measured;
+  const std::vector<int> sizes = inputs.profile.micro_batch_sizes(key.device, key.layer, key.tensor_parallel);
+  const double host = launch_seconds(inputs.profile, key, sizes, part);
+  if (host == 0) return measured;
+  const int size = key.micro_batch_size;
+  key.micro_batch_size = sizes.back();
+  const double device = part(*inputs.profile.find(key)) / sizes.back() * size;
+  return *calibration.launch * host + calibration.compute * device;
+}
+
+}  // namespace
+
+UnitCost unit_cost(const PredictionInputs& inputs, const std::string& device, const LayerKind& kind,
+                   int tensor_parallel, int micro_batch_size) {
+  const ComputeKey key{device, kind.name, tensor_parallel, micro_batch_size};
+  const LayerCost& profiled = *inputs.profile.find(key);
+  UnitCost cost;
+  cost.forward = calibrated(inputs, profiled, key, [](const LayerCost& layer) { return layer.forward; });
+  cost.backward = calibrated(inputs, profiled, key, [](const LayerCost& layer) { return layer.backward(); });
+  cost.weight_gradient = cost.backward * profiled.weight_gradient / profiled.backward();
+  cost.update = inputs.calibration.update * profiled.update;
+  cost.parameter_bytes = kind.parameter_bytes.at(tensor_parallel);
+  cost.activation_bytes = profiled.activation_bytes;
+  return cost;
+}
+
+int64_t unit_input_bytes(const Model& model, int unit, int micro_batch_size) {
+  return unit == 0 ? 0 : model.unit(unit - 1).output_bytes * micro_batch_size;
+}
+
+StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const training::Layout& layout,
+                     training::Position position) {
+  const Replica& replica = plan.replicas[position.replica];
+  const Stage& stage = replica.stages[position.stage];
+  const std::string& device = inputs.cluster.nodes[inputs.cluster.index_of(stage.node)].device;
+  const training::UnitRange range = layout.units_of(position);
+  const int first_layer = std::max(range.first, 1);
+  StageCost cost;
+  const LayerKind* previous = nullptr;
+  UnitCost profiled;
+  for (int unit = range.first; unit < range.end; ++unit) {
+    const LayerKind& kind = inputs.model.unit(unit);
+    // Looked up once for units that are alike: a search asks for many stages.
+    if (&kind != previous)
+      profiled = unit_cost(inputs, device, kind, stage.tensor_parallel, replica.micro_batch_size);
+    previous = &kind;
+    UnitCost& added = cost.units.emplace_back(profiled);
+    if (unit >= first_layer && unit < first_layer + stage.recomputed_layers) {
+      added.backward += added.forward;
+      cost.recomputed_bytes = std::max(cost.recomputed_bytes, added.activation_bytes);
+      added.activation_bytes = unit_input_bytes(inputs.model, unit, replica.micro_batch_size);
+    }
+    cost.forward += added.forward;
+    cost.backward += added.backward;
+    cost.weight_gradient += added.weight_gradient;
+    cost.update += added.update;
+    cost.parameter_bytes += added.parameter_bytes;
+    cost.activation_bytes += added.activation_bytes;
+    cost.output_bytes = kind.output_bytes * replica.micro_batch_size;
+  }
+  return cost;
+}
+
+double stage_memory_bytes(const PredictionInputs& inputs, const StageCost& cost, int tensor_parallel,
+                          int in_flight) {
+  const Calibration& calibration = inputs.calibration;
+  return inputs.model.state_factor * static_cast<double>(cost.parameter_bytes) +
+         calibration.activation * (in_flight * static_cast<double>(cost.activation_bytes) +
+                                   static_cast<double>(cost.recomputed_bytes)) +
+         calibration.fixed_bytes + calibration.peer_bytes * (tensor_parallel - 1);
+}
+
+}  // namespace hdt::plan

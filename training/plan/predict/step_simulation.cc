@@ -1,0 +1,221 @@
+// step_simulation.cc: the event loop, and what a worker does.
+#include "training/plan/predict/step_simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "training/plan/describe/schedules.h"
+
+namespace hdt::plan {
+
+using training::PipelineAction;
+using training::PipelineStep;
+
+StepSimulation::StepSimulation(const PredictionInputs& inputs, const EqualReplicas& equal)
+    : inputs_(inputs),
+      equal_(equal),
+      plan_(equal.plan),
+      layout_(equal.plan.layout()),
+      network_(inputs.cluster, inputs.profile),
+      reductions_(equal.reductions) {
+  for (int index = 0; index < layout_.world_size(); ++index) {
+    const training::Position position = layout_.position_of(index);
+    const Replica& replica = plan_.replicas[position.replica];
+    const Stage& stage = replica.stages[position.stage];
+    Worker worker;
+    worker.cost = stage_cost(inputs, plan_, layout_, position);
+    worker.devices = stage.tensor_parallel;
+    const Node& node = inputs.cluster.nodes[inputs.cluster.index_of(stage.node)];
+    worker.slowdown = inputs.profile.slowdown_of(node.device);
+    worker.steps = steps_of(plan_.runtime.schedule, layout_.replica(position.replica).stages(),
+                            position.stage, replica.micro_batches);
+    for (const bool activation : {true, false}) messages_[{index, activation}].resize(replica.micro_batches);
+    workers_.push_back(std::move(worker));
+  }
+  for (const Reduction& reduction : reductions_) {
+    running_.push_back({static_cast<int>(reduction.workers.size()), -1, -1});
+    for (const int worker : reduction.workers) ++workers_[worker].open_reductions;
+  }
+  prediction_.workers.resize(workers_.size());
+  touched_.resize(workers_.size());
+  std::iota(touched_.begin(), touched_.end(), 0);
+}
+
+Status StepSimulation::run() {
+  while (true) {
+    // Workers act on each other only through events, so only those that an event touched can go on.
+    std::ranges::sort(touched_);
+    touched_.erase(std::ranges::unique(touched_).begin(), touched_.end());
+    for (const int worker : touched_) {
+      while (advance(worker)) continue;
+    }
+    touched_.clear();
+    if (done_ == workers_.size()) break;
+    if (transfers_.empty() && due_.empty())
+      return {Code::kConfig,
+              fmt::format("schedule {}: its stages would wait for each other for ever when sends of this "
+                          "size wait for their receivers",
+                          schedule_name(plan_.runtime.schedule))};
+    next_event();
+  }
+  prediction_.step_seconds = now_;
+  for (size_t i = 0; i < workers_.size(); ++i) prediction_.workers[i].bubble += now_ - workers_[i].until;
+  return Status::ok();
+}
+
+void StepSimulation::next_event() {
+  double next = now_ + network_.next_end();
+  if (!due_.empty()) next = std::min(next, std::max(now_, due_.top().when));
+  const std::vector<int> ended = network_.advance(next - now_);
+  now_ = next;
+  for (const int id : ended) {
+    const auto found = transfers_.find(id);
+    TransferUse& use = found->second;
+    use.span.end = now_;
+    if (use.message) {
+      use.message->arrived = now_;
+      for (const int worker : {use.span.worker, receiver_of(use.span)}) {
+        communicate(worker, -1);
+        touched_.push_back(worker);
+      }
+      prediction_.spans.push_back(use.span);
+    } else {
+      running_[use.reduction].ended = now_;
+      for (const int worker : reductions_[use.reduction].workers) {
+        --workers_[worker].open_reductions;
+        communicate(worker, -1);
+        touched_.push_back(worker);
+        use.span.worker = worker;
+        prediction_.spans.push_back(use.span);
+      }
+    }
+    transfers_.erase(found);
+  }
+  while (!due_.empty() && due_.top().when <= now_) {
+    const int worker = due_.top().worker;
+    due_.pop();
+    if (worker == kNorm) {
+      touched_.resize(workers_.size());
+      std::iota(touched_.begin(), touched_.end(), 0);
+    } else {
+      happens(worker);
+    }
+  }
+}
+
+// What is due for a worker now, if it is not overtaken.
+void StepSimulation::happens(int index) {
+  Worker& worker = workers_[index];
+  if (!worker.busy) return;
+  const bool done = worker.until <= now_;
+  bool moved = done;
+  while (!worker.gradients.empty() && (done || next_gradient(worker) <= now_)) {
+    const int reduction = worker.gradients.back().second;
+    worker.gradients.pop_back();
+    gradient_ready(reduction);
+    moved = true;
+  }
+  if (done)
+    end_computation(index);
+  else if (moved)
+    due_.push({next_gradient(worker), index});
+}
+
+bool StepSimulation::advance(int index) {
+  Worker& worker = workers_[index];
+  if (worker.busy) return false;
+  switch (worker.phase) {
+    case Phase::kSteps:
+      if (worker.next < worker.steps.size()) return take_step(index, worker.steps[worker.next]);
+      if (!plan_.runtime.overlap_gradients) gradients_complete(index);
+      worker.waiting_since = now_;
+      worker.phase = Phase::kReducing;
+      return true;
+    case Phase::kReducing:
+      return finish_reductions(index);
+    case Phase::kNorm:
+      return finish_norm(index);
+    case Phase::kUpdating:
+      worker.phase = Phase::kDone;
+      ++done_;
+      return true;
+    case Phase::kDone:
+      return false;
+  }
+  return false;
+}
+
+bool StepSimulation::take_step(int index, const PipelineStep& step) {
+  Worker& worker = workers_[index];
+  switch (step.action) {
+    case PipelineAction::kReceiveActivation:
+      return receive(index, true, step.micro_batch);
+    case PipelineAction::kReceiveGradient:
+      return receive(index, false, step.micro_batch);
+    case PipelineAction::kSendActivation:
+      return send(index, true, step.micro_batch);
+    case PipelineAction::kSendGradient:
+      return send(index, false, step.micro_batch);
+    case PipelineAction::kForward:
+      compute(index, SpanKind::kForward, step.micro_batch, worker.cost.forward);
+      break;
+    case PipelineAction::kBackward:
+      if (completes_gradients(index, step)) gradients_during(index, &UnitCost::backward);
+      compute(index, SpanKind::kBackward, step.micro_batch, worker.cost.backward);
+      break;
+    case PipelineAction::kInputGradient:
+      compute(index, SpanKind::kInputGradient, step.micro_batch,
+              worker.cost.backward - worker.cost.weight_gradient);
+      break;
+    case PipelineAction::kWeightGradient:
+      if (completes_gradients(index, step)) gradients_during(index, &UnitCost::weight_gradient);
+      compute(index, SpanKind::kWeightGradient, step.micro_batch, worker.cost.weight_gradient);
+      break;
+  }
+  ++worker.next;
+  return true;
+}
+
+void StepSimulation::compute(int index, SpanKind kind, int micro_batch, double seconds) {
+  Worker& worker = workers_[index];
+  worker.busy = true;
+  worker.work = seconds;
+  worker.paced = now_;
+  worker.pace = 1;
+  worker.until = now_ + seconds;
+  worker.span = prediction_.spans.size();
+  prediction_.spans.push_back({index, kind, micro_batch, now_, worker.until});
+  due_.push({next_gradient(worker), index});
+  set_pace(index);
+}
+
+void StepSimulation::end_computation(int index) {
+  Worker& worker = workers_[index];
+  worker.busy = false;
+  touched_.push_back(index);
+  Span& span = prediction_.spans[worker.span];
+  span.end = now_;
+  WorkerTime& time = prediction_.workers[index];
+  (span.kind == SpanKind::kUpdate ? time.optimizer : time.compute) += now_ - span.start;
+}
+
+void StepSimulation::communicate(int index, int change) {
+  workers_[index].communicating += change;
+  set_pace(index);
+}
+
+// Computation is slowed down while the worker communicates.
+void StepSimulation::set_pace(int index) {
+  Worker& worker = workers_[index];
+  const double pace = worker.communicating > 0 ? 1 / worker.slowdown : 1;
+  if (!worker.busy || pace == worker.pace) return;
+  worker.work -= (now_ - worker.paced) * worker.pace;
+  worker.paced = now_;
+  worker.pace = pace;
+  worker.until = now_ + worker.work / pace;
+  due_.push({next_gradient(worker), index});
+}
+
+}  // namespace hdt::plan

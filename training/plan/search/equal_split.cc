@@ -1,0 +1,93 @@
+// equal_split.cc: every degree, micro-batch size and number of stages.
+#include "training/plan/search/equal_split.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "training/plan/describe/group_classes.h"
+#include "training/plan/predict/predictor.h"
+#include "training/plan/search/placement.h"
+#include "training/plan/search/replica_class.h"
+
+namespace hdt::plan {
+namespace {
+
+constexpr int kMostEqualStages = 64;
+
+// The most replicas of `stages` stages each that share the batch equally; empty if there are none.
+std::optional<Plan> equal_plan(const PredictionInputs& inputs, const SearchOptions& options,
+                               const ClassMaker& maker, std::pair<int, int> variant, int stages) {
+  const auto [degree, size] = variant;
+  std::vector<int> row;  // kinds of the workers
+  for (int kind = 0; kind < static_cast<int>(maker.kinds().size()); ++kind) {
+    if (maker.profiled(kind, variant)) row.insert(row.end(), maker.workers(kind, degree), kind);
+  }
+  int64_t replicas = std::min<int64_t>(static_cast<int64_t>(row.size()) / stages, options.most_replicas);
+  while (replicas > 0 && options.global_batch_size % (replicas * size) != 0) --replicas;
+  if (replicas == 0) return std::nullopt;
+  const auto count = static_cast<int>(options.global_batch_size / (replicas * size));
+  const int layers = inputs.model.num_layers();
+  Plan plan;
+  plan.runtime = options.runtime;
+  Placement placement(inputs.cluster);
+  for (size_t worker = 0; static_cast<int64_t>(plan.replicas.size()) < replicas;) {
+    Replica replica{size, count, {}};
+    ReplicaClass made;
+    made.tensor_parallel = degree;
+    made.micro_batch_size = size;
+    for (int stage = 0; stage < stages; ++stage, ++worker) {
+      const auto node = placement.take(row[worker], degree);
+      if (!node) return std::nullopt;
+      made.kinds.push_back(row[worker]);
+      replica.stages.push_back({layers / stages + (stage < layers % stages ? 1 : 0), *node, degree});
+    }
+    // What does not fit either way is left as it is, and counts as too large.
+    for (int stage = 0, first = 0; stage < stages; first += replica.stages[stage++].layers) {
+      const auto fitted = maker.fitted(made, stage, first, replica.stages[stage].layers, count);
+      if (fitted) replica.stages[stage].recomputed_layers = fitted->recomputed_layers;
+    }
+    plan.replicas.push_back(std::move(replica));
+  }
+  return plan;
+}
+
+}  // namespace
+
+Result<SearchResult> search_equal_split(const PredictionInputs& inputs, const SearchOptions& options) {
+  HDT_RETURN_IF_ERROR(check_profile(inputs.profile, inputs.model));
+  const ClassMaker maker(inputs, options.runtime.schedule, options.recompute);
+  SearchResult best;
+  best.step_seconds = std::numeric_limits<double>::infinity();
+  double least_excess = std::numeric_limits<double>::infinity();
+  for (const std::pair<int, int>& variant : maker.variants()) {
+    for (int stages = 1; stages <= std::min(inputs.model.num_layers(), kMostEqualStages); ++stages) {
+      const std::optional<Plan> plan = equal_plan(inputs, options, maker, variant, stages);
+      if (!plan || !check_plan(*plan, inputs.cluster, inputs.model, inputs.profile).is_ok()) continue;
+      Prediction memory;
+      memory.peak_memory_bytes = peak_memory_bytes(inputs, *plan);
+      const double excess = memory_excess(inputs.cluster, *plan, memory).bytes;
+      least_excess = std::min(least_excess, excess);
+      if (excess > 0) continue;
+      ++best.predictions;
+      const auto seconds = predict_seconds(inputs, *plan);
+      if (!seconds.is_ok() || seconds.value() >= best.step_seconds) continue;
+      best.step_seconds = seconds.value();
+      best.plan = *plan;
+    }
+  }
+  if (!best.plan.replicas.empty()) {
+    auto classes = class_settings(best.plan, inputs.cluster);
+    if (!classes.is_ok()) return classes.status();
+    best.plan.classes = classes.take();
+    return best;
+  }
+  if (least_excess < std::numeric_limits<double>::infinity())
+    return Status(Code::kConfig, fmt::format("fits memory in no equal split: at best {:.3f} GiB are missing",
+                                             least_excess / (1 << 30)));
+  return Status(Code::kConfig, fmt::format("no equal split: a global batch of {} cannot be shared equally",
+                                           options.global_batch_size));
+}
+
+}  // namespace hdt::plan

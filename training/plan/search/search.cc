@@ -1,0 +1,86 @@
+// search.cc: from shape to shape.
+#include "training/plan/search/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "training/plan/describe/group_classes.h"
+#include "training/plan/search/class_search.h"
+#include "training/plan/search/shape_search.h"
+
+namespace hdt::plan {
+
+double ideal_seconds(const PredictionInputs& inputs, int64_t global_batch_size) {
+  double rate = 0;  // samples a second
+  for (const Node& node : inputs.cluster.nodes) {
+    double best = 0;
+    for (const auto& [key, cost] : inputs.profile.compute) {
+      const int workers = node.devices / key.tensor_parallel;
+      const bool first_layer = key.device == node.device && key.layer == inputs.model.layers.front().name;
+      if (!first_layer || workers == 0 ||
+          !inputs.model.layers.front().parameter_bytes.contains(key.tensor_parallel))
+        continue;
+      const StageCost whole = RangeCosts(inputs, node.device, key.tensor_parallel, key.micro_batch_size)
+                                  .range(0, inputs.model.num_units());
+      best = std::max(best, workers * key.micro_batch_size / (whole.forward + whole.backward));
+    }
+    rate += best;
+  }
+  return static_cast<double>(global_batch_size) / rate;
+}
+
+bool exhaustive(const PredictionInputs& inputs) {
+  int64_t devices = 0;
+  for (const Node& node : inputs.cluster.nodes) devices += node.devices;
+  return devices <= kMostDevicesOfAllShapes;
+}
+
+Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions& options) {
+  HDT_RETURN_IF_ERROR(check_profile(inputs.profile, inputs.model));
+  SearchState state;
+  bool any_shape = false;
+  const bool all_shapes = exhaustive(inputs);
+  std::vector<ScheduleKind> schedules = options.schedules;
+  if (schedules.empty()) schedules.push_back(options.runtime.schedule);
+  for (const ScheduleKind schedule : schedules) {
+    SearchOptions with = options;
+    with.runtime.schedule = schedule;
+    if (!all_shapes) {
+      any_shape = ClassSearch(inputs, with, state).run() || any_shape;
+      continue;
+    }
+    for_each_shape(inputs, options.most_replicas, [&](const Shape& shape) {
+      any_shape = true;
+      ShapeSearch(inputs, with, shape, state).run();
+      return !state.ended_early;
+    });
+  }
+  if (!any_shape)
+    return Status(Code::kConfig, "the profile has no device kind of the cluster for this model");
+  if (!state.best && state.excess_device.empty())
+    return Status(Code::kConfig, fmt::format("no plan: a global batch of {} cannot be cut into the profile's "
+                                             "micro-batches on this cluster, or links are missing",
+                                             options.global_batch_size));
+  if (!state.best)
+    return Status(Code::kConfig,
+                  fmt::format("fits memory in no split{}: at best {:.3f} GiB are missing on each device of "
+                              "kind '{}'",
+                              options.recompute ? ", with all layers recomputed" : "",
+                              state.least_excess / (1 << 30), state.excess_device));
+  SearchResult result;
+  result.plan = *state.best;
+  auto classes = class_settings(result.plan, inputs.cluster);
+  if (!classes.is_ok()) return classes.status();
+  result.plan.classes = classes.take();
+  result.step_seconds = state.best_seconds;
+  result.proof = !all_shapes         ? SearchProof::kNone
+                 : state.ended_early ? SearchProof::kEndedEarly
+                                     : SearchProof::kBest;
+  result.predictions = state.predictions;
+  result.runner_up = state.runner_up;
+  result.runner_up_seconds = state.runner_up_seconds;
+  return result;
+}
+
+}  // namespace hdt::plan

@@ -1,0 +1,259 @@
+// shape_search.cc: branch and bound inside a shape.
+#include "training/plan/search/shape_search.h"
+
+#include <algorithm>
+
+#include "training/plan/describe/node_link.h"
+#include "training/plan/describe/plan_text.h"
+#include "training/plan/describe/schedules.h"
+#include "training/plan/predict/predictor.h"
+
+namespace hdt::plan {
+
+bool SearchState::offer(const PredictionInputs& inputs, Plan plan, double seconds) {
+  if (seconds < best_seconds) {
+    if (best && shape_text(*best, inputs.cluster) != shape_text(plan, inputs.cluster)) {
+      runner_up = std::move(best);
+      runner_up_seconds = best_seconds;
+    }
+    best = std::move(plan);
+    best_seconds = seconds;
+    return true;
+  }
+  if (seconds < runner_up_seconds && shape_text(*best, inputs.cluster) != shape_text(plan, inputs.cluster)) {
+    runner_up = std::move(plan);
+    runner_up_seconds = seconds;
+  }
+  return false;
+}
+
+ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& options, const Shape& shape,
+                         SearchState& state)
+    : inputs_(inputs), options_(options), shape_(shape), state_(state), kinds_(inputs.cluster.node_kinds()) {
+  for (const ReplicaShape& replica : shape.replicas) {
+    nodes_.emplace_back();
+    for (const std::string& node : replica.nodes)
+      nodes_.back().push_back(&inputs.cluster.nodes[inputs.cluster.index_of(node)]);
+    for (const int kind : replica.kinds) {
+      const std::tuple key{kind, shape.tensor_parallel, shape.micro_batch_size};
+      if (!state.costs.contains(key))
+        state.costs.emplace(
+            key, RangeCosts(inputs, kinds_[kind].device, shape.tensor_parallel, shape.micro_batch_size));
+    }
+  }
+}
+
+void ShapeSearch::run() {
+  const auto replicas = static_cast<int64_t>(shape_.replicas.size());
+  if (options_.global_batch_size % shape_.micro_batch_size != 0 || micro_batches() < replicas) return;
+  for (int replica = 0; replica < replicas; ++replica) balanced_.push_back(balanced(replica));
+  try_greedy();
+  std::vector<int64_t> counts;
+  give_out(0, micro_batches(), counts);
+}
+
+const RangeCosts& ShapeSearch::costs(int replica, int stage) const {
+  return state_.costs.at(
+      {shape_.replicas[replica].kinds[stage], shape_.tensor_parallel, shape_.micro_batch_size});
+}
+
+std::pair<int, int> ShapeSearch::units(int stage, int stages, int first_layer, int layers) {
+  return {stage == 0 ? 0 : first_layer + 1, first_layer + layers + (stage + 1 == stages ? 2 : 1)};
+}
+
+StageCost ShapeSearch::stage(int replica, int stage, int first_layer, int layers) const {
+  const auto stages = static_cast<int>(shape_.replicas[replica].kinds.size());
+  const auto [first, end] = units(stage, stages, first_layer, layers);
+  return costs(replica, stage).range(first, end);
+}
+
+std::optional<FittedStage> ShapeSearch::fitted(int replica, int index, int first_layer, int layers,
+                                               int64_t count) {
+  const ReplicaShape& shape = shape_.replicas[replica];
+  const auto stages = static_cast<int>(shape.nodes.size());
+  const Node& node = *nodes_[replica][index];
+  const ScheduleKind schedule = options_.runtime.schedule;
+  const MemoryLimit limit{static_cast<double>(node.memory_bytes), shape_.tensor_parallel,
+                          most_in_flight(schedule, stages, index, static_cast<int>(count)),
+                          options_.recompute && !splits_backward(schedule)};
+  const auto [first, end] = units(index, stages, first_layer, layers);
+  auto found = fit_stage(inputs_, costs(replica, index), first, end, limit);
+  if (found) return found;
+  const double excess = least_excess(inputs_, costs(replica, index), first, end, limit);
+  if (excess < state_.least_excess) {
+    state_.least_excess = excess;
+    state_.excess_device = node.kind();
+  }
+  return found;
+}
+
+double ShapeSearch::message_seconds(int replica, int stage) const {
+  const ReplicaShape& shape = shape_.replicas[replica];
+  const Link* link =
+      link_between(inputs_.cluster, inputs_.profile, kinds_[shape.kinds[stage]],
+                   kinds_[shape.kinds[stage + 1]], shape.nodes[stage] == shape.nodes[stage + 1]);
+  if (!link) return 0;
+  int64_t bytes = std::numeric_limits<int64_t>::max();
+  for (const LayerKind& kind : inputs_.model.layers) bytes = std::min(bytes, kind.output_bytes);
+  const double message = static_cast<double>(bytes) * shape_.micro_batch_size;
+  double fastest = 0;  // a larger message may be faster, but takes as long as the smallest at the best rate
+  for (const auto& [size, rate] : link->bandwidth) fastest = std::max(fastest, rate);
+  return link->latency + message / (fastest * inputs_.calibration.point_to_point);
+}
+
+double ShapeSearch::bound(int replica, const Split& split, int64_t count) {
+  const bool gradient_goes_ahead = splits_backward(options_.runtime.schedule);
+  double longest = 0;
+  double passed = 0;  // from the first stage to this one and, where backwards are in one, back
+  double first_update = 0;
+  int layer = 0;
+  for (size_t index = 0; index < split.size(); ++index) {
+    const auto stage = fitted(replica, static_cast<int>(index), layer, split[index], count);
+    if (!stage) return std::numeric_limits<double>::infinity();
+    const StageCost& cost = stage->cost;
+    if (index == 0) first_update = cost.update;
+    const double update = gradient_goes_ahead ? cost.update : first_update;
+    longest =
+        std::max(longest, passed + static_cast<double>(count) * (cost.forward + cost.backward) + update);
+    layer += split[index];
+    if (index + 1 == shape_.replicas[replica].nodes.size()) break;
+    const double message = message_seconds(replica, static_cast<int>(index));
+    passed += gradient_goes_ahead ? cost.forward + message : cost.forward + cost.backward + 2 * message;
+  }
+  return longest;
+}
+
+std::pair<double, ShapeSearch::Split> ShapeSearch::balanced(int replica) const {
+  const int layers = inputs_.model.num_layers();
+  const int stages = static_cast<int>(shape_.replicas[replica].nodes.size());
+  // longest[l]: of the best split of the first l layers over the stages so far; its last stage begins at from[s][l].
+  std::vector<double> longest(layers + 1, std::numeric_limits<double>::infinity());
+  std::vector<std::vector<int>> from(stages, std::vector<int>(layers + 1, 0));
+  longest[0] = 0;
+  for (int index = 0; index < stages; ++index) {
+    std::vector<double> next(layers + 1, std::numeric_limits<double>::infinity());
+    for (int end = index + 1; end <= layers - (stages - 1 - index); ++end) {
+      for (int begin = index; begin < end; ++begin) {
+        const StageCost cost = stage(replica, index, begin, end - begin);
+        const double value = std::max(longest[begin], cost.forward + cost.backward);
+        if (value >= next[end]) continue;
+        next[end] = value;
+        from[index][end] = begin;
+      }
+    }
+    longest = std::move(next);
+  }
+  Split split(stages);
+  for (int index = stages - 1, end = layers; index >= 0; end = from[index][end], --index)
+    split[index] = end - from[index][end];
+  return {longest[layers], split};
+}
+
+void ShapeSearch::try_greedy() {
+  std::vector<Split> splits;
+  std::vector<int64_t> counts;
+  for (const auto& [longest, split] : balanced_) {
+    splits.push_back(split);
+    counts.push_back(1);
+  }
+  for (int64_t left = micro_batches() - static_cast<int64_t>(counts.size()); left > 0; --left) {
+    size_t first = 0;
+    for (size_t replica = 1; replica < counts.size(); ++replica) {
+      if (static_cast<double>(counts[replica] + 1) * balanced_[replica].first <
+          static_cast<double>(counts[first] + 1) * balanced_[first].first)
+        first = replica;
+    }
+    ++counts[first];
+  }
+  for (size_t replica = 0; replica < counts.size(); ++replica) {
+    if (bound(static_cast<int>(replica), splits[replica], counts[replica]) >= state_.best_seconds) return;
+  }
+  play(splits, counts);
+}
+
+void ShapeSearch::give_out(size_t replica, int64_t left, std::vector<int64_t>& counts) {
+  if (replica == shape_.replicas.size()) {
+    std::vector<Split> splits;
+    choose_splits(0, counts, splits);
+    return;
+  }
+  const auto others = static_cast<int64_t>(shape_.replicas.size() - replica - 1);
+  const int64_t least = others == 0 ? left : 1;
+  for (int64_t count = least; count <= left - others && may_look(); ++count) {
+    // The best split's longest stage is a bound for all splits; it grows with the count.
+    if (static_cast<double>(count) * balanced_[replica].first >= state_.best_seconds) break;
+    counts.push_back(count);
+    give_out(replica + 1, left - count, counts);
+    counts.pop_back();
+  }
+}
+
+void ShapeSearch::choose_splits(size_t replica, const std::vector<int64_t>& counts,
+                                std::vector<Split>& splits) {
+  if (replica == shape_.replicas.size()) {
+    play(splits, counts);
+    return;
+  }
+  std::vector<Split> found;
+  Split split;
+  extend_split(static_cast<int>(replica), counts[replica], 0, split, found);
+  for (Split& one : found) {
+    if (state_.ended_early || bound(static_cast<int>(replica), one, counts[replica]) >= state_.best_seconds)
+      continue;
+    splits.push_back(std::move(one));
+    choose_splits(replica + 1, counts, splits);
+    splits.pop_back();
+  }
+}
+
+void ShapeSearch::extend_split(int replica, int64_t count, int first_layer, Split& split,
+                               std::vector<Split>& found) {
+  const int index = static_cast<int>(split.size());
+  const int stages = static_cast<int>(shape_.replicas[replica].nodes.size());
+  const int left = inputs_.model.num_layers() - first_layer;
+  if (index == stages) {
+    found.push_back(split);
+    return;
+  }
+  const int behind = stages - index - 1;
+  for (int layers = behind == 0 ? left : 1; layers <= left - behind && may_look(); ++layers) {
+    // More layers need more memory and time (also for what is recomputed), so what is too much ends the loop.
+    split.push_back(layers);
+    const bool worth = bound(replica, split, count) < state_.best_seconds;
+    if (worth) extend_split(replica, count, first_layer + layers, split, found);
+    split.pop_back();
+    if (!worth) return;
+  }
+}
+
+bool ShapeSearch::may_look() {
+  constexpr int64_t kLooksPerPrediction = 1000;
+  if (++state_.looks > kLooksPerPrediction * options_.most_predictions) state_.ended_early = true;
+  return !state_.ended_early;
+}
+
+void ShapeSearch::play(const std::vector<Split>& splits, const std::vector<int64_t>& counts) {
+  if (state_.ended_early) return;
+  if (state_.predictions == options_.most_predictions) {
+    state_.ended_early = true;
+    return;
+  }
+  Plan plan;
+  plan.runtime = options_.runtime;
+  for (size_t replica = 0; replica < splits.size(); ++replica) {
+    plan.replicas.push_back({shape_.micro_batch_size, static_cast<int>(counts[replica]), {}});
+    for (int index = 0, layer = 0; index < static_cast<int>(splits[replica].size()); ++index) {
+      const int layers = splits[replica][index];
+      const auto stage = fitted(static_cast<int>(replica), index, layer, layers, counts[replica]);
+      plan.replicas.back().stages.push_back(
+          {layers, shape_.replicas[replica].nodes[index], shape_.tensor_parallel, stage->recomputed_layers});
+      layer += layers;
+    }
+  }
+  ++state_.predictions;
+  // A plan that cannot run (no link between its nodes, stages that wait for each other for ever) is no plan.
+  const auto seconds = predict_seconds(inputs_, plan);
+  if (seconds.is_ok()) state_.offer(inputs_, std::move(plan), seconds.value());
+}
+
+}  // namespace hdt::plan

@@ -1,0 +1,58 @@
+// measured_runs.cc: reading own runs.
+#include "training/plan/validate/measured_runs.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "training/plan/describe/toml_fields.h"
+#include "training/plan/describe/toml_files.h"
+
+namespace hdt::plan {
+namespace {
+
+struct Run {
+  std::string plan;
+  Measurement measured;
+};
+
+struct RunFile {
+  std::string name;
+  std::vector<Run> runs;
+};
+
+}  // namespace
+
+Status read_measured_runs(const std::string& path, PublishedSet& set) {
+  auto file = read_toml<RunFile>(path, [](TomlFields& fields) {
+    RunFile read;
+    read.name = fields.text("name");
+    // It names the calibration's file.
+    if (read.name.find('/') != std::string::npos) fields.fail("name", "expected a name without '/'");
+    for (TomlFields& entry : fields.tables("run")) {
+      Run run;
+      run.plan = entry.text("plan");
+      run.measured.name = entry.text_or("name", run.plan.c_str());
+      run.measured.step_seconds = entry.positive("step_seconds");
+      run.measured.peak_memory_bytes = entry.optional_size("peak_memory_bytes").value_or(0);
+      run.measured.left_out = entry.text_or("left_out", "");
+      entry.end();
+      read.runs.push_back(std::move(run));
+    }
+    return read;
+  });
+  if (!file.is_ok()) return file.status();
+  set.name = file.value().name;
+  for (const Run& run : file.value().runs) {
+    const std::string plan_path = std::filesystem::path(path).parent_path() / run.plan;
+    auto plan = read_plan(plan_path);
+    if (!plan.is_ok()) return plan.status();
+    const Status status = check_plan(plan.value(), set.cluster, set.model, set.profile);
+    if (!status.is_ok()) return {status.code(), fmt::format("{}: {}", plan_path, status.message())};
+    set.rows.push_back(run.measured);
+    set.rows.back().plan = plan.take();
+  }
+  return Status::ok();
+}
+
+}  // namespace hdt::plan

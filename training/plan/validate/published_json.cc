@@ -1,0 +1,181 @@
+// published_json.cc: profile, links and sizes of a published set.
+#include "training/plan/validate/published_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "base/foreign_json.h"
+
+namespace hdt::plan {
+namespace {
+
+using nlohmann::json;
+
+// Of a set that was published: some hundred KiB.
+constexpr size_t kMaxPublishedBytes = size_t{64} << 20;
+
+constexpr const char* kEmbedding = "embedding";
+constexpr const char* kBlock = "transformer";
+constexpr const char* kHead = "head";
+
+double positive(const json& value, const std::string& where) {
+  if (!value.is_number() || !(value.get<double>() > 0))
+    throw BrokenSet(fmt::format("{}: {} given, expected a number above 0", where, value.dump()));
+  return value.get<double>();
+}
+
+const json& at(const json& object, const std::string& key, const std::string& where) {
+  if (!object.is_object() || !object.contains(key))
+    throw BrokenSet(fmt::format("{}: '{}' is missing", where, key));
+  return object.at(key);
+}
+
+// The mean of a field over the units first .. end - 1.
+template <typename Field>
+double mean(size_t first, size_t end, Field field) {
+  double sum = 0;
+  for (size_t unit = first; unit < end; ++unit) sum += field(std::to_string(unit));
+  return sum / static_cast<double>(end - first);
+}
+
+struct Part {
+  const char* kind;
+  size_t first;
+  size_t end;
+};
+std::vector<Part> parts_of(size_t units) {
+  return {{kEmbedding, 0, 1}, {kBlock, 1, units - 1}, {kHead, units - 1, units}};
+}
+
+// The fit of the most GPUs a node that is there for both ends.
+std::optional<std::vector<double>> fitted_rate(const json& links, const std::string& zone,
+                                               const std::string& from, const std::string& to) {
+  std::optional<std::vector<double>> best;
+  int most = 0;
+  const std::string where = "links.json: " + zone + "." + from;
+  for (const auto& [count, by_zone] :
+       at(at(links, zone, "links.json"), from, "links.json: " + zone).items()) {
+    if (!by_zone.contains(zone) || !by_zone.at(zone).contains(to) || !by_zone.at(zone).at(to).contains(count))
+      continue;
+    if (std::stoi(count) <= most) continue;
+    most = std::stoi(count);
+    best = by_zone.at(zone).at(to).at(count).at(0).get<std::vector<double>>();
+    if (best->size() != 3) throw BrokenSet(where + ": expected three coefficients");
+  }
+  return best;
+}
+
+// Points of the fit GB/s = a x^2 + b x + c with x = log2(message in MiB), from 1 MiB to 1 GiB.
+Link link_of(const std::vector<double>& fit, const std::string& where) {
+  Link link;
+  for (int x = 0; x <= 10; ++x) {
+    const double rate = fit[0] * x * x + fit[1] * x + fit[2];
+    link.bandwidth.emplace_back(std::ldexp(1048576.0, x), 1e9 * positive(json(rate), where));
+  }
+  return link;
+}
+
+void add_links(Profile& profile, const json& links, const std::string& zone,
+               const std::vector<std::string>& devices) {
+  for (const std::string& from : devices) {
+    std::optional<Link> network;  // the best to another kind
+    for (const std::string& to : devices) {
+      const std::string where = fmt::format("links.json: {} to {}", from, to);
+      const auto fit = fitted_rate(links, zone, from, to);
+      if (!fit) continue;
+      const Link link = link_of(*fit, where);
+      profile.links[{from, to, from == to && devices.size() > 1}] = link;
+      if (from != to && (!network || link.bandwidth.back().second > network->bandwidth.back().second))
+        network = link;
+    }
+    // In a mixed set the entry of a kind with itself may have been taken inside a machine (on machines with 1 Gb/s
+    // Ethernet it is 2.8 GB/s): between two machines of a kind, take what the kind reaches to others.
+    if (network) profile.links[{from, from, false}] = *network;
+  }
+}
+
+}  // namespace
+
+json read_json(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw BrokenSet(path + ": cannot be read");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  auto value = parse_foreign_json(text, kMaxPublishedBytes);
+  if (!value.is_ok()) throw BrokenSet(path + ": " + value.status().message());
+  return value.take();
+}
+
+std::string published_model_name(const PublishedFiles& files, const std::vector<std::string>& devices,
+                                 size_t units) {
+  std::vector<std::string> found;
+  for (const auto& [model, by_device] : files.profiles.items()) {
+    const bool fits = std::ranges::all_of(devices, [&](const std::string& device) {
+      return by_device.contains(device) && by_device.at(device).begin()->begin()->size() == units;
+    });
+    if (fits) found.push_back(model);
+  }
+  if (found.size() == 1) return found.front();
+  throw BrokenSet(fmt::format("profiles.json: {} models have {} layers and {}, expected one", found.size(),
+                              units, fmt::join(devices, ", ")));
+}
+
+Model published_model(const PublishedFiles& files, const std::string& name, size_t units) {
+  Model model;
+  model.name = name;
+  for (const Part& part : parts_of(units)) {
+    LayerKind kind;
+    kind.name = part.kind;
+    kind.count = static_cast<int>(part.end - part.first);
+    for (const auto& [degree, layers] : at(files.sizes, name, "llm_info.json").items()) {
+      const auto field = [&, &layers = layers](const char* wanted) {
+        return [&layers, wanted](const std::string& unit) {
+          return positive(at(at(layers, unit, "llm_info.json"), wanted, "llm_info.json"), "llm_info.json");
+        };
+      };
+      kind.parameter_bytes[std::stoi(degree)] =
+          std::llround(mean(part.first, part.end, field("params_bytes")));
+      kind.output_bytes = std::llround(mean(part.first, part.end, field("act_output_bytes")));
+    }
+    model.layers.push_back(std::move(kind));
+  }
+  return model;
+}
+
+Profile published_profile(const PublishedFiles& files, const std::string& model, size_t units,
+                          const std::vector<std::string>& devices, const std::string& zone) {
+  Profile profile;
+  profile.name = model;
+  const json& sizes = at(files.sizes, model, "llm_info.json");
+  for (const std::string& device : devices) {
+    for (const auto& [size, by_degree] : files.profiles.at(model).at(device).items()) {
+      for (const auto& [degree, layers] : by_degree.items()) {
+        if (!sizes.contains(degree)) continue;
+        const std::string where = fmt::format("profiles.json: {}.{}.{}.{}", model, device, size, degree);
+        for (const Part& part : parts_of(units)) {
+          const auto seconds = [&, &layers = layers](size_t index) {
+            return mean(part.first, part.end, [&](const std::string& unit) {
+              return positive(at(layers, unit, where).at(index), where + "." + unit);
+            });
+          };
+          const auto kept = [&, &degree = degree](const std::string& unit) {
+            return positive(sizes.at(degree).at(unit).at("act_mem_bytes"), "llm_info.json");
+          };
+          // The set has one time for both gradients; schedules that would use them apart cannot be held against it.
+          const double gradient = seconds(1) / 2;
+          profile.compute[{device, part.kind, std::stoi(degree), std::stoi(size)}] = {
+              seconds(0), gradient, gradient, seconds(2),
+              std::llround(std::stoi(size) * mean(part.first, part.end, kept))};
+        }
+      }
+    }
+  }
+  add_links(profile, files.links, zone, devices);
+  return profile;
+}
+
+}  // namespace hdt::plan

@@ -1,0 +1,106 @@
+// validation.cc: leaving one out, and the figures.
+#include "training/plan/validate/validation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "training/plan/predict/predictor.h"
+
+namespace hdt::plan {
+namespace {
+
+Result<ValidatedRow> predicted_row(const PublishedSet& set, const Measurement& row,
+                                   const Calibration& calibration) {
+  const auto prediction = predict({set.cluster, set.model, set.profile, calibration}, row.plan);
+  if (!prediction.is_ok()) return prediction.status();
+  return ValidatedRow{&row, calibration, prediction.value().step_seconds,
+                      prediction.value().most_memory_bytes()};
+}
+
+void add(ErrorSummary& summary, double error) {
+  ++summary.rows;
+  summary.mean += (std::abs(error) - summary.mean) / static_cast<double>(summary.rows);
+  summary.worst = std::max(summary.worst, std::abs(error));
+}
+
+void add(ErrorSummary& step, ErrorSummary& memory, const ValidatedRow& row) {
+  if (!row.measured->left_out.empty()) return;
+  add(step, row.step_error());
+  if (row.has_memory()) add(memory, row.memory_error());
+}
+
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<double> ranks;
+  for (const double value : values) {
+    const auto below = std::ranges::count_if(values, [&](double other) { return other < value; });
+    const auto equal = std::ranges::count(values, value);
+    ranks.push_back(static_cast<double>(below) + static_cast<double>(equal - 1) / 2);
+  }
+  return ranks;
+}
+
+}  // namespace
+
+double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> x = ranks_of(a);
+  const std::vector<double> y = ranks_of(b);
+  const double mean = (static_cast<double>(x.size()) - 1) / 2;
+  double xy = 0;
+  double xx = 0;
+  double yy = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  return xx * yy > 0 ? xy / std::sqrt(xx * yy) : 0;
+}
+
+Result<Validation> validate(const PublishedSet& set) {
+  std::vector<const Measurement*> counted;
+  for (const Measurement& row : set.rows) {
+    if (row.left_out.empty()) counted.push_back(&row);
+  }
+  if (counted.size() < 3)
+    return Status(Code::kConfig, set.name + ": fewer than 3 rows count, too few to leave one out");
+  Validation validation;
+  auto all = fit_calibration(set, counted);
+  if (!all.is_ok()) return all.status();
+  validation.calibration = all.value();
+  for (const Measurement& row : set.rows) {
+    std::vector<const Measurement*> others = counted;
+    std::erase(others, &row);
+    const auto calibration = row.left_out.empty() ? fit_calibration(set, others) : all;
+    if (!calibration.is_ok()) return calibration.status();
+    auto calibrated = predicted_row(set, row, calibration.value());
+    auto from_profile = predicted_row(set, row, {});
+    if (!calibrated.is_ok()) return calibrated.status();
+    if (!from_profile.is_ok()) return from_profile.status();
+    validation.rows.push_back(calibrated.take());
+    validation.from_profile.push_back(from_profile.take());
+  }
+  for (const ValidatedRow& row : validation.rows) add(validation.step, validation.memory, row);
+  for (const ValidatedRow& row : validation.from_profile)
+    add(validation.profile_step, validation.profile_memory, row);
+  std::vector<double> predicted;
+  std::vector<double> measured;
+  for (const ValidatedRow& row : validation.rows) {
+    if (!row.measured->left_out.empty()) continue;
+    predicted.push_back(row.step_seconds);
+    measured.push_back(row.measured->step_seconds);
+  }
+  validation.rank_correlation = rank_correlation(predicted, measured);
+  return validation;
+}
+
+CalibrationRecord Validation::record(const std::string& name) const {
+  CalibrationRecord record{name, calibration, {}};
+  for (const ValidatedRow& row : rows) {
+    if (row.measured->left_out.empty())
+      record.ratios.push_back(row.measured->step_seconds / row.step_seconds);
+  }
+  return record;
+}
+
+}  // namespace hdt::plan
