@@ -59,7 +59,7 @@ struct Config {
     int64_t stall_ms = 20;
     int64_t wait_ms = 5'000;
   } link;
-  // Of each user of this node, but root and the daemon's own (daemon/user_limits.h).
+  // Of each user of this node, but root and the daemon's own (daemon/sessions/user_limits.h).
   struct Limits {
     int64_t sessions = 2'048;
     int64_t groups = 4'096;

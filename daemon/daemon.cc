@@ -1,6 +1,6 @@
 #include "daemon/daemon.h"
 
-#include "daemon/control.h"
+#include "daemon/control/control.h"
 
 namespace hdt::daemon {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/config_keys.h"
-#include "daemon/live_classes.h"
+#include "daemon/protocol/live_classes.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/target.h"
 

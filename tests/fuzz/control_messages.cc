@@ -1,5 +1,5 @@
-// control_messages.cc: what daemons say to each other about groups (daemon/control_messages.h).
-#include "daemon/control_messages.h"
+// control_messages.cc: what daemons say to each other about groups (daemon/protocol/control_messages.h).
+#include "daemon/protocol/control_messages.h"
 
 #include <algorithm>
 

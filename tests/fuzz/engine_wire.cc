@@ -1,10 +1,10 @@
-// engine_wire.cc: frames and notes between engines (daemon/wire.h). The first byte says which of the two
+// engine_wire.cc: frames and notes between engines (daemon/protocol/wire.h). The first byte says which of the two
 // the rest is.
 #include <algorithm>
 #include <cmath>
 
 #include "daemon/group/cost_figures.h"
-#include "daemon/wire.h"
+#include "daemon/protocol/wire.h"
 #include "ipc/plan.h"
 #include "tests/fuzz/target.h"
 

@@ -1,7 +1,7 @@
-// handshake.cc: what daemons say first on every connection (daemon/handshake.h). Either a stranger who says
+// handshake.cc: what daemons say first on every connection (daemon/protocol/handshake.h). Either a stranger who says
 // anything to one end, or two honest ends with somebody between them who changes, drops, repeats and
 // invents messages.
-#include "daemon/handshake.h"
+#include "daemon/protocol/handshake.h"
 
 #include <algorithm>
 #include <deque>

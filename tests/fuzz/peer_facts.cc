@@ -1,12 +1,12 @@
-// peer_facts.cc: what other daemons tell of themselves (daemon/facts.h), what is concluded from it, and the
-// order of their replies (daemon/inquiries.h).
+// peer_facts.cc: what other daemons tell of themselves (daemon/protocol/facts.h), what is concluded from it, and the
+// order of their replies (daemon/diagnosis/inquiries.h).
 #include <algorithm>
 
-#include "daemon/facts.h"
-#include "daemon/figures_file.h"
-#include "daemon/inquiries.h"
-#include "daemon/making_verdict.h"
-#include "daemon/verdict.h"
+#include "daemon/diagnosis/inquiries.h"
+#include "daemon/diagnosis/making_verdict.h"
+#include "daemon/diagnosis/verdict.h"
+#include "daemon/links/figures_file.h"
+#include "daemon/protocol/facts.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/target.h"
 

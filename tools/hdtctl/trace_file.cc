@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// As daemons tell operations: daemon/facts.cc.
+// As daemons tell operations: daemon/protocol/facts.cc.
 enum Field { kKind, kText, kSequence, kBytes, kPeer, kMoved, kEntered, kStarted, kEnded, kCode };
 
 double us(int64_t ns) { return static_cast<double>(ns) / 1000; }

@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "base/codec.h"
-#include "daemon/control_network.h"
-#include "daemon/wire.h"
+#include "daemon/control/control_network.h"
+#include "daemon/protocol/wire.h"
 #include "transports/link/link.h"
 
 namespace hdt::testing {

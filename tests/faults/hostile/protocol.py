@@ -42,8 +42,8 @@ SESSION_MAGIC = constant("ipc/messages.h", "kSessionMagic")
 SESSION_VERSION = constant("ipc/messages.h", "kSessionVersion")
 SEGMENT_MAGIC = constant("ipc/segment.h", "kSegmentMagic")
 SEGMENT_VERSION = constant("ipc/segment.h", "kSegmentVersion")
-PEER_MAGIC = constant("daemon/handshake.h", "kPeerMagic")
-PEER_VERSION = constant("daemon/handshake.h", "kPeerVersion")
+PEER_MAGIC = constant("daemon/protocol/handshake.h", "kPeerMagic")
+PEER_VERSION = constant("daemon/protocol/handshake.h", "kPeerVersion")
 FRAME_MAGIC = constant("transports/tcp/frame.h", "kFrameMagic")
 FRAME_VERSION = constant("transports/tcp/frame.h", "kFrameVersion")
 HELLO_MAGIC = constant("transports/tagged/control.h", "kHelloMagic")
@@ -241,7 +241,7 @@ def path_test():
 
 
 class NodeKey:
-    """The node key of a daemon: what daemon/trust.h says of it. openssl signs, where anything is to be signed."""
+    """The node key of a daemon: what daemon/protocol/trust.h says of it. openssl signs, where anything is to be signed."""
 
     def __init__(self):
         made = subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519"], capture_output=True, check=True)

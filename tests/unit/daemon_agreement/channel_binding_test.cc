@@ -1,11 +1,11 @@
 // channel_binding_test.cc: somebody who has the cluster key cannot carry a handshake from one protected connection to
 // another.
-#include "daemon/channel_binding.h"
+#include "daemon/protocol/channel_binding.h"
 
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
-#include "daemon/control_network.h"
+#include "daemon/control/control_network.h"
 #include "transports/secure/tls.h"
 #include "transports/tcp/options.h"
 

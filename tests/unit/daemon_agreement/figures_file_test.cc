@@ -1,5 +1,5 @@
 // figures_file_test.cc: measured figures between runs: what is written reads back, and foreign bytes do no harm.
-#include "daemon/figures_file.h"
+#include "daemon/links/figures_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

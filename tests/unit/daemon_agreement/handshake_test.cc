@@ -1,5 +1,5 @@
 // handshake_test.cc: what two daemons prove to each other, and that nothing of it can be changed, repeated or borrowed.
-#include "daemon/handshake.h"
+#include "daemon/protocol/handshake.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "daemon/live_classes.h"
+#include "daemon/protocol/live_classes.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "daemon/nics.h"
-#include "daemon/peer_link.h"
+#include "daemon/links/nics.h"
+#include "daemon/links/peer_link.h"
 
 namespace hdt::daemon {
 namespace {

@@ -1,5 +1,5 @@
 // rendezvous_test.cc: the coordinator's bookkeeping, event by event.
-#include "daemon/rendezvous.h"
+#include "daemon/membership/rendezvous.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

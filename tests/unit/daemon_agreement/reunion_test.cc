@@ -1,5 +1,5 @@
 // reunion_test.cc: a daemon that was started again tells the other nodes so until their groups work with it.
-#include "daemon/reunion.h"
+#include "daemon/membership/reunion.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // trust_test.cc: files of keys, and which node key a name may have.
-#include "daemon/trust.h"
+#include "daemon/protocol/trust.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // wire_test.cc: frames, notes and control messages survive the way; damaged ones are refused or mean what they say.
-#include "daemon/wire.h"
+#include "daemon/protocol/wire.h"
 
 #include <gtest/gtest.h>
 
 #include <iostream>
 #include <random>
 
-#include "daemon/control_messages.h"
+#include "daemon/protocol/control_messages.h"
 
 namespace hdt::daemon {
 namespace {

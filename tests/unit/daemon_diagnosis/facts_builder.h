@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "daemon/facts.h"
+#include "daemon/protocol/facts.h"
 
 namespace hdt::daemon::testing {
 

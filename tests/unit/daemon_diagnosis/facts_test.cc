@@ -1,5 +1,5 @@
 // facts_test.cc: facts as text and back, whatever the text is.
-#include "daemon/facts.h"
+#include "daemon/protocol/facts.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

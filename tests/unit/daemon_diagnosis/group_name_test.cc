@@ -1,5 +1,5 @@
 // group_name_test.cc: the name of a group says which one it is, and nothing of its id.
-#include "daemon/group_name.h"
+#include "daemon/protocol/group_name.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "daemon/verdict.h"
+#include "daemon/diagnosis/verdict.h"
 #include "tests/unit/daemon_diagnosis/facts_builder.h"
 
 namespace hdt::daemon::testing {

@@ -1,5 +1,5 @@
 // making_verdict_test.cc: what is said of groups that are being made, by what nodes tell of them.
-#include "daemon/making_verdict.h"
+#include "daemon/diagnosis/making_verdict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // verdict_test.cc: one row for each cause: what nodes tell, and what must be concluded.
-#include "daemon/verdict.h"
+#include "daemon/diagnosis/verdict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
-#include "daemon/viewer.h"
+#include "daemon/protocol/viewer.h"
 
 #include <gtest/gtest.h>
 
-#include "daemon/facts.h"
+#include "daemon/protocol/facts.h"
 
 namespace hdt::daemon {
 namespace {

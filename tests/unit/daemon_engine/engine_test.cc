@@ -1,5 +1,5 @@
 // engine_test.cc: an engine thread with groups of one node, without sockets: the test plays the daemon's control thread.
-#include "daemon/engine.h"
+#include "daemon/engine/engine.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>

@@ -1,5 +1,5 @@
 // group_maker_test.cc: whose word about a group counts, and which groups are not made.
-#include "daemon/group_maker.h"
+#include "daemon/membership/group_maker.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "daemon/engine_group.h"
+#include "daemon/group/engine_group.h"
 #include "tests/unit/transports/link_world.h"
 
 namespace hdt::daemon {

@@ -6,9 +6,9 @@
 #include <future>
 #include <thread>
 
-#include "daemon/engine.h"
-#include "daemon/handshake.h"
-#include "daemon/trust.h"
+#include "daemon/engine/engine.h"
+#include "daemon/protocol/handshake.h"
+#include "daemon/protocol/trust.h"
 #include "tests/unit/transports/link_world.h"
 
 namespace hdt::daemon {

@@ -51,6 +51,15 @@ ROOMS = {
         ["output"],
         [""],
     ],
+    "daemon": [
+        ["protocol", "sessions"],
+        ["links"],
+        ["group", "classes"],
+        ["engine", "membership"],
+        ["diagnosis"],
+        ["control"],
+        [""],
+    ],
 }
 
 # Single headers and folders allowed beyond that: (who, what).

@@ -41,12 +41,12 @@ class Rules(unittest.TestCase):
         self.assert_allowed("daemon/a.cc", '#include "base/status.h"\n#include "transports/transport.h"\n')
         self.assert_refused("base/a.cc", '#include "transports/transport.h"\n', "base may include only base")
         self.assert_refused("transports/tcp/a.cc", '#include "collectives/types.h"\n', "transports may include only")
-        self.assert_refused("collectives/a.cc", '#include "daemon/engine.h"\n', "collectives may include only")
+        self.assert_refused("collectives/a.cc", '#include "daemon/engine/engine.h"\n', "collectives may include only")
         self.assert_allowed("ipc/a.cc", '#include "collectives/types.h"\n')
-        self.assert_refused("ipc/a.cc", '#include "daemon/engine.h"\n', "ipc may include only")
+        self.assert_refused("ipc/a.cc", '#include "daemon/engine/engine.h"\n', "ipc may include only")
         self.assert_refused("daemon/a.cc", '#include "libclient/comm.h"\n', "daemon may include only")
         self.assert_refused("bench/a.cc", '  #  include <collectives/types.h>\n', "bench may include only")
-        self.assert_refused("tools/hdtctl/a.cc", '#include "daemon/engine.h"\n', "tools may include only")
+        self.assert_refused("tools/hdtctl/a.cc", '#include "daemon/engine/engine.h"\n', "tools may include only")
 
     def test_rooms(self):
         self.assert_allowed("transports/tcp/a.cc", '#include "transports/net/socket.h"\n')
@@ -66,13 +66,15 @@ class Rules(unittest.TestCase):
                             "training/plan/describe may include only")
         self.assert_refused("training/engine/a.cc", '#include "training/plan/describe/plan.h"\n',
                             "training/engine may include only")
+        self.assert_refused("daemon/group/a.cc", '#include "daemon/engine/engine.h"\n',
+                            "daemon/group may include only")
         self.assert_refused("transports/attic/a.cc", "\n", "is in no room of transports")
 
     def test_exceptions(self):
         self.assert_allowed("libclient/api/a.cc", '#include "daemon/embedded.h"\n')
-        self.assert_refused("libclient/api/a.cc", '#include "daemon/engine.h"\n', "libclient may include only")
+        self.assert_refused("libclient/api/a.cc", '#include "daemon/engine/engine.h"\n', "libclient may include only")
         self.assert_allowed("tools/hdtcommd/main.cc", '#include "daemon/daemon.h"\n')
-        self.assert_refused("tools/hdtcommd/main.cc", '#include "daemon/engine.h"\n', "tools may include only")
+        self.assert_refused("tools/hdtcommd/main.cc", '#include "daemon/engine/engine.h"\n', "tools may include only")
         self.assert_allowed("tools/hdt-train/main.cc", '#include "training/engine/engine.h"\n')
         self.assert_allowed("tools/hdt-plan/main.cc", '#include "training/plan/describe/plan.h"\n')
         self.assert_refused("tools/hdt-plan/main.cc", '#include "training/engine/layout.h"\n', "tools may include only")

@@ -1,0 +1,171 @@
+// What the control thread tells hdtctl: the daemon's status, and why a call takes the algorithm that it takes.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "daemon/control/control.h"
+#include "daemon/protocol/version.h"
+
+namespace hdt::daemon {
+
+void Control::send_json(uint64_t session, std::span<const std::byte> answer, const nlohmann::json& json) {
+  // Names of classes come from processes and may be any bytes.
+  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  auto memory = SharedMemory::create("hdt-answer", text.size() + 1);
+  if (!memory.is_ok()) return sessions_->refuse(session, memory.status().code(), memory.status().message());
+  std::copy(text.begin(), text.end(), reinterpret_cast<char*>(memory.value().data()));
+  const std::array<int, 1> fds = {memory.value().fd()};
+  sessions_->send(session, answer, fds);
+}
+
+void Control::on_status(uint64_t session) {
+  auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
+  const Viewer viewer = viewer_in(session);
+  on_every_engine(
+      [parts, viewer](Engine& engine) { (*parts)[engine.index()] = engine.status(viewer); },
+      [this, parts, viewer, session] {
+        nlohmann::json status;
+        status["node"] = node_.name;
+        status["software"] = kSoftware;
+        status["pid"] = ::getpid();
+        status["embedded"] = host_pid_ != 0;
+        status["socket"] = config_.node.socket;
+        status["address"] = network_->address();
+        status["uptime_s"] = static_cast<double>(now_ns() - started_ns_) / kNsPerSecond;
+        status["sessions"] = nlohmann::json::array();
+        size_t others = 0;
+        for (const auto& [number, client] : sessions_->all()) {
+          if (!viewer.sees({client.credentials.uid})) {
+            ++others;
+            continue;
+          }
+          status["sessions"].push_back({{"pid", client.credentials.pid},
+                                        {"uid", client.credentials.uid},
+                                        {"ranks", client.seats.size()}});
+        }
+        status["groups"] = nlohmann::json::array();
+        status["peers"] = nlohmann::json::array();
+        size_t other_groups = 0;
+        size_t other_peers = 0;
+        for (const auto& part : *parts) {
+          other_groups += part["other_groups"].get<size_t>();
+          other_peers += part["other_peers"].get<size_t>();
+          for (const auto& group : part["groups"]) status["groups"].push_back(group);
+          for (const auto& peer : part["peers"]) status["peers"].push_back(peer);
+        }
+        status["others"] = {{"sessions", others}, {"groups", other_groups}, {"peers", other_peers}};
+        const ClientSession* asker = sessions_->find(session);
+        if (asker == nullptr) return;
+        const uid_t uid = asker->credentials.uid;
+        status["limits"] = limits_->status(limits_->is_exempt(uid) ? std::nullopt : std::optional(uid));
+        status["daemon"] = own_use(status["groups"].size() + other_groups);
+        send_json(session, session::encode_empty(session::Kind::kStatusIs), status);
+      });
+}
+
+namespace {
+
+// "allreduce, reduce, ...": what the names of an enumeration are.
+template <typename Enum>
+std::string names(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i)
+    text += (text.empty() ? "" : ", ") + std::string(name_of(static_cast<Enum>(i)));
+  return text;
+}
+
+Result<session::Call> call_of(const session::ExplainRequest& request) {
+  const auto what = collectives::parse_collective(request.what);
+  if (!what) {
+    return Status(Code::kInvalidArgument, "operation '" + request.what + "' given; expected one of " +
+                                              names<collectives::Collective>(collectives::kCollectiveCount));
+  }
+  const auto type = collectives::parse_data_type(request.type);
+  if (!type) {
+    return Status(Code::kInvalidArgument, "type '" + request.type + "' given; expected one of " +
+                                              names<collectives::DataType>(collectives::kDataTypeCount));
+  }
+  session::Call call;
+  call.what = *what;
+  call.type = *type;
+  call.count = request.bytes / collectives::type_size(*type);
+  call.root = request.root;
+  return call;
+}
+
+}  // namespace
+
+void Control::on_explain(uint64_t session, const session::ExplainRequest& request) {
+  using session::Kind;
+  const auto refuse = [this, session](Code code, const std::string& why) {
+    sessions_->send(session, session::encode_text(Kind::kExplanationIs, code, why));
+  };
+  const auto call = call_of(request);
+  if (!call.is_ok()) return refuse(call.status().code(), call.status().message());
+  auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
+  on_every_engine(
+      [parts, viewer = viewer_in(session), name = request.group, call = call.value()](Engine& engine) {
+        (*parts)[engine.index()] = engine.explain(name, call, viewer);
+      },
+      [this, parts, session, refuse, name = request.group] {
+        nlohmann::json found = nlohmann::json::array();
+        for (const auto& part : *parts) found.insert(found.end(), part.begin(), part.end());
+        if (found.empty()) {
+          return refuse(Code::kInvalidUsage, "node " + node_.name + " has no group '" + name +
+                                                 "' that you may see; hdtctl status lists those");
+        }
+        if (found.size() > 1) {
+          std::string ids;
+          for (const auto& group : found)
+            ids += (ids.empty() ? "" : ", ") + group["group"].get<std::string>();
+          return refuse(Code::kInvalidUsage,
+                        "several groups are of class '" + name + "'; name one by its id: " + ids);
+        }
+        if (found[0].contains("wrong"))
+          return refuse(Code::kInvalidArgument, found[0]["wrong"].get<std::string>());
+        send_json(session, session::encode_text(Kind::kExplanationIs, Code::kSuccess, ""), found[0]);
+      });
+}
+
+void Control::on_ask(uint64_t session, const session::Question& question) {
+  if (question.what == "backends") {
+    nlohmann::json answer = {
+        {"node", node_.name}, {"folders", plan_.folders()}, {"backends", plan_.report()}};
+    return send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
+  }
+  if (question.what == "link") return answer_link(session, question.about);
+  if (question.what == "class") return answer_class(session, question.about);
+  if (question.what == "why") return answer_why(session, question.about);
+  if (question.what == "trace") return answer_trace(session);
+  if (question.what == "doctor") return answer_doctor(session, question.about);
+  sessions_->send(session,
+                  session::encode_text(session::Kind::kAnswerIs, Code::kInvalidArgument,
+                                       "the daemon does not know the question '" + question.what + "'"));
+}
+
+void Control::answer_link(uint64_t session, const std::string& node) {
+  auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
+  const Viewer viewer = viewer_in(session);
+  on_every_engine(
+      [parts, node, viewer](Engine& engine) { (*parts)[engine.index()] = engine.explain_link(node, viewer); },
+      [this, parts, session, node] {
+        nlohmann::json answer = {{"node", node_.name}, {"to", node}, {"classes", nlohmann::json::array()}};
+        for (size_t engine = 0; engine < parts->size(); ++engine) {
+          for (auto& choice : (*parts)[engine]) {
+            choice["engine"] = engine;
+            answer["classes"].push_back(choice);
+          }
+        }
+        if (answer["classes"].empty()) {
+          sessions_->send(session, session::encode_text(
+                                       session::Kind::kAnswerIs, Code::kInvalidUsage,
+                                       "node " + node_.name + " has had no group with a node '" + node +
+                                           "' that you may see; links are made when a group needs them"));
+          return;
+        }
+        send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
+      });
+}
+
+}  // namespace hdt::daemon

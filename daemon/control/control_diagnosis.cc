@@ -1,0 +1,284 @@
+// What the control thread does for diagnosis: it collects facts of this node and of those it shares groups
+// with, or makes them with, and answers hdtctl why and trace, other daemons, and ranks whose deadline has
+// passed.
+#include <algorithm>
+#include <set>
+
+#include "base/log.h"
+#include "base/saturate.h"
+#include "daemon/control/control.h"
+#include "daemon/diagnosis/making_verdict.h"
+#include "daemon/diagnosis/verdict.h"
+
+namespace hdt::daemon {
+
+using session::Operation;
+
+namespace {
+
+// hdtctl why answers within 5 s; a rank whose deadline has passed waits less.
+constexpr int64_t kAskMs = 3'000;
+constexpr int64_t kDeadlineAskMs = 1'500;
+constexpr size_t kMostNodes = 1'024;
+// Groups that have ended stay known, with what their ranks did, up to this many ranks.
+constexpr size_t kPastRanks = 64;
+
+bool is_meant(const std::string& id, const std::string& group_class, const std::string& name) {
+  return name.empty() || group_class == name || id == name || (name.size() == 8 && id.starts_with(name));
+}
+
+double seconds(int64_t ns) { return static_cast<double>(ns) / kNsPerSecond; }
+
+nlohmann::json to_json(const Verdict& verdict) {
+  return {{"cause", name_of(verdict.cause)}, {"trouble", is_trouble(verdict.cause)},
+          {"group", verdict.group_id},       {"class", verdict.group_class},
+          {"ranks", verdict.ranks},          {"node", verdict.node},
+          {"operation", verdict.operation},  {"waiting_s", verdict.waiting_s},
+          {"sentence", verdict.sentence}};
+}
+
+nlohmann::json row_of(const NodeFacts& node, const RankFacts& rank) {
+  nlohmann::json row = {{"rank", rank.rank},       {"node", node.name},   {"pid", rank.pid},
+                        {"process", rank.process}, {"calls", rank.calls}, {"left", rank.left},
+                        {"end", rank.end},         {"in", nullptr},       {"last", nullptr}};
+  const auto name = [](const Operation& o) {
+    return (o.is_message() ? "message " : "call ") + std::to_string(o.sequence) + " (" + o.text + ")";
+  };
+  for (const Operation& operation : rank.operations) {
+    if (operation.ended_ns != 0) {
+      row["last"] = name(operation);
+      row["last_ended_s"] = seconds(saturating_sub(node.now_ns, operation.ended_ns));
+    } else if (row["in"].is_null()) {
+      row["in"] = name(operation);
+      row["in_s"] = seconds(saturating_sub(node.now_ns, operation.entered_ns));
+      row["moved"] = operation.moved;
+      row["others_there"] = operation.started_ns != 0;
+    }
+  }
+  return row;
+}
+
+nlohmann::json to_json(const MakingVerdict& verdict) {
+  nlohmann::json json = {
+      {"group", verdict.group_id},        {"class", verdict.group_class},      {"ranks", verdict.ranks},
+      {"missing", verdict.missing},       {"known", verdict.coordinator_told}, {"sentence", verdict.sentence},
+      {"joined", nlohmann::json::array()}};
+  for (const MakingRank& rank : verdict.joined)
+    json["joined"].push_back({{"rank", rank.rank}, {"node", rank.node}});
+  return json;
+}
+
+}  // namespace
+
+void Control::remember(GroupFacts ended) {
+  complete(ended, TickScale(made_, TickMoment::now()));
+  past_ranks_ += ended.local.size();
+  past_.push_back(std::move(ended));
+  while (past_ranks_ > kPastRanks && past_.size() > 1) {
+    past_ranks_ -= past_.front().local.size();
+    past_.pop_front();
+  }
+}
+
+Viewer Control::viewer_in(uint64_t session) {
+  const ClientSession* client = sessions_->find(session);
+  return client == nullptr ? Viewer{} : viewer_of(client->credentials.uid);
+}
+
+void Control::local_facts(bool all_operations, const Viewer& viewer, std::function<void(NodeFacts)> then) {
+  struct Parts {
+    std::vector<std::vector<GroupFacts>> groups;
+    std::vector<std::vector<RailFacts>> rails;
+    std::vector<std::map<std::string, std::vector<std::string>>> lacks;
+  };
+  auto parts = std::make_shared<Parts>();
+  parts->groups.resize(engines_.size());
+  parts->rails.resize(engines_.size());
+  parts->lacks.resize(engines_.size());
+  on_every_engine(
+      [parts](Engine& engine) {
+        parts->groups[engine.index()] = engine.group_facts();
+        parts->rails[engine.index()] = engine.rail_facts();
+        parts->lacks[engine.index()] = engine.lacks();
+      },
+      [this, parts, all_operations, viewer, then = std::move(then)] {
+        NodeFacts facts;
+        facts.name = node_.name;
+        facts.control = node_.address;
+        for (auto& part : parts->groups)
+          std::move(part.begin(), part.end(), std::back_inserter(facts.groups));
+        for (auto& part : parts->rails) std::move(part.begin(), part.end(), std::back_inserter(facts.rails));
+        const TickScale scale(made_, TickMoment::now());
+        for (GroupFacts& group : facts.groups) complete(group, scale);
+        // A group may end between an engine's answer and now.
+        for (const GroupFacts& ended : past_) {
+          const auto is_it = [&](const GroupFacts& group) { return group.id == ended.id; };
+          if (std::none_of(facts.groups.begin(), facts.groups.end(), is_it)) facts.groups.push_back(ended);
+        }
+        facts.making = maker_->making();
+        for (MakingFacts& making : facts.making) {
+          for (auto& lacks : parts->lacks) {
+            if (const auto found = lacks.find(making.id); found != lacks.end()) making.lacks = found->second;
+          }
+        }
+        for (MakingFacts& making : rendezvous_.making()) facts.making.push_back(std::move(making));
+        facts.now_ns = now_ns();
+        hide_others(facts, viewer);
+        if (!all_operations) keep_recent(facts);
+        then(std::move(facts));
+      });
+}
+
+void Control::all_facts(bool all_operations, const Viewer& viewer, int64_t budget_ms,
+                        std::function<void(std::vector<NodeFacts>)> then) {
+  const auto ask_others = [this, all_operations, viewer, budget_ms, then = std::move(then)](NodeFacts own) {
+    std::map<std::string, std::string> others;  // name by address
+    for (const GroupFacts& group : own.groups) {
+      for (const GroupNodeFacts& node : group.nodes) {
+        if (node.control != node_.address && others.size() < kMostNodes) others[node.control] = node.name;
+      }
+    }
+    // Who is there already is known where the ranks of a group meet.
+    for (const MakingFacts& making : own.making) {
+      if (!making.rendezvous.empty() && making.rendezvous != own.control && others.size() < kMostNodes)
+        others.try_emplace(making.rendezvous);
+    }
+    std::vector<std::string> addresses;
+    for (const auto& [address, name] : others) addresses.push_back(address);
+    const auto facts = std::make_shared<NodeFacts>(std::move(own));
+    const auto collect = [others, then, facts](std::vector<Answer> answers) {
+      std::vector<NodeFacts> all = {std::move(*facts)};
+      all[0].now_ns = now_ns();
+      for (const Answer& answer : answers) {
+        auto told = answer.status.is_ok() ? facts_of(answer.text) : Result<NodeFacts>(answer.status);
+        if (!told.is_ok()) {
+          NodeFacts silent;
+          silent.answered = false;
+          silent.silence = told.status().message();
+          told = silent;
+        }
+        const std::string& name = others.at(answer.address);
+        // A rendezvous may be an address of this node, or of one that was asked under its own.
+        const auto same = [&](const NodeFacts& known) { return known.control == told.value().control; };
+        if (name.empty() && (!told.value().answered || std::any_of(all.begin(), all.end(), same))) continue;
+        NodeFacts& node = all.emplace_back(told.take());
+        if (!name.empty()) node.name = name;
+        node.control = answer.address;
+        node.offset_ns = answer.offset_ns;
+      }
+      then(std::move(all));
+    };
+    Viewer there = viewer;
+    if (!viewer.all) there.groups = groups_in(*facts);
+    inquiries_->ask(addresses, all_operations ? "operations" : "facts", there, budget_ms, collect);
+  };
+  local_facts(all_operations, viewer, ask_others);
+}
+
+void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
+  const auto answer = [this, channel, number = inquiry.number](const nlohmann::json& json) {
+    const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    network_->send(channel, encode(Reply{number, Code::kSuccess, now_ns(), text}));
+  };
+  if (inquiry.what == "clock") return answer(nlohmann::json::object());
+  if (inquiry.what == "description") return answer(description());
+  if (inquiry.what.starts_with(kPathsQuestion)) return answer_paths(channel, inquiry);
+  if (inquiry.what == "facts" || inquiry.what == "operations") {
+    return local_facts(inquiry.what == "operations", inquiry.viewer,
+                       [this, channel, answer](NodeFacts facts) {
+                         // Without a key a daemon may be anybody, and vouch for anybody.
+                         if (trust_->cluster_key().empty()) hide_from_node(facts, network_->peer_of(channel));
+                         answer(to_text(facts));
+                       });
+  }
+  network_->send(channel,
+                 encode(Reply{inquiry.number, Code::kInvalidArgument, now_ns(),
+                              "node " + node_.name + " does not know the question '" + inquiry.what + "'"}));
+}
+
+void Control::answer_why(uint64_t session, const std::string& name) {
+  all_facts(false, viewer_in(session), kAskMs, [this, session, name](const std::vector<NodeFacts>& facts) {
+    std::set<std::string> meant, concerned;  // ids of groups, addresses of their nodes' daemons
+    for (const NodeFacts& node : facts) {
+      for (const GroupFacts& group : node.groups) {
+        const bool over = group.ended && group.code == 0;
+        if (!is_meant(group.id, group.group_class, name) || (over && name.empty())) continue;
+        meant.insert(group.id);
+        for (const GroupNodeFacts& place : group.nodes) concerned.insert(place.control);
+      }
+    }
+    std::vector<MakingVerdict> making = judge_making(facts);
+    std::erase_if(making, [&](const MakingVerdict& group) {
+      return meant.contains(group.group_id) || !is_meant(group.group_id, group.group_class, name);
+    });
+    if (meant.empty() && making.empty() && !name.empty()) {
+      sessions_->send(session, session::encode_text(session::Kind::kAnswerIs, Code::kInvalidUsage,
+                                                    "node " + node_.name + " has and had no group '" + name +
+                                                        "' that you may see; hdtctl status lists those"));
+      return;
+    }
+    nlohmann::json answer = {
+        {"node", node_.name}, {"silent", nlohmann::json::array()}, {"verdicts", nlohmann::json::array()}};
+    answer["hidden"] = facts.front().hidden;
+    for (const NodeFacts& node : facts) {
+      if (!node.answered && concerned.contains(node.control))
+        answer["silent"].push_back({{"node", node.name}, {"why", node.silence}});
+    }
+    answer["making"] = nlohmann::json::array();
+    for (const MakingVerdict& group : making) answer["making"].push_back(to_json(group));
+    for (const Verdict& verdict : judge(facts)) {
+      if (!meant.contains(verdict.group_id)) continue;
+      nlohmann::json told = to_json(verdict);
+      told["table"] = nlohmann::json::array();
+      told["peers"] = nlohmann::json::array();
+      for (const NodeFacts& node : facts) {
+        for (const GroupFacts& group : node.groups) {
+          if (group.id != verdict.group_id) continue;
+          for (const RankFacts& rank : group.local) told["table"].push_back(row_of(node, rank));
+          for (const PeerFacts& peer : group.peers) {
+            told["peers"].push_back({{"node", node.name},
+                                     {"peer", peer.node},
+                                     {"linked", peer.linked},
+                                     {"chunks_out", peer.writes},
+                                     {"chunks_in", peer.arrivals},
+                                     {"in_flight", peer.in_flight},
+                                     {"quiet_s", peer.quiet_ns < 0 ? -1.0 : seconds(peer.quiet_ns)}});
+          }
+        }
+      }
+      answer["verdicts"].push_back(told);
+    }
+    send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
+  });
+}
+
+void Control::answer_trace(uint64_t session) {
+  all_facts(true, viewer_in(session), kAskMs, [this, session](const std::vector<NodeFacts>& facts) {
+    nlohmann::json answer = {
+        {"node", node_.name}, {"nodes", nlohmann::json::array()}, {"hidden", facts.front().hidden}};
+    for (const NodeFacts& node : facts) answer["nodes"].push_back(to_text(node));
+    send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
+  });
+}
+
+// The group fails with the verdict; others of its ranks that come with theirs meanwhile hear of it as the failure.
+void Control::on_deadline(uint64_t session, const Seat& seat, const session::GroupNotice& notice) {
+  if (!in_diagnosis_.insert(seat.group).second) return;
+  const auto fail = [this, session, seat, notice](const std::vector<NodeFacts>& facts) {
+    in_diagnosis_.erase(seat.group);
+    Engine* engine = engines_[seat.engine].get();
+    std::string text = notice.text;
+    int32_t rank = -1;
+    for (const Verdict& verdict : judge(facts)) {
+      if (verdict.group_id != id_text(seat.group)) continue;
+      text += "; " + verdict.sentence;
+      if (!verdict.ranks.empty()) rank = static_cast<int32_t>(verdict.ranks.front());
+    }
+    engine->post([engine, session, handle = notice.handle, rank, text] {
+      engine->fail(session, handle, Code::kTimeout, rank, text);
+    });
+  };
+  all_facts(false, viewer_in(session), kDeadlineAskMs, fail);
+}
+
+}  // namespace hdt::daemon

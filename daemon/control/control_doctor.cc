@@ -1,0 +1,211 @@
+// What the control thread does for hdtctl doctor: this node's description of itself, and ways to other nodes'
+// data ports and back, tried as a job uses them.
+#include <algorithm>
+#include <ctime>
+
+#include "base/address.h"
+#include "base/foreign_json.h"
+#include "daemon/control/control.h"
+#include "daemon/diagnosis/surroundings.h"
+#include "daemon/protocol/version.h"
+#include "transports/loader/loader.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+// hdtctl waits 10 s: for what the other daemons say of themselves, then for the trials. These go on long
+// enough for a path on which large packets vanish to be found out and used with smaller ones.
+constexpr int64_t kDescribeMs = 3'000;
+constexpr int64_t kTrialMs = 3'500;
+constexpr int64_t kPathsMs = 5'000;
+
+// "NIC|ADDRESS", with commas between, behind kPathsQuestion.
+std::vector<RailEnd> ends_of(const std::string& text) {
+  std::vector<RailEnd> ends;
+  for (size_t at = 0; at < text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string end = text.substr(at, comma - at);
+    if (const size_t bar = end.find('|'); bar != std::string::npos)
+      ends.push_back({"tcp", end.substr(0, bar), end.substr(bar + 1)});
+    at = comma + 1;
+  }
+  return ends;
+}
+
+// Of what another daemon says of itself.
+std::vector<RailEnd> ends_told(const nlohmann::json& description) {
+  std::vector<RailEnd> ends;
+  const auto rails = description.is_object() ? description.find("rails") : description.end();
+  if (!description.is_object() || rails == description.end() || !rails->is_array()) return ends;
+  for (const auto& rail : *rails) {
+    const auto text = [&](const char* key) {
+      const auto found = rail.is_object() ? rail.find(key) : rail.end();
+      return rail.is_object() && found != rail.end() && found->is_string() ? found->get<std::string>()
+                                                                           : std::string();
+    };
+    // Connections of other backends are made by their libraries.
+    if (text("backend") == "tcp") ends.push_back({"tcp", text("nic"), text("address")});
+  }
+  return ends;
+}
+
+nlohmann::json to_json(const std::vector<PathTrial>& trials) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const PathTrial& trial : trials) list.push_back(to_json(trial));
+  return list;
+}
+
+}  // namespace
+
+nlohmann::json Control::description() const {
+  nlohmann::json nics = nlohmann::json::array();
+  for (const auto& [backend, info] : plan_.nics()) {
+    nics.push_back({{"backend", backend},
+                    {"name", info.name},
+                    {"address", info.address},
+                    {"mtu", info.mtu},
+                    {"megabits", info.bits_per_second / 1'000'000},
+                    {"up", info.up}});
+  }
+  nlohmann::json rails = nlohmann::json::array();
+  for (const RailEnd& end : node_.rails.front()) {
+    rails.push_back({{"backend", end.backend}, {"nic", end.nic}, {"address", end.address}});
+  }
+  timespec wall{};
+  ::clock_gettime(CLOCK_REALTIME, &wall);
+  nlohmann::json described = surroundings(config_.node.socket);
+  described.update({{"node", node_.name},
+                    {"software", kSoftware},
+                    {"control", node_.address},
+                    {"nics", nics},
+                    {"rails", rails},
+                    {"session_version", session::kSessionVersion},
+                    {"peer_version", kPeerVersion},
+                    {"wall_ns", wall.tv_sec * kNsPerSecond + wall.tv_nsec},
+                    {"cluster_key", !trust_->cluster_key().empty()},
+                    {"own_host_only", own_host_only_},
+                    {"security_transport", config_.security.transport},
+                    {"allow_groups", config_.security.allow_groups},
+                    {"embedded", host_pid_ != 0},
+                    {"state_folder", config_.node.state_folder}});
+  return described;
+}
+
+// Each NIC of this node to each of these.
+std::vector<PathTrial> Control::paths_to(const std::vector<RailEnd>& ends) const {
+  std::vector<PathTrial> paths;
+  for (const auto& [backend, info] : plan_.nics()) {
+    if (backend != "tcp") continue;
+    for (const RailEnd& end : ends) {
+      PathTrial& path = paths.emplace_back();
+      path.from = info;
+      path.to_nic = end.nic;
+      path.to = end.address;
+    }
+  }
+  return paths;
+}
+
+void Control::try_paths(std::vector<PathTrial> paths, std::function<void(std::vector<PathTrial>)> then) {
+  trials_.start(
+      [plan = plan_, security = security_] {
+        return transport::make_backend("tcp", plan.options("tcp"), plan.folders(), security);
+      },
+      std::move(paths), kTrialMs,
+      [this, then = std::move(then)](std::vector<PathTrial> tried) {
+        mailbox_.post([then, tried = std::move(tried)] { then(tried); });
+      });
+}
+
+// Another node's: whether this one reaches its data ports.
+void Control::answer_paths(ChannelId channel, const Inquiry& inquiry) {
+  try_paths(paths_to(ends_of(inquiry.what.substr(kPathsQuestion.size()))),
+            [this, channel, number = inquiry.number](const std::vector<PathTrial>& tried) {
+              const std::string text =
+                  to_json(tried).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+              network_->send(channel, encode(Reply{number, Code::kSuccess, now_ns(), text}));
+            });
+}
+
+// `about`: addresses of other daemons, with commas between.
+void Control::answer_doctor(uint64_t session, const std::string& about) {
+  std::vector<std::string> addresses;
+  for (size_t at = 0; at < about.size();) {
+    const size_t comma = std::min(about.find(',', at), about.size());
+    if (comma > at) addresses.push_back(about.substr(at, comma - at));
+    at = comma + 1;
+  }
+  inquiries_->ask(addresses, "description", {}, kDescribeMs, [this, session](const std::vector<Answer>& answers) {
+    nlohmann::json answer = {{"own", description()}, {"peers", nlohmann::json::array()}};
+    std::vector<std::string> there;
+    std::vector<PathTrial> paths;
+    std::vector<size_t> counts;  // of paths, by peer
+    for (const Answer& peer : answers) {
+      nlohmann::json told = {{"address", peer.address}, {"round_trip_ns", peer.round_trip_ns}};
+      std::vector<PathTrial> ways;
+      if (peer.status.is_ok()) {
+        auto description = parse_foreign_json(peer.text);
+        if (description.is_ok()) {
+          told["description"] = description.take();
+          there.push_back(peer.address);
+          ways = paths_to(ends_told(told["description"]));
+        } else {
+          told["error"] = "what it says of itself cannot be read: " + description.status().message();
+        }
+      } else {
+        told["error"] = peer.status.message();
+      }
+      counts.push_back(ways.size());
+      paths.insert(paths.end(), ways.begin(), ways.end());
+      answer["peers"].push_back(told);
+    }
+    ask_paths(session, std::move(answer), there, std::move(paths), std::move(counts));
+  });
+}
+
+// Tries the ways there while the others try the ways back.
+void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there,
+                        std::vector<PathTrial> paths, std::vector<size_t> counts) {
+  struct Both {
+    nlohmann::json answer;
+    int open = 2;
+  };
+  auto both = std::make_shared<Both>();
+  both->answer = std::move(answer);
+  const auto finish = [this, session, both] {
+    if (--both->open == 0)
+      send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), both->answer);
+  };
+  std::string question(kPathsQuestion);
+  for (const RailEnd& end : node_.rails.front()) {
+    if (end.backend != "tcp") continue;
+    const std::string text =
+        (question.size() == kPathsQuestion.size() ? "" : ",") + end.nic + "|" + end.address;
+    if (question.size() + text.size() <= session::kMaxText) question += text;
+  }
+  inquiries_->ask(there, question, {}, kPathsMs, [both, finish](const std::vector<Answer>& answers) {
+    for (const Answer& way : answers) {
+      for (nlohmann::json& peer : both->answer["peers"]) {
+        if (peer["address"] != way.address) continue;
+        auto back = way.status.is_ok() ? parse_foreign_json(way.text) : Result<nlohmann::json>(way.status);
+        if (back.is_ok()) peer["back"] = back.take();
+        if (!back.is_ok()) peer["back_error"] = back.status().message();
+      }
+    }
+    finish();
+  });
+  try_paths(std::move(paths),
+            [both, finish, counts = std::move(counts)](const std::vector<PathTrial>& tried) {
+              size_t next = 0;
+              for (size_t peer = 0; peer < counts.size(); ++peer) {
+                const auto first = tried.begin() + static_cast<std::ptrdiff_t>(next);
+                next += counts[peer];
+                both->answer["peers"][peer]["there"] =
+                    to_json({first, tried.begin() + static_cast<std::ptrdiff_t>(next)});
+              }
+              finish();
+            });
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,128 @@
+// Where a control network listens besides its own addresses: the meeting places of groups.
+#include <algorithm>
+
+#include "base/address.h"
+#include "daemon/control/control_network.h"
+#include "daemon/links/own_host.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+bool has(const std::vector<std::string>& list, const std::string& address) {
+  return std::find(list.begin(), list.end(), address) != list.end();
+}
+
+}  // namespace
+
+std::string ControlNetwork::place_of(const std::string& address) const {
+  return options_.own_host_only ? within_host(address) : address;
+}
+
+Result<std::vector<std::string>> ControlNetwork::places_of(const std::string& addresses, bool on_nics) const {
+  std::vector<std::string> wanted;
+  for (const std::string& address : addresses_in(addresses)) {
+    if (port_of(address) == 0) {
+      return Status(Code::kInvalidArgument,
+                    "meeting place '" + address + "' is not of the form address:port with a port 1..65535");
+    }
+    const std::string place = place_of(address);
+    if (!has(wanted, place)) wanted.push_back(place);
+  }
+  if (wanted.empty()) return Status(Code::kInvalidArgument, "no meeting place is given");
+  const std::string port = std::to_string(port_of(wanted.front()));
+  for (size_t i = 0; on_nics && i < nics_; ++i) {
+    const std::string& host = devices_[i]->info().address;
+    const std::string address = (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + port;
+    if (!has(wanted, address)) wanted.push_back(address);
+  }
+  return wanted;
+}
+
+Status ControlNetwork::host_place(const std::string& addresses, bool on_nics) {
+  const auto wanted = places_of(addresses, on_nics);
+  if (!wanted.is_ok()) return wanted.status();
+  const auto own = addresses_in(address_);
+  std::vector<std::string> hosted;
+  std::string elsewhere;
+  bool any = false;
+  for (const std::string& address : wanted.value()) {
+    if (has(own, address)) {
+      any = true;
+      continue;
+    }
+    if (options_.own_host_only && !is_loopback(host_of(address))) {
+      elsewhere += (elsewhere.empty() ? "" : "; ") + address + " is not here";
+      continue;
+    }
+    const auto [entry, is_new] = places_.try_emplace(address);
+    Place& place = entry->second;
+    if (is_new) {
+      transport::DeviceInfo info = options_.devices.front();
+      info.address = without_brackets(host_of(address));
+      info.prefix_bits = 0;
+      std::string at;
+      // An address that cannot be bound is another host's; one whose port is taken is a conflict.
+      auto device = backend_->open(info);
+      const Status listening =
+          device.is_ok() ? device.value()->listen(port_of(address)).status() : device.status();
+      if (!listening.is_ok()) places_.erase(entry);
+      if (!device.is_ok()) {
+        elsewhere += (elsewhere.empty() ? "" : "; ") + device.status().message();
+        continue;
+      }
+      if (!listening.is_ok()) {
+        for (const std::string& one : hosted) --places_.at(one).users;
+        close_places();
+        return {Code::kSystem,
+                listening.message() + ": another program, or another job's daemon, listens there"};
+      }
+      place.device = keep(device.take());
+    }
+    ++place.users;
+    place.close_at = Deadline::never();
+    hosted.push_back(address);
+    any = true;
+  }
+  if (!any) {
+    return {Code::kConfig,
+            "rank 0 cannot listen at " + addresses + ", which is no address of its host: " + elsewhere};
+  }
+  return Status::ok();
+}
+
+void ControlNetwork::leave_place(const std::string& addresses, bool on_nics) {
+  const auto wanted = places_of(addresses, on_nics);
+  if (!wanted.is_ok()) return;
+  for (const std::string& address : wanted.value()) {
+    const auto found = places_.find(address);
+    if (found == places_.end() || found->second.users == 0) continue;
+    if (--found->second.users == 0) found->second.close_at = Deadline::after_ms(kLateMs);
+  }
+}
+
+bool ControlNetwork::is_here(const std::string& address) const {
+  return has(addresses_in(address_), address) || places_.contains(address);
+}
+
+bool ControlNetwork::listens_at(const std::string& addresses) const {
+  const auto all = addresses_in(without_id(addresses));
+  return std::any_of(all.begin(), all.end(),
+                     [this](const std::string& one) { return is_here(place_of(one)); });
+}
+
+// A device goes with its connections.
+void ControlNetwork::close_places() {
+  std::erase_if(places_, [&](const auto& entry) {
+    const Place& place = entry.second;
+    if (place.users != 0 || (!place.close_at.expired() && !place.close_at.is_never())) return false;
+    const bool used = std::any_of(routes_.begin(), routes_.end(),
+                                  [&](const auto& route) { return route.second.device == place.device; });
+    if (used) return false;
+    std::erase_if(devices_, [&](const auto& device) { return device.get() == place.device; });
+    ++device_changes_;
+    return true;
+  });
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,164 @@
+// Groups over restarts of daemons, as the control thread sees them: this one's own, and those of other nodes.
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "base/log.h"
+#include "daemon/control/control.h"
+
+namespace hdt::daemon {
+
+namespace {
+constexpr int64_t kLookEveryNs = 5 * kNsPerMs;
+constexpr int64_t kSuccessionMs = 3'000;  // all ranks hear of a loss within 5 s
+}  // namespace
+
+// Polls, as stop() does.
+bool Control::prepare_handover(int64_t drain_ms) {
+  const Deadline drain = Deadline::after_ms(drain_ms);
+  while (true) {
+    const auto done = [this] {
+      return maker_->open_groups() == 0 && rendezvous_.open_groups() == 0 && !change_ && !reload_;
+    };
+    if (ask_control(done)) return true;
+    if (drain.expired()) return false;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kLookEveryNs));
+  }
+}
+
+Reunion::Services Control::reunion_services() {
+  Reunion::Services services;
+  services.dial = [this](const std::string& address) { return network_->dial(address); };
+  services.send = [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); };
+  services.met = [this](const Successor& word, const Known& known) {
+    for (auto& engine : engines_) {
+      engine->post([e = engine.get(), own = word.node, known] {
+        (void)e->meet(known.group, known.from, known.to, own, known.node, true);
+      });
+    }
+  };
+  services.newer = [this](const Successor& word, const Known& known) {
+    const Status taken = take_live_class(word.group_class, known.live);
+    if (taken.is_ok()) return;
+    reunion_->give_up({known.group, known.from, known.to, taken.code(), -1,
+                       cannot_be(word.group_class, known.node, taken), known.live, known.node});
+  };
+  services.failed = [this](const Known& known) {
+    for (auto& engine : engines_) {
+      engine->post(
+          [e = engine.get(), known] { e->fail_group(known.group, known.code, known.rank, known.text); });
+    }
+  };
+  return services;
+}
+
+NodeInfo Control::self_for(const std::string& group_class) const {
+  return {node_.id, node_.name, node_.address, plan_.ends_for(group_class, node_.rails)};
+}
+
+std::string Control::cannot_be(const std::string& group_class, const NodeInfo& as_on,
+                               const Status& why) const {
+  return "class " + group_class + " cannot be on node " + node_.name + " as it is on " + as_on.name + ": " +
+         why.message();
+}
+
+// Another process that uses an embedded daemon takes its place at once; if there is none, nobody has to wait
+// long for it.
+int64_t Control::restart_ms() const {
+  const int64_t configured = config_.timeouts.restart_ms;
+  return host_pid_ != 0 ? std::min(configured, kSuccessionMs) : configured;
+}
+
+Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) {
+  ClientSession* client = sessions_->find(session);
+  if (request.engine >= engines_.size()) {
+    return {Code::kConfig, "the group belongs to engine thread " + std::to_string(request.engine) +
+                               ", this daemon has " + std::to_string(engines_.size()) +
+                               ": start it with the same node.threads"};
+  }
+  if (client->seats.contains(request.handle)) return {Code::kInvalidUsage, "two groups have the same handle"};
+  auto claim = limits_->claim(client->credentials.uid, UserLimits::What::kSeats);
+  if (!claim.is_ok()) return claim.status();
+  auto found = adoption_.find(request, client->credentials.uid, std::move(segment));
+  if (!found.is_ok()) return found.status();
+  Adoption::Found& group = found.value();
+  Engine* engine = engines_[request.engine].get();
+  if (group.memory != nullptr) {
+    auto spec = adoption_.describe(group, node_);
+    if (!spec.is_ok()) return spec.status();
+    spec.value().nodes[spec.value().me] = self_for(spec.value().group_class);
+    spec.value().deadline = Deadline::after_ms(restart_ms());
+    // Only the rank that brings the group first brings memory that stays mapped.
+    HDT_RETURN_IF_ERROR(maker_->on_adopted(*group.group, request.engine,
+                                           static_cast<uint32_t>(client->credentials.pid),
+                                           client->credentials.uid));
+    const GroupSpec others = spec.value();
+    engine->post([engine, shared = std::make_shared<GroupSpec>(spec.take())] {
+      engine->create_group(std::move(*shared));
+    });
+    for (uint32_t node = 0; node < others.nodes.size(); ++node) {
+      if (node == others.me) continue;
+      reunion_->begin(Successor{group.id, others.me, node, others.group_class, live_.of(others.group_class),
+                                self_for(others.group_class)},
+                      others.nodes[node].address, others.deadline);
+    }
+  }
+  if (group.memory != nullptr) {
+    std::erase_if(adopted_, [](const auto& entry) { return entry.second.expired(); });
+    adopted_[group.id] = group.memory;
+  }
+  client->seats[request.handle] = {request.engine, group.id, adopted_[group.id],
+                                   std::make_shared<UserLimits::Claim>(claim.take())};
+  engine->post([engine, session, handle = request.handle, id = group.id, local = request.local_index] {
+    engine->attach(session, handle, id, local);
+  });
+  HDT_LOG_INFO("group {} adopted from pid {} {}", short_id(group.id), client->credentials.pid,
+               LogTag{.node = node_.name});
+  return Status::ok();
+}
+
+// A group that no engine has may not be adopted yet, if this daemon was started again, too; later it never will be.
+void Control::on_successor(ChannelId channel, const Successor& word) {
+  if (!network_->is_from(channel, word.node)) {
+    HDT_LOG_WARN("a daemon speaks in the name of node {}, which it is not {}", word.node.name,
+                 LogTag{.node = node_.name});
+    return;
+  }
+  auto answer = std::make_shared<Known>();
+  answer->group = word.group;
+  answer->from = word.from;
+  answer->to = word.to;
+  answer->code = Code::kInProgress;
+  answer->live = live_.of(word.group_class);
+  answer->node = self_for(word.group_class);
+  if (answer->live != word.live) {
+    const Status taken =
+        answer->live < word.live ? take_live_class(word.group_class, word.live) : Status::ok();
+    if (!taken.is_ok()) {
+      answer->code = taken.code();
+      answer->text = cannot_be(word.group_class, word.node, taken);
+    }
+    return network_->send(channel, encode(*answer));
+  }
+  auto known = std::make_shared<bool>(false);
+  on_every_engine(
+      [this, word, answer, known](Engine& engine) {
+        auto met = engine.meet(word.group, word.to, word.from, answer->node, word.node);
+        if (!met) return;
+        mailbox_.post([answer, known, met = std::move(*met)] {
+          *known = true;
+          answer->code = met.failure.code();
+          answer->rank = met.rank;
+          answer->text = met.failure.message();
+        });
+      },
+      [this, channel, answer, known] {
+        if (!*known && now_ns() - started_ns_ >= restart_ms() * kNsPerMs) {
+          answer->code = Code::kRankLost;
+          answer->text = "node " + node_.name + " does not know the group any more";
+        }
+        network_->send(channel, encode(*answer));
+      });
+}
+
+}  // namespace hdt::daemon

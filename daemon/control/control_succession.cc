@@ -1,0 +1,140 @@
+// The end of a process that hosts an embedded daemon: other processes of the node go on with a daemon of
+// their own, which adopts their groups as after a kill (docs/design/restart.md). What a successor could not
+// go on with is finished before.
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+
+#include "base/contained.h"
+#include "base/log.h"
+#include "daemon/control/control.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr int64_t kLookUs = 2'000;
+
+std::string first_port(const std::string& addresses) {
+  const std::string first = addresses.substr(0, addresses.find(','));
+  return first.substr(first.rfind(':') + 1);
+}
+
+}  // namespace
+
+bool Control::ask_control(const std::function<bool()>& question) {
+  std::promise<bool> answer;
+  mailbox_.post([&] {
+    bool said = false;
+    (void)contained("a question to the control thread", [&] { said = question(); });
+    answer.set_value(said);
+  });
+  return answer.get_future().get();
+}
+
+// By the kernel's word on the socket's peer. A process of another PID namespace has no pid here, and is not
+// the host.
+bool Control::is_host(uint64_t session) const {
+  const ClientSession* client = sessions_->find(session);
+  return client != nullptr && host_pid_ != 0 && static_cast<uint32_t>(client->credentials.pid) == host_pid_;
+}
+
+bool Control::others_join() const {
+  return std::any_of(joining_.begin(), joining_.end(),
+                     [this](const auto& entry) { return !is_host(entry.first.first); });
+}
+
+// Whoever has no rank here finds another daemon when it wants one.
+bool Control::needed_by_others() const {
+  const auto& all = sessions_->all();
+  return others_join() || std::any_of(all.begin(), all.end(), [this](const auto& entry) {
+           return !entry.second.seats.empty() && !is_host(entry.first);
+         });
+}
+
+// Then a join that is asked again of the successor is as good: it has this daemon's address, and the daemons
+// of other nodes ask again, too.
+bool Control::coordinates(const std::string& rendezvous) const { return network_->listens_at(rendezvous); }
+
+// True once nothing is under way that a successor could not go on with.
+bool Control::can_leave() const {
+  const bool elsewhere = std::any_of(joining_.begin(), joining_.end(), [this](const auto& entry) {
+    return !is_host(entry.first.first) && entry.second.request.host == session::Hosting::kNone &&
+           !coordinates(entry.second.request.rendezvous);
+  });
+  return !elsewhere && maker_->being_connected() == 0 && rendezvous_.being_connected() == 0 && !change_ &&
+         !reload_;
+}
+
+void Control::ask_successor(uint64_t session, uint32_t request) {
+  session::Joined answer;
+  answer.request = request;
+  answer.code = Code::kInProgress;
+  answer.text = "the process that hosted the daemon ends; its successor is to be asked";
+  sessions_->send(session, session::encode(answer));
+}
+
+// Polls: it happens once in a daemon's life.
+bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
+  if (!thread_.joinable()) return false;
+  const auto needed = [this] {
+    return ask_control([this] {
+      sessions_->read_all();  // a last hdtCommDestroy, too
+      return needed_by_others();
+    });
+  };
+  // Ranks of one job leave their groups at about the same time: then nobody has to take anything over.
+  const Deadline quiet = Deadline::after_ms(quiet_ms);
+  while (needed() && !ask_engines([](Engine& engine) { return !engine.host_left_before_others(); }) &&
+         !quiet.expired()) {
+    ::usleep(kLookUs);
+  }
+  const Deadline drain = Deadline::after_ms(drain_ms);
+  while (!ask_engines([](Engine& engine) { return engine.departed_are_done(); }) && !drain.expired()) {
+    ::usleep(kLookUs);
+  }
+  bool left = false;
+  bool others = true;
+  const auto try_to_leave = [&] {
+    sessions_->read_all();
+    others = needed_by_others();
+    left = !others || can_leave() || drain.expired();
+    if (!others || !left) return left;
+    // From here on who joins is told to ask the successor. A process that ends closes its session before it
+    // looks whether anybody listens here: so either this one sees that it has gone, or that one sees that
+    // nobody listens.
+    leaving_ = true;
+    sessions_->stop_listening();
+    sessions_->read_all();
+    others = needed_by_others();
+    if (!others) return true;
+    for (const auto& [who, joining] : joining_) {
+      if (joining.request.host != session::Hosting::kNone || coordinates(joining.request.rendezvous))
+        ask_successor(who.first, who.second);
+    }
+    sessions_->abandon();
+    stop_.store(true, std::memory_order_release);  // here: this thread reads no session's end
+    return true;
+  };
+  while (!ask_control(try_to_leave)) ::usleep(kLookUs);
+  if (!others) return false;
+  thread_.join();
+  for (auto& engine : engines_) engine->abandon();
+  mailbox_.close();
+  HDT_LOG_INFO("this process ends: another one of the node goes on with its daemon {}",
+               LogTag{.node = node_.name});
+  return true;
+}
+
+std::string Control::settings() const {
+  Config config = config_;
+  // Where the others look for it, and as many engines as groups count on.
+  (void)override_config(
+      config,
+      {{"nics.port", first_port(network_->address())}, {"node.threads", std::to_string(engines_.size())}},
+      "the predecessor's");
+  return print_config(config);
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,123 @@
+#include "daemon/diagnosis/inquiries.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/saturate.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr int kClocks = 4;
+
+}  // namespace
+
+void Inquiries::ask(const std::vector<std::string>& addresses, const std::string& what, const Viewer& viewer,
+                    int64_t budget_ms, Then then) {
+  auto question = std::make_shared<Question>();
+  question->what = what;
+  question->viewer = viewer;
+  question->budget_ms = budget_ms;
+  question->until = Deadline::after_ms(budget_ms);
+  question->then = std::move(then);
+  question->open = addresses.size();
+  for (const std::string& address : addresses)
+    question->answers.push_back({address, Status::ok(), "", 0, INT64_MAX});
+  if (addresses.empty()) return question->then({});
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const auto [found, is_new] = channels_.try_emplace(addresses[i]);
+    Connection& connection = found->second;
+    if (is_new) connection.channel = services_.dial(addresses[i]);
+    connection.idle_until = Deadline::never();
+    send({question, i, connection.channel});
+  }
+}
+
+void Inquiries::send(Asked asked) {
+  asked.is_clock = asked.clocks < kClocks;
+  asked.sent_ns = now_ns();
+  const ChannelId channel = asked.channel;
+  const Inquiry inquiry{next_number_++, asked.is_clock ? "clock" : asked.question->what,
+                        asked.is_clock ? Viewer{} : asked.question->viewer};
+  asked_.emplace(inquiry.number, std::move(asked));
+  services_.send(channel, inquiry);
+}
+
+void Inquiries::on_reply(ChannelId channel, const Reply& reply) {
+  const auto found = asked_.find(reply.number);
+  if (found == asked_.end() || found->second.channel != channel) return;
+  Asked asked = std::move(found->second);
+  asked_.erase(found);
+  Answer& answer = asked.question->answers[asked.index];
+  if (reply.code != Code::kSuccess) {
+    close(asked, Status(reply.code, reply.text));
+    return rest(channel);
+  }
+  if (asked.is_clock) {
+    const int64_t now = now_ns();
+    // The first exchange waits for the connection and is the slowest.
+    if (now - asked.sent_ns < answer.round_trip_ns) {
+      answer.round_trip_ns = now - asked.sent_ns;
+      answer.offset_ns = saturating_sub(reply.now_ns, asked.sent_ns + answer.round_trip_ns / 2);
+    }
+    ++asked.clocks;
+    return send(std::move(asked));
+  }
+  answer.text = reply.text;
+  close(asked, Status::ok());
+  rest(channel);
+}
+
+void Inquiries::close(const Asked& asked, const Status& status) {
+  Question& question = *asked.question;
+  question.answers[asked.index].status = status;
+  if (--question.open == 0) std::exchange(question.then, nullptr)(std::move(question.answers));
+}
+
+void Inquiries::rest(ChannelId channel) {
+  if (std::any_of(asked_.begin(), asked_.end(),
+                  [channel](const auto& entry) { return entry.second.channel == channel; }))
+    return;
+  for (auto& [address, connection] : channels_) {
+    if (connection.channel == channel) connection.idle_until = Deadline::after_ms(idle_ms_);
+  }
+}
+
+void Inquiries::on_closed(ChannelId channel, const Status& why) {
+  std::erase_if(channels_, [&](const auto& entry) { return entry.second.channel == channel; });
+  std::vector<Asked> over;
+  std::erase_if(asked_, [&](const auto& entry) {
+    if (entry.second.channel == channel) over.push_back(entry.second);
+    return entry.second.channel == channel;
+  });
+  for (const Asked& asked : over) close(asked, why);
+}
+
+void Inquiries::on_time() {
+  std::vector<Asked> over;
+  std::erase_if(asked_, [&](const auto& entry) {
+    if (entry.second.question->until.expired()) over.push_back(entry.second);
+    return entry.second.question->until.expired();
+  });
+  for (const Asked& asked : over) {
+    close(asked,
+          Status(Code::kTimeout, "no answer within " + std::to_string(asked.question->budget_ms) + " ms"));
+  }
+  for (const Asked& asked : over) rest(asked.channel);
+  std::erase_if(channels_, [&](const auto& entry) {
+    if (!entry.second.idle_until.expired()) return false;
+    services_.finish(entry.second.channel);
+    return true;
+  });
+}
+
+std::optional<Deadline> Inquiries::next_time() const {
+  Deadline next = Deadline::never();
+  for (const auto& [number, asked] : asked_) next = Deadline::earlier(next, asked.question->until);
+  for (const auto& [address, connection] : channels_) next = Deadline::earlier(next, connection.idle_until);
+  if (next.is_never()) return {};
+  return next;
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,108 @@
+#include "daemon/diagnosis/making_verdict.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/clock.h"
+#include "daemon/diagnosis/verdict.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+struct Told {
+  const NodeFacts* node;
+  const MakingFacts* facts;
+};
+
+std::string numbers(const std::vector<uint32_t>& ranks) {
+  std::string text;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i == kNamedRanks) return text + fmt::format(" and {} more", ranks.size() - kNamedRanks);
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+// "0, 1 (node a), 4 (node b)"
+std::string by_node(const std::vector<MakingRank>& joined) {
+  std::map<std::string, std::vector<uint32_t>> nodes;
+  for (const MakingRank& rank : joined) nodes[rank.node].push_back(rank.rank);
+  std::string text;
+  for (const auto& [node, ranks] : nodes)
+    text += (text.empty() ? "" : ", ") + numbers(ranks) + " (node " + node + ")";
+  return text;
+}
+
+std::string have(size_t count) { return count == 1 ? "rank" : "ranks"; }
+
+MakingVerdict judge(const std::vector<Told>& told) {
+  MakingVerdict verdict;
+  const MakingFacts& any = *told.front().facts;
+  verdict.group_id = any.id;
+  verdict.group_class = any.group_class;
+  std::map<uint32_t, std::string> joined;
+  const MakingFacts* coordinator = nullptr;
+  const MakingFacts* waits = nullptr;  // for the coordinator, in vain
+  bool complete = false;
+  int64_t left_ns = -1;
+  std::string lacks;
+  for (const auto& [node, facts] : told) {
+    verdict.ranks = std::max(verdict.ranks, facts->ranks);
+    complete |= facts->complete;
+    if (facts->coordinates) coordinator = facts;
+    if (!facts->coordinates && !facts->complete && (waits == nullptr || waits->last_error.empty()))
+      waits = facts;
+    if (facts->left_ns >= 0) left_ns = left_ns < 0 ? facts->left_ns : std::min(left_ns, facts->left_ns);
+    for (const MakingRank& rank : facts->joined) joined.emplace(rank.rank, rank.node);
+    for (const std::string& lack : facts->lacks)
+      lacks += fmt::format("{}node {} {}", lacks.empty() ? "" : "; ", node->name, lack);
+  }
+  for (const auto& [rank, node] : joined) verdict.joined.push_back({rank, node});
+  verdict.coordinator_told = coordinator != nullptr;
+  std::string text = fmt::format("group {} (class {}) is being made: ",
+                                 any.id.substr(any.id.size() > 8 ? any.id.size() - 8 : 0), any.group_class);
+  if (complete) {
+    text += fmt::format("all {} ranks have joined", verdict.ranks);
+    text += lacks.empty() ? ", and their nodes are getting ready" : "; " + lacks;
+  } else if (coordinator != nullptr) {
+    std::set<uint32_t> here;
+    for (const MakingRank& rank : coordinator->joined) here.insert(rank.rank);
+    for (uint32_t rank = 0; rank < coordinator->ranks; ++rank) {
+      if (!here.contains(rank)) verdict.missing.push_back(rank);
+    }
+    text += fmt::format("{} {} of {} {} not joined; {} {}", have(verdict.missing.size()),
+                        numbers(verdict.missing), coordinator->ranks,
+                        verdict.missing.size() == 1 ? "has" : "have", by_node(coordinator->joined),
+                        coordinator->joined.size() == 1 ? "has" : "have");
+    if (waits != nullptr && !waits->last_error.empty())
+      text += fmt::format("; the last attempt to reach {} failed: {}", waits->rendezvous, waits->last_error);
+  } else {
+    text += fmt::format("{} {} of {} {} at the rendezvous {}, which ", have(joined.size()),
+                        by_node(verdict.joined), verdict.ranks, joined.size() == 1 ? "waits" : "wait",
+                        any.rendezvous);
+    text +=
+        any.last_error.empty() ? "has not told who else is there" : "cannot be reached: " + any.last_error;
+  }
+  if (left_ns >= 0)
+    text += fmt::format("; it is given up in {:.1f} s", static_cast<double>(left_ns) / kNsPerSecond);
+  verdict.sentence = text;
+  return verdict;
+}
+
+}  // namespace
+
+std::vector<MakingVerdict> judge_making(const std::vector<NodeFacts>& facts) {
+  std::map<std::string, std::vector<Told>> groups;
+  for (const NodeFacts& node : facts) {
+    for (const MakingFacts& making : node.making) groups[making.id].push_back({&node, &making});
+  }
+  std::vector<MakingVerdict> verdicts;
+  for (const auto& [id, told] : groups) verdicts.push_back(judge(told));
+  return verdicts;
+}
+
+}  // namespace hdt::daemon

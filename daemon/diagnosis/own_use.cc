@@ -1,0 +1,70 @@
+#include "daemon/diagnosis/own_use.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <charconv>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/shared_memory.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr int64_t kGoodForMs = 100;
+
+void count_descriptors(OwnUse& use) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
+  if (folder == nullptr) return;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    const std::string name = entry->d_name;
+    int fd = -1;
+    const auto read = std::from_chars(name.data(), name.data() + name.size(), fd);
+    if (read.ec != std::errc{} || fd == ::dirfd(folder.get())) continue;
+    ++use.descriptors;
+    int family = 0;
+    socklen_t size = sizeof family;
+    if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) continue;
+    if (family != AF_INET && family != AF_INET6) continue;
+    sockaddr_storage peer{};
+    size = sizeof peer;
+    const bool has_peer = ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+    ++(has_peer ? use.connected : use.listening);
+  }
+}
+
+OwnUse count() {
+  OwnUse use;
+  count_descriptors(use);
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) use.descriptors_allowed = files.rlim_cur;
+  std::ifstream status("/proc/self/status");
+  for (std::string key; status >> key;) {
+    uint64_t number = 0;
+    if (key == "VmRSS:" && status >> number) use.memory_bytes = number * 1024;
+    if (key == "Threads:" && status >> number) use.threads = number;
+    std::getline(status, key);
+  }
+  const SharedMemory::Use shared = SharedMemory::in_use();
+  use.shared_memories = shared.memories;
+  use.shared_bytes = shared.bytes;
+  return use;
+}
+
+}  // namespace
+
+OwnUse own_use_now() {
+  static OwnUse counted;
+  static Deadline again = Deadline::after_ms(0);
+  if (!again.expired()) return counted;
+  counted = count();
+  again = Deadline::after_ms(kGoodForMs);
+  return counted;
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,122 @@
+#include "daemon/diagnosis/path_trials.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "transports/tried_path.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+using transport::Completion;
+
+// What other nodes and users may make a daemon do at a time.
+constexpr size_t kMostRunning = 4;
+constexpr size_t kMostTrials = 256;
+// So often a trial looks whether the daemon ends.
+constexpr int64_t kLookMs = 50;
+
+void fail_all(std::vector<PathTrial>& paths, const std::string& why) {
+  for (PathTrial& path : paths) path.error = why;
+}
+
+}  // namespace
+
+nlohmann::json to_json(const PathTrial& trial) {
+  return {{"from_nic", trial.from.name}, {"from", trial.from.address},
+          {"to_nic", trial.to_nic},      {"to", trial.to},
+          {"error", trial.error},        {"narrowed", trial.narrowed},
+          {"largest", trial.largest}};
+}
+
+void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64_t budget_ms,
+               const std::atomic<bool>& stop) {
+  std::map<std::string, std::unique_ptr<transport::Device>> devices;  // by own address
+  std::map<transport::Connection*, PathTrial*> open;
+  for (PathTrial& path : paths) {
+    auto& device = devices[path.from.address];
+    if (device == nullptr) {
+      auto opened = backend.open(path.from);
+      path.error = opened.status().message();
+      if (!opened.is_ok()) continue;
+      device = opened.take();
+    }
+    auto connection = device->connect(path.to, budget_ms);
+    path.error = connection.is_ok() ? "no answer within " + std::to_string(budget_ms) + " ms"
+                                    : connection.status().message();
+    if (connection.is_ok()) open[connection.value()] = &path;
+  }
+  std::erase_if(devices, [](const auto& entry) { return entry.second == nullptr; });
+  const Deadline deadline = Deadline::after_ms(budget_ms);
+  std::vector<Completion> completions;
+  while (!open.empty() && !deadline.expired() && !stop.load(std::memory_order_acquire)) {
+    std::vector<pollfd> fds;
+    for (auto& [address, device] : devices) fds.push_back({device->event_fd(), POLLIN, 0});
+    ::poll(fds.data(), fds.size(), static_cast<int>(std::min<int64_t>(kLookMs, deadline.poll_timeout_ms())));
+    for (auto& [address, device] : devices) {
+      completions.clear();
+      device->poll(completions);
+      for (const Completion& completion : completions) {
+        const auto found = open.find(completion.connection);
+        if (found == open.end()) continue;
+        PathTrial& path = *found->second;
+        if (completion.kind == Completion::Kind::kConnected) {
+          path.error.clear();
+          if (const auto* tried = dynamic_cast<const transport::TriedPath*>(completion.connection)) {
+            path.narrowed = tried->narrowed();
+            path.largest = tried->largest_packet();
+          }
+          completion.connection->close();
+        } else if (completion.kind == Completion::Kind::kClosed) {
+          if (!path.error.empty()) path.error = completion.error.message();
+          device->release(completion.connection);
+          open.erase(found);
+        }
+      }
+    }
+  }
+}
+
+PathTrials::~PathTrials() {
+  stop_.store(true, std::memory_order_release);
+  for (Running& running : running_) running.thread.join();
+}
+
+void PathTrials::join_ended() {
+  std::erase_if(running_, [](Running& running) {
+    const bool done = running.done->load(std::memory_order_acquire);
+    if (done) running.thread.join();
+    return done;
+  });
+}
+
+void PathTrials::start(MakeBackend make_backend, std::vector<PathTrial> paths, int64_t budget_ms, Then then) {
+  join_ended();
+  if (running_.size() >= kMostRunning || paths.size() > kMostTrials) {
+    fail_all(paths, paths.size() > kMostTrials
+                        ? "not tried: more than " + std::to_string(kMostTrials) + " pairs of NICs"
+                        : "not tried: other trials are under way, ask again");
+    return then(std::move(paths));
+  }
+  auto done = std::make_shared<std::atomic<bool>>(false);
+  running_.push_back(
+      {done, std::thread([this, done, make_backend = std::move(make_backend), paths = std::move(paths),
+                          budget_ms, then = std::move(then)]() mutable {
+         set_thread_name("hdt-trials");
+         auto backend = make_backend();
+         if (backend.is_ok()) {
+           try_paths(*backend.value(), paths, budget_ms, stop_);
+         } else {
+           fail_all(paths, backend.status().message());
+         }
+         then(std::move(paths));
+         done->store(true, std::memory_order_release);
+       })});
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,352 @@
+#include "daemon/diagnosis/verdict.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/saturate.h"
+#include "daemon/diagnosis/group_view.h"
+#include "daemon/diagnosis/link_verdict.h"
+
+namespace hdt::daemon {
+
+using session::Operation;
+
+const char* name_of(Cause cause) {
+  switch (cause) {
+    case Cause::kDeadRank:
+      return "dead rank";
+    case Cause::kUnreachableDaemon:
+      return "unreachable daemon";
+    case Cause::kDaemonEnded:
+      return "daemon ended";
+    case Cause::kLeftEarly:
+      return "rank left early";
+    case Cause::kAborted:
+      return "aborted";
+    case Cause::kMismatchedCall:
+      return "mismatched call";
+    case Cause::kWrongOrder:
+      return "wrong order";
+    case Cause::kStoppedProcess:
+      return "stopped process";
+    case Cause::kLateRank:
+      return "late rank";
+    case Cause::kUnmatchedMessage:
+      return "unmatched message";
+    case Cause::kDeadLink:
+      return "dead link";
+    case Cause::kDeadRail:
+      return "dead rail";
+    case Cause::kSlowRail:
+      return "slow rail";
+    case Cause::kDeadline:
+      return "deadline passed";
+    case Cause::kFailed:
+      return "failed";
+    case Cause::kStuck:
+      return "stuck";
+    case Cause::kUnderWay:
+      return "under way";
+    case Cause::kNothingToDo:
+      return "nothing to do";
+  }
+  return "unknown";
+}
+
+bool is_trouble(Cause cause) { return cause < Cause::kUnderWay; }
+
+namespace {
+
+constexpr double kStuckSeconds = 1;
+
+const char* state_words(const std::string& process) {
+  switch (process.empty() ? '\0' : process[0]) {
+    case '\0':
+      return "gone";
+    case '?':
+      return "state not known";
+    case 'R':
+      return "running";
+    case 'D':
+      return "waiting for a disk or a network file system";
+    case 'T':
+      return "stopped by a signal";
+    case 't':
+      return "stopped by a debugger";
+    case 'Z':
+      return "dead, not yet waited for";
+    default:
+      return "sleeping";
+  }
+}
+
+std::string list(const std::vector<uint32_t>& ranks) {
+  std::string text;
+  for (size_t i = 0; i < std::min(ranks.size(), kNamedRanks); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return ranks.size() > kNamedRanks ? text + fmt::format(" and {} more", ranks.size() - kNamedRanks) : text;
+}
+
+// One group's judgement under way.
+class Judge {
+ public:
+  Judge(const std::string& id, const GroupView& group, int64_t now_ns) : group_(group), now_ns_(now_ns) {
+    verdict_.group_id = id;
+    verdict_.group = group.facts->name;
+    verdict_.group_class = group.facts->group_class;
+  }
+
+  Verdict run(const std::vector<Wait>& wrong_order) {
+    if (group_.facts->code != 0) return failed();
+    find_current();
+    if (const auto rank = first([](const MemberView& m) { return m.dead(); })) {
+      return say(Cause::kDeadRank, {*rank}, fmt::format("{} is gone{}", who(*rank), waiting()));
+    }
+    if (!group_.silent.empty() && !group_.facts->ended) return silent_node();
+    if (current_ == nullptr && !messages_) {
+      return say(Cause::kNothingToDo, {},
+                 fmt::format("no operation of {} is under way{}", verdict_.group,
+                             group_.facts->ended ? "; its ranks here have left" : ""));
+    }
+    if (!wrong_order.empty()) return ordered_wrongly(wrong_order);
+    if (auto mismatch = mismatched()) return *mismatch;
+    if (const auto rank = first([](const MemberView& m) { return m.stopped(); })) {
+      return say(Cause::kStoppedProcess, {*rank},
+                 fmt::format("{} does not run{}; kill -CONT {} continues it", who(*rank), waiting(),
+                             group_.members.at(*rank).facts->pid));
+    }
+    if (current_ != nullptr) {
+      if (auto late = not_entered()) return *late;
+    }
+    if (auto message = unmatched_message()) return *message;
+    return inside();
+  }
+
+ private:
+  template <typename Is>
+  std::optional<uint32_t> first(Is is) const {
+    for (const auto& [rank, member] : group_.members) {
+      if (is(member)) return rank;
+    }
+    return {};
+  }
+
+  // "rank 1 on node n0 (pid 12, sleeping)"
+  std::string who(uint32_t rank) const {
+    const MemberView& member = group_.members.at(rank);
+    if (member.facts == nullptr) return fmt::format("rank {} on node {}", rank, member.node);
+    const std::string pid =
+        member.facts->pid != 0 ? "pid " + std::to_string(member.facts->pid) : "pid not known there";
+    return fmt::format("rank {} on node {} ({}, {})", rank, member.node, pid,
+                       state_words(member.facts->process));
+  }
+
+  double seconds_since(const MemberView& member, int64_t ns) const {
+    const int64_t since_ns = saturating_sub(now_ns_, GroupView::time_of(member, ns));
+    return std::max(0.0, static_cast<double>(since_ns) / kNsPerSecond);
+  }
+
+  // The oldest collective call that a rank is in, and how long the first one has waited in it.
+  void find_current() {
+    for (const auto& [rank, member] : group_.members) {
+      if (member.facts == nullptr) continue;
+      for (const Operation& operation : member.facts->operations) {
+        if (operation.ended_ns != 0) continue;
+        messages_ |= operation.is_message();
+        verdict_.waiting_s = std::max(verdict_.waiting_s, seconds_since(member, operation.entered_ns));
+      }
+      const Operation* own = member.current();
+      if (own != nullptr && (current_ == nullptr || own->sequence < current_->sequence)) {
+        current_ = own;
+        in_it_ = rank;
+      }
+    }
+    if (current_ != nullptr)
+      verdict_.operation = fmt::format("call {} ({})", current_->sequence, current_->text);
+  }
+
+  std::string waiting() const {
+    if (current_ != nullptr) {
+      return fmt::format("; rank {} is in {} of {} for {:.1f} s", in_it_, verdict_.operation, verdict_.group,
+                         verdict_.waiting_s);
+    }
+    if (messages_)
+      return fmt::format("; a message of {} waits for {:.1f} s", verdict_.group, verdict_.waiting_s);
+    return " (" + verdict_.group + ")";
+  }
+
+  Verdict say(Cause cause, std::vector<uint32_t> ranks, const std::string& words) {
+    verdict_.cause = cause;
+    verdict_.ranks = std::move(ranks);
+    if (verdict_.node.empty() && verdict_.ranks.size() == 1) {
+      const auto member = group_.members.find(verdict_.ranks[0]);
+      if (member != group_.members.end()) verdict_.node = member->second.node;
+    }
+    verdict_.sentence = fmt::format("{}: {}", name_of(cause), words);
+    return verdict_;
+  }
+
+  Verdict failed() {
+    const GroupFacts& facts = *group_.facts;
+    std::vector<uint32_t> ranks;
+    if (facts.failed_rank >= 0) ranks.push_back(static_cast<uint32_t>(facts.failed_rank));
+    const auto lost = ranks.empty() ? group_.members.end() : group_.members.find(ranks[0]);
+    const bool left = lost != group_.members.end() && lost->second.facts != nullptr &&
+                      lost->second.facts->left && lost->second.facts->end.empty();
+    const bool silent = lost != group_.members.end() &&
+                        std::any_of(group_.silent.begin(), group_.silent.end(),
+                                    [&](const NodeFacts* node) { return node->name == lost->second.node; });
+    if (silent) return say(Cause::kUnreachableDaemon, ranks, facts.failure);
+    switch (static_cast<Code>(facts.code)) {
+      case Code::kMismatch:
+        return say(Cause::kMismatchedCall, ranks, facts.failure);
+      case Code::kRankLost:
+        return say(
+            left || facts.failure.find(" left ") != std::string::npos ? Cause::kLeftEarly : Cause::kDeadRank,
+            ranks, facts.failure);
+      case Code::kAborted:
+        return say(Cause::kAborted, ranks, facts.failure);
+      case Code::kLink:
+        return say(Cause::kDeadLink, ranks, facts.failure);
+      case Code::kDaemonLost:
+        return say(Cause::kDaemonEnded, ranks, facts.failure);
+      case Code::kTimeout:
+        return say(Cause::kDeadline, ranks, facts.failure);
+      default:
+        return say(Cause::kFailed, ranks, facts.failure);
+    }
+  }
+
+  Verdict silent_node() {
+    const NodeFacts& node = *group_.silent.front();
+    std::vector<uint32_t> ranks;
+    for (const auto& [rank, member] : group_.members) {
+      if (member.node == node.name) ranks.push_back(rank);
+    }
+    verdict_.node = node.name;
+    return say(Cause::kUnreachableDaemon, ranks,
+               fmt::format("the daemon of node {}, which has rank {}, does not answer: {}{}", node.name,
+                           list(ranks), node.silence, waiting()));
+  }
+
+  Verdict ordered_wrongly(const std::vector<Wait>& waits) {
+    std::vector<uint32_t> ranks;
+    std::string words = "ranks wait for each other in a circle:";
+    for (const Wait& wait : waits) {
+      ranks.push_back(wait.rank);
+      words += fmt::format("{} rank {} of {} is in {}, which rank {} has not entered",
+                           ranks.size() == 1 ? "" : ";", wait.rank, wait.group, wait.operation, wait.other);
+    }
+    return say(Cause::kWrongOrder, ranks, words);
+  }
+
+  std::optional<Verdict> mismatched() {
+    if (current_ == nullptr) return {};
+    for (const auto& [rank, member] : group_.members) {
+      const Operation* own = member.current();
+      if (own == nullptr || own->sequence != current_->sequence || own->text == current_->text) continue;
+      return say(Cause::kMismatchedCall, {in_it_, rank},
+                 fmt::format("call {} of {}: rank {} calls {}, rank {} calls {}", current_->sequence,
+                             verdict_.group, in_it_, current_->text, rank, own->text));
+    }
+    return {};
+  }
+
+  std::optional<Verdict> not_entered() {
+    std::vector<uint32_t> late;
+    for (const auto& [rank, member] : group_.members) {
+      if (member.facts == nullptr || member.calls() > current_->sequence) continue;
+      if (member.facts->left) {
+        return say(Cause::kLeftEarly, {rank},
+                   fmt::format("{} left after {} calls{}", who(rank), member.facts->calls, waiting()));
+      }
+      late.push_back(rank);
+    }
+    if (late.empty()) return {};
+    const MemberView& member = group_.members.at(late[0]);
+    const Operation* last = member.last();
+    const std::string before =
+        last == nullptr ? "it has made no call before"
+                        : fmt::format("its last operation was {} {} ({}), which ended {:.1f} s ago",
+                                      last->is_message() ? "message" : "call", last->sequence, last->text,
+                                      seconds_since(member, last->ended_ns));
+    std::string words = fmt::format("{} of {} is not entered by ", verdict_.operation, verdict_.group);
+    words += late.size() == 1 ? who(late[0]) : "rank " + list(late);
+    words += fmt::format("; others have waited for {:.1f} s", verdict_.waiting_s);
+    if (late.size() == 1) words += "; " + before;
+    return say(Cause::kLateRank, late, words);
+  }
+
+  std::optional<Verdict> unmatched_message() {
+    for (const auto& [rank, member] : group_.members) {
+      for (const auto& [operation, other] : unmatched(group_, rank)) {
+        const bool send = operation->kind == "send";
+        const double since = seconds_since(member, operation->entered_ns);
+        verdict_.operation = fmt::format("message {} ({})", operation->sequence, operation->text);
+        verdict_.waiting_s = since;
+        return say(
+            Cause::kUnmatchedMessage, {other},
+            fmt::format("{} has not {} message {} ({} bytes) {} rank {} of {}, which has waited for {:.1f} s",
+                        who(other), send ? "received" : "sent", operation->sequence, operation->bytes,
+                        send ? "from" : "to", rank, verdict_.group, since));
+      }
+    }
+    return {};
+  }
+
+  // Everyone is in it.
+  Verdict inside() {
+    const std::string what = verdict_.operation.empty() ? "a message" : verdict_.operation;
+    if (const auto trouble = judge_links(group_)) {
+      verdict_.node = trouble->node;
+      return say(trouble->cause, {},
+                 fmt::format("{}; every rank is in {} of {}", trouble->words, what, verdict_.group));
+    }
+    const auto quiet = quiet_seconds(group_);
+    if (verdict_.waiting_s < kStuckSeconds || (quiet && *quiet < kStuckSeconds)) {
+      return say(
+          Cause::kUnderWay, {},
+          fmt::format("every rank is in {} of {}, since {:.1f} s", what, verdict_.group, verdict_.waiting_s));
+    }
+    std::string words = fmt::format("every rank is in {} of {} for {:.1f} s, and it does not end", what,
+                                    verdict_.group, verdict_.waiting_s);
+    if (quiet) words += fmt::format("; nothing came from other nodes for {:.1f} s", *quiet);
+    return say(Cause::kStuck, {}, words);
+  }
+
+  const GroupView& group_;
+  const int64_t now_ns_;
+  const Operation* current_ = nullptr;
+  uint32_t in_it_ = 0;
+  bool messages_ = false;
+  Verdict verdict_;
+};
+
+}  // namespace
+
+std::vector<Verdict> judge(const std::vector<NodeFacts>& facts) {
+  const auto groups = views_of(facts);
+  const auto waits = circle(groups);
+  std::vector<Verdict> verdicts;
+  for (const auto& [id, group] : groups) {
+    const std::string& name = group.facts->name;
+    const bool in_circle =
+        std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) { return wait.group == name; });
+    verdicts.push_back(Judge(id, group, facts[0].now_ns).run(in_circle ? waits : std::vector<Wait>{}));
+  }
+  // What is over comes after what goes on, however bad.
+  const auto order = [&](const Verdict& v) {
+    const bool over = groups.at(v.group_id).facts->ended;
+    return std::pair{
+        over && is_trouble(v.cause) ? static_cast<int>(Cause::kUnderWay) - 1 : static_cast<int>(v.cause),
+        over};
+  };
+  std::stable_sort(verdicts.begin(), verdicts.end(),
+                   [&](const Verdict& a, const Verdict& b) { return order(a) < order(b); });
+  return verdicts;
+}
+
+}  // namespace hdt::daemon

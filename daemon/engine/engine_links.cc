@@ -1,0 +1,337 @@
+// Connections, handshakes and links of an engine, and what links report.
+#include <algorithm>
+
+#include "base/address.h"
+#include "base/contained.h"
+#include "base/log.h"
+#include "daemon/engine/engine.h"
+#include "daemon/links/nics.h"
+#include "daemon/links/own_host.h"
+#include "daemon/protocol/channel_binding.h"
+
+namespace hdt::daemon {
+
+using transport::Completion;
+using transport::Connection;
+using transport::Link;
+
+namespace {
+
+// Of a node: three for each group that is being made with it. And of all.
+constexpr ptrdiff_t kMaxEarlyOfNode = 1024;
+constexpr size_t kMaxEarlyNotes = 16 * kMaxEarlyOfNode;
+constexpr int64_t kSayStrayMs = 1'000;
+constexpr int64_t kEarlyMs = 60'000;
+
+}  // namespace
+
+void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
+  const auto key = group_key(group.id(), peer.backend, peer.id.node);
+  if (!key.is_ok()) return group.fail(key.status().code(), -1, key.status().message());
+  group.on_link_up(node, peer.link, key.value(), peer.backend);
+  if (peer.measured) group.on_link_measured(node, peer.rates());
+  measure_next(group);
+  std::vector<Note> mine;
+  std::erase_if(early_, [&](const EarlyNote& early) {
+    if (early.from != peer.id || daemon::group_of(early.note) != group.id()) return false;
+    mine.push_back(early.note);
+    return true;
+  });
+  for (const Note& note : mine) group.on_note(node, note, peer.link);
+}
+
+void Engine::forget_peer(PeerLink& peer, const Status& why) {
+  const bool used = std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
+    const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
+    return node && group->uses(*node, peer.link) && group->needs(*node);
+  });
+  (void)contained("the end of a link", [&] {
+    HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} over {} down: {} {}", peer.name,
+               backends_[peer.backend].name, why.message(), LogTag{.node = options_.node_name});
+  });
+  const LinkId id = peer.id;
+  const bool gone = peer.gone || peer.link.peer_ended();
+  const auto found = peers_.find(id);
+  // Its Link is on the call stack: it is destroyed at the end of the round. From here on nothing may be left out: what
+  // throws is one group's matter.
+  retired_.push_back(std::move(found->second));
+  peers_.erase(found);
+  for (auto& [connection, rail] : rails_) {
+    if (rail.peer != &peer) continue;
+    rail.peer = nullptr;
+    if (rail.greeting != nullptr) connection->close();
+  }
+  const bool last = std::none_of(peers_.begin(), peers_.end(),
+                                 [&](const auto& other) { return other.first.node == id.node; });
+  for (const OpenBackend& backend : backends_) {
+    if (last && backend.probe_landing)
+      devices_[backend.first_device]->revoke(*backend.probe_landing, writer(id.node));
+  }
+  for (auto& group : groups_) {
+    if (group == nullptr) continue;
+    const auto node = node_in(*group, *retired_.back());
+    if (!node) continue;
+    // A group that waits for the peer to choose a link knows that it is gone by its last one.
+    const bool dialled = dials(options_.node, options_.node_name, id.node, retired_.back()->name);
+    const bool waits = last && !group->connected(*node) && !dialled;
+    if (!waits && !group->uses(*node, retired_.back()->link)) continue;
+    contain(*group, [&, link = retired_.back().get()] {
+      group->on_link_down(*node, link->link, why, gone);
+      if (!group->connected(*node)) withdraw(*group, id.node);
+      if (group->is_away(*node)) stop_moving(*group, *node);
+    });
+    touch(group.get());
+  }
+  (void)contained("a choice of links", [&] { candidate_failed(id, why); });
+  for (auto& group : groups_) {
+    if (group == nullptr) continue;
+    for (uint32_t node = 0; node < group->context().nodes.size(); ++node) {
+      if (!successors_.contains({group->id(), node})) continue;
+      contain(*group, [&] { welcome(*group, node); });
+    }
+  }
+}
+
+void Engine::on_completion(size_t device, const Completion& completion) {
+  Connection& connection = *completion.connection;
+  if (completion.kind == Completion::Kind::kAccepted) {
+    const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, 0, 0, ""};
+    rails_[&connection] = {
+        nullptr, device,
+        std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kAcceptor, own, options_.trust),
+                                            Deadline::after_ms(options_.connect_ms), NodeId{}}),
+        Rail::Origin::kAccepted};
+    return;
+  }
+  const auto found = rails_.find(&connection);
+  if (found == rails_.end()) {  // there was no memory for its rail
+    if (completion.kind == Completion::Kind::kClosed) devices_[device]->release(&connection);
+    return;
+  }
+  Rail& rail = found->second;
+  if (rail.greeting == nullptr) {
+    if (rail.peer != nullptr) rail.peer->link.on_completion(completion);
+  } else if (completion.kind == Completion::Kind::kConnected && rail.origin == Rail::Origin::kAsking) {
+    connection.close();  // it lives
+  } else if (completion.kind == Completion::Kind::kConnected) {
+    bind_to_channel(rail.greeting->handshake, connection);
+    for (const auto& message : rail.greeting->handshake.start()) (void)connection.send(message, 0);
+  } else if (completion.kind == Completion::Kind::kMessage) {
+    on_greeting(rail, connection, completion.message);
+  } else if (completion.kind == Completion::Kind::kReady) {
+    adopt(rail, connection);
+  }
+  if (completion.kind != Completion::Kind::kClosed) return;
+  PeerLink* peer = rail.peer;
+  const Rail::Origin origin = rail.origin;
+  const std::string refused = rail.greeting != nullptr ? rail.greeting->refused : "";
+  const bool elsewhere = rail.greeting != nullptr && rail.greeting->elsewhere;
+  rails_.erase(found);
+  const Status why = !refused.empty()           ? Status(Code::kLink, refused)
+                     : completion.error.is_ok() ? Status(Code::kLink, "it closed the connection")
+                                                : completion.error;
+  if (peer == nullptr && completion.error.code() == Code::kSystem)
+    stranger_log_.say("connection " + connection.remote_address() + " closed", completion.error.message(),
+                      options_.node_name);
+  if (peer != nullptr && origin != Rail::Origin::kAccepted)
+    on_connection_lost(*peer, connection, origin, why, elsewhere);
+  devices_[device]->release(&connection);
+}
+
+void Engine::refuse(Rail& rail, Connection& connection, const std::string& why) {
+  if (rail.peer == nullptr) {
+    stranger_log_.say("connection " + connection.remote_address() + " refused", why, options_.node_name);
+  }
+  rail.greeting->refused = why;
+  connection.close();
+}
+
+void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std::byte> message) {
+  Handshake& handshake = rail.greeting->handshake;
+  const auto refuse = [&](const std::string& why) { this->refuse(rail, connection, why); };
+  // Connections of rdma are no TCP sockets, and the kernel does not say whose they are (SECURITY.md).
+  const bool has_owner = backends_[backend_of_[rail.device]].name != "rdma";
+  if (has_owner && options_.trust->cluster_key().empty() && !handshake.introduced()) {
+    const std::string foreign = foreign_peer(connection);
+    if (!foreign.empty()) return refuse(foreign);
+  }
+  if (!handshake.introduced()) bind_to_channel(handshake, connection);
+  auto answer = handshake.on_message(message);
+  if (!answer.is_ok()) return refuse(answer.status().message());
+  // Asked before anything is proved to who answers, so that the other end makes no link of a connection that
+  // was not meant for it.
+  const bool introduced = handshake.done() || handshake.peer().node != NodeId{};
+  if (rail.peer != nullptr && introduced && handshake.peer().node != rail.greeting->expected) {
+    rail.greeting->elsewhere = true;
+    return refuse(handshake.peer().node == options_.node ? "this node answers there itself"
+                  : handshake.peer().name == rail.peer->name
+                      ? "another daemon of that name answers there"
+                      : "node " + handshake.peer().name + " answers there");
+  }
+  if (RailPath* path = rail.peer == nullptr || !introduced ? nullptr : rail.peer->path_of(connection)) {
+    if (!path->answered && rail.peer->is_needless(*path)) return refuse("another path leads there");
+    path->answered = true;
+  }
+  for (const auto& reply : answer.value()) (void)connection.send(reply, 0);
+  if (!handshake.done()) return;
+  const PeerHello& peer = handshake.peer();
+  if (peer.purpose != Purpose::kRail || peer.engine != options_.index)
+    return refuse("not meant for this engine");
+  if (rail.peer == nullptr && peer.node == options_.node) return refuse("this node has dialled itself");
+  if (const Status admitted = connection.admit(writer(peer.node)); !admitted.is_ok())
+    return refuse(admitted.message());
+}
+
+PeerLink* Engine::link_of(Rail& rail, Connection& connection) {
+  const PeerHello& peer = rail.greeting->handshake.peer();
+  const LinkId id{peer.node, peer.link};
+  const auto known = peers_.find(id);
+  if (known == peers_.end()) return &add_peer(id, peer.name, backend_of_[rail.device], peer.group_class);
+  if (known->second->backend == backend_of_[rail.device] && known->second->group_class == peer.group_class)
+    return known->second.get();
+  refuse(rail, connection, "a link has one backend and one class");
+  return nullptr;
+}
+
+// The handshake is done and the connection ready: it becomes a rail of the peer's link.
+void Engine::adopt(Rail& rail, Connection& connection) {
+  if (rail.peer == nullptr && rail.origin == Rail::Origin::kAccepted) rail.peer = link_of(rail, connection);
+  if (rail.peer == nullptr) return;  // it is being closed
+  rail.greeting.reset();
+  PeerLink& peer = *rail.peer;
+  peer.spares_at = Deadline::never();
+  if (RailPath* path = peer.path_of(connection)) {
+    path->proven = true;
+  } else if (peer.came_from.size() < kMostPaths) {
+    peer.came_from.emplace(rail.device, host_of(connection.remote_address()));
+  }
+  peer.link.add_rail(&connection, lane_on(rail.device, peer.group_class));
+  if (peer.announced) return;
+  peer.announced = true;
+  peer.up_since_ns = now_ns();
+  // Those that failed before are tried again from now on, but for spare ones.
+  for (RailPath& path : peer.paths) {
+    if (path.connection == nullptr && !path.spare) path.schedule(now_ns(), path.elsewhere);
+  }
+  make_probe(peer);
+  move_link_made(peer);
+  for (auto& group : groups_) {
+    if (group == nullptr) continue;
+    const auto index = node_in(*group, peer);
+    if (!index || group->connected(*index)) continue;
+    const auto choice = choices_.find({group->id(), *index});
+    if (choice != choices_.end() && choice->second.dials && choice->second.link == peer.id)
+      take_link(*group, *index, peer);
+  }
+  // Nothing to measure, or no way to.
+  if (!peer.probe || !peer.probe->measuring()) finish_probe(peer);
+}
+
+std::optional<uint32_t> Engine::node_in(const EngineGroup& group, const PeerLink& peer) const {
+  const auto& nodes = group.context().nodes;
+  for (uint32_t node = 0; node < nodes.size(); ++node) {
+    if (nodes[node].id == peer.id.node) return node;
+  }
+  return std::nullopt;
+}
+
+void Engine::on_sent(Link& link, uint64_t token) {
+  if (token == LinkProbe::kToken) return;
+  const WriteToken sent = WriteToken::unpack(token);
+  EngineGroup* group = groups_[sent.group_slot].get();
+  contain(*group, [&] { group->on_sent(*node_in(*group, peer_of(link)), link, sent); });
+  touch(group);
+}
+
+void Engine::on_arrived(Link& link, const transport::LinkHeader& header, uint64_t bytes) {
+  const Frame frame = decode_frame(header);
+  if (std::holds_alternative<ProbeFrame>(frame)) {
+    if (PeerLink& from = peer_of(link); from.probe) from.probe->on_burst();
+    return;
+  }
+  const uint64_t id = std::visit(
+      [](const auto& f) -> uint64_t {
+        if constexpr (std::is_same_v<std::decay_t<decltype(f)>, std::monostate>)
+          return 0;
+        else
+          return f.group;
+      },
+      frame);
+  PeerLink& peer = peer_of(link);
+  if (std::holds_alternative<std::monostate>(frame)) {
+    link.close({Code::kInvalidArgument, "node " + peer.name + " sent a malformed frame"});
+    return;
+  }
+  EngineGroup* group = group_of(id);
+  const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
+  // The other groups of the link have nothing to do with it.
+  if (!node) return drop_stray(peer, id);
+  contain(*group, [&] { group->on_frame(*node, frame, bytes); });
+  touch(group);
+}
+
+// A frame for a group that is not here (any more), or that the peer is not in.
+void Engine::drop_stray(const PeerLink& peer, uint64_t group) {
+  ++stray_frames_;
+  if (!stray_again_.expired() && !stray_again_.is_never()) return;
+  stray_again_ = Deadline::after_ms(kSayStrayMs);
+  HDT_LOG_WARN("node {} writes to group {}, which it is not in here; {} such frames have been dropped {}",
+               peer.name, short_id(group), stray_frames_, LogTag{.node = options_.node_name});
+}
+
+// Bounded for each node: what one says does not take another one's place.
+void Engine::keep_early(const PeerLink& peer, const Note& note) {
+  const auto of_node = std::count_if(early_.begin(), early_.end(),
+                                     [&](const EarlyNote& early) { return early.from.node == peer.id.node; });
+  if (of_node >= kMaxEarlyOfNode || early_.size() >= kMaxEarlyNotes) return;
+  early_.push_back({peer.id, note, Deadline::after_ms(kEarlyMs)});
+}
+
+void Engine::on_message(Link& link, std::span<const std::byte> message) {
+  const Note note = decode_note(message);
+  PeerLink& peer = peer_of(link);
+  if (std::holds_alternative<std::monostate>(note)) {
+    link.close({Code::kInvalidArgument, "node " + peer.name + " sent a malformed note"});
+    return;
+  }
+  if (const auto* probe = std::get_if<ProbeNote>(&note)) return on_probe_note(peer, *probe);
+  if (std::holds_alternative<LinkUnused>(note)) {
+    peer.unused_there = true;
+    return;
+  }
+  EngineGroup* group = group_of(daemon::group_of(note));
+  if (group == nullptr) {
+    const bool keep = std::holds_alternative<GroupHello>(note) || std::holds_alternative<GroupFailed>(note) ||
+                      std::holds_alternative<RatesNote>(note);
+    if (keep) keep_early(peer, note);
+    return;
+  }
+  const auto node = node_in(*group, peer);
+  // A successor, or one that this successor has not met yet.
+  if (!node && group->anyone_away() && std::holds_alternative<GroupHello>(note)) keep_early(peer, note);
+  if (node) {
+    const bool they_dial = !dials(options_.node, options_.node_name, peer.id.node, peer.name);
+    // The peer dials, so the link on which it says hello is the choice.
+    if (std::holds_alternative<GroupHello>(note) && !group->connected(*node) && they_dial) {
+      take_link(*group, *node, peer);
+    }
+    const auto* hello = std::get_if<GroupHello>(&note);
+    if (hello != nullptr && group->connected(*node) && !group->uses(*node, link) && they_dial) {
+      follow(*group, *node, peer, hello->region);
+    }
+    contain(*group, [&] {
+      on_change_note(*group, *node, note);
+      group->on_note(*node, note, link);
+      if (hello != nullptr) check_move(*group);
+    });
+    touch(group);
+  }
+}
+
+void Engine::on_down(Link& link, const Status& reason) {
+  PeerLink& peer = peer_of(link);
+  // Writes of this link are not reported any more: their groups must not wait for them.
+  forget_peer(peer, reason);
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,254 @@
+// Rails of an engine: dialling them, again whenever they are lost, and giving them up when their NIC goes down.
+#include <algorithm>
+
+#include "base/address.h"
+#include "base/log.h"
+#include "daemon/engine/engine.h"
+#include "daemon/links/nics.h"
+#include "transports/tried_path.h"
+
+namespace hdt::daemon {
+
+using transport::Connection;
+using transport::Link;
+using transport::RailStatus;
+
+namespace {
+
+// Of an attempt to get a rail back: the next one may find the way free.
+constexpr int64_t kRedialMs = 500;
+constexpr int64_t kAskEveryMs = 500;
+// The other host's kernel answers a TCP connection whatever its processes do: three packets are lost if it
+// has not by then. The daemon behind it has timeouts.connect_ms.
+constexpr int64_t kKernelMs = 3'500;
+// A network on which no connection is made within so long is taken for none, and other NICs are tried beside.
+constexpr int64_t kSparesAfterMs = 1'000;
+
+bool has_spares(const PeerLink& peer) {
+  return std::any_of(peer.paths.begin(), peer.paths.end(), [](const RailPath& path) { return path.spare; });
+}
+
+}  // namespace
+
+bool Engine::dial(PeerLink& peer) {
+  for (RailPath& path : peer.paths) {
+    if (!path.spare) dial_path(peer, path);
+  }
+  if (has_spares(peer)) peer.spares_at = Deadline::after_ms(kSparesAfterMs);
+  if (!peer.dialing()) dial_spares(peer);
+  return peer.dialing();
+}
+
+void Engine::dial_spares(PeerLink& peer) {
+  peer.spares_at = Deadline::never();
+  if (peer.link.up()) return;
+  for (RailPath& path : peer.paths) {
+    if (path.spare && path.connection == nullptr && path.dial_at.is_never()) dial_path(peer, path);
+  }
+}
+
+void Engine::dial_path(PeerLink& peer, RailPath& path) {
+  path.dial_at = Deadline::never();
+  const int64_t limit_ms = peer.announced ? std::min(kRedialMs, options_.connect_ms) : peer.first_dial_ms;
+  const size_t device = path.pair.device;
+  const int64_t answer_ms = backends_[peer.backend].name == kTcp ? std::min(kKernelMs, limit_ms) : limit_ms;
+  auto connection = devices_[device]->connect(path.pair.theirs.address, answer_ms);
+  if (!connection.is_ok()) {
+    path.failure = connection.status().message();
+    path.schedule(now_ns());
+    if (!peer.announced) path.dial_at = Deadline::never();
+    return;
+  }
+  path.connection = connection.value();
+  const auto number = static_cast<uint32_t>(&path - peer.paths.data());
+  const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index,
+                      peer.id.number, number,        peer.group_class};
+  rails_[path.connection] = {
+      &peer, device,
+      std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.trust),
+                                          Deadline::after_ms(limit_ms), peer.id.node}),
+      Rail::Origin::kDialled};
+}
+
+void Engine::ask(PeerLink& peer) {
+  peer.ask_at = Deadline::never();
+  if (peer.link.up() || peer.ends.empty()) return;
+  for (const auto& [device, host] : peer.came_from) {
+    const auto end = std::find_if(peer.ends.begin(), peer.ends.end(), [&, from = host](const RailEnd& other) {
+      return other.backend == backends_[peer.backend].name && host_of(other.address) == from;
+    });
+    if (end == peer.ends.end()) continue;
+    auto connection = devices_[device]->connect(end->address, kAskEveryMs);
+    if (!connection.is_ok()) continue;
+    const PeerHello own{Purpose::kRail,  options_.node, options_.node_name, options_.index, peer.id.number, 0,
+                        peer.group_class};
+    rails_[connection.value()] = {
+        &peer, device,
+        std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.trust),
+                                            Deadline::after_ms(kAskEveryMs), peer.id.node}),
+        Rail::Origin::kAsking};
+  }
+  peer.ask_at = Deadline::after_ms(kAskEveryMs);
+}
+
+void Engine::on_connection_lost(PeerLink& peer, const Connection& connection, Rail::Origin origin,
+                                const Status& why, bool elsewhere) {
+  RailPath* path = peer.path_of(connection);
+  const bool refused = why.code() == Code::kNoDaemon;
+  const bool was_there = origin == Rail::Origin::kAsking || (path != nullptr && path->proven);
+  // Nobody, or another daemon, listens where the peer did, and no rail is left: its daemon is gone. A path on
+  // which the peer has never been says nothing of it.
+  if ((refused || elsewhere) && was_there && peer.announced && !peer.link.up()) {
+    peer.gone = true;
+    return peer.link.close({Code::kLink, elsewhere
+                                             ? "another daemon listens where it did"
+                                             : "its daemon does not listen any more: " + why.message()});
+  }
+  if (path == nullptr) return;
+  Status reason = why;
+  if (refused && !path->proven) {
+    const auto own = transport::OwnAddresses::now();
+    if (own.is_ok() && own.value().has(host_of(path->pair.theirs.address)))
+      reason = {Code::kLink, "this host has that address itself, and nobody listens there"};
+  }
+  const bool needless = peer.is_needless(*path);
+  const bool condemned = elsewhere || (refused && !path->proven);
+  const bool is_news = !needless && !path->proven && path->failure.empty();
+  if (!needless) path->failure = reason.message();
+  path->schedule(now_ns(), condemned);
+  if (is_news) {
+    HDT_LOG_WARN("rail to node {} over {} not made: {}: {} {}", peer.name, backends_[peer.backend].name,
+                 path->pair.describe(), reason.message(), LogTag{.node = options_.node_name});
+  }
+  if (peer.announced) return;
+  path->dial_at = Deadline::never();  // each is tried once, until one leads there
+  const bool others = std::any_of(peer.paths.begin(), peer.paths.end(), [](const RailPath& other) {
+    return !other.spare && other.connection != nullptr;
+  });
+  if (!others && !peer.spares_at.is_never()) dial_spares(peer);
+  if (!peer.dialing()) forget_peer(peer, {Code::kLink, peer.failures()});
+}
+
+void Engine::hear_nics() {
+  for (const NicWatch::Event& event : nic_watch_.events()) {
+    const auto is_it = [&](size_t device) { return options_.nics[device].info.name == event.name; };
+    for (auto& [connection, rail] : rails_) {
+      if (event.up || !is_it(rail.device)) continue;
+      if (rail.greeting != nullptr) {
+        connection->abandon();
+      } else if (rail.peer != nullptr) {
+        rail.peer->link.drop_rail(connection, {Code::kLink, "NIC " + event.name + " went down"});
+      }
+    }
+    for (auto& [id, peer] : peers_) {
+      for (RailPath& path : peer->paths) {
+        if (!event.up || !is_it(path.pair.device) || path.connection != nullptr || !peer->announced) continue;
+        // A flapping one stays held back, and a spare one is not needed.
+        if (path.held_back_ns == 0 && (!path.spare || path.proven)) path.dial_at = Deadline::after_ms(0);
+      }
+    }
+  }
+}
+
+void Engine::run_link_timers() {
+  std::vector<PeerLink*> due;
+  for (auto& [id, peer] : peers_) {
+    if (peer->next_time().expired()) due.push_back(peer.get());
+  }
+  const auto look_at = [this](PeerLink* peer) {
+    peer->link.on_time();
+    if (peer->link.down()) return;  // forgotten
+    if (peer->spares_at.expired()) dial_spares(*peer);
+    for (RailPath& path : peer->paths) {
+      if (!path.dial_at.expired()) continue;
+      if (path.spare && !path.proven && peer->link.up()) {
+        path.dial_at = Deadline::never();
+      } else {
+        dial_path(*peer, path);
+      }
+    }
+    if (peer->ask_at.expired()) ask(*peer);
+  };
+  for (PeerLink* peer : due) {
+    (void)contained(
+        "the time of a link", [&] { look_at(peer); },
+        [&](const std::string& why) { break_link(*peer, why); });
+  }
+}
+
+std::unique_ptr<transport::NicShare::Lane> Engine::lane_on(size_t device, const std::string& group_class) {
+  // By the first address of the NIC, as several backends may use it, and several addresses of it.
+  const auto& nics = options_.nics;
+  const auto named = [&](const std::string& backend, const std::string& name) {
+    return std::find_if(nics.begin(), nics.end(), [&](const BackendNic& nic) {
+      return nic.backend == backend && nic_of(nic.info.name) == nic_of(name);
+    });
+  };
+  const auto same_address = std::find_if(nics.begin(), nics.end(), [&](const BackendNic& nic) {
+    return nic.info.address == nics[device].info.address;
+  });
+  const bool loopback = transport::OwnAddresses().has(same_address->info.address);
+  const auto first = loopback ? same_address : named(same_address->backend, same_address->info.name);
+  transport::NicShare& share = nic_shares_[first->info.address];
+  share.set_policy(group_class, options_.policy_of(group_class));
+  return std::make_unique<transport::NicShare::Lane>(share, group_class, now_ns());
+}
+
+// Links that wait for one another: each gives one chunk in its turn, until none may. What class goes first is the NICs' choice;
+// of the links of one class each is the first once.
+void Engine::share_nics() {
+  const auto waits = [](const auto& share) { return share.second.anyone_waits(); };
+  if (std::none_of(nic_shares_.begin(), nic_shares_.end(), waits)) return;
+  std::vector<PeerLink*> turns;
+  for (auto& [id, peer] : peers_) turns.push_back(peer.get());
+  if (turns.empty()) return;
+  std::rotate(turns.begin(), turns.begin() + static_cast<std::ptrdiff_t>(first_turn_++ % turns.size()),
+              turns.end());
+  for (bool moved = true; std::exchange(moved, false);) {
+    for (auto& [address, share] : nic_shares_) share.forget_wishes();
+    for (const PeerLink* peer : turns) peer->link.wants_turn();
+    for (PeerLink* peer : turns) moved |= peer->link.take_turn();
+  }
+}
+
+PeerLink& Engine::peer_of(const Link& link) {
+  const auto found =
+      std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return &p.second->link == &link; });
+  return *found->second;
+}
+
+void Engine::on_rail_up(Link& link, const Connection& connection, const RailStatus& status) {
+  PeerLink& peer = peer_of(link);
+  const Rail& rail = rails_.find(const_cast<Connection*>(&connection))->second;
+  peer.ask_at = peer.spares_at = Deadline::never();
+  if (RailPath* path = peer.path_of(connection)) {
+    path->up = true;
+    path->up_ns = now_ns();
+    path->failures = 0;
+    path->failure.clear();
+  }
+  HDT_LOG_INFO("rail to node {} {}: {} - {} on {} {}", peer.name, status.losses > 0 ? "back" : "up",
+               status.local_address, status.remote_address, options_.nics[rail.device].info.name,
+               LogTag{.node = options_.node_name});
+  const auto* path = dynamic_cast<const transport::TriedPath*>(&connection);
+  if (path == nullptr || path->narrowed().empty()) return;
+  HDT_LOG_WARN("rail to node {} on {}: {} {}", peer.name, options_.nics[rail.device].info.name,
+               path->narrowed(), LogTag{.node = options_.node_name});
+}
+
+void Engine::on_rail_down(Link& link, const Connection& connection, const RailStatus& status,
+                          const std::string& lost) {
+  PeerLink& peer = peer_of(link);
+  const Rail& rail = rails_.find(const_cast<Connection*>(&connection))->second;
+  const auto rails = link.rails();
+  const auto left = std::count_if(rails.begin(), rails.end(),
+                                  [](const RailStatus& r) { return r.state == RailStatus::State::kUp; });
+  if (left == 0 && peer.paths.empty()) peer.ask_at = Deadline::after_ms(0);
+  if (left == 0 && has_spares(peer)) peer.spares_at = Deadline::after_ms(kSparesAfterMs);
+  if (lost.empty()) return;  // the link ends
+  HDT_LOG_WARN("rail to node {} lost: {} - {} on {}: {}; {} left {}", peer.name, status.local_address,
+               status.remote_address, options_.nics[rail.device].info.name, lost, left,
+               LogTag{.node = options_.node_name});
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,73 @@
+#include "daemon/group/direct_memory.h"
+
+namespace hdt::daemon {
+
+Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint64_t number) {
+  auto found = entries_.find(number);
+  if (found == entries_.end()) {
+    auto memory = services_.find(local, number);
+    if (memory == nullptr) return static_cast<const Use*>(nullptr);
+    Entry entry;
+    entry.local = local;
+    entry.use = {memory->data(), memory->size()};
+    entry.memory = std::move(memory);
+    found = entries_.emplace(number, std::move(entry)).first;
+  }
+  if (found->second.local != local) return static_cast<const Use*>(nullptr);
+  ++found->second.users;
+  return &found->second.use;
+}
+
+Result<transport::RegionKey> DirectMemory::key_for(uint64_t number, uint32_t backend, const NodeId& node) {
+  const auto found = entries_.find(number);
+  if (found == entries_.end()) return Status(Code::kInternal, "memory that no call has acquired has no key");
+  auto known = found->second.keys.find(backend);
+  if (known == found->second.keys.end()) {
+    auto key = services_.enlist(*found->second.memory, backend);
+    if (!key.is_ok()) return key;
+    known = found->second.keys.emplace(backend, Entry::Enlisted{key.value(), {}}).first;
+  }
+  Entry::Enlisted& enlisted = known->second;
+  if (!enlisted.granted.contains(node)) {
+    HDT_RETURN_IF_ERROR(services_.grant(enlisted.key, backend, node));
+    enlisted.granted.insert(node);
+  }
+  return enlisted.key;
+}
+
+void DirectMemory::revoke(const NodeId& node) {
+  for (auto& [number, entry] : entries_) {
+    for (auto& [backend, enlisted] : entry.keys) {
+      if (enlisted.granted.erase(node) > 0) services_.revoke(enlisted.key, backend, node);
+    }
+  }
+}
+
+void DirectMemory::withdraw(const Entry& entry) {
+  for (const auto& [backend, enlisted] : entry.keys) services_.withdraw(enlisted.key, backend);
+}
+
+void DirectMemory::release(uint64_t number) {
+  const auto found = entries_.find(number);
+  if (found == entries_.end() || --found->second.users > 0 || !found->second.dropped) return;
+  forget(found);
+}
+
+void DirectMemory::drop(uint64_t number) {
+  const auto found = entries_.find(number);
+  if (found == entries_.end()) return;
+  found->second.dropped = true;
+  if (found->second.users == 0) forget(found);
+}
+
+void DirectMemory::forget(std::map<uint64_t, Entry>::iterator entry) {
+  withdraw(entry->second);
+  entries_.erase(entry);
+}
+
+void DirectMemory::clear() {
+  for (auto& [number, entry] : entries_) withdraw(entry);
+  entries_.clear();
+}
+
+}  // namespace hdt::daemon

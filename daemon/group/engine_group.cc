@@ -1,0 +1,476 @@
+#include "daemon/group/engine_group.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/contained.h"
+#include "base/log.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr int64_t kHurryMs = 10;
+constexpr int64_t kLookMs = 1;
+
+GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
+  GroupContext context;
+  context.id = spec.id;
+  context.group_slot = group_slot;
+  context.group_class = spec.group_class;
+  context.algorithm = spec.algorithm;
+  context.order = session::Order(std::move(spec.node_of_rank), static_cast<uint32_t>(spec.nodes.size()));
+  context.nodes = std::move(spec.nodes);
+  context.me = spec.me;
+  const auto ranks = static_cast<uint32_t>(context.order.node_of_rank.size());
+  const auto nodes = static_cast<uint32_t>(context.nodes.size());
+  for (uint32_t node = 0; node < nodes; ++node) {
+    const auto& first = context.order.first_position;
+    context.peers.emplace_back().layout =
+        session::Layout(ranks, nodes, static_cast<uint32_t>(first[node + 1] - first[node]));
+    for (uint64_t p = first[node]; node == spec.me && p < first[node + 1]; ++p) {
+      context.local_ranks.push_back(context.order.rank_at[p]);
+    }
+  }
+  if (spec.adopted) {  // its layout and that of the spec were compared (Adoption::describe)
+    context.segment = session::Segment::view(spec.memory->data(), context.peers[spec.me].layout);
+    return context;
+  }
+  context.segment = session::Segment::format(spec.memory->data(), context.peers[spec.me].layout, spec.id,
+                                             spec.group_class.c_str(), spec.me);
+  context.segment.set_meeting(spec.meeting_key);
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    const uint32_t node = context.order.node_of_rank[rank];
+    context.segment.members()[rank] = {
+        node, static_cast<uint32_t>(context.order.position_of[rank] - context.order.first_position[node])};
+  }
+  for (uint32_t node = 0; node < nodes; ++node) {
+    context.segment.places()[node].set(context.nodes[node].address);  // of a limited length: see get_node()
+  }
+  return context;
+}
+
+std::string list(const std::vector<uint32_t>& ranks) {
+  std::string text;
+  for (uint32_t rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return text;
+}
+
+}  // namespace
+
+std::string GroupContext::name() const {
+  return fmt::format("group {} (class {})", short_id(id), group_class);
+}
+
+EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)
+    : memory_(spec.memory),
+      context_(make_context(spec, group_slot)),
+      pieces_(context_),
+      channels_(context_),
+      deadline_(spec.deadline),
+      on_ready_(std::move(spec.on_ready)),
+      on_back_(std::move(spec.on_back)),
+      restart_ms_(spec.restart_ms),
+      own_rates_{spec.memory_rates, std::vector<session::LinkRates>(context_.nodes.size())},
+      link_told_(context_.nodes.size(), false),
+      rates_(context_.nodes.size()),
+      seated_(context_.nodes.size(), false),
+      local_left_(context_.local_ranks.size(), false),
+      local_end_(context_.local_ranks.size()),
+      local_here_(context_.local_ranks.size(), !spec.adopted),
+      adopting_(spec.adopted) {
+  link_told_[context_.me] = true;
+  context_.direct.set_services(std::move(spec.direct));
+  context_.look_again = std::move(spec.look_again);
+  context_.fail = [this](Code code, int32_t rank, const std::string& text) { fail(code, rank, text); };
+  if (adopting_) go_on(spec);
+  check_ready();
+}
+
+void EngineGroup::on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
+                             uint32_t backend) {
+  context_.peers[node].link = &link;
+  context_.peers[node].backend = backend;
+  context_.send(node, GroupHello{context_.id, context_.me, our_region, restart_ms_});
+  if (context_.failed()) {  // while there was no link
+    const Status failure = context_.failure();
+    context_.send(node, GroupFailed{context_.id, failure.code(), context_.failed_rank(), failure.message()});
+  }
+  check_ready();
+}
+
+void EngineGroup::offer(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
+                        uint32_t backend) {
+  if (context_.failed() || context_.peers[node].link == nullptr) return;
+  context_.peers[node].offered = &link;
+  context_.peers[node].offered_backend = backend;
+  (void)link.send(encode(GroupHello{context_.id, context_.me, our_region, restart_ms_}));
+}
+
+void EngineGroup::follow(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
+                         uint32_t backend, const transport::RegionKey& their_region) {
+  if (context_.failed() || context_.peers[node].link == nullptr) return;
+  (void)link.send(encode(GroupHello{context_.id, context_.me, our_region, restart_ms_}));
+  move(node, link, backend, their_region);
+}
+
+void EngineGroup::move(uint32_t node, transport::Link& link, uint32_t backend,
+                       const transport::RegionKey& their_region) {
+  GroupPeer& peer = context_.peers[node];
+  peer.offered = nullptr;
+  if (peer.link == nullptr) return;  // the group has failed
+  (void)peer.link->send(encode(LinkMoved{context_.id}));
+  peer.old.push_back({peer.link, peer.writes_in_flight, std::exchange(peer.last_write, 0)});
+  peer.link = &link;
+  peer.backend = backend;
+  peer.region = their_region;
+  peer.writes_in_flight = 0;
+  std::erase(peer.moved, &link);
+  HDT_LOG_INFO("moved to another link to node {} {}", context_.nodes[node].name,
+               LogTag{.group = context_.group_class,
+                      .op = static_cast<int64_t>(pieces_.calls_entered()),
+                      .node = context_.nodes[context_.me].name});
+}
+
+void EngineGroup::drop_old_links() {
+  for (GroupPeer& peer : context_.peers) {
+    std::erase_if(peer.old, [&](const GroupPeer::OldLink& old) {
+      const auto moved = std::find(peer.moved.begin(), peer.moved.end(), old.link);
+      if (moved == peer.moved.end() || old.writes_in_flight != 0 || pieces_.needs(*old.link) ||
+          !old.link->settled()) {
+        return false;
+      }
+      peer.moved.erase(moved);
+      pieces_.on_link_dropped(*old.link);
+      return true;
+    });
+    // Nothing follows on it with which the peer would say that small writes have arrived, and ranks may wait for that.
+    const auto waits = [](const GroupPeer::OldLink& old) { return !old.arrived(); };
+    if (std::any_of(peer.old.begin(), peer.old.end(), waits)) look_soon();
+  }
+}
+
+void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const Status& reason, bool gone) {
+  GroupPeer& peer = context_.peers[node];
+  if (peer.away && !peer.uses(link)) return;  // one that was tried
+  if (peer.offered == &link) {                // the link that is in use stays so
+    peer.offered = nullptr;
+    return;
+  }
+  // A link that is down touches no memory any more.
+  const auto old =
+      std::find_if(peer.old.begin(), peer.old.end(), [&](const auto& other) { return other.link == &link; });
+  if (old != peer.old.end()) {
+    peer.old.erase(old);
+  } else {
+    peer.link = nullptr;
+    peer.ready = peer.ready && !ready_;
+    peer.writes_in_flight = 0;
+    peer.last_write = 0;
+  }
+  pieces_.on_link_down(node, link);
+  if (ready_ && !peer.left && !context_.failed() && (peer.away || (gone && peer.restart_ms > 0))) {
+    return wait_for(node, reason, peer.restart_ms);
+  }
+  // A node that has left said so after everything of its ranks had been carried: nothing is lost with its link.
+  // And where no rank of this node is left, there is nobody to tell.
+  if (std::exchange(peer.left, true) || (ready_ && !has_local_ranks())) return;
+  const auto rank = static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]);
+  const std::string text = about(node) + " is gone: " + reason.message();
+  if (!ready_ && on_ready_) {
+    fail_here(reason.code(), rank, text);
+    return;
+  }
+  fail(reason.code() == Code::kLink ? Code::kLink : Code::kRankLost, rank, text);
+}
+
+std::string EngineGroup::about(uint32_t node) const {
+  std::vector<uint32_t> ranks;
+  for (uint64_t p = context_.order.first_position[node]; p < context_.order.first_position[node + 1]; ++p) {
+    ranks.push_back(context_.order.rank_at[p]);
+  }
+  return "node " + context_.nodes[node].name + " (rank " + list(ranks) + " of " + context_.name() + ")";
+}
+
+void EngineGroup::on_frame(uint32_t node, const Frame& frame, uint64_t bytes) {
+  const auto wrong = [&](const char* what) {
+    fail(Code::kInternal, -1,
+         "node " + context_.nodes[node].name + " sent " + what + " to " + context_.name());
+  };
+  ++context_.peers[node].arrivals;
+  context_.peers[node].arrived_ns = now_ns();
+  if (const auto* piece = std::get_if<PieceFrame>(&frame)) {
+    if (piece->from != node) return wrong("a piece in another's name");
+    if (!context_.failed()) pieces_.on_arrived(*piece);
+  } else if (const auto* chunk = std::get_if<ChunkFrame>(&frame)) {
+    const uint32_t ranks = context_.layout().ranks;
+    if (bytes < sizeof(session::ChunkHeader) || chunk->source >= ranks || chunk->destination >= ranks ||
+        context_.order.node_of_rank[chunk->source] != node ||
+        context_.order.node_of_rank[chunk->destination] != context_.me) {
+      return wrong("a chunk that makes no sense");
+    }
+    if (!context_.failed()) channels_.on_arrived(*chunk);
+  }
+}
+
+void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link& link) {
+  const uint32_t ranks = context_.layout().ranks;
+  GroupPeer& peer = context_.peers[node];
+  if (const auto* hello = std::get_if<GroupHello>(&note)) {
+    if (peer.offered == &link) return move(node, *peer.offered, peer.offered_backend, hello->region);
+    if (peer.link != &link) return;
+    peer.region = hello->region;
+    peer.restart_ms = hello->restart_ms;
+    peer.ready = true;
+    if (peer.away) tell_state(node);
+    check_ready();
+  } else if (const auto* state = std::get_if<PieceState>(&note)) {
+    if (state->from != node || !peer.away || peer.their_pieces.size() > context_.layout().slots) return;
+    auto& tags = peer.their_pieces[state->piece];
+    tags.insert(state->tags.begin(), state->tags.end());
+    if (tags.size() > session::Journal::most_arrivals(context_.layout().nodes)) return flooded(node);
+  } else if (const auto* channel = std::get_if<ChannelState>(&note)) {
+    if (peer.away && channel->source < ranks && channel->destination < ranks &&
+        context_.order.node_of_rank[channel->source] == context_.me &&
+        context_.order.node_of_rank[channel->destination] == node) {
+      peer.their_channels.push_back(*channel);
+      const uint64_t most = uint64_t{context_.layout().local_ranks} * peer.layout.local_ranks;
+      if (peer.their_channels.size() > most) return flooded(node);
+    }
+  } else if (const auto* resume = std::get_if<Resume>(&note)) {
+    if (resume->from == node && peer.away && !context_.failed()) on_resume(node, *resume);
+  } else if (std::holds_alternative<LinkMoved>(note)) {
+    if (std::find(peer.moved.begin(), peer.moved.end(), &link) == peer.moved.end())
+      peer.moved.push_back(&link);
+  } else if (const auto* rates = std::get_if<RatesNote>(&note)) {
+    if (rates->from != node || !compares_rates()) return;
+    if (rates->rates.links.size() != context_.nodes.size()) {
+      return fail(Code::kInternal, -1,
+                  "node " + context_.nodes[node].name + " has measured another number of links than " +
+                      context_.name() + " has");
+    }
+    keep_rates(node, rates->rates);
+  } else if (const auto* all = std::get_if<GroupReady>(&note)) {
+    if (all->from == node && peer.link == &link) peer.has_all = true;
+    check_ready();
+  } else if (const auto* credit = std::get_if<PieceCredit>(&note)) {
+    if (credit->from == node) pieces_.on_note(*credit);
+  } else if (const auto* chunk = std::get_if<ChunkCredit>(&note)) {
+    if (chunk->source < ranks && chunk->destination < ranks &&
+        context_.order.node_of_rank[chunk->source] == context_.me &&
+        context_.order.node_of_rank[chunk->destination] == node) {
+      channels_.on_note(*chunk);
+    }
+  } else if (const auto* call = std::get_if<CallNote>(&note)) {
+    if (call->from == node && !context_.failed()) pieces_.on_note(*call);
+  } else if (const auto* output = std::get_if<OutputNote>(&note)) {
+    if (output->from == node && !context_.failed()) pieces_.on_note(*output, link);
+  } else if (const auto* left = std::get_if<RankLeft>(&note)) {
+    if (left->rank < ranks && context_.order.node_of_rank[left->rank] == node) {
+      channels_.on_rank_left(left->rank);
+      pieces_.on_rank_left(left->rank, left->entered);
+    }
+  } else if (std::holds_alternative<GroupSeated>(note)) {
+    on_seated(node);
+  } else if (std::holds_alternative<NodeLeft>(note)) {
+    context_.peers[node].left = true;
+  } else if (const auto* failed = std::get_if<GroupFailed>(&note)) {
+    progress();  // what arrived before is finished first
+    fail_here(failed->code, failed->rank, failed->text);
+  }
+}
+
+// What a node says when it comes back is as much as there can be, and no more.
+void EngineGroup::flooded(uint32_t node) {
+  fail(Code::kInternal, -1, "node " + context_.nodes[node].name + " floods " + context_.name());
+}
+
+void EngineGroup::on_sent(uint32_t node, const transport::Link& link, const WriteToken& token) {
+  GroupPeer& peer = context_.peers[node];
+  if (peer.link == &link) --peer.writes_in_flight;
+  for (GroupPeer::OldLink& old : peer.old) {
+    if (old.link == &link) --old.writes_in_flight;
+  }
+  if (context_.failed()) return;
+  if (token.kind == WriteToken::Kind::kPiece) pieces_.on_sent(token);
+  if (token.kind == WriteToken::Kind::kChunk) channels_.on_sent(token);
+}
+
+bool EngineGroup::progress() {
+  give_echoes();
+  note_seats();
+  bool any = false;
+  if (ready_ && !adopting_ && !solo() && !context_.failed()) {
+    any = pieces_.progress();
+    any |= channels_.progress();
+    if (pieces_.awaits_arrivals()) look_soon();
+  }
+  drop_old_links();
+  say_left();
+  return any;
+}
+
+// The last word of this node to the others, upon which they let go of their memory: it must not overtake what is under way.
+// Where the group works, their ranks have waited for all of that; where it has failed, nobody has.
+void EngineGroup::say_left() {
+  if (has_local_ranks() || told_left_) return;
+  const bool on_one_link =
+      std::all_of(context_.peers.begin(), context_.peers.end(),
+                  [](const GroupPeer& peer) { return peer.old.empty() && peer.offered == nullptr; });
+  if (!context_.failed()) {
+    if (!channels_.drained() && (hurry_at_.is_never() || hurry_at_.expired())) {
+      hurry(context_.links_with_writes());
+      hurry_at_ = Deadline::after_ms(kHurryMs);
+    }
+    if (!channels_.drained() || !on_one_link) return;
+  } else if (const auto links = context_.links_with_writes(); !links.empty()) {
+    if (!hurry_at_.is_never() && !hurry_at_.expired()) return;
+    hurry(links);
+    hurry_at_ = Deadline::after_ms(kHurryMs);
+    return;
+  }
+  hurry_at_ = Deadline::never();
+  tell_failure();
+  context_.send_all(NodeLeft{context_.id, context_.me});
+  told_left_ = true;
+}
+
+void EngineGroup::look_soon() {
+  if (look_at_.is_never()) look_at_ = Deadline::after_ms(kLookMs);
+}
+
+void EngineGroup::hurry(const std::vector<transport::Link*>& links) {
+  for (transport::Link* link : links) link->hurry();
+}
+
+void EngineGroup::local_rank_here(uint32_t local, uint32_t user) {
+  local_here_[local] = true;
+  if (std::find(users_.begin(), users_.end(), user) == users_.end()) users_.push_back(user);
+  check_adopted();
+}
+
+void EngineGroup::check_adopted() {
+  for (uint32_t local = 0; local < local_here_.size(); ++local) {
+    if (!local_here_[local] && !local_left_[local]) return;
+  }
+  adopting_ = false;
+}
+
+void EngineGroup::local_rank_left(uint32_t local) {
+  if (local_left_[local]) return;
+  local_left_[local] = true;
+  if (adopting_) check_adopted();
+  session::Board& board = context_.segment.board(local);
+  board.left.store(1, std::memory_order_release);
+  const uint64_t entered = board.entered.load(std::memory_order_acquire);
+  // A node that has not heard of the failure yet would take the departure for its cause: links are not ordered among each
+  // other.
+  tell_failure();
+  context_.send_all(RankLeft{context_.id, context_.local_ranks[local], entered});
+  pieces_.on_rank_left(context_.local_ranks[local], entered);
+  context_.segment.ring_all();
+  progress();
+}
+
+void EngineGroup::note_departures() {
+  for (uint32_t local = 0; local < local_left_.size(); ++local) {
+    if (context_.segment.board(local).left.load(std::memory_order_acquire) != 0) local_rank_left(local);
+  }
+}
+
+void EngineGroup::local_rank_lost(uint32_t local, const std::string& how) {
+  if (local_left_[local]) return;
+  const auto fail_by_name = [&] {
+    local_end_[local] = how;
+    const uint32_t rank = context_.local_ranks[local];
+    fail(Code::kRankLost, static_cast<int32_t>(rank),
+         "rank " + std::to_string(rank) + " of " + context_.name() + " on node " +
+             context_.nodes[context_.me].name + " " + how);
+  };
+  // Whatever is in the way of saying so: the rank does not come back, and the group must not wait for it.
+  (void)contained("the loss of a rank", fail_by_name, [this](const std::string& why) { give_up(why); });
+  local_rank_left(local);
+}
+
+void EngineGroup::fail_here(Code code, int32_t rank, const std::string& text) {
+  if (!context_.set_failure(code, rank, text)) return;
+  HDT_LOG_WARN("failed: {}: {} {}", code_text(code), text,
+               LogTag{.group = context_.group_class,
+                      .rank = rank,
+                      .op = static_cast<int64_t>(pieces_.calls_entered()),
+                      .node = context_.nodes[context_.me].name});
+  tell_not_made(Status(code, text));
+}
+
+void EngineGroup::fail(Code code, int32_t rank, const std::string& text) {
+  if (context_.failed()) return;
+  fail_here(code, rank, text);
+  context_.send_all(GroupFailed{context_.id, code, rank, text});
+  told_failure_ = true;
+}
+
+void EngineGroup::on_time() {
+  if (context_.failed()) {  // what there was no memory for
+    tell_not_made(context_.failure());
+    if (times_given_up_ > 0) tell_failure();
+  }
+  if (hurry_at_.expired()) say_left();
+  if (look_at_.expired()) {
+    look_at_ = Deadline::never();
+    hurry(context_.links_with_writes());
+    progress();
+  }
+  give_up_waiting();
+  if (adopting_ && deadline_.expired()) {
+    note_departures();
+    for (uint32_t local = 0; local < local_here_.size(); ++local) {
+      if (!local_here_[local]) local_rank_lost(local, "did not come back to the daemon after its restart");
+    }
+  }
+  if (!ready_ && on_ready_) look_at_making();
+}
+
+std::optional<Deadline> EngineGroup::next_time() const {
+  const bool waits = adopting_ || (!ready_ && on_ready_);
+  Deadline next = Deadline::earlier(hurry_at_, look_at_);
+  if (waits) next = Deadline::earlier(next, deadline_);
+  if (!ready_ && on_ready_) next = Deadline::earlier(next, ping_at_);
+  for (const GroupPeer& peer : context_.peers) {
+    if (peer.away) next = Deadline::earlier(next, peer.away_until);
+  }
+  if (next.is_never()) return {};
+  return next;
+}
+
+bool EngineGroup::has_local_ranks() const {
+  return !std::all_of(local_left_.begin(), local_left_.end(), [](bool left) { return left; });
+}
+
+bool EngineGroup::finished() const {
+  if (context_.writes_in_flight() != 0 || has_local_ranks()) return false;
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    const GroupPeer& peer = context_.peers[node];
+    if (node != context_.me && !peer.left && (peer.away || (peer.link != nullptr && peer.ready)))
+      return false;
+  }
+  // A failed group, too, ends only with its last word: others wait for it.
+  return told_left_ && (ready_ || context_.failed());
+}
+
+bool EngineGroup::quiet() {
+  if (context_.failed()) return true;
+  // Ranks of this node may still wait for other nodes' word that all have taken their seats.
+  if (!solo() && has_local_ranks() && context_.segment.header().seated.load(std::memory_order_acquire) == 0)
+    return false;
+  if (channels_.awaits_arrivals()) hurry(context_.links_with_writes());
+  if (!pieces_.idle() || context_.writes_in_flight() != 0 || !channels_.drained()) return false;
+  for (uint32_t local = 0; local < local_left_.size(); ++local) {
+    if (local_left_[local]) continue;
+    session::Board& board = context_.segment.board(local);
+    const uint64_t over = solo() ? board.finished.load(std::memory_order_acquire) : pieces_.calls_entered();
+    if (board.entered.load(std::memory_order_acquire) != over) return false;
+  }
+  return true;
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,75 @@
+// How a group becomes ready, and what is done while it is not.
+#include <algorithm>
+#include <utility>
+
+#include "daemon/group/cost_figures.h"
+#include "daemon/group/engine_group.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+// A way that is dead is found out only by what is sent on it (transports/net/socket.h: kPeerTimeoutMs).
+constexpr int64_t kPingMs = 1'000;
+
+}  // namespace
+
+void EngineGroup::on_link_measured(uint32_t node, const session::LinkRates& rates) {
+  if (!compares_rates() || link_told_[node]) return;
+  own_rates_.links[node] = rates;
+  link_told_[node] = true;
+  if (!std::all_of(link_told_.begin(), link_told_.end(), [](bool told) { return told; })) return;
+  context_.send_all(RatesNote{context_.id, context_.me, own_rates_});
+  keep_rates(context_.me, own_rates_);
+}
+
+void EngineGroup::keep_rates(uint32_t node, const session::NodeRates& rates) {
+  if (rates_[node]) return;  // the first ones are those that all nodes have
+  rates_[node] = rates;
+  check_ready();
+}
+
+void EngineGroup::check_ready() {
+  if (ready_ || context_.failed()) return;
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    const GroupPeer& peer = context_.peers[node];
+    if (node != context_.me && (!peer.ready || peer.link == nullptr)) return;
+    if (compares_rates() && !rates_[node]) return;
+  }
+  // What this node has may be more than another one has got, and that one may never get it.
+  if (!solo() && !std::exchange(told_ready_, true)) context_.send_all(GroupReady{context_.id, context_.me});
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    if (node != context_.me && !context_.peers[node].has_all) return;
+  }
+  if (compares_rates()) {
+    std::vector<session::NodeRates> table;
+    for (auto& rates : rates_) table.push_back(std::move(*rates));
+    session::Journal(context_.segment.journals(), context_.layout().nodes, context_.layout().slots)
+        .agree({context_.algorithm, table});
+    pieces_.tuner().set_figures(cost_figures(std::move(table)));
+  }
+  ready_ = true;
+  if (!on_ready_) return;
+  on_ready_(Status::ok());
+  on_ready_ = nullptr;
+}
+
+void EngineGroup::look_at_making() {
+  if (ping_at_.expired()) {
+    ping_at_ = Deadline::after_ms(kPingMs);
+    for (const GroupPeer& peer : context_.peers) {
+      if (peer.link != nullptr && !peer.has_all) peer.link->ping();
+    }
+  }
+  if (!deadline_.expired()) return;
+  std::string missing;
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    const GroupPeer& peer = context_.peers[node];
+    if (node == context_.me || peer.has_all) continue;
+    missing += (missing.empty() ? "" : ", ") + context_.nodes[node].name +
+               (peer.link == nullptr ? " (no connection)" : " (connected, not ready)");
+  }
+  fail(Code::kTimeout, -1, "making " + context_.name() + ": node " + missing + " did not get ready in time");
+}
+
+}  // namespace hdt::daemon

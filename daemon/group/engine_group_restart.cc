@@ -1,0 +1,101 @@
+// A group over the restart of a daemon (docs/design/restart.md): going on from a predecessor's memory, waiting for a successor
+// on another node, and agreeing with it on what had come.
+#include <algorithm>
+
+#include "base/log.h"
+#include "daemon/group/cost_figures.h"
+#include "daemon/group/engine_group.h"
+
+namespace hdt::daemon {
+
+// Of the memory of a group that was made; see Adoption::describe().
+void EngineGroup::go_on(const GroupSpec& spec) {
+  if (!solo()) {
+    ready_ = true;
+    pieces_.tuner().set_figures(spec.rates.empty() ? std::nullopt : cost_figures(spec.rates));
+    channels_.go_on();
+    for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+      if (node != context_.me)
+        wait_for(node, Status(Code::kDaemonLost, "this node's daemon was started again"), spec.restart_ms);
+    }
+    context_.segment.places()[context_.me].set(context_.nodes[context_.me].address);
+  }
+  note_departures();
+}
+
+bool EngineGroup::host_has_left() const {
+  for (uint32_t local = 0; local < local_left_.size(); ++local) {
+    if (local_left_[local] && context_.segment.board(local).hosts.load(std::memory_order_acquire) != 0)
+      return true;
+  }
+  return false;
+}
+
+bool EngineGroup::anyone_away() const {
+  return std::any_of(context_.peers.begin(), context_.peers.end(),
+                     [](const GroupPeer& peer) { return peer.away; });
+}
+
+void EngineGroup::wait_for(uint32_t node, const Status& why, int64_t restart_ms) {
+  GroupPeer& peer = context_.peers[node];
+  peer.their_pieces.clear();
+  peer.their_channels.clear();
+  peer.away = true;
+  peer.restart_ms = restart_ms;
+  peer.away_until = Deadline::after_ms(restart_ms);
+  peer.away_why = why;
+  HDT_LOG_INFO("{} waits for node {}, at most {} ms: {} {}", context_.name(), context_.nodes[node].name,
+               restart_ms, why.message(), LogTag{.node = context_.nodes[context_.me].name});
+}
+
+void EngineGroup::give_up_waiting() {
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    GroupPeer& peer = context_.peers[node];
+    if (!peer.away || !peer.away_until.expired()) continue;
+    peer.away = false;
+    peer.left = true;
+    if (!has_local_ranks()) continue;  // there is nobody to tell
+    fail(Code::kRankLost, static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]),
+         about(node) + " is gone: " + peer.away_why.message() +
+             ", and nothing was heard of its daemon within " + std::to_string(peer.restart_ms) + " ms");
+  }
+}
+
+void EngineGroup::set_node(uint32_t node, const NodeInfo& info) {
+  context_.nodes[node] = info;
+  context_.segment.places()[node].set(info.address);
+}
+
+void EngineGroup::tell_state(uint32_t node) {
+  channels_.tell_state(node);
+  pieces_.tell_state(node);
+}
+
+// What was said while nobody was there to hear it. Ranks that leave mark that where a successor of this daemon finds it.
+void EngineGroup::tell_departures(uint32_t node) {
+  for (uint32_t local = 0; local < local_left_.size(); ++local) {
+    if (!local_left_[local]) continue;
+    const uint64_t entered = context_.segment.board(local).entered.load(std::memory_order_acquire);
+    context_.send(node, RankLeft{context_.id, context_.local_ranks[local], entered});
+  }
+  if (told_left_) context_.send(node, NodeLeft{context_.id, context_.me});
+}
+
+void EngineGroup::on_resume(uint32_t node, const Resume& note) {
+  GroupPeer& peer = context_.peers[node];
+  peer.away = false;
+  peer.away_until = Deadline::never();
+  pieces_.on_note(note);
+  channels_.resume(node);
+  tell_seated(node);
+  tell_departures(node);
+  peer.their_pieces.clear();
+  peer.their_channels.clear();
+  HDT_LOG_INFO(
+      "{} goes on with node {} {}", context_.name(), context_.nodes[node].name,
+      LogTag{.op = static_cast<int64_t>(pieces_.calls_entered()), .node = context_.nodes[context_.me].name});
+  if (on_back_) on_back_(node);
+  progress();
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,86 @@
+// What a PieceRunner does when the link to another node was lost with a daemon, and is there again with its successor.
+#include <algorithm>
+
+#include "daemon/group/piece_runner.h"
+#include "daemon/group/piece_slot.h"
+
+namespace hdt::daemon {
+
+void PieceRunner::on_link_down(uint32_t node, const transport::Link& link) {
+  for (const auto& slot : slots_) {
+    for (Slot::LastWrite& last : slot->last_writes) {
+      if (last.link == &link) last.link = nullptr;
+    }
+  }
+  // Regions of the daemon that is gone: its successor tells them again.
+  std::erase_if(credit_[node].outputs, [&](const auto& entry) { return entry.second.link == &link; });
+}
+
+// What was written on it has arrived.
+void PieceRunner::on_link_dropped(const transport::Link& link) {
+  for (const auto& slot : slots_) {
+    std::erase_if(slot->last_writes, [&](const auto& last) { return last.link == &link; });
+  }
+}
+
+void PieceRunner::tell_state(uint32_t node) {
+  for (uint64_t piece = exchanged_; piece < exchanged_ + slots_.size(); ++piece) {
+    PieceState state{context_.id, piece, context_.me, {}};
+    const auto tell = [&] {
+      if (!state.tags.empty()) context_.send(node, state);
+      state.tags.clear();
+    };
+    journal_.for_arrivals(piece, [&](uint32_t from, uint32_t tag) {
+      if (from != node) return;
+      state.tags.push_back(tag);
+      if (state.tags.size() == kMaxTags) tell();
+    });
+    tell();
+  }
+  for (const ActiveCall& call : calls_) {
+    if (call.output_note) tell_output(node, *call.output_note, call.output_memory);
+  }
+  PeerCredit& credit = credit_[node];
+  credit.granted_by_us = std::max(credit.granted_by_us, freed() + slots_.size());
+  context_.send(node, Resume{context_.id, context_.me, exchanged_, credit.granted_by_us, first_unfinished()});
+}
+
+bool PieceRunner::is_sound(const session::SentWrite& what) const {
+  const session::Layout& layout = context_.peers[what.peer].layout;
+  if (what.to > collectives::Area::kScratch || !session::validate(what.call, layout.ranks).empty())
+    return false;
+  const uint64_t area = what.to == collectives::Area::kScratch ? layout.scratch_bytes : layout.piece_bytes;
+  const uint64_t output = session::result_bytes(what.call, layout.ranks);
+  return what.bytes <= area && what.offset <= area - what.bytes &&
+         (what.in_output == 0 || (what.bytes <= output && what.in_output <= output - what.bytes));
+}
+
+void PieceRunner::on_note(const Resume& note) {
+  PeerCredit& credit = credit_[note.from];
+  credit.granted_to_us = std::max(credit.granted_to_us, note.credit);
+  credit.came_below = note.exchanged;
+  credit.came = std::move(context_.peers[note.from].their_pieces);
+  for (const HeldWrite& write : std::exchange(credit.held, {})) {
+    if (write.kept()) --slots_[write.what.piece % slots_.size()]->held;
+  }
+  for (const auto& slot : slots_) {
+    std::erase_if(slot->last_writes, [&](const auto& last) { return last.node == note.from; });
+  }
+  journal_.for_sent([&](const session::SentWrite& what, const std::byte* data) {
+    if (what.peer == note.from && !credit.has(what.piece, what.tag) && is_sound(what))
+      issue(kept_write(what, data));
+  });
+  for (const auto& slot : slots_) {
+    if (slot->executor == nullptr) continue;
+    slot->executor->write_again(static_cast<int>(note.from),
+                                [&](uint32_t tag) { return credit.has(slot->piece, tag); });
+    slot->executor->advance();
+  }
+  drop_outputs(credit);
+  if (note.from != (context_.me + 1) % context_.nodes.size()) return;
+  journal_.for_told_calls(note.finished, [&](uint64_t sequence, const session::Call& call) {
+    if (sequence < next_call_) context_.send(note.from, CallNote{context_.id, context_.me, sequence, call});
+  });
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,436 @@
+#include "daemon/group/piece_runner.h"
+
+#include <algorithm>
+
+#include "base/foreign_copy.h"
+#include "daemon/group/piece_slot.h"
+
+namespace hdt::daemon {
+
+using collectives::Area;
+using session::Call;
+using session::kCallRing;
+
+namespace {
+
+// A peer can be ahead of us by what its own ranks may have under way, and no more.
+constexpr uint64_t kMaxAhead = 2 * kCallRing;
+static_assert(kMaxAhead <= session::kToldCalls);
+
+}  // namespace
+
+PieceRunner::PieceRunner(GroupContext& context)
+    : context_(context),
+      tuner_(context.layout(), context.order, context.algorithm),
+      journal_(context.segment.journals(), context.layout().nodes, context.layout().slots),
+      credit_(context.nodes.size()) {
+  for (uint32_t i = 0; i < context.layout().slots; ++i) slots_.push_back(std::make_unique<Slot>(*this, i));
+  if (context.layout().nodes > 1) go_on();
+}
+
+// Where a predecessor has ended; of a new group at the beginning.
+void PieceRunner::go_on() {
+  const session::Journal::Finished finished = journal_.finished();
+  std::atomic<uint64_t>& exchanged = context_.segment.header().exchanged;
+  next_call_ = finished.calls;
+  first_piece_ = finished.pieces;
+  // It may have died after the end of a call was noted and before its last piece was published.
+  exchanged_ = std::max(exchanged.load(std::memory_order_acquire), finished.pieces);
+  exchanged.store(exchanged_, std::memory_order_release);
+  next_piece_ = exchanged_;
+  context_.segment.ring_all();
+  journal_.for_sent([this](const session::SentWrite& sent, const std::byte*) {
+    Slot& slot = *slots_[sent.piece % slots_.size()];
+    slot.piece = sent.piece;
+    note_write(slot, sent.peer, nullptr, 0);
+  });
+}
+
+PieceRunner::~PieceRunner() = default;
+
+bool PieceRunner::progress() {
+  bool any = read_calls();
+  // What is published frees slots of calls in place at once; nobody else would say so.
+  for (bool moved = true; std::exchange(moved, false);) {
+    while (launch()) moved = true;
+    while (publish()) moved = true;
+    any |= moved;
+  }
+  grant();
+  return any;
+}
+
+bool PieceRunner::read_calls() {
+  uint64_t entered = UINT64_MAX;
+  for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
+    entered = std::min(entered, context_.segment.board(i).entered.load(std::memory_order_acquire));
+  }
+  bool any = false;
+  while (next_call_ < entered && calls_.size() < kCallRing) {
+    if (!accept_call(next_call_)) return any;
+    ++next_call_;
+    any = true;
+  }
+  if (!calls_.empty()) check_left(calls_.back().sequence);
+  return any;
+}
+
+// Copies the call of every local rank, and asks whether it is one, before anything else is made of it; false when the group
+// has failed over it.
+bool PieceRunner::accept_call(uint64_t sequence) {
+  session::Entered entered;
+  for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
+    const session::Entered theirs = foreign_copy(context_.segment.board(i).calls[sequence % kCallRing]);
+    if (const std::string wrong = session::validate(theirs.call, context_.layout().ranks); !wrong.empty()) {
+      context_.fail(Code::kInvalidArgument, static_cast<int32_t>(context_.local_ranks[i]),
+                    "call " + std::to_string(sequence) + " of " + context_.name() + " by rank " +
+                        std::to_string(context_.local_ranks[i]) + ": " + wrong);
+      return false;
+    }
+    if (i == 0) entered = theirs;
+    const Call& call = entered.call;
+    const Call& other = theirs.call;
+    if (other == call) continue;
+    context_.fail(Code::kMismatch, static_cast<int32_t>(context_.local_ranks[i]),
+                  "call " + std::to_string(sequence) + " of " + context_.name() + ": rank " +
+                      std::to_string(context_.local_ranks[0]) + " calls " + session::describe(call) +
+                      ", rank " + std::to_string(context_.local_ranks[i]) + " calls " +
+                      session::describe(other));
+    return false;
+  }
+  const Call& call = entered.call;
+  ActiveCall active{sequence,
+                    call,
+                    session::Plan(call, context_.layout()),
+                    calls_.empty() ? first_piece_ : calls_.back().end(),
+                    tuner_.decide(call).algorithm,
+                    nullptr,
+                    nullptr,
+                    {},
+                    {}};
+  if (!open_buffers(active, entered.where)) return false;
+  calls_.push_back(std::move(active));
+  journal_.tell_call(sequence, call);
+  const auto next_node = static_cast<uint32_t>((context_.me + 1) % context_.nodes.size());
+  context_.send(next_node, CallNote{context_.id, context_.me, sequence, call});
+  entered_.emplace(sequence, call);
+  compare(sequence);
+  return true;
+}
+
+// Not more than a hint from the process: what it names must be shared by it, and large enough.
+bool PieceRunner::open_buffer(ActiveCall& call, uint64_t number, uint64_t offset, uint64_t bytes,
+                              std::byte*& place, OutputNote* note) {
+  auto use = context_.direct.acquire(0, number);
+  if (!use.is_ok()) {
+    context_.fail(use.status().code(), static_cast<int32_t>(context_.local_ranks[0]), use.status().message());
+    return false;
+  }
+  const DirectMemory::Use* memory = use.value();
+  if (memory != nullptr) call.memories.push_back(number);
+  if (memory != nullptr && offset <= memory->bytes && bytes <= memory->bytes - offset) {
+    place = memory->data + offset;
+    if (note != nullptr) {
+      note->direct = 1;
+      note->offset = offset;
+    }
+    return true;
+  }
+  // What shares it may still be in the mailbox; other things may lead here before that has been emptied.
+  if (memory == nullptr && missed_ != call.sequence) {
+    missed_ = call.sequence;
+    missed_looks_ = context_.looks;
+    context_.look_again();
+  }
+  if (memory == nullptr && context_.looks == missed_looks_) return false;
+  context_.fail(Code::kInvalidArgument, static_cast<int32_t>(context_.local_ranks[0]),
+                "call " + std::to_string(call.sequence) + " of " + context_.name() + " names " +
+                    (memory == nullptr ? "memory that its process does not share"
+                                       : "a buffer that is not within the memory it is said to be in"));
+  return false;
+}
+
+bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& where) {
+  const Call& call = active.call;
+  if (!session::may_be_direct(call, context_.layout())) return true;
+  OutputNote note{context_.id, context_.me, active.sequence, call, 0, {}, 0};
+  const uint64_t sent = session::contribution_bytes(call, context_.layout().ranks);
+  const uint64_t received = session::result_bytes(call, context_.layout().ranks);
+  const uint32_t rank = context_.local_ranks[0];
+  const bool root = static_cast<uint32_t>(call.root) == rank;
+  bool opened = true;
+  if (context_.layout().local_ranks == 1) {
+    const bool in = collectives::reduces(call.what) && where.send_memory != 0;
+    if (in) opened = open_buffer(active, where.send_memory, where.send, sent, active.input, nullptr);
+    using collectives::Collective;
+    if (opened && call.what == Collective::kBroadcast && root && where.send_memory != 0) {
+      opened = open_buffer(active, where.send_memory, where.send, sent, active.output, nullptr);
+    } else if (opened && where.recv_memory != 0 && session::result_may_be_direct(call, context_.layout()) &&
+               (call.what != Collective::kReduce || root) && !(call.what == Collective::kBroadcast && root)) {
+      // Peers write nothing into the result of a reduce-scatter.
+      OutputNote* told = call.what == Collective::kReduceScatter ? nullptr : &note;
+      opened = open_buffer(active, where.recv_memory, where.recv, received, active.output, told);
+    }
+  }
+  if (!opened) {
+    for (const uint64_t number : active.memories) context_.direct.release(number);
+    return false;
+  }
+  const bool staged = collectives::reduces(call.what) ? active.input == nullptr : active.output == nullptr;
+  const bool taken = active.output == nullptr && (call.what != collectives::Collective::kReduce || root);
+  if (!staged && !taken) unslotted_.push_back({active.first_piece, active.end()});
+  active.output_note = note;
+  active.output_memory = where.recv_memory;
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    if (node != context_.me) tell_output(node, note, where.recv_memory);
+  }
+  return true;
+}
+
+// The region has another key for each backend.
+void PieceRunner::tell_output(uint32_t node, OutputNote note, uint64_t memory) {
+  if (context_.peers[node].link == nullptr) return;  // told when it is back
+  if (note.direct != 0) {
+    auto key = context_.direct.key_for(memory, context_.peers[node].backend, context_.nodes[node].id);
+    if (!key.is_ok()) {
+      context_.fail(key.status().code(), static_cast<int32_t>(context_.local_ranks[0]),
+                    key.status().message());
+      return;
+    }
+    note.region = key.value();
+  }
+  context_.send(node, note);
+}
+
+PieceRunner::ActiveCall* PieceRunner::call_of(uint64_t piece) {
+  const auto covers = [piece](const ActiveCall& c) { return piece >= c.first_piece && piece < c.end(); };
+  const auto found = std::find_if(calls_.begin(), calls_.end(), covers);
+  return found == calls_.end() ? nullptr : &*found;
+}
+
+// The contributions of all local ranks are where the schedule reads them.
+bool PieceRunner::is_ready(const ActiveCall& call, uint64_t piece) const {
+  const collectives::Collective what = call.call.what;
+  const bool in_place = collectives::reduces(what) ? call.input != nullptr : call.output != nullptr;
+  // An allgather's own blocks come into their places piece by piece.
+  if (in_place && what != collectives::Collective::kAllGather) return true;
+  for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
+    if (context_.segment.board(i).reduced.load(std::memory_order_acquire) <= piece) return false;
+  }
+  return true;
+}
+
+// `done` is foreign: a rank cannot free what has not been finished. Of calls in place there is nothing to be freed.
+uint64_t PieceRunner::freed() {
+  uint64_t done = UINT64_MAX;
+  for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
+    done = std::min(done, context_.segment.board(i).done.load(std::memory_order_acquire));
+  }
+  freed_ = std::max(freed_, std::min(done, exchanged_));
+  while (!unslotted_.empty() && freed_ >= unslotted_.front().first) {
+    freed_ = std::max(freed_, std::min(exchanged_, unslotted_.front().end));
+    if (freed_ < unslotted_.front().end) break;
+    unslotted_.pop_front();
+  }
+  return freed_;
+}
+
+bool PieceRunner::launch() {
+  const ActiveCall* call = call_of(next_piece_);
+  if (call == nullptr || slots_[next_piece_ % slots_.size()]->executor != nullptr ||
+      !is_ready(*call, next_piece_) || next_piece_ >= freed() + slots_.size()) {
+    return false;
+  }
+  // What was sent of the piece before it in the slot is forgotten then.
+  const Slot& slot = *slots_[next_piece_ % slots_.size()];
+  if (slot.piece != next_piece_ && !settled(slot)) {
+    awaits_arrivals_ = true;
+    return false;
+  }
+  awaits_arrivals_ = false;
+  start(*call, next_piece_++);
+  return true;
+}
+
+void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
+  Slot& slot = *slots_[piece % slots_.size()];
+  const session::Layout& layout = context_.layout();
+  const session::Piece part = active.plan.piece(piece - active.first_piece);
+  auto schedule = make_schedule(active.algorithm, problem_of(active.call, part, context_.order, context_.me));
+  for (PeerCredit& credit : credit_) credit.sends_to_us = false;
+  for (size_t i = 0;; ++i) {
+    const auto step = schedule->step(i);
+    if (!step) break;
+    if (step->kind == collectives::StepKind::kRecv || step->kind == collectives::StepKind::kRecvReduce) {
+      credit_[static_cast<size_t>(step->peer)].sends_to_us = true;
+    }
+  }
+  std::byte* data = context_.segment.data();
+  collectives::SlotMemory memory{data + layout.input(piece), data + layout.output(piece),
+                                 data + layout.scratch(piece)};
+  const bool by_ranks = session::by_blocks(active.call.what);
+  const uint64_t begin = by_ranks ? 0 : part.offset * collectives::type_size(active.call.type);
+  if (active.input != nullptr) memory.input = active.input + begin;
+  if (active.output != nullptr) memory.output = active.output + begin;
+  if (by_ranks && part.elements != 0) {
+    slot.blocks = {part.elements, {}};
+    for (uint64_t position = 0; position < layout.ranks; ++position) {
+      slot.blocks.starts.push_back(user_index(active.call, part, context_.order, position * part.elements));
+    }
+    if (active.input != nullptr) memory.input_blocks = &slot.blocks;
+    if (active.output != nullptr) memory.output_blocks = &slot.blocks;
+    if (active.output != nullptr && active.call.what == collectives::Collective::kReduceScatter) {
+      // Of all blocks the recvbuf is the own one, which is the only one that such a schedule leaves in its output.
+      slot.result = {part.elements, std::vector<uint64_t>(layout.ranks, part.offset)};
+      memory.output_blocks = &slot.result;
+    }
+  }
+  slot.goes_on = journal_.started(piece);
+  if (!slot.goes_on) {
+    journal_.start(piece);
+    slot.last_writes.clear();
+  }
+  slot.piece = piece;
+  slot.executor = std::make_unique<collectives::Executor>(
+      std::move(schedule), active.call.type, active.call.op, memory, slot, &journal_.progress(piece));
+  grant();
+  journal_.for_arrivals(
+      piece, [&](uint32_t node, uint32_t tag) { slot.executor->on_arrived(static_cast<int>(node), tag); });
+  slot.executor->advance();
+}
+
+bool PieceRunner::publish() {
+  Slot& slot = *slots_[exchanged_ % slots_.size()];
+  if (slot.executor == nullptr || slot.piece != exchanged_ || !slot.executor->done()) return false;
+  // A call that may not be what the others call must not succeed anywhere: a broadcast's root, say, needs nothing of
+  // the other nodes and would be done before it hears of the mismatch.
+  const ActiveCall& oldest = calls_.front();
+  if (exchanged_ + 1 == oldest.end() && entered_.contains(oldest.sequence)) return false;
+  slot.executor.reset();
+  ++exchanged_;
+  while (!calls_.empty() && exchanged_ >= calls_.front().end()) {
+    first_piece_ = calls_.front().end();
+    journal_.finish_call(calls_.front().sequence, first_piece_);
+    for (const uint64_t number : calls_.front().memories) context_.direct.release(number);
+    calls_.pop_front();
+    for (PeerCredit& credit : credit_) drop_outputs(credit);
+  }
+  context_.segment.header().exchanged.store(exchanged_, std::memory_order_release);
+  context_.segment.ring_all();
+  return true;
+}
+
+// Tells those who send to us how far they may go, when they are about to run out of credit. Between two calls they are not, and
+// the ranks would wait for what this sends: it goes with the next call.
+void PieceRunner::grant() {
+  const uint64_t credit = freed() + slots_.size();
+  for (uint32_t node = 0; node < credit_.size(); ++node) {
+    PeerCredit& peer = credit_[node];
+    if (!peer.sends_to_us || credit <= peer.granted_by_us) continue;
+    const bool enough = peer.granted_by_us > next_piece_ + slots_.size() / 2;
+    if (enough && (calls_.empty() || credit < peer.granted_by_us + slots_.size() / 4)) continue;
+    peer.granted_by_us = credit;
+    context_.send(node, PieceCredit{context_.id, context_.me, credit});
+  }
+}
+
+void PieceRunner::on_arrived(const PieceFrame& frame) {
+  Slot& slot = *slots_[frame.piece % slots_.size()];
+  if (frame.piece < exchanged_ || frame.piece >= exchanged_ + slots_.size()) {
+    context_.fail(Code::kInternal, -1,
+                  "node " + context_.nodes[frame.from].name + " wrote piece " + std::to_string(frame.piece) +
+                      " of " + context_.name() + " without credit");
+    return;
+  }
+  if (!journal_.arrived(frame.piece, frame.from, frame.tag)) {
+    context_.fail(Code::kInternal, -1,
+                  "node " + context_.nodes[frame.from].name + " floods " + context_.name());
+    return;
+  }
+  if (slot.executor == nullptr || slot.piece != frame.piece) return;
+  slot.executor->on_arrived(static_cast<int>(frame.from), frame.tag);
+  slot.executor->advance();
+}
+
+void PieceRunner::on_sent(const WriteToken& token) {
+  Slot& slot = *slots_[token.slot % slots_.size()];
+  if (slot.executor == nullptr) return;
+  slot.executor->on_sent(token.number);
+  slot.executor->advance();
+}
+
+void PieceRunner::on_note(const PieceCredit& note) {
+  PeerCredit& credit = credit_[note.from];
+  credit.granted_to_us = std::max(credit.granted_to_us, note.pieces);
+  write_held(note.from);
+  drop_outputs(credit);
+}
+
+bool PieceRunner::needs(const transport::Link& link) const {
+  return std::any_of(credit_.begin(), credit_.end(), [&](const PeerCredit& credit) {
+    return std::any_of(credit.outputs.begin(), credit.outputs.end(), [&](const auto& entry) {
+      return entry.second.link == &link && entry.second.note.direct != 0;
+    });
+  });
+}
+
+void PieceRunner::on_note(const OutputNote& note, const transport::Link& link) {
+  PeerCredit& credit = credit_[note.from];
+  if (note.sequence > next_call_ + kMaxAhead || credit.outputs.size() > kMaxAhead) {
+    context_.fail(Code::kInternal, -1,
+                  "node " + context_.nodes[note.from].name + " runs ahead in " + context_.name());
+    return;
+  }
+  credit.outputs.insert_or_assign(note.sequence, PeerCredit::Output{note, &link});
+  write_held(note.from);
+  if (!context_.peers[note.from].away) drop_outputs(credit);
+}
+
+void PieceRunner::on_note(const CallNote& note) {
+  if (note.sequence > next_call_ + kMaxAhead || notes_.size() > kMaxAhead) {
+    context_.fail(Code::kInternal, -1,
+                  "node " + context_.nodes[note.from].name + " runs ahead in " + context_.name());
+    return;
+  }
+  if (note.sequence < next_call_ && !entered_.contains(note.sequence))
+    return;  // told again, and compared before
+  notes_.emplace(note.sequence, note);
+  compare(note.sequence);
+}
+
+void PieceRunner::compare(uint64_t sequence) {
+  const auto note = notes_.find(sequence);
+  const auto ours = entered_.find(sequence);
+  if (note == notes_.end() || ours == entered_.end()) return;
+  if (!(note->second.call == ours->second)) {
+    const uint32_t their_rank = context_.order.rank_at[context_.order.first_position[note->second.from]];
+    context_.fail(Code::kMismatch, static_cast<int32_t>(their_rank),
+                  "call " + std::to_string(sequence) + " of " + context_.name() + ": rank " +
+                      std::to_string(context_.local_ranks[0]) + " calls " + session::describe(ours->second) +
+                      ", rank " + std::to_string(their_rank) + " calls " +
+                      session::describe(note->second.call));
+    return;  // and the call stays uncompared: nothing of it may be published
+  }
+  notes_.erase(note);
+  entered_.erase(ours);
+}
+
+void PieceRunner::on_rank_left(uint32_t rank, uint64_t entered) {
+  const auto same = [rank](const auto& other) { return other.first == rank; };
+  if (std::none_of(left_.begin(), left_.end(), same)) left_.emplace_back(rank, entered);
+  if (next_call_ > 0) check_left(next_call_ - 1);
+}
+
+// A call that a rank did not make before it left will never be complete.
+void PieceRunner::check_left(uint64_t sequence) {
+  for (const auto& [rank, entered] : left_) {
+    if (sequence < entered) continue;
+    context_.fail(Code::kRankLost, static_cast<int32_t>(rank),
+                  "rank " + std::to_string(rank) + " left " + context_.name() + " after " +
+                      std::to_string(entered) + " collective calls; call " + std::to_string(sequence) +
+                      " needs it");
+    return;
+  }
+}
+
+}  // namespace hdt::daemon

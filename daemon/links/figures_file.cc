@@ -1,0 +1,126 @@
+#include "daemon/links/figures_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/foreign_json.h"
+#include "base/unique_fd.h"
+#include "ipc/page.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr int kFormat = 2;
+constexpr size_t kMaxFileBytes = size_t{4} << 20;
+constexpr size_t kMaxLinks = 16'384;
+constexpr size_t kMaxNameBytes = 256;
+// A hundred times what hardware does: beyond it, somebody else wrote the file.
+constexpr uint64_t kMostBytesPerSecond = 100'000'000'000'000;
+constexpr uint64_t kLongestLatencyNs = 10'000'000'000;
+
+// 1..most, or nothing.
+std::optional<uint64_t> number(const json& object, const char* key, uint64_t most) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number_unsigned()) return std::nullopt;
+  const auto value = found->get<uint64_t>();
+  if (value == 0 || value > most) return std::nullopt;
+  return value;
+}
+
+bool read_memory(const json& object, session::MemoryRates& rates) {
+  if (!object.is_object()) return false;
+  const auto copy = number(object, "copy_bytes_s", kMostBytesPerSecond);
+  const auto reduce = number(object, "reduce_bytes_s", kMostBytesPerSecond);
+  if (copy && reduce) rates = {*copy, *reduce};
+  return copy && reduce;
+}
+
+bool read_link(const json& object, KnownFigures& figures) {
+  if (!object.is_object() || !object.contains("node") || !object["node"].is_string() ||
+      !object.contains("engine") || !object["engine"].is_number_unsigned()) {
+    return false;
+  }
+  const auto name = object["node"].get<std::string>();
+  const auto engine = object["engine"].get<uint64_t>();
+  const auto latency = number(object, "latency_ns", kLongestLatencyNs);
+  const auto bytes = number(object, "bytes_s", kMostBytesPerSecond);
+  const auto duplex = number(object, "duplex_bytes_s", kMostBytesPerSecond);
+  if (name.empty() || name.size() > kMaxNameBytes || engine >= session::kMaxEngines || !latency || !bytes ||
+      !duplex)
+    return false;
+  figures.links[{name, static_cast<uint32_t>(engine)}] = {*latency, *bytes, *duplex};
+  return true;
+}
+
+std::optional<KnownFigures> parse(const std::string& text) {
+  const auto parsed = parse_foreign_json(text, kMaxFileBytes);
+  if (!parsed.is_ok()) return std::nullopt;
+  const json& all = parsed.value();
+  if (!all.is_object() || all.value("format", json()) != kFormat) return std::nullopt;
+  KnownFigures figures;
+  if (all.contains("memory") && !read_memory(all["memory"], figures.memory)) return std::nullopt;
+  const json links = all.value("links", json::array());
+  if (!links.is_array() || links.size() > kMaxLinks) return std::nullopt;
+  for (const json& link : links) {
+    if (!read_link(link, figures)) return std::nullopt;
+  }
+  return figures;
+}
+
+}  // namespace
+
+Result<KnownFigures> load_figures(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) {
+    if (errno == ENOENT) return KnownFigures{};
+    return Status::from_errno("opening " + path, errno);
+  }
+  std::string text;
+  char part[4096];
+  for (;;) {
+    const ssize_t got = ::read(file.get(), part, sizeof part);
+    if (got < 0) return Status::from_errno("reading " + path, errno);
+    if (got == 0) break;
+    text.append(part, static_cast<size_t>(got));
+    if (text.size() > kMaxFileBytes) break;
+  }
+  auto figures = text.size() > kMaxFileBytes ? std::nullopt : parse(text);
+  if (!figures) return Status(Code::kInvalidArgument, path + " does not hold measured figures");
+  return *figures;
+}
+
+Status save_figures(const std::string& path, const KnownFigures& figures) {
+  json all = {{"format", kFormat}, {"links", json::array()}};
+  if (figures.memory.measured()) {
+    all["memory"] = {{"copy_bytes_s", figures.memory.copy_bytes_s},
+                     {"reduce_bytes_s", figures.memory.reduce_bytes_s}};
+  }
+  for (const auto& [whom, rates] : figures.links) {
+    all["links"].push_back({{"node", whom.first},
+                            {"engine", whom.second},
+                            {"latency_ns", rates.latency_ns},
+                            {"bytes_s", rates.bytes_s},
+                            {"duplex_bytes_s", rates.duplex_bytes_s}});
+  }
+  const std::string text = all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  const std::string fresh = path + ".new";
+  const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.valid()) return Status::from_errno("writing " + fresh, errno);
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t put = ::write(file.get(), text.data() + done, text.size() - done);
+    if (put < 0) return Status::from_errno("writing " + fresh, errno);
+    done += static_cast<size_t>(put);
+  }
+  if (std::rename(fresh.c_str(), path.c_str()) != 0) return Status::from_errno("replacing " + path, errno);
+  return Status::ok();
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,50 @@
+#include "daemon/links/memory_rates.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/median.h"
+#include "collectives/kernels.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+// Blocks of half a piece, so many that those of users' buffers are in no cache either.
+constexpr size_t kElements = size_t{64} << 10;
+constexpr size_t kBytes = kElements * sizeof(float);
+constexpr size_t kBlocks = 128;
+
+// Bytes per second of most blocks: other processes may run in between.
+template <typename Work>
+uint64_t rate_of(const Work& work) {
+  std::vector<double> took_ns;
+  for (size_t block = 0; block < kBlocks; ++block) {
+    const int64_t started_ns = now_ns();
+    work(block * kElements);
+    took_ns.push_back(static_cast<double>(now_ns() - started_ns));
+  }
+  return static_cast<uint64_t>(kBytes * kNsPerSecond / std::max(1.0, median(took_ns)));
+}
+
+}  // namespace
+
+session::MemoryRates measure_memory() {
+  std::vector<float> first(kBlocks * kElements, 1);
+  std::vector<float> second(kBlocks * kElements, 2);
+  session::MemoryRates rates;
+  rates.copy_bytes_s = rate_of([&](size_t at) { std::memcpy(&second[at], &first[at], kBytes); });
+  const std::vector<float> landed(kElements, 3);  // a moment before
+  rates.reduce_bytes_s = rate_of([&](size_t at) {
+    const std::array<const void*, 2> sources = {landed.data(), &first[at]};
+    const std::array<void*, 1> destinations = {&first[at]};
+    collectives::reduce(collectives::DataType::kFloat32, collectives::ReduceOp::kSum, sources, destinations,
+                        kElements);
+  });
+  return rates;
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,211 @@
+#include "daemon/links/nics.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/address.h"
+#include "base/log.h"
+#include "transports/net/subnet.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+using Nics = std::vector<std::vector<size_t>>;  // by NIC: the indices of its addresses
+
+// Loopback is no NIC: each of its addresses stands for one.
+bool counts_alone(const std::string& name, const std::string& host) {
+  return name.empty() || transport::OwnAddresses().has(host);
+}
+
+Nics by_nic(const std::vector<std::pair<std::string, std::string>>& names_and_hosts) {
+  Nics nics;
+  std::map<std::string, size_t> known;
+  for (size_t i = 0; i < names_and_hosts.size(); ++i) {
+    const auto& [name, host] = names_and_hosts[i];
+    const auto [entry, is_new] = counts_alone(name, host) ? std::pair(known.end(), true)
+                                                          : known.try_emplace(nic_of(name), nics.size());
+    if (is_new) {
+      nics.push_back({i});
+    } else {
+      nics[entry->second].push_back(i);
+    }
+  }
+  return nics;
+}
+
+// The ways between two nodes, by what is known of them before they are tried.
+class Ways {
+ public:
+  enum class Kind : uint8_t { kNear, kFar, kNowhere, kImpossible };
+  Ways(const std::vector<transport::DeviceInfo>& devices, const std::vector<RailEnd>& theirs,
+       const transport::OwnAddresses& own)
+      : devices_(devices) {
+    for (const RailEnd& end : theirs) hosts_.push_back(host_of(end.address));
+    const auto is_own = [&](const std::string& host) { return own.has(host); };
+    const bool same_host = std::all_of(hosts_.begin(), hosts_.end(), is_own);
+    const transport::OwnAddresses of_theirs(hosts_);
+    for (const auto& device : devices) ours_nowhere_.push_back(!same_host && of_theirs.has(device.address));
+    for (const std::string& host : hosts_) theirs_nowhere_.push_back(!same_host && own.has(host));
+  }
+
+  Kind kind(size_t i, size_t j) const {
+    const auto ours = transport::parse_numeric(devices_[i].address);
+    const auto theirs = transport::parse_numeric(hosts_[j]);
+    if (ours && theirs && ours->is_v6 != theirs->is_v6) return Kind::kImpossible;
+    if (ours_nowhere_[i] || theirs_nowhere_[j]) return Kind::kNowhere;
+    return transport::in_subnet(devices_[i], hosts_[j]) ? Kind::kNear : Kind::kFar;
+  }
+  // Between two NICs: the best pair of their addresses, the first of equals.
+  std::pair<size_t, size_t> best(const std::vector<size_t>& ours, const std::vector<size_t>& theirs) const {
+    std::pair<size_t, size_t> best{ours.front(), theirs.front()};
+    for (const size_t i : ours) {
+      for (const size_t j : theirs) {
+        if (kind(i, j) < kind(best.first, best.second)) best = {i, j};
+      }
+    }
+    return best;
+  }
+  void drop_those_that_lead_nowhere(Nics& ours, Nics& theirs) const {
+    const auto all = [](const std::vector<size_t>& nic, const std::vector<bool>& nowhere) {
+      return std::all_of(nic.begin(), nic.end(), [&](size_t i) { return nowhere[i]; });
+    };
+    std::erase_if(ours, [&](const auto& nic) { return all(nic, ours_nowhere_); });
+    std::erase_if(theirs, [&](const auto& nic) { return all(nic, theirs_nowhere_); });
+  }
+
+ private:
+  const std::vector<transport::DeviceInfo>& devices_;
+  std::vector<std::string> hosts_;
+  std::vector<bool> ours_nowhere_, theirs_nowhere_;
+};
+
+// Further ones are those of services behind a load balancer, hundreds on some hosts.
+constexpr size_t kMostAddressesOfNic = 4;
+
+// IPv4 addresses that a NIC gave itself, and those of one host only (of a load balancer, of a local service),
+// last.
+bool is_makeshift(const transport::DeviceInfo& info) {
+  const auto address = transport::parse_numeric(info.address);
+  if (!address) return false;
+  if (address->is_v6) return info.prefix_bits == 128;
+  return info.prefix_bits == 32 || (address->bytes[0] == 169 && address->bytes[1] == 254);
+}
+
+}  // namespace
+
+std::string nic_of(const std::string& interface) { return interface.substr(0, interface.find(':')); }
+
+RailPlan pair_nics(const std::vector<transport::DeviceInfo>& devices, const std::vector<RailEnd>& theirs,
+                   const transport::OwnAddresses& own) {
+  RailPlan plan;
+  const Ways ways(devices, theirs, own);
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const auto& device : devices) names.emplace_back(device.name, device.address);
+  Nics ours = by_nic(names);
+  names.clear();
+  for (const RailEnd& end : theirs) names.emplace_back(end.nic, host_of(end.address));
+  Nics others = by_nic(names);
+  ways.drop_those_that_lead_nowhere(ours, others);
+  const bool ours_are_more = ours.size() >= others.size();
+  const size_t more = std::max(ours.size(), others.size());
+  const size_t fewer = std::min(ours.size(), others.size());
+  std::vector<size_t> used(fewer);
+  for (size_t i = 0; i < more && fewer > 0; ++i) {
+    const auto pair = [&](size_t j) {
+      return ways.best(ours[ours_are_more ? i : j], others[ours_are_more ? j : i]);
+    };
+    const auto kind = [&](size_t j) { return ways.kind(pair(j).first, pair(j).second); };
+    const auto cost = [&](size_t j) { return std::tuple(kind(j), used[j], (j + fewer - i % fewer) % fewer); };
+    size_t best = 0;
+    for (size_t j = 1; j < fewer; ++j) {
+      if (cost(j) < cost(best)) best = j;
+    }
+    if (kind(best) > Ways::Kind::kFar) continue;
+    ++used[best];
+    plan.rails.push_back(pair(best));
+  }
+  for (const Ways::Kind kind : {Ways::Kind::kNear, Ways::Kind::kFar, Ways::Kind::kNowhere}) {
+    for (size_t i = 0; i < devices.size(); ++i) {
+      for (size_t j = 0; j < theirs.size(); ++j) {
+        if (ways.kind(i, j) != kind || plan.rails.size() + plan.spares.size() >= kMostPaths) continue;
+        if (std::find(plan.rails.begin(), plan.rails.end(), std::pair(i, j)) == plan.rails.end())
+          plan.spares.emplace_back(i, j);
+      }
+    }
+  }
+  if (plan.rails.empty()) std::swap(plan.rails, plan.spares);
+  return plan;
+}
+
+namespace {
+
+// A daemon may start before its host's NICs have a carrier. An address that can be bound works once there is
+// one; with the loopback interface alone the node would reach nobody until the daemon is started again.
+void add_those_without_carrier(const Config::Nics& config, const std::vector<transport::DeviceInfo>& found,
+                               transport::Backend& backend,
+                               std::map<std::string, std::vector<transport::DeviceInfo>>& by_name) {
+  for (transport::DeviceInfo info : found) {
+    if (!nic_selected(config, info.name) || !backend.open(info).is_ok()) continue;
+    HDT_LOG_WARN("NIC {} ({}) has no carrier yet: it is used as soon as it has one", info.name, info.address);
+    by_name[nic_of(info.name)].push_back(info);
+  }
+}
+
+}  // namespace
+
+Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& config,
+                                                       transport::Backend& backend) {
+  auto found = backend.discover();
+  if (!found.is_ok()) return found.status();
+  std::vector<transport::DeviceInfo> chosen;
+  for (const std::string& address : config.addresses) {
+    const auto nic = std::find_if(found.value().begin(), found.value().end(),
+                                  [&](const transport::DeviceInfo& info) { return info.address == address; });
+    transport::DeviceInfo info;
+    if (nic != found.value().end()) {
+      info = *nic;
+    } else {
+      info.name = address.starts_with("127.") ? "lo" : address;
+      info.up = true;
+    }
+    info.address = address;
+    chosen.push_back(info);
+  }
+  if (!chosen.empty()) return chosen;
+  std::map<std::string, std::vector<transport::DeviceInfo>> by_name;
+  for (const transport::DeviceInfo& info : found.value()) {
+    if (info.up && nic_selected(config, info.name)) by_name[nic_of(info.name)].push_back(info);
+  }
+  if (by_name.empty()) add_those_without_carrier(config, found.value(), backend, by_name);
+  size_t most = 0;
+  for (auto& [name, addresses] : by_name) {
+    std::stable_partition(addresses.begin(), addresses.end(),
+                          [](const auto& info) { return !is_makeshift(info); });
+    for (size_t i = kMostAddressesOfNic; i < addresses.size(); ++i) {
+      HDT_LOG_WARN("NIC {} has {} addresses; {} is not used (nics.addresses says which ones are)", name,
+                   addresses.size(), addresses[i].address);
+    }
+    most = std::max(most, std::min(addresses.size(), kMostAddressesOfNic));
+  }
+  for (size_t turn = 0; turn < most; ++turn) {
+    std::set<std::string> seen;  // NICs in the system's order
+    for (const transport::DeviceInfo& info : found.value()) {
+      const auto nic = by_name.find(nic_of(info.name));
+      if (nic == by_name.end() || !seen.insert(nic->first).second || turn >= nic->second.size()) continue;
+      chosen.push_back(nic->second[turn]);
+    }
+  }
+  if (!chosen.empty()) return chosen;
+  HDT_LOG_WARN(
+      "no NIC is up and selected by nics.use and nics.exclude: only this machine can be reached (127.0.0.1)");
+  transport::DeviceInfo loopback;
+  loopback.name = "lo";
+  loopback.address = "127.0.0.1";
+  loopback.up = true;
+  return std::vector{loopback};
+}
+
+}  // namespace hdt::daemon

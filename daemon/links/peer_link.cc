@@ -1,0 +1,89 @@
+#include "daemon/links/peer_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/links/nics.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+// Attempts go on for ever, at least this often, so that a NIC that is back carries traffic within a second.
+constexpr int64_t kFirstRetryNs = 20 * kNsPerMs;
+constexpr int64_t kLastRetryNs = 400 * kNsPerMs;
+// A rail that is lost sooner than this after it came is held back, each time twice as long.
+constexpr int64_t kStableNs = 2 * kNsPerSecond;
+constexpr int64_t kFirstHoldNs = 100 * kNsPerMs;
+constexpr int64_t kLastHoldNs = 30 * kNsPerSecond;
+// A way that has led to somebody else is tried again, as addresses change hands, but not as if it were about
+// to work.
+constexpr int64_t kFirstElsewhereNs = 1 * kNsPerSecond;
+// What a group's failure says of paths, of its 496 bytes (ipc/segment.h).
+constexpr size_t kMostFailures = 300;
+
+}  // namespace
+
+void RailPath::schedule(int64_t now, bool to_others) {
+  connection = nullptr;
+  elsewhere = to_others;
+  answered = false;
+  int64_t delay = 0;
+  if (std::exchange(up, false)) {
+    failures = 0;
+    const bool flaps = now - up_ns < kStableNs;
+    held_back_ns = flaps ? std::clamp(2 * held_back_ns, kFirstHoldNs, kLastHoldNs) : 0;
+    delay = held_back_ns;
+  } else if (elsewhere) {
+    delay = std::min(kLastHoldNs, kFirstElsewhereNs << std::min<uint32_t>(failures++, 10));
+  } else {
+    delay = std::min(kLastRetryNs, kFirstRetryNs << std::min<uint32_t>(failures++, 10));
+  }
+  dial_at = Deadline::at_ns(now + delay);
+}
+
+bool PeerLink::dialing() const {
+  return std::any_of(paths.begin(), paths.end(),
+                     [](const RailPath& path) { return path.connection != nullptr; });
+}
+
+RailPath* PeerLink::path_of(const transport::Connection& connection) {
+  const auto found = std::find_if(paths.begin(), paths.end(),
+                                  [&](const RailPath& path) { return path.connection == &connection; });
+  return found == paths.end() ? nullptr : &*found;
+}
+
+bool PeerLink::is_needless(const RailPath& path) const {
+  return path.spare && std::any_of(paths.begin(), paths.end(), [&](const RailPath& other) {
+           const bool same_nics = nic_of(other.pair.ours.nic) == nic_of(path.pair.ours.nic) &&
+                                  nic_of(other.pair.theirs.nic) == nic_of(path.pair.theirs.nic);
+           return &other != &path && other.answered && (!other.spare || same_nics);
+         });
+}
+
+std::string PeerLink::failures() const {
+  std::vector<std::pair<std::string, std::string>> by_reason;  // the paths of each
+  for (const RailPath& path : paths) {
+    if (path.failure.empty()) continue;
+    const auto known = std::find_if(by_reason.begin(), by_reason.end(),
+                                    [&](const auto& entry) { return entry.first == path.failure; });
+    if (known == by_reason.end()) {
+      by_reason.emplace_back(path.failure, path.pair.describe());
+    } else if (!known->second.ends_with(path.pair.describe())) {  // several connections go over one path
+      known->second += ", " + path.pair.describe();
+    }
+  }
+  std::string text;
+  for (const auto& [reason, ways] : by_reason) text += (text.empty() ? "" : "; ") + ways + ": " + reason;
+  if (text.size() <= kMostFailures) return text;
+  return text.substr(0, kMostFailures) + "... (the daemon's log has all)";
+}
+
+Deadline PeerLink::next_time() const {
+  Deadline next = Deadline::earlier(ask_at, Deadline::at_ns(link.next_time()));
+  next = Deadline::earlier(next, spares_at);
+  for (const RailPath& path : paths) next = Deadline::earlier(next, path.dial_at);
+  return next;
+}
+
+}  // namespace hdt::daemon

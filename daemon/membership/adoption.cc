@@ -1,0 +1,114 @@
+#include "daemon/membership/adoption.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/foreign_copy.h"
+#include "ipc/journal.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+// Memory that a rank brings first: all that is ever read of its header.
+struct Brought {
+  SharedMemory memory;
+  session::Description group;
+};
+
+Result<Brought> bring(UniqueFd fd, const struct stat& file) {
+  if (file.st_uid != ::geteuid())
+    return Status(Code::kInvalidUsage, "the memory was not made by a daemon of this one's user");
+  auto mapped = SharedMemory::map(std::move(fd));
+  if (!mapped.is_ok()) return mapped.status();
+  auto group = session::Description::read(mapped.value().data(), mapped.value().size());
+  if (!group.is_ok()) return group.status();
+  if (mapped.value().size() != group.value().layout.total)
+    return Status(Code::kInvalidUsage, "the memory is larger than its group needs");
+  return Brought{mapped.take(), group.take()};
+}
+
+}  // namespace
+
+Result<Adoption::Found> Adoption::find(const session::AdoptRequest& request, uint32_t uid, UniqueFd fd) {
+  struct stat file {};
+  if (::fstat(fd.get(), &file) != 0) return Status::from_errno("fstat of a group's memory", errno);
+  std::erase_if(known_, [](const auto& entry) { return entry.second.memory.expired(); });
+  const std::pair<dev_t, ino_t> name{file.st_dev, file.st_ino};
+  const auto no_such_rank = [&](size_t local_ranks) {
+    return Status(Code::kInvalidUsage, "local rank " + std::to_string(request.local_index) +
+                                           " of a group that has " + std::to_string(local_ranks) +
+                                           " on this node");
+  };
+  if (const auto known = known_.find(name); known != known_.end()) {
+    Known& group = known->second;
+    if (group.engine != request.engine || group.uid != uid)
+      return Status(Code::kInvalidUsage, "another rank has brought the group for another engine or user");
+    if (request.local_index >= group.taken.size()) return no_such_rank(group.taken.size());
+    if (group.taken[request.local_index])
+      return Status(Code::kInvalidUsage, "this rank of the group has been taken over already");
+    group.taken[request.local_index] = true;
+    return Found{group.id, nullptr, std::nullopt};
+  }
+  auto brought = bring(std::move(fd), file);
+  if (!brought.is_ok()) return brought.status();
+  session::Description& group = brought.value().group;
+  if (request.local_index >= group.layout.local_ranks) return no_such_rank(group.layout.local_ranks);
+  size_t of_user = 0;
+  for (const auto& [other, known] : known_) {
+    if (known.id == group.group)
+      return Status(Code::kInvalidUsage, "ranks of the group hand over different memory");
+    of_user += known.uid == uid ? 1 : 0;
+  }
+  if (of_user >= kMostAdoptedGroups) {
+    return Status(Code::kSystem,
+                  "a daemon takes over at most " + std::to_string(kMostAdoptedGroups) + " groups of a user");
+  }
+  Found found{group.group, std::make_shared<SharedMemory>(std::move(brought.value().memory)),
+              std::move(group)};
+  Known known{found.id, found.memory, request.engine, uid,
+              std::vector<bool>(found.group->layout.local_ranks)};
+  known.taken[request.local_index] = true;
+  known_.emplace(name, std::move(known));
+  return found;
+}
+
+Result<GroupSpec> Adoption::describe(const Found& found, const NodeInfo& node) const {
+  const session::Description& group = *found.group;
+  const session::Layout& layout = group.layout;
+  const session::Segment segment = session::Segment::view(found.memory->data(), layout);
+  GroupSpec spec;
+  spec.id = found.id;
+  spec.adopted = true;
+  spec.memory = found.memory;
+  spec.group_class = group.group_class;
+  spec.me = group.node;
+  std::vector<uint32_t> ranks_of(layout.nodes, 0);
+  for (uint32_t rank = 0; rank < layout.ranks; ++rank) {
+    const uint32_t of = layout.nodes == 1 ? 0 : foreign_copy(segment.members()[rank].node);
+    if (of >= layout.nodes) return Status(Code::kInvalidArgument, "a member of the group is on no node");
+    spec.node_of_rank.push_back(of);
+    ++ranks_of[of];
+  }
+  const bool full = std::all_of(ranks_of.begin(), ranks_of.end(),
+                                [](uint32_t ranks) { return ranks > 0 && ranks <= session::kMaxLocalRanks; });
+  if (!full || ranks_of[spec.me] != layout.local_ranks || !is_printable(group.group_class)) {
+    return Status(Code::kInvalidArgument, "the members of the group do not fit its memory");
+  }
+  for (uint32_t other = 0; other < layout.nodes; ++other) {
+    // The others' names are learned when they are met.
+    const std::string address = segment.places()[other].get();
+    spec.nodes.push_back(other == spec.me ? node : NodeInfo{{}, "at " + address, address, {}});
+  }
+  if (layout.nodes == 1) return spec;
+  const auto agreed = session::Journal(segment.journals(), layout.nodes, layout.slots).agreed();
+  if (!agreed) return Status(Code::kDaemonLost, "the daemon died while the group was made");
+  spec.algorithm = agreed->algorithm;
+  spec.rates = agreed->rates;
+  return spec;
+}
+
+}  // namespace hdt::daemon

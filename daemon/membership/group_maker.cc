@@ -1,0 +1,482 @@
+#include "daemon/membership/group_maker.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <ctime>
+
+#include "base/address.h"
+#include "base/codec.h"
+#include "base/contained.h"
+#include "base/hmac.h"
+#include "base/log.h"
+#include "base/saturate.h"
+#include "daemon/links/backend_plan.h"
+#include "daemon/links/link_choice.h"
+#include "daemon/links/own_host.h"
+#include "daemon/protocol/facts.h"
+#include "ipc/page.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+// Rank 0's daemon may not listen yet: it is dialled again, soon at first.
+constexpr int64_t kFirstRetryMs = 30;
+constexpr int64_t kMaxRetryMs = 500;
+// A unique id's daemon runs: who has dialled its loopback addresses in vain for so long is on another host.
+constexpr int64_t kElsewhereMs = 400;
+// The coordinator knows who is missing, so its answer is awaited a little longer than the deadline.
+constexpr int64_t kGraceMs = 1'000;
+// Two jobs of one user that start together at one address may have been mixed up. Within this time of its
+// making, a group whose address a further process comes to is failed; later the newcomer is refused and the
+// group goes on.
+constexpr int64_t kYoungNs = kNsPerSecond;
+// Below it a port is root's.
+constexpr uint16_t kFirstUserPort = 1'024;
+
+// Jobs that meet at an address everybody can guess are of one user.
+Result<GroupKey> key_for_user(const GroupKey& key, uint32_t uid) {
+  const auto text = Writer().put_bytes(key).put(uid).take();
+  const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  if (!digest.is_ok()) return digest.status();
+  GroupKey mixed{};
+  std::memcpy(mixed.data(), digest.value().data(), mixed.size());
+  return mixed;
+}
+
+std::string process_text(uint32_t pid, uint32_t uid) { return fmt::format("pid {} of user {}", pid, uid); }
+
+std::string local_time(int64_t seconds) {
+  const auto time = static_cast<time_t>(seconds);
+  tm parts{};
+  ::localtime_r(&time, &parts);
+  std::array<char, 32> text{};
+  return {text.data(), ::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts)};
+}
+
+}  // namespace
+
+GroupMaker::GroupMaker(NodeInfo node, const Config& config, Services services)
+    : node_(std::move(node)), config_(config), services_(std::move(services)) {}
+
+std::optional<Status> GroupMaker::taken(const GroupKey& key, session::Meeting meeting,
+                                        const std::string& joiner) {
+  const auto found = living_.find(key);
+  if (found == living_.end()) return std::nullopt;
+  const Living& group = found->second;
+  if (meeting != session::Meeting::kAddress) {
+    return Status(Code::kInvalidUsage, fmt::format("the group exists already, since {}, with {}: a unique id "
+                                                   "makes one group",
+                                                   local_time(group.made_at), group.who));
+  }
+  const std::string mend = "give each job another port, or an HDT_JOB_SECRET of its own";
+  if (group.made_ns != 0 && now_ns() - group.made_ns < kYoungNs) {
+    const std::string text = fmt::format(
+        "two jobs of one user start at {} at the same time ({}, and now {}), so ranks may have been "
+        "mixed up: {}",
+        group.place, group.who, joiner, mend);
+    services_.fail(group.engine, group.id, Outcome{key, Code::kMismatch, -1, text});
+    return Status(Code::kMismatch, text);
+  }
+  return Status(Code::kInvalidUsage, fmt::format("another job has met at {}: {}, since {}; {}", group.place,
+                                                 group.who, local_time(group.made_at), mend));
+}
+
+void GroupMaker::on_join(LocalJoin join) {
+  session::JoinRequest& request = join.request;
+  if (request.meeting == session::Meeting::kAddress) {
+    const auto mixed = key_for_user(request.key, join.uid);
+    if (!mixed.is_ok()) return services_.refused(join, mixed.status());
+    request.key = mixed.value();
+  }
+  const GroupKey key = request.key;
+  const std::string joiner = process_text(join.pid, join.uid);
+  if (const auto why = taken(key, request.meeting, joiner)) return services_.refused(join, *why);
+  if (const auto why = refused_.find(key, request.process_age_ms)) return services_.refused(join, *why);
+  const auto [entry, is_new] = groups_.try_emplace(key);
+  Pending& pending = entry->second;
+  if (is_new) {
+    pending.rendezvous = request.rendezvous;
+    pending.group_class = request.group_class;
+    pending.meeting = request.meeting;
+    pending.place = request.place.empty() ? request.rendezvous : request.place;
+    pending.until = Deadline::after_ms(saturating_add(request.timeout_ms, kGraceMs));
+    pending.retry_ms = kFirstRetryMs;
+    // Who has named loopback addresses for this daemon has the others on this host, too.
+    const auto& named = config_.nics.addresses;
+    const bool knows_others = named.empty() || !is_loopback(named.front());
+    if (knows_others && DaemonAddress::parse(request.rendezvous).id && all_loopback(request.rendezvous))
+      pending.elsewhere_at = Deadline::after_ms(kElsewhereMs);
+    if (const Status claimed = claim_group(pending, join); !claimed.is_ok()) {
+      groups_.erase(entry);
+      return services_.refused(join, claimed);
+    }
+  } else if (pending.uid != join.uid) {
+    return services_.refused(
+        join,
+        {Code::kInvalidUsage,
+         fmt::format(
+             "the group belongs to user {} on node {}, as that is whose rank joined first; {} cannot join it",
+             pending.uid, node_.name, joiner)});
+  }
+  const auto same_rank = pending.joins.find(request.rank);
+  if (pending.made || same_rank != pending.joins.end()) {
+    const bool complete = pending.made && same_rank == pending.joins.end();
+    const std::string text =
+        complete
+            ? fmt::format("rank {} joins a group that is complete already", request.rank)
+            : fmt::format("two processes of node {} join as rank {}: {} and {}", node_.name, request.rank,
+                          process_text(same_rank->second.pid, same_rank->second.uid), joiner);
+    if (pending.meeting != session::Meeting::kAddress)
+      return services_.refused(join, {complete ? Code::kInvalidUsage : Code::kMismatch, text});
+    const Status why(Code::kMismatch, fmt::format("{}. Two jobs meet at {}: give each another port, or an "
+                                                  "HDT_JOB_SECRET of its own",
+                                                  text, pending.place));
+    services_.refused(join, why);
+    if (pending.made)  // ends in on_ready
+      return services_.fail(pending.made->engine, pending.made->id,
+                            Outcome{key, why.code(), -1, why.message()});
+    if (pending.channel != 0)
+      services_.send(pending.channel, Cancel{key, why.code(), request.rank, why.message()});
+    return refuse(key, why);
+  }
+  if (request.host != session::Hosting::kNone && !pending.hosted) {
+    auto place = place_for(join);
+    const Status listening = place.is_ok() ? services_.host(place.value()) : place.status();
+    if (!listening.is_ok()) {
+      const Status why(listening.code(),
+                       "no group was made at " + pending.place + ": " + listening.message());
+      pending.joins.emplace(request.rank, std::move(join));
+      return refuse(key, why);
+    }
+    pending.hosted = place.take();
+  }
+  LocalJoin& kept = pending.joins.emplace(request.rank, std::move(join)).first->second;
+  if (is_new) {
+    contact(key, pending);
+  } else if (pending.channel != 0) {
+    send_join(pending, kept);
+  }
+}
+
+Status GroupMaker::claim_group(Pending& pending, const LocalJoin& join) {
+  pending.uid = join.uid;
+  if (!services_.claim) return Status::ok();
+  auto making = services_.claim(join.uid, UserLimits::What::kMaking);
+  if (!making.is_ok()) return making.status();
+  auto group = services_.claim(join.uid, UserLimits::What::kGroups);
+  if (!group.is_ok()) return group.status();
+  pending.making_claim = making.take();
+  pending.group_claim = std::make_shared<UserLimits::Claim>(group.take());
+  return Status::ok();
+}
+
+Result<HostedPlace> GroupMaker::place_for(const LocalJoin& join) {
+  HostedPlace place{join.request.rendezvous, join.request.host == session::Hosting::kListenOnNics, nullptr};
+  const uint16_t port = port_of(join.request.rendezvous);
+  if (join.uid != 0 && port != 0 && port < kFirstUserPort) {
+    return Status(Code::kInvalidUsage,
+                  fmt::format("a job of user {} cannot meet at port {}: ports below {} are root's", join.uid,
+                              port, kFirstUserPort));
+  }
+  if (!services_.claim) return place;
+  auto claim = services_.claim(join.uid, UserLimits::What::kListeners);
+  if (!claim.is_ok()) return claim.status();
+  place.claim = std::make_shared<UserLimits::Claim>(claim.take());
+  return place;
+}
+
+void GroupMaker::contact(const GroupKey&, Pending& pending) {
+  // An address that ranks meet at may be one that every host has: only rank 0's node is the one that is
+  // meant.
+  const bool by_address = pending.meeting == session::Meeting::kAddress;
+  pending.channel = services_.dial(pending.rendezvous,
+                                   by_address ? std::optional(pending.hosted.has_value()) : std::nullopt);
+  pending.retry_at = Deadline::never();
+  for (const auto& [rank, join] : pending.joins) send_join(pending, join);
+}
+
+void GroupMaker::send_join(Pending& pending, const LocalJoin& join) {
+  const auto& r = join.request;
+  services_.send(
+      pending.channel,
+      Join{r.key, r.ranks, r.rank, r.group_class, configured_algorithm(r.group_class), r.timeout_ms,
+           NodeInfo{node_.id, node_.name, node_.address, services_.rails_for(r.group_class)}, r.meeting,
+           join.pid, join.uid, r.process_age_ms});
+}
+
+void GroupMaker::release(Pending& pending) {
+  if (pending.channel != 0) services_.finish(std::exchange(pending.channel, 0));
+  if (pending.hosted) services_.leave(*pending.hosted);
+  pending.hosted.reset();
+}
+
+std::optional<collectives::Algorithm> GroupMaker::configured_algorithm(const std::string& group_class) const {
+  return collectives::parse_algorithm(config_.class_named(group_class).algorithm);
+}
+
+void GroupMaker::refuse(const GroupKey& key, const Status& why) {
+  const auto found = groups_.find(key);
+  if (found == groups_.end()) return;
+  Pending pending = std::move(found->second);
+  groups_.erase(found);
+  if (pending.meeting != session::Meeting::kAgain) refused_.remember(key, why);
+  release(pending);
+  for (const auto& [rank, join] : pending.joins) services_.refused(join, why);
+}
+
+void GroupMaker::on_session_gone(uint64_t session, const std::string& how) {
+  for (auto& [key, pending] : groups_) {
+    if (pending.made) continue;  // the engine finds out when the rank is attached
+    std::erase_if(pending.joins, [&](const auto& entry) {
+      if (entry.second.session != session) return false;
+      const std::string text = "rank " + std::to_string(entry.first) + " on node " + node_.name + " " + how +
+                               " while the group was made";
+      if (pending.channel != 0)
+        services_.send(pending.channel, Cancel{key, Code::kRankLost, entry.first, text});
+      return true;
+    });
+  }
+  for (auto entry = groups_.begin(); entry != groups_.end();) {
+    if (!entry->second.joins.empty()) {
+      ++entry;
+      continue;
+    }
+    release(entry->second);
+    entry = groups_.erase(entry);
+  }
+}
+
+bool GroupMaker::has_id(uint64_t id) const {
+  return std::any_of(living_.begin(), living_.end(),
+                     [id](const auto& entry) { return entry.second.id == id; }) ||
+         std::any_of(groups_.begin(), groups_.end(),
+                     [id](const auto& entry) { return entry.second.made && entry.second.made->id == id; });
+}
+
+void GroupMaker::on_membership(ChannelId from, const Membership& membership) {
+  const auto found = groups_.find(membership.key);
+  if (found == groups_.end() || found->second.made || found->second.channel != from) return;
+  Pending& pending = found->second;
+  MadeGroup made;
+  auto spec = prepare(membership, pending, made);
+  if (!spec.is_ok()) {
+    const Status why = spec.status();
+    services_.send(pending.channel, Outcome{membership.key, why.code(), -1, why.message()});
+    return refuse(membership.key, why);
+  }
+  pending.made = made;
+  services_.create(made.engine, spec.take());
+}
+
+Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pending& pending, MadeGroup& made) {
+  const auto me = std::find_if(membership.nodes.begin(), membership.nodes.end(),
+                               [&](const NodeInfo& node) { return node.id == node_.id; });
+  if (me == membership.nodes.end())
+    return Status(Code::kInternal, "the coordinator made a group without this node");
+  GroupSpec spec;
+  spec.id = group_id(membership.secret);
+  // Ids are drawn at random by who coordinates. One that is in use was chosen, and could be taken for the other group's.
+  if (has_id(spec.id))
+    return Status(Code::kInvalidUsage,
+                  "the coordinator gave the group an id that another group of this node has");
+  spec.meeting_key = membership.key;
+  spec.group_class = membership.group_class;
+  spec.algorithm = configured_algorithm(membership.group_class);
+  spec.node_of_rank = membership.node_of_rank;
+  spec.nodes = membership.nodes;
+  spec.me = static_cast<uint32_t>(me - membership.nodes.begin());
+  std::vector<uint32_t> local;
+  for (uint32_t rank = 0; rank < spec.node_of_rank.size(); ++rank) {
+    if (spec.node_of_rank[rank] == spec.me) local.push_back(rank);
+  }
+  const bool same = std::equal(local.begin(), local.end(), pending.joins.begin(), pending.joins.end(),
+                               [](uint32_t rank, const auto& entry) { return rank == entry.first; });
+  if (!same)
+    return Status(Code::kRankLost, "a rank of node " + node_.name + " ended while the group was made");
+  if (local.size() > session::kMaxLocalRanks) {
+    return Status(Code::kInvalidArgument, "node " + node_.name + " has " + std::to_string(local.size()) +
+                                              " ranks of the group; at most " +
+                                              std::to_string(session::kMaxLocalRanks) + " are possible");
+  }
+  const auto backends = config_.class_named(spec.group_class).backends;
+  if (spec.nodes.size() > 1 && backends == std::vector<std::string>{kSharedMemory}) {
+    return Status(Code::kNoBackend, "class " + spec.group_class + " of node " + node_.name +
+                                        " has only the backend shm, which does not reach node " +
+                                        spec.nodes[spec.me == 0 ? 1 : 0].name);
+  }
+  for (const NodeInfo& node : spec.nodes) {
+    const std::string wrong =
+        &node == &spec.nodes[spec.me] ? "" : misfit(spec.nodes[spec.me], node, spec.group_class);
+    if (!wrong.empty()) return Status(Code::kNoBackend, wrong);
+  }
+  size_t engines = session::kMaxEngines;
+  for (const NodeInfo& node : spec.nodes) engines = std::min(engines, node.rails.size());
+  const session::Layout layout(static_cast<uint32_t>(spec.node_of_rank.size()),
+                               static_cast<uint32_t>(spec.nodes.size()), static_cast<uint32_t>(local.size()));
+  auto memory = SharedMemory::create("hdt-group-" + short_id(spec.id), layout.total);
+  if (!memory.is_ok()) return memory.status();
+  made.id = spec.id;
+  made.secret = membership.secret;
+  made.engine = static_cast<uint32_t>(spec.id % engines);
+  made.memory = std::make_shared<SharedMemory>(memory.take());
+  spec.memory = made.memory;
+  spec.deadline = pending.until;
+  spec.on_ready = [this, key = membership.key](const Status& status) {
+    services_.post([this, key, status] { on_ready(key, status); });
+  };
+  return spec;
+}
+
+void GroupMaker::on_ready(const GroupKey& key, const Status& status) {
+  (void)contained(
+      "a group that was made", [&] { take_up(key, status); },
+      [&](const std::string& why) {
+        const auto found = groups_.find(key);
+        if (found == groups_.end()) return;
+        const Outcome failure{key, Code::kInternal, -1, "the daemon could not take up the group: " + why};
+        if (found->second.made) {
+          const MadeGroup& made = *found->second.made;
+          services_.fail(made.engine, made.id, failure);
+          for (uint32_t local = 0; local < found->second.joins.size(); ++local) services_.lost(made, local);
+        }
+        refuse(key, {failure.code, failure.text});
+      });
+}
+
+void GroupMaker::take_up(const GroupKey& key, const Status& status) {
+  const auto found = groups_.find(key);
+  if (found == groups_.end()) return;
+  Pending& pending = found->second;
+  if (pending.channel != 0)
+    services_.send(pending.channel, Outcome{key, status.code(), -1, status.message()});
+  if (!status.is_ok()) return refuse(key, status);
+  const LocalJoin& first = pending.joins.begin()->second;
+  Living living{pending.made->id,
+                pending.made->engine,
+                fmt::format("{} (rank {} of {}) on node {}", process_text(first.pid, first.uid),
+                            first.request.rank, first.request.ranks, node_.name),
+                pending.place,
+                ::time(nullptr),
+                now_ns(),
+                std::exchange(pending.hosted, std::nullopt),
+                std::move(pending.group_claim)};
+  living_.insert_or_assign(key, std::move(living));
+  // From here on there is a group.
+  Pending done = std::move(pending);
+  groups_.erase(found);
+  release(done);
+  uint32_t local = 0;
+  for (const auto& [rank, join] : done.joins) services_.joined(join, *done.made, local++);
+}
+
+void GroupMaker::on_group_ended(const std::string& id) {
+  std::erase_if(living_, [&](const auto& entry) {
+    const Living& group = entry.second;
+    if (daemon::id_text(group.id) != id) return false;
+    if (group.hosted) services_.leave(*group.hosted);
+    return true;
+  });
+}
+
+// The ranks met at a place of the predecessor's; nobody listens there any more, so a job that meets there
+// later is refused on this node only.
+Status GroupMaker::on_adopted(const session::Description& group, uint32_t engine, uint32_t pid,
+                              uint32_t uid) {
+  if (has_id(group.group)) return {Code::kInvalidUsage, "another group of this node has its id"};
+  Living living{
+      group.group,        engine,        fmt::format("{} on node {}", process_text(pid, uid), node_.name),
+      "the same address", group.made_at, 0,
+      std::nullopt,       nullptr};
+  if (groups_.contains(group.meeting_key) || !living_.emplace(group.meeting_key, std::move(living)).second)
+    return {Code::kInvalidUsage, "another group of this node met by its key"};
+  return Status::ok();
+}
+
+// Bad news from the coordinator: ranks missing, or another node that could not make its part.
+void GroupMaker::on_outcome(ChannelId from, const Outcome& outcome) {
+  const auto found = groups_.find(outcome.key);
+  if (found == groups_.end() || outcome.code == Code::kSuccess || found->second.channel != from) return;
+  if (found->second.made) {
+    services_.fail(found->second.made->engine, found->second.made->id, outcome);  // ends in on_ready
+  } else {
+    refuse(outcome.key, {outcome.code, outcome.text});
+  }
+}
+
+void GroupMaker::on_closed(ChannelId channel, const Status& why) {
+  // This daemon is at a limit, or the other one, or another host is meant and this daemon has no peers there: who
+  // waits is told now, and not at the deadline.
+  std::vector<std::pair<GroupKey, Status>> refused;
+  for (const auto& [key, pending] : groups_) {
+    if (pending.channel != channel || pending.made) continue;
+    if (why.code() == Code::kSystem || why.code() == Code::kConfig) {
+      refused.emplace_back(key, Status(why.code(), "no group was made: " + why.message()));
+    } else if (pending.elsewhere_at.expired()) {
+      refused.emplace_back(key,
+                           Status(Code::kConfig,
+                                  "no group was made: rank 0's daemon has peers on its own host only, and "
+                                  "is not on this one (" +
+                                      why.message() + "); " + how_to_have_peers()));
+    }
+  }
+  for (const auto& [key, status] : refused) refuse(key, status);
+  for (auto& [key, pending] : groups_) {
+    if (pending.channel != channel) continue;
+    pending.channel = 0;
+    pending.last_error = why.message();
+    // Its answer is not needed once the membership is known. Before, the coordinator may just not be up yet.
+    if (pending.made) continue;
+    pending.retry_at = Deadline::after_ms(pending.retry_ms);
+    pending.retry_ms = std::min(2 * pending.retry_ms, kMaxRetryMs);
+  }
+}
+
+void GroupMaker::on_time() {
+  std::vector<std::pair<GroupKey, Status>> late;
+  for (auto& [key, pending] : groups_) {
+    if (pending.made) continue;  // the engine's group has the deadline now
+    if (pending.until.expired()) {
+      const std::string error = pending.last_error.empty() ? "it does not answer" : pending.last_error;
+      late.emplace_back(key,
+                        Status(Code::kTimeout, "no group was made: rank 0's daemon cannot be reached at " +
+                                                   pending.place + ": " + error));
+    } else if (pending.retry_at.expired()) {
+      contact(key, pending);
+    }
+  }
+  for (const auto& [key, why] : late) refuse(key, why);
+}
+
+std::optional<Deadline> GroupMaker::next_time() const {
+  std::optional<Deadline> next;
+  for (const auto& [key, pending] : groups_) {
+    if (pending.made) continue;
+    const Deadline time = Deadline::earlier(pending.until, pending.retry_at);
+    next = next ? Deadline::earlier(*next, time) : time;
+  }
+  return next;
+}
+
+std::vector<MakingFacts> GroupMaker::making() const {
+  std::vector<MakingFacts> all;
+  for (const auto& [key, pending] : groups_) {
+    MakingFacts& facts = all.emplace_back();
+    facts.id = id_text(pending.made ? pending.made->id : group_id(key));
+    facts.group_class = pending.group_class;
+    facts.rendezvous = pending.rendezvous;
+    facts.last_error = pending.last_error;
+    facts.complete = pending.made.has_value();
+    facts.left_ns = pending.until.is_never() ? -1 : pending.until.remaining_ns();
+    facts.members = {node_.id};
+    for (const auto& [rank, join] : pending.joins) {
+      facts.users.push_back(join.uid);
+      facts.ranks = join.request.ranks;
+      facts.joined.push_back({rank, node_.name});
+    }
+  }
+  return all;
+}
+
+}  // namespace hdt::daemon

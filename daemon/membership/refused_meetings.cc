@@ -1,0 +1,34 @@
+#include "daemon/membership/refused_meetings.h"
+
+#include <algorithm>
+
+namespace hdt::daemon {
+
+namespace {
+
+// Ranks of one job start within this time of each other, or not at all.
+constexpr int64_t kKeepNs = 60 * kNsPerSecond;
+constexpr size_t kMaxRefusals = 1'024;
+
+}  // namespace
+
+void RefusedMeetings::remember(const session::GroupKey& key, const Status& why) {
+  const int64_t now = now_ns();
+  std::erase_if(refusals_, [now](const auto& entry) { return now - entry.second.at_ns > kKeepNs; });
+  if (refusals_.size() >= kMaxRefusals) {
+    refusals_.erase(std::min_element(refusals_.begin(), refusals_.end(), [](const auto& a, const auto& b) {
+      return a.second.at_ns < b.second.at_ns;
+    }));
+  }
+  refusals_.insert_or_assign(key, Refusal{why, now});
+}
+
+std::optional<Status> RefusedMeetings::find(const session::GroupKey& key, int64_t process_age_ms) const {
+  const auto found = refusals_.find(key);
+  if (found == refusals_.end()) return std::nullopt;
+  const int64_t passed_ns = now_ns() - found->second.at_ns;
+  if (passed_ns > kKeepNs || process_age_ms < passed_ns / kNsPerMs) return std::nullopt;
+  return found->second.why;
+}
+
+}  // namespace hdt::daemon

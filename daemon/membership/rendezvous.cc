@@ -1,0 +1,267 @@
+#include "daemon/membership/rendezvous.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/hmac.h"
+#include "base/saturate.h"
+#include "daemon/protocol/facts.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+// How many missing ranks a message names before it says "and n more".
+constexpr size_t kNamedMissing = 16;
+
+// After completion the nodes still have to connect to each other; their own deadlines are the joins'.
+constexpr int64_t kOutcomeGraceMs = 5'000;
+
+// Two jobs of one user that start at the same moment at one address are told apart by nothing but this: one
+// rank comes twice. So a group whose ranks met at an address waits this long before it is made.
+constexpr int64_t kSettleMs = 300;
+
+std::string missing_ranks(const std::set<uint32_t>& missing) {
+  std::string text;
+  size_t named = 0;
+  for (uint32_t rank : missing) {
+    if (named++ == kNamedMissing)
+      return text + " and " + std::to_string(missing.size() - kNamedMissing) + " more";
+    text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  return text;
+}
+
+// "\"ring\" on node n0"
+std::string configured(const Join& join) {
+  const std::string name = join.algorithm ? name_of(*join.algorithm) : "auto";
+  return "\"" + name + "\" on node " + join.node.name;
+}
+
+std::string process(const Join& join) {
+  return "pid " + std::to_string(join.pid) + " of user " + std::to_string(join.uid) + " on node " +
+         join.node.name;
+}
+
+std::string two_jobs(const Join& first, const Join& second) {
+  const std::string text = "two processes join as rank " + std::to_string(second.rank) + ": " +
+                           process(first) + " and " + process(second);
+  if (second.meeting != session::Meeting::kAddress) return text;
+  return text +
+         ". Two jobs meet at the same address: give each another port, or an HDT_JOB_SECRET of its own";
+}
+
+}  // namespace
+
+std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& join) {
+  if (const auto why = refused_.find(join.key, join.process_age_ms)) {
+    return {{from, Outcome{join.key, why->code(), -1, why->message()}}};
+  }
+  Group& group = groups_[join.key];
+  if (group.complete) {
+    const std::string late = "rank " + std::to_string(join.rank) + " joins a group that is complete already";
+    const Reply refusal{from, Outcome{join.key, Code::kInvalidUsage, static_cast<int32_t>(join.rank), late}};
+    if (group.meeting != session::Meeting::kAddress) return {refusal};
+    // Nothing but its rank distinguishes the one that comes too late from the one that was taken for it.
+    auto replies = refuse(join.key, group, Code::kMismatch, static_cast<int32_t>(join.rank),
+                          two_jobs(group.members.at(std::min(join.rank, group.ranks - 1)).join, join));
+    replies.push_back(refusal);
+    groups_.erase(join.key);
+    return replies;
+  }
+  if (group.members.empty()) {
+    group.ranks = join.ranks;
+    group.meeting = join.meeting;
+    group.group_class = join.group_class;
+    group.deadline = Deadline::after_ms(join.timeout_ms);
+  }
+  const auto& [rank, first] = group.members.empty()
+                                  ? std::pair<const uint32_t, Member>{join.rank, {from, join}}
+                                  : *group.members.begin();
+  std::string wrong;
+  Code code = Code::kMismatch;
+  if (join.ranks != group.ranks) {
+    wrong = "rank " + std::to_string(rank) + " joins a group of " + std::to_string(group.ranks) +
+            " ranks, rank " + std::to_string(join.rank) + " one of " + std::to_string(join.ranks);
+  } else if (join.group_class != group.group_class) {
+    wrong = "rank " + std::to_string(rank) + " joins with class " + group.group_class + ", rank " +
+            std::to_string(join.rank) + " with class " + join.group_class;
+  } else if (join.algorithm != first.join.algorithm) {
+    code = Code::kConfig;
+    wrong = "class " + group.group_class + " has algorithm " + configured(first.join) + ", but " +
+            configured(join) + ": give it the same one on all nodes";
+  } else if (group.members.contains(join.rank)) {
+    wrong = two_jobs(group.members.at(join.rank).join, join);
+  }
+  if (!wrong.empty()) {
+    auto replies = refuse(join.key, group, code, static_cast<int32_t>(join.rank), wrong);
+    const auto to_joiner = [from](const Reply& reply) { return reply.to == from; };
+    if (std::none_of(replies.begin(), replies.end(), to_joiner))
+      replies.push_back({from, Outcome{join.key, code, static_cast<int32_t>(join.rank), wrong}});
+    groups_.erase(join.key);
+    return replies;
+  }
+  group.members.emplace(join.rank, Member{from, join});
+  group.deadline = Deadline::earlier(group.deadline, Deadline::after_ms(join.timeout_ms));
+  if (group.members.size() < group.ranks) return {};
+  if (group.meeting != session::Meeting::kAddress) return complete(join.key, group);
+  group.settled = Deadline::after_ms(kSettleMs);
+  return {};
+}
+
+std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& group) {
+  Membership membership{key, {}, group.group_class, {}, std::vector<uint32_t>(group.ranks)};
+  const Status drawn =
+      random_bytes({reinterpret_cast<uint8_t*>(membership.secret.data()), membership.secret.size()});
+  if (!drawn.is_ok()) {
+    auto replies = refuse(key, group, drawn.code(), -1, drawn.message());
+    groups_.erase(key);
+    return replies;
+  }
+  std::map<NodeId, uint32_t> index;
+  std::vector<ChannelId> channels;
+  for (const auto& [rank, member] : group.members) {
+    const auto [entry, is_new] =
+        index.emplace(member.join.node.id, static_cast<uint32_t>(membership.nodes.size()));
+    if (is_new) {
+      membership.nodes.push_back(member.join.node);
+      channels.push_back(member.channel);
+    }
+    membership.node_of_rank[rank] = entry->second;
+  }
+  group.complete = true;
+  group.secret = membership.secret;
+  group.deadline =
+      Deadline::after_ms(saturating_add(group.members.begin()->second.join.timeout_ms, kOutcomeGraceMs));
+  std::vector<Reply> replies;
+  for (ChannelId channel : channels) {
+    group.nodes.emplace(channel, false);
+    replies.push_back({channel, membership});
+  }
+  return replies;
+}
+
+std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Group& group, Code code,
+                                                  int32_t rank, const std::string& why) {
+  std::set<ChannelId> channels;
+  for (const auto& [number, member] : group.members) channels.insert(member.channel);
+  std::vector<Reply> replies;
+  for (ChannelId channel : channels) replies.push_back({channel, Outcome{key, code, rank, why}});
+  if (group.meeting != session::Meeting::kAgain) refused_.remember(key, {code, why});
+  return replies;
+}
+
+bool Rendezvous::has_joined(const Group& group, ChannelId channel) {
+  return std::any_of(group.members.begin(), group.members.end(),
+                     [channel](const auto& member) { return member.second.channel == channel; });
+}
+
+std::vector<Rendezvous::Reply> Rendezvous::on_cancel(ChannelId from, const Cancel& cancel) {
+  const auto found = groups_.find(cancel.key);
+  if (found == groups_.end() || !has_joined(found->second, from)) return {};
+  auto replies =
+      refuse(cancel.key, found->second, cancel.code, static_cast<int32_t>(cancel.rank), cancel.text);
+  groups_.erase(found);
+  return replies;
+}
+
+std::vector<Rendezvous::Reply> Rendezvous::on_outcome(ChannelId from, const Outcome& outcome) {
+  const auto found = groups_.find(outcome.key);
+  if (found == groups_.end() || !found->second.complete || !has_joined(found->second, from)) return {};
+  Group& group = found->second;
+  std::vector<Reply> replies;
+  if (outcome.code != Code::kSuccess) {
+    replies = refuse(outcome.key, group, outcome.code, outcome.rank, outcome.text);
+    std::erase_if(replies, [from](const Reply& reply) { return reply.to == from; });
+  } else {
+    if (const auto node = group.nodes.find(from); node != group.nodes.end()) node->second = true;
+    if (!std::all_of(group.nodes.begin(), group.nodes.end(), [](const auto& n) { return n.second; }))
+      return {};
+  }
+  groups_.erase(found);
+  return replies;
+}
+
+std::vector<Rendezvous::Reply> Rendezvous::on_closed(ChannelId channel) {
+  std::vector<Reply> replies;
+  std::erase_if(groups_, [&](const auto& entry) {
+    const auto& [key, group] = entry;
+    for (const auto& [rank, member] : group.members) {
+      if (member.channel != channel) continue;
+      // A node that has reported success does not need us any more.
+      if (const auto node = group.nodes.find(channel); node != group.nodes.end() && node->second)
+        return false;
+      auto refused = refuse(key, group, Code::kRankLost, static_cast<int32_t>(rank),
+                            "node " + member.join.node.name + " (rank " + std::to_string(rank) +
+                                ") went away while the group was made");
+      std::erase_if(refused, [channel](const Reply& reply) { return reply.to == channel; });
+      replies.insert(replies.end(), refused.begin(), refused.end());
+      return true;
+    }
+    return false;
+  });
+  return replies;
+}
+
+std::vector<Rendezvous::Reply> Rendezvous::on_time() {
+  std::vector<Reply> replies;
+  std::vector<GroupKey> settled;
+  for (const auto& [key, group] : groups_) {
+    if (group.settled.expired()) settled.push_back(key);
+  }
+  for (const GroupKey& key : settled) {
+    Group& group = groups_.at(key);
+    group.settled = Deadline::never();
+    const auto made = complete(key, group);
+    replies.insert(replies.end(), made.begin(), made.end());
+  }
+  std::erase_if(groups_, [&](const auto& entry) {
+    const auto& [key, group] = entry;
+    if (!group.deadline.expired()) return false;
+    if (group.complete) return true;
+    std::set<uint32_t> missing;
+    for (uint32_t rank = 0; rank < group.ranks; ++rank) {
+      if (!group.members.contains(rank)) missing.insert(rank);
+    }
+    const std::string hint =
+        group.meeting == session::Meeting::kAddress
+            ? "; ranks of different users meet at an address only if all have the same HDT_JOB_SECRET"
+            : "";
+    const auto refused = refuse(key, group, Code::kTimeout, static_cast<int32_t>(*missing.begin()),
+                                "making a group of " + std::to_string(group.ranks) + " ranks: rank " +
+                                    missing_ranks(missing) + " did not join in time" + hint);
+    replies.insert(replies.end(), refused.begin(), refused.end());
+    return true;
+  });
+  return replies;
+}
+
+std::optional<Deadline> Rendezvous::next_time() const {
+  std::optional<Deadline> next;
+  for (const auto& [key, group] : groups_) {
+    const Deadline time = Deadline::earlier(group.deadline, group.settled);
+    next = next ? Deadline::earlier(*next, time) : time;
+  }
+  return next;
+}
+
+std::vector<MakingFacts> Rendezvous::making() const {
+  std::vector<MakingFacts> all;
+  for (const auto& [key, group] : groups_) {
+    MakingFacts& facts = all.emplace_back();
+    facts.id = id_text(group_id(group.complete ? group.secret : key));
+    facts.group_class = group.group_class;
+    facts.coordinates = true;
+    facts.ranks = group.ranks;
+    facts.complete = group.complete;
+    facts.left_ns = group.deadline.is_never() ? -1 : group.deadline.remaining_ns();
+    for (const auto& [rank, member] : group.members) {
+      facts.joined.push_back({rank, member.join.node.name});
+      facts.users.push_back(member.join.uid);
+      facts.members.push_back(member.join.node.id);
+    }
+  }
+  return all;
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,74 @@
+#include "daemon/membership/reunion.h"
+
+#include "daemon/protocol/facts.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr int64_t kAgainMs = 20;
+
+}  // namespace
+
+void Reunion::begin(const Successor& word, const std::string& address, Deadline until) {
+  Seeking& seeking =
+      seekings_.insert_or_assign({word.group, word.to}, Seeking{word, address, until, Deadline::never()})
+          .first->second;
+  tell(seeking);
+}
+
+void Reunion::tell(Seeking& seeking) {
+  const auto [channel, is_new] = channels_.try_emplace(seeking.address, 0);
+  if (is_new) channel->second = services_.dial(seeking.address);
+  services_.send(channel->second, seeking.word);
+  seeking.again_at = Deadline::after_ms(kAgainMs);
+}
+
+void Reunion::end_group(const std::string& id) {
+  std::erase_if(seekings_, [&](const auto& entry) { return id_text(entry.first.first) == id; });
+}
+
+void Reunion::on_known(ChannelId channel, const Known& answer) {
+  const auto seeking = seekings_.find({answer.group, answer.to});
+  if (seeking == seekings_.end()) return;
+  const auto asked = channels_.find(seeking->second.address);
+  if (asked == channels_.end() || asked->second != channel || answer.from != seeking->second.word.from)
+    return;
+  if (answer.code == Code::kInProgress) {
+    if (answer.live > seeking->second.word.live) services_.newer(seeking->second.word, answer);
+    return;
+  }
+  if (answer.code == Code::kSuccess) return services_.met(seeking->second.word, answer);
+  give_up(answer);
+}
+
+void Reunion::give_up(const Known& answer) {
+  end_group(id_text(answer.group));
+  services_.failed(answer);
+}
+
+void Reunion::refresh(const std::function<void(Successor&)>& renew) {
+  for (auto& [whom, seeking] : seekings_) renew(seeking.word);
+}
+
+void Reunion::on_closed(ChannelId channel) {
+  std::erase_if(channels_, [channel](const auto& entry) { return entry.second == channel; });
+}
+
+void Reunion::on_time() {
+  std::erase_if(seekings_, [](const auto& entry) { return entry.second.until.expired(); });
+  for (auto& [whom, seeking] : seekings_) {
+    if (seeking.again_at.expired()) tell(seeking);
+  }
+}
+
+std::optional<Deadline> Reunion::next_time() const {
+  std::optional<Deadline> next;
+  for (const auto& [whom, seeking] : seekings_) {
+    const Deadline time = Deadline::earlier(seeking.until, seeking.again_at);
+    next = next ? Deadline::earlier(*next, time) : time;
+  }
+  return next;
+}
+
+}  // namespace hdt::daemon

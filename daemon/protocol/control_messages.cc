@@ -1,0 +1,212 @@
+#include "daemon/protocol/control_messages.h"
+
+#include <set>
+
+#include "base/codec.h"
+#include "ipc/segment.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr size_t kMaxText = 4096;
+constexpr size_t kMaxReply = kMaxControlBytes - kMaxText;
+constexpr uint8_t kAuto = 0xff;  // in place of an algorithm
+
+void put(Writer& w, const LiveClass& live) { w.put(live.version).put_string(live.settings); }
+
+struct Put {
+  Writer& w;
+  void operator()(std::monostate) {}
+  void operator()(const Join& m) {
+    w.put_bytes(m.key).put(m.ranks).put(m.rank).put_string(m.group_class);
+    w.put(m.algorithm ? static_cast<uint8_t>(*m.algorithm) : kAuto).put(m.timeout_ms);
+    put(w, m.node);
+    w.put(m.meeting).put(m.pid).put(m.uid).put(m.process_age_ms);
+  }
+  void operator()(const Cancel& m) {
+    w.put_bytes(m.key).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
+  }
+  void operator()(const Membership& m) {
+    w.put_bytes(m.key).put_bytes(m.secret).put_string(m.group_class);
+    w.put(static_cast<uint32_t>(m.nodes.size()));
+    for (const auto& node : m.nodes) put(w, node);
+    w.put(static_cast<uint32_t>(m.node_of_rank.size()));
+    for (uint32_t node : m.node_of_rank) w.put(node);
+  }
+  void operator()(const Inquiry& m) {
+    w.put(m.number).put_string(m.what.substr(0, kMaxText));
+    put(w, m.viewer);
+  }
+  void operator()(const Reply& m) {
+    w.put(m.number).put(m.code).put(m.now_ns).put_string(m.text.substr(0, kMaxReply));
+  }
+  void operator()(const Successor& m) {
+    w.put(m.group).put(m.from).put(m.to).put_string(m.group_class);
+    put(w, m.live);
+    put(w, m.node);
+  }
+  void operator()(const Known& m) {
+    w.put(m.group).put(m.from).put(m.to).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
+    put(w, m.live);
+    put(w, m.node);
+  }
+  void operator()(const Outcome& m) {
+    w.put_bytes(m.key).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
+  }
+};
+
+LiveClass get_live_class(Reader& r) {
+  LiveClass live;
+  live.version = r.get<uint64_t>();
+  live.settings = r.get_string(kMaxSettings);
+  // It is counted up by one with each change.
+  if (live.version > kMaxClassVersion) r.fail();
+  return live;
+}
+
+Join get_join(Reader& r) {
+  Join m;
+  r.get_bytes(m.key);
+  m.ranks = r.get<uint32_t>();
+  m.rank = r.get<uint32_t>();
+  m.group_class = r.get_name(session::kMaxClassBytes);
+  if (const auto algorithm = r.get<uint8_t>(); algorithm != kAuto) {
+    m.algorithm = static_cast<collectives::Algorithm>(algorithm);
+  }
+  m.timeout_ms = r.get<int64_t>();
+  m.node = get_node(r);
+  m.meeting = r.get<session::Meeting>();
+  m.pid = r.get<uint32_t>();
+  m.uid = r.get<uint32_t>();
+  m.process_age_ms = r.get<int64_t>();
+  return m;
+}
+
+bool valid(const Join& m) {
+  return m.meeting <= session::Meeting::kAgain && m.process_age_ms >= 0 && m.ranks > 0 &&
+         m.ranks <= session::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0 && !m.node.rails.empty() &&
+         (!m.algorithm || static_cast<int>(*m.algorithm) < collectives::kAlgorithmCount);
+}
+
+Membership get_membership(Reader& r) {
+  Membership m;
+  r.get_bytes(m.key);
+  r.get_bytes(m.secret);
+  m.group_class = r.get_name(session::kMaxClassBytes);
+  const uint32_t nodes = r.get_count(session::kMaxRanks);
+  for (uint32_t i = 0; i < nodes && !r.failed(); ++i) m.nodes.push_back(get_node(r));
+  const uint32_t ranks = r.get_count(session::kMaxRanks);
+  for (uint32_t i = 0; i < ranks && !r.failed(); ++i) m.node_of_rank.push_back(r.get<uint32_t>());
+  return m;
+}
+
+// Every node is there once and has a rank at least, and no more than one has room for: everything that is computed from a
+// membership counts on it.
+bool valid(const Membership& m) {
+  if (m.nodes.empty() || m.node_of_rank.size() < m.nodes.size()) return false;
+  std::vector<uint32_t> ranks_of(m.nodes.size(), 0);
+  for (uint32_t node : m.node_of_rank) {
+    if (node >= m.nodes.size() || ++ranks_of[node] > session::kMaxLocalRanks) return false;
+  }
+  std::set<NodeId> ids;
+  for (size_t node = 0; node < m.nodes.size(); ++node) {
+    if (ranks_of[node] == 0 || m.nodes[node].rails.empty() || !ids.insert(m.nodes[node].id).second)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const ControlMessage& message) {
+  Writer writer;
+  writer.put(static_cast<uint8_t>(message.index()));
+  std::visit(Put{writer}, message);
+  return writer.take();
+}
+
+ControlMessage decode_control(std::span<const std::byte> bytes) {
+  Reader r(bytes);
+  switch (r.get<uint8_t>()) {
+    case 1: {
+      Join m = get_join(r);
+      if (r.complete() && valid(m)) return m;
+      return {};
+    }
+    case 2: {
+      Cancel m;
+      r.get_bytes(m.key);
+      m.code = r.get<Code>();
+      m.rank = r.get<uint32_t>();
+      m.text = r.get_string(kMaxText);
+      const int code = static_cast<int>(m.code);
+      if (r.complete() && code > 0 && code < kCodeCount && m.rank < session::kMaxRanks) return m;
+      return {};
+    }
+    case 3: {
+      Membership m = get_membership(r);
+      if (r.complete() && valid(m)) return m;
+      return {};
+    }
+    case 4: {
+      Outcome m;
+      r.get_bytes(m.key);
+      m.code = r.get<Code>();
+      m.rank = r.get<int32_t>();
+      m.text = r.get_string(kMaxText);
+      const int code = static_cast<int>(m.code);
+      if (r.complete() && code >= 0 && code < kCodeCount) return m;
+      return {};
+    }
+    case 5: {
+      Inquiry m;
+      m.number = r.get<uint64_t>();
+      m.what = r.get_string(kMaxText);
+      m.viewer = get_viewer(r);
+      if (r.complete()) return m;
+      return {};
+    }
+    case 6: {
+      Reply m;
+      m.number = r.get<uint64_t>();
+      m.code = r.get<Code>();
+      m.now_ns = r.get<int64_t>();
+      m.text = r.get_string(kMaxReply);
+      const int code = static_cast<int>(m.code);
+      if (r.complete() && code >= 0 && code < kCodeCount) return m;
+      return {};
+    }
+    case 7: {
+      Successor m;
+      m.group = r.get<uint64_t>();
+      m.from = r.get<uint32_t>();
+      m.to = r.get<uint32_t>();
+      m.group_class = r.get_name(session::kMaxClassBytes);
+      m.live = get_live_class(r);
+      m.node = get_node(r);
+      if (r.complete() && !m.node.rails.empty()) return m;
+      return {};
+    }
+    case 8: {
+      Known m;
+      m.group = r.get<uint64_t>();
+      m.from = r.get<uint32_t>();
+      m.to = r.get<uint32_t>();
+      m.code = r.get<Code>();
+      m.rank = r.get<int32_t>();
+      m.text = r.get_string(kMaxText);
+      m.live = get_live_class(r);
+      m.node = get_node(r);
+      const int code = static_cast<int>(m.code);
+      if (r.complete() && code >= 0 && code < kCodeCount &&
+          (m.code != Code::kSuccess || !m.node.rails.empty()))
+        return m;
+      return {};
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,142 @@
+#include "daemon/protocol/facts.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "base/foreign_json.h"
+#include "ipc/segment.h"
+
+namespace hdt::session {
+
+// As a list: traces hold a thousand of them per rank.
+static void to_json(nlohmann::json& json, const Operation& o) {
+  json = {o.kind,  o.text,       o.sequence,   o.bytes,    o.peer,
+          o.moved, o.entered_ns, o.started_ns, o.ended_ns, static_cast<int>(o.code)};
+}
+
+static void from_json(const nlohmann::json& json, Operation& o) {
+  o.kind = json.at(0).get<std::string>();
+  o.text = json.at(1).get<std::string>();
+  o.sequence = json.at(2).get<uint64_t>();
+  o.bytes = json.at(3).get<uint64_t>();
+  o.peer = json.at(4).get<int64_t>();
+  o.moved = json.at(5).get<uint64_t>();
+  o.entered_ns = json.at(6).get<int64_t>();
+  o.started_ns = json.at(7).get<int64_t>();
+  o.ended_ns = json.at(8).get<int64_t>();
+  o.code = static_cast<Code>(std::clamp(json.at(9).get<int>(), 0, kCodeCount - 1));
+}
+
+}  // namespace hdt::session
+
+namespace hdt::daemon {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, pid, process, left, end, calls, operations)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeerFacts, node, linked, writes, arrivals, quiet_ns, in_flight)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupNodeFacts, name, control, ranks)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupFacts, id, name, group_class, users, ended, code, failed_rank,
+                                   failure, nodes, local, peers)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RailFacts, node, backend, nic, local, remote, state, last_error, losses,
+                                   bytes_per_s, in_flight, megabits)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MakingRank, rank, node)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MakingFacts, id, group_class, users, coordinates, ranks, joined,
+                                   rendezvous, last_error, complete, left_ns, lacks)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, name, control, answered, silence, offset_ns, now_ns, groups,
+                                   rails, making, hidden)
+
+nlohmann::json to_text(const NodeFacts& facts) { return facts; }
+
+namespace {
+
+Status nonsense(const std::string& what) {
+  return {Code::kInvalidArgument, "facts that make no sense: " + what};
+}
+
+// What a verdict counts through must be no more than there can be: a number costs its sender a few bytes, and
+// who counts up to it much more. Null: nothing is.
+const char* beyond_limits(const NodeFacts& facts) {
+  constexpr uint64_t kMostMaking = uint64_t{16} * session::kMaxRanks;  // ranks of all groups together
+  for (const GroupFacts& group : facts.groups) {
+    if (group.code < 0 || group.code >= kCodeCount) return "a failure of no kind";
+    size_t ranks = group.local.size();
+    for (const GroupNodeFacts& place : group.nodes) ranks += place.ranks.size();
+    if (ranks > size_t{2} * session::kMaxRanks) return "too many ranks";
+  }
+  uint64_t making = 0;
+  for (const MakingFacts& group : facts.making) {
+    if (group.ranks > session::kMaxRanks) return "a group of too many ranks";
+    making += group.ranks;
+  }
+  return making > kMostMaking ? "too many ranks of groups that are being made" : nullptr;
+}
+
+}  // namespace
+
+Result<NodeFacts> facts_of(const std::string& text) {
+  const auto json = parse_foreign_json(text);
+  if (!json.is_ok())
+    return Status(Code::kInvalidArgument, "facts that cannot be read: " + json.status().message());
+  if (has_fractions(json.value())) return nonsense("a number that is no integer");
+  try {
+    auto facts = json.value().get<NodeFacts>();
+    if (const char* wrong = beyond_limits(facts)) return nonsense(wrong);
+    return facts;
+  } catch (const nlohmann::json::exception& error) {
+    return nonsense(error.what());
+  }
+}
+
+namespace {
+
+constexpr size_t kMostUnderWay = 64;
+constexpr size_t kMostEnded = 4;
+
+}  // namespace
+
+void complete(GroupFacts& group, const TickScale& scale) {
+  for (RankFacts& rank : group.local) {
+    rank.operations = session::read(rank.records, scale);
+    rank.records.clear();
+    // A rank that has just joined may not have its seat yet.
+    if (!rank.left) rank.process = rank.pid != 0 ? process_state(rank.pid) : "?";
+  }
+}
+
+void keep_recent(NodeFacts& facts) {
+  for (GroupFacts& group : facts.groups) {
+    for (RankFacts& rank : group.local) {
+      size_t under_way = 0;
+      size_t ended = std::count_if(rank.operations.begin(), rank.operations.end(),
+                                   [](const auto& operation) { return operation.ended_ns != 0; });
+      std::erase_if(rank.operations, [&](const session::Operation& operation) {
+        if (operation.ended_ns == 0) return under_way++ >= kMostUnderWay;
+        return ended-- > kMostEnded;
+      });
+    }
+  }
+}
+
+// A /proc of another PID namespace (a container with the host's) shows other processes under the same
+// numbers.
+static bool proc_is_ours() {
+  static const bool ours = [] {
+    char self[32] = {};
+    return ::readlink("/proc/self", self, sizeof self - 1) > 0 && std::to_string(::getpid()) == self;
+  }();
+  return ours;
+}
+
+std::string process_state(uint32_t pid) {
+  if (!proc_is_ours()) return "?";
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t name_end = text.rfind(')');  // the name may hold anything
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) return "";
+  return text.substr(name_end + 2, 1);
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,32 @@
+#include "daemon/protocol/group_name.h"
+
+#include <array>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/hmac.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr char kPurpose[] = "hdt name of a group";
+constexpr size_t kShortDigits = 8;
+
+}  // namespace
+
+std::string id_text(uint64_t group) {
+  std::array<uint8_t, sizeof kPurpose + sizeof group> text{};
+  std::memcpy(text.data(), kPurpose, sizeof kPurpose);
+  std::memcpy(text.data() + sizeof kPurpose, &group, sizeof group);
+  const auto digest = sha256(text);
+  if (!digest.is_ok()) return "without a name";
+  uint64_t name = 0;
+  std::memcpy(&name, digest.value().data(), sizeof name);
+  return fmt::format("{:016x}", name);
+}
+
+std::string short_id(uint64_t group) { return id_text(group).substr(0, kShortDigits); }
+
+}  // namespace hdt::daemon

@@ -1,0 +1,166 @@
+#include "daemon/protocol/handshake.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/codec.h"
+#include "base/foreign_text.h"
+#include "base/hmac.h"
+#include "base/signing.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr size_t kNonceBytes = 32;
+constexpr char kProofText[] = "HDT handshake";
+
+enum class Message : uint8_t { kHello = 1, kProof = 2 };
+
+std::span<const uint8_t> octets(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+}
+
+// Names go into logs, tables and files.
+bool is_node_name(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+}  // namespace
+
+Handshake::Handshake(Role role, PeerHello own, std::shared_ptr<Trust> trust)
+    : role_(role), trust_(std::move(trust)) {
+  std::array<uint8_t, kNonceBytes> nonce{};
+  nonce_status_ = random_bytes(nonce);
+  own_bytes_ = Writer()
+                   .put(Message::kHello)
+                   .put(kPeerMagic)
+                   .put(kPeerVersion)
+                   .put(own.purpose)
+                   .put_bytes(trust_->node().bytes)
+                   .put_string(own.name)
+                   .put(own.engine)
+                   .put(own.link)
+                   .put(own.rail)
+                   .put_string(own.group_class)
+                   .put_bytes(std::as_bytes(std::span(trust_->key().public_key())))
+                   .put_bytes(trust_->start())
+                   .put(static_cast<uint8_t>(trust_->lasting()))
+                   .put_bytes(std::as_bytes(std::span(nonce)))
+                   .take();
+}
+
+std::vector<std::vector<std::byte>> Handshake::start() {
+  if (role_ == Role::kDialer) return {own_bytes_};
+  return {};
+}
+
+std::vector<uint8_t> Handshake::transcript(Role of) const {
+  const bool own_dials = role_ == Role::kDialer;
+  const auto& dialer = own_dials ? own_bytes_ : peer_bytes_;
+  const auto& acceptor = own_dials ? peer_bytes_ : own_bytes_;
+  const auto text = Writer()
+                        .put_bytes(std::as_bytes(std::span(kProofText)))
+                        .put(of)
+                        .put_bytes(binding_)
+                        .put(static_cast<uint32_t>(dialer.size()))
+                        .put_bytes(dialer)
+                        .put(static_cast<uint32_t>(acceptor.size()))
+                        .put_bytes(acceptor)
+                        .take();
+  const auto bytes = octets(text);
+  return {bytes.begin(), bytes.end()};
+}
+
+Result<std::vector<std::byte>> Handshake::proof() const {
+  if (!nonce_status_.is_ok()) return nonce_status_;
+  if (trust_->cluster_key().empty()) return std::vector<std::byte>();
+  const auto text = transcript(role_);
+  const auto mac = hmac_sha256(octets(std::as_bytes(std::span(trust_->cluster_key()))), text);
+  if (!mac.is_ok()) return mac.status();
+  const auto signature = trust_->key().sign(text);
+  if (!signature.is_ok()) return signature.status();
+  return Writer()
+      .put_bytes(std::as_bytes(std::span(mac.value())))
+      .put_bytes(std::as_bytes(std::span(signature.value())))
+      .take();
+}
+
+Status Handshake::check(std::span<const std::byte> proof) const {
+  if (!nonce_status_.is_ok()) return nonce_status_;
+  const bool has_key = !trust_->cluster_key().empty();
+  if (has_key == proof.empty()) {
+    return {
+        Code::kConfig,
+        has_key
+            ? "node " + peer_.name + " has no cluster key and this one has one (security.cluster_key_file)"
+            : "node " + peer_.name + " has a cluster key and this one has none (security.cluster_key_file)"};
+  }
+  if (!has_key) return Status::ok();
+  const auto text = transcript(role_ == Role::kDialer ? Role::kAcceptor : Role::kDialer);
+  const auto mac = hmac_sha256(octets(std::as_bytes(std::span(trust_->cluster_key()))), text);
+  if (!mac.is_ok()) return mac.status();
+  Signature signature{};
+  if (proof.size() != mac.value().size() + signature.size() ||
+      !equal_in_constant_time(mac.value(), octets(proof.first(mac.value().size())))) {
+    return {Code::kConfig,
+            "node " + peer_.name + " does not know the cluster key (security.cluster_key_file)"};
+  }
+  std::memcpy(signature.data(), proof.data() + mac.value().size(), signature.size());
+  if (!is_signed_by(peer_.key, text, signature))
+    return {Code::kConfig, "node " + peer_.name + " does not have the node key that it tells"};
+  return trust_->check(peer_.name, peer_.key, peer_.lasting);
+}
+
+Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<const std::byte> message) {
+  std::vector<std::vector<std::byte>> answer;
+  Reader reader(message);
+  const auto kind = reader.get<Message>();
+  if (state_ == State::kWaitHello && kind == Message::kHello) {
+    if (reader.get<uint32_t>() != kPeerMagic)
+      return Status(Code::kVersion, "the other side is no HDT daemon");
+    if (const auto version = reader.get<uint32_t>(); version != kPeerVersion) {
+      return Status(Code::kVersion, "the other daemon speaks peer protocol " + std::to_string(version) +
+                                        ", this one " + std::to_string(kPeerVersion) +
+                                        ": run the same release of hdtcommd on all nodes");
+    }
+    peer_.purpose = reader.get<Purpose>();
+    reader.get_bytes(peer_.node.bytes);
+    peer_.name = reader.get_string(kMaxName);
+    peer_.engine = reader.get<uint32_t>();
+    peer_.link = reader.get<uint32_t>();
+    peer_.rail = reader.get<uint32_t>();
+    peer_.group_class = reader.get_string(kMaxName);
+    reader.get_bytes(std::as_writable_bytes(std::span(peer_.key)));
+    reader.get_bytes(peer_.start);
+    const auto lasting = reader.get<uint8_t>();
+    peer_.lasting = lasting == 1;
+    std::array<std::byte, kNonceBytes> nonce{};
+    reader.get_bytes(nonce);
+    const bool known_purpose = peer_.purpose == Purpose::kControl || peer_.purpose == Purpose::kRail;
+    if (!reader.complete() || !known_purpose || lasting > 1)
+      return Status(Code::kInvalidArgument, "malformed hello of a daemon");
+    if (!is_node_name(peer_.name) || !is_printable(peer_.group_class))
+      return Status(Code::kInvalidArgument, "a name in the hello of a daemon is not plain printable text");
+    const auto id = node_id_of(peer_.key, peer_.start);
+    if (!id.is_ok()) return id.status();
+    if (peer_.node != id.value())
+      return Status(Code::kInvalidArgument, "node " + peer_.name + " tells a node id that is not its own");
+    peer_bytes_.assign(message.begin(), message.end());
+    if (role_ == Role::kAcceptor) answer.push_back(own_bytes_);
+    const auto ours = proof();
+    if (!ours.is_ok()) return ours.status();
+    answer.push_back(Writer().put(Message::kProof).put_bytes(ours.value()).take());
+    state_ = State::kWaitProof;
+    return answer;
+  }
+  if (state_ == State::kWaitProof && kind == Message::kProof) {
+    HDT_RETURN_IF_ERROR(check(message.subspan(1)));
+    state_ = State::kDone;
+    return answer;
+  }
+  return Status(Code::kInvalidArgument, "unexpected message in a daemon's handshake");
+}
+
+}  // namespace hdt::daemon

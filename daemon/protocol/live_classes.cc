@@ -1,0 +1,77 @@
+#include "daemon/protocol/live_classes.h"
+
+#include <algorithm>
+#include <set>
+
+namespace hdt::daemon {
+
+namespace {
+
+// Names of classes have no dots.
+std::string class_of(const std::string& key) {
+  const size_t begin = key.find('.') + 1;
+  return key.substr(begin, key.rfind('.') - begin);
+}
+
+}  // namespace
+
+ConfigPairs parse_settings(const std::string& lines) {
+  ConfigPairs pairs;
+  for (size_t begin = 0; begin < lines.size();) {
+    const size_t end = std::min(lines.find('\n', begin), lines.size());
+    const std::string line = lines.substr(begin, end - begin);
+    const size_t equals = std::min(line.find('='), line.size());
+    pairs.emplace_back(line.substr(0, equals), line.substr(std::min(equals + 1, line.size())));
+    begin = end + 1;
+  }
+  return pairs;
+}
+
+LiveClass LiveClasses::of(const std::string& group_class) const {
+  const auto found = classes_.find(group_class);
+  return found == classes_.end() ? LiveClass{} : found->second;
+}
+
+void LiveClasses::changed(const std::string& settings) {
+  std::set<std::string> touched;
+  for (const auto& [key, value] : parse_settings(settings)) {
+    LiveClass& live = classes_[class_of(key)];
+    if (touched.insert(class_of(key)).second) ++live.version;
+    std::string lines;
+    for (const auto& [old_key, old_value] : parse_settings(live.settings)) {
+      if (old_key != key) lines.append(old_key).append("=").append(old_value).append("\n");
+    }
+    live.settings = lines.append(key).append("=").append(value);
+  }
+}
+
+void LiveClasses::as_configured() {
+  for (auto& [name, live] : classes_) live = {live.version + 1, ""};
+}
+
+void take_origins(Config& config, const Config& from, const std::string& prefix) {
+  std::erase_if(config.origins, [&](const auto& origin) { return origin.first.starts_with(prefix); });
+  for (const auto& [key, origin] : from.origins) {
+    if (key.starts_with(prefix)) config.origins[key] = origin;
+  }
+}
+
+Result<Config> with_live_class(const Config& now, const Config& configured, const std::string& group_class,
+                               const LiveClass& live) {
+  Config config = now;
+  const std::string prefix = "class." + group_class + ".";
+  config.classes.erase(group_class);
+  if (const auto known = configured.classes.find(group_class); known != configured.classes.end())
+    config.classes[group_class] = known->second;
+  take_origins(config, configured, prefix);
+  const ConfigPairs settings = parse_settings(live.settings);
+  if (!std::all_of(settings.begin(), settings.end(),
+                   [&](const auto& s) { return s.first.starts_with(prefix); })) {
+    return Status(Code::kInvalidArgument,
+                  "what another node says of class " + group_class + " names other keys");
+  }
+  HDT_RETURN_IF_ERROR(override_config(config, settings, "hdtctl class set on another node"));
+  return config;
+}
+
+}  // namespace hdt::daemon

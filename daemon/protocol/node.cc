@@ -1,0 +1,67 @@
+#include "daemon/protocol/node.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "ipc/page.h"
+#include "ipc/segment.h"
+
+namespace hdt::daemon {
+
+std::string id_text(const NodeId& id) {
+  std::string text;
+  for (const std::byte byte : id.bytes) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return text;
+}
+
+// What has no node id in front is taken as addresses: connecting to them says what is wrong with them.
+DaemonAddress DaemonAddress::parse(const std::string& text) {
+  NodeId id;
+  const size_t digits = 2 * id.bytes.size();
+  if (text.size() <= digits || text[digits] != '@') return {std::nullopt, text};
+  for (size_t i = 0; i < id.bytes.size(); ++i) {
+    uint8_t byte = 0;
+    const char* const first = text.data() + 2 * i;
+    if (std::from_chars(first, first + 2, byte, 16).ptr != first + 2) return {std::nullopt, text};
+    id.bytes[i] = std::byte{byte};
+  }
+  return {id, text.substr(digits + 1)};
+}
+
+void put(Writer& writer, const std::vector<RailEnd>& ends) {
+  writer.put(static_cast<uint32_t>(ends.size()));
+  for (const RailEnd& end : ends) writer.put_string(end.backend).put_string(end.nic).put_string(end.address);
+}
+
+std::vector<RailEnd> get_rail_ends(Reader& reader) {
+  std::vector<RailEnd> ends;
+  const uint32_t count = reader.get_count(kMaxRails);
+  for (uint32_t i = 0; i < count && !reader.failed(); ++i) {
+    RailEnd& end = ends.emplace_back();
+    end.backend = reader.get_name(kMaxName);
+    end.nic = reader.get_name(kMaxName);
+    end.address = reader.get_string(kMaxName);  // the backend's: it may be any bytes
+  }
+  return ends;
+}
+
+void put(Writer& writer, const NodeInfo& node) {
+  writer.put_bytes(node.id.bytes)
+      .put_string(node.name)
+      .put_string(node.address)
+      .put(static_cast<uint32_t>(node.rails.size()));
+  for (const auto& devices : node.rails) put(writer, devices);
+}
+
+NodeInfo get_node(Reader& reader) {
+  NodeInfo node;
+  reader.get_bytes(node.id.bytes);
+  node.name = reader.get_name(kMaxName);
+  node.address = reader.get_name(session::kMaxAddressBytes - 1);
+  const uint32_t engines = reader.get_count(session::kMaxEngines);
+  for (uint32_t e = 0; e < engines && !reader.failed(); ++e) node.rails.push_back(get_rail_ends(reader));
+  return node;
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,215 @@
+#include "daemon/protocol/trust.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "base/hmac.h"
+#include "base/secret_file.h"
+#include "base/unique_fd.h"
+#include "base/users.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr size_t kMinKeyBytes = 16;
+constexpr size_t kMaxKeyBytes = 4096;
+constexpr size_t kMaxNodeKeyBytes = 256;
+constexpr size_t kMaxNodesBytes = size_t{4} << 20;
+constexpr size_t kMaxNodes = 16'384;
+constexpr size_t kShownDigits = 16;  // of a public key, in messages
+constexpr char kNodeIdText[] = "HDT node id";
+
+std::string shown(const PublicKey& key) { return hex_text(key).substr(0, kShownDigits); }
+
+// The key in the state folder; made there where there is none.
+Result<SigningKey> lasting_key(const std::string& path) {
+  bool missing = false;
+  auto text = read_secret_file(path, kMaxNodeKeyBytes, &missing);
+  if (missing) {
+    auto fresh = SigningKey::make();
+    if (!fresh.is_ok()) return fresh.status();
+    const Status made = make_secret_file(path, fresh.value().text() + "\n");
+    // Another daemon of the folder may have been faster; then its key counts for both.
+    if (!made.is_ok() && made.code() != Code::kInvalidUsage) return made;
+    if (made.is_ok()) return fresh;
+    text = read_secret_file(path, kMaxNodeKeyBytes);
+  }
+  if (!text.is_ok()) return text.status();
+  auto key = SigningKey::parse(text.value());
+  if (!key.is_ok()) return Status(key.status().code(), path + ": " + key.status().message());
+  return key;
+}
+
+}  // namespace
+
+Result<NodeId> node_id_of(const PublicKey& key, const StartNonce& start) {
+  std::vector<uint8_t> text(kNodeIdText, kNodeIdText + sizeof kNodeIdText);
+  text.insert(text.end(), key.begin(), key.end());
+  for (const std::byte byte : start) text.push_back(static_cast<uint8_t>(byte));
+  const auto digest = sha256(text);
+  if (!digest.is_ok()) return digest.status();
+  NodeId id;
+  std::memcpy(id.bytes.data(), digest.value().data(), id.bytes.size());
+  return id;
+}
+
+Result<std::shared_ptr<Trust>> Trust::open(const Options& options) {
+  // Nothing is proved without a cluster key: then a node key is nothing worth keeping.
+  const bool lasting = !options.cluster_key.empty() && !options.state_folder.empty();
+  auto key = lasting ? lasting_key(options.state_folder + "/node.key") : SigningKey::make();
+  if (!key.is_ok()) return key.status();
+  std::shared_ptr<Trust> trust(new Trust(options, key.take(), lasting));
+  HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(trust->start_.data()), trust->start_.size()}));
+  const auto id = node_id_of(trust->key_.public_key(), trust->start_);
+  if (!id.is_ok()) return id.status();
+  trust->node_ = id.value();
+  if (options.cluster_key.empty()) return trust;
+  if (trust->is_listed() || lasting) {
+    auto known = read_nodes(trust->is_listed() ? options.nodes_file : trust->known_path());
+    if (!known.is_ok()) return known.status();
+    trust->known_ = known.take();
+    if (trust->is_listed() && trust->known_.empty())
+      return Status(Code::kConfig,
+                    "security.nodes_file: " + options.nodes_file + " names no node, so there are no peers");
+  }
+  return trust;
+}
+
+Status Trust::check(const std::string& name, const PublicKey& key, bool lasting) {
+  std::function<void()> call;
+  {
+    const std::lock_guard lock(mutex_);
+    auto found = known_.find(name);
+    if (found == known_.end() || found->second != key) {
+      // What an administrator has changed in the file meanwhile counts at once.
+      if (is_listed() || (lasting_ && found != known_.end())) {
+        auto again = read_nodes(is_listed() ? options_.nodes_file : known_path());
+        if (again.is_ok()) {
+          for (const std::string& unkept : unkept_) again.value().emplace(unkept, known_.at(unkept));
+          known_ = again.take();
+        }
+        found = known_.find(name);
+      }
+    }
+    if (found != known_.end() && found->second == key) return Status::ok();
+    if (is_listed()) {
+      return {
+          Code::kConfig,
+          found == known_.end()
+              ? fmt::format("node {} is not in security.nodes_file ({})", name, options_.nodes_file)
+              : fmt::format("node {} has another node key ({}...) than security.nodes_file ({}) says ({}...)",
+                            name, shown(key), options_.nodes_file, shown(found->second))};
+    }
+    if (found != known_.end()) {
+      const std::string mend = lasting_ ? "remove its line from " + known_path() : "start this daemon again";
+      return {Code::kConfig,
+              fmt::format("node {} has another node key ({}...) than before ({}...): if the node was "
+                          "installed anew, {}; else another machine poses as it",
+                          name, shown(key), shown(found->second), mend)};
+    }
+    if (!lasting || known_.size() >= kMaxNodes) return Status::ok();
+    known_.emplace(name, key);
+    unkept_.insert(name);
+    call = on_new_;
+  }
+  if (call) call();
+  return Status::ok();
+}
+
+void Trust::on_new(std::function<void()> call) {
+  const std::lock_guard lock(mutex_);
+  on_new_ = std::move(call);
+}
+
+Status Trust::keep() {
+  if (!lasting_ || is_listed()) return Status::ok();
+  std::set<std::string> written;
+  std::string text =
+      "# Nodes and their keys, as they were seen first (SECURITY.md). Remove the line of a node that was "
+      "installed anew.\n";
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, key] : known_) text += node_line(name, key);
+    written = unkept_;
+  }
+  const std::string fresh = known_path() + ".new";
+  const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return Status::from_errno("writing " + fresh, errno);
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t put = ::write(file.get(), text.data() + done, text.size() - done);
+    if (put < 0) return Status::from_errno("writing " + fresh, errno);
+    done += static_cast<size_t>(put);
+  }
+  if (std::rename(fresh.c_str(), known_path().c_str()) != 0)
+    return Status::from_errno("replacing " + known_path(), errno);
+  const std::lock_guard lock(mutex_);
+  for (const std::string& name : written) unkept_.erase(name);
+  return Status::ok();
+}
+
+Result<std::string> load_cluster_key(const std::string& file) {
+  if (file.empty()) return std::string();
+  auto key = read_secret_file(file, kMaxKeyBytes);
+  if (!key.is_ok()) return Status(Code::kConfig, "security.cluster_key_file: " + key.status().message());
+  if (key.value().size() < kMinKeyBytes) {
+    return Status(
+        Code::kConfig,
+        fmt::format("security.cluster_key_file: {} must hold {} to {} bytes; `hdtctl key new` makes one",
+                    file, kMinKeyBytes, kMaxKeyBytes));
+  }
+  return key;
+}
+
+std::string node_line(const std::string& name, const PublicKey& key) {
+  return name + " " + hex_text(key) + "\n";
+}
+
+Result<std::map<std::string, PublicKey>> read_nodes(const std::string& path) {
+  std::map<std::string, PublicKey> nodes;
+  errno = 0;
+  std::ifstream file(path);
+  if (!file) {
+    if (errno == ENOENT) return nodes;
+    return Status::from_errno("reading " + path, errno);
+  }
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
+    return Status(Code::kConfig, path + ": expected a regular file");
+  if ((info.st_uid != 0 && !is_this_user(info.st_uid)) || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return Status(
+        Code::kConfig,
+        fmt::format("{}: others than root and this daemon's user can write it: chown {} {}; chmod go-w {}",
+                    path, ::geteuid(), path, path));
+  }
+  size_t bytes = 0;
+  int number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    bytes += line.size();
+    if (line.empty() || line.starts_with('#')) continue;
+    std::istringstream words(line);
+    std::string name, key_text, more;
+    words >> name >> key_text;
+    PublicKey key{};
+    if (bytes > kMaxNodesBytes || nodes.size() >= kMaxNodes || words >> more || name.size() > kMaxName ||
+        !parse_hex(key_text, key)) {
+      return Status(
+          Code::kConfig,
+          fmt::format("{}:{}: expected \"NAME KEY\" with a key of 64 hexadecimal digits, of at most {} nodes",
+                      path, number, kMaxNodes));
+    }
+    nodes[name] = key;
+  }
+  return nodes;
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,90 @@
+#include "daemon/protocol/viewer.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/users.h"
+#include "daemon/protocol/facts.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr size_t kMaxGroupId = 64;
+
+// `is_shown` is asked about every group, made or being made.
+template <typename IsShown>
+void keep_groups(NodeFacts& facts, const IsShown& is_shown) {
+  const auto hidden = [&](const auto& group) { return !is_shown(group); };
+  std::set<std::string> taken_out;  // a group is there twice where this node's ranks wait and it coordinates
+  for (const GroupFacts& group : facts.groups) {
+    if (hidden(group)) taken_out.insert(group.id);
+  }
+  for (const MakingFacts& group : facts.making) {
+    if (hidden(group)) taken_out.insert(group.id);
+  }
+  facts.hidden += taken_out.size();
+  std::erase_if(facts.groups, hidden);
+  std::erase_if(facts.making, hidden);
+  std::set<std::string> nodes;
+  for (const GroupFacts& group : facts.groups) {
+    for (const GroupNodeFacts& node : group.nodes) nodes.insert(node.name);
+  }
+  std::erase_if(facts.rails, [&](const RailFacts& rail) { return !nodes.contains(rail.node); });
+}
+
+}  // namespace
+
+bool Viewer::sees(const std::vector<uint32_t>& users) const {
+  return all || (uid && std::find(users.begin(), users.end(), *uid) != users.end());
+}
+
+bool Viewer::sees(const std::string& group, const std::vector<uint32_t>& users) const {
+  return sees(users) || std::find(groups.begin(), groups.end(), group) != groups.end();
+}
+
+Viewer viewer_of(uint32_t uid) {
+  if (uid == 0 || is_this_user(uid)) return {true, uid, {}};
+  return {false, has_a_number(uid) ? std::optional(uid) : std::nullopt, {}};
+}
+
+void put(Writer& writer, const Viewer& viewer) {
+  writer.put(uint8_t{viewer.all}).put(uint8_t{viewer.uid.has_value()}).put(viewer.uid.value_or(0));
+  const auto count = static_cast<uint32_t>(std::min(viewer.groups.size(), kMaxViewerGroups));
+  writer.put(count);
+  for (uint32_t i = 0; i < count; ++i) writer.put_string(viewer.groups[i]);
+}
+
+Viewer get_viewer(Reader& reader) {
+  Viewer viewer;
+  const auto all = reader.get<uint8_t>();
+  const auto known = reader.get<uint8_t>();
+  const auto uid = reader.get<uint32_t>();
+  if (all > 1 || known > 1 || (known == 0 && uid != 0)) reader.fail();
+  viewer.all = all == 1;
+  if (known == 1) viewer.uid = uid;
+  const uint32_t count = reader.get_count(kMaxViewerGroups);
+  for (uint32_t i = 0; i < count && !reader.failed(); ++i)
+    viewer.groups.push_back(reader.get_string(kMaxGroupId));
+  return viewer;
+}
+
+void hide_others(NodeFacts& facts, const Viewer& viewer) {
+  if (viewer.all) return;
+  keep_groups(facts, [&](const auto& group) { return viewer.sees(group.id, group.users); });
+}
+
+void hide_from_node(NodeFacts& facts, const NodeId& asker) {
+  keep_groups(facts, [&](const auto& group) {
+    return std::find(group.members.begin(), group.members.end(), asker) != group.members.end();
+  });
+}
+
+std::vector<std::string> groups_in(const NodeFacts& facts) {
+  std::set<std::string> ids;
+  for (const GroupFacts& group : facts.groups) ids.insert(group.id);
+  for (const MakingFacts& group : facts.making) ids.insert(group.id);
+  return {ids.begin(), ids.end()};
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,300 @@
+#include "daemon/protocol/wire.h"
+
+#include <cstring>
+
+#include "base/codec.h"
+#include "ipc/plan.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr uint8_t kPiece = 1, kChunk = 2, kProbe = 3;
+// A note must fit a transport message.
+constexpr size_t kMaxText = 2048;
+constexpr int64_t kMaxRestartMs = 3'600'000;
+
+transport::LinkHeader to_header(const Writer& writer) {
+  transport::LinkHeader header{};
+  static_assert(1 + 8 + 8 + 4 + 4 <= transport::kLinkHeaderBytes);
+  std::memcpy(header.data(), writer.bytes().data(), writer.bytes().size());
+  return header;
+}
+
+struct Put {
+  Writer& w;
+  void operator()(std::monostate) {}
+  void operator()(const GroupHello& n) {
+    w.put(n.group).put(n.from).put_bytes(n.region.bytes).put(n.restart_ms);
+  }
+  void operator()(const PieceCredit& n) { w.put(n.group).put(n.from).put(n.pieces); }
+  void operator()(const ChunkCredit& n) { w.put(n.group).put(n.source).put(n.destination).put(n.tail); }
+  void operator()(const CallNote& n) {
+    w.put(n.group).put(n.from).put(n.sequence);
+    put(n.call);
+  }
+  void operator()(const OutputNote& n) {
+    w.put(n.group).put(n.from).put(n.sequence);
+    put(n.call);
+    w.put(n.direct).put_bytes(n.region.bytes).put(n.offset);
+  }
+  void put(const session::Call& call) {
+    w.put(call.count).put(call.root).put(call.what).put(call.type).put(call.op);
+  }
+  void operator()(const ProbeNote& n) { w.put(n.group).put(n.kind).put_bytes(n.landing.bytes); }
+  void operator()(const RatesNote& n) {
+    w.put(n.group).put(n.from);
+    session::put(w, n.rates);
+  }
+  void operator()(const ClassPrepare& n) {
+    w.put(n.group).put(n.change).put_string(n.settings.substr(0, kMaxText));
+  }
+  void operator()(const ClassEnds& n) {
+    w.put(n.group).put(n.change);
+    daemon::put(w, n.ends);
+  }
+  void operator()(const ClassReady& n) {
+    w.put(n.group).put(n.change).put(n.code).put_string(n.text.substr(0, kMaxText));
+  }
+  void operator()(const ClassCommit& n) { w.put(n.group).put(n.change).put(n.commit); }
+  void operator()(const LinkMoved& n) { w.put(n.group); }
+  void operator()(const LinkUnused& n) { w.put(n.group); }
+  void operator()(const PieceState& n) {
+    w.put(n.group).put(n.piece).put(n.from).put(static_cast<uint32_t>(n.tags.size()));
+    for (const uint32_t tag : n.tags) w.put(tag);
+  }
+  void operator()(const ChannelState& n) {
+    w.put(n.group).put(n.source).put(n.destination).put(n.landed).put(n.tail);
+  }
+  void operator()(const Resume& n) {
+    w.put(n.group).put(n.from).put(n.exchanged).put(n.credit).put(n.finished);
+  }
+  void operator()(const RankLeft& n) { w.put(n.group).put(n.rank).put(n.entered); }
+  void operator()(const GroupReady& n) { w.put(n.group).put(n.from); }
+  void operator()(const NodeLeft& n) { w.put(n.group).put(n.from); }
+  void operator()(const GroupSeated& n) { w.put(n.group).put(n.from); }
+  void operator()(const GroupFailed& n) {
+    w.put(n.group).put(n.code).put(n.rank).put_string(n.text.substr(0, kMaxText));
+  }
+};
+
+template <typename T>
+T get_common(Reader& r) {
+  T n{};
+  n.group = r.get<uint64_t>();
+  return n;
+}
+
+session::Call get_call(Reader& r) {
+  session::Call call;
+  call.count = r.get<uint64_t>();
+  call.root = r.get<int32_t>();
+  call.what = r.get<collectives::Collective>();
+  call.type = r.get<collectives::DataType>();
+  call.op = r.get<collectives::ReduceOp>();
+  // Whether it fits the ranks of a group is asked where the group is known.
+  if (!session::is_sound(call)) r.fail();
+  return call;
+}
+
+Note get_note(size_t kind, Reader& r) {
+  switch (kind) {
+    case 1: {
+      auto n = get_common<GroupHello>(r);
+      n.from = r.get<uint32_t>();
+      r.get_bytes(n.region.bytes);
+      n.restart_ms = r.get<int64_t>();
+      if (n.restart_ms < 0 || n.restart_ms > kMaxRestartMs) return {};
+      return n;
+    }
+    case 2: {
+      auto n = get_common<PieceCredit>(r);
+      n.from = r.get<uint32_t>();
+      n.pieces = r.get<uint64_t>();
+      return n;
+    }
+    case 3: {
+      auto n = get_common<ChunkCredit>(r);
+      n.source = r.get<uint32_t>();
+      n.destination = r.get<uint32_t>();
+      n.tail = r.get<uint64_t>();
+      return n;
+    }
+    case 4: {
+      auto n = get_common<CallNote>(r);
+      n.from = r.get<uint32_t>();
+      n.sequence = r.get<uint64_t>();
+      n.call = get_call(r);
+      return n;
+    }
+    case 5: {
+      auto n = get_common<RankLeft>(r);
+      n.rank = r.get<uint32_t>();
+      n.entered = r.get<uint64_t>();
+      return n;
+    }
+    case 6: {
+      auto n = get_common<NodeLeft>(r);
+      n.from = r.get<uint32_t>();
+      return n;
+    }
+    case 7: {
+      auto n = get_common<GroupFailed>(r);
+      n.code = r.get<Code>();
+      n.rank = r.get<int32_t>();
+      n.text = r.get_string(kMaxText);
+      const int code = static_cast<int>(n.code);
+      if (code < 2 || code >= kCodeCount) return {};
+      return n;
+    }
+    case 8: {
+      auto n = get_common<OutputNote>(r);
+      n.from = r.get<uint32_t>();
+      n.sequence = r.get<uint64_t>();
+      n.call = get_call(r);
+      n.direct = r.get<uint8_t>();
+      r.get_bytes(n.region.bytes);
+      n.offset = r.get<uint64_t>();
+      return n;
+    }
+    case 9: {
+      auto n = get_common<ProbeNote>(r);
+      n.kind = r.get<ProbeNote::Kind>();
+      r.get_bytes(n.landing.bytes);
+      if (n.group != 0 || n.kind < ProbeNote::Kind::kHere || n.kind > ProbeNote::Kind::kTurn) return {};
+      return n;
+    }
+    case 10: {
+      auto n = get_common<RatesNote>(r);
+      n.from = r.get<uint32_t>();
+      n.rates = session::get_node_rates(r);
+      return n;
+    }
+    case 11: {
+      auto n = get_common<ClassPrepare>(r);
+      n.change = r.get<uint64_t>();
+      n.settings = r.get_string(kMaxText);
+      return n;
+    }
+    case 12: {
+      auto n = get_common<ClassEnds>(r);
+      n.change = r.get<uint64_t>();
+      n.ends = get_rail_ends(r);
+      return n;
+    }
+    case 13: {
+      auto n = get_common<ClassReady>(r);
+      n.change = r.get<uint64_t>();
+      n.code = r.get<Code>();
+      n.text = r.get_string(kMaxText);
+      const int code = static_cast<int>(n.code);
+      if (code < 0 || code >= kCodeCount) return {};
+      return n;
+    }
+    case 14: {
+      auto n = get_common<ClassCommit>(r);
+      n.change = r.get<uint64_t>();
+      n.commit = r.get<uint8_t>();
+      return n;
+    }
+    case 15:
+      return get_common<LinkMoved>(r);
+    case 16: {
+      auto n = get_common<LinkUnused>(r);
+      if (n.group != 0) return {};
+      return n;
+    }
+    case 17: {
+      auto n = get_common<PieceState>(r);
+      n.piece = r.get<uint64_t>();
+      n.from = r.get<uint32_t>();
+      const uint32_t count = r.get_count(kMaxTags);
+      for (uint32_t i = 0; i < count && !r.failed(); ++i) n.tags.push_back(r.get<uint32_t>());
+      return n;
+    }
+    case 18: {
+      auto n = get_common<ChannelState>(r);
+      n.source = r.get<uint32_t>();
+      n.destination = r.get<uint32_t>();
+      n.landed = r.get<uint64_t>();
+      n.tail = r.get<uint64_t>();
+      return n;
+    }
+    case 19: {
+      auto n = get_common<Resume>(r);
+      n.from = r.get<uint32_t>();
+      n.exchanged = r.get<uint64_t>();
+      n.credit = r.get<uint64_t>();
+      n.finished = r.get<uint64_t>();
+      return n;
+    }
+    case 20: {
+      auto n = get_common<GroupSeated>(r);
+      n.from = r.get<uint32_t>();
+      return n;
+    }
+    case 21: {
+      auto n = get_common<GroupReady>(r);
+      n.from = r.get<uint32_t>();
+      return n;
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+transport::LinkHeader encode(const PieceFrame& f) {
+  Writer w;
+  return to_header(w.put(kPiece).put(f.group).put(f.piece).put(f.from).put(f.tag));
+}
+
+transport::LinkHeader encode(const ChunkFrame& f) {
+  Writer w;
+  return to_header(w.put(kChunk).put(f.group).put(f.index).put(f.source).put(f.destination));
+}
+
+transport::LinkHeader encode(const ProbeFrame& f) { return to_header(Writer().put(kProbe).put(f.group)); }
+
+Frame decode_frame(const transport::LinkHeader& header) {
+  Reader r(header);
+  const auto kind = r.get<uint8_t>();
+  const auto group = r.get<uint64_t>();
+  const auto number = r.get<uint64_t>();
+  const auto first = r.get<uint32_t>();
+  const auto second = r.get<uint32_t>();
+  if (kind == kPiece) return PieceFrame{group, number, first, second};
+  if (kind == kChunk) return ChunkFrame{group, number, first, second};
+  if (kind == kProbe) return ProbeFrame{group};
+  return {};
+}
+
+std::vector<std::byte> encode(const Note& note) {
+  Writer writer;
+  writer.put(static_cast<uint8_t>(note.index()));
+  std::visit(Put{writer}, note);
+  return writer.take();
+}
+
+Note decode_note(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  const auto kind = reader.get<uint8_t>();
+  Note note = get_note(kind, reader);
+  if (!reader.complete()) return {};
+  return note;
+}
+
+uint64_t group_of(const Note& note) {
+  return std::visit(
+      [](const auto& n) -> uint64_t {
+        if constexpr (std::is_same_v<std::decay_t<decltype(n)>, std::monostate>) {
+          return 0;
+        } else {
+          return n.group;
+        }
+      },
+      note);
+}
+
+}  // namespace hdt::daemon

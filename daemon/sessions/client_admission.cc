@@ -1,0 +1,219 @@
+// Of ClientSessions: who connects, who may stay, and how a session begins.
+#include <grp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/process_watch.h"
+#include "daemon/sessions/client_sessions.h"
+
+namespace hdt::daemon {
+
+using session::Kind;
+
+namespace {
+
+// A listener that cannot even refuse is left alone for so long.
+constexpr int64_t kPauseMs = 100;
+// While the daemon is at a limit it says so this often at most.
+constexpr int64_t kSayAgainMs = 10'000;
+// In one turn: others come between.
+constexpr size_t kConnectionsPerTurn = 64;
+constexpr size_t kRefusalsPerTurn = 16;
+// After so many refusals who else wants to connect waits for so long.
+constexpr int64_t kRefusedPauseMs = 10;
+constexpr size_t kMaxPeerGroups = 65'536;
+
+// The groups of the process that connected, as the kernel knows them: no user's name is looked up.
+std::vector<gid_t> groups_of_peer(int socket, gid_t own) {
+  std::vector<gid_t> groups(32);
+  for (;;) {
+    auto bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+    if (::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) == 0) {
+      groups.resize(bytes / sizeof(gid_t));
+      break;
+    }
+    const size_t needed = bytes / sizeof(gid_t);
+    if (errno != ERANGE || needed <= groups.size() || needed > kMaxPeerGroups) {
+      groups.clear();
+      break;
+    }
+    groups.resize(needed);
+  }
+  groups.push_back(own);
+  return groups;
+}
+
+}  // namespace
+
+ClientSessions::ClientSessions(Options options, UserLimits& limits, SessionHandler& handler)
+    : options_(std::move(options)), limits_(limits), handler_(handler) {
+  for (const std::string& name : options_.allow_groups) {
+    if (const group* known = ::getgrnam(name.c_str()); known != nullptr) {  // NOLINT(concurrency-mt-unsafe)
+      allowed_.push_back(known->gr_gid);
+    } else {
+      HDT_LOG_WARN("security.allow_groups: there is no group '{}'", name);
+    }
+  }
+}
+
+Status ClientSessions::listen(const std::string& path, int epoll) {
+  epoll_ = epoll;
+  path_ = path;
+  auto made = listen_seqpacket(path);
+  if (!made.is_ok()) return made.status();
+  listener_ = made.take();
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = listener_.get();
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener_.get(), &event) != 0)
+    return Status::from_errno("epoll_ctl", errno);
+  return Status::ok();
+}
+
+void ClientSessions::stop_listening() {
+  if (!listener_.valid()) return;
+  ::shutdown(listener_.get(), SHUT_RDWR);  // a forked child may hold a copy
+  listener_.reset();
+  ::unlink(path_.c_str());
+}
+
+void ClientSessions::accept_some() {
+  size_t refused = 0;
+  for (size_t i = 0; i < kConnectionsPerTurn; ++i) {
+    if (refused >= kRefusalsPerTurn) return pause(kRefusedPauseMs);
+    UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid()) {
+      const int error = errno;
+      if (error == EAGAIN || error == EWOULDBLOCK) return;
+      if (error == EINTR || error == ECONNABORTED) continue;
+      fd = spare_.accept_instead(listener_.get(), error);
+      if (!fd.valid()) {
+        say_limit(Status::from_errno("accepting sessions", error));
+        return pause(kPauseMs);
+      }
+      turn_away(std::move(fd), {Code::kSystem, descriptor_limit_reached()});
+      spare_.restore();
+      ++refused;
+      continue;
+    }
+    const auto credentials = peer_credentials(fd.get());
+    if (!credentials.is_ok()) continue;
+    auto claim = limits_.claim(credentials.value().uid, UserLimits::What::kSessions);
+    if (!claim.is_ok()) {
+      (void)send_packet(fd.get(),
+                        session::encode_text(Kind::kRefused, claim.status().code(), claim.status().message()),
+                        {});
+      if (limits_.may_log(credentials.value().uid))
+        HDT_LOG_WARN("a session of {} is refused: {}", pid_text(credentials.value()),
+                     claim.status().message());
+      ++refused;
+      continue;
+    }
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd.get();
+    if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd.get(), &event) != 0) {
+      turn_away(std::move(fd), Status::from_errno("watching a session", errno));
+      ++refused;
+      continue;
+    }
+    if (std::exchange(at_limit_, false)) HDT_LOG_INFO("sessions are taken again");
+    const uint64_t number = next_number_++;
+    silent_.emplace_back(Deadline::after_ms(options_.hello_ms), number);  // with or without a session
+    by_fd_[fd.get()] = number;
+    ClientSession& session = sessions_[number];
+    session.socket = std::move(fd);
+    session.credentials = credentials.value();
+    session.claim = claim.take();
+  }
+}
+
+// Its hello may not have come yet: it reads the answer all the same (libclient/daemon_client/session.cc).
+void ClientSessions::turn_away(UniqueFd socket, const Status& why) {
+  (void)send_packet(socket.get(), session::encode_text(Kind::kRefused, why.code(), why.message()), {});
+  say_limit(why);
+}
+
+void ClientSessions::say_limit(const Status& why) {
+  at_limit_ = true;
+  if (!say_again_.expired() && !say_again_.is_never()) return;
+  say_again_ = Deadline::after_ms(kSayAgainMs);
+  HDT_LOG_WARN("no more sessions: {}", why.message());
+}
+
+void ClientSessions::pause(int64_t ms) {
+  watch_listener(0);
+  go_on_at_ = Deadline::after_ms(ms);
+}
+
+void ClientSessions::watch_listener(uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = listener_.get();
+  ::epoll_ctl(epoll_, EPOLL_CTL_MOD, listener_.get(), &event);
+}
+
+Status ClientSessions::greet(uint64_t number, const Packet& packet) {
+  const auto hello = session::decode_hello(packet.bytes);
+  if (!hello.is_ok()) return hello.status();
+  ClientSession& client = sessions_.at(number);
+  if (!allowed(client)) {
+    return {Code::kInvalidUsage, "user " + std::to_string(client.credentials.uid) +
+                                     " is in none of the groups in security.allow_groups"};
+  }
+  HDT_RETURN_IF_ERROR(watch_process(number, client));
+  auto memory = SharedMemory::create("hdt-session-" + std::to_string(number), sizeof(session::SessionPage));
+  if (!memory.is_ok()) return memory.status();
+  auto link = std::make_shared<SessionLink>();
+  link->number = number;
+  link->pid = static_cast<uint32_t>(client.credentials.pid);
+  link->uid = client.credentials.uid;
+  link->memory = memory.take();
+  new (link->memory.data()) session::SessionPage{};
+  std::vector<int> fds = {link->memory.fd()};
+  for (uint32_t engine = 0; engine < options_.engines; ++engine) {
+    UniqueFd event(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!event.valid()) return Status::from_errno("eventfd", errno);
+    fds.push_back(event.get());
+    link->eventfds.push_back(std::move(event));
+  }
+  client.link = std::move(link);
+  client.greeted = true;
+  handler_.on_opened(number);
+  send(number,
+       session::encode(session::Welcome{options_.software, options_.node_name, options_.host_pid,
+                                        options_.engines, options_.restart_ms}),
+       fds);
+  return Status::ok();
+}
+
+Status ClientSessions::watch_process(uint64_t number, ClientSession& client) {
+  auto watch = watch_peer(client.socket.get());
+  if (!watch.is_ok()) return watch.status();
+  if (!watch.value().valid()) return Status::ok();
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = watch.value().get();
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, watch.value().get(), &event) != 0)
+    return Status::from_errno("watching a process", errno);
+  by_fd_[watch.value().get()] = number;
+  client.process = watch.take();
+  return Status::ok();
+}
+
+bool ClientSessions::allowed(const ClientSession& client) const {
+  if (options_.allow_groups.empty() || limits_.is_exempt(client.credentials.uid)) return true;
+  const auto groups = groups_of_peer(client.socket.get(), client.credentials.gid);
+  return std::any_of(groups.begin(), groups.end(), [this](gid_t group) {
+    return std::find(allowed_.begin(), allowed_.end(), group) != allowed_.end();
+  });
+}
+
+}  // namespace hdt::daemon

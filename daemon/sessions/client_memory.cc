@@ -1,0 +1,113 @@
+// Of ClientSessions: the memory that processes share in their groups.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/hmac.h"
+#include "daemon/sessions/client_sessions.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+constexpr uint64_t kMib = uint64_t{1} << 20;
+
+}  // namespace
+
+// Nobody can guess one.
+Result<uint64_t> ClientSessions::free_memory_number() const {
+  uint64_t number = 0;
+  while (number == 0 || memory_owners_.contains(number)) {
+    HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(&number), sizeof number}));
+  }
+  return number;
+}
+
+const ClientSession* ClientSessions::owner_of(uint64_t memory) const {
+  const auto owner = memory_owners_.find(memory);
+  return owner == memory_owners_.end() ? nullptr : &sessions_.at(owner->second);
+}
+
+void ClientSessions::forget_memory(ClientSession& client, uint64_t memory) {
+  if (client.memories.erase(memory) == 0) return;
+  memory_owners_.erase(memory);
+  handler_.on_unshared(memory);
+}
+
+void ClientSessions::end_seat(ClientSession& client, uint32_t handle) {
+  client.seats.erase(handle);
+  std::vector<uint64_t> shared;
+  for (const auto& [memory, block] : client.memories) {
+    if (block.handle == handle) shared.push_back(memory);
+  }
+  for (const uint64_t memory : shared) forget_memory(client, memory);
+}
+
+Status ClientSessions::share(uint64_t number, Packet& packet) {
+  const auto request = session::decode_memory_request(packet.bytes);
+  if (!request.is_ok()) return request.status();
+  if (packet.descriptors.is_ok() && packet.fds.size() != 1)
+    return {Code::kInvalidArgument, "memory to share needs one descriptor"};
+  const uint64_t wanted = request.value().memory;
+  ClientSession& client = sessions_.at(number);
+  session::MemoryAnswer answer;
+  answer.request = request.value().request;
+  // A limit concerns that memory alone; but what a predecessor had taken has no other place to be told.
+  const auto refused = [&](const Status& why) {
+    if (why.code() != Code::kSystem || wanted != 0) return why;
+    answer.code = why.code();
+    answer.text = why.message();
+    send(number, session::encode(answer));
+    return Status::ok();
+  };
+  if (wanted != 0 && memory_owners_.contains(wanted)) {
+    return {Code::kInvalidUsage,
+            "shared memory " + std::to_string(wanted) + " of this daemon's predecessor has been taken"};
+  }
+  // A predecessor's groups are handed over after what is shared in them.
+  if (wanted == 0 && !client.seats.contains(request.value().handle))
+    return {Code::kInvalidUsage, "memory to share in a group that the process is not in"};
+  if (!packet.descriptors.is_ok()) return refused(packet.descriptors);
+  struct stat file {};
+  if (::fstat(packet.fds[0].get(), &file) != 0)
+    return refused(Status::from_errno("fstat of memory to share", errno));
+  SharedBlock block;
+  block.handle = request.value().handle;
+  block.device = file.st_dev;
+  block.inode = file.st_ino;
+  if (client.memories.size() >= session::kMaxMemories)
+    return refused(
+        {Code::kSystem, "a process may share " + std::to_string(session::kMaxMemories) + " allocations"});
+  auto claim = limits_.claim(client.credentials.uid, UserLimits::What::kMemories);
+  if (!claim.is_ok()) return refused(claim.status());
+  block.claim = claim.take();
+  const auto same = std::find_if(client.memories.begin(), client.memories.end(), [&](const auto& entry) {
+    return entry.second.device == file.st_dev && entry.second.inode == file.st_ino;
+  });
+  if (same != client.memories.end()) {
+    block.memory = same->second.memory;
+    block.size_claim = same->second.size_claim;
+  } else {
+    auto size = limits_.claim(client.credentials.uid, UserLimits::What::kMemoryMib,
+                              static_cast<int64_t>((static_cast<uint64_t>(file.st_size) + kMib - 1) / kMib));
+    if (!size.is_ok()) return refused(size.status());
+    auto memory = SharedMemory::map(std::move(packet.fds[0]));
+    if (!memory.is_ok()) return refused(memory.status());
+    block.memory = std::make_shared<SharedMemory>(memory.take());
+    block.size_claim = std::make_shared<UserLimits::Claim>(size.take());
+  }
+  answer.memory = wanted;
+  if (wanted == 0) {
+    const auto drawn = free_memory_number();
+    if (!drawn.is_ok()) return refused(drawn.status());
+    answer.memory = drawn.value();
+  }
+  memory_owners_[answer.memory] = number;
+  const SharedBlock& kept = client.memories.emplace(answer.memory, std::move(block)).first->second;
+  handler_.on_shared(number, answer.memory, kept);
+  if (wanted == 0) send(number, session::encode(answer));
+  return Status::ok();
+}
+
+}  // namespace hdt::daemon

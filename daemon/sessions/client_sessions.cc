@@ -1,0 +1,330 @@
+#include "daemon/sessions/client_sessions.h"
+
+#include <linux/sockios.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/contained.h"
+#include "base/log.h"
+#include "base/process_watch.h"
+
+namespace hdt::daemon {
+
+using session::Kind;
+
+namespace {
+
+// Of a session in one turn: others come between.
+constexpr size_t kMessagesPerTurn = 16;
+// Of a process that has ended, or of all when the daemon ends: more than a socket holds.
+constexpr size_t kMessagesAtEnd = 4'096;
+// How often a session is looked at that may have read its answer, and how long it has for that.
+constexpr int64_t kLookAtAnswersMs = 20;
+constexpr int64_t kReadAnswerMs = 10'000;
+
+Kind kind_to_send(std::span<const std::byte> bytes) {
+  const auto kind = session::kind_of(bytes);
+  return kind.is_ok() ? kind.value() : Kind::kRefused;
+}
+
+bool is_answer(Kind kind) {
+  return kind == Kind::kStatusIs || kind == Kind::kExplanationIs || kind == Kind::kAnswerIs;
+}
+
+}  // namespace
+
+std::string pid_text(const PeerCredentials& credentials) {
+  if (credentials.pid == 0) return "a process of a PID namespace that is not seen from here";
+  return "pid " + std::to_string(credentials.pid);
+}
+
+void ClientSessions::on_time() {
+  if (go_on_at_.expired()) {
+    go_on_at_ = Deadline::never();
+    spare_.restore();
+    if (listener_.valid()) watch_listener(EPOLLIN);
+  }
+  while (!silent_.empty()) {
+    const auto& [until, number] = silent_.front();
+    const ClientSession* client = find(number);
+    const bool waits = client != nullptr && !client->greeted;
+    if (waits && !until.expired()) break;
+    const uint64_t late = number;
+    silent_.pop_front();
+    if (waits)
+      refuse(late, Code::kTimeout,
+             "a session must begin with a hello within " + std::to_string(options_.hello_ms) +
+                 " ms (limits.hello_ms)");
+  }
+  if (look_at_.expired()) look_at_questions();
+}
+
+Deadline ClientSessions::next_time() const {
+  Deadline next = Deadline::earlier(go_on_at_, look_at_);
+  if (!silent_.empty()) next = Deadline::earlier(next, silent_.front().first);
+  return next;
+}
+
+void ClientSessions::on_readable(int fd) {
+  const auto found = by_fd_.find(fd);
+  if (found == by_fd_.end()) return;
+  const uint64_t number = found->second;
+  receive(number, kMessagesPerTurn);
+  // Asked anew: the event may be of a descriptor that had this number before.
+  const ClientSession* client = find(number);
+  if (client != nullptr && client->process.get() == fd && has_ended(fd)) process_ended(number);
+}
+
+void ClientSessions::end_of(int fd, const std::string& why) {
+  const auto found = by_fd_.find(fd);
+  if (found == by_fd_.end()) return;
+  const uint64_t number = found->second;
+  (void)contained("the refusal of a session", [&] {
+    refuse(number, Code::kInternal, "the daemon could not do what the session asked for: " + why);
+  });
+  // What is missing still is done when the socket is found closed: each step of its end may be done twice.
+  if (const ClientSession* client = find(number)) ::shutdown(client->socket.get(), SHUT_RDWR);
+}
+
+// It has said all that it ever will: what is left in the socket is read. A child that holds the socket is not
+// it.
+void ClientSessions::process_ended(uint64_t number) {
+  receive(number, kMessagesAtEnd);
+  if (const ClientSession* client = find(number)) {
+    end(number, "(" + pid_text(client->credentials) + ") ended without leaving the group");
+  }
+}
+
+void ClientSessions::read_all() {
+  for (const uint64_t number : numbers()) receive(number, kMessagesAtEnd);
+}
+
+std::vector<uint64_t> ClientSessions::numbers() const {
+  std::vector<uint64_t> all;
+  for (const auto& [number, session] : sessions_) all.push_back(number);
+  return all;
+}
+
+void ClientSessions::receive(uint64_t number, size_t messages) {
+  for (size_t i = 0; i < messages; ++i) {
+    const auto found = sessions_.find(number);
+    if (found == sessions_.end() || found->second.question) return;
+    auto packet = receive_packet(found->second.socket.get());
+    if (!packet.is_ok()) {
+      if (packet.status().code() == Code::kInProgress) return;
+      return end(number, "(" + pid_text(found->second.credentials) + ") ended without leaving the group");
+    }
+    const Status status = handle(number, packet.value());
+    if (!status.is_ok()) return refuse(number, status.code(), status.message());
+  }
+}
+
+// Nothing else of the session is heard until it has read the answer, so that no more than one is on its way.
+Result<bool> ClientSessions::begin_question(uint64_t number, Kind answer) {
+  ClientSession& client = sessions_.at(number);
+  auto claim = limits_.claim(client.credentials.uid, UserLimits::What::kQuestions);
+  if (!claim.is_ok()) {
+    if (answer == Kind::kStatusIs) return claim.status();  // an answer without words
+    send(number, session::encode_text(answer, claim.status().code(), claim.status().message()));
+    return false;
+  }
+  client.question = OpenQuestion{claim.take(), false, Deadline::never()};
+  asking_.insert(number);
+  hear(client, false);
+  return true;
+}
+
+void ClientSessions::look_at_questions() {
+  look_at_ = Deadline::never();
+  for (auto next = asking_.begin(); next != asking_.end();) {
+    const uint64_t number = *next++;
+    ClientSession& client = sessions_.at(number);
+    if (!client.question->answered) continue;
+    int unread = 0;
+    if (::ioctl(client.socket.get(), SIOCOUTQ, &unread) == 0 && unread > 0) {
+      look_at_ = Deadline::after_ms(kLookAtAnswersMs);
+      if (client.question->read_until.expired())
+        refuse(number, Code::kTimeout, "the session does not read its answers");
+      continue;
+    }
+    client.question.reset();
+    asking_.erase(number);
+    hear(client, true);
+  }
+}
+
+// Out of epoll, which would tell of a socket that is closed again and again.
+void ClientSessions::hear(const ClientSession& client, bool heard) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = client.socket.get();
+  ::epoll_ctl(epoll_, heard ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, client.socket.get(), &event);
+}
+
+Status ClientSessions::handle(uint64_t number, Packet& packet) {
+  const auto kind = session::kind_of(packet.bytes);
+  if (!kind.is_ok()) return kind.status();
+  if (!sessions_.at(number).greeted) {
+    if (kind.value() != Kind::kHello) return {Code::kInvalidArgument, "a session must begin with a hello"};
+    return greet(number, packet);
+  }
+  switch (kind.value()) {
+    case Kind::kRendezvous:
+      handler_.on_rendezvous(number);
+      return Status::ok();
+    case Kind::kStatus: {
+      const auto begun = begin_question(number, Kind::kStatusIs);
+      if (!begun.is_ok()) return begun.status();
+      handler_.on_status(number);
+      return Status::ok();
+    }
+    case Kind::kExplain: {
+      const auto request = session::decode_explain(packet.bytes);
+      if (!request.is_ok()) return request.status();
+      const auto begun = begin_question(number, Kind::kExplanationIs);
+      if (begun.is_ok() && begun.value()) handler_.on_explain(number, request.value());
+      return Status::ok();
+    }
+    case Kind::kAsk: {
+      const auto question = session::decode_question(packet.bytes);
+      if (!question.is_ok()) return question.status();
+      const auto begun = begin_question(number, Kind::kAnswerIs);
+      if (begun.is_ok() && begun.value()) handler_.on_ask(number, question.value());
+      return Status::ok();
+    }
+    case Kind::kJoin: {
+      const auto join = session::decode_join(packet.bytes);
+      if (!join.is_ok()) return join.status();
+      handler_.on_join(number, join.value());
+      return Status::ok();
+    }
+    case Kind::kLeave:
+    case Kind::kFail:
+    case Kind::kDeadline: {
+      const auto notice = session::decode_notice(packet.bytes);
+      if (!notice.is_ok()) return notice.status();
+      handler_.on_notice(number, kind.value(), notice.value());
+      return Status::ok();
+    }
+    case Kind::kShare:
+      return share(number, packet);
+    case Kind::kAdopt:
+      return adopt(number, packet);
+    case Kind::kUnshare:
+    case Kind::kOpen: {
+      const auto request = session::decode_memory_request(packet.bytes);
+      if (!request.is_ok()) return request.status();
+      if (kind.value() == Kind::kOpen) {
+        handler_.on_open(number, request.value());
+      } else {
+        forget_memory(sessions_.at(number), request.value().memory);
+      }
+      return Status::ok();
+    }
+    default:
+      return {Code::kInvalidArgument, "a message that only a daemon may send"};
+  }
+}
+
+// A refusal ends the group for that process, not its session.
+Status ClientSessions::adopt(uint64_t number, Packet& packet) {
+  const auto request = session::decode_adopt(packet.bytes);
+  if (!request.is_ok()) return request.status();
+  if (packet.descriptors.is_ok() && packet.fds.size() != 1)
+    return {Code::kInvalidArgument, "a group to adopt needs one descriptor"};
+  const Status adopted = packet.descriptors.is_ok()
+                             ? handler_.on_adopt(number, request.value(), std::move(packet.fds[0]))
+                             : packet.descriptors;
+  if (adopted.is_ok()) return adopted;
+  warn_for(sessions_.at(number), "a group is not adopted: " + adopted.message());
+  send(number, session::encode(Kind::kNotAdopted, session::GroupNotice{request.value().handle, adopted.code(),
+                                                                       -1, adopted.message()}));
+  return Status::ok();
+}
+
+void ClientSessions::warn_for(const ClientSession& client, const std::string& line) {
+  if (!limits_.may_log(client.credentials.uid)) return;
+  const int64_t left_out = limits_.take_unlogged(client.credentials.uid);
+  HDT_LOG_WARN("session of {}: {}{}", pid_text(client.credentials), line,
+               left_out == 0 ? ""
+                             : " (" + std::to_string(left_out) +
+                                   " lines of this user were left out: limits.log_lines_per_s)");
+}
+
+ClientSession* ClientSessions::find(uint64_t number) {
+  const auto found = sessions_.find(number);
+  return found == sessions_.end() ? nullptr : &found->second;
+}
+
+// Descriptors on their way count against the limit of the daemon's user, and so against everybody.
+Status ClientSessions::claim_unread(ClientSession& client) {
+  int unread = 0;
+  if (::ioctl(client.socket.get(), SIOCOUTQ, &unread) != 0 || unread == 0) {
+    client.unread.clear();
+    return Status::ok();
+  }
+  auto claim = limits_.claim(client.credentials.uid, UserLimits::What::kUnread);
+  if (!claim.is_ok()) return claim.status();
+  client.unread.push_back(claim.take());
+  return Status::ok();
+}
+
+bool ClientSessions::send(uint64_t number, std::span<const std::byte> bytes, std::span<const int> fds) {
+  ClientSession* client = find(number);
+  if (client == nullptr) return false;
+  const Status may = fds.empty() ? Status::ok() : claim_unread(*client);
+  if (!may.is_ok()) {
+    (void)send_packet(client->socket.get(), session::encode_text(Kind::kRefused, may.code(), may.message()),
+                      {});
+  }
+  const Status sent = may.is_ok() ? send_packet(client->socket.get(), bytes, fds) : may;
+  if (client->question && is_answer(kind_to_send(bytes))) {
+    client->question->answered = true;
+    client->question->read_until = Deadline::after_ms(kReadAnswerMs);
+    look_at_ = Deadline::after_ms(0);
+  }
+  if (sent.is_ok()) return true;
+  // A process that does not read its answers is as good as gone. Its socket reports the end on the next read.
+  warn_for(*client, sent.message());
+  ::shutdown(client->socket.get(), SHUT_RDWR);
+  return false;
+}
+
+void ClientSessions::refuse(uint64_t number, Code code, const std::string& why) {
+  ClientSession* client = find(number);
+  if (client == nullptr) return;
+  warn_for(*client, "closed: " + why);
+  (void)send_packet(client->socket.get(), session::encode_text(Kind::kRefused, code, why), {});
+  end(number, "was disconnected by the daemon: " + why);
+}
+
+void ClientSessions::refuse_all(Code code, const std::string& why) {
+  for (const uint64_t number : numbers()) refuse(number, code, why);
+}
+
+void ClientSessions::abandon() {
+  stop_listening();
+  for (const auto& [number, session] : sessions_) ::shutdown(session.socket.get(), SHUT_RDWR);
+}
+
+void ClientSessions::end(uint64_t number, const std::string& how) {
+  ClientSession* client = find(number);
+  if (client == nullptr) return;
+  handler_.on_gone(number, how);
+  // Out of epoll by name: where somebody holds a copy, closing does not do it.
+  for (const int fd : {client->socket.get(), client->process.get()}) {
+    if (fd < 0) continue;
+    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+    by_fd_.erase(fd);
+  }
+  for (const auto& [memory, block] : client->memories) memory_owners_.erase(memory);
+  asking_.erase(number);
+  sessions_.erase(number);
+}
+
+}  // namespace hdt::daemon
