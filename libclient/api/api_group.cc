@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "hdt/hdt.h"
 #include "libclient/api/issue.h"
-#include "libclient/launch/bootstrap.h"
+#include "libclient/group/bootstrap.h"
 
 using hdt::Code;
 using hdt::Result;

@@ -33,11 +33,10 @@ ROOMS = {
         ["benchmark"],
     ],
     "libclient": [
-        ["include", "common"],
+        ["include", "common", "launch"],
         ["daemon_client"],
         ["intranode", "internode"],
         ["group"],
-        ["launch"],
         ["api"],
     ],
     "training": [

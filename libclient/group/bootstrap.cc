@@ -1,4 +1,4 @@
-#include "libclient/launch/bootstrap.h"
+#include "libclient/group/bootstrap.h"
 
 #include <algorithm>
 #include <array>
