@@ -1,6 +1,6 @@
 // contained.h: what goes wrong with one session, group, link or channel ends that one alone. Nothing else catches
 // exceptions of threads on which everybody's work is done: memory that is not there, a length that is none, JSON
-// that surprises.
+// that surprises. (The tcp backend has `attempt` for it: it links nothing that writes a log.)
 //
 // Work is contained where it is handed out for one of them: `end` is told why, and ends that one. What may be half
 // done is used by nobody then: a group that has failed runs no piece any more, a link or channel that is closed is

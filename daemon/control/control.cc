@@ -93,8 +93,8 @@ Status Control::open_devices() {
     options.known = figures_;
     options.on_ended = [this](GroupFacts ended) {
       mailbox_.post([this, shared = std::make_shared<GroupFacts>(std::move(ended))] {
-        reunion_->end_group(shared->id);
         maker_->on_group_ended(shared->id);
+        reunion_->end_group(shared->id);
         remember(std::move(*shared));
       });
     };
@@ -121,10 +121,11 @@ Status Control::open_devices() {
     on_control(channel, message);
   };
   options.on_closed = [this](ChannelId channel, const Status& why) {
-    maker_->on_closed(channel, why);
-    inquiries_->on_closed(channel, why);
-    reunion_->on_closed(channel);
+    // Said again where one of them throws: to each it may be said twice.
     reply(rendezvous_.on_closed(channel));
+    maker_->on_closed(channel, why);
+    reunion_->on_closed(channel);
+    inquiries_->on_closed(channel, why);
   };
   network_ = std::make_unique<ControlNetwork>(std::move(options));
   HDT_RETURN_IF_ERROR(network_->start());
@@ -140,10 +141,10 @@ Status Control::start() {
   limits_ = std::make_unique<UserLimits>(config_.limits, 3 + static_cast<int64_t>(engines_.size()));
   maker_ = std::make_unique<GroupMaker>(node_, config_, group_services());
   reunion_ = std::make_unique<Reunion>(reunion_services());
-  inquiries_ = std::make_unique<Inquiries>(Inquiries::Services{
-      [this](const std::string& address) { return network_->dial(address); },
-      [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); },
-      [this](ChannelId channel) { network_->finish(channel); }});
+  inquiries_ = std::make_unique<Inquiries>(
+      Inquiries::Services{[this](const std::string& address) { return network_->dial(address); },
+                          [this](ChannelId channel, const ControlMessage& m) { send(channel, m); },
+                          [this](ChannelId channel) { network_->finish(channel); }});
   sessions_ = std::make_unique<ClientSessions>(
       ClientSessions::Options{kSoftware, node_.name, host_pid_, static_cast<uint32_t>(engines_.size()),
                               restart_ms(), config_.security.allow_groups, config_.limits.hello_ms},
@@ -197,7 +198,13 @@ int Control::sleep_ms() const {
 }
 
 void Control::reply(const std::vector<Rendezvous::Reply>& replies) {
-  for (const auto& [to, message] : replies) network_->send(to, encode(message));
+  for (const auto& [to, message] : replies) send(to, message);
+}
+
+void Control::send(ChannelId channel, const ControlMessage& message) {
+  (void)contained(
+      "a control message", [&] { network_->send(channel, encode(message)); },
+      [&](const std::string&) { network_->give_up(channel); });
 }
 
 void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
@@ -230,7 +237,8 @@ GroupMaker::Services Control::group_services() {
   services.dial = [this](const std::string& address, std::optional<bool> self) {
     return network_->dial(address, self);
   };
-  services.send = [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); };
+  services.send = [this](ChannelId channel, const ControlMessage& m) { send(channel, m); };
+  services.give_up = [this](ChannelId channel) { network_->give_up(channel); };
   services.rails_for = [this](const std::string& group_class) {
     return plan_.ends_for(group_class, node_.rails);
   };
@@ -263,11 +271,15 @@ GroupMaker::Services Control::group_services() {
   services.lost = [this](const MadeGroup& made, uint32_t local) { lose_seat(made, local); };
   services.refused = [this](const LocalJoin& join, const Status& why) {
     joining_.erase({join.session, join.request.request});
-    session::Joined answer;
-    answer.request = join.request.request;
-    answer.code = why.code();
-    answer.text = why.message();
-    sessions_->send(join.session, session::encode(answer));
+    const auto answer_it = [&] {
+      session::Joined answer;
+      answer.request = join.request.request;
+      answer.code = why.code();
+      answer.text = why.message();
+      sessions_->send(join.session, session::encode(answer));
+    };
+    (void)contained("the answer to a join", answer_it,
+                    [&](const std::string&) { sessions_->hang_up(join.session); });
   };
   return services;
 }
@@ -276,8 +288,13 @@ void Control::on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t l
   (void)contained(
       "a seat in a group", [&] { take_seat(join, made, local); },
       [&](const std::string& why) {
-        lose_seat(made, local);
-        sessions_->refuse(join.session, Code::kInternal, "the daemon could not give a rank its seat: " + why);
+        (void)contained("a seat that is lost", [&] { lose_seat(made, local); });
+        const auto refuse = [&] {
+          sessions_->refuse(join.session, Code::kInternal,
+                            "the daemon could not give a rank its seat: " + why);
+        };
+        (void)contained("the refusal of a session", refuse,
+                        [&](const std::string&) { sessions_->hang_up(join.session); });
       });
 }
 

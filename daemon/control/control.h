@@ -60,6 +60,8 @@ class Control : public SessionHandler {
   int sleep_ms() const;
   void watch_network();
   void reply(const std::vector<Rendezvous::Reply>& replies);
+  // A message that cannot be sent ends its channel, so that nobody waits for it at the other end.
+  void send(ChannelId channel, const ControlMessage& message);
   void on_control(ChannelId channel, std::span<const std::byte> message);
   void on_join_message(ChannelId channel, const Join& join);
   int64_t restart_ms() const;

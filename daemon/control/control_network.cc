@@ -26,6 +26,8 @@ constexpr size_t kPart = transport::kMaxMessageBytes - 1;
 // The token of every part of a message: only their number counts.
 constexpr uint64_t kPartToken = 1;
 constexpr int64_t kNextAddressMs = 250;  // without an answer: the next one is tried beside the first one
+// The end of a channel, when somebody who was told of it threw.
+constexpr int64_t kTellAgainMs = 10;
 // A dial's failures in words; a list of addresses is short, but it comes from other programs.
 constexpr size_t kMaxFailures = 1'024;
 
@@ -92,16 +94,24 @@ ControlNetwork::Channel& ControlNetwork::add_channel() {
 ControlNetwork::Route& ControlNetwork::add_route(transport::Connection* connection, Channel& channel,
                                                  transport::Device& device, Handshake::Role role) {
   const PeerHello own{Purpose::kControl, {}, options_.node_name, 0, 0};
+  Route& route =
+      routes_
+          .insert_or_assign(connection, Route{channel.id, &device, Handshake(role, own, options_.trust), "",
+                                              Deadline::never(), ""})
+          .first->second;
   ++channel.trying;
-  return routes_
-      .insert_or_assign(connection, Route{channel.id, &device, Handshake(role, own, options_.trust), "",
-                                          Deadline::never(), ""})
-      .first->second;
+  return route;
 }
 
 ChannelId ControlNetwork::dial(const std::string& addresses, std::optional<bool> self) {
   Channel& channel = add_channel();
   const ChannelId id = channel.id;
+  (void)contained(
+      "a dial", [&] { dial_for(channel, addresses, self); }, [&](const std::string&) { give_up(id); });
+  return id;
+}
+
+void ControlNetwork::dial_for(Channel& channel, const std::string& addresses, std::optional<bool> self) {
   const DaemonAddress address = DaemonAddress::parse(addresses);
   channel.expected = address.id;
   std::vector<std::string> all;
@@ -114,7 +124,6 @@ ChannelId ControlNetwork::dial(const std::string& addresses, std::optional<bool>
   channel.may_be_self = channel.expected == options_.trust->node() || self.value_or(all_own);
   channel.untried.assign(all.begin(), all.end());
   try_next(channel);
-  return id;
 }
 
 Result<transport::Device*> ControlNetwork::device_for(const std::string& address) {
@@ -167,19 +176,55 @@ void ControlNetwork::try_next(Channel& channel) {
     why += "; node " + options_.node_name +
            " has no cluster key and reaches its own host only: " + how_to_have_peers();
   const Code code = channel.at_limit ? Code::kSystem : channel.elsewhere ? Code::kConfig : Code::kLink;
-  failed_dials_.emplace_back(channel.id, Status(code, why));
-  channels_.erase(channel.id);
+  end(channel.id, Status(code, why));
+}
+
+void ControlNetwork::end(ChannelId id, Status why) {
+  auto node = channels_.extract(id);
+  if (node.empty()) return;
+  node.mapped().ended = std::move(why);
+  node.mapped().tell_at = Deadline::after_ms(0);
+  ended_.insert(std::move(node));
+}
+
+bool ControlNetwork::tell_ended() {
+  bool any = false;
+  for (auto next = ended_.begin(); next != ended_.end();) {
+    auto& [id, channel] = *next;
+    if (!channel.tell_at.expired()) {
+      ++next;
+      continue;
+    }
+    // What is told here may end others, behind this one: their numbers are no guide to that.
+    channel.tell_at = Deadline::after_ms(kTellAgainMs);
+    const bool told =
+        contained("the end of a control connection",
+                  [&, channel_id = id, &why = channel.ended] { options_.on_closed(channel_id, why); });
+    next = told ? ended_.erase(next) : std::next(next);
+    any |= told;
+  }
+  return any;
+}
+
+void ControlNetwork::give_up(ChannelId id) {
+  const auto found = channels_.find(id);
+  if (found == channels_.end()) return;
+  if (found->second.connection != nullptr) return found->second.connection->close();
+  end(id, Status(Code::kSystem, "no memory"));  // short: takes none
 }
 
 void ControlNetwork::send(ChannelId id, std::span<const std::byte> message) {
   const auto found = channels_.find(id);
   if (found == channels_.end()) return;  // on_closed has been called, or is about to be
   Channel& channel = found->second;
-  if (channel.connection != nullptr) {
-    send_now(channel, message);
-  } else {
-    channel.waiting.emplace_back(message.begin(), message.end());
-  }
+  const auto send_or_keep = [&] {
+    if (channel.connection != nullptr) {
+      send_now(channel, message);
+    } else {
+      channel.waiting.emplace_back(message.begin(), message.end());
+    }
+  };
+  (void)contained("a control message", send_or_keep, [&](const std::string&) { give_up(id); });
 }
 
 bool ControlNetwork::is_from(ChannelId id, const NodeInfo& node) const {
@@ -229,18 +274,14 @@ void ControlNetwork::close(Channel& channel, const std::string& why) {
 }
 
 bool ControlNetwork::poll() {
-  bool any = false;
-  for (const auto& [id, why] : std::exchange(failed_dials_, {})) {
-    any = true;
-    (void)contained("the end of a dial",
-                    [&, channel = id, &reason = why] { options_.on_closed(channel, reason); });
-  }
+  bool any = tell_ended();
   for (size_t i = 0; i < devices_.size(); ++i) {  // on_message may open more
     completions_.clear();
     (void)contained("a device", [&] { any |= devices_[i]->poll(completions_); });
     const auto completions = std::exchange(completions_, {});
     for (const Completion& completion : completions) contain_completion(*devices_[i], completion);
   }
+  any |= tell_ended();
   return any;
 }
 
@@ -249,9 +290,10 @@ void ControlNetwork::contain_completion(transport::Device& device, const Complet
   transport::Connection* const connection = completion.connection;
   const auto route = routes_.find(connection);
   const ChannelId id = route == routes_.end() ? 0 : route->second.channel;
+  const bool accepted = route != routes_.end() && route->second.address.empty();
   (void)contained(
       "a control connection", [&] { on_completion(device, completion); },
-      [&](const std::string& why) {
+      [&](const std::string&) {
         if (completion.kind != Completion::Kind::kClosed) {
           connection->close();
           return;
@@ -261,21 +303,33 @@ void ControlNetwork::contain_completion(transport::Device& device, const Complet
         if (channel == channels_.end() ||
             (channel->second.connection != nullptr && channel->second.connection != connection))
           return;
-        channels_.erase(channel);
-        options_.on_closed(id, {Code::kInternal, "the daemon could not go on with it: " + why});
+        if (accepted && channel->second.connection == nullptr) {
+          channels_.erase(channel);  // nobody here waits for it
+        } else {
+          end(id, Status(Code::kInternal, "no memory"));  // short: takes none
+        }
       });
 }
 
 void ControlNetwork::on_completion(transport::Device& device, const Completion& completion) {
   transport::Connection* const connection = completion.connection;
   if (completion.kind == Completion::Kind::kAccepted) {
-    Route& route = add_route(connection, add_channel(), device, Handshake::Role::kAcceptor);
-    route.until = Deadline::after_ms(options_.connect_ms);
-    return;
+    const ChannelId id = add_channel().id;
+    const auto begin = [&] {
+      Route& route = add_route(connection, channels_.at(id), device, Handshake::Role::kAcceptor);
+      route.until = Deadline::after_ms(options_.connect_ms);
+    };
+    if (contained("a control connection", begin)) return;
+    channels_.erase(id);
+    return connection->close();
   }
   const auto found = routes_.find(connection);
   if (found == routes_.end()) {  // there was no memory for its route
-    if (completion.kind == Completion::Kind::kClosed) device.release(connection);
+    if (completion.kind == Completion::Kind::kClosed) {
+      device.release(connection);
+    } else {
+      connection->close();
+    }
     return;
   }
   Route& route = found->second;
@@ -345,7 +399,8 @@ void ControlNetwork::on_handshake(Channel& channel, Route& route, transport::Con
 }
 
 void ControlNetwork::on_connection_closed(const Completion& completion) {
-  const Route route = routes_.extract(completion.connection).mapped();
+  const auto node = routes_.extract(completion.connection);
+  const Route& route = node.mapped();
   route.device->release(completion.connection);
   const auto found = channels_.find(route.channel);
   if (found == channels_.end()) return;
@@ -374,9 +429,11 @@ void ControlNetwork::on_connection_closed(const Completion& completion) {
                      : completion.error.is_ok()
                          ? Status(Code::kLink, "the other daemon closed the connection")
                          : completion.error;
-  const bool finished = channel.finishing;
-  channels_.erase(found);
-  if (!finished) options_.on_closed(route.channel, why);
+  if (channel.finishing) {
+    channels_.erase(found);
+  } else {
+    end(route.channel, why);
+  }
 }
 
 void ControlNetwork::on_bytes(Channel& channel, std::span<const std::byte> bytes) {
@@ -403,7 +460,8 @@ void ControlNetwork::on_time() {
 }
 
 std::optional<Deadline> ControlNetwork::next_time() const {
-  Deadline next = failed_dials_.empty() ? Deadline::never() : Deadline::after_ms(0);
+  Deadline next = Deadline::never();
+  for (const auto& [id, channel] : ended_) next = Deadline::earlier(next, channel.tell_at);
   for (const auto& [id, channel] : channels_) next = Deadline::earlier(next, channel.next_try);
   for (const auto& [connection, route] : routes_) {
     if (!route.handshake.done() && route.refused.empty()) next = Deadline::earlier(next, route.until);

@@ -69,7 +69,7 @@ class ControlNetwork {
   // over.
   bool listens_at(const std::string& addresses) const;
 
-  // Never 0. Messages may be sent at once; they go out when the handshake is done. Failure comes as
+  // Never 0. Messages may be sent at once; they go out when the handshake is done. Failure comes later, as
   // on_closed, whose text has each address that was tried and why it failed; kConfig: only other hosts are meant,
   // and this daemon has peers on its own one. `self`: whether this node itself may be meant; where nothing is
   // given it is meant if all addresses are its own.
@@ -79,6 +79,9 @@ class ControlNetwork {
   bool is_from(ChannelId channel, const NodeInfo& node) const;
   // Closes the channel once everything that was sent on it has left. on_closed is not called.
   void finish(ChannelId channel);
+  // Something that was to be said on the channel, or what came on it, is lost: the channel ends, so that both ends hear of
+  // it. on_closed follows. Takes no memory.
+  void give_up(ChannelId channel);
 
   bool poll();
   void on_time();
@@ -109,6 +112,8 @@ class ControlNetwork {
     std::string refused;                          // why this side closed it
     size_t unsent = 0;                            // parts that the transport has not sent yet
     bool finishing = false;
+    Status ended;                          // in ended_: why
+    Deadline tell_at = Deadline::never();  // in ended_, when on_closed has thrown: again then
   };
   // A connection of a channel. It may outlive the channel.
   struct Route {
@@ -140,6 +145,7 @@ class ControlNetwork {
                    Handshake::Role role);
   // A NIC in the address's subnet, else whatever the routing table takes.
   Result<transport::Device*> device_for(const std::string& address);
+  void dial_for(Channel& channel, const std::string& addresses, std::optional<bool> self);
   // Connects to the next address that can be; fails the channel where none is left.
   void try_next(Channel& channel);
   void contain_completion(transport::Device& device, const transport::Completion& completion);
@@ -153,6 +159,9 @@ class ControlNetwork {
   void send_now(Channel& channel, std::span<const std::byte> message);
   void refuse(Route& route, transport::Connection& connection, const std::string& why);
   void close(Channel& channel, const std::string& why);
+  // The channel is gone, and the next poll() says so. Takes no memory.
+  void end(ChannelId channel, Status why);
+  bool tell_ended();
 
   ControlNetworkOptions options_;
   std::unique_ptr<transport::Backend> backend_;
@@ -165,7 +174,8 @@ class ControlNetwork {
   std::vector<transport::Completion> completions_;
   std::unordered_map<transport::Connection*, Route> routes_;
   std::map<ChannelId, Channel> channels_;
-  std::vector<std::pair<ChannelId, Status>> failed_dials_;  // reported by the next poll()
+  // Until on_closed has returned: whoever waits on one must hear of its end, so that it is said again where that throws.
+  std::map<ChannelId, Channel> ended_;
   ChannelId next_id_ = 1;
   uint64_t device_changes_ = 0;
   StrangerLog stranger_log_;

@@ -146,14 +146,11 @@ bool Engine::work() {
   any |= progress_touched();
   share_nics();
   // After the groups have written: that carries most acknowledgements.
-  PeerLink* broken = nullptr;
   for (auto& [id, peer] : peers_) {
-    (void)contained(
-        "acknowledgements of a link", [&link = peer->link] { link.flush(); },
-        [&broken, failed = peer.get()](const std::string&) { broken = failed; });
+    (void)contained("acknowledgements of a link", [&link = peer->link] { link.flush(); });
   }
-  if (broken != nullptr) break_link(*broken, "its acknowledgements could not be sent");
   run_timers();
+  break_torn_links();
   retire_links();
   any |= reap_groups();
   retired_.clear();
@@ -261,7 +258,7 @@ void Engine::add_memory(uint64_t session, uint64_t number, uint32_t handle,
 void Engine::remove_memory(uint64_t number) {
   memories_.erase(number);
   for (auto& group : groups_) {
-    if (group != nullptr) group->forget_memory(number);
+    if (group != nullptr) contain(*group, [&] { group->forget_memory(number); });
   }
 }
 
@@ -282,13 +279,18 @@ void Engine::create_group(GroupSpec spec) {
     return;
   }
   const uint64_t id = spec.id;
-  const auto on_ready = spec.on_ready;
+  std::function<void(Status)> on_ready;  // the group takes that of the spec
   (void)contained(
-      "a new group", [&] { make_group(std::move(spec)); },
+      "a new group",
+      [&] {
+        on_ready = spec.on_ready;
+        make_group(std::move(spec));
+      },
       [&](const std::string& why) {
         if (EngineGroup* made = group_of(id)) return made->give_up(why);
         group_memory_.erase(id);
-        if (on_ready) on_ready({Code::kSystem, "the daemon could not make the group: " + why});
+        const auto& to_tell = on_ready ? on_ready : spec.on_ready;
+        if (to_tell) to_tell({Code::kSystem, "the daemon could not make the group: " + why});
       });
 }
 
@@ -337,7 +339,8 @@ void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t 
   EngineGroup* made = group_of(group);
   if (made == nullptr || local >= made->context().local_ranks.size()) return;
   if (found == sessions_.end()) {  // the process died while the group was made
-    made->local_rank_lost(local, "ended while the group was made");
+    contain(*made, [&] { made->local_rank_lost(local, "ended while the group was made"); });
+    touch(made);
     return;
   }
   (void)contained(
@@ -348,7 +351,9 @@ void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t 
         made->context().segment.board(local).hosts.store(hosts ? 1 : 0, std::memory_order_release);
         made->local_rank_here(local, found->second.link->uid);
       },
-      [&](const std::string& why) { made->local_rank_lost(local, "cannot be given its seat: " + why); });
+      [&](const std::string& why) {
+        contain(*made, [&] { made->local_rank_lost(local, "cannot be given its seat: " + why); });
+      });
   // The process may have rung already: between a look at the mailbox and one at the sessions, when nobody knew the seat.
   touch(made);
 }
@@ -372,7 +377,10 @@ void Engine::leave(uint64_t session, uint32_t handle) {
 }
 
 void Engine::fail(uint64_t session, uint32_t handle, Code code, int32_t rank, const std::string& text) {
-  if (Seat* failed = seat(session, handle)) failed->group->fail(code, rank, text);
+  const Seat* failed = seat(session, handle);
+  if (failed == nullptr) return;
+  contain(*failed->group, [&, group = failed->group] { group->fail(code, rank, text); });
+  touch(failed->group);
 }
 
 void Engine::session_lost(uint64_t session, const std::string& how) {
@@ -399,7 +407,10 @@ void Engine::fail_all(Code code, const std::string& text) {
 }
 
 void Engine::fail_group(uint64_t group, Code code, int32_t rank, const std::string& text) {
-  if (EngineGroup* failed = group_of(group)) failed->fail(code, rank, text);
+  EngineGroup* const failed = group_of(group);
+  if (failed == nullptr) return;
+  contain(*failed, [&] { failed->fail(code, rank, text); });
+  touch(failed);
 }
 
 bool Engine::links_idle() const {
@@ -431,21 +442,28 @@ bool Engine::reap_groups() {
     contain(*group, [&group] { group->say_left(); });
     if (!group->finished()) continue;
     const uint64_t id = group->id();
-    (void)contained(
-        "facts of a group that has ended", [&] { options_.on_ended(facts_of(*group)); },
-        [&](const std::string&) {
-          GroupFacts bare;
-          bare.id = id_text(id);
-          bare.ended = true;
-          options_.on_ended(std::move(bare));
-        });
+    bool told = contained("facts of a group that has ended", [&] { options_.on_ended(facts_of(*group)); });
+    const auto tell_bare = [&] {
+      GroupFacts bare;
+      bare.id = id_text(id);
+      bare.ended = true;
+      options_.on_ended(std::move(bare));
+    };
+    if (!told) told = contained("the end of a group", tell_bare);
+    if (!told) {  // who makes groups must hear of it: it is tried again
+      group->look_again();
+      continue;
+    }
+    remember_ended(id);
     const GroupMemory& memory = group_memory_[id];
     for (const auto& [backend, key] : memory.keys) device_of(backend).deregister_memory(key);
-    forget_choices(*group);
-    forget_move(id);
+    (void)contained("choices of links", [&] { forget_choices(*group); });
+    (void)contained("a move of a group", [&] { forget_move(id); });
     std::erase_if(successors_, [id](const auto& entry) { return entry.first.first == id; });
-    HDT_LOG_INFO("group {} ended {}", short_id(id),
-                 LogTag{.group = group->context().group_class, .node = options_.node_name});
+    (void)contained("the end of a group", [&] {
+      HDT_LOG_INFO("group {} ended {}", short_id(id),
+                   LogTag{.group = group->context().group_class, .node = options_.node_name});
+    });
     group_memory_.erase(id);
     group_by_id_.erase(id);
     std::erase(touched_, group.get());

@@ -7,6 +7,8 @@
 // to do sleeps without a timeout.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -225,7 +227,16 @@ class Engine : public transport::LinkObserver {
   void contain_completion(size_t device, const transport::Completion& completion);
   // For a link whose own books may be half written: it is not asked for anything any more.
   void break_link(PeerLink& peer, const std::string& why);
-  void drop_stray(const PeerLink& peer, uint64_t group);
+  void break_torn_links();
+  void say_broken(const LinkId& id, const std::string& name, uint32_t backend, const std::string& group_class,
+                  std::vector<RailPath> paths);
+  void drop_stray(PeerLink& peer, uint64_t group);
+  void answer_stray(PeerLink& peer, uint64_t group);
+  void answer_failed(EngineGroup& group, uint32_t node, PeerLink& peer);
+  void remember_ended(uint64_t group) { ended_[next_ended_++ % ended_.size()] = group; }
+  bool has_ended(uint64_t group) const {
+    return std::find(ended_.begin(), ended_.end(), group) != ended_.end();
+  }
   void keep_early(const PeerLink& peer, const Note& note);
 
   // engine_changes.cc
@@ -276,7 +287,8 @@ class Engine : public transport::LinkObserver {
   // False: no path can even be tried.
   bool dial(PeerLink& peer);
   void dial_spares(PeerLink& peer);
-  void dial_path(PeerLink& peer, RailPath& path);
+  void dial_path(PeerLink& peer, RailPath& path);  // does not throw: a path that cannot be dialled has failed
+  void begin_path(PeerLink& peer, RailPath& path);
   // Asks whether the peer's daemon still listens, without making a rail.
   void ask(PeerLink& peer);
   // `elsewhere`: somebody else answered.
@@ -346,6 +358,8 @@ class Engine : public transport::LinkObserver {
   std::vector<EarlyNote> early_;              // hellos and failures of groups that are not made here yet
   uint64_t stray_frames_ = 0;                 // for groups that their sender is not in
   Deadline stray_again_ = Deadline::never();  // when to say so again
+  std::array<uint64_t, 256> ended_{};         // ids of the last groups that ended
+  size_t next_ended_ = 0;
   std::vector<EngineGroup*> touched_;
   std::vector<EngineGroup*> progressing_;  // by progress_touched()
   bool look_at_all_ = false;

@@ -379,7 +379,7 @@ void Engine::retire_links() {
     });
     if (used) continue;
     if (!peer->announced) {
-      ended.push_back(peer.get());
+      if (!peer->replaces) ended.push_back(peer.get());
       continue;
     }
     if (!peer->link.settled()) {

@@ -128,10 +128,12 @@ void Engine::give_up_on_dialers() {
     EngineGroup* group = group_of(whom.first);
     if (group == nullptr || group->ready() || group->connected(whom.second) || group->context().failed())
       continue;
-    group->fail(Code::kLink, -1,
-                "class " + choice.group_class + ": node " + choice.peer.name + " was to connect to node " +
-                    options_.node_name + " and has not: nothing comes from " + choice.peer.address +
-                    " any more, or a firewall drops data connections");
+    contain(*group, [&, &late = choice] {
+      group->fail(Code::kLink, -1,
+                  "class " + late.group_class + ": node " + late.peer.name + " was to connect to node " +
+                      options_.node_name + " and has not: nothing comes from " + late.peer.address +
+                      " any more, or a firewall drops data connections");
+    });
     touch(group);
   }
 }
@@ -145,8 +147,9 @@ Deadline Engine::next_dialer_time() const {
 PeerLink* Engine::link_over(const NodeId& node, const std::string& group_class,
                             const LinkCandidate& candidate) {
   for (auto& [id, peer] : peers_) {
-    if (id.node == node && !peer->superseded && peer->group_class == group_class &&
-        backends_[peer->backend].name == candidate.backend && same_pairs(candidate, peer->paths)) {
+    if (id.node == node && !peer->superseded && (peer->announced || peer->dialing()) &&
+        peer->group_class == group_class && backends_[peer->backend].name == candidate.backend &&
+        same_pairs(candidate, peer->paths)) {
       return peer.get();
     }
   }
@@ -155,22 +158,24 @@ PeerLink* Engine::link_over(const NodeId& node, const std::string& group_class,
 
 PeerLink* Engine::dial_candidate(const NodeInfo& node, const std::string& group_class,
                                  LinkCandidate& candidate, bool last) {
-  PeerLink& peer =
-      add_peer({node.id, next_link_++}, node.name, backend_of_[candidate.pairs.front().device], group_class);
-  peer.first_dial_ms = last ? options_.connect_ms : std::min(options_.connect_ms, kTryMs);
+  std::vector<RailPath> paths;  // before there is a link: one without paths would never come up, nor end
   const auto add = [&](const LinkCandidate::Pair& pair, bool spare) {
     const auto* several = dynamic_cast<const transport::SeveralConnections*>(devices_[pair.device].get());
     const size_t connections = several == nullptr || spare ? 1 : several->connections();
     for (size_t i = 0; i < connections; ++i) {
-      RailPath& path = peer.paths.emplace_back();
+      RailPath& path = paths.emplace_back();
       path.pair = pair;
       path.spare = spare;
     }
   };
   for (const auto& pair : candidate.pairs) add(pair, false);
   for (const auto& pair : candidate.spares) add(pair, true);
+  PeerLink& peer =
+      add_peer({node.id, next_link_++}, node.name, backend_of_[candidate.pairs.front().device], group_class);
+  peer.first_dial_ms = last ? options_.connect_ms : std::min(options_.connect_ms, kTryMs);
+  peer.paths = std::move(paths);
   if (dial(peer)) return &peer;
-  candidate.failure = peer.failures();
+  (void)contained("why a node is not reached", [&] { candidate.failure = peer.failures(); });
   peers_.erase(peer.id);
   return nullptr;
 }
@@ -211,15 +216,7 @@ void Engine::take_link(EngineGroup& group, uint32_t node, PeerLink& peer) {
 }
 
 void Engine::candidate_failed(const LinkId& link, const Status& why) {
-  move_link_failed(link, why);
-  std::vector<GroupNode> waiting;
-  for (auto& [whom, choice] : choices_) {
-    if (choice.dials && choice.link == link && choice.chosen.empty()) waiting.push_back(whom);
-  }
-  for (const GroupNode& whom : waiting) {
-    EngineGroup* group = group_of(whom.first);
-    if (group == nullptr || group->context().failed()) continue;
-    LinkChoice& choice = choices_[whom];
+  const auto next = [&](EngineGroup& group, uint32_t node, LinkChoice& choice) {
     choice.link.reset();
     choice.candidates[choice.current++].failure = why.message();
     if (choice.current < choice.candidates.size()) {
@@ -227,7 +224,14 @@ void Engine::candidate_failed(const LinkId& link, const Status& why) {
                    choice.peer.name, choice.candidates[choice.current - 1].backend,
                    choice.candidates[choice.current].backend, LogTag{.node = options_.node_name});
     }
-    try_candidates(*group, whom.second);
+    try_candidates(group, node);
+  };
+  // Each for itself: a group that could not get its next candidate fails, and does not wait for one.
+  for (auto& [whom, choice] : choices_) {
+    if (!choice.dials || choice.link != link || !choice.chosen.empty()) continue;
+    EngineGroup* group = group_of(whom.first);
+    if (group == nullptr || group->context().failed()) continue;
+    contain(*group, [&, node = whom.second, &waits = choice] { next(*group, node, waits); });
     touch(group);
   }
 }

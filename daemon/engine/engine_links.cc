@@ -82,7 +82,8 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
     });
     touch(group.get());
   }
-  (void)contained("a choice of links", [&] { candidate_failed(id, why); });
+  (void)contained("a move to a link", [&] { move_link_failed(id, why); });
+  candidate_failed(id, why);
   for (auto& group : groups_) {
     if (group == nullptr) continue;
     for (uint32_t node = 0; node < group->context().nodes.size(); ++node) {
@@ -105,7 +106,11 @@ void Engine::on_completion(size_t device, const Completion& completion) {
   }
   const auto found = rails_.find(&connection);
   if (found == rails_.end()) {  // there was no memory for its rail
-    if (completion.kind == Completion::Kind::kClosed) devices_[device]->release(&connection);
+    if (completion.kind == Completion::Kind::kClosed) {
+      devices_[device]->release(&connection);
+    } else {
+      connection.close();
+    }
     return;
   }
   Rail& rail = found->second;
@@ -221,7 +226,7 @@ void Engine::adopt(Rail& rail, Connection& connection) {
     if (!index || group->connected(*index)) continue;
     const auto choice = choices_.find({group->id(), *index});
     if (choice != choices_.end() && choice->second.dials && choice->second.link == peer.id)
-      take_link(*group, *index, peer);
+      contain(*group, [&] { take_link(*group, *index, peer); });
   }
   // Nothing to measure, or no way to.
   if (!peer.probe || !peer.probe->measuring()) finish_probe(peer);
@@ -267,11 +272,13 @@ void Engine::on_arrived(Link& link, const transport::LinkHeader& header, uint64_
   // The other groups of the link have nothing to do with it.
   if (!node) return drop_stray(peer, id);
   contain(*group, [&] { group->on_frame(*node, frame, bytes); });
+  answer_failed(*group, *node, peer);
   touch(group);
 }
 
 // A frame for a group that is not here (any more), or that the peer is not in.
-void Engine::drop_stray(const PeerLink& peer, uint64_t group) {
+void Engine::drop_stray(PeerLink& peer, uint64_t group) {
+  answer_stray(peer, group);
   ++stray_frames_;
   if (!stray_again_.expired() && !stray_again_.is_never()) return;
   stray_again_ = Deadline::after_ms(kSayStrayMs);
@@ -303,7 +310,10 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
   if (group == nullptr) {
     const bool keep = std::holds_alternative<GroupHello>(note) || std::holds_alternative<GroupFailed>(note) ||
                       std::holds_alternative<RatesNote>(note);
-    if (keep) keep_early(peer, note);
+    const bool known = std::holds_alternative<GroupUnknown>(note);  // of both it is gone
+    if (known) return;
+    if (!keep || has_ended(daemon::group_of(note))) return answer_stray(peer, daemon::group_of(note));
+    keep_early(peer, note);
     return;
   }
   const auto node = node_in(*group, peer);
@@ -313,17 +323,18 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
     const bool they_dial = !dials(options_.node, options_.node_name, peer.id.node, peer.name);
     // The peer dials, so the link on which it says hello is the choice.
     if (std::holds_alternative<GroupHello>(note) && !group->connected(*node) && they_dial) {
-      take_link(*group, *node, peer);
+      contain(*group, [&] { take_link(*group, *node, peer); });
     }
     const auto* hello = std::get_if<GroupHello>(&note);
     if (hello != nullptr && group->connected(*node) && !group->uses(*node, link) && they_dial) {
-      follow(*group, *node, peer, hello->region);
+      contain(*group, [&] { follow(*group, *node, peer, hello->region); });
     }
     contain(*group, [&] {
       on_change_note(*group, *node, note);
       group->on_note(*node, note, link);
       if (hello != nullptr) check_move(*group);
     });
+    answer_failed(*group, *node, peer);
     touch(group);
   }
 }

@@ -59,19 +59,24 @@ void Engine::check_probe(PeerLink& peer) {
 void Engine::finish_probe(PeerLink& peer) {
   peer.measured = true;
   const session::LinkRates rates = peer.rates();
-  const std::pair<std::string, uint32_t> whom{measured_as(peer), options_.index};
-  if (rates.measured() && !options_.known.links.contains(whom)) {
-    options_.known.links[whom] = rates;
-    options_.on_measured([whom, rates](KnownFigures& known) { known.links[whom] = rates; });
-  }
-  HDT_LOG_INFO("link to node {} over {}: {} ns, {} bytes/s, {} both ways at once {}", peer.name,
-               backends_[peer.backend].name, rates.latency_ns, rates.bytes_s, rates.duplex_bytes_s,
-               LogTag{.node = options_.node_name});
+  // Whatever is not kept or logged: groups wait for the rates.
+  (void)contained("figures of a link", [&] {
+    const std::pair<std::string, uint32_t> whom{measured_as(peer), options_.index};
+    if (rates.measured() && !options_.known.links.contains(whom)) {
+      options_.on_measured([whom, rates](KnownFigures& known) { known.links[whom] = rates; });
+      options_.known.links[whom] = rates;
+    }
+    HDT_LOG_INFO("link to node {} over {}: {} ns, {} bytes/s, {} both ways at once {}", peer.name,
+                 backends_[peer.backend].name, rates.latency_ns, rates.bytes_s, rates.duplex_bytes_s,
+                 LogTag{.node = options_.node_name});
+  });
   for (auto& group : groups_) {
     if (group == nullptr) continue;
     if (const auto node = node_in(*group, peer); node && group->uses(*node, peer.link)) {
-      group->on_link_measured(*node, rates);
-      measure_next(*group);
+      contain(*group, [&] {
+        group->on_link_measured(*node, rates);
+        measure_next(*group);
+      });
       touch(group.get());
     }
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/address.h"
+#include "base/contained.h"
 #include "base/log.h"
 #include "daemon/engine/engine.h"
 #include "daemon/links/nics.h"
@@ -49,9 +50,23 @@ void Engine::dial_spares(PeerLink& peer) {
 
 void Engine::dial_path(PeerLink& peer, RailPath& path) {
   path.dial_at = Deadline::never();
+  if (contained("a dial of a node", [&] { begin_path(peer, path); })) return;
+  path.failure = "no memory";  // short: takes none
+  path.schedule(now_ns());
+  if (!peer.announced) path.dial_at = Deadline::never();
+}
+
+void Engine::begin_path(PeerLink& peer, RailPath& path) {
   const int64_t limit_ms = peer.announced ? std::min(kRedialMs, options_.connect_ms) : peer.first_dial_ms;
   const size_t device = path.pair.device;
   const int64_t answer_ms = backends_[peer.backend].name == kTcp ? std::min(kKernelMs, limit_ms) : limit_ms;
+  const auto number = static_cast<uint32_t>(&path - peer.paths.data());
+  const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index,
+                      peer.id.number, number,        peer.group_class};
+  Rail rail{&peer, device,
+            std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.trust),
+                                                Deadline::after_ms(limit_ms), peer.id.node}),
+            Rail::Origin::kDialled};
   auto connection = devices_[device]->connect(path.pair.theirs.address, answer_ms);
   if (!connection.is_ok()) {
     path.failure = connection.status().message();
@@ -59,15 +74,9 @@ void Engine::dial_path(PeerLink& peer, RailPath& path) {
     if (!peer.announced) path.dial_at = Deadline::never();
     return;
   }
+  // Where there is no memory to keep it, the connection is closed at its first word: on_completion().
+  rails_[connection.value()] = std::move(rail);
   path.connection = connection.value();
-  const auto number = static_cast<uint32_t>(&path - peer.paths.data());
-  const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index,
-                      peer.id.number, number,        peer.group_class};
-  rails_[path.connection] = {
-      &peer, device,
-      std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.trust),
-                                          Deadline::after_ms(limit_ms), peer.id.node}),
-      Rail::Origin::kDialled};
 }
 
 void Engine::ask(PeerLink& peer) {
@@ -82,11 +91,14 @@ void Engine::ask(PeerLink& peer) {
     if (!connection.is_ok()) continue;
     const PeerHello own{Purpose::kRail,  options_.node, options_.node_name, options_.index, peer.id.number, 0,
                         peer.group_class};
-    rails_[connection.value()] = {
-        &peer, device,
-        std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.trust),
-                                            Deadline::after_ms(kAskEveryMs), peer.id.node}),
-        Rail::Origin::kAsking};
+    const auto keep = [&] {
+      rails_[connection.value()] = {
+          &peer, device,
+          std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.trust),
+                                              Deadline::after_ms(kAskEveryMs), peer.id.node}),
+          Rail::Origin::kAsking};
+    };
+    if (!contained("a question to a node", keep)) connection.value()->abandon();
   }
   peer.ask_at = Deadline::after_ms(kAskEveryMs);
 }

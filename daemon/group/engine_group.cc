@@ -274,10 +274,23 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
     on_seated(node);
   } else if (std::holds_alternative<NodeLeft>(note)) {
     context_.peers[node].left = true;
+  } else if (std::holds_alternative<GroupUnknown>(note)) {
+    on_unknown(node);
   } else if (const auto* failed = std::get_if<GroupFailed>(&note)) {
     progress();  // what arrived before is finished first
     fail_here(failed->code, failed->rank, failed->text);
   }
+}
+
+// The node has no part in the group any more. Where it has left in order, or this node has, that is as it should be: what was
+// answered has crossed the last words. A successor of its daemon hears of the group by other ways.
+void EngineGroup::on_unknown(uint32_t node) {
+  GroupPeer& peer = context_.peers[node];
+  if (peer.left || peer.away) return;
+  peer.left = true;
+  if (!has_local_ranks()) return;
+  fail(Code::kRankLost, static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]),
+       about(node) + " is gone: its daemon has given the group up");
 }
 
 // What a node says when it comes back is as much as there can be, and no more.

@@ -92,6 +92,8 @@ class EngineGroup {
   void tell_all(const Note& note) { context_.send_all(note); }
   bool progress();
   void count_look() { ++context_.looks; }
+  // It is finished and could not be let go of: soon.
+  void look_again() { look_soon(); }
   // Time has passed: readiness.
   void on_time();
   std::optional<Deadline> next_time() const;
@@ -146,6 +148,7 @@ class EngineGroup {
   std::string about(uint32_t node) const;  // "node n1 (rank 2, 3 of group ...)"
   void look_soon();
   void flooded(uint32_t node);
+  void on_unknown(uint32_t node);
   void tell_not_made(const Status& why);
   void tell_failure();
   void hurry(const std::vector<transport::Link*>& links);

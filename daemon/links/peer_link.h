@@ -67,9 +67,11 @@ struct PeerLink {
   bool gone = false;          // the other daemon does not listen any more
   std::optional<LinkProbe> probe;
   bool superseded = false;  // no group takes it any more; it ends when none uses it
+  bool replaces = false;    // in the place of one that this end has broken: it comes up to say so
   bool hurried = false;
   bool unused_here = false;  // what both ends have said of that
   bool unused_there = false;
+  uint64_t told_stray = 0;                 // the last group of which this end has said that it has none
   bool measured = false;                   // groups have been told its rates
   Deadline spares_at = Deadline::never();  // when spare paths are dialled as well
   int64_t up_since_ns = 0;

@@ -199,11 +199,14 @@ void GroupMaker::contact(const GroupKey&, Pending& pending) {
 
 void GroupMaker::send_join(Pending& pending, const LocalJoin& join) {
   const auto& r = join.request;
-  services_.send(
-      pending.channel,
-      Join{r.key, r.ranks, r.rank, r.group_class, configured_algorithm(r.group_class), r.timeout_ms,
-           NodeInfo{node_.id, node_.name, node_.address, services_.rails_for(r.group_class)}, r.meeting,
-           join.pid, join.uid, r.process_age_ms});
+  const auto send = [&] {
+    services_.send(
+        pending.channel,
+        Join{r.key, r.ranks, r.rank, r.group_class, configured_algorithm(r.group_class), r.timeout_ms,
+             NodeInfo{node_.id, node_.name, node_.address, services_.rails_for(r.group_class)}, r.meeting,
+             join.pid, join.uid, r.process_age_ms});
+  };
+  (void)contained("a join", send, [&](const std::string&) { services_.give_up(pending.channel); });
 }
 
 void GroupMaker::release(Pending& pending) {
@@ -221,8 +224,10 @@ void GroupMaker::refuse(const GroupKey& key, const Status& why) {
   if (found == groups_.end()) return;
   Pending pending = std::move(found->second);
   groups_.erase(found);
-  if (pending.meeting != session::Meeting::kAgain) refused_.remember(key, why);
-  release(pending);
+  // Whatever else cannot be done: all ranks hear of it.
+  if (pending.meeting != session::Meeting::kAgain)
+    (void)contained("the memory of a refusal", [&] { refused_.remember(key, why); });
+  (void)contained("a group that is not made", [&] { release(pending); });
   for (const auto& [rank, join] : pending.joins) services_.refused(join, why);
 }
 
@@ -258,7 +263,16 @@ bool GroupMaker::has_id(uint64_t id) const {
 void GroupMaker::on_membership(ChannelId from, const Membership& membership) {
   const auto found = groups_.find(membership.key);
   if (found == groups_.end() || found->second.made || found->second.channel != from) return;
-  Pending& pending = found->second;
+  // Where it cannot be made for want of memory the coordinator hears that from the channel's end, and tells the others.
+  (void)contained(
+      "a membership", [&] { make(membership, found->second); },
+      [&](const std::string& why) {
+        services_.give_up(from);
+        refuse(membership.key, {Code::kInternal, "the daemon could not make the group: " + why});
+      });
+}
+
+void GroupMaker::make(const Membership& membership, Pending& pending) {
   MadeGroup made;
   auto spec = prepare(membership, pending, made);
   if (!spec.is_ok()) {
@@ -366,7 +380,7 @@ void GroupMaker::take_up(const GroupKey& key, const Status& status) {
   // From here on there is a group.
   Pending done = std::move(pending);
   groups_.erase(found);
-  release(done);
+  (void)contained("a group that was made", [&] { release(done); });
   uint32_t local = 0;
   for (const auto& [rank, join] : done.joins) services_.joined(join, *done.made, local++);
 }
@@ -399,7 +413,11 @@ void GroupMaker::on_outcome(ChannelId from, const Outcome& outcome) {
   const auto found = groups_.find(outcome.key);
   if (found == groups_.end() || outcome.code == Code::kSuccess || found->second.channel != from) return;
   if (found->second.made) {
-    services_.fail(found->second.made->engine, found->second.made->id, outcome);  // ends in on_ready
+    Pending& pending = found->second;
+    (void)contained(
+        "bad news of a group",
+        [&] { services_.fail(pending.made->engine, pending.made->id, outcome); },  // ends in on_ready
+        [&](const std::string&) { pending.to_fail = outcome.code; });
   } else {
     refuse(outcome.key, {outcome.code, outcome.text});
   }
@@ -424,8 +442,8 @@ void GroupMaker::on_closed(ChannelId channel, const Status& why) {
   for (const auto& [key, status] : refused) refuse(key, status);
   for (auto& [key, pending] : groups_) {
     if (pending.channel != channel) continue;
-    pending.channel = 0;
     pending.last_error = why.message();
+    pending.channel = 0;
     // Its answer is not needed once the membership is known. Before, the coordinator may just not be up yet.
     if (pending.made) continue;
     pending.retry_at = Deadline::after_ms(pending.retry_ms);
@@ -436,7 +454,13 @@ void GroupMaker::on_closed(ChannelId channel, const Status& why) {
 void GroupMaker::on_time() {
   std::vector<std::pair<GroupKey, Status>> late;
   for (auto& [key, pending] : groups_) {
-    if (pending.made) continue;  // the engine's group has the deadline now
+    if (pending.made) {  // the engine's group has the deadline now
+      if (pending.to_fail == Code::kSuccess) continue;
+      services_.fail(pending.made->engine, pending.made->id,
+                     Outcome{key, pending.to_fail, -1, "the group is not made"});
+      pending.to_fail = Code::kSuccess;
+      continue;
+    }
     if (pending.until.expired()) {
       const std::string error = pending.last_error.empty() ? "it does not answer" : pending.last_error;
       late.emplace_back(key,
@@ -452,31 +476,12 @@ void GroupMaker::on_time() {
 std::optional<Deadline> GroupMaker::next_time() const {
   std::optional<Deadline> next;
   for (const auto& [key, pending] : groups_) {
-    if (pending.made) continue;
-    const Deadline time = Deadline::earlier(pending.until, pending.retry_at);
+    if (pending.made && pending.to_fail == Code::kSuccess) continue;
+    const Deadline time =
+        pending.made ? Deadline::after_ms(0) : Deadline::earlier(pending.until, pending.retry_at);
     next = next ? Deadline::earlier(*next, time) : time;
   }
   return next;
-}
-
-std::vector<MakingFacts> GroupMaker::making() const {
-  std::vector<MakingFacts> all;
-  for (const auto& [key, pending] : groups_) {
-    MakingFacts& facts = all.emplace_back();
-    facts.id = id_text(pending.made ? pending.made->id : group_id(key));
-    facts.group_class = pending.group_class;
-    facts.rendezvous = pending.rendezvous;
-    facts.last_error = pending.last_error;
-    facts.complete = pending.made.has_value();
-    facts.left_ns = pending.until.is_never() ? -1 : pending.until.remaining_ns();
-    facts.members = {node_.id};
-    for (const auto& [rank, join] : pending.joins) {
-      facts.users.push_back(join.uid);
-      facts.ranks = join.request.ranks;
-      facts.joined.push_back({rank, node_.name});
-    }
-  }
-  return all;
 }
 
 }  // namespace hdt::daemon

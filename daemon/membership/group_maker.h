@@ -53,6 +53,8 @@ class GroupMaker {
     std::function<void(ChannelId, const ControlMessage&)> send;
     // Says that nothing more is sent on the channel: it closes when what was sent has left.
     std::function<void(ChannelId)> finish;
+    // Ends the channel, as something that was to be said on it is lost. Takes no memory.
+    std::function<void(ChannelId)> give_up;
     // Begin and end to listen at a meeting place (ControlNetwork::host_place, leave_place).
     std::function<Status(const HostedPlace&)> host;
     std::function<void(const HostedPlace&)> leave;
@@ -116,6 +118,8 @@ class GroupMaker {
     UserLimits::Claim making_claim;
     std::shared_ptr<UserLimits::Claim> group_claim;
     std::optional<MadeGroup> made;  // membership has come; the engine connects
+    Code to_fail =
+        Code::kSuccess;  // `made`: the coordinator has said that it fails, and the engine is still to be told
   };
   // What the user of a group's first rank needs for it.
   Status claim_group(Pending& pending, const LocalJoin& join);
@@ -134,6 +138,7 @@ class GroupMaker {
   bool has_id(uint64_t id) const;
   void on_ready(const GroupKey& key, const Status& status);
   void take_up(const GroupKey& key, const Status& status);
+  void make(const Membership& membership, Pending& pending);
 
   NodeInfo node_;
   const Config& config_;

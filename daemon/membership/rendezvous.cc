@@ -129,15 +129,19 @@ std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& 
     }
     membership.node_of_rank[rank] = entry->second;
   }
-  group.complete = true;
-  group.secret = membership.secret;
-  group.deadline =
-      Deadline::after_ms(saturating_add(group.members.begin()->second.join.timeout_ms, kOutcomeGraceMs));
   std::vector<Reply> replies;
+  std::map<ChannelId, bool> nodes;
   for (ChannelId channel : channels) {
-    group.nodes.emplace(channel, false);
+    nodes.emplace(channel, false);
     replies.push_back({channel, membership});
   }
+  // From here on nothing throws: a group that is complete has been told to its members.
+  group.nodes.swap(nodes);
+  group.complete = true;
+  group.secret = membership.secret;
+  group.settled = Deadline::never();
+  group.deadline =
+      Deadline::after_ms(saturating_add(group.members.begin()->second.join.timeout_ms, kOutcomeGraceMs));
   return replies;
 }
 
@@ -184,41 +188,41 @@ std::vector<Rendezvous::Reply> Rendezvous::on_outcome(ChannelId from, const Outc
 
 std::vector<Rendezvous::Reply> Rendezvous::on_closed(ChannelId channel) {
   std::vector<Reply> replies;
-  std::erase_if(groups_, [&](const auto& entry) {
-    const auto& [key, group] = entry;
-    for (const auto& [rank, member] : group.members) {
-      if (member.channel != channel) continue;
-      // A node that has reported success does not need us any more.
-      if (const auto node = group.nodes.find(channel); node != group.nodes.end() && node->second)
-        return false;
-      auto refused = refuse(key, group, Code::kRankLost, static_cast<int32_t>(rank),
-                            "node " + member.join.node.name + " (rank " + std::to_string(rank) +
-                                ") went away while the group was made");
-      std::erase_if(refused, [channel](const Reply& reply) { return reply.to == channel; });
-      replies.insert(replies.end(), refused.begin(), refused.end());
-      return true;
-    }
-    return false;
-  });
+  std::vector<GroupKey> over;
+  for (const auto& [key, group] : groups_) {
+    const auto member =
+        std::find_if(group.members.begin(), group.members.end(),
+                     [channel](const auto& entry) { return entry.second.channel == channel; });
+    if (member == group.members.end()) continue;
+    // A node that has reported success does not need us any more.
+    if (const auto node = group.nodes.find(channel); node != group.nodes.end() && node->second) continue;
+    auto refused = refuse(key, group, Code::kRankLost, static_cast<int32_t>(member->first),
+                          "node " + member->second.join.node.name + " (rank " +
+                              std::to_string(member->first) + ") went away while the group was made");
+    std::erase_if(refused, [channel](const Reply& reply) { return reply.to == channel; });
+    replies.insert(replies.end(), refused.begin(), refused.end());
+    over.push_back(key);
+  }
+  erase(over);
   return replies;
 }
 
+// Once all of their replies are there: a group that is gone is told of nowhere again.
+void Rendezvous::erase(const std::vector<GroupKey>& over) {
+  for (const GroupKey& key : over) groups_.erase(key);
+}
+
 std::vector<Rendezvous::Reply> Rendezvous::on_time() {
+  // One group each time: what throws for the next one does not lose the replies of this one.
+  for (auto& [key, group] : groups_) {
+    if (group.settled.expired()) return complete(GroupKey(key), group);
+  }
   std::vector<Reply> replies;
-  std::vector<GroupKey> settled;
+  std::vector<GroupKey> over;
   for (const auto& [key, group] : groups_) {
-    if (group.settled.expired()) settled.push_back(key);
-  }
-  for (const GroupKey& key : settled) {
-    Group& group = groups_.at(key);
-    group.settled = Deadline::never();
-    const auto made = complete(key, group);
-    replies.insert(replies.end(), made.begin(), made.end());
-  }
-  std::erase_if(groups_, [&](const auto& entry) {
-    const auto& [key, group] = entry;
-    if (!group.deadline.expired()) return false;
-    if (group.complete) return true;
+    if (!group.deadline.expired()) continue;
+    over.push_back(key);
+    if (group.complete) continue;
     std::set<uint32_t> missing;
     for (uint32_t rank = 0; rank < group.ranks; ++rank) {
       if (!group.members.contains(rank)) missing.insert(rank);
@@ -231,8 +235,8 @@ std::vector<Rendezvous::Reply> Rendezvous::on_time() {
                                 "making a group of " + std::to_string(group.ranks) + " ranks: rank " +
                                     missing_ranks(missing) + " did not join in time" + hint);
     replies.insert(replies.end(), refused.begin(), refused.end());
-    return true;
-  });
+  }
+  erase(over);
   return replies;
 }
 

@@ -58,6 +58,7 @@ class Rendezvous {
     bool complete = false;
     GroupKey secret{};  // complete: what the members were given
   };
+  void erase(const std::vector<GroupKey>& over);
   static bool has_joined(const Group& group, ChannelId channel);
   std::vector<Reply> complete(const GroupKey& key, Group& group);
   // Also remembers why, for members that come later.

@@ -23,7 +23,7 @@
 namespace hdt::daemon {
 
 inline constexpr uint32_t kPeerMagic = 0x48445450;  // "HDTP"
-inline constexpr uint32_t kPeerVersion = 13;
+inline constexpr uint32_t kPeerVersion = 14;
 
 enum class Purpose : uint8_t { kControl = 1, kRail = 2 };
 

@@ -71,6 +71,7 @@ struct Put {
   }
   void operator()(const RankLeft& n) { w.put(n.group).put(n.rank).put(n.entered); }
   void operator()(const GroupReady& n) { w.put(n.group).put(n.from); }
+  void operator()(const GroupUnknown& n) { w.put(n.group); }
   void operator()(const NodeLeft& n) { w.put(n.group).put(n.from); }
   void operator()(const GroupSeated& n) { w.put(n.group).put(n.from); }
   void operator()(const GroupFailed& n) {
@@ -238,6 +239,8 @@ Note get_note(size_t kind, Reader& r) {
       n.from = r.get<uint32_t>();
       return n;
     }
+    case 22:
+      return get_common<GroupUnknown>(r);
     default:
       return {};
   }

@@ -125,6 +125,11 @@ struct GroupFailed {
   int32_t rank;
   std::string text;
 };
+// "I have no such group (any more)": the answer to what cannot be said before this node's hello. Who still believes that the
+// group works fails it. Never answered.
+struct GroupUnknown {
+  uint64_t group;
+};
 // Between the two ends of a link, which measure it (link_probe.h).
 struct ProbeNote {
   enum class Kind : uint8_t {
@@ -181,7 +186,7 @@ struct LinkUnused {
 using Note = std::variant<std::monostate, GroupHello, PieceCredit, ChunkCredit, CallNote, RankLeft, NodeLeft,
                           GroupFailed, OutputNote, ProbeNote, RatesNote, ClassPrepare, ClassEnds, ClassReady,
                           ClassCommit, LinkMoved, LinkUnused, PieceState, ChannelState, Resume, GroupSeated,
-                          GroupReady>;
+                          GroupReady, GroupUnknown>;
 
 // Of a PieceState; more go in another one.
 inline constexpr uint32_t kMaxTags = 1024;

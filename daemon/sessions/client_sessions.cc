@@ -87,7 +87,11 @@ void ClientSessions::end_of(int fd, const std::string& why) {
   (void)contained("the refusal of a session", [&] {
     refuse(number, Code::kInternal, "the daemon could not do what the session asked for: " + why);
   });
-  // What is missing still is done when the socket is found closed: each step of its end may be done twice.
+  hang_up(number);
+}
+
+// What is missing of a session's end is done when its socket is found closed: each step of it may be done twice.
+void ClientSessions::hang_up(uint64_t number) {
   if (const ClientSession* client = find(number)) ::shutdown(client->socket.get(), SHUT_RDWR);
 }
 

@@ -143,6 +143,8 @@ class ClientSessions {
   void refuse_all(Code code, const std::string& why);
   // Ends all without a word, as a kill would, also for processes that hold copies of the sockets.
   void abandon();
+  // Without a word: the process hears that the session has ended, and so does the daemon. Takes no memory.
+  void hang_up(uint64_t number);
 
  private:
   void turn_away(UniqueFd socket, const Status& why);

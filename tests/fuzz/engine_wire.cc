@@ -109,10 +109,10 @@ std::vector<Bytes> seeds() {
   PieceState state{};
   state.tags = {1, 2, 3};
   for (const Note& note : std::initializer_list<Note>{
-           GroupHello{}, PieceCredit{}, ChunkCredit{}, entered,      RankLeft{}, NodeLeft{},
-           failed,       output,        probe,         rates,        prepare,    ends,
-           ready,        ClassCommit{}, LinkMoved{},   LinkUnused{}, state,      ChannelState{},
-           Resume{},     GroupSeated{}, GroupReady{}})
+           GroupHello{}, PieceCredit{}, ChunkCredit{}, entered,       RankLeft{}, NodeLeft{},
+           failed,       output,        probe,         rates,         prepare,    ends,
+           ready,        ClassCommit{}, LinkMoved{},   LinkUnused{},  state,      ChannelState{},
+           Resume{},     GroupSeated{}, GroupReady{},  GroupUnknown{}})
     all.push_back(behind(1, encode(note)));
   return all;
 }

@@ -37,6 +37,7 @@ Link::Link(LinkObserver& observer, LinkOptions options)
 Link::~Link() = default;
 
 Status Link::write(const WriteRequest& request) {
+  const Tear tear(state_->torn);
   if (request.bytes > kMaxLinkWriteBytes || request.offset > UINT64_MAX - request.bytes ||
       (request.bytes > 0 && request.data == nullptr)) {
     return {Code::kInvalidArgument, "a write of " + std::to_string(request.bytes) + " bytes at offset " +
@@ -54,11 +55,13 @@ Status Link::send(std::span<const std::byte> message) {
                                         " bytes, not " + std::to_string(message.size())};
   }
   if (state_->phase != State::Phase::kUp) return {Code::kLink, state_->reason.message()};
+  const Tear tear(state_->torn);
   state_->post(NoticeKind::kMessage, {message.begin(), message.end()});
   return Status::ok();
 }
 
 void Link::on_completion(const Completion& completion) {
+  const Tear tear(state_->torn);
   Rail* rail = state_->rail_of(completion.connection);
   if (rail == nullptr) return;
   switch (completion.kind) {
@@ -83,6 +86,7 @@ void Link::on_completion(const Completion& completion) {
 }
 
 void Link::flush() {
+  const Tear tear(state_->torn);
   state_->done_rails.clear();
   for (const auto& rail : state_->rails) {
     if (rail->up() && rail->owes(state_->alone(*rail)))
@@ -91,6 +95,7 @@ void Link::flush() {
 }
 
 void Link::close(const Status& reason) {
+  const Tear tear(state_->torn);
   if (state_->phase != State::Phase::kUp) return;
   state_->start_closing(reason);
   state_->report_down_if_closed();
@@ -98,6 +103,7 @@ void Link::close(const Status& reason) {
 
 bool Link::up() const { return state_->phase == State::Phase::kUp && state_->rails_up() > 0; }
 bool Link::down() const { return state_->phase == State::Phase::kDown; }
+bool Link::torn() const { return state_->torn; }
 bool Link::peer_ended() const { return state_->peer_ends; }
 size_t Link::pending_writes() const { return state_->outbox.size(); }
 uint64_t Link::queued_bytes() const { return state_->outbox.queued_bytes(); }
@@ -108,6 +114,7 @@ uint64_t Link::written() const { return state_->outbox.written(); }
 bool Link::arrived(uint64_t writes) const { return state_->outbox.arrived() >= writes; }
 
 void Link::hurry() {
+  const Tear tear(state_->torn);
   for (size_t i = 0; i < state_->rails.size(); ++i) {
     Rail& rail = *state_->rails[i];
     if (rail.up() && !rail.idle()) state_->send_on(rail, NoticeKind::kPing, 0, {});
@@ -115,6 +122,7 @@ void Link::hurry() {
 }
 
 void Link::ping() {
+  const Tear tear(state_->torn);
   for (size_t i = 0; i < state_->rails.size(); ++i) {
     Rail& rail = *state_->rails[i];
     if (rail.up()) state_->send_on(rail, NoticeKind::kPing, 0, {});
@@ -199,6 +207,7 @@ void Link::wants_turn() const {
 }
 
 bool Link::take_turn() {
+  const Tear tear(state_->torn);
   return state_->phase == State::Phase::kUp && state_->outbox.has_chunk() &&
          state_->hand_over(state_->options.now());
 }
@@ -266,9 +275,11 @@ void Link::State::on_notice(Rail& rail, std::span<const std::byte> message) {
   rail.heard(options.now());
   ++rail.status().messages_in;
   const auto head = decode_head(message);
-  if (!head || head->notices > last_notice) return malformed("notice");
+  if (!head) return malformed("notice");
   const auto body = message.subspan(sizeof(NoticeHead));
+  // What it says of notices may be of the link that was here before this one.
   if (head->kind == NoticeKind::kHello) return on_hello(rail, body);
+  if (head->notices > last_notice) return malformed("notice");
   if (!rail.up()) return malformed("beginning of a rail");
   acknowledge_notices(head->notices);
   if (!acknowledge(rail, head->received, head->received_at)) return;

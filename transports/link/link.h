@@ -147,8 +147,11 @@ class Link {
   // have reported kClosed (at once if there are none).
   void close(const Status& reason);
 
-  bool up() const;                // has a rail that carries traffic, and is not going down
-  bool down() const;              // on_down was called
+  bool up() const;    // has a rail that carries traffic, and is not going down
+  bool down() const;  // on_down was called
+  // Something threw inside one of the calls above: what it says of itself may be half written, a chunk of another group
+  // lost. Whoever owns it ends it.
+  bool torn() const;
   bool peer_ended() const;        // the peer, or the kernel when its process died, has closed it in order
   size_t pending_writes() const;  // writes whose on_sent is still to come
   uint64_t queued_bytes() const;  // of writes, that no rail has taken yet

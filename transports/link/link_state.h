@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <set>
@@ -17,6 +18,21 @@
 namespace hdt::transport {
 
 inline constexpr int64_t kNeverNs = INT64_MAX;
+
+// In each call of a link: notes where one is left by an exception.
+class Tear {
+ public:
+  explicit Tear(bool& torn) : torn_(torn) {}
+  Tear(const Tear&) = delete;
+  Tear& operator=(const Tear&) = delete;
+  ~Tear() {
+    if (std::uncaught_exceptions() > before_) torn_ = true;
+  }
+
+ private:
+  bool& torn_;
+  const int before_ = std::uncaught_exceptions();
+};
 
 struct Link::State {
   enum class Phase { kUp, kClosing, kDown };
@@ -92,6 +108,7 @@ struct Link::State {
 
   std::set<uint32_t> lost_unseen;  // by the peer's numbers: lost there before they were known here
 
+  bool torn = false;       // see Link::torn()
   bool peer_ends = false;  // it closed a rail in order
   bool had_rail = false;
   std::string last_loss;

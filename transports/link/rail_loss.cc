@@ -44,6 +44,7 @@ void take_over(RailStatus& rail, const RailStatus& old) {
 }  // namespace
 
 void Link::add_rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane) {
+  const Tear tear(state_->torn);
   State& state = *state_;
   state.rails.push_back(
       std::make_unique<Rail>(connection, std::move(lane), state.next_rail++, state.options.now()));
@@ -59,6 +60,7 @@ void Link::add_rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane
 }
 
 void Link::drop_rail(const Connection* connection, const Status& reason) {
+  const Tear tear(state_->torn);
   Rail* rail = state_->rail_of(connection);
   if (rail != nullptr && rail->connection() != nullptr && state_->phase == State::Phase::kUp)
     state_->give_up(*rail, reason);
@@ -68,9 +70,9 @@ void Link::State::on_hello(Rail& rail, std::span<const std::byte> body) {
   const auto hello = decode_hello(body);
   if (!hello || rail.peer_number)
     return start_closing({Code::kLink, rail.describe() + " closed: malformed hello"});
-  if (hello->peer_link != 0 && hello->peer_link != number) {
-    return give_up(rail, {Code::kLink, "the peer takes this link for one that has ended"});
-  }
+  // The peer takes this link for one that has ended. It hears from this end's hello that it has, and closes the rail: to close
+  // it here could lose that hello. A peer that does not is given up when the time for its hello is over.
+  if (hello->peer_link != 0 && hello->peer_link != number) return;
   if (peer_number != 0 && hello->link != peer_number) {
     return start_closing({Code::kLink, "the peer has given this link up and begun a new one"});
   }
@@ -253,6 +255,7 @@ void Link::State::look_for_silence(int64_t now) {
 }
 
 void Link::on_time() {
+  const Tear tear(state_->torn);
   State& state = *state_;
   const int64_t now = state.options.now();
   if (state.phase != State::Phase::kUp) return;

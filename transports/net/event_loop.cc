@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <ctime>
 
+#include "transports/net/attempt.h"
+
 namespace hdt::transport::tcp {
 
 namespace {
@@ -68,9 +70,11 @@ void EventLoop::remove(int fd, EventSource* source) {
 }
 
 void EventLoop::set_deadline(EventSource* source, int64_t milliseconds_from_now) {
-  clear_deadline(source);
   constexpr int64_t kLongestMs = int64_t{1} << 40;  // keeps the sum far from overflow
-  deadlines_.emplace(now_ns() + std::clamp<int64_t>(milliseconds_from_now, 0, kLongestMs) * kNsPerMs, source);
+  const auto kept = deadlines_.emplace(
+      now_ns() + std::clamp<int64_t>(milliseconds_from_now, 0, kLongestMs) * kNsPerMs, source);
+  std::erase_if(deadlines_,
+                [&](const auto& entry) { return entry.second == source && entry != *kept.first; });
   arm_timer();
 }
 
@@ -108,7 +112,8 @@ bool EventLoop::dispatch() {
       timer = true;
       continue;
     }
-    static_cast<EventSource*>(target)->on_event(events[i].events);
+    auto* const source = static_cast<EventSource*>(target);
+    (void)attempt([&] { source->on_event(events[i].events); }, [source] { source->on_failure(); });
     any = true;
   }
   return timer && run_due() ? true : any;
@@ -123,7 +128,7 @@ bool EventLoop::run_due() {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     EventSource* source = deadlines_.begin()->second;
     deadlines_.erase(deadlines_.begin());
-    source->on_deadline();
+    (void)attempt([source] { source->on_deadline(); }, [source] { source->on_failure(); });
     any = true;
   }
   arm_timer();

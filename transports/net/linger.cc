@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "transports/net/attempt.h"
+
 namespace hdt::transport::tcp {
 
 namespace {
@@ -32,6 +34,7 @@ class LingerSet::Socket : public EventSource {
   }
 
   void on_deadline() override { owner_.drop(this); }
+  void on_failure() override { owner_.drop(this); }
 
  private:
   LingerSet& owner_;
@@ -46,10 +49,17 @@ LingerSet::~LingerSet() {
 
 void LingerSet::add(Fd fd) {
   if (::shutdown(fd.get(), SHUT_WR) != 0) return;
-  auto socket = std::make_unique<Socket>(*this, std::move(fd));
-  if (!loop_.add(socket->fd(), socket.get(), EPOLLIN).is_ok()) return;
-  loop_.set_deadline(socket.get(), kLingerMs);
-  sockets_.push_back(std::move(socket));
+  sockets_.push_back(std::make_unique<Socket>(*this, std::move(fd)));
+  Socket* const socket = sockets_.back().get();
+  bool watched = false;
+  // Without a deadline it could stay for ever; the loop must not keep one of a socket that is gone.
+  (void)attempt(
+      [&] {
+        watched = loop_.add(socket->fd(), socket, EPOLLIN).is_ok();
+        if (watched) loop_.set_deadline(socket, kLingerMs);
+      },
+      [&] { watched = false; });
+  if (!watched) drop(socket);
 }
 
 void LingerSet::drop(Socket* socket) {

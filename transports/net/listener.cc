@@ -42,8 +42,8 @@ void Listener::on_event(uint32_t) {
     if (error == EAGAIN || error == EWOULDBLOCK) return;
     UniqueFd refused = spare_.accept_instead(fd_.get(), error);
     if (!refused.valid()) {
+      loop_.set_deadline(this, kPauseMs);  // first: without it nothing would be accepted any more
       loop_.modify(fd_.get(), this, 0);
-      loop_.set_deadline(this, kPauseMs);
       return;
     }
     turn_away(std::move(refused));

@@ -66,8 +66,8 @@ Result<SocketAddress> SocketAddress::parse(const std::string& text) {
 Result<SocketAddress> SocketAddress::parse_remote(const std::string& text, const SocketAddress& local) {
   Result<SocketAddress> remote = parse(text);
   if (remote.is_ok() && remote.value().family() != local.family()) {
-    return Status(Code::kInvalidArgument, "cannot connect from " + local.host() + " to " + text +
-                                              ": one is IPv4, the other IPv6");
+    return Status(Code::kInvalidArgument,
+                  "cannot connect from " + local.host() + " to " + text + ": one is IPv4, the other IPv6");
   }
   return remote;
 }
@@ -76,7 +76,8 @@ bool SocketAddress::is_loopback() const {
   if (family() == AF_INET) {
     return ntohl(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr) >> 24 == 127;
   }
-  return family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
+  return family() == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
 }
 
 std::string SocketAddress::host() const { return split(get(), bytes_).host.data(); }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 
 #include "transports/transport.h"
 
@@ -96,9 +97,10 @@ class RegionGrants {
 
  private:
   Table& entry(const PeerName& peer) {
-    Table& table = peers_[peer];
-    if (table == nullptr) table = std::make_shared<RegionTable>();
-    return table;
+    const auto known = peers_.find(peer);
+    if (known != peers_.end()) return known->second;
+    auto table = std::make_shared<RegionTable>();  // first: an entry without one would be looked into
+    return peers_.emplace(peer, std::move(table)).first->second;
   }
   void forget_unused() {
     std::erase_if(peers_,

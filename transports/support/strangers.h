@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 #include <list>
 #include <map>
 #include <string>
@@ -44,9 +45,9 @@ class Stranger {
  protected:
   // `host`: the address it comes from, without a port. May turn out another one, never this one.
   void enter(Strangers& among, const std::string& host) {
-    among_ = &among;
     host_ = host;
     place_ = among.enter(*this);
+    among_ = &among;
   }
   void leave() {
     if (among_ != nullptr) std::exchange(among_, nullptr)->leave(host_, place_);
@@ -71,9 +72,11 @@ inline Strangers::Place Strangers::enter(Stranger& stranger) {
     });
     make_room(most->first, "limits.strangers = " + std::to_string(limits_.all));
   }
-  ++all_;
+  std::list<Stranger*> one{&stranger};  // from here on either both books have it or none
   std::list<Stranger*>& those = by_host_[stranger.host_];
-  return those.insert(those.end(), &stranger);
+  those.splice(those.end(), one);
+  ++all_;
+  return std::prev(those.end());
 }
 
 inline void Strangers::leave(const std::string& host, Place place) {
@@ -84,10 +87,10 @@ inline void Strangers::leave(const std::string& host, Place place) {
 }
 
 inline void Strangers::make_room(const std::string& host, const std::string& why) {
+  const Status reason(Code::kSystem, "too many connections that have not shown who they are (" + why + ")");
   Stranger* oldest = by_host_.at(host).front();
   oldest->leave();
-  oldest->on_turned_out(
-      {Code::kSystem, "too many connections that have not shown who they are (" + why + ")"});
+  oldest->on_turned_out(reason);
 }
 
 }  // namespace hdt::transport

@@ -20,16 +20,10 @@ constexpr size_t kMaxQueuedWrites = 64;
 constexpr size_t kMaxQueuedWriteBytes = size_t{1} << 20;
 // After so much input the other connections of the device have their turn.
 constexpr size_t kReadBudget = size_t{4} << 20;
-// How long a connection that was closed waits for the peer to take what is read from the caller's memory.
-constexpr int64_t kCloseMs = 1000;
 // Large packets that have not come after this time, in which TCP sends each at least three times, do not
 // pass. A group whose control connection and whose link both meet that is made, or fails, within 5 s.
 constexpr int64_t kStuckMs = 1200;
 constexpr int64_t kLookAgainMs = 100;
-// Enough to suspect it, where the owner gives the attempt up before.
-constexpr int64_t kSuspectMs = 300;
-
-Status closed_here() { return {Code::kAborted, "the connection was closed on this side"}; }
 
 // Segments in flight that the peer's kernel has not acknowledged; a window closed by a slow process leaves none. But where the system
 // drops a segment before it has left (a full queue, a filter), that one counts as not sent, and is tried again half a second later.
@@ -46,6 +40,9 @@ TcpConnection::~TcpConnection() {
   if (fd_.valid() && writer_.kernel_reads()) discard_on_close(fd_.get());
   if (unflushed_) std::erase(device_.unflushed, this);
   if (unread_) std::erase(device_.unread, this);
+  if (lost_) --device_.lost;
+  // Of one that could not be begun.
+  std::erase_if(device_.pending, [this](const Completion& one) { return one.connection == this; });
 }
 
 Status TcpConnection::connect(const SocketAddress& local, const SocketAddress& remote, int64_t timeout_ms) {
@@ -149,7 +146,7 @@ size_t TcpConnection::write_window() const {
 void TcpConnection::queued_something() {
   if (unflushed_ || (watched_ & EPOLLOUT) != 0) return;
   unflushed_ = true;
-  device_.unflushed.push_back(this);
+  device_.unflushed.push_back(this);  // takes no memory: TcpDevice::make_room()
   device_.loop.wake();
 }
 
@@ -351,24 +348,6 @@ void TcpConnection::on_withdrawn(uint64_t region, const RegionTable* of) {
   }
 }
 
-void TcpConnection::close() {
-  if (phase_ == Phase::kFinished || phase_ == Phase::kClosing) return;
-  const bool in_order = phase_ == Phase::kOpen && !start_pending() && writer_.say_goodbye(fd_.get());
-  const Status closed = closed_here();
-  if (in_order) read_errors();
-  if (!in_order || !writer_.kernel_reads()) return finish(Status::ok(), closed, in_order);
-  writer_.give_up_queue(sent_);
-  report_sent(closed);
-  phase_ = Phase::kClosing;
-  watch(0);  // what is left comes as EPOLLERR
-  device_.loop.set_deadline(this, kCloseMs);
-}
-
-void TcpConnection::abandon() {
-  if (phase_ == Phase::kFinished) return;
-  finish(Status::ok(), Status(Code::kAborted, "the connection was given up on this side"), false);
-}
-
 Connection::Progress TcpConnection::progress() const {
   tcp_info info{};
   socklen_t bytes = sizeof info;
@@ -384,35 +363,6 @@ std::string TcpConnection::narrowed() const {
          " bytes do not come, those of " + std::to_string(limit_->passes) +
          " do and are used; the MTU on the way is smaller than that of NIC " + device_.nic.name + " (" +
          std::to_string(device_.nic.mtu) + "): set the same MTU on all NICs and switches";
-}
-
-void TcpConnection::fail(const std::string& reason) {
-  const Status status(Code::kLink, reason);
-  finish(status, status, false);
-}
-
-void TcpConnection::on_turned_out(const Status& why) { finish(why, why, false); }
-
-void TcpConnection::finish(const Status& reason, const Status& given_up, bool in_order) {
-  leave();
-  if (phase_ == Phase::kTrying) {
-    if (const auto limit = test_.stuck(fd_.get(), kSuspectMs * kNsPerMs, now_ns());
-        limit && limit->passes != 0)
-      PathMemory::of_process().suspect(local_.host(), remote_.host(), *limit, now_ns());
-  }
-  writer_.give_up(sent_);
-  report_sent(given_up);
-  device_.loop.remove(fd_.get(), this);
-  // Else the kernel would go on reading memory that is the caller's again.
-  if (writer_.kernel_reads()) discard_on_close(fd_.get());
-  if (in_order) {
-    device_.lingering.add(std::move(fd_));
-  } else {
-    fd_.reset();
-  }
-  phase_ = Phase::kFinished;
-  report(Completion::Kind::kClosed);
-  device_.pending.back().error = reason;
 }
 
 void TcpConnection::watch(uint32_t epoll_events) {
@@ -431,8 +381,10 @@ void TcpConnection::on_message(std::span<const std::byte> message) {
     out_of_order_ = true;
     return;
   }
+  const auto kept = device_.arena.copy(message);
   report(Completion::Kind::kMessage);
-  device_.pending.back().message = device_.arena.copy(message);
+  device_.pending.back().message = kept;
+  device_.messages_pending = true;
 }
 
 void TcpConnection::on_written(const Immediate& immediate, std::span<const std::byte> placed) {
@@ -455,10 +407,11 @@ void TcpConnection::report(Completion::Kind kind) {
 
 void TcpConnection::report_sent(const Status& status) {
   for (const FrameWriter::Sent& frame : sent_) {
+    Status outcome = status;
     report(Completion::Kind::kSent);
     device_.pending.back().token = frame.token;
     device_.pending.back().bytes = frame.bytes;
-    device_.pending.back().error = status;
+    device_.pending.back().error = std::move(outcome);
   }
   sent_.clear();
 }

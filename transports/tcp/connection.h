@@ -44,6 +44,8 @@ struct DeviceState {
   std::vector<Completion> pending;        // reported by the next poll()
   std::vector<TcpConnection*> unflushed;  // have new frames queued
   std::vector<TcpConnection*> unread;     // have read what they have not looked at
+  bool messages_pending = false;          // some of `pending` lie in the arena
+  size_t lost = 0;  // connections that have ended without kClosed: there was no memory for it
 };
 
 class TcpConnection final : public Connection,
@@ -64,6 +66,9 @@ class TcpConnection final : public Connection,
   void read_on();
   void on_withdrawn(uint64_t region, const RegionTable* of);
   bool finished() const { return phase_ == Phase::kFinished; }
+  // Something threw: the connection ends. Takes no memory, so that kClosed comes later: report_lost().
+  void on_failure() override;
+  void report_lost();
 
   Status admit(const PeerName& peer) override;
   Status send(std::span<const std::byte> message, uint64_t token) override;
@@ -123,6 +128,8 @@ class TcpConnection final : public Connection,
   void report(Completion::Kind kind);
   void report_sent(const Status& status);
   void watch(uint32_t epoll_events);
+  void end_in_order();
+  static Status closed_here();
   // Reports what was under way and kClosed; touches no foreign memory afterwards.
   void finish(const Status& reason, const Status& given_up, bool in_order);
   void fail(const std::string& reason);
@@ -134,6 +141,8 @@ class TcpConnection final : public Connection,
   uint32_t watched_ = 0;
   bool unflushed_ = false;
   bool unread_ = false;
+  bool closed_ = false;  // kClosed is reported
+  bool lost_ = false;    // or is to be, when there is memory
   bool accepted_ = false;
   int64_t connect_timeout_ms_ = 0;
   Deadline connect_until_ = Deadline::never();

@@ -2,6 +2,7 @@
 #include "transports/tcp/device.h"
 
 #include "base/limits.h"
+#include "transports/net/attempt.h"
 #include "transports/support/hand_over.h"
 
 namespace hdt::transport::tcp {
@@ -38,21 +39,38 @@ Result<std::string> TcpDevice::listen(uint16_t port) {
 }
 
 void TcpDevice::on_accept(Fd fd) {
-  auto connection = std::make_unique<TcpConnection>(state_);
+  TcpConnection* const connection = keep(std::make_unique<TcpConnection>(state_));
+  bool accepted = false;
+  (void)attempt([&] { accepted = connection->accept(std::move(fd)).is_ok(); });
   // A socket that died between accept and here was never reported, so there is nobody to tell.
-  if (!connection->accept(std::move(fd)).is_ok()) return;
-  Connection* const key = connection.get();
-  connections_.emplace(key, std::move(connection));
+  if (!accepted) connections_.erase(connection);
+}
+
+// First of all: what is reported of a connection that is not kept names nothing.
+TcpConnection* TcpDevice::keep(std::unique_ptr<TcpConnection> connection) {
+  make_room();
+  TcpConnection* const kept = connection.get();
+  connections_.emplace(kept, std::move(connection));
+  return kept;
+}
+
+// For all connections, each of which is in a list once: so that noting one takes no memory.
+void TcpDevice::make_room() {
+  const size_t all = connections_.size() + 1;
+  for (auto* list : {&flushing_, &state_.unflushed, &state_.unread}) {
+    if (list->capacity() < all) list->reserve(2 * all);
+  }
 }
 
 Result<Connection*> TcpDevice::connect(const std::string& address, int64_t timeout_ms) {
   Result<SocketAddress> remote = SocketAddress::parse_remote(address, local_);
   if (!remote.is_ok()) return remote.status();
-  auto connection = std::make_unique<TcpConnection>(state_);
-  HDT_RETURN_IF_ERROR(connection->connect(local_, remote.value(), timeout_ms));
-  Connection* const key = connection.get();
-  connections_.emplace(key, std::move(connection));
-  return key;
+  TcpConnection* const connection = keep(std::make_unique<TcpConnection>(state_));
+  Status begun(Code::kSystem, "no memory");  // short: takes none
+  (void)attempt([&] { begun = connection->connect(local_, remote.value(), timeout_ms); });
+  if (begun.is_ok()) return static_cast<Connection*>(connection);
+  connections_.erase(connection);
+  return begun;
 }
 
 Result<RegionKey> TcpDevice::register_memory(void* base, size_t bytes, int /*fd*/) {
@@ -68,11 +86,14 @@ Status TcpDevice::grant(const RegionKey& key, const PeerName& peer) {
 void TcpDevice::revoke(const RegionKey& key, const PeerName& peer) { state_.domain->revoke(key, peer); }
 
 void TcpDevice::on_withdrawn(uint64_t region, const RegionTable* of) {
-  for (auto& [unused, connection] : connections_) connection->on_withdrawn(region, of);
+  for (auto& entry : connections_) {
+    TcpConnection* const connection = entry.second.get();
+    (void)attempt([&] { connection->on_withdrawn(region, of); }, [connection] { connection->on_failure(); });
+  }
 }
 
 bool TcpDevice::poll(std::vector<Completion>& completions) {
-  state_.arena.reset();
+  if (!state_.messages_pending) state_.arena.reset();
   const bool flushed = !state_.unflushed.empty();
   state_.loop.set_polling(true);  // what is reported from here on is handed over below
   flush_unflushed();
@@ -80,22 +101,40 @@ bool TcpDevice::poll(std::vector<Completion>& completions) {
   const bool dispatched = state_.loop.dispatch();
   state_.loop.set_polling(false);
   if (!state_.unread.empty()) state_.loop.wake();
-  const bool reported = hand_over(state_.pending, completions);
+  bool reported = false;
+  (void)attempt(
+      [&] {
+        report_lost();
+        reported = hand_over(state_.pending, completions);
+        state_.messages_pending = false;
+      },
+      [this] { state_.loop.wake(); });  // it is handed over next time
   return flushed || resumed || dispatched || reported;
 }
 
 void TcpDevice::flush_unflushed() {
   flushing_.swap(state_.unflushed);
-  for (TcpConnection* connection : flushing_) connection->flush();
+  for (TcpConnection* connection : flushing_) {
+    (void)attempt([connection] { connection->flush(); }, [connection] { connection->on_failure(); });
+  }
   flushing_.clear();
 }
 
 bool TcpDevice::read_on() {
   if (state_.unread.empty()) return false;
   flushing_.swap(state_.unread);
-  for (TcpConnection* connection : flushing_) connection->read_on();
+  for (TcpConnection* connection : flushing_) {
+    (void)attempt([connection] { connection->read_on(); }, [connection] { connection->on_failure(); });
+  }
   flushing_.clear();
   return true;
+}
+
+void TcpDevice::report_lost() {
+  for (auto& [key, connection] : connections_) {
+    if (state_.lost == 0) return;
+    connection->report_lost();
+  }
 }
 
 void TcpDevice::release(Connection* connection) { connections_.erase(connection); }

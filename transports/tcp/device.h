@@ -34,8 +34,11 @@ class TcpDevice final : public Device, public SeveralConnections {
  private:
   TcpDevice(std::shared_ptr<Domain> domain, DeviceInfo info, SocketAddress local, const Options& options);
   void on_accept(Fd fd);
+  TcpConnection* keep(std::unique_ptr<TcpConnection> connection);
+  void make_room();
   void flush_unflushed();
   bool read_on();
+  void report_lost();
 
   SocketAddress local_;
   DeviceState state_;

@@ -14,7 +14,8 @@ constexpr size_t kMaxVectors = 64;
 }
 
 void FrameWriter::push_message(std::span<const std::byte> message, uint64_t token) {
-  Frame& frame = queue_.emplace_back();
+  Frame
+      frame{};  // as a whole or not at all: half a frame in the queue would be the beginning of the next one
   frame.head.header.type = FrameType::kMessage;
   frame.head.header.payload_bytes = static_cast<uint32_t>(message.size());
   frame.head_bytes = sizeof(FrameHeader);
@@ -22,6 +23,7 @@ void FrameWriter::push_message(std::span<const std::byte> message, uint64_t toke
   frame.payload = frame.copy.data();
   frame.payload_bytes = message.size();
   frame.token = token;
+  queue_.push_back(std::move(frame));
 }
 
 void FrameWriter::push_write(const void* data, size_t bytes, uint64_t region, uint64_t offset,
@@ -186,12 +188,12 @@ void FrameWriter::give_up(std::vector<Sent>& given_up) {
 
 void FrameWriter::pop_front(std::deque<Handed>& to) {
   const Frame& frame = queue_.front();
+  if (frame.is_write() || frame.token != 0) {
+    to.push_back({{frame.token, frame.payload_bytes}, frame.read_by_kernel, frame.last_send});
+  }
   if (frame.is_write()) {
     --queued_writes_;
     queued_write_bytes_ -= frame.payload_bytes;
-  }
-  if (frame.is_write() || frame.token != 0) {
-    to.push_back({{frame.token, frame.payload_bytes}, frame.read_by_kernel, frame.last_send});
   }
   queue_.pop_front();
   front_done_ = 0;

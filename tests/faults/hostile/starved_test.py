@@ -19,8 +19,8 @@ SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 32)))
 USER = 65532
 # Allocations of a thread while one job lives: about so many are enough to get from its first word to its last.
 MOST = {0: 600, 1: 400}
-# HDT_TEST_STARVE=0: the control thread, 1: engines, "0,1": both. Without it nothing is starved: some jobs still wait for
-# their deadline (Known gaps of docs/notes/hostile-neighbours/blast.md).
+# HDT_TEST_STARVE=0: the control thread, 1: engines, "0,1": both. Without it nothing is starved (Known gaps of
+# docs/notes/hostile-neighbours/blast.md).
 THREADS = [int(word) for word in os.environ.get("HDT_TEST_STARVE", "").split(",") if word]
 
 
@@ -121,7 +121,8 @@ class StarvedDaemons(HostileTest):
                     counts["failed"] += 1
                 job.wait()
             except TimeoutError as error:
-                self.fail(f"{error}: thread {thread} of {daemon.name}, allocation {count}\n{daemon.words()[-4000:]}")
+                words = "\n".join(f"{other.status()['groups']}\n{other.words()[-4000:]}" for other in self.daemons)
+                self.fail(f"{error}: thread {thread} of {daemon.name}, allocation {count}\n{words}")
             finally:
                 job.end()
             counts["jobs"] += 1
@@ -142,6 +143,6 @@ class StarvedDaemons(HostileTest):
 
 if __name__ == "__main__":
     if not THREADS:
-        print("skipped: HDT_TEST_STARVE=0,1 lets allocations fail; not every job hears of it soon yet")
+        print("skipped: HDT_TEST_STARVE=0,1 lets allocations fail; that has not been run for long enough yet")
         sys.exit(daemons.SKIPPED)
     main()

@@ -25,6 +25,7 @@ std::vector<Note> examples() {
           NodeLeft{1, 2},
           GroupSeated{1, 2},
           GroupReady{1, 2},
+          GroupUnknown{1},
           GroupFailed{1, Code::kTimeout, 4, "late"},
           OutputNote{1, 2, 3, call, 1, key, 99},
           ProbeNote{0, ProbeNote::Kind::kPong, key},

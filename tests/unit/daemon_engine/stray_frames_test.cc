@@ -102,6 +102,16 @@ class EngineWithAPeer : public ::testing::Test {
     return done();
   }
 
+  // How often the engine has said that it has no such group.
+  size_t told_unknown(uint64_t group) const {
+    return static_cast<size_t>(
+        std::count_if(side_.messages.begin(), side_.messages.end(), [group](const auto& message) {
+          const Note note = decode_note(message);
+          const auto* unknown = std::get_if<GroupUnknown>(&note);
+          return unknown != nullptr && unknown->group == group;
+        }));
+  }
+
   std::optional<transport::RegionKey> their_region() const {
     for (const auto& message : side_.messages) {
       const Note note = decode_note(message);
@@ -138,12 +148,41 @@ TEST_F(EngineWithAPeer, AFrameForAnUnknownGroupIsDroppedAndTheLinkStays) {
     ASSERT_TRUE(side_.link.write(stray).is_ok());
   }
   ASSERT_TRUE(run_until([&] { return side_.sent.size() == 3; }));
+  // Who writes to it believes that it works, and hears once that it does not.
+  EXPECT_TRUE(run_until([&] { return told_unknown(kUnknownGroup) > 0; }));
+  EXPECT_EQ(told_unknown(kUnknownGroup), 1U);
   // Behind them on the same link: the group hears it.
   EXPECT_FALSE(segment.failed());
   ASSERT_TRUE(side_.link.send(encode(Note(GroupFailed{kSharedGroup, Code::kRankLost, 1, "over"}))).is_ok());
   EXPECT_TRUE(run_until([&] { return segment.failed(); }));
   EXPECT_THAT(segment.failure().message(), ::testing::HasSubstr("over"));
   EXPECT_FALSE(side_.down.has_value());
+}
+
+// The other node has let go of a group that works here: the ranks of this node do not wait for it.
+TEST_F(EngineWithAPeer, AGroupThatThePeerHasNotAnyMoreFails) {
+  const session::Segment segment = make_group();
+  ASSERT_TRUE(connect());
+  ASSERT_TRUE(run_until([&] { return side_.rails_up == 1; }));
+  ASSERT_TRUE(side_.link.send(encode(Note(GroupHello{kSharedGroup, 1, {}, 0}))).is_ok());
+  ASSERT_TRUE(run_until([&] { return their_region().has_value(); }));
+  ASSERT_TRUE(side_.link.send(encode(Note(GroupUnknown{kSharedGroup}))).is_ok());
+  EXPECT_TRUE(run_until([&] { return segment.failed(); }));
+  EXPECT_THAT(segment.failure().message(), ::testing::HasSubstr("has given the group up"));
+  EXPECT_FALSE(side_.down.has_value());
+}
+
+// A hello may come before the group is made here: it is kept, and answered with nothing.
+TEST_F(EngineWithAPeer, AHelloThatIsEarlyIsKept) {
+  ASSERT_TRUE(connect());
+  ASSERT_TRUE(run_until([&] { return side_.rails_up == 1; }));
+  ASSERT_TRUE(side_.link.send(encode(Note(GroupHello{kSharedGroup, 1, {}, 0}))).is_ok());
+  ASSERT_TRUE(side_.link.send(encode(Note(GroupSeated{kUnknownGroup, 1}))).is_ok());
+  ASSERT_TRUE(run_until([&] { return told_unknown(kUnknownGroup) > 0; }));
+  EXPECT_EQ(told_unknown(kSharedGroup), 0U);
+  const session::Segment segment = make_group();
+  EXPECT_TRUE(run_until([&] { return their_region().has_value(); }));
+  EXPECT_FALSE(segment.failed());
 }
 
 }  // namespace

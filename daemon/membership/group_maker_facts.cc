@@ -1,0 +1,27 @@
+// What a group maker says of itself for diagnosis.
+#include "daemon/membership/group_maker.h"
+#include "daemon/protocol/facts.h"
+
+namespace hdt::daemon {
+
+std::vector<MakingFacts> GroupMaker::making() const {
+  std::vector<MakingFacts> all;
+  for (const auto& [key, pending] : groups_) {
+    MakingFacts& facts = all.emplace_back();
+    facts.id = id_text(pending.made ? pending.made->id : group_id(key));
+    facts.group_class = pending.group_class;
+    facts.rendezvous = pending.rendezvous;
+    facts.last_error = pending.last_error;
+    facts.complete = pending.made.has_value();
+    facts.left_ns = pending.until.is_never() ? -1 : pending.until.remaining_ns();
+    facts.members = {node_.id};
+    for (const auto& [rank, join] : pending.joins) {
+      facts.users.push_back(join.uid);
+      facts.ranks = join.request.ranks;
+      facts.joined.push_back({rank, node_.name});
+    }
+  }
+  return all;
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,27 @@
+// attempt.h: work that may throw for want of memory, and what is done then, as base/contained.h for those who link nothing that
+// writes a log. A connection that ends for it says so by its kClosed.
+#pragma once
+
+#include <exception>
+#include <utility>
+
+namespace hdt::transport::tcp {
+
+// Runs `work`; if that throws `otherwise`, which must not, and false is returned.
+template <typename Work, typename Otherwise>
+bool attempt(Work&& work, Otherwise&& otherwise) {
+  try {
+    work();
+    return true;
+  } catch (const std::exception&) {
+    otherwise();
+    return false;
+  }
+}
+
+template <typename Work>
+bool attempt(Work&& work) {
+  return attempt(work, [] {});
+}
+
+}  // namespace hdt::transport::tcp
