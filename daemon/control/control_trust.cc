@@ -90,10 +90,8 @@ void Control::say_who_can_join(const std::vector<NodeInfo>& nodes) {
   if (std::none_of(nodes.begin(), nodes.end(), is_outside)) return;
   said_who_can_join_ = true;
   HDT_LOG_WARN(
-      "this job spans hosts and has no HDT_JOB_SECRET: whoever reaches its processes' ports can pose as one "
-      "of "
-      "them; give all its ranks the same HDT_JOB_SECRET (any random text), or run hdtcommd with a cluster "
-      "key");
+      "this job spans hosts and has no secret: whoever reaches its processes' ports can pose as one of them; "
+      "give all its ranks the same HDT_JOB_SECRET (any random text), or run hdtcommd with a cluster key");
 }
 
 void Control::keep_nodes() {

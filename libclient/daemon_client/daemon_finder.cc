@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -14,6 +13,7 @@
 #include "base/log.h"
 #include "libclient/daemon_client/embedded_hosts.h"
 #include "libclient/daemon_client/runtime_folder.h"
+#include "libclient/launch/environment.h"
 
 namespace hdt::client {
 
@@ -24,11 +24,6 @@ constexpr int64_t kHostMs = 15'000;  // to find or become the host of an embedde
 // they know its settings.
 constexpr int64_t kPrecedenceMs = 300;
 constexpr int64_t kLookUs = 5'000;
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
-  return value == nullptr ? "" : value;
-}
 
 struct Finder {
   std::mutex mutex;
@@ -73,7 +68,7 @@ std::function<void()> successor_of(const RuntimePlace& place) {
 }
 
 Result<std::shared_ptr<Session>> embedded_session(Finder& all, const std::string& node, int64_t timeout_ms) {
-  const auto found = runtime_place(variable, node);
+  const auto found = runtime_place(environment_text, node);
   if (!found.is_ok()) return found.status();
   const RuntimePlace& place = found.value();
   const std::string socket = place.base + ".sock";
@@ -111,14 +106,14 @@ Result<std::shared_ptr<Session>> embedded_session(Finder& all, const std::string
 Result<std::shared_ptr<Session>> find_daemon(const std::string& asked, int64_t timeout_ms) {
   Finder& all = finder();
   const std::lock_guard lock(all.mutex);
-  const std::string socket = asked.empty() ? variable("HDT_SOCKET") : asked;
+  const std::string socket = asked.empty() ? environment_text("HDT_SOCKET") : asked;
   if (!socket.empty()) {
     auto session = shared_session(all, socket, timeout_ms);
     if (session.is_ok() || session.status().code() != Code::kNoDaemon) return session;
     return Status(Code::kNoDaemon, session.status().message() + "; start hdtcommd --node.socket " + socket +
                                        ", or unset HDT_SOCKET to use the system's or an embedded daemon");
   }
-  const std::string node = variable("HDT_NODE_NAME");
+  const std::string node = environment_text("HDT_NODE_NAME");
   if (node.empty()) {
     const std::string system = Config().node.socket;
     auto session = shared_session(all, system, timeout_ms);

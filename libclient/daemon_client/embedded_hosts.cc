@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 
@@ -53,8 +52,7 @@ Status EmbeddedHosts::become(const RuntimePlace& place, const std::string& setti
   HDT_RETURN_IF_ERROR(make_runtime_folder(place.folder));
   auto taken = HostLock::take(lock_of(place), holder);
   if (!taken.is_ok()) return taken.status();
-  const char* const secret = std::getenv("HDT_JOB_SECRET");  // NOLINT(concurrency-mt-unsafe)
-  auto daemon = daemon::start_embedded(socket_of(place), settings, secret == nullptr ? "" : secret);
+  auto daemon = daemon::start_embedded(socket_of(place), settings, job_secret(environment_text));
   if (!daemon.is_ok()) {
     remove_files(place, taken.value());
     return daemon.status();

@@ -48,7 +48,7 @@ std::string unfit(const std::string& path) {
 
 }  // namespace
 
-Result<RuntimePlace> runtime_place(const std::function<std::string(const char*)>& variable,
+Result<RuntimePlace> runtime_place(const GetText& variable,
                                    const std::string& node) {
   // Daemons that know each other by their job's secret serve this job only.
   std::string name = node.empty() ? "node" : node;
@@ -62,7 +62,7 @@ Result<RuntimePlace> runtime_place(const std::function<std::string(const char*)>
         "the user of this process has no number in its user namespace, and nothing tells a folder of it from "
         "one of others: map the user (unshare --map-current-user), or set HDT_SOCKET to a daemon's socket");
   }
-  if (const std::string secret = variable("HDT_JOB_SECRET"); !secret.empty()) {
+  if (const std::string secret = job_secret(variable); !secret.empty()) {
     const auto mark = mark_of_secret(secret);
     if (!mark.is_ok()) return mark.status();
     name += "-" + mark.value();

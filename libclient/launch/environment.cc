@@ -1,6 +1,7 @@
 // environment.cc: ranks and rendezvous from launchers' variables.
 #include "libclient/launch/environment.h"
 
+#include <cstdlib>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -201,6 +202,23 @@ class Detector {
 };
 
 }  // namespace
+
+std::string environment_text(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  return value == nullptr ? "" : value;
+}
+
+std::string job_secret(const GetText& variable) {
+  if (const std::string secret = variable("HDT_JOB_SECRET"); !secret.empty()) return secret;
+  for (const char* other : {"HDT_RANK", "HDT_SIZE", "RANK", "WORLD_SIZE"}) {
+    if (!variable(other).empty()) return {};
+  }
+  const std::string drawn = variable("OMPI_MCA_orte_precondition_transports");
+  const std::string all = variable("OMPI_COMM_WORLD_SIZE");
+  const std::string here = variable("OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (drawn.empty() || all.empty() || here.empty() || all == here) return {};
+  return "mpirun " + drawn;
+}
 
 Result<Job> detect_job(const GetVariable& variable) { return Detector(variable).detect(); }
 

@@ -114,12 +114,10 @@ Result<session::GroupKey> JobMeeting::key(const Rendezvous& where, uint64_t numb
     kind = session::Meeting::kSecret;
     return key_of("job group " + std::to_string(number) + " " + found->second);
   }
-  const char* const secret = std::getenv("HDT_JOB_SECRET");    // NOLINT(concurrency-mt-unsafe)
-  const char* const run = std::getenv("TORCHELASTIC_RUN_ID");  // NOLINT(concurrency-mt-unsafe)
-  const bool has_secret = secret != nullptr && *secret != '\0';
-  kind = has_secret ? session::Meeting::kSecret : session::Meeting::kAddress;
-  return key_of("job at " + place + " group " + std::to_string(number) + " secret " +
-                (has_secret ? secret : "") + " run " + (run != nullptr ? run : ""));
+  const std::string secret = job_secret(environment_text);
+  kind = secret.empty() ? session::Meeting::kAddress : session::Meeting::kSecret;
+  return key_of("job at " + place + " group " + std::to_string(number) + " secret " + secret + " run " +
+                environment_text("TORCHELASTIC_RUN_ID"));
 }
 
 void JobMeeting::remember(const Rendezvous& where, const session::GroupKey& secret) {

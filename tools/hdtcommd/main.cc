@@ -32,6 +32,7 @@ namespace {
 
 constexpr int kWrongUsage = 2;
 constexpr int kFailed = 1;
+constexpr int kStartGraceMs = 2'000;
 
 int complain(const hdt::Status& status) {
   std::fprintf(stderr, "hdtcommd: %s\n", status.message().c_str());
@@ -68,8 +69,9 @@ void name_closed_folders(const std::string& socket) {
   }
 }
 
-// While the daemon starts, in whatever it may hang then (a file system, a NIC's driver): SIGTERM and SIGINT end the process
-// at once, as nobody uses it yet.
+// Ends the process at SIGTERM or SIGINT while the daemon starts, because the start may hang (in a file system, in a NIC's
+// driver). A start that completes within kStartGraceMs of the signal is left alone: main() then takes the signal and ends the
+// daemon in order, so that its socket is removed.
 class StartWatch {
  public:
   static hdt::Result<std::unique_ptr<StartWatch>> begin() {
@@ -99,7 +101,8 @@ class StartWatch {
     std::array<pollfd, 2> either{{{started_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}}};
     while (::poll(either.data(), either.size(), -1) < 0) {
     }
-    if (either[0].revents != 0) return;  // a signal that has come, too, is for who waits next
+    // The signal is not read here, so it stays pending for main().
+    if (either[0].revents != 0 || ::poll(either.data(), 1, kStartGraceMs) > 0) return;
     HDT_LOG_INFO("ending at a signal, before the start was complete");
     std::_Exit(0);
   }

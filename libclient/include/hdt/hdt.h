@@ -169,7 +169,8 @@ HDT_API hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t i
  * With none of these: a group of this one process.
  * Ranks that meet at an address are of one user. A second job at the address of a job that runs is refused with
  * HDT_ERR_INVALID_USAGE, which names that job. Jobs that have the same HDT_JOB_SECRET (any text, the same on all ranks of
- * a job) meet apart from all others. */
+ * a job) meet apart from all others. Where it is not set, one mpirun that spans hosts and is the job's only launcher
+ * gives the job a secret: the random text that Open MPI draws for each run. */
 HDT_API hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config);
 
 /* Splits a group: ranks that pass the same color form a new group, ordered by key, then by old rank. Collective over

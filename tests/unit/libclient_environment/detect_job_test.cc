@@ -49,6 +49,33 @@ const Variables kSrun = {{"SLURM_PROCID", "2"},         {"SLURM_NTASKS", "8"},
 const Variables kTorchrun = {
     {"RANK", "5"}, {"WORLD_SIZE", "16"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}};
 
+std::string secret_of(const Variables& variables) {
+  return job_secret([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::string() : found->second;
+  });
+}
+
+TEST(JobSecret, IsTheOneThatTheUserGives) {
+  EXPECT_EQ(secret_of({}), "");
+  EXPECT_EQ(secret_of({{"HDT_JOB_SECRET", "x"}}), "x");
+}
+
+TEST(JobSecret, IsMpirunsWhereItsRunSpansHosts) {
+  const Variables spanning = {{"OMPI_MCA_orte_precondition_transports", "9e50-c6db"},
+                              {"OMPI_COMM_WORLD_SIZE", "4"},
+                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  const std::string drawn = secret_of(spanning);
+  EXPECT_THAT(drawn, HasSubstr("9e50-c6db"));
+  EXPECT_NE(secret_of(with(spanning, {{"OMPI_MCA_orte_precondition_transports", "9e50-c6dc"}})), drawn);
+  EXPECT_EQ(secret_of(with(spanning, {{"HDT_JOB_SECRET", "x"}})), "x");
+  // One mpirun on each host: each has drawn another one.
+  EXPECT_EQ(secret_of(with(spanning, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}})), "");
+  // Other launchers' processes may be of the job as well.
+  for (const char* name : {"HDT_RANK", "HDT_SIZE", "RANK", "WORLD_SIZE"})
+    EXPECT_EQ(secret_of(with(spanning, {{name, "1"}})), "") << name;
+}
+
 TEST(DetectJob, NoLauncherIsAGroupOfOne) {
   const Job job = detected({});
   EXPECT_EQ(job.rank, 0);
