@@ -1,12 +1,13 @@
-// contained.h: what goes wrong with one session, group, link or channel ends that one alone. Nothing else catches
-// exceptions of threads on which everybody's work is done: memory that is not there, a length that is none, JSON
-// that surprises. (The tcp backend has `attempt` for it: it links nothing that writes a log.)
+// contained.h: limits the damage of an exception to the session, group, link or channel for which the work was done.
+// The daemon's threads work for everybody, and nothing else on them catches exceptions: a failed allocation, a length
+// that cannot be right, JSON of an unexpected shape.
 //
-// Work is contained where it is handed out for one of them: `end` is told why, and ends that one. What may be half
-// done is used by nobody then: a group that has failed runs no piece any more, a link or channel that is closed is
-// forgotten, and a session's end is what a killed process would leave. What is shared by all is changed by steps
-// that either happen or do not (an entry of a map is there or is not), and what must be told to others is marked as
-// told after it has been.
+// Rules for the caller:
+// - Put contained() where the work is handed out, around the work for one session, group, link or channel.
+// - `end` receives the reason and ends that one object. Nobody uses its half-finished state afterwards: a failed group
+//   runs no piece any more, a closed link or channel is forgotten, and a session ends as if its process had been killed.
+// - State that others share is changed in steps that happen completely or not at all, such as the insertion into a map.
+// - A message to others is marked as sent after it has been sent, so that it is sent again if sending threw.
 #pragma once
 
 #include <unistd.h>
@@ -18,10 +19,10 @@
 
 namespace hdt {
 
-// After a round of a thread's work that has failed: what fails again and again must not fill the log.
+// The pause after a round of a thread's work that threw. An error that repeats must not fill the log.
 inline constexpr useconds_t kAfterFailureUs = 10'000;
 
-// Says so in the log, if even that can be done. Returns the exception's words; without memory for them "".
+// Writes the exception to the log, if there is memory for that. Returns its text, or "" without memory for the text.
 inline std::string note_contained(const char* what, const std::exception& error) noexcept {
   try {
     std::string why = error.what();
@@ -32,8 +33,8 @@ inline std::string note_contained(const char* what, const std::exception& error)
   }
 }
 
-// Runs `work`. If that throws, runs `end` with the reason, and false is returned. If `end` throws as well it has to
-// be such that somebody comes back to it.
+// Runs `work` and returns true. If `work` throws, runs `end` with the reason and returns false. An exception of `end` is
+// written to the log and dropped, so the caller must have a place that finds the object and ends it later.
 template <typename Work, typename End>
 bool contained(const char* what, Work&& work, End&& end) {
   try {
@@ -50,7 +51,7 @@ bool contained(const char* what, Work&& work, End&& end) {
   }
 }
 
-// For work that is done again anyhow.
+// The same without `end`, for work that is repeated anyway.
 template <typename Work>
 bool contained(const char* what, Work&& work) {
   return contained(what, work, [](const std::string&) {});
