@@ -1,6 +1,6 @@
-// codec.h: control messages as bytes. Little endian, no padding; every read is bounds-checked and a Reader that met
-// bad bytes stays failed, so a parser can read all fields and ask once. Lengths of strings and lists have limits
-// given at the call: foreign bytes never decide how much memory is taken.
+// codec.h: control messages as bytes. Little endian, no padding; every read is bounds-checked and a Reader
+// that met bad bytes stays failed, so a parser can read all fields and ask once. Lengths of strings and lists
+// have limits given at the call: foreign bytes never decide how much memory is taken.
 #pragma once
 
 #include <cstddef>

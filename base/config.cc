@@ -45,7 +45,8 @@ std::set<std::string> classes_of(const std::string& middle, const Config& config
   return names;
 }
 
-// HDT_BACKEND_<NAME>_<KEY>, both in small letters; a name that holds '_' has to be set in the file or by a flag.
+// HDT_BACKEND_<NAME>_<KEY>, both in small letters; a name that holds '_' has to be set in the file or by a
+// flag.
 std::optional<config::Entry> backend_entry(const std::string& variable, const std::string& value) {
   const std::string prefix = config::variable_name(std::string(config::kBackendSection) + ".");
   if (!variable.starts_with(prefix)) return std::nullopt;

@@ -97,11 +97,11 @@ const Key kKeys[] = {
      is_name, false, "a list of at most 64 names of user groups, e.g. [\"hdt\"]",
      "User groups that may use the socket, besides root and the daemon's own user. []: every local user."},
 
-    {"security", "transport", HDT_FIELD(std::string, security.transport), 1, kMaxTextBytes, is_protection, false,
-     "\"none\", \"mac\" or \"encrypt\"",
-     "What protects the payload between nodes over tcp, the same on all nodes; needs a cluster key. \"mac\": nobody on "
-     "the way can change it; \"encrypt\": nor read it. Control connections are encrypted wherever there is a key; other "
-     "backends are protected by their network alone."},
+    {"security", "transport", HDT_FIELD(std::string, security.transport), 1, kMaxTextBytes, is_protection,
+     false, "\"none\", \"mac\" or \"encrypt\"",
+     "What protects the payload between nodes over tcp, the same on all nodes; needs a cluster key. "
+     "\"mac\": nobody on the way can change it; \"encrypt\": nor read it. Control connections are encrypted "
+     "wherever there is a key; other backends are protected by their network alone."},
 
     {"timeouts", "connect_ms", HDT_FIELD(int64_t, timeouts.connect_ms), 1, kMaxTimeoutMs, nullptr, false,
      "an integer 1..3600000", "How long a connection to another daemon may take, handshake included, in ms."},

@@ -39,10 +39,12 @@ Sleeper::~Sleeper() {
 
 void Sleeper::sleep(const Deadline& deadline) const {
   if (deadline.is_never()) {
-    ::syscall(SYS_futex, &doorbell_->count, FUTEX_WAIT_BITSET, seen_, nullptr, nullptr, FUTEX_BITSET_MATCH_ANY);
+    ::syscall(SYS_futex, &doorbell_->count, FUTEX_WAIT_BITSET, seen_, nullptr, nullptr,
+              FUTEX_BITSET_MATCH_ANY);
   } else {
     const timespec until = absolute_time(deadline);
-    ::syscall(SYS_futex, &doorbell_->count, FUTEX_WAIT_BITSET, seen_, &until, nullptr, FUTEX_BITSET_MATCH_ANY);
+    ::syscall(SYS_futex, &doorbell_->count, FUTEX_WAIT_BITSET, seen_, &until, nullptr,
+              FUTEX_BITSET_MATCH_ANY);
   }
 }
 

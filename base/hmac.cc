@@ -11,8 +11,8 @@
 
 namespace hdt {
 
-// Handlers of the process's end run in the reverse of the order in which they were registered. OpenSSL registers its
-// own one with the first option that it is asked for, and not without any.
+// Handlers of the process's end run in the reverse of the order in which they were registered. OpenSSL
+// registers its own one with the first option that it is asked for, and not without any.
 void start_cryptography() { (void)OPENSSL_init_crypto(OPENSSL_INIT_ADD_ALL_DIGESTS, nullptr); }
 
 Result<Sha256Digest> sha256(std::span<const uint8_t> data) {

@@ -13,8 +13,8 @@ namespace hdt {
 inline constexpr size_t kSha256Bytes = 32;
 using Sha256Digest = std::array<uint8_t, kSha256Bytes>;
 
-// OpenSSL cleans up when the process ends. What is destroyed then and still needs cryptography, as a daemon that
-// says goodbye, calls this when it is made: OpenSSL is cleaned up after it.
+// OpenSSL cleans up when the process ends. What is destroyed then and still needs cryptography, as a daemon
+// that says goodbye, calls this when it is made: OpenSSL is cleaned up after it.
 void start_cryptography();
 
 Result<Sha256Digest> sha256(std::span<const uint8_t> data);

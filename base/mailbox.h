@@ -1,5 +1,5 @@
-// mailbox.h: work handed to a thread that sleeps in epoll. Any thread posts; the owner runs. For the control plane only:
-// it takes a lock and allocates.
+// mailbox.h: work handed to a thread that sleeps in epoll. Any thread posts; the owner runs. For the control
+// plane only: it takes a lock and allocates.
 #pragma once
 
 #include <functional>
@@ -18,8 +18,8 @@ class Mailbox {
   const Status& status() const { return status_; }
   // Runs `work` later on the owner's thread. After close() it is dropped (its destructor runs here).
   void post(std::function<void()> work);
-  // Owner: runs everything that was posted; true if there was anything. What throws ends there, and keeps nothing else
-  // from being run (base/contained.h); work that somebody waits for contains itself.
+  // Owner: runs everything that was posted; true if there was anything. What throws ends there, and keeps
+  // nothing else from being run (base/contained.h); work that somebody waits for contains itself.
   bool run();
   void close();
   // Readable when there is work.

@@ -1,4 +1,5 @@
-// seqpacket.h: AF_UNIX SOCK_SEQPACKET messages with file descriptors: how a process and its node's daemon talk.
+// seqpacket.h: AF_UNIX SOCK_SEQPACKET messages with file descriptors: how a process and its node's daemon
+// talk.
 #pragma once
 
 #include <sys/types.h>
@@ -31,8 +32,8 @@ struct Packet {
 Result<UniqueFd> listen_seqpacket(const std::string& path);
 
 inline constexpr int64_t kSeqpacketConnectMs = 5'000;
-// Where as many connections wait as the listener lets wait (it is stopped, or has much to do), this one waits for
-// `timeout_ms` at most. kNoDaemon: nobody listens, or it took too long.
+// Where as many connections wait as the listener lets wait (it is stopped, or has much to do), this one waits
+// for `timeout_ms` at most. kNoDaemon: nobody listens, or it took too long.
 Result<UniqueFd> connect_seqpacket(const std::string& path, int64_t timeout_ms = kSeqpacketConnectMs);
 // Whether some process listens at `path`, also one that is stopped. Never waits.
 bool somebody_listens(const std::string& path);

@@ -1,6 +1,6 @@
-// service_manager.h: what a daemon tells the service manager that started it: that it serves, that it still works, that
-// it ends. systemd's protocol (sd_notify): datagrams to the socket that NOTIFY_SOCKET names. Without that variable
-// nothing is sent.
+// service_manager.h: what a daemon tells the service manager that started it: that it serves, that it still
+// works, that it ends. systemd's protocol (sd_notify): datagrams to the socket that NOTIFY_SOCKET names.
+// Without that variable nothing is sent.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@ namespace hdt {
 
 class ServiceManager {
  public:
-  // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, and takes them out of the environment, as they are meant for this
-  // process alone. To be called before there is a second thread. kConfig: a variable makes no sense.
+  // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, and takes them out of the environment, as they are
+  // meant for this process alone. To be called before there is a second thread. kConfig: a variable makes no
+  // sense.
   static Result<ServiceManager> of_environment();
 
   bool is_there() const { return socket_.valid(); }

@@ -1,6 +1,6 @@
-// shared_memory.h: a sealed memfd and its mapping. Sealed against shrinking and growing, so that a mapping never faults
-// because another process changed the file; the receiving side checks the seals before it maps. Children of
-// fork() do not have the mapping.
+// shared_memory.h: a sealed memfd and its mapping. Sealed against shrinking and growing, so that a mapping
+// never faults because another process changed the file; the receiving side checks the seals before it maps.
+// Children of fork() do not have the mapping.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// signing.h: Ed25519 signatures (RFC 8032), on OpenSSL: a key pair whose owner proves who it is to those that know the
-// public half.
+// signing.h: Ed25519 signatures (RFC 8032), on OpenSSL: a key pair whose owner proves who it is to those that
+// know the public half.
 #pragma once
 
 #include <array>

@@ -15,7 +15,8 @@ namespace hdt {
 
 namespace {
 
-// An end as /proc/net/tcp and tcp6 write it: the address as words of 32 bits, in the byte order of the host. "": no address.
+// An end as /proc/net/tcp and tcp6 write it: the address as words of 32 bits, in the byte order of the host.
+// "": no address.
 std::string table_form(const std::string& address, bool v6) {
   std::string host = host_of(address);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);

@@ -8,8 +8,8 @@
 
 namespace hdt {
 
-// `own` and `other` are the ends, "127.0.0.1:4000" or "[::1]:4000". Nothing: no process has the other end open (any
-// more), or it is not on this host.
+// `own` and `other` are the ends, "127.0.0.1:4000" or "[::1]:4000". Nothing: no process has the other end
+// open (any more), or it is not on this host.
 std::optional<uid_t> owner_of_other_end(const std::string& own, const std::string& other);
 
 }  // namespace hdt

@@ -8,22 +8,38 @@ namespace hdt {
 
 const char* code_text(Code code) {
   switch (code) {
-    case Code::kSuccess: return "success";
-    case Code::kInProgress: return "in progress";
-    case Code::kInvalidArgument: return "invalid argument";
-    case Code::kInvalidUsage: return "call not allowed now";
-    case Code::kSystem: return "the operating system refused";
-    case Code::kInternal: return "internal error";
-    case Code::kNoDaemon: return "no daemon answers";
-    case Code::kDaemonLost: return "the daemon was lost";
-    case Code::kVersion: return "protocol versions differ";
-    case Code::kTimeout: return "deadline passed";
-    case Code::kMismatch: return "ranks called different things";
-    case Code::kRankLost: return "a rank of the group was lost";
-    case Code::kLink: return "no connection between two nodes works";
-    case Code::kAborted: return "the group was aborted";
-    case Code::kConfig: return "wrong configuration";
-    case Code::kNoBackend: return "no backend fits both nodes";
+    case Code::kSuccess:
+      return "success";
+    case Code::kInProgress:
+      return "in progress";
+    case Code::kInvalidArgument:
+      return "invalid argument";
+    case Code::kInvalidUsage:
+      return "call not allowed now";
+    case Code::kSystem:
+      return "the operating system refused";
+    case Code::kInternal:
+      return "internal error";
+    case Code::kNoDaemon:
+      return "no daemon answers";
+    case Code::kDaemonLost:
+      return "the daemon was lost";
+    case Code::kVersion:
+      return "protocol versions differ";
+    case Code::kTimeout:
+      return "deadline passed";
+    case Code::kMismatch:
+      return "ranks called different things";
+    case Code::kRankLost:
+      return "a rank of the group was lost";
+    case Code::kLink:
+      return "no connection between two nodes works";
+    case Code::kAborted:
+      return "the group was aborted";
+    case Code::kConfig:
+      return "wrong configuration";
+    case Code::kNoBackend:
+      return "no backend fits both nodes";
   }
   return "unknown code";
 }

@@ -56,8 +56,8 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : held_(std::move(value)) {}             // NOLINT(google-explicit-constructor)
-  Result(Status status) : held_(std::move(status)) {}      // NOLINT(google-explicit-constructor)
+  Result(T value) : held_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(Status status) : held_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
   bool is_ok() const { return held_.index() == 0; }
   T& value() { return std::get<0>(held_); }
   const T& value() const { return std::get<0>(held_); }
@@ -71,8 +71,8 @@ class [[nodiscard]] Result {
 }  // namespace hdt
 
 // Returns from the calling function when `expression` (a Status) is a failure.
-#define HDT_RETURN_IF_ERROR(expression)            \
-  do {                                             \
-    ::hdt::Status hdt_status_ = (expression);      \
-    if (!hdt_status_.is_ok()) return hdt_status_;  \
+#define HDT_RETURN_IF_ERROR(expression)           \
+  do {                                            \
+    ::hdt::Status hdt_status_ = (expression);     \
+    if (!hdt_status_.is_ok()) return hdt_status_; \
   } while (0)

@@ -1,6 +1,6 @@
-// ticks.h: the cheapest clock there is: the processor's cycle counter, where it runs at one rate on all cores, and
-// the monotonic clock elsewhere. Reading it takes a few nanoseconds. Ticks become time when somebody asks: two moments that
-// are known in both give the scale.
+// ticks.h: the cheapest clock there is: the processor's cycle counter, where it runs at one rate on all
+// cores, and the monotonic clock elsewhere. Reading it takes a few nanoseconds. Ticks become time when
+// somebody asks: two moments that are known in both give the scale.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,8 @@ struct TickMoment {
   static TickMoment now() { return {hdt::ticks(), now_ns()}; }
 };
 
-// Turns ticks into now_ns()'s time. What lies after `last` is taken for `last`: ticks of other processes are foreign.
+// Turns ticks into now_ns()'s time. What lies after `last` is taken for `last`: ticks of other processes are
+// foreign.
 class TickScale {
  public:
   TickScale(const TickMoment& first, const TickMoment& last)

@@ -1,7 +1,7 @@
-// toml.h: toml++ without exceptions, and without its assumptions. Where NDEBUG is set the library (3.3) tells the
-// compiler that a key begins as keys do, which a file does not have to keep to ("[[= 1"): the compiler may then leave
-// out the code that refuses it. Elsewhere the same ends the process. And it calls a place unreachable that a Greek
-// letter outside of a text reaches. All that is taken back: the code behind refuses.
+// toml.h: toml++ without exceptions, and without its assumptions. Where NDEBUG is set the library (3.3) tells
+// the compiler that a key begins as keys do, which a file does not have to keep to ("[[= 1"): the compiler
+// may then leave out the code that refuses it. Elsewhere the same ends the process. And it calls a place
+// unreachable that a Greek letter outside of a text reaches. All that is taken back: the code behind refuses.
 #pragma once
 
 #define TOML_EXCEPTIONS 0

@@ -24,7 +24,8 @@ class Topology {
   // cgroup.
   int usable_cores() const;
   int numa_nodes() const;
-  // Bytes of the last cache before memory that a core reaches; where they differ, the smallest; 0 if not known.
+  // Bytes of the last cache before memory that a core reaches; where they differ, the smallest; 0 if not
+  // known.
   uint64_t cache_bytes() const;
   // Index of the NUMA node next to a network or RDMA device ("eth0", "mlx5_0"); nothing if the device is
   // unknown, has no hardware behind it, or is equally near to several nodes.
@@ -42,8 +43,9 @@ class Topology {
   std::unique_ptr<hwloc_topology, Destroy> topology_;
 };
 
-// cache_bytes() of this machine, read once; 8 MiB if not known. From any thread. (The C library's _SC_LEVEL3_CACHE_SIZE is, on
-// AMD's processors, the sum of a package's caches, of which a core reaches one: ten times as much on some.)
+// cache_bytes() of this machine, read once; 8 MiB if not known. From any thread. (The C library's
+// _SC_LEVEL3_CACHE_SIZE is, on AMD's processors, the sum of a package's caches, of which a core reaches one:
+// ten times as much on some.)
 uint64_t cache_bytes();
 
 // CPUs' worth of time the cgroup (version 2) of this process may use, from the text of /proc/self/cgroup and

@@ -56,8 +56,9 @@ constexpr bool moves_blocks(Collective what) {
 std::unique_ptr<Schedule> make_ring(const Problem& problem);
 std::unique_ptr<Schedule> make_halving_doubling(const Problem& problem);
 std::unique_ptr<Schedule> make_recursive_doubling(const Problem& problem);
-// Chunks are not shorter than `shortest_chunk` elements. Down to 16 KiB of fp32 they pay by the cost model (10 and 100
-// Gbit/s Ethernet, 4 to 64 nodes); shorter ones lose more to what a step costs than they gain by coming earlier.
+// Chunks are not shorter than `shortest_chunk` elements. Down to 16 KiB of fp32 they pay by the cost model
+// (10 and 100 Gbit/s Ethernet, 4 to 64 nodes); shorter ones lose more to what a step costs than they gain by
+// coming earlier.
 std::unique_ptr<Schedule> make_double_binary_tree(const Problem& problem, uint64_t shortest_chunk = 4096);
 std::unique_ptr<Schedule> make_bruck(const Problem& problem);
 std::unique_ptr<Schedule> make_pairwise(const Problem& problem);

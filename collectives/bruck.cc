@@ -1,15 +1,16 @@
-// bruck.cc: allgather in ceil(log2 nodes) rounds for any number of nodes, nobody folded (Bruck, Ho, Kipnis, Upfal,
-// Weathersby 1997); reduce-scatter as its mirror, allreduce as both. It sends no more than the ring does.
+// bruck.cc: allgather in ceil(log2 nodes) rounds for any number of nodes, nobody folded (Bruck, Ho, Kipnis,
+// Upfal, Weathersby 1997); reduce-scatter as its mirror, allreduce as both. It sends no more than the ring
+// does.
 //
-// Allgather, distance 1, 2, 4, ...: before it, node i holds the blocks i, i + 1, ... i + distance - 1 (modulo nodes); it sends
-// them to node i - distance, as many as that one still lacks. Blocks are at their own place in kOutput from the start,
-// so no rotation at the end; a run of blocks that passes the end of the piece is two sends.
-// Reduce-scatter is the same, read backwards: distances fall, node i receives contributions to the blocks that it
-// would have sent, from the node it would have sent them to.
+// Allgather, distance 1, 2, 4, ...: before it, node i holds the blocks i, i + 1, ... i + distance - 1 (modulo
+// nodes); it sends them to node i - distance, as many as that one still lacks. Blocks are at their own place
+// in kOutput from the start, so no rotation at the end; a run of blocks that passes the end of the piece is
+// two sends. Reduce-scatter is the same, read backwards: distances fall, node i receives contributions to the
+// blocks that it would have sent, from the node it would have sent them to.
 //
-// Partial results go to and fro between kInput and kOutput. In the first round of a reduce-scatter (the longest distance) a
-// node receives fewer blocks than in full ones, so blocks change sides at different times, the same on all nodes:
-// a message is cut where its blocks are on different sides at either end.
+// Partial results go to and fro between kInput and kOutput. In the first round of a reduce-scatter (the
+// longest distance) a node receives fewer blocks than in full ones, so blocks change sides at different
+// times, the same on all nodes: a message is cut where its blocks are on different sides at either end.
 #include <bit>
 #include <vector>
 
@@ -39,7 +40,8 @@ class BruckBuilder {
   }
 
  private:
-  // A run of blocks that is contiguous in the piece, and whose blocks are all on the same side at either end of a message.
+  // A run of blocks that is contiguous in the piece, and whose blocks are all on the same side at either end
+  // of a message.
   struct Segment {
     uint64_t offset;
     uint64_t length;
@@ -55,7 +57,8 @@ class BruckBuilder {
   // The side of the block `ahead` of a node's own: each contribution changes it.
   Area side(int ahead) const { return combined_[ahead] % 2 == 0 ? Area::kInput : Area::kOutput; }
 
-  // The message of blocks first, first + 1, ..., which are `distance` more ahead of its sender than of its receiver.
+  // The message of blocks first, first + 1, ..., which are `distance` more ahead of its sender than of its
+  // receiver.
   std::vector<Segment> segments(int first, int distance) const {
     std::vector<Segment> found;
     for (int i = 0; i < blocks_sent(distance); ++i) {

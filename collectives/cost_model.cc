@@ -14,10 +14,11 @@ using Lists = std::vector<std::vector<Step>>;
 // What is simulated of one operation, at most if it fits: some 10 ms of work.
 constexpr uint64_t kMostSimulatedSteps = 65536;
 
-// Of a long operation the first pieces are simulated, the others follow at the pace of the later half of those. The very
-// last ones are faster, as nothing follows them, so the busiest place sets a limit to it.
-// Four fillings of the pipeline are simulated. Schedules of very many steps, as of a ring of 64 nodes, have time for one
-// only: the pace is then that of all being done together before the next ones begin, which they come close to.
+// Of a long operation the first pieces are simulated, the others follow at the pace of the later half of
+// those. The very last ones are faster, as nothing follows them, so the busiest place sets a limit to it.
+// Four fillings of the pipeline are simulated. Schedules of very many steps, as of a ring of 64 nodes, have
+// time for one only: the pace is then that of all being done together before the next ones begin, which they
+// come close to.
 uint64_t picoseconds_of(const Lists& lists, const Operation& operation, const CostFigures& figures) {
   const CostProgram program = make_cost_program(lists, operation, figures);
   const auto in_flight = static_cast<uint64_t>(operation.pieces_in_flight);

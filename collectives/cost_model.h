@@ -1,22 +1,26 @@
-// cost_model.h: predicts how long an operation takes, by running the very steps of all nodes on a described network, in
-// simulated time. The third interpreter of schedules (schedule.h); it moves no bytes and knows no values.
+// cost_model.h: predicts how long an operation takes, by running the very steps of all nodes on a described
+// network, in simulated time. The third interpreter of schedules (schedule.h); it moves no bytes and knows no
+// values.
 //
-// A message costs latency + bytes / bandwidth (Hockney 1994: "The communication challenge for MPP"), and, as in LogGP
-// (Alexandrov, Ionescu, Schauser, Scheiman 1995), what it occupies is told apart from what it only waits for:
-//   CPU      runs one step of its node at a time, those of the oldest piece first: step_overhead_s (LogGP's o), and the
-//            time to combine or copy the bytes
-//   port     all NICs of a node as one: in each direction one message after the other, bytes / bandwidth (LogGP's G). It
-//            is as fast as the fastest link of its node
-//   link     from one node to another: bytes / its own bandwidth (slower than the port where the peer is slower),
-//            then latency_s (LogGP's L)
-//   engine   what carries both directions of a node's messages, where that is less than both ports can at once (a thread that
-//            copies into sockets and out of them): of each message, half of what the same bytes take both ways
-// A message passes through the sender's port, the link and the receiver's port at the same time, not one after the other.
-// Its memory is the sender's again when it has left, or, where it is not copied, when the receiver's word of it has come back. What
-// goes to an output of which the receiver has to tell first does not leave before that (as long messages do by rendezvous: LogGPS,
-// Ino, Fujimoto, Hagihara 2001).
-// Steps start as in the executor: when the earlier ones they conflict with are over, within its window. Pieces follow
-// one another as in the engine: a node has several in flight and sends only what its peer has begun to work on.
+// A message costs latency + bytes / bandwidth (Hockney 1994: "The communication challenge for MPP"), and, as
+// in LogGP (Alexandrov, Ionescu, Schauser, Scheiman 1995), what it occupies is told apart from what it only
+// waits for:
+//   CPU      runs one step of its node at a time, those of the oldest piece first: step_overhead_s (LogGP's
+//            o), and the time to combine or copy the bytes
+//   port     all NICs of a node as one: in each direction one message after the other, bytes / bandwidth
+//            (LogGP's G). It is as fast as the fastest link of its node
+//   link     from one node to another: bytes / its own bandwidth (slower than the port where the peer is
+//            slower), then latency_s (LogGP's L)
+//   engine   what carries both directions of a node's messages, where that is less than both ports can at
+//            once (a thread that copies into sockets and out of them): of each message, half of what the same
+//            bytes take both ways
+// A message passes through the sender's port, the link and the receiver's port at the same time, not one
+// after the other. Its memory is the sender's again when it has left, or, where it is not copied, when the
+// receiver's word of it has come back. What goes to an output of which the receiver has to tell first does
+// not leave before that (as long messages do by rendezvous: LogGPS, Ino, Fujimoto, Hagihara 2001). Steps
+// start as in the executor: when the earlier ones they conflict with are over, within its window. Pieces
+// follow one another as in the engine: a node has several in flight and sends only what its peer has begun to
+// work on.
 //
 // Every node must come to the same answer from the same figures: time is counted in whole picoseconds, and a
 // duration is a product of two numbers, rounded, which no compiler and no CPU computes otherwise.
@@ -65,8 +69,8 @@ struct Candidate {
   std::string left_out;  // "" or why it is no candidate, for people
 };
 
-// Every algorithm once: candidates first, the fastest at the front (of equal ones, the first in Algorithm), then those
-// left out. `scratch_limit`: elements of kScratch every node has.
+// Every algorithm once: candidates first, the fastest at the front (of equal ones, the first in Algorithm),
+// then those left out. `scratch_limit`: elements of kScratch every node has.
 std::vector<Candidate> rank_algorithms(const Operation& operation, uint64_t scratch_limit,
                                        const CostFigures& figures);
 

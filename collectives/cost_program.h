@@ -1,5 +1,5 @@
-// cost_program.h: the steps of all nodes with what each takes in picoseconds and what it waits for. Internal to the cost
-// model: built once for an operation, run for each of its pieces (cost_simulation.h).
+// cost_program.h: the steps of all nodes with what each takes in picoseconds and what it waits for. Internal
+// to the cost model: built once for an operation, run for each of its pieces (cost_simulation.h).
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ struct CostProgram {
 // All nodes' steps, as the cost model sees them.
 std::vector<std::vector<Step>> steps_of_all(Algorithm algorithm, const Problem& problem);
 
-// The time that a piece takes of the CPU, port or engine that it takes most of: no pipeline gives pieces faster than that.
+// The time that a piece takes of the CPU, port or engine that it takes most of: no pipeline gives pieces
+// faster than that.
 uint64_t busiest(const CostProgram& program);
 
 CostProgram make_cost_program(const std::vector<std::vector<Step>>& lists, const Operation& operation,

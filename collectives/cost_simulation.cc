@@ -1,6 +1,6 @@
-// cost_simulation.cc: a discrete-event simulation. Ports and links serve messages in the order of events, a CPU the steps
-// of its oldest piece first; events of the same time come in the order in which they were foreseen. So a run has one
-// outcome.
+// cost_simulation.cc: a discrete-event simulation. Ports and links serve messages in the order of events, a
+// CPU the steps of its oldest piece first; events of the same time come in the order in which they were
+// foreseen. So a run has one outcome.
 #include "collectives/cost_simulation.h"
 
 #include <algorithm>

@@ -8,8 +8,8 @@
 
 namespace hdt::collectives {
 
-// The times, in picoseconds, at which each of the `pieces` was complete on all nodes, if each node has `in_flight` of them
-// under way at most.
+// The times, in picoseconds, at which each of the `pieces` was complete on all nodes, if each node has
+// `in_flight` of them under way at most.
 std::vector<uint64_t> simulate(const CostProgram& program, uint32_t pieces, uint32_t in_flight);
 
 }  // namespace hdt::collectives

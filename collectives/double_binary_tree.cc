@@ -1,12 +1,15 @@
-// double_binary_tree.cc: allreduce, broadcast and reduce over two binary trees (Sanders, Speck, Traeff 2009: "Two-tree
-// algorithms for full bandwidth broadcast, reduction and scan"): log2(nodes) deep as any tree, but no node's link is idle.
+// double_binary_tree.cc: allreduce, broadcast and reduce over two binary trees (Sanders, Speck, Traeff 2009:
+// "Two-tree algorithms for full bandwidth broadcast, reduction and scan"): log2(nodes) deep as any tree, but
+// no node's link is idle.
 //
-// The inner nodes of a binary tree send what they receive twice, its leaves nothing. So the piece is cut into two halves,
-// each with a tree of its own, and who is an inner node of one tree is a leaf of the other: all send about as much as they
-// receive. The root stands above both trees. Places count from it: place 0 is the root, 1 .. nodes - 1 are in the trees.
+// The inner nodes of a binary tree send what they receive twice, its leaves nothing. So the piece is cut into
+// two halves, each with a tree of its own, and who is an inner node of one tree is a leaf of the other: all
+// send about as much as they receive. The root stands above both trees. Places count from it: place 0 is the
+// root, 1 .. nodes - 1 are in the trees.
 //
-// A tree is in-order over the labels 1 .. size: a label's height is the number of zeros it ends in, so odd labels
-// are leaves. The first tree labels place q by q, the second by q + 1 (the last place by 1): even and odd trade places.
+// A tree is in-order over the labels 1 .. size: a label's height is the number of zeros it ends in, so odd
+// labels are leaves. The first tree labels place q by q, the second by q + 1 (the last place by 1): even and
+// odd trade places.
 //
 // Halves are cut into chunks, so that the levels of a tree work at the same time within a piece, too.
 #include <array>
@@ -89,8 +92,8 @@ class TreeBuilder {
     return {whole.offset + begin, whole.length * (number + 1) / chunks_ - begin};
   }
 
-  // Where in the scratch of `parent` the contribution of `child` lands: the root has a child in each tree, the others have
-  // theirs in one tree.
+  // Where in the scratch of `parent` the contribution of `child` lands: the root has a child in each tree,
+  // the others have theirs in one tree.
   uint64_t landing(size_t tree, int parent, int child, uint64_t offset) const {
     if (parent == 0) return offset;
     const bool is_second = trees_[tree].children(parent).front() != child;

@@ -1,5 +1,6 @@
-// float8_sum-inl.h: the sum of two vectors of 8-bit floats by tables, 64 elements at a time, where the CPU looks up bytes in 128 at
-// once (AVX-512 VBMI). 40 instructions, where conversions to wider types and back take 200. Compiled once per SIMD target.
+// float8_sum-inl.h: the sum of two vectors of 8-bit floats by tables, 64 elements at a time, where the CPU
+// looks up bytes in 128 at once (AVX-512 VBMI). 40 instructions, where conversions to wider types and back
+// take 200. Compiled once per SIMD target.
 #if defined(HDT_COLLECTIVES_FLOAT8_SUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HDT_COLLECTIVES_FLOAT8_SUM_INL_H_
 #undef HDT_COLLECTIVES_FLOAT8_SUM_INL_H_
@@ -27,8 +28,9 @@ HWY_INLINE hn::Vec512<uint8_t> looked_up(const std::array<uint8_t, 64>& table, h
   return hn::Vec512<uint8_t>{_mm512_permutexvar_epi8(index.raw, hn::Load(d, table.data()).raw)};
 }
 
-// a + b to nearest even, and no more than the number of code kLargest, whose codes are all numbers up to it. False: a or b
-// is none of these (infinity, NaN), and `result` is not valid; it is computed all the same, as constants stay in registers then.
+// a + b to nearest even, and no more than the number of code kLargest, whose codes are all numbers up to it.
+// False: a or b is none of these (infinity, NaN), and `result` is not valid; it is computed all the same, as
+// constants stay in registers then.
 template <int kFractionBits, int kLargest>
 HWY_INLINE bool sum_by_tables(hn::Vec512<uint8_t> a, hn::Vec512<uint8_t> b, hn::Vec512<uint8_t>& result) {
   using Tables = Float8Tables<kFractionBits>;
@@ -43,7 +45,8 @@ HWY_INLINE bool sum_by_tables(hn::Vec512<uint8_t> a, hn::Vec512<uint8_t> b, hn::
 
   const auto differ = highest_bit(hn::Xor(a, b));
   const auto distance = hn::Min(hn::Sub(larger, smaller), hn::Set(d, Tables::kReach - 1));
-  // Shifted as pairs of bytes: what comes over from the other byte lies where the fraction goes, or is not looked at.
+  // Shifted as pairs of bytes: what comes over from the other byte lies where the fraction goes, or is not
+  // looked at.
   const auto pairs = hn::BitCast(d16, distance);
   const auto shifted = hn::BitCast(d, hn::ShiftLeft<kFractionBits>(pairs));
   const auto index = hn::IfVecThenElse(hn::Set(d, Tables::kOctave - 1), larger, shifted);

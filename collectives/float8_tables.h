@@ -1,10 +1,12 @@
-// float8_tables.h: the sum of two 8-bit floats as tables short enough for vector registers (float8_sum-inl.h).
+// float8_tables.h: the sum of two 8-bit floats as tables short enough for vector registers
+// (float8_sum-inl.h).
 //
-// The bits of a positive number, read as an integer, are its code. Between normal numbers the code of a sum is the larger code
-// plus something that depends only on the larger one's fraction and on how far the two codes are apart: twice the numbers
-// are twice the sum, and twice a number is 2^kFractionBits more in its code. Denormals do not obey that. So all is done in
-// scaled codes, those of a format with exponents enough to have no denormals: only zero is apart, so far below that it adds nothing.
-// No sum of denormals is rounded otherwise there: it is a multiple of the least denormal and has no more bits than a fraction.
+// The bits of a positive number, read as an integer, are its code. Between normal numbers the code of a sum
+// is the larger code plus something that depends only on the larger one's fraction and on how far the two
+// codes are apart: twice the numbers are twice the sum, and twice a number is 2^kFractionBits more in its
+// code. Denormals do not obey that. So all is done in scaled codes, those of a format with exponents enough
+// to have no denormals: only zero is apart, so far below that it adds nothing. No sum of denormals is rounded
+// otherwise there: it is a multiple of the least denormal and has no more bits than a fraction.
 #pragma once
 
 #include <array>
@@ -15,16 +17,18 @@ namespace hdt::collectives {
 template <int kFractionBits>
 struct Float8Tables {
   static constexpr int kOctave = 1 << kFractionBits;
-  // Codes so far apart: the smaller number is below a quarter of the larger one's last bit, and changes nothing.
+  // Codes so far apart: the smaller number is below a quarter of the larger one's last bit, and changes
+  // nothing.
   static constexpr int kReach = kFractionBits == 3 ? 48 : 32;
   static constexpr int kParts = kReach * kOctave / 128;  // tables of 128 entries
-  // Added to scaled codes. So the least normal number's is 128, and all below it, which are other codes in the format, have a
-  // clear highest bit. Zero has 0, more than kReach below the least denormal.
+  // Added to scaled codes. So the least normal number's is 128, and all below it, which are other codes in
+  // the format, have a clear highest bit. Zero has 0, more than kReach below the least denormal.
   static constexpr int kBase = 128 - kOctave;
 
   using Part = std::array<uint8_t, 128>;
-  // [distance / (128 / kOctave)][distance % (128 / kOctave) * kOctave + fraction]: what is to be added to the larger scaled code,
-  // modulo 256, where the signs are equal and where they differ. Equal numbers of different sign are not in it.
+  // [distance / (128 / kOctave)][distance % (128 / kOctave) * kOctave + fraction]: what is to be added to the
+  // larger scaled code, modulo 256, where the signs are equal and where they differ. Equal numbers of
+  // different sign are not in it.
   alignas(64) std::array<Part, kParts> sum{};
   alignas(64) std::array<Part, kParts> difference{};
   alignas(64) Part scaled{};                   // by code

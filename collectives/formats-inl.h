@@ -1,9 +1,10 @@
-// formats-inl.h: how each element type is loaded into the lanes it is computed in, and stored back. Compiled once per
-// SIMD target (see kernels.cc). Integers, fp32 and fp64 are computed as they are; fp16, bf16 and fp8 in fp32 lanes.
+// formats-inl.h: how each element type is loaded into the lanes it is computed in, and stored back. Compiled
+// once per SIMD target (see kernels.cc). Integers, fp32 and fp64 are computed as they are; fp16, bf16 and fp8
+// in fp32 lanes.
 //
-// A format has: Stored, the type in memory; Raw, a full vector of it; Value, the lanes to compute in; widen(Raw) and
-// narrow(Value); and map(f, Values...), which applies f to the vectors that a Value is made of. Some have sum(Raw, Raw), too: the
-// same bits as by way of Values, sooner.
+// A format has: Stored, the type in memory; Raw, a full vector of it; Value, the lanes to compute in;
+// widen(Raw) and narrow(Value); and map(f, Values...), which applies f to the vectors that a Value is made
+// of. Some have sum(Raw, Raw), too: the same bits as by way of Values, sooner.
 #if defined(HDT_COLLECTIVES_FORMATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HDT_COLLECTIVES_FORMATS_INL_H_
 #undef HDT_COLLECTIVES_FORMATS_INL_H_
@@ -35,9 +36,9 @@ struct PlainFormat {
   }
 };
 
-// Formats narrower than fp32. A vector of u32 lanes holds kParts elements a lane; part k of a Value holds every lane's
-// element k. So no element ever crosses a lane, whatever the target. Derived says how the low bits of u32 lanes (zero above
-// them) become fp32 and back: widen_bits and narrow_bits.
+// Formats narrower than fp32. A vector of u32 lanes holds kParts elements a lane; part k of a Value holds
+// every lane's element k. So no element ever crosses a lane, whatever the target. Derived says how the low
+// bits of u32 lanes (zero above them) become fp32 and back: widen_bits and narrow_bits.
 template <class Derived, typename T>
 struct SplitFormat {
   using Stored = T;
@@ -102,8 +103,9 @@ struct BFloat16Format : SplitFormat<BFloat16Format, uint16_t> {
     const Words odd = hn::And(rounded(value.part[1]), word(0xFFFF0000));
     return hn::BitCast(hn::ScalableTag<uint16_t>(), hn::Or(even, odd));
   }
-  // The sum of two: rounded for all elements at once, on the 16-bit halves of the fp32 sums. Up by one where the lower half is
-  // above one half of the last kept bit's weight, or is just that and the bit is odd. Vectors with a NaN go the long way.
+  // The sum of two: rounded for all elements at once, on the 16-bit halves of the fp32 sums. Up by one where
+  // the lower half is above one half of the last kept bit's weight, or is just that and the bit is odd.
+  // Vectors with a NaN go the long way.
   HWY_INLINE Raw sum(Raw a, Raw b) const {
     const Value x = widen(a), y = widen(b);
     const Floats even = hn::Add(x.part[0], y.part[0]), odd = hn::Add(x.part[1], y.part[1]);
@@ -122,8 +124,8 @@ struct BFloat16Format : SplitFormat<BFloat16Format, uint16_t> {
   }
 
  private:
-  // To nearest even, in the upper half: add half of the last kept bit's weight, less one if that bit is even. NaN would be
-  // rounded to infinity, or its sign turned, so it is cut and made quiet instead.
+  // To nearest even, in the upper half: add half of the last kept bit's weight, less one if that bit is even.
+  // NaN would be rounded to infinity, or its sign turned, so it is cut and made quiet instead.
   HWY_INLINE Words rounded(Floats value) const {
     const Words bits = hn::BitCast(du, value);
     const Words odd = hn::And(hn::ShiftRight<16>(bits), word(1));
@@ -152,8 +154,8 @@ struct Float16Format : SplitFormat<Float16Format, uint16_t> {
 };
 #else
 struct Float16Format : SplitFormat<Float16Format, uint16_t> {
-  // Sign apart, the bits moved to binary32's place are the value times 2^-112, denormals included; that undone by a
-  // multiplication, only the all-ones exponent of infinity and NaN is left to be put in.
+  // Sign apart, the bits moved to binary32's place are the value times 2^-112, denormals included; that
+  // undone by a multiplication, only the all-ones exponent of infinity and NaN is left to be put in.
   HWY_INLINE Floats widen_bits(Words bits) const {
     const Words sign = hn::ShiftLeft<16>(hn::And(bits, word(0x8000)));
     const Words moved = hn::ShiftLeft<13>(hn::And(bits, word(0x7FFF)));
@@ -161,8 +163,9 @@ struct Float16Format : SplitFormat<Float16Format, uint16_t> {
     const Words exponent = hn::IfThenElseZero(hn::Gt(moved, word((0x7C00u << 13) - 1)), word(0x7F800000));
     return hn::BitCast(d, hn::Or(sign, hn::Or(scaled, exponent)));
   }
-  // To nearest even, by magnitude: below 2^-14 the sum with 0.5 puts the denormal's bits (in units of 2^-24, rounded by the
-  // addition) at the low end; above, as for bf16, with the exponent's bias moved; from 65,520 on infinity.
+  // To nearest even, by magnitude: below 2^-14 the sum with 0.5 puts the denormal's bits (in units of 2^-24,
+  // rounded by the addition) at the low end; above, as for bf16, with the exponent's bias moved; from 65,520
+  // on infinity.
   HWY_INLINE Words narrow_bits(Floats value) const {
     const Words bits = hn::BitCast(du, value);
     const Words sign = hn::ShiftRight<16>(hn::And(bits, word(0x80000000u)));
@@ -181,9 +184,10 @@ struct Float16Format : SplitFormat<Float16Format, uint16_t> {
 };
 #endif
 
-// The 8-bit formats of OCP's specification (8-bit Floating Point, revision 1.0, 2023): E4M3 has no infinity and one NaN
-// (all ones), E5M2 is fp16 cut short. A finite number too large becomes the largest finite one; NaN stays NaN,
-// and an infinity of E5M2 stays infinite. (Comparisons are of signed lanes: targets have no others.)
+// The 8-bit formats of OCP's specification (8-bit Floating Point, revision 1.0, 2023): E4M3 has no infinity
+// and one NaN (all ones), E5M2 is fp16 cut short. A finite number too large becomes the largest finite one;
+// NaN stays NaN, and an infinity of E5M2 stays infinite. (Comparisons are of signed lanes: targets have no
+// others.)
 template <int kExponentBits>
 struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
   using Base = SplitFormat<Float8Format<kExponentBits>, uint8_t>;
@@ -207,8 +211,9 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
   static constexpr uint32_t kInfinityBits = 0x7F800000;
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  // By way of fp16, as its conversions are instructions. Parts: the elements at even places of the vector's lower and upper
-  // half, then those at odd ones. E4M3 moved to fp16's place is the value times 2^-8, denormals included.
+  // By way of fp16, as its conversions are instructions. Parts: the elements at even places of the vector's
+  // lower and upper half, then those at odd ones. E4M3 moved to fp16's place is the value times 2^-8,
+  // denormals included.
   HWY_INLINE Value widen(Raw raw) const {
     const hn::ScalableTag<uint16_t> d16;
     const auto pairs = hn::BitCast(d16, raw);
@@ -242,9 +247,10 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
     return sum_by_tables<kFractionBits, kLargest>(a, b, result);
   }
 #else
-  // The sum of two has the same bits if it is rounded to fp16 first: rounding to p bits is not changed by rounding to at least
-  // 2p + 2 before (Figueroa, "When is double rounding innocuous?", 1995), and fp16 has 11 where the formats have 4 or 3. So the
-  // rest is done on 16-bit lanes, of E4M3 times 2^-8. False: not all are finite.
+  // The sum of two has the same bits if it is rounded to fp16 first: rounding to p bits is not changed by
+  // rounding to at least 2p + 2 before (Figueroa, "When is double rounding innocuous?", 1995), and fp16 has
+  // 11 where the formats have 4 or 3. So the rest is done on 16-bit lanes, of E4M3 times 2^-8. False: not all
+  // are finite.
   HWY_INLINE bool finite_sum(Raw a, Raw b, Raw& result) const {
     const hn::ScalableTag<int8_t> d8;
     const auto magnitudes = hn::Set(hn::ScalableTag<uint8_t>(), 0x7F);
@@ -283,7 +289,8 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
     return hn::Combine(d16, hn::BitCast(part, hn::DemoteTo(half, upper)),
                        hn::BitCast(part, hn::DemoteTo(half, lower)));
   }
-  // fp16 to the lower byte, to nearest even: half of the last kept bit's weight added, less one if that bit is even.
+  // fp16 to the lower byte, to nearest even: half of the last kept bit's weight added, less one if that bit
+  // is even.
   HWY_INLINE static Halves rounded(Halves half) {
     const hn::ScalableTag<uint16_t> d16;
     const auto magnitude = hn::And(half, hn::Set(d16, 0x7FFF));
@@ -328,8 +335,8 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
  public:
 #endif
 
-  // A denormal's fraction after the smallest normal's leading one, less that one, is the denormal: exact, and without the
-  // slow way that processors take with denormal operands of binary32.
+  // A denormal's fraction after the smallest normal's leading one, less that one, is the denormal: exact, and
+  // without the slow way that processors take with denormal operands of binary32.
   HWY_INLINE Floats widen_bits(Words bits) const {
     const Words sign = hn::ShiftLeft<24>(hn::And(bits, word(0x80)));
     const Words magnitude = hn::And(bits, word(0x7F));
@@ -346,9 +353,10 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
     }
     return hn::BitCast(d, hn::Or(result, sign));
   }
-  // To nearest even: added to a number whose last bit weighs as much as the result's, the magnitude is rounded by the
-  // addition, and what the sum's bits have grown by is the result's fraction with its leading one. The power of two of
-  // the magnitude, or of the smallest normal for what is below it, says how much that is, and is the exponent, too.
+  // To nearest even: added to a number whose last bit weighs as much as the result's, the magnitude is
+  // rounded by the addition, and what the sum's bits have grown by is the result's fraction with its leading
+  // one. The power of two of the magnitude, or of the smallest normal for what is below it, says how much
+  // that is, and is the exponent, too.
   HWY_INLINE Words narrow_bits(Floats value) const {
     const Words bits = hn::BitCast(du, value);
     const Words sign = hn::And(hn::ShiftRight<24>(bits), word(0x80));

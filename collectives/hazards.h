@@ -19,8 +19,8 @@ constexpr bool is_receive(const Step& step) {
   return step.kind == StepKind::kRecv || step.kind == StepKind::kRecvReduce;
 }
 
-// What a step reads and writes of the slot's areas; length 0 where it does not. Scratch that payload lands in is left out: no
-// other step of a schedule uses it.
+// What a step reads and writes of the slot's areas; length 0 where it does not. Scratch that payload lands in
+// is left out: no other step of a schedule uses it.
 inline Access read_by(const Step& step) {
   return step.kind == StepKind::kRecv ? Access{} : Access{step.from, step.offset, step.length};
 }

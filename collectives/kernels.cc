@@ -1,5 +1,5 @@
-// kernels.cc: the arithmetic of kernels.h, compiled for every SIMD target that Highway knows on this architecture; the
-// best one for the CPU is chosen at run time.
+// kernels.cc: the arithmetic of kernels.h, compiled for every SIMD target that Highway knows on this
+// architecture; the best one for the CPU is chosen at run time.
 #include "collectives/kernels.h"
 
 #include <algorithm>
@@ -7,8 +7,9 @@
 #include <optional>
 #include <type_traits>
 
-// Vectors of SVE and RVV have no size at compile time, so they could not be parts of a Value (formats-inl.h). SSE4 is
-// left out as no machine with an accelerator has it and not AVX2, and each target takes the compiler long.
+// Vectors of SVE and RVV have no size at compile time, so they could not be parts of a Value (formats-inl.h).
+// SSE4 is left out as no machine with an accelerator has it and not AVX2, and each target takes the compiler
+// long.
 #ifdef HDT_FEW_SIMD_TARGETS  // for builds with sanitizers, which take minutes for each
 #define HDT_LEFT_OUT (HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL)
 #else
@@ -70,8 +71,9 @@ struct Maximum {
   }
 };
 
-// Conversions take so long that the processor, looking ahead of them, does not come to the next lines of memory: they are asked for
-// so many bytes before. (Formats that are computed as they are stored are slowed down by asking.)
+// Conversions take so long that the processor, looking ahead of them, does not come to the next lines of
+// memory: they are asked for so many bytes before. (Formats that are computed as they are stored are slowed
+// down by asking.)
 constexpr size_t kAhead = 512;
 constexpr size_t kLine = 64;
 template <class Format>
@@ -181,7 +183,8 @@ size_t combine_vectors(Sources sources, Destinations destinations, size_t begin,
   return i;
 }
 
-// How many bytes lie before the first place where all destinations are aligned for streaming; nothing if there is none.
+// How many bytes lie before the first place where all destinations are aligned for streaming; nothing if
+// there is none.
 template <class Format>
 std::optional<size_t> bytes_to_alignment(Sources sources, Destinations destinations) {
   const size_t vector = hn::Lanes(Tag<Format>()) * sizeof(typename Format::Stored);

@@ -10,15 +10,15 @@
 
 namespace hdt::collectives {
 
-// How results are written. kStreaming keeps what is not read again soon out of the caches and saves reading it before it
-// is overwritten; for calls that move more than the caches hold. Where it does not apply (a destination that is a source
-// too, destinations aligned differently), results are written as with kCached.
+// How results are written. kStreaming keeps what is not read again soon out of the caches and saves reading
+// it before it is overwritten; for calls that move more than the caches hold. Where it does not apply (a
+// destination that is a source too, destinations aligned differently), results are written as with kCached.
 enum class Stores : uint8_t { kCached, kStreaming };
 
-// Every destination[i] = sources[0][i] op sources[1][i] op ..., i < count, combined from left to right, at least one source
-// and one destination. A destination may be one of the sources, else nothing overlaps. fp16, bf16 and fp8 are
-// combined in fp32 and rounded once, to nearest even. kAvg and kPreMulSum combine as kSum: dividing is copy_divided's,
-// multiplying scale's. Integers wrap.
+// Every destination[i] = sources[0][i] op sources[1][i] op ..., i < count, combined from left to right, at
+// least one source and one destination. A destination may be one of the sources, else nothing overlaps. fp16,
+// bf16 and fp8 are combined in fp32 and rounded once, to nearest even. kAvg and kPreMulSum combine as kSum:
+// dividing is copy_divided's, multiplying scale's. Integers wrap.
 void reduce(DataType type, ReduceOp op, std::span<const void* const> sources,
             std::span<void* const> destinations, size_t count, Stores stores = Stores::kCached);
 

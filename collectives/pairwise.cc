@@ -1,11 +1,12 @@
-// pairwise.cc: direct exchange. Every node sends each peer its block at once, to i + 1, i + 2, ... (modulo nodes), so
-// that no two nodes begin with the same one. As few bytes as the ring, one hop for all of them, but a message per peer.
+// pairwise.cc: direct exchange. Every node sends each peer its block at once, to i + 1, i + 2, ... (modulo
+// nodes), so that no two nodes begin with the same one. As few bytes as the ring, one hop for all of them,
+// but a message per peer.
 //
-// The reduce-scatter combines the contributions in the order of the nodes, ((c0 + c1) + c2) + ..., whatever the block and
-// wherever it ends: an element's bits depend neither on how an operation is cut nor on the time of anything. That is what
-// a deterministic mode needs.
-// It also keeps a node's own contribution from being the first operand. Nodes 2, 3, ... copy theirs into scratch, where
-// it waits for its turn like the peers' contributions do; the first one is received into kOutput.
+// The reduce-scatter combines the contributions in the order of the nodes, ((c0 + c1) + c2) + ..., whatever
+// the block and wherever it ends: an element's bits depend neither on how an operation is cut nor on the time
+// of anything. That is what a deterministic mode needs. It also keeps a node's own contribution from being
+// the first operand. Nodes 2, 3, ... copy theirs into scratch, where it waits for its turn like the peers'
+// contributions do; the first one is received into kOutput.
 #include "collectives/algorithms.h"
 
 namespace hdt::collectives {
@@ -26,8 +27,8 @@ class PairwiseBuilder {
   Range block(int node) const { return blocks_of(problem_, node, node + 1); }
   int peer(int ahead) const { return (problem_.me + ahead) % problem_.nodes; }
 
-  // The place in the owner's scratch where the contribution of `node` waits. Node 0's needs none at nodes 2, 3, ..., nor does
-  // the own one at nodes 0 and 1.
+  // The place in the owner's scratch where the contribution of `node` waits. Node 0's needs none at nodes 2,
+  // 3, ..., nor does the own one at nodes 0 and 1.
   static uint64_t waiting_place(int node, Range of) {
     return static_cast<uint64_t>(std::max(node, 1) - 1) * of.length;
   }

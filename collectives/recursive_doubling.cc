@@ -1,10 +1,10 @@
-// recursive_doubling.cc: allreduce of the whole vector in log2(nodes) exchanges: the fewest steps there are, for pieces so
-// small that steps are all that counts. For powers of two; other numbers of nodes, and other collectives, take
-// halving-doubling.
+// recursive_doubling.cc: allreduce of the whole vector in log2(nodes) exchanges: the fewest steps there are,
+// for pieces so small that steps are all that counts. For powers of two; other numbers of nodes, and other
+// collectives, take halving-doubling.
 //
-// In exchange k node i and node i ^ 2^k send each other what they have and both add the two up, the lower node's first: so
-// both come to the same bits (min and max of zeros of different sign depend on the order). Partial results go to and
-// fro between kInput and kOutput; each exchange has its own stretch of scratch.
+// In exchange k node i and node i ^ 2^k send each other what they have and both add the two up, the lower
+// node's first: so both come to the same bits (min and max of zeros of different sign depend on the order).
+// Partial results go to and fro between kInput and kOutput; each exchange has its own stretch of scratch.
 #include <bit>
 
 #include "collectives/algorithms.h"

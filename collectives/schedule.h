@@ -1,26 +1,30 @@
-// schedule.h: an algorithm is data. A schedule is, per node, a lazily generated list of steps over element ranges.
-// Three interpreters share it: the executor (executor.h) runs it on links, the checker (checker.h) proves it on
-// symbolic values, and the cost model (cost_model.h) times it. What is proven is what is executed.
+// schedule.h: an algorithm is data. A schedule is, per node, a lazily generated list of steps over element
+// ranges. Three interpreters share it: the executor (executor.h) runs it on links, the checker (checker.h)
+// proves it on symbolic values, and the cost model (cost_model.h) times it. What is proven is what is
+// executed.
 //
-// The unit here is the *node* (ranks of a node have combined their data in shared memory before), and one *piece* of
-// an operation: a part small enough for a slot of the node's shared memory. A slot has three areas:
-//   kInput    the node's own contribution (reducing collectives); later also partial results: no peer writes it, but
-//             this node's own steps may, so it is not intact after the piece
-//   kOutput   the result. allgather: the node's own block is there at the start; broadcast: the root's data is
-//   kScratch  where contributions land before they are combined; `scratch_length` elements. Each stretch of it is used
-//             for one contribution only
+// The unit here is the *node* (ranks of a node have combined their data in shared memory before), and one
+// *piece* of an operation: a part small enough for a slot of the node's shared memory. A slot has three
+// areas:
+//   kInput    the node's own contribution (reducing collectives); later also partial results: no peer writes
+//             it, but this node's own steps may, so it is not intact after the piece
+//   kOutput   the result. allgather: the node's own block is there at the start; broadcast: the root's data
+//             is
+//   kScratch  where contributions land before they are combined; `scratch_length` elements. Each stretch of
+//             it is used for one contribution only
 //
-// Hazards: a step may start when every earlier step of the list that conflicts with it (hazards.h: overlapping ranges
-// of the same area, at least one writes) is complete; otherwise steps run in any order. A send of length 0
-// (barrier) moves nothing that could conflict: it waits for every earlier recv. Steps run strictly in list
-// order must come to the end, too (sends never wait for their receiver), so an interpreter may look at any
-// window of the list, however small.
+// Hazards: a step may start when every earlier step of the list that conflicts with it (hazards.h:
+// overlapping ranges of the same area, at least one writes) is complete; otherwise steps run in any order. A
+// send of length 0 (barrier) moves nothing that could conflict: it waits for every earlier recv. Steps run
+// strictly in list order must come to the end, too (sends never wait for their receiver), so an interpreter
+// may look at any window of the list, however small.
 //
-// The k-th send from a to b matches the k-th recv or recv-reduce at b from a, counted over the whole schedule ("tag"
-// k). Payload is pushed: it lands in the receiver's memory before the receiver's step is reached, even before the
-// receiver has started. So whatever the receiver still has to read or write at that place must be complete before
-// the sender can send: by data dependency, where a send of the receiver counts as complete once its payload has
-// landed at its peer (not only once on_sent was reported to the receiver). The checker verifies that.
+// The k-th send from a to b matches the k-th recv or recv-reduce at b from a, counted over the whole schedule
+// ("tag" k). Payload is pushed: it lands in the receiver's memory before the receiver's step is reached, even
+// before the receiver has started. So whatever the receiver still has to read or write at that place must be
+// complete before the sender can send: by data dependency, where a send of the receiver counts as complete
+// once its payload has landed at its peer (not only once on_sent was reported to the receiver). The checker
+// verifies that.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +61,8 @@ struct Step {
 };
 
 // What is to be done by a piece. Blocks: node i owns elements [block_offsets[i], block_offsets[i + 1]) of the
-// piece: for reduce-scatter what ends there, for allgather what starts there (blocks may be unequal or
-// empty: nodes hold different numbers of ranks); for the others any split of the piece, used to share the work.
+// piece: for reduce-scatter what ends there, for allgather what starts there (blocks may be unequal or empty:
+// nodes hold different numbers of ranks); for the others any split of the piece, used to share the work.
 struct Problem {
   Collective what;
   int nodes = 1;
@@ -90,7 +94,8 @@ const char* name_of(Algorithm algorithm);  // "ring", "halving_doubling", ...
 // The inverse of name_of. Nothing if unknown.
 std::optional<Algorithm> parse_algorithm(std::string_view name);
 
-// The schedule of node problem.me. Every algorithm covers every collective, any number of nodes and any blocks.
+// The schedule of node problem.me. Every algorithm covers every collective, any number of nodes and any
+// blocks.
 std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& problem);
 
 // False where the algorithm has no form of its own for the problem and makes the schedule of another one.
@@ -98,9 +103,10 @@ bool has_own_form(Algorithm algorithm, const Problem& problem);
 // The most elements of kScratch that any node of the problem needs (problem.me is ignored).
 uint64_t scratch_needed(Algorithm algorithm, const Problem& problem);
 
-// Which algorithm to run: fewest steps for small pieces, fewest bytes per link for large ones, among those whose
-// scratch fits `scratch_limit` elements (one always does: kRing needs at most elements()). Every node
-// must get the same answer, so it depends on nothing but these arguments (scratch of all nodes is considered).
+// Which algorithm to run: fewest steps for small pieces, fewest bytes per link for large ones, among those
+// whose scratch fits `scratch_limit` elements (one always does: kRing needs at most elements()). Every node
+// must get the same answer, so it depends on nothing but these arguments (scratch of all nodes is
+// considered).
 Algorithm select_algorithm(const Problem& problem, DataType type, uint64_t scratch_limit);
 
 }  // namespace hdt::collectives

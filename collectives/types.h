@@ -1,5 +1,5 @@
-// types.h: element types, reductions and collectives, as the layers below the public header name them. The values are
-// those of hdt.h (libclient checks it), and they travel in descriptors and frames.
+// types.h: element types, reductions and collectives, as the layers below the public header name them. The
+// values are those of hdt.h (libclient checks it), and they travel in descriptors and frames.
 #pragma once
 
 #include <cstddef>
@@ -41,12 +41,14 @@ enum class Collective : uint8_t {
 };
 inline constexpr int kCollectiveCount = 6;
 
-// False for numbers of others that are none of ours. Whoever takes a call from elsewhere asks before anything else.
+// False for numbers of others that are none of ours. Whoever takes a call from elsewhere asks before anything
+// else.
 constexpr bool is_known(DataType type) { return static_cast<uint8_t>(type) < kDataTypeCount; }
 constexpr bool is_known(ReduceOp op) { return static_cast<uint8_t>(op) < kReduceOpCount; }
 constexpr bool is_known(Collective what) { return static_cast<uint8_t>(what) < kCollectiveCount; }
 
-// Of a known type. Of others 1, so that nothing is read out of bounds nor divided by 0 on the way to the refusal.
+// Of a known type. Of others 1, so that nothing is read out of bounds nor divided by 0 on the way to the
+// refusal.
 constexpr size_t type_size(DataType type) {
   constexpr size_t kSizes[kDataTypeCount] = {4, 8, 2, 2, 4, 8, 1, 1, 2, 2, 4, 8, 1, 1};
   return is_known(type) ? kSizes[static_cast<size_t>(type)] : 1;
@@ -62,7 +64,8 @@ const char* name_of(DataType type);    // "float32": the names hdt-commbench pri
 const char* name_of(ReduceOp op);      // "sum"
 const char* name_of(Collective what);  // "allreduce"
 
-// The inverse of name_of; types also by the names nccl-tests uses ("half", "float", "double"). Nothing if unknown.
+// The inverse of name_of; types also by the names nccl-tests uses ("half", "float", "double"). Nothing if
+// unknown.
 std::optional<DataType> parse_data_type(std::string_view name);
 std::optional<ReduceOp> parse_reduce_op(std::string_view name);
 std::optional<Collective> parse_collective(std::string_view name);

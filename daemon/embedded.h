@@ -1,4 +1,5 @@
-// embedded.h: the only header of the daemon that the client library includes: a daemon inside the process that needs one.
+// embedded.h: the only header of the daemon that the client library includes: a daemon inside the process
+// that needs one.
 #pragma once
 
 #include <memory>
@@ -21,8 +22,9 @@ class EmbeddedDaemon {
 
 // Starts a daemon that serves `socket`, which is nobody else's: what lies there is removed. `settings`: a
 // predecessor's; "": there is none, and everything comes from the usual configuration (file, HDT_*
-// variables). `job_secret`: what its job's daemons on other nodes have, too, and nobody else; they have the key that is made
-// from it as others have a cluster key. "": there is none, and whoever reaches this daemon is taken for one of its job.
+// variables). `job_secret`: what its job's daemons on other nodes have, too, and nobody else; they have the
+// key that is made from it as others have a cluster key. "": there is none, and whoever reaches this daemon
+// is taken for one of its job.
 Result<std::unique_ptr<EmbeddedDaemon>> start_embedded(const std::string& socket, const std::string& settings,
                                                        const std::string& job_secret);
 

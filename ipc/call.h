@@ -19,8 +19,8 @@ struct Call {
 };
 static_assert(sizeof(Call) == 16);
 
-// Where a rank's buffers are: in memory `..._memory` that it shares through the daemon, at this offset; or, if that is
-// 0, at this address of its process.
+// Where a rank's buffers are: in memory `..._memory` that it shares through the daemon, at this offset; or,
+// if that is 0, at this address of its process.
 struct Exposure {
   uint64_t send = 0;
   uint64_t recv = 0;
@@ -31,8 +31,8 @@ struct Exposure {
   uint32_t by_kernel = 0;
 };
 
-// A call in a rank's board. Groups of several nodes: a buffer whose memory is not 0 is used in place by the daemon; the
-// others go through the node's slots.
+// A call in a rank's board. Groups of several nodes: a buffer whose memory is not 0 is used in place by the
+// daemon; the others go through the node's slots.
 struct Entered {
   Call call;
   Exposure where;

@@ -1,9 +1,10 @@
-// journal.h: what a daemon keeps in the shared memory of a group of several nodes for the one that is started in its place if it
-// is killed: how far each piece has come, what has arrived for it, what was sent of it that may not have arrived, and what was
-// agreed when the group was made. docs/design/restart.md has the rules.
+// journal.h: what a daemon keeps in the shared memory of a group of several nodes for the one that is started
+// in its place if it is killed: how far each piece has come, what has arrived for it, what was sent of it
+// that may not have arrived, and what was agreed when the group was made. docs/design/restart.md has the
+// rules.
 //
-// Written by one daemon at a time, with release after what it speaks of. Its reader may be another process, and ranks
-// can write here: nothing is believed that does not fit the geometry.
+// Written by one daemon at a time, with release after what it speaks of. Its reader may be another process,
+// and ranks can write here: nothing is believed that does not fit the geometry.
 #pragma once
 
 #include <atomic>
@@ -25,7 +26,8 @@ inline uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit -
 
 // As many calls as one node can be ahead of another.
 inline constexpr uint64_t kToldCalls = 128;
-// Of one piece: the writes of a schedule that are small enough to be copied are not longer than its slot's areas together.
+// Of one piece: the writes of a schedule that are small enough to be copied are not longer than its slot's
+// areas together.
 inline constexpr uint64_t kSentBytes = uint64_t{1536} << 10;
 
 struct GroupJournal {
@@ -39,7 +41,8 @@ struct GroupJournal {
   } told[kToldCalls];
 };
 
-// A small write of a piece, followed by its data. It may be written again as long as its piece's slot has no newer one.
+// A small write of a piece, followed by its data. It may be written again as long as its piece's slot has no
+// newer one.
 struct SentWrite {
   uint64_t piece;
   uint64_t sequence;  // of the call

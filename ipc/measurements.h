@@ -1,5 +1,6 @@
-// measurements.h: what nodes have measured of themselves and of the links between them, as they tell each other when a group is
-// made. In whole numbers, so that all nodes hold the very same: from them each computes what the others compute.
+// measurements.h: what nodes have measured of themselves and of the links between them, as they tell each
+// other when a group is made. In whole numbers, so that all nodes hold the very same: from them each computes
+// what the others compute.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace hdt::session {
 
-// Groups of more nodes go without: their table and the time to rank algorithms by it grow with the square of the nodes.
+// Groups of more nodes go without: their table and the time to rank algorithms by it grow with the square of
+// the nodes.
 inline constexpr uint32_t kMostMeasuredNodes = 32;
 
 // 0 is: not measured.

@@ -1,5 +1,5 @@
-// messages.h: what a process and its daemon say on their AF_UNIX SOCK_SEQPACKET socket. Every message starts with its
-// kind; replies carry the request's number. The daemon treats every field as foreign.
+// messages.h: what a process and its daemon say on their AF_UNIX SOCK_SEQPACKET socket. Every message starts
+// with its kind; replies carry the request's number. The daemon treats every field as foreign.
 #pragma once
 
 #include <array>
@@ -68,8 +68,8 @@ struct AdoptRequest {
 // How the key of a group came about, and so who can know it.
 enum class Meeting : uint8_t {
   kSecret = 0,  // the key is random, or made from something that only the job has
-  kAddress =
-      1,  // the key is made from an address that everybody can guess: the daemon adds the process's user to it
+  // The key is made from an address that everybody can guess, so the daemon adds the process's user to it.
+  kAddress = 1,
   kAgain = 2,  // as kSecret, but the same processes may use the key again after a failure (hdtCommShrink)
 };
 // What the daemon of rank 0 does at the group's meeting place.
@@ -124,8 +124,8 @@ struct ExplainRequest {
 // What an operator asks the daemon or tells it, beyond status and explain.
 struct Question {
   std::string what;  // "backends", "link", "class", "why", "trace", "doctor"
-  // link: the name of the other node; class: its name and settings, by lines: "dp", "weight=3"; why: a group; doctor: addresses
-  // of daemons
+  // link: the name of the other node; class: its name and settings, by lines: "dp", "weight=3"; why: a group;
+  // doctor: addresses of daemons
   std::string about;
 };
 

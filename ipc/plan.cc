@@ -11,8 +11,8 @@ namespace {
 // A call is cut so that stages of several pieces overlap, but not finer than a piece that is worth a wake-up.
 constexpr uint64_t kSmallestPiece = uint64_t{64} << 10;
 constexpr uint64_t kStages = 4;
-// Where each node has one rank, rank and engine take turns for each piece, and no other rank's work is in between: only two
-// pieces as long as more would be smaller than this.
+// Where each node has one rank, rank and engine take turns for each piece, and no other rank's work is in
+// between: only two pieces as long as more would be smaller than this.
 constexpr uint64_t kSmallestOfMany = uint64_t{256} << 10;
 
 // Of all ranks together: the bytes of so many of the widest type can still be counted.

@@ -1,11 +1,12 @@
-// plan.h: how a collective call is cut into pieces, and where each piece lies. Pure functions of the call and the group's
-// shape: ranks and daemons compute them independently and must agree. Who changes them changes kSegmentVersion and kPeerVersion.
+// plan.h: how a collective call is cut into pieces, and where each piece lies. Pure functions of the call and
+// the group's shape: ranks and daemons compute them independently and must agree. Who changes them changes
+// kSegmentVersion and kPeerVersion.
 //
-// Element order inside a slot is by *position*: ranks sorted by (node, local index), so that the blocks of a node are
-// contiguous and nodes are what schedules move. Where a rank's data is in a piece:
+// Element order inside a slot is by *position*: ranks sorted by (node, local index), so that the blocks of a
+// node are contiguous and nodes are what schedules move. Where a rank's data is in a piece:
 //   allreduce, reduce, broadcast   `elements` elements, the same range of the call for everyone
-//   reduce_scatter, allgather      for each position q: block [q * elements, (q + 1) * elements), a column range of the
-//                                  block of the rank at position q
+//   reduce_scatter, allgather      for each position q: block [q * elements, (q + 1) * elements), a column
+//                                  range of the block of the rank at position q
 #pragma once
 
 #include <cstdint>
@@ -52,11 +53,11 @@ uint64_t contribution_bytes(const Call& call, uint32_t ranks);
 // Bytes of a rank's recvbuf (the root's, where only the root receives).
 uint64_t result_bytes(const Call& call, uint32_t ranks);
 
-// Whether buffers of the call may be used in place between nodes: nodes then tell each other where their output is. The
-// same on all nodes.
+// Whether buffers of the call may be used in place between nodes: nodes then tell each other where their
+// output is. The same on all nodes.
 bool may_be_direct(const Call& call, const Layout& layout);
-// Whether that holds of its result, too. Not of a reduce-scatter's between more than two nodes: steps then pass partial results
-// of other blocks through the output.
+// Whether that holds of its result, too. Not of a reduce-scatter's between more than two nodes: steps then
+// pass partial results of other blocks through the output.
 bool result_may_be_direct(const Call& call, const Layout& layout);
 
 // Where element `index` of a piece's area is in the user's buffer that the area stands for, in elements.

@@ -1,6 +1,6 @@
-// post.h: how the ranks of a group of one node tell each other of a call: one post per rank and call, which says what
-// the rank calls and holds, or says where to find, what it contributes. A small operation is one post per rank and nothing
-// else: whoever has everyone's post has all it needs.
+// post.h: how the ranks of a group of one node tell each other of a call: one post per rank and call, which
+// says what the rank calls and holds, or says where to find, what it contributes. A small operation is one
+// post per rank and nothing else: whoever has everyone's post has all it needs.
 //
 // Post s of a rank lies at s % kPosts, its payload at s % kPayloads. It may be written when every rank has
 // finished call s - kPosts (and s - kPayloads, if it has a payload). `sequence` is stored last, with release.

@@ -1,10 +1,11 @@
-// recorder.h: the last operations of a rank in a group, in the group's shared memory: what was called, when it was entered,
-// when all others were there (started), how far it has come, when and how it ended. Written by the rank without a lock, a
-// system call or a wait, read by the daemon at any time, also when the rank is dead.
+// recorder.h: the last operations of a rank in a group, in the group's shared memory: what was called, when
+// it was entered, when all others were there (started), how far it has come, when and how it ended. Written
+// by the rank without a lock, a system call or a wait, read by the daemon at any time, also when the rank is
+// dead.
 //
-// One writer (the communicator's lock is held). A record is taken over by a later operation when the ring has gone round;
-// its version is 0 meanwhile, so that a reader can tell that it has copied halves of two. Later changes to a record
-// (started, progress, ended) are single words that each stand for themselves.
+// One writer (the communicator's lock is held). A record is taken over by a later operation when the ring has
+// gone round; its version is 0 meanwhile, so that a reader can tell that it has copied halves of two. Later
+// changes to a record (started, progress, ended) are single words that each stand for themselves.
 #pragma once
 
 #include <atomic>

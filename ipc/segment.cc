@@ -83,7 +83,8 @@ Segment Segment::format(std::byte* base, const Layout& layout, uint64_t group, c
   header->group = group;
   std::strncpy(header->group_class, group_class, kMaxClassBytes);
   for (uint32_t i = 0; i < layout.local_ranks; ++i) new (&segment.board(i)) Board{};
-  // Channels, posts and recordings are zero bytes, which is what they start as; writing them would take their pages.
+  // Channels, posts and recordings are zero bytes, which is what they start as; writing them would take their
+  // pages.
   header->magic = kSegmentMagic;
   return segment;
 }

@@ -1,6 +1,6 @@
-// segment.h: the shared memory of one group on one node. Made and sealed by the daemon, mapped by the group's ranks there.
-// It holds everything the node-local part of an operation needs, so a group of one node never wakes
-// the daemon. Layout, in order:
+// segment.h: the shared memory of one group on one node. Made and sealed by the daemon, mapped by the group's
+// ranks there. It holds everything the node-local part of an operation needs, so a group of one node never
+// wakes the daemon. Layout, in order:
 //
 //   Header                      geometry (constant after creation), failure, the daemon's counter
 //   Member[ranks]               which node each rank is on
@@ -9,14 +9,15 @@
 //   Channel[2 * local * ranks]  point-to-point rings, control part
 //   Post[local_ranks][kPosts], payloads   calls with what they contribute (post.h); groups of one node only
 //   Recording[local_ranks]      the last operations of each local rank (recorder.h)
-//   GroupJournal, PieceJournal[slots]  what a daemon's successor must know (journal.h); groups of several nodes only
+//   GroupJournal, PieceJournal[slots]  what a daemon's successor must know (journal.h); groups of several
+//                                      nodes only
 //   --- data part: the only memory that other nodes may write ---
 //   Slot[slots]                 per piece: staging of each local rank, input, output, scratch
 //   ring data                   slots chunks per channel
 //
-// Progress is told by counters that only grow and are each written by one side. A "piece" is a part of a collective
-// that fits a slot; pieces are numbered through the life of the group, across operations, in call order, and piece p
-// uses slot p % slots. For piece p:
+// Progress is told by counters that only grow and are each written by one side. A "piece" is a part of a
+// collective that fits a slot; pieces are numbered through the life of the group, across operations, in call
+// order, and piece p uses slot p % slots. For piece p:
 //   Board.staged  > p   the rank's contribution is in its staging area (or in input/output: see plan.h)
 //   Board.reduced > p   the rank has combined its share of all local contributions
 //   Header.exchanged > p  the daemon has run the schedule between nodes (groups of several nodes)
@@ -24,8 +25,8 @@
 // A slot may be used for piece p when every local rank has done > p - slots.
 // Counters are stored with release after the data and read with acquire before it.
 //
-// Trust: ranks of a group share its memory and trust each other as threads do. The daemon does not: whatever it takes
-// from here it copies, then validates (geometry it keeps for itself).
+// Trust: ranks of a group share its memory and trust each other as threads do. The daemon does not: whatever
+// it takes from here it copies, then validates (geometry it keeps for itself).
 #pragma once
 
 #include <array>
@@ -47,8 +48,8 @@ inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
 inline constexpr uint32_t kSegmentVersion = 12;
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
-// Slots of pieces, and chunks of a channel's ring. On one node, what the caches hold; between nodes, what several
-// NICs carry while the first acknowledgement is on its way.
+// Slots of pieces, and chunks of a channel's ring. On one node, what the caches hold; between nodes, what
+// several NICs carry while the first acknowledgement is on its way.
 inline constexpr uint32_t kSlotsOfANode = 4;
 inline constexpr uint32_t kSlotsBetweenNodes = 16;
 inline constexpr uint32_t kCallRing = 64;
@@ -60,7 +61,8 @@ struct Member {
   uint32_t local_index;  // index among the ranks of that node
 };
 
-// "address:port" of a node's daemon, or several, by commas; ending in zeros; changes when one was started again.
+// "address:port" of a node's daemon, or several, by commas; ending in zeros; changes when one was started
+// again.
 inline constexpr size_t kMaxAddressBytes = 96;
 struct alignas(64) MeetingPlace {
   char address[kMaxAddressBytes];
@@ -78,15 +80,16 @@ struct Failure {
 };
 
 struct alignas(64) Board {
-  // The calls of this rank: call s is calls[s % kCallRing], valid while entered > s. A rank publishes call s when its
-  // own call s - kCallRing is complete, which implies that everyone has read it.
+  // The calls of this rank: call s is calls[s % kCallRing], valid while entered > s. A rank publishes call s
+  // when its own call s - kCallRing is complete, which implies that everyone has read it.
   std::atomic<uint64_t> entered{0};
   // The process as it knows itself. The number means the same process only to readers of the same PID
   // namespace, and only while it lives: who uses it compares the namespace, and proves the process (reach.h).
   // Not 0: the rank has taken its seat.
   std::atomic<uint32_t> pid{0};
   std::atomic<uint32_t> left{0};  // 1 after hdtCommDestroy: makes no further calls
-  // How long this rank and its daemon take to hear of each other (libclient/daemon_client/daemon_echo.h): the daemon gives what is asked.
+  // How long this rank and its daemon take to hear of each other (libclient/daemon_client/daemon_echo.h): the
+  // daemon gives what is asked.
   std::atomic<uint32_t> echo_asked{0};
   std::atomic<uint32_t> echo_given{0};
   std::atomic<uint64_t> echo_ns{0};  // as the rank has measured it; 0: it has not
@@ -94,8 +97,8 @@ struct alignas(64) Board {
   alignas(64) std::atomic<uint64_t> staged{0};
   alignas(64) std::atomic<uint64_t> reduced{0};
   alignas(64) std::atomic<uint64_t> done{0};
-  // Groups of one node (post.h), in calls. finished > s: the rank has its result of call s, and reads nobody's
-  // memory for it any more. worked > s: it has done its share for all.
+  // Groups of one node (post.h), in calls. finished > s: the rank has its result of call s, and reads
+  // nobody's memory for it any more. worked > s: it has done its share for all.
   alignas(64) std::atomic<uint64_t> finished{0};
   alignas(64) std::atomic<uint64_t> worked{0};
   // 1 while the rank reads or writes other processes' memory: who gives up a call waits until nobody does.
@@ -109,8 +112,8 @@ struct alignas(64) Board {
   std::atomic<uint64_t> pid_namespace{0};  // in which `pid` counts; 0: not known
   Doorbell doorbell;                       // rung when anything this rank may wait for has changed
   Entered calls[kCallRing];
-  // Channels towards other nodes on which this rank has sent or consumed chunks: written by the rank, read by the
-  // daemon. When it is full the rank sets attention_overflow and the daemon looks at all of them.
+  // Channels towards other nodes on which this rank has sent or consumed chunks: written by the rank, read by
+  // the daemon. When it is full the rank sets attention_overflow and the daemon looks at all of them.
   alignas(64) std::atomic<uint64_t> attention_head{0};
   std::atomic<uint32_t> attention_overflow{0};
   alignas(64) std::atomic<uint64_t> attention_tail{0};
@@ -122,12 +125,14 @@ struct alignas(64) Board {
 // daemons carry chunks from the sender's to the receiver's, and tails back.
 struct alignas(64) Channel {
   std::atomic<uint64_t> head{0};
-  // Between nodes, of the receiving daemon, what has landed: bits 16-63 chunks without a gap, bit i: also that many and i.
+  // Between nodes, of the receiving daemon, what has landed: bits 16-63 chunks without a gap, bit i: also
+  // that many and i.
   std::atomic<uint64_t> landed{0};
   alignas(64) std::atomic<uint64_t> tail{0};
 };
 
-// Stands at the start of each chunk in the ring data; payload follows. A message is one or more chunks in a row.
+// Stands at the start of each chunk in the ring data; payload follows. A message is one or more chunks in a
+// row.
 struct alignas(64) ChunkHeader {
   uint64_t message = 0;        // number of the message on this channel, from 0
   uint64_t message_bytes = 0;  // of the whole message
@@ -180,8 +185,9 @@ struct Layout {
   uint64_t slot_bytes_, ring_bytes_, rings_;
 };
 
-// What the header of a segment that somebody else made says, copied once and checked: magic, version, limits, and that
-// the geometry fits `bytes`. The memory may change at any time: who needs any of this keeps it, and never reads it again.
+// What the header of a segment that somebody else made says, copied once and checked: magic, version, limits,
+// and that the geometry fits `bytes`. The memory may change at any time: who needs any of this keeps it, and
+// never reads it again.
 struct Description {
   Layout layout;
   uint32_t node;
@@ -201,7 +207,8 @@ class Segment {
                         uint32_t node);
   // A segment somebody else made, with what Description::read() found in it.
   static Result<Segment> attach(std::byte* base, size_t bytes);
-  // Of a layout that is known already: nothing of the memory is read, so nobody who writes it can change what is used.
+  // Of a layout that is known already: nothing of the memory is read, so nobody who writes it can change what
+  // is used.
   static Segment view(std::byte* base, const Layout& layout);
 
   // By which key the ranks met, now: for a successor of the daemon.

@@ -12,11 +12,12 @@
 
 namespace hdt::transport {
 
-// Keys of the backend's own table in the configuration, [backend.NAME]: text as written. A backend refuses keys
-// that it does not know, and values that it cannot take.
+// Keys of the backend's own table in the configuration, [backend.NAME]: text as written. A backend refuses
+// keys that it does not know, and values that it cannot take.
 using BackendOptions = std::map<std::string, std::string>;
 
-// Lives as long as the process: modules are not unloaded. The texts may be found out when the symbol is called.
+// Lives as long as the process: modules are not unloaded. The texts may be found out when the symbol is
+// called.
 struct ModuleDescription {
   uint32_t abi_version;  // kAbiVersion that it was built with; comes first in every version
   const char* name;      // "rdma", as in the file's name

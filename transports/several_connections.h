@@ -1,5 +1,5 @@
-// several_connections.h: what a Device may be besides: one whose NIC needs more than one connection to be filled. Each is a rail of
-// its own, so a link stripes over them as over NICs.
+// several_connections.h: what a Device may be besides: one whose NIC needs more than one connection to be
+// filled. Each is a rail of its own, so a link stripes over them as over NICs.
 #pragma once
 
 #include <cstddef>

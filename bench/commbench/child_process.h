@@ -25,8 +25,8 @@ int reap(Child& child);
 // Kills and reaps those that have not ended.
 void end_all(std::vector<Child>& children);
 
-// The greatest of their exit codes; 1 where one was lost or had to be ended. options.time_limit_s bounds the whole;
-// after the first has ended the others have one operation's deadline and a little more.
+// The greatest of their exit codes; 1 where one was lost or had to be ended. options.time_limit_s bounds the
+// whole; after the first has ended the others have one operation's deadline and a little more.
 int wait_for_all(std::vector<Child>& children, const Options& options);
 
 }  // namespace hdt::bench

@@ -1,5 +1,5 @@
-// communicator.h: the group a benchmark runs on, as the core sees it: libhdt or one of its peers in the program, a test
-// double in tests.
+// communicator.h: the group a benchmark runs on, as the core sees it: libhdt or one of its peers in the
+// program, a test double in tests.
 #pragma once
 
 #include <cstddef>
@@ -37,13 +37,14 @@ class Communicator {
   virtual Status gather_all(const void* send, size_t bytes, void* recv) = 0;
   virtual Result<Memory> allocate(size_t bytes) = 0;
 
-  // Why this engine has no such call; empty: it has. Depends on nothing but what is equal on all ranks, and not on
-  // the pointers.
+  // Why this engine has no such call; empty: it has. Depends on nothing but what is equal on all ranks, and
+  // not on the pointers.
   virtual std::string lacks(const Call& call) const {
     (void)call;
     return "";
   }
-  // True where an in-place reduce-scatter leaves its result at the start of the buffer and may write to the rest.
+  // True where an in-place reduce-scatter leaves its result at the start of the buffer and may write to the
+  // rest.
   virtual bool scatters_to_start() const { return false; }
   // False where only bytes are moved and no result is made (raw): there is nothing to verify.
   virtual bool makes_results() const { return true; }

@@ -1,5 +1,6 @@
-// element.cc: conversions between element types and double. The formats below binary32 are rounded arithmetically
-// with ldexp and nearbyint: slow, obviously right, and used for one period of the pattern only.
+// element.cc: conversions between element types and double. The formats below binary32 are rounded
+// arithmetically with ldexp and nearbyint: slow, obviously right, and used for one period of the pattern
+// only.
 #include "bench/commbench/element.h"
 
 #include <algorithm>
@@ -13,7 +14,8 @@
 namespace hdt::bench {
 namespace {
 
-// The formats below binary32. All have subnormals; without infinity, the numbers go on up to the only NaN, all ones.
+// The formats below binary32. All have subnormals; without infinity, the numbers go on up to the only NaN,
+// all ones.
 struct Format {
   int significand;  // stored bits
   int exponent;     // bits

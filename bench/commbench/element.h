@@ -9,7 +9,8 @@
 
 namespace hdt::bench {
 
-// Floating types only. store_float rounds to nearest even; too large a number becomes infinite, or NaN in fp8 E4M3.
+// Floating types only. store_float rounds to nearest even; too large a number becomes infinite, or NaN in fp8
+// E4M3.
 void store_float(hdtDataType_t type, double value, void* element);
 double load_float(hdtDataType_t type, const void* element);
 

@@ -1,5 +1,5 @@
-// gloo_reduce_scatter.h: Gloo's only reduce-scatter, an algorithm object of its old style: bound to one buffer and count,
-// run as often as wanted, destroys its input and leaves the result at the start of it.
+// gloo_reduce_scatter.h: Gloo's only reduce-scatter, an algorithm object of its old style: bound to one
+// buffer and count, run as often as wanted, destroys its input and leaves the result at the start of it.
 #pragma once
 
 #include <gloo/reduce_scatter.h>

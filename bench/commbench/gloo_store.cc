@@ -1,4 +1,5 @@
-// gloo_store.cc: sizes first, then keys and values, padded to the longest. Failures are exceptions, as Gloo expects.
+// gloo_store.cc: sizes first, then keys and values, padded to the longest. Failures are exceptions, as Gloo
+// expects.
 #include "bench/commbench/gloo_store.h"
 
 #include <algorithm>

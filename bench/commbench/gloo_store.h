@@ -1,5 +1,5 @@
-// gloo_store.h: Gloo's rendezvous through the group that is there already: every rank publishes once, what all of
-// them have published is then known everywhere.
+// gloo_store.h: Gloo's rendezvous through the group that is there already: every rank publishes once, what
+// all of them have published is then known everywhere.
 #pragma once
 
 #include <gloo/rendezvous/store.h>

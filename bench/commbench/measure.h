@@ -95,8 +95,8 @@ class Measurer {
   int64_t wrong_here_ = 0;
 };
 
-// The row on every engine: `rounds` rounds, in each of which every engine has its turn (A B A B). Results stand in the
-// order of the measurers; ratios are to the measurer `reference`. Collective over the group.
+// The row on every engine: `rounds` rounds, in each of which every engine has its turn (A B A B). Results
+// stand in the order of the measurers; ratios are to the measurer `reference`. Collective over the group.
 Result<std::vector<RowResult>> measure_in_turn(std::vector<Measurer>& measurers, size_t reference, int rounds,
                                                const Row& row, Pattern& pattern);
 

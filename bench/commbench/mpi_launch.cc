@@ -1,8 +1,8 @@
 // mpi_launch.cc: mpirun's command line.
 //
-// One rank a node: Open MPI is told to use nothing but TCP. More: mpirun starts a launcher daemon of its own for each
-// node, through a stand-in for ssh that stays on this machine, so that Open MPI itself sees the nodes, uses shared memory
-// inside them and TCP between them.
+// One rank a node: Open MPI is told to use nothing but TCP. More: mpirun starts a launcher daemon of its own
+// for each node, through a stand-in for ssh that stays on this machine, so that Open MPI itself sees the
+// nodes, uses shared memory inside them and TCP between them.
 #include "bench/commbench/mpi_launch.h"
 
 #include <fcntl.h>

@@ -23,7 +23,8 @@ enum class Collective {
   kBarrier
 };
 
-// What a row is measured on: HDT, one of its peers, or the machine itself (plain sockets or memcpy, the bound).
+// What a row is measured on: HDT, one of its peers, or the machine itself (plain sockets or memcpy, the
+// bound).
 enum class EngineKind { kHdt, kGloo, kMpi, kRaw };
 
 const char* name_of(Collective what);

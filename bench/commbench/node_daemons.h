@@ -11,8 +11,8 @@ namespace hdt::bench {
 
 class NodeDaemons {
  public:
-  // Starts what options.separate_daemons asks for (nothing: an object without daemons) and gives `job` their sockets.
-  // Returns when all of them can be reached. Before any thread is started.
+  // Starts what options.separate_daemons asks for (nothing: an object without daemons) and gives `job` their
+  // sockets. Returns when all of them can be reached. Before any thread is started.
   static Result<NodeDaemons> start(const Options& options, Job& job);
   ~NodeDaemons();
   NodeDaemons(NodeDaemons&& other) noexcept;

@@ -137,7 +137,8 @@ void declare(CLI::App& app, Raw& raw) {
   add("--nodes", raw.nodes, "M",
       "Start M nodes on this machine, each with its own daemon on a loopback address");
   add("--backend", raw.backend, "NAME",
-      "With --nodes: the backend between them; options for it as HDT_BACKEND_NAME_KEY (default as configured)");
+      "With --nodes: the backend between them; options for it as HDT_BACKEND_NAME_KEY (default as "
+      "configured)");
   add("--daemon", raw.daemon, "embedded|separate",
       "With --local or --nodes: daemons inside the first rank of each node, or a hdtcommd for each (default "
       "embedded)");
@@ -220,7 +221,8 @@ Result<Options> interpret(const Raw& raw, bool json_given) {
   }
   if (!raw.backend.empty() && raw.nodes.empty()) {
     return Status(Code::kInvalidArgument,
-                  "--backend: expected only with --nodes; [class.default] of the daemons' configuration says it otherwise");
+                  "--backend: expected only with --nodes; [class.default] of the daemons' configuration says "
+                  "it otherwise");
   }
   options.backend = raw.backend;
   if (json_given && raw.json.empty())

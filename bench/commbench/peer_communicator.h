@@ -1,5 +1,5 @@
-// peer_communicator.h: what all engines beside hdt have in common: the ranks of hdt's group, which also carries the
-// benchmark's bookkeeping, and ordinary memory.
+// peer_communicator.h: what all engines beside hdt have in common: the ranks of hdt's group, which also
+// carries the benchmark's bookkeeping, and ordinary memory.
 #pragma once
 
 #include "bench/commbench/communicator.h"
@@ -9,8 +9,8 @@ namespace hdt::bench {
 // Page-aligned ordinary memory.
 Result<Memory> allocate_host_memory(size_t bytes);
 
-// An address of this rank's machine that the other ranks can reach: the first of $HDT_NICS_ADDRESSES; else loopback
-// where all ranks are on one node; else that of the host's name.
+// An address of this rank's machine that the other ranks can reach: the first of $HDT_NICS_ADDRESSES; else
+// loopback where all ranks are on one node; else that of the host's name.
 Result<std::string> reachable_address(bool one_node);
 
 // True if all ranks of the group are on one node.

@@ -18,8 +18,9 @@ struct Row {
   int root = 0;             // of a rooted one
 };
 
-// A row on a group of `ranks`. As in nccl-tests, the size of what has a part for each rank (allgather, reduce-scatter,
-// alltoall, gather, scatter) is that of its full buffer, cut down to a whole count for every rank.
+// A row on a group of `ranks`. As in nccl-tests, the size of what has a part for each rank (allgather,
+// reduce-scatter, alltoall, gather, scatter) is that of its full buffer, cut down to a whole count for every
+// rank.
 struct Shape {
   size_t count = 0;          // the argument of the call
   size_t bytes = 0;          // the size the row shows
@@ -28,7 +29,8 @@ struct Shape {
 };
 Shape shape_of(const Row& row, int ranks);
 
-// False for what only moves bytes from rank to rank (a rank cannot send from the memory it receives into) and a barrier.
+// False for what only moves bytes from rank to rank (a rank cannot send from the memory it receives into) and
+// a barrier.
 bool has_in_place(Collective what);
 
 // Bus bandwidth is size / time times this factor: what the busiest link of the best algorithm carries, so

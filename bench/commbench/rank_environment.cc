@@ -1,5 +1,5 @@
-// rank_environment.cc: each node has a name that no other run has, so it neither joins the machine's daemon nor another
-// run's, and an embedded daemon of its own on 127.0.1.<node + 1>.
+// rank_environment.cc: each node has a name that no other run has, so it neither joins the machine's daemon
+// nor another run's, and an embedded daemon of its own on 127.0.1.<node + 1>.
 #include "bench/commbench/rank_environment.h"
 
 #include <arpa/inet.h>
@@ -21,7 +21,8 @@ namespace hdt::bench {
 
 namespace {
 
-// Of no node: what a daemon listens on there is given any port that is free, and could be given the one found here before the ranks meet.
+// Of no node: what a daemon listens on there is given any port that is free, and could be given the one found
+// here before the ranks meet.
 constexpr const char* kRendezvousAddress = "127.0.2.1";
 
 }  // namespace
@@ -63,8 +64,9 @@ Result<Job> Job::parse(const std::string& text) {
 std::string Job::node_name(int node) const { return fmt::format("bench-{}-{}", launcher, node); }
 std::string Job::socket(int node) const { return fmt::format("{}/{}.sock", sockets, node); }
 
-// Emulated nodes share no core where there is one for each, as nodes do not: what one waits for does not depend on which of its
-// threads the scheduler happens to put beside another node's. The same for all engines; threads started later inherit it.
+// Emulated nodes share no core where there is one for each, as nodes do not: what one waits for does not
+// depend on which of its threads the scheduler happens to put beside another node's. The same for all
+// engines; threads started later inherit it.
 void keep_to_cores_of_node(const Options& options, int node) {
   const int nodes = std::max(options.nodes, 1);
   cpu_set_t all;

@@ -11,8 +11,8 @@ namespace hdt::bench {
 
 std::string node_address(int node);
 
-// A TCP port that is free now where ranks meet. The daemons of the run do not take it; another run may before rank 0's daemon
-// does: joining then fails with its reason and the run can be started again.
+// A TCP port that is free now where ranks meet. The daemons of the run do not take it; another run may before
+// rank 0's daemon does: joining then fails with its reason and the run can be started again.
 Result<int> find_free_port();
 
 int rank_count(const Options& options);

@@ -1,5 +1,5 @@
-// raw_ring.cc: connecting the ring, and the loop: send what the socket takes, receive what it has, sleep when neither
-// moves.
+// raw_ring.cc: connecting the ring, and the loop: send what the socket takes, receive what it has, sleep when
+// neither moves.
 #include "bench/commbench/raw_ring.h"
 
 #include <arpa/inet.h>
@@ -99,7 +99,8 @@ Result<std::unique_ptr<RawRing>> RawRing::connect(Communicator& group, int64_t t
   std::vector<Endpoint> endpoints(static_cast<size_t>(group.ranks()));
   HDT_RETURN_IF_ERROR(group.gather_all(&mine.value(), sizeof(Endpoint), endpoints.data()));
 
-  // The listener's queue takes the connection before anyone accepts it, so that no rank waits for another here.
+  // The listener's queue takes the connection before anyone accepts it, so that no rank waits for another
+  // here.
   HDT_RETURN_IF_ERROR(connect_to(to_next.fd(), endpoints[static_cast<size_t>(next)]));
   pollfd wait{listener.fd(), POLLIN, 0};
   if (poll(&wait, 1, static_cast<int>(std::min<int64_t>(timeout_s, 86400) * 1000)) != 1) {

@@ -1,5 +1,5 @@
-// raw_ring.h: two plain TCP sockets a rank: one to the rank of the same place on the next node, one from that on the node
-// before.
+// raw_ring.h: two plain TCP sockets a rank: one to the rank of the same place on the next node, one from that
+// on the node before.
 #pragma once
 
 #include <cstddef>

@@ -18,8 +18,8 @@ struct SweepResult {
   std::string json;  // on rank 0
 };
 
-// Collective over the group, of which all engines have the same ranks. `print` gets the table's text as it comes, on rank
-// 0 only. `daemon`: whose processor time this rank reports besides its own; 0: none.
+// Collective over the group, of which all engines have the same ranks. `print` gets the table's text as it
+// comes, on rank 0 only. `daemon`: whose processor time this rank reports besides its own; 0: none.
 Result<SweepResult> run_sweep(const std::vector<Engine>& engines, pid_t daemon, const Options& options,
                               const std::function<void(const std::string&)>& print);
 

@@ -33,8 +33,8 @@ struct Totals {
   double bus_gbps_sum = 0;
   int measurements = 0;
 
-  // `result_made`: false for an engine that only moves bytes, whose rows cannot be wrong, and for a peer, whose wrong values
-  // are its own. `averaged`: whether the bandwidths count.
+  // `result_made`: false for an engine that only moves bytes, whose rows cannot be wrong, and for a peer,
+  // whose wrong values are its own. `averaged`: whether the bandwidths count.
   void add(const RowResult& result, bool result_made = true, bool averaged = true);
   double average_bus_gbps() const { return measurements == 0 ? 0 : bus_gbps_sum / measurements; }
 };

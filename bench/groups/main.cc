@@ -1,6 +1,6 @@
-// main.cc: hdt-bench-groups, a rank for measuring what a daemon costs. It joins its job's group, then makes as many
-// further groups of all ranks as each line of its input says, and prints "ready" after joining and after each line. It
-// keeps them all until its input ends.
+// main.cc: hdt-bench-groups, a rank for measuring what a daemon costs. It joins its job's group, then makes
+// as many further groups of all ranks as each line of its input says, and prints "ready" after joining and
+// after each line. It keeps them all until its input ends.
 #include <sys/resource.h>
 
 #include <cstdio>

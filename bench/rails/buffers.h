@@ -29,7 +29,8 @@ inline Buffers shared_buffers(size_t count) {
   return {both.first(count), both.last(count)};
 }
 
-// Small whole numbers: their sums are exact, so that results can be compared bit for bit. The first element says who wants to end.
+// Small whole numbers: their sums are exact, so that results can be compared bit for bit. The first element
+// says who wants to end.
 inline void fill(std::span<float> data, long call, int rank, bool last) {
   uint32_t value = static_cast<uint32_t>(call) * 2654435761U + static_cast<uint32_t>(rank) * 40503U;
   for (float& element : data) {

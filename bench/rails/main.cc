@@ -1,6 +1,7 @@
-// main.cc: hdt-bench-rails, one of two ranks that exchange for some time, compare every result bit for bit and tell when
-// each operation began and ended. In memory of hdtMemAlloc; with "both" operations and kinds of memory take turns,
-// with "stream" the same bytes go each way all the time, untimed. For bench/striping, bench/failover and the fault tests of rails.
+// main.cc: hdt-bench-rails, one of two ranks that exchange for some time, compare every result bit for bit
+// and tell when each operation began and ended. In memory of hdtMemAlloc; with "both" operations and kinds of
+// memory take turns, with "stream" the same bytes go each way all the time, untimed. For bench/striping,
+// bench/failover and the fault tests of rails.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,6 @@
-// stream.h: the same bytes each way all the time, several exchanges under way at once, compared at the end only: a load that always has
-// something to send, even where one way is slower for a while, and leaves the processors to others.
+// stream.h: the same bytes each way all the time, several exchanges under way at once, compared at the end
+// only: a load that always has something to send, even where one way is slower for a while, and leaves the
+// processors to others.
 #pragma once
 
 #include <array>
@@ -20,8 +21,8 @@ class Stream {
     fill(theirs_, 0, peer_, false);
   }
 
-  // Until this rank or the other wants to end. Both see in the same call that either does, and begin no further ones, so that both have
-  // made the same calls. False: one failed.
+  // Until this rank or the other wants to end. Both see in the same call that either does, and begin no
+  // further ones, so that both have made the same calls. False: one failed.
   bool run(const Deadline& until) {
     bool last = false;
     for (; calls < static_cast<long>(kUnderWay); ++calls) {

@@ -1,8 +1,10 @@
-// class_change.h: changing a class while its groups run, over all nodes of those groups. Two phases: every node looks whether
-// it can, opens what it lacks, and the nodes that dial make the new links; when all have, each pair of nodes moves
-// its groups from one link to the other, without a pause (group_context.h, GroupPeer). If any cannot, nothing changes.
+// class_change.h: changing a class while its groups run, over all nodes of those groups. Two phases: every
+// node looks whether it can, opens what it lacks, and the nodes that dial make the new links; when all have,
+// each pair of nodes moves its groups from one link to the other, without a pause (group_context.h,
+// GroupPeer). If any cannot, nothing changes.
 //
-// control_changes.cc decides for a node: configuration, backends, devices. engine_changes.cc makes links and moves groups.
+// control_changes.cc decides for a node: configuration, backends, devices. engine_changes.cc makes links and
+// moves groups.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +21,8 @@
 
 namespace hdt::daemon {
 
-// Where this node can be reached, by engine, for groups of a class; nothing: the change is none for this class.
+// Where this node can be reached, by engine, for groups of a class; nothing: the change is none for this
+// class.
 using EndsOfClass =
     std::function<std::optional<std::vector<std::vector<RailEnd>>>(const std::string& group_class)>;
 

@@ -1,5 +1,5 @@
-// control.h: the control thread: sessions, group making, peers' control connections, status. Everything rare happens
-// here; engines do the rest. One thread owns all of it; other threads reach it through the mailbox.
+// control.h: the control thread: sessions, group making, peers' control connections, status. Everything rare
+// happens here; engines do the rest. One thread owns all of it; other threads reach it through the mailbox.
 #pragma once
 
 #include <atomic>
@@ -39,9 +39,11 @@ class Control : public SessionHandler {
 
   Status start();
   void stop(int64_t drain_ms, const std::string& why);
-  // By another thread: true once nothing is under way that a successor could not go on with; false at the deadline.
+  // By another thread: true once nothing is under way that a successor could not go on with; false at the
+  // deadline.
   bool prepare_handover(int64_t drain_ms);
-  // From any thread: running groups follow the classes of this configuration; the rest of it is for the next start.
+  // From any thread: running groups follow the classes of this configuration; the rest of it is for the next
+  // start.
   void reconfigure(Config config);
   // Of an embedded daemon, by another thread, when its process ends (daemon.h).
   bool leave_to_others(int64_t quiet_ms, int64_t drain_ms);

@@ -1,4 +1,5 @@
-// What the control thread tells hdtctl: the daemon's status, and why a call takes the algorithm that it takes.
+// What the control thread tells hdtctl: the daemon's status, and why a call takes the algorithm that it
+// takes.
 #include <unistd.h>
 
 #include <algorithm>

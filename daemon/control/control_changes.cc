@@ -1,5 +1,5 @@
-// A class changes (class_change.h): the control thread's part. One change at a time: this node's own, or one that another
-// node asks for.
+// A class changes (class_change.h): the control thread's part. One change at a time: this node's own, or one
+// that another node asks for.
 #include <algorithm>
 #include <random>
 
@@ -12,7 +12,8 @@ namespace hdt::daemon {
 
 namespace {
 
-// Of a change: below what hdtctl waits for its answer. A node whose own part never ends is free again somewhat later.
+// Of a change: below what hdtctl waits for its answer. A node whose own part never ends is free again
+// somewhat later.
 constexpr int64_t kChangeMs = 8'000;
 constexpr int64_t kForgetMs = 12'000;
 constexpr int kReloadTries = 40;
@@ -235,7 +236,8 @@ void Control::answer_class(uint64_t session, const std::string& about) {
   });
 }
 
-// Another node of a group knows newer settings of its class. The words to those that are sought are renewed when they hold here.
+// Another node of a group knows newer settings of its class. The words to those that are sought are renewed
+// when they hold here.
 Status Control::take_live_class(const std::string& group_class, const LiveClass& newer) {
   if (!devices_differ_.empty()) return {Code::kSystem, devices_differ_};
   if (change_) return Status::ok();  // it is said again
@@ -268,9 +270,9 @@ Config Control::with_classes_of(const Config& other) const {
   return changed;
 }
 
-// The file has changed. Other nodes have files of their own: each that is told as well, at about the same time, goes by its
-// new one; others keep their configuration. Until all that must be have been told there may be no way to go, and nodes that ask each
-// other are refused; so it is tried for a while.
+// The file has changed. Other nodes have files of their own: each that is told as well, at about the same
+// time, goes by its new one; others keep their configuration. Until all that must be have been told there may
+// be no way to go, and nodes that ask each other are refused; so it is tried for a while.
 void Control::reload() {
   change_class(with_classes_of(*reload_), "", [this, of = reloads_](const Status& outcome) {
     if (of != reloads_)

@@ -261,7 +261,8 @@ void Control::answer_trace(uint64_t session) {
   });
 }
 
-// The group fails with the verdict; others of its ranks that come with theirs meanwhile hear of it as the failure.
+// The group fails with the verdict; others of its ranks that come with theirs meanwhile hear of it as the
+// failure.
 void Control::on_deadline(uint64_t session, const Seat& seat, const session::GroupNotice& notice) {
   if (!in_diagnosis_.insert(seat.group).second) return;
   const auto fail = [this, session, seat, notice](const std::vector<NodeFacts>& facts) {

@@ -136,32 +136,33 @@ void Control::answer_doctor(uint64_t session, const std::string& about) {
     if (comma > at) addresses.push_back(about.substr(at, comma - at));
     at = comma + 1;
   }
-  inquiries_->ask(addresses, "description", {}, kDescribeMs, [this, session](const std::vector<Answer>& answers) {
-    nlohmann::json answer = {{"own", description()}, {"peers", nlohmann::json::array()}};
-    std::vector<std::string> there;
-    std::vector<PathTrial> paths;
-    std::vector<size_t> counts;  // of paths, by peer
-    for (const Answer& peer : answers) {
-      nlohmann::json told = {{"address", peer.address}, {"round_trip_ns", peer.round_trip_ns}};
-      std::vector<PathTrial> ways;
-      if (peer.status.is_ok()) {
-        auto description = parse_foreign_json(peer.text);
-        if (description.is_ok()) {
-          told["description"] = description.take();
-          there.push_back(peer.address);
-          ways = paths_to(ends_told(told["description"]));
-        } else {
-          told["error"] = "what it says of itself cannot be read: " + description.status().message();
+  inquiries_->ask(
+      addresses, "description", {}, kDescribeMs, [this, session](const std::vector<Answer>& answers) {
+        nlohmann::json answer = {{"own", description()}, {"peers", nlohmann::json::array()}};
+        std::vector<std::string> there;
+        std::vector<PathTrial> paths;
+        std::vector<size_t> counts;  // of paths, by peer
+        for (const Answer& peer : answers) {
+          nlohmann::json told = {{"address", peer.address}, {"round_trip_ns", peer.round_trip_ns}};
+          std::vector<PathTrial> ways;
+          if (peer.status.is_ok()) {
+            auto description = parse_foreign_json(peer.text);
+            if (description.is_ok()) {
+              told["description"] = description.take();
+              there.push_back(peer.address);
+              ways = paths_to(ends_told(told["description"]));
+            } else {
+              told["error"] = "what it says of itself cannot be read: " + description.status().message();
+            }
+          } else {
+            told["error"] = peer.status.message();
+          }
+          counts.push_back(ways.size());
+          paths.insert(paths.end(), ways.begin(), ways.end());
+          answer["peers"].push_back(told);
         }
-      } else {
-        told["error"] = peer.status.message();
-      }
-      counts.push_back(ways.size());
-      paths.insert(paths.end(), ways.begin(), ways.end());
-      answer["peers"].push_back(told);
-    }
-    ask_paths(session, std::move(answer), there, std::move(paths), std::move(counts));
-  });
+        ask_paths(session, std::move(answer), there, std::move(paths), std::move(counts));
+      });
 }
 
 // Tries the ways there while the others try the ways back.

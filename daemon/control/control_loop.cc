@@ -1,5 +1,5 @@
-// The control thread's loop, and what it asks engines. What is done for one session, channel or group ends with that one
-// where it throws (base/contained.h).
+// The control thread's loop, and what it asks engines. What is done for one session, channel or group ends
+// with that one where it throws (base/contained.h).
 #include <sys/epoll.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// control_network.h: connections between the control threads of daemons: dialling, handshake, and messages of up to
-// kMaxControlBytes, cut to the transport's size. They use the tcp backend, whatever moves the payload.
+// control_network.h: connections between the control threads of daemons: dialling, handshake, and messages of
+// up to kMaxControlBytes, cut to the transport's size. They use the tcp backend, whatever moves the payload.
 //
 // A daemon listens on all its NICs, so that groups can be made while one is dead. Its address is therefore a
 // list, "10.0.0.1:4000,10.0.1.1:4001", and it may begin with the daemon's node id: "<32 hex
@@ -70,17 +70,17 @@ class ControlNetwork {
   bool listens_at(const std::string& addresses) const;
 
   // Never 0. Messages may be sent at once; they go out when the handshake is done. Failure comes later, as
-  // on_closed, whose text has each address that was tried and why it failed; kConfig: only other hosts are meant,
-  // and this daemon has peers on its own one. `self`: whether this node itself may be meant; where nothing is
-  // given it is meant if all addresses are its own.
+  // on_closed, whose text has each address that was tried and why it failed; kConfig: only other hosts are
+  // meant, and this daemon has peers on its own one. `self`: whether this node itself may be meant; where
+  // nothing is given it is meant if all addresses are its own.
   ChannelId dial(const std::string& addresses, std::optional<bool> self = std::nullopt);
   void send(ChannelId channel, std::span<const std::byte> message);
   // Whether the daemon behind the channel, whose handshake is done, is this node: it speaks for no other one.
   bool is_from(ChannelId channel, const NodeInfo& node) const;
   // Closes the channel once everything that was sent on it has left. on_closed is not called.
   void finish(ChannelId channel);
-  // Something that was to be said on the channel, or what came on it, is lost: the channel ends, so that both ends hear of
-  // it. on_closed follows. Takes no memory.
+  // Something that was to be said on the channel, or what came on it, is lost: the channel ends, so that both
+  // ends hear of it. on_closed follows. Takes no memory.
   void give_up(ChannelId channel);
 
   bool poll();
@@ -174,7 +174,8 @@ class ControlNetwork {
   std::vector<transport::Completion> completions_;
   std::unordered_map<transport::Connection*, Route> routes_;
   std::map<ChannelId, Channel> channels_;
-  // Until on_closed has returned: whoever waits on one must hear of its end, so that it is said again where that throws.
+  // Until on_closed has returned: whoever waits on one must hear of its end, so that it is said again where
+  // that throws.
   std::map<ChannelId, Channel> ended_;
   ChannelId next_id_ = 1;
   uint64_t device_changes_ = 0;

@@ -117,7 +117,8 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
   return Status::ok();
 }
 
-// A group that no engine has may not be adopted yet, if this daemon was started again, too; later it never will be.
+// A group that no engine has may not be adopted yet, if this daemon was started again, too; later it never
+// will be.
 void Control::on_successor(ChannelId channel, const Successor& word) {
   if (!network_->is_from(channel, word.node)) {
     HDT_LOG_WARN("a daemon speaks in the name of node {}, which it is not {}", word.node.name,

@@ -49,8 +49,8 @@ struct Wait {
   uint32_t other;     // for this one
   std::string operation;
 };
-// Ranks that wait for each other in a circle, in one group or across several; empty: there is none. A process that is a
-// rank of several groups is what the circle goes through.
+// Ranks that wait for each other in a circle, in one group or across several; empty: there is none. A process
+// that is a rank of several groups is what the circle goes through.
 std::vector<Wait> circle(const std::map<std::string, GroupView>& groups);
 
 }  // namespace hdt::daemon

@@ -1,5 +1,6 @@
-// inquiries.h: asks other daemons, over control connections that are kept, and waits for their answers no longer than it is told
-// to. Each one's clock is compared with ours first, so that its times can be turned into ours. Runs on the control thread.
+// inquiries.h: asks other daemons, over control connections that are kept, and waits for their answers no
+// longer than it is told to. Each one's clock is compared with ours first, so that its times can be turned
+// into ours. Runs on the control thread.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +33,14 @@ class Inquiries {
     std::function<void(ChannelId)> finish;
   };
   using Then = std::function<void(std::vector<Answer>)>;
-  // A connection on which nothing is asked is kept for `idle_ms`: whoever asks all nodes now and then keeps none to each.
+  // A connection on which nothing is asked is kept for `idle_ms`: whoever asks all nodes now and then keeps
+  // none to each.
   static constexpr int64_t kIdleMs = 5'000;
   explicit Inquiries(Services services, int64_t idle_ms = kIdleMs)
       : services_(std::move(services)), idle_ms_(idle_ms) {}
 
-  // Calls `then` once, with an answer for each address, in their order: when all have come, or the time is over. With no
-  // addresses at once.
+  // Calls `then` once, with an answer for each address, in their order: when all have come, or the time is
+  // over. With no addresses at once.
   void ask(const std::vector<std::string>& addresses, const std::string& what, const Viewer& viewer,
            int64_t budget_ms, Then then);
   void on_reply(ChannelId channel, const Reply& reply);

@@ -10,7 +10,8 @@ namespace hdt::daemon {
 
 namespace {
 
-// A rail of several that does less than this part of what the best one does for its NIC's speed is called slow.
+// A rail of several that does less than this part of what the best one does for its NIC's speed is called
+// slow.
 constexpr double kSlowPart = 0.25;
 
 // What a rail carries, by what its NIC should: NICs of different speed are all in order.

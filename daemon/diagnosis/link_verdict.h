@@ -18,7 +18,8 @@ struct LinkTrouble {
 // The worst one. Nothing: the rails are as they should be, or the group is of one node.
 std::optional<LinkTrouble> judge_links(const GroupView& group);
 
-// Since the latest chunk of the group came from another node, over all nodes; nothing: none has come, or it is of one node.
+// Since the latest chunk of the group came from another node, over all nodes; nothing: none has come, or it
+// is of one node.
 std::optional<double> quiet_seconds(const GroupView& group);
 
 }  // namespace hdt::daemon

@@ -1,5 +1,5 @@
-// own_use.h: what the process uses, counted: what does not come back after groups have ended is a leak. For an embedded daemon
-// it is the whole process that is counted.
+// own_use.h: what the process uses, counted: what does not come back after groups have ended is a leak. For
+// an embedded daemon it is the whole process that is counted.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct OwnUse {
   uint64_t shared_bytes = 0;     // mapped for them
 };
 
-// Two system calls for each descriptor: what was counted is good for 100 ms, so that nobody keeps a thread busy by asking.
-// For one thread.
+// Two system calls for each descriptor: what was counted is good for 100 ms, so that nobody keeps a thread
+// busy by asking. For one thread.
 OwnUse own_use_now();
 
 }  // namespace hdt::daemon

@@ -48,8 +48,8 @@ struct Verdict {
 // So many ranks a sentence names before it says "and n more".
 inline constexpr size_t kNamedRanks = 16;
 
-// One verdict for each group, the worst first. `facts[0]` are those of the node that asks; the others' clocks are turned
-// into its one.
+// One verdict for each group, the worst first. `facts[0]` are those of the node that asks; the others' clocks
+// are turned into its one.
 std::vector<Verdict> judge(const std::vector<NodeFacts>& facts);
 
 }  // namespace hdt::daemon

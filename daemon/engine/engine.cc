@@ -102,8 +102,8 @@ void Engine::run() {
   };
   while (!stop_.load(std::memory_order_acquire)) {
     heartbeat_.pass();
-    // What is done for one group, session or link has ended with that one before it comes here. Of the rest a bell
-    // may have been heard and nobody looked at: all groups are.
+    // What is done for one group, session or link has ended with that one before it comes here. Of the rest a
+    // bell may have been heard and nobody looked at: all groups are.
     (void)contained("a round of an engine", round, [this](const std::string&) {
       look_at_all_ = true;
       ::usleep(kAfterFailureUs);
@@ -113,7 +113,8 @@ void Engine::run() {
     (void)contained("the goodbye of an engine", [this] { say_goodbye(); });
 }
 
-// Closes links in order, so that peers can tell an end from a crash. What failed before has been said already.
+// Closes links in order, so that peers can tell an end from a crash. What failed before has been said
+// already.
 void Engine::say_goodbye() {
   const Deadline until = Deadline::after_ms(kGoodbyeMs);
   while (work() &&
@@ -135,7 +136,8 @@ bool Engine::work() {
       if (group != nullptr) touch(group.get());
     }
   }
-  // Looking at sessions costs no system call, and what ranks have called is on its way while devices are looked at.
+  // Looking at sessions costs no system call, and what ranks have called is on its way while devices are
+  // looked at.
   any |= hear_sessions();
   any |= progress_touched();
   for (size_t device = 0; device < devices_.size(); ++device) {
@@ -354,7 +356,8 @@ void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t 
       [&](const std::string& why) {
         contain(*made, [&] { made->local_rank_lost(local, "cannot be given its seat: " + why); });
       });
-  // The process may have rung already: between a look at the mailbox and one at the sessions, when nobody knew the seat.
+  // The process may have rung already: between a look at the mailbox and one at the sessions, when nobody
+  // knew the seat.
   touch(made);
 }
 

@@ -1,10 +1,10 @@
-// engine.h: an engine thread. It owns backends and their devices, the links to the same-numbered engines of other nodes, and the groups that
-// were given to it; nothing of that is touched by another thread, so the data path has no locks. The control
-// thread talks to it by post().
+// engine.h: an engine thread. It owns backends and their devices, the links to the same-numbered engines of
+// other nodes, and the groups that were given to it; nothing of that is touched by another thread, so the
+// data path has no locks. The control thread talks to it by post().
 //
 // Sleeping: before it sleeps in epoll the engine sets `asleep` in every session's page and looks once more; a
-// process sets its attention bit first and then looks at `asleep`. One of the two sees the other. An engine with nothing
-// to do sleeps without a timeout.
+// process sets its attention bit first and then looks at `asleep`. One of the two sees the other. An engine
+// with nothing to do sleeps without a timeout.
 #pragma once
 
 #include <algorithm>
@@ -53,8 +53,8 @@ struct EngineOptions {
   int64_t restart_ms = 0;  // so long a successor is waited for
   uint32_t host_pid = 0;   // of the process that the daemon is embedded in; 0: none
   KnownFigures known;
-  // Called on the engine's thread. Changes of classes: of another node, which this one is asked for, and the end of it; and
-  // how a change went that this node asked for.
+  // Called on the engine's thread. Changes of classes: of another node, which this one is asked for, and the
+  // end of it; and how a change went that this node asked for.
   std::function<void(const NodeChange::Asker&, const ClassPrepare&)> on_prepare;
   std::function<void(uint64_t change, bool commit)> on_commit;
   std::function<void(uint64_t change, const Status&)> on_proposed;
@@ -83,7 +83,8 @@ class Engine : public transport::LinkObserver {
   const std::vector<RailEnd>& rail_ends() const { return rail_ends_; }
   // From any thread: runs on the engine's thread.
   void post(std::function<void()> work) { mailbox_.post(std::move(work)); }
-  // By one thread that is not the engine's: whether the engine has passed its loop since it was asked last; and asks.
+  // By one thread that is not the engine's: whether the engine has passed its loop since it was asked last;
+  // and asks.
   bool is_alive() const { return heartbeat_.has_passed(); }
   void ask_alive();
 
@@ -104,8 +105,9 @@ class Engine : public transport::LinkObserver {
   void fail_all(Code code, const std::string& text);
   void fail_group(uint64_t group, Code code, int32_t rank, const std::string& text);
   uint32_t index() const { return options_.index; }
-  // A daemon in the place of that one which had node `from` of a group of this engine. `own` and `info`: where this node and that one can be
-  // reached as the class is now. Nothing: the engine has no such group. Of the rest `failure` says why the group does not go on.
+  // A daemon in the place of that one which had node `from` of a group of this engine. `own` and `info`:
+  // where this node and that one can be reached as the class is now. Nothing: the engine has no such group.
+  // Of the rest `failure` says why the group does not go on.
   struct Met {
     Status failure;
     int32_t rank = -1;
@@ -113,7 +115,8 @@ class Engine : public transport::LinkObserver {
   // `tell_failure`: connects also a group that has failed here, so that the other node hears of it.
   std::optional<Met> meet(uint64_t group, uint32_t me, uint32_t from, const NodeInfo& own,
                           const NodeInfo& info, bool tell_failure = false);
-  // Changes of classes (class_change.h). Devices for NICs that were not used before, behind those that are open.
+  // Changes of classes (class_change.h). Devices for NICs that were not used before, behind those that are
+  // open.
   Status open_more(const std::vector<BackendNic>& nics);
   void set_policies(std::function<transport::SharePolicy(const std::string&)> policy_of);
   // Asks all nodes of all groups that change; on_proposed says when all can, or that one cannot.
@@ -136,7 +139,8 @@ class Engine : public transport::LinkObserver {
   std::vector<RailFacts> rail_facts() const;
   // What groups that are being made lack, by the group's id.
   std::map<std::string, std::vector<std::string>> lacks() const;
-  // Of each group with this id or of this class: the algorithm that the call takes, and why (daemon/group/explanation.h).
+  // Of each group with this id or of this class: the algorithm that the call takes, and why
+  // (daemon/group/explanation.h).
   nlohmann::json explain(const std::string& group, const session::Call& call, const Viewer& viewer);
   // Of each class with groups on that node, or that had some: the candidates for the link, and the choice.
   nlohmann::json explain_link(const std::string& node, const Viewer& viewer) const;

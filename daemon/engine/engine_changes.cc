@@ -1,4 +1,5 @@
-// A class changes (class_change.h): the engine's part. New links are made beside those in use; groups move when all nodes can.
+// A class changes (class_change.h): the engine's part. New links are made beside those in use; groups move
+// when all nodes can.
 #include <algorithm>
 
 #include "base/log.h"
@@ -251,8 +252,8 @@ void Engine::forget_move(uint64_t group) {
   moves_.erase(found);
 }
 
-// Ends of another change than this one, whose own word has not come: it was given up by a node that had no link to this one any more to say so, or
-// it will be told to try again.
+// Ends of another change than this one, whose own word has not come: it was given up by a node that had no
+// link to this one any more to say so, or it will be told to try again.
 void Engine::forget_orphan(uint64_t group, uint64_t change) {
   const auto found = moves_.find(group);
   if (found != moves_.end() && found->second.change != change && !found->second.asked_by) forget_move(group);
@@ -341,7 +342,8 @@ void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note)
   } else if (const auto* commit = std::get_if<ClassCommit>(&note)) {
     const auto found = moves_.find(group.id());
     const bool under_way = found != moves_.end() && found->second.change == commit->change;
-    // Any node may give a change up, as one that was lost cannot say so itself; only the one that asked can have it done.
+    // Any node may give a change up, as one that was lost cannot say so itself; only the one that asked can
+    // have it done.
     if (commit->commit != 0 && (!under_way || found->second.asked_by != node)) return;
     options_.on_commit(commit->change, commit->commit != 0);
     if (!under_way) return remember_over(commit->change);
@@ -357,7 +359,8 @@ void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note)
   }
 }
 
-// Links that groups have moved away from, or were made for nothing, end when both sides say that they need them no more.
+// Links that groups have moved away from, or were made for nothing, end when both sides say that they need
+// them no more.
 void Engine::retire_links() {
   std::vector<PeerLink*> ended;
   for (auto& [id, peer] : peers_) {

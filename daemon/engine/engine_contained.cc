@@ -1,5 +1,5 @@
-// Of an engine and its groups: what fails with one connection ends its link, or the connection alone, and what fails with one
-// group that group.
+// Of an engine and its groups: what fails with one connection ends its link, or the connection alone, and
+// what fails with one group that group.
 #include <algorithm>
 
 #include "base/contained.h"
@@ -26,7 +26,8 @@ void Engine::contain_completion(size_t device, const Completion& completion) {
   (void)contained(
       "a data connection", [&] { on_completion(device, completion); },
       [&](const std::string& why) {
-        // A connection that is being made is tried again when it has closed; what is left of one that has closed is not.
+        // A connection that is being made is tried again when it has closed; what is left of one that has
+        // closed is not.
         const auto rail = rails_.find(connection);
         PeerLink* const peer = closed                                                     ? of_closed
                                : rail == rails_.end() || rail->second.greeting != nullptr ? nullptr
@@ -39,8 +40,8 @@ void Engine::contain_completion(size_t device, const Completion& completion) {
       });
 }
 
-// The peer is not told in order, as a daemon does that ends: it would wait for a successor. It hears of it from a rail of a new
-// link in the place of this one: who dials makes that, be it this node or the peer.
+// The peer is not told in order, as a daemon does that ends: it would wait for a successor. It hears of it
+// from a rail of a new link in the place of this one: who dials makes that, be it this node or the peer.
 void Engine::break_link(PeerLink& peer, const std::string& why) {
   const auto known = std::find_if(peers_.begin(), peers_.end(),
                                   [&](const auto& entry) { return entry.second.get() == &peer; });
@@ -85,17 +86,17 @@ void Engine::break_torn_links() {
     break_link(*found->second, "no memory");
 }
 
-// A frame or note for a group that is not here, or that the peer is not in. Who has got so far with it has had this node's
-// hello, so that the group was here: it has failed, and the peer could not be told, or both have left it. Only a hello, and what
-// comes with it, may be early.
+// A frame or note for a group that is not here, or that the peer is not in. Who has got so far with it has
+// had this node's hello, so that the group was here: it has failed, and the peer could not be told, or both
+// have left it. Only a hello, and what comes with it, may be early.
 void Engine::answer_stray(PeerLink& peer, uint64_t group) {
   if (peer.told_stray == group) return;
   (void)peer.link.send(encode(GroupUnknown{group}));
   peer.told_stray = group;
 }
 
-// What the peer says of a group that has failed here comes on a link that the group has not: the one on which it would have
-// been told so has been lost, which the peer may not know.
+// What the peer says of a group that has failed here comes on a link that the group has not: the one on which
+// it would have been told so has been lost, which the peer may not know.
 void Engine::answer_failed(EngineGroup& group, uint32_t node, PeerLink& peer) {
   if (!group.context().failed() || group.connected(node) || peer.told_stray == group.id()) return;
   const Status failure = group.context().failure();
@@ -104,8 +105,8 @@ void Engine::answer_failed(EngineGroup& group, uint32_t node, PeerLink& peer) {
   peer.told_stray = group.id();
 }
 
-// Something threw. Nothing that is missing then may be in the way of the group's end: what cannot be said now is said by
-// on_time(), and when its ranks leave.
+// Something threw. Nothing that is missing then may be in the way of the group's end: what cannot be said now
+// is said by on_time(), and when its ranks leave.
 void EngineGroup::give_up(const std::string& why) {
   const auto fail_by_name = [&] {
     fail(Code::kInternal, -1,

@@ -52,8 +52,8 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
   const LinkId id = peer.id;
   const bool gone = peer.gone || peer.link.peer_ended();
   const auto found = peers_.find(id);
-  // Its Link is on the call stack: it is destroyed at the end of the round. From here on nothing may be left out: what
-  // throws is one group's matter.
+  // Its Link is on the call stack: it is destroyed at the end of the round. From here on nothing may be left
+  // out: what throws is one group's matter.
   retired_.push_back(std::move(found->second));
   peers_.erase(found);
   for (auto& [connection, rail] : rails_) {

@@ -82,8 +82,8 @@ void Engine::finish_probe(PeerLink& peer) {
   }
 }
 
-// In round r = 1, 2, ... nodes n and n ^ r measure: each has one link at a time, all of them at work, and a link waits only for
-// those of earlier rounds, so for none that waits for it.
+// In round r = 1, 2, ... nodes n and n ^ r measure: each has one link at a time, all of them at work, and a
+// link waits only for those of earlier rounds, so for none that waits for it.
 std::optional<uint32_t> EngineGroup::next_to_measure() const {
   std::optional<uint32_t> next;
   for (uint32_t node = 0; node < link_told_.size(); ++node) {
@@ -101,7 +101,8 @@ void Engine::measure_next(EngineGroup& group) {
   }
 }
 
-// The peer's groups want the link measured. Where none of this node waits for a turn, now is as good as any time.
+// The peer's groups want the link measured. Where none of this node waits for a turn, now is as good as any
+// time.
 void Engine::on_probe_note(PeerLink& peer, const ProbeNote& note) {
   if (!peer.probe) return;
   peer.probe->on_note(note);

@@ -1,4 +1,5 @@
-// Rails of an engine: dialling them, again whenever they are lost, and giving them up when their NIC goes down.
+// Rails of an engine: dialling them, again whenever they are lost, and giving them up when their NIC goes
+// down.
 #include <algorithm>
 
 #include "base/address.h"
@@ -206,8 +207,8 @@ std::unique_ptr<transport::NicShare::Lane> Engine::lane_on(size_t device, const 
   return std::make_unique<transport::NicShare::Lane>(share, group_class, now_ns());
 }
 
-// Links that wait for one another: each gives one chunk in its turn, until none may. What class goes first is the NICs' choice;
-// of the links of one class each is the first once.
+// Links that wait for one another: each gives one chunk in its turn, until none may. What class goes first is
+// the NICs' choice; of the links of one class each is the first once.
 void Engine::share_nics() {
   const auto waits = [](const auto& share) { return share.second.anyone_waits(); };
   if (std::none_of(nic_shares_.begin(), nic_shares_.end(), waits)) return;

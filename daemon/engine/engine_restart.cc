@@ -1,5 +1,5 @@
-// Daemons that were started again, as an engine meets them: the successor of a lost one takes its place in a group, and the two
-// connect as when a group is made.
+// Daemons that were started again, as an engine meets them: the successor of a lost one takes its place in a
+// group, and the two connect as when a group is made.
 #include <algorithm>
 
 #include "base/log.h"
@@ -77,8 +77,9 @@ void Engine::welcome(EngineGroup& group, uint32_t node) {
   touch(&group);
 }
 
-// A class change that was under way with a node that is gone is given up here, and all others are told: they need not miss that node, as they may
-// have met its successor before the change began, nor have heard of the change from any but this node.
+// A class change that was under way with a node that is gone is given up here, and all others are told: they
+// need not miss that node, as they may have met its successor before the change began, nor have heard of the
+// change from any but this node.
 void Engine::stop_moving(EngineGroup& group, uint32_t node) {
   const auto found = moves_.find(group.id());
   if (found == moves_.end()) return;

@@ -1,5 +1,6 @@
-// heartbeat.h: whether a thread still passes its loop. A thread that has nothing to do sleeps, and is healthy: who asks
-// wakes it by its mailbox afterwards, so that it passes once more. Two threads: the one that is asked, and one that asks.
+// heartbeat.h: whether a thread still passes its loop. A thread that has nothing to do sleeps, and is
+// healthy: who asks wakes it by its mailbox afterwards, so that it passes once more. Two threads: the one
+// that is asked, and one that asks.
 #pragma once
 
 #include <atomic>

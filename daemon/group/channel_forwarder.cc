@@ -150,8 +150,8 @@ bool ChannelForwarder::drained() const {
     const auto& [channel, out] = entry;
     const GroupPeer& peer = context_.peers[node_of(channel)];
     if (peer.left || (peer.link == nullptr && !peer.away)) return true;
-    // What waits for room that a rank was to make stays where it is once the rank has left: two ranks that send each
-    // other more than the rings hold, and leave, would keep both nodes waiting for ever.
+    // What waits for room that a rank was to make stays where it is once the rank has left: two ranks that
+    // send each other more than the rings hold, and leave, would keep both nodes waiting for ever.
     if (left_.contains(channel % context_.layout().ranks)) return out.sent >= out.next;
     return out.sent >= context_.segment.channel(channel).head.load(std::memory_order_acquire);
   });

@@ -1,9 +1,9 @@
-// channel_forwarder.h: point-to-point between nodes. A rank writes chunks into its outgoing ring; the forwarder writes each
-// into the incoming ring on the receiver's node as soon as that has room, and carries the receiver's tail
-// back. What a rank has written is delivered even if it leaves the group afterwards.
+// channel_forwarder.h: point-to-point between nodes. A rank writes chunks into its outgoing ring; the
+// forwarder writes each into the incoming ring on the receiver's node as soon as that has room, and carries
+// the receiver's tail back. What a rank has written is delivered even if it leaves the group afterwards.
 //
-// Restart (docs/design/restart.md): a chunk stays in the sender's ring until it has arrived; what has arrived stands in the
-// receiver's segment. So both ends can find out which chunks are to be written again.
+// Restart (docs/design/restart.md): a chunk stays in the sender's ring until it has arrived; what has arrived
+// stands in the receiver's segment. So both ends can find out which chunks are to be written again.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ class ChannelForwarder {
   void on_note(const ChunkCredit& note);
   // Goes on where a predecessor has ended.
   void go_on();
-  // Says to the node what of its ranks' chunks has come; and does what its word (GroupPeer::their_channels) calls for.
+  // Says to the node what of its ranks' chunks has come; and does what its word (GroupPeer::their_channels)
+  // calls for.
   void tell_state(uint32_t node);
   void resume(uint32_t node);
   // This rank of another node has left: it makes no more room for chunks.

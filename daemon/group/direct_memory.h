@@ -1,8 +1,9 @@
-// direct_memory.h: the memory of local processes that calls of one group use in place: kept mapped, and writable for the other
-// nodes of the group, as long as a call may need it.
+// direct_memory.h: the memory of local processes that calls of one group use in place: kept mapped, and
+// writable for the other nodes of the group, as long as a call may need it.
 //
-// A region stays registered until its owner has freed it and no call uses it; in a group that has failed, until the group ends: peers
-// may still be writing, and a write outside of registered memory would cost them their link.
+// A region stays registered until its owner has freed it and no call uses it; in a group that has failed,
+// until the group ends: peers may still be writing, and a write outside of registered memory would cost them
+// their link.
 #pragma once
 
 #include <cstdint>

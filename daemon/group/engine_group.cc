@@ -144,7 +144,8 @@ void EngineGroup::drop_old_links() {
       pieces_.on_link_dropped(*old.link);
       return true;
     });
-    // Nothing follows on it with which the peer would say that small writes have arrived, and ranks may wait for that.
+    // Nothing follows on it with which the peer would say that small writes have arrived, and ranks may wait
+    // for that.
     const auto waits = [](const GroupPeer::OldLink& old) { return !old.arrived(); };
     if (std::any_of(peer.old.begin(), peer.old.end(), waits)) look_soon();
   }
@@ -172,8 +173,8 @@ void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const
   if (ready_ && !peer.left && !context_.failed() && (peer.away || (gone && peer.restart_ms > 0))) {
     return wait_for(node, reason, peer.restart_ms);
   }
-  // A node that has left said so after everything of its ranks had been carried: nothing is lost with its link.
-  // And where no rank of this node is left, there is nobody to tell.
+  // A node that has left said so after everything of its ranks had been carried: nothing is lost with its
+  // link. And where no rank of this node is left, there is nobody to tell.
   if (std::exchange(peer.left, true) || (ready_ && !has_local_ranks())) return;
   const auto rank = static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]);
   const std::string text = about(node) + " is gone: " + reason.message();
@@ -282,8 +283,9 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
   }
 }
 
-// The node has no part in the group any more. Where it has left in order, or this node has, that is as it should be: what was
-// answered has crossed the last words. A successor of its daemon hears of the group by other ways.
+// The node has no part in the group any more. Where it has left in order, or this node has, that is as it
+// should be: what was answered has crossed the last words. A successor of its daemon hears of the group by
+// other ways.
 void EngineGroup::on_unknown(uint32_t node) {
   GroupPeer& peer = context_.peers[node];
   if (peer.left || peer.away) return;
@@ -323,8 +325,9 @@ bool EngineGroup::progress() {
   return any;
 }
 
-// The last word of this node to the others, upon which they let go of their memory: it must not overtake what is under way.
-// Where the group works, their ranks have waited for all of that; where it has failed, nobody has.
+// The last word of this node to the others, upon which they let go of their memory: it must not overtake what
+// is under way. Where the group works, their ranks have waited for all of that; where it has failed, nobody
+// has.
 void EngineGroup::say_left() {
   if (has_local_ranks() || told_left_) return;
   const bool on_one_link =
@@ -376,8 +379,8 @@ void EngineGroup::local_rank_left(uint32_t local) {
   session::Board& board = context_.segment.board(local);
   board.left.store(1, std::memory_order_release);
   const uint64_t entered = board.entered.load(std::memory_order_acquire);
-  // A node that has not heard of the failure yet would take the departure for its cause: links are not ordered among each
-  // other.
+  // A node that has not heard of the failure yet would take the departure for its cause: links are not
+  // ordered among each other.
   tell_failure();
   context_.send_all(RankLeft{context_.id, context_.local_ranks[local], entered});
   pieces_.on_rank_left(context_.local_ranks[local], entered);

@@ -1,6 +1,6 @@
-// engine_group.h: one group in an engine: it waits until every other node is ready, then runs pieces and channels, and
-// ends when all ranks of all nodes have left. Failure is spread once: to the local ranks through the segment, to the
-// other nodes by a note.
+// engine_group.h: one group in an engine: it waits until every other node is ready, then runs pieces and
+// channels, and ends when all ranks of all nodes have left. Failure is spread once: to the local ranks
+// through the segment, to the other nodes by a note.
 #pragma once
 
 #include <functional>
@@ -76,7 +76,8 @@ class EngineGroup {
   bool anyone_away() const;
   // A successor of its daemon has come.
   void set_node(uint32_t node, const NodeInfo& info);
-  // Moving to another link while calls are under way (GroupPeer). One end offers, the other one follows when it hears that.
+  // Moving to another link while calls are under way (GroupPeer). One end offers, the other one follows when
+  // it hears that.
   void offer(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend);
   void follow(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend,
               const transport::RegionKey& their_region);

@@ -1,5 +1,5 @@
-// A group over the restart of a daemon (docs/design/restart.md): going on from a predecessor's memory, waiting for a successor
-// on another node, and agreeing with it on what had come.
+// A group over the restart of a daemon (docs/design/restart.md): going on from a predecessor's memory,
+// waiting for a successor on another node, and agreeing with it on what had come.
 #include <algorithm>
 
 #include "base/log.h"
@@ -71,7 +71,8 @@ void EngineGroup::tell_state(uint32_t node) {
   pieces_.tell_state(node);
 }
 
-// What was said while nobody was there to hear it. Ranks that leave mark that where a successor of this daemon finds it.
+// What was said while nobody was there to hear it. Ranks that leave mark that where a successor of this
+// daemon finds it.
 void EngineGroup::tell_departures(uint32_t node) {
   for (uint32_t local = 0; local < local_left_.size(); ++local) {
     if (!local_left_[local]) continue;

@@ -10,8 +10,9 @@ using session::Plan;
 
 namespace {
 
-// A rank that is heard and hears of it has taken one turn with its daemon. A call takes two: they take turns, too, while the
-// daemon waits for other nodes. Seen: 12 to 17 us a turn where calls take 25 to 29 us beside the steps between nodes.
+// A rank that is heard and hears of it has taken one turn with its daemon. A call takes two: they take turns,
+// too, while the daemon waits for other nodes. Seen: 12 to 17 us a turn where calls take 25 to 29 us beside
+// the steps between nodes.
 constexpr double kTurnsOfACall = 2;
 // Where nothing is measured.
 constexpr uint64_t kAssumedEchoNs = 4'500;

@@ -1,4 +1,5 @@
-// group_context.h: what the parts of a group in an engine share: identity, memory, peers, and the way to them.
+// group_context.h: what the parts of a group in an engine share: identity, memory, peers, and the way to
+// them.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +20,8 @@
 
 namespace hdt::daemon {
 
-// A write's token names what it was for, so that its completion needs no look-up table. Groups stay in their table
-// slot until none of their writes is under way.
+// A write's token names what it was for, so that its completion needs no look-up table. Groups stay in their
+// table slot until none of their writes is under way.
 struct WriteToken {
   enum class Kind : uint8_t {
     kPiece = 0,
@@ -56,8 +57,8 @@ struct GroupPeer {
   uint64_t arrivals = 0;    // chunks that came
   int64_t arrived_ns = 0;   // when the last one did
   session::Layout layout{1, 1, 1};
-  // Its daemon was lost, or this one has been started again: until both have said what had come (wire.h, Resume), or until
-  // nobody waits any more.
+  // Its daemon was lost, or this one has been started again: until both have said what had come (wire.h,
+  // Resume), or until nobody waits any more.
   bool away = false;
   Deadline away_until = Deadline::never();
   Status away_why;
@@ -67,8 +68,9 @@ struct GroupPeer {
   // We have said hello on it, and take it when the peer has, too.
   transport::Link* offered = nullptr;
   uint32_t offered_backend = 0;
-  // Links that were taken before, until nothing is under way on them. Nothing orders two links, and nothing needs to: what
-  // notes and frames say holds by itself. Only a write to a region must take a link of the backend that its key is of.
+  // Links that were taken before, until nothing is under way on them. Nothing orders two links, and nothing
+  // needs to: what notes and frames say holds by itself. Only a write to a region must take a link of the
+  // backend that its key is of.
   struct OldLink {
     transport::Link* link = nullptr;
     uint32_t writes_in_flight = 0;
@@ -98,14 +100,15 @@ struct GroupContext {
   std::vector<uint32_t> local_ranks;  // rank by local index
   std::vector<GroupPeer> peers;       // by node; peers[me] is unused
   DirectMemory direct;
-  // Makes the engine look at the group again, after all that it was told before now; `looks` counts those looks.
+  // Makes the engine look at the group again, after all that it was told before now; `looks` counts those
+  // looks.
   std::function<void()> look_again;
   uint64_t looks = 0;
   // Fails the group here and on all nodes.
   std::function<void(Code, int32_t rank, const std::string&)> fail;
 
-  // The failure of the group. It stands in the segment, where ranks put theirs, and can write over it: what this node
-  // has seen once, holds.
+  // The failure of the group. It stands in the segment, where ranks put theirs, and can write over it: what
+  // this node has seen once, holds.
   bool failed() const {
     failed_ = failed_ || segment.failed();
     return failed_;
@@ -150,7 +153,8 @@ struct GroupContext {
       other.last_write = other.link->written();
     }
   }
-  // The links on which something that this node wrote has not arrived; small writes count as sent before that.
+  // The links on which something that this node wrote has not arrived; small writes count as sent before
+  // that.
   std::vector<transport::Link*> links_with_writes() const {
     std::vector<transport::Link*> links;
     for (const GroupPeer& peer : peers) {

@@ -1,4 +1,5 @@
-// What a PieceRunner does when the link to another node was lost with a daemon, and is there again with its successor.
+// What a PieceRunner does when the link to another node was lost with a daemon, and is there again with its
+// successor.
 #include <algorithm>
 
 #include "daemon/group/piece_runner.h"

@@ -75,8 +75,8 @@ bool PieceRunner::read_calls() {
   return any;
 }
 
-// Copies the call of every local rank, and asks whether it is one, before anything else is made of it; false when the group
-// has failed over it.
+// Copies the call of every local rank, and asks whether it is one, before anything else is made of it; false
+// when the group has failed over it.
 bool PieceRunner::accept_call(uint64_t sequence) {
   session::Entered entered;
   for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
@@ -220,7 +220,8 @@ bool PieceRunner::is_ready(const ActiveCall& call, uint64_t piece) const {
   return true;
 }
 
-// `done` is foreign: a rank cannot free what has not been finished. Of calls in place there is nothing to be freed.
+// `done` is foreign: a rank cannot free what has not been finished. Of calls in place there is nothing to be
+// freed.
 uint64_t PieceRunner::freed() {
   uint64_t done = UINT64_MAX;
   for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
@@ -280,7 +281,8 @@ void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
     if (active.input != nullptr) memory.input_blocks = &slot.blocks;
     if (active.output != nullptr) memory.output_blocks = &slot.blocks;
     if (active.output != nullptr && active.call.what == collectives::Collective::kReduceScatter) {
-      // Of all blocks the recvbuf is the own one, which is the only one that such a schedule leaves in its output.
+      // Of all blocks the recvbuf is the own one, which is the only one that such a schedule leaves in its
+      // output.
       slot.result = {part.elements, std::vector<uint64_t>(layout.ranks, part.offset)};
       memory.output_blocks = &slot.result;
     }
@@ -302,8 +304,8 @@ void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
 bool PieceRunner::publish() {
   Slot& slot = *slots_[exchanged_ % slots_.size()];
   if (slot.executor == nullptr || slot.piece != exchanged_ || !slot.executor->done()) return false;
-  // A call that may not be what the others call must not succeed anywhere: a broadcast's root, say, needs nothing of
-  // the other nodes and would be done before it hears of the mismatch.
+  // A call that may not be what the others call must not succeed anywhere: a broadcast's root, say, needs
+  // nothing of the other nodes and would be done before it hears of the mismatch.
   const ActiveCall& oldest = calls_.front();
   if (exchanged_ + 1 == oldest.end() && entered_.contains(oldest.sequence)) return false;
   slot.executor.reset();
@@ -320,8 +322,8 @@ bool PieceRunner::publish() {
   return true;
 }
 
-// Tells those who send to us how far they may go, when they are about to run out of credit. Between two calls they are not, and
-// the ranks would wait for what this sends: it goes with the next call.
+// Tells those who send to us how far they may go, when they are about to run out of credit. Between two calls
+// they are not, and the ranks would wait for what this sends: it goes with the next call.
 void PieceRunner::grant() {
   const uint64_t credit = freed() + slots_.size();
   for (uint32_t node = 0; node < credit_.size(); ++node) {

@@ -1,21 +1,24 @@
-// piece_runner.h: the part of a group's collectives that crosses nodes. Watches the local ranks' boards, runs the schedule
-// of each piece when its local part is ready, and publishes `exchanged` in order.
+// piece_runner.h: the part of a group's collectives that crosses nodes. Watches the local ranks' boards, runs
+// the schedule of each piece when its local part is ready, and publishes `exchanged` in order.
 //
-// Flow control: a node may write piece p to another when that one has granted p < credit. Credit = pieces whose
-// slot every local rank has freed + slots, so payload always lands in a free slot, even when the receiver's ranks have
-// not made the call yet. Every node starts with a credit of as many as there are slots at every other.
+// Flow control: a node may write piece p to another when that one has granted p < credit. Credit = pieces
+// whose slot every local rank has freed + slots, so payload always lands in a free slot, even when the
+// receiver's ranks have not made the call yet. Every node starts with a credit of as many as there are slots
+// at every other.
 //
-// In place: where a node's only rank of the group has its buffers in memory of hdtMemAlloc, the schedule runs on them instead
-// of the slot's input and output. Before a call of which some node may do so, all tell each other where their output is
-// (OutputNote); a write to an output waits for that, and is refused if the two are not the same call.
+// In place: where a node's only rank of the group has its buffers in memory of hdtMemAlloc, the schedule runs
+// on them instead of the slot's input and output. Before a call of which some node may do so, all tell each
+// other where their output is (OutputNote); a write to an output waits for that, and is refused if the two
+// are not the same call.
 //
-// Mismatch: when all local ranks have entered call s, a CallNote goes to the next node of the ring of nodes. If any
-// two ranks of the group differ, some neighbours differ, so it is found whatever the schedules do.
-// A call is finished on a node only when the previous node's call is known to be the same.
+// Mismatch: when all local ranks have entered call s, a CallNote goes to the next node of the ring of nodes.
+// If any two ranks of the group differ, some neighbours differ, so it is found whatever the schedules do. A
+// call is finished on a node only when the previous node's call is known to be the same.
 //
-// Restart (docs/design/restart.md): everything that a successor of this daemon needs is in the segment's journal before it has any
-// effect elsewhere. When the way to a node is there again, both ends go through their writes to the other: what has come is
-// skipped, the rest is written again, small writes from the journal, large ones from where they are.
+// Restart (docs/design/restart.md): everything that a successor of this daemon needs is in the segment's
+// journal before it has any effect elsewhere. When the way to a node is there again, both ends go through
+// their writes to the other: what has come is skipped, the rest is written again, small writes from the
+// journal, large ones from where they are.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +50,8 @@ class PieceRunner {
   void on_note(const OutputNote& note, const transport::Link& link);
   // Some call under way writes to a peer's output over this link.
   bool needs(const transport::Link& link) const;
-  // The link to a node is gone: nobody knows what of the last writes has come. A link that was moved away from is.
+  // The link to a node is gone: nobody knows what of the last writes has come. A link that was moved away
+  // from is.
   void on_link_down(uint32_t node, const transport::Link& link);
   void on_link_dropped(const transport::Link& link);
   // Says to the node what of its payload has come.

@@ -32,7 +32,8 @@ class PieceRunner::Slot : public collectives::Port {
   uint64_t piece = 0;
   bool goes_on = false;  // a predecessor has begun it
   std::unique_ptr<collectives::Executor> executor;
-  // Small writes of the piece that may not have arrived: those that wait, and the last ones by link; null: one that is gone.
+  // Small writes of the piece that may not have arrived: those that wait, and the last ones by link; null:
+  // one that is gone.
   uint32_t held = 0;
   struct LastWrite {
     uint32_t node;

@@ -1,4 +1,5 @@
-// What a PieceRunner writes to other nodes: when it may, where it goes, and what is kept of it for a successor.
+// What a PieceRunner writes to other nodes: when it may, where it goes, and what is kept of it for a
+// successor.
 #include <algorithm>
 
 #include "daemon/group/piece_runner.h"
@@ -52,7 +53,8 @@ bool PieceRunner::write(Slot& slot, HeldWrite write) {
     const session::Piece part = active.plan.piece(what.piece - active.first_piece);
     what.in_output = user_index(active.call, part, context_.order, what.offset / width) * width;
   }
-  // Of a piece that a predecessor has begun: what has come there, and what is kept: that is written when the node is back.
+  // Of a piece that a predecessor has begun: what has come there, and what is kept: that is written when the
+  // node is back.
   if (slot.goes_on &&
       (credit_[what.peer].has(what.piece, what.tag) || journal_.has_kept(what.piece, what.peer, what.tag))) {
     return true;

@@ -19,7 +19,8 @@ Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout
   if (may_be_direct(call, layout)) {
     if (layout.nodes > 2) return Obstacle::kWritesInput;
     if (by_blocks(call.what) && plan.pieces() > 1) return Obstacle::kLeavesBlocks;
-    // Between two nodes only recursive doubling sends what it combines: the others send one half and combine the other.
+    // Between two nodes only recursive doubling sends what it combines: the others send one half and combine
+    // the other.
     if (algorithm == Algorithm::kRecursiveDoubling && has_own_form(algorithm, problem))
       return Obstacle::kSendsInput;
   }

@@ -1,12 +1,13 @@
-// tuner.h: which algorithm the daemons of a group run for a call, and why. Every node computes it for itself and must come to
-// the same answer: it depends on nothing but the call, the group's shape, the configured algorithm and the measured figures, on
-// which the nodes have agreed when the group was made.
+// tuner.h: which algorithm the daemons of a group run for a call, and why. Every node computes it for itself
+// and must come to the same answer: it depends on nothing but the call, the group's shape, the configured
+// algorithm and the measured figures, on which the nodes have agreed when the group was made.
 //
-// The configured algorithm comes first, wherever the call can take it. Else the one that the cost model predicts to be the
-// fastest, of those that the call can take. Without figures the size of a piece decides (select_algorithm).
+// The configured algorithm comes first, wherever the call can take it. Else the one that the cost model
+// predicts to be the fastest, of those that the call can take. Without figures the size of a piece decides
+// (select_algorithm).
 //
-// A prediction takes milliseconds. So it is made once for each class of calls: the same collective, width of elements and
-// root node, and a count between two powers of two; for the lower one.
+// A prediction takes milliseconds. So it is made once for each class of calls: the same collective, width of
+// elements and root node, and a count between two powers of two; for the lower one.
 #pragma once
 
 #include <map>
@@ -56,8 +57,8 @@ class Tuner {
   void set_figures(std::optional<collectives::CostFigures> figures) { figures_ = std::move(figures); }
 
   Decision decide(const session::Call& call);
-  // Of the call's class, the fastest first; empty without figures. From daemon to daemon: the way of ranks is the same
-  // whatever the algorithm, and not the same on all nodes (explanation.h adds it).
+  // Of the call's class, the fastest first; empty without figures. From daemon to daemon: the way of ranks is
+  // the same whatever the algorithm, and not the same on all nodes (explanation.h adds it).
   const std::vector<collectives::Candidate>& predictions(const session::Call& call);
   // The call that predictions() are for.
   static session::Call representative(const session::Call& call);

@@ -5,8 +5,8 @@
 
 #include "base/log.h"
 #include "daemon/links/nics.h"
-#include "transports/net/subnet.h"
 #include "transports/loader/loader.h"
+#include "transports/net/subnet.h"
 
 namespace hdt::daemon {
 
@@ -66,15 +66,16 @@ Result<BackendPlan> BackendPlan::make(const Config& config, std::vector<std::str
 Status BackendPlan::keep_order(const std::vector<BackendNic>& first) {
   std::vector<BackendNic> all = first;
   for (const BackendNic& nic : nics_) {
-    const bool known = std::any_of(first.begin(), first.end(), [&](const BackendNic& other) { return nic.same_as(other); });
+    const bool known =
+        std::any_of(first.begin(), first.end(), [&](const BackendNic& other) { return nic.same_as(other); });
     if (!known) all.push_back(nic);
   }
   nics_ = std::move(all);
   if (nics_.size() > kMaxRails) {
-    return {Code::kConfig,
-            "the classes use " + std::to_string(nics_.size()) + " NICs (each counts once for " +
-                      "every backend on it); at most " + std::to_string(kMaxRails) +
-                      " are possible: leave some out with nics.use, nics.exclude or a class's nics"};
+    return {Code::kConfig, "the classes use " + std::to_string(nics_.size()) +
+                               " NICs (each counts once for " + "every backend on it); at most " +
+                               std::to_string(kMaxRails) +
+                               " are possible: leave some out with nics.use, nics.exclude or a class's nics"};
   }
   return Status::ok();
 }
@@ -125,7 +126,8 @@ BackendPlan::Found BackendPlan::look(const std::string& backend) const {
   return found;
 }
 
-// By name or interface as [nics] says, by address where it lists addresses. Whatever a class names is chosen, too.
+// By name or interface as [nics] says, by address where it lists addresses. Whatever a class names is chosen,
+// too.
 std::vector<DeviceInfo> BackendPlan::choose(const std::string& backend,
                                             const std::vector<DeviceInfo>& devices) const {
   std::vector<DeviceInfo> chosen;

@@ -1,5 +1,6 @@
-// backend_plan.h: which backends a node uses, on which of its NICs, for which class of groups: the configuration compared
-// with what the machine has. Wrong configuration is refused here, naming what there is.
+// backend_plan.h: which backends a node uses, on which of its NICs, for which class of groups: the
+// configuration compared with what the machine has. Wrong configuration is refused here, naming what there
+// is.
 #pragma once
 
 #include <map>
@@ -38,8 +39,8 @@ class BackendPlan {
   const std::vector<BackendNic>& nics() const { return nics_; }
   const std::vector<std::string>& folders() const { return folders_; }
   transport::BackendOptions options(const std::string& backend) const;
-  // What the node tells others of itself for groups of this class: of its rail ends (by engine, each in the order of
-  // nics()) those that the class may use, best backend first.
+  // What the node tells others of itself for groups of this class: of its rail ends (by engine, each in the
+  // order of nics()) those that the class may use, best backend first.
   std::vector<std::vector<RailEnd>> ends_for(const std::string& group_class,
                                              const std::vector<std::vector<RailEnd>>& ends) const;
   // Every backend there is a file for, also those that are not used: loads them, to see what they find.

@@ -1,5 +1,5 @@
-// figures_file.h: what a daemon has measured, kept between its runs, so that a restart does not measure again. JSON; what
-// does not read as that, or makes no sense, is as if it were not there.
+// figures_file.h: what a daemon has measured, kept between its runs, so that a restart does not measure
+// again. JSON; what does not read as that, or makes no sense, is as if it were not there.
 #pragma once
 
 #include <cstdint>

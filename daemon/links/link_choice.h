@@ -1,6 +1,6 @@
-// link_choice.h: which link a group takes to another node: the candidates, best first, one for each backend that both nodes
-// may use for the group's class, what trying them has shown, and the choice. The node that dials tries; the other one
-// learns the choice from the link on which the group's hello comes.
+// link_choice.h: which link a group takes to another node: the candidates, best first, one for each backend
+// that both nodes may use for the group's class, what trying them has shown, and the choice. The node that
+// dials tries; the other one learns the choice from the link on which the group's hello comes.
 #pragma once
 
 #include <compare>
@@ -43,9 +43,9 @@ struct LinkChoice {
   std::string group_class;
   bool dials = false;
   std::vector<LinkCandidate> candidates;
-  size_t current = 0;          // dialer: the candidate that is tried, or chosen
-  std::optional<LinkId> link;  // dialer: tried or chosen; else: chosen
-  std::string chosen;          // the backend, when the group has the link
+  size_t current = 0;                       // dialer: the candidate that is tried, or chosen
+  std::optional<LinkId> link;               // dialer: tried or chosen; else: chosen
+  std::string chosen;                       // the backend, when the group has the link
   Deadline dialled_by = Deadline::never();  // else: when the other one must have connected
 
   // All that was tried, in one text: "rdma: refused; tcp: no answer".

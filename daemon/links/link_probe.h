@@ -1,13 +1,14 @@
-// link_probe.h: measures one link, from this end: round trips of a note, then bursts of payload, alone and while the other end
-// sends as many. The median of the trips counts, as a call meets what is usual: where nodes share processors, several times
-// the fastest. Both ends measure their own direction and answer the other's. Bounded in bytes and in time: at the deadline
-// the link counts as not measured.
+// link_probe.h: measures one link, from this end: round trips of a note, then bursts of payload, alone and
+// while the other end sends as many. The median of the trips counts, as a call meets what is usual: where
+// nodes share processors, several times the fastest. Both ends measure their own direction and answer the
+// other's. Bounded in bytes and in time: at the deadline the link counts as not measured.
 //
-// Each end says where bursts may land: kKnown as soon as the link is up, if its rates are known, else kHere when it begins,
-// which is when a group has no link to measure before it. An end that has begun and has heard the other pings. Then the first
-// end (both know which that is) sends its bursts, each of which the peer acknowledges when all of it has landed, and
-// gives the other the turn; when that one gives it back, both send at once. Where both know their rates, nothing is measured; where
-// one does, it takes part, and keeps what it knows.
+// Each end says where bursts may land: kKnown as soon as the link is up, if its rates are known, else kHere
+// when it begins, which is when a group has no link to measure before it. An end that has begun and has heard
+// the other pings. Then the first end (both know which that is) sends its bursts, each of which the peer
+// acknowledges when all of it has landed, and gives the other the turn; when that one gives it back, both
+// send at once. Where both know their rates, nothing is measured; where one does, it takes part, and keeps
+// what it knows.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +23,9 @@
 
 namespace hdt::daemon {
 
-// Where bursts land and what they are made of; one for all links of an engine, as nobody reads what lands. A burst is as long as
-// a large piece of a call. None of a probe goes where one before it went: with 8 MiB in turn, which stay in the last cache, rates were
-// twice those of large calls.
+// Where bursts land and what they are made of; one for all links of an engine, as nobody reads what lands. A
+// burst is as long as a large piece of a call. None of a probe goes where one before it went: with 8 MiB in
+// turn, which stay in the last cache, rates were twice those of large calls.
 class ProbeMemory {
  public:
   static constexpr size_t kBurstBytes = size_t{512} << 10;

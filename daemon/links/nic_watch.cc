@@ -15,7 +15,8 @@ Status NicWatch::open() {
   sockaddr_nl address{};
   address.nl_family = AF_NETLINK;
   address.nl_groups = RTMGRP_LINK;
-  if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return Status::ok();
+  if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+    return Status::ok();
   return Status::from_errno("cannot watch network interfaces", errno);
 }
 
@@ -26,7 +27,8 @@ std::vector<NicWatch::Event> NicWatch::events() {
     const ssize_t bytes = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (bytes <= 0) return list;
     auto left = static_cast<unsigned>(bytes);
-    for (auto* head = reinterpret_cast<nlmsghdr*>(buffer.data()); NLMSG_OK(head, left); head = NLMSG_NEXT(head, left)) {
+    for (auto* head = reinterpret_cast<nlmsghdr*>(buffer.data()); NLMSG_OK(head, left);
+         head = NLMSG_NEXT(head, left)) {
       if (head->nlmsg_type != RTM_NEWLINK && head->nlmsg_type != RTM_DELLINK) continue;
       const auto* info = static_cast<const ifinfomsg*>(NLMSG_DATA(head));
       auto length = static_cast<int>(IFLA_PAYLOAD(head));

@@ -1,5 +1,5 @@
-// nic_watch.h: hears from the kernel when a network interface loses or gets its carrier, so that rails over a NIC that
-// went down are given up at once: TCP itself would say nothing for seconds.
+// nic_watch.h: hears from the kernel when a network interface loses or gets its carrier, so that rails over a
+// NIC that went down are given up at once: TCP itself would say nothing for seconds.
 #pragma once
 
 #include <string>
@@ -19,7 +19,8 @@ class NicWatch {
   Status open();
   // Readable when there are events.
   int fd() const { return socket_.get(); }
-  // What has changed since the last call. Empty after an overflow too: silent rails are found by the link itself.
+  // What has changed since the last call. Empty after an overflow too: silent rails are found by the link
+  // itself.
   std::vector<Event> events();
 
  private:

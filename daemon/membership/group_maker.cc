@@ -263,7 +263,8 @@ bool GroupMaker::has_id(uint64_t id) const {
 void GroupMaker::on_membership(ChannelId from, const Membership& membership) {
   const auto found = groups_.find(membership.key);
   if (found == groups_.end() || found->second.made || found->second.channel != from) return;
-  // Where it cannot be made for want of memory the coordinator hears that from the channel's end, and tells the others.
+  // Where it cannot be made for want of memory the coordinator hears that from the channel's end, and tells
+  // the others.
   (void)contained(
       "a membership", [&] { make(membership, found->second); },
       [&](const std::string& why) {
@@ -291,7 +292,8 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
     return Status(Code::kInternal, "the coordinator made a group without this node");
   GroupSpec spec;
   spec.id = group_id(membership.secret);
-  // Ids are drawn at random by who coordinates. One that is in use was chosen, and could be taken for the other group's.
+  // Ids are drawn at random by who coordinates. One that is in use was chosen, and could be taken for the
+  // other group's.
   if (has_id(spec.id))
     return Status(Code::kInvalidUsage,
                   "the coordinator gave the group an id that another group of this node has");
@@ -424,8 +426,8 @@ void GroupMaker::on_outcome(ChannelId from, const Outcome& outcome) {
 }
 
 void GroupMaker::on_closed(ChannelId channel, const Status& why) {
-  // This daemon is at a limit, or the other one, or another host is meant and this daemon has no peers there: who
-  // waits is told now, and not at the deadline.
+  // This daemon is at a limit, or the other one, or another host is meant and this daemon has no peers there:
+  // who waits is told now, and not at the deadline.
   std::vector<std::pair<GroupKey, Status>> refused;
   for (const auto& [key, pending] : groups_) {
     if (pending.channel != channel || pending.made) continue;

@@ -1,5 +1,5 @@
-// rendezvous.h: the coordinator's side of making groups: collects Joins until a group is complete. Pure bookkeeping: no
-// sockets, no clock of its own, so that every order of events can be tested.
+// rendezvous.h: the coordinator's side of making groups: collects Joins until a group is complete. Pure
+// bookkeeping: no sockets, no clock of its own, so that every order of events can be tested.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,8 @@ class Rendezvous {
     ChannelId to;
     ControlMessage message;
   };
-  // Each returns what is to be sent now. Of a group only those are heard on whose channels ranks of it have joined.
+  // Each returns what is to be sent now. Of a group only those are heard on whose channels ranks of it have
+  // joined.
   std::vector<Reply> on_join(ChannelId from, const Join& join);
   std::vector<Reply> on_cancel(ChannelId from, const Cancel& cancel);
   std::vector<Reply> on_outcome(ChannelId from, const Outcome& outcome);

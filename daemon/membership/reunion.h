@@ -1,6 +1,6 @@
-// reunion.h: how a daemon that was started again finds the other nodes of the groups that it has adopted: it tells each, where
-// the segment says that its daemon can be met, who it is, and again until the group works with that node. Runs on the control
-// thread.
+// reunion.h: how a daemon that was started again finds the other nodes of the groups that it has adopted: it
+// tells each, where the segment says that its daemon can be met, who it is, and again until the group works
+// with that node. Runs on the control thread.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ class Reunion {
     // The other node goes on; the group does not. With the word that was answered.
     std::function<void(const Successor&, const Known&)> met;
     std::function<void(const Known&)> failed;
-    // The other node knows newer settings of the class than the word has; refresh() when they are this node's, too.
+    // The other node knows newer settings of the class than the word has; refresh() when they are this
+    // node's, too.
     std::function<void(const Successor&, const Known&)> newer;
   };
   explicit Reunion(Services services) : services_(std::move(services)) {}

@@ -101,8 +101,8 @@ Membership get_membership(Reader& r) {
   return m;
 }
 
-// Every node is there once and has a rank at least, and no more than one has room for: everything that is computed from a
-// membership counts on it.
+// Every node is there once and has a rank at least, and no more than one has room for: everything that is
+// computed from a membership counts on it.
 bool valid(const Membership& m) {
   if (m.nodes.empty() || m.node_of_rank.size() < m.nodes.size()) return false;
   std::vector<uint32_t> ranks_of(m.nodes.size(), 0);

@@ -1,7 +1,7 @@
-// control_messages.h: how daemons agree on a group. Each rank's daemon sends a Join to the coordinator (the daemon that the
-// group's id names); when all ranks have joined, the coordinator sends the Membership to every node; each node reports
-// its Outcome, and a bad one is passed on to all. After that the coordinator is not needed any more.
-// And how they ask each other, for diagnosis.
+// control_messages.h: how daemons agree on a group. Each rank's daemon sends a Join to the coordinator (the
+// daemon that the group's id names); when all ranks have joined, the coordinator sends the Membership to
+// every node; each node reports its Outcome, and a bad one is passed on to all. After that the coordinator is
+// not needed any more. And how they ask each other, for diagnosis.
 #pragma once
 
 #include <cstdint>
@@ -82,7 +82,8 @@ struct Reply {
   int64_t now_ns = 0;  // the clock of who answers
   std::string text;    // JSON; of a failure, why
 };
-// "My daemon was started in the place of the one that had node `from` of the group; you are node `to`." Answered by a Known.
+// "My daemon was started in the place of the one that had node `from` of the group; you are node `to`."
+// Answered by a Known.
 struct Successor {
   uint64_t group = 0;
   uint32_t from = 0;
@@ -91,8 +92,8 @@ struct Successor {
   LiveClass live;  // the class, as the sender knows it
   NodeInfo node;
 };
-// "I go on with you; here I am." kInProgress: not yet, say it again: a rank is still to come back, or what one of the two knows of the
-// class is not the newest. Else why the group does not go on.
+// "I go on with you; here I am." kInProgress: not yet, say it again: a rank is still to come back, or what
+// one of the two knows of the class is not the newest. Else why the group does not go on.
 struct Known {
   uint64_t group = 0;
   uint32_t from = 0;  // as in the Successor

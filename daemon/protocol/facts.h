@@ -1,5 +1,6 @@
-// facts.h: what a node knows of its groups, ranks and rails, for diagnosis: plain values, taken on the engines, told to other
-// daemons as JSON, judged by verdict.h. Times are now_ns()'s of the node that tells them.
+// facts.h: what a node knows of its groups, ranks and rails, for diagnosis: plain values, taken on the
+// engines, told to other daemons as JSON, judged by verdict.h. Times are now_ns()'s of the node that tells
+// them.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ namespace hdt::daemon {
 struct RankFacts {
   uint32_t rank = 0;
   uint32_t pid = 0;
-  std::string
-      process;  // its state in /proc: "R" runs, "S" sleeps, "T" is stopped, ...; "?" is not known; "": there is no such process
+  // Its state in /proc: "R" runs, "S" sleeps, "T" is stopped; "?": not known; "": there is no such process.
+  std::string process;
   bool left = false;                           // it makes no more calls
   std::string end;                             // how it was lost: "(pid 7) ended without leaving the group"
   uint64_t calls = 0;                          // entered

@@ -1,5 +1,6 @@
-// group_name.h: how diagnosis and logs name a group. Its id is known to its members only; its name, the same on all
-// nodes, is made from the id one way, so who reads it learns nothing that daemons or sessions would take for the id.
+// group_name.h: how diagnosis and logs name a group. Its id is known to its members only; its name, the same
+// on all nodes, is made from the id one way, so who reads it learns nothing that daemons or sessions would
+// take for the id.
 #pragma once
 
 #include <cstdint>

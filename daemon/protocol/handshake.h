@@ -1,12 +1,13 @@
-// handshake.h: what two daemons say first on every connection between them. Both send a Hello (version, who, what for, the
-// public half of the node key, a nonce) and, once they have the other's, a Proof about the transcript:
+// handshake.h: what two daemons say first on every connection between them. Both send a Hello (version, who,
+// what for, the public half of the node key, a nonce) and, once they have the other's, a Proof about the
+// transcript:
 //
 //   "HDT handshake", the role of who proves, the binding of the channel, the dialer's Hello, the acceptor's
 //
-// It is an HMAC-SHA256 under the cluster key (32 bytes) and, behind it, an Ed25519 signature by the node key (64 bytes), which are
-// different for the two ends and for each connection. Whether a name may have a node key is the Trust's to say (trust.h).
-// Without a configured key the proof is empty; an end with a key refuses it, so either all daemons of a cluster have the
-// key or none.
+// It is an HMAC-SHA256 under the cluster key (32 bytes) and, behind it, an Ed25519 signature by the node key
+// (64 bytes), which are different for the two ends and for each connection. Whether a name may have a node
+// key is the Trust's to say (trust.h). Without a configured key the proof is empty; an end with a key refuses
+// it, so either all daemons of a cluster have the key or none.
 #pragma once
 
 #include <array>
@@ -41,7 +42,8 @@ struct PeerHello {
   bool lasting = false;  // the key is kept between starts
 };
 
-// What binds the handshake to the channel that carries it, such as a value that TLS exports; zero where there is nothing.
+// What binds the handshake to the channel that carries it, such as a value that TLS exports; zero where there
+// is nothing.
 using ChannelBinding = std::array<std::byte, 32>;
 
 class Handshake {

@@ -1,9 +1,9 @@
-// live_classes.h: what was changed of classes by `hdtctl class set` since the daemon was started. A daemon that is started again begins
-// with its file; it learns from the other nodes of its groups what is newer (control_restart.cc), or two nodes of a
-// group could be left without a way between them.
+// live_classes.h: what was changed of classes by `hdtctl class set` since the daemon was started. A daemon
+// that is started again begins with its file; it learns from the other nodes of its groups what is newer
+// (control_restart.cc), or two nodes of a group could be left without a way between them.
 //
-// Versions grow with every change, on each node by itself, and what is newer is compared with the text as the last resort: any two nodes that
-// meet come to the same, whichever changes reached them.
+// Versions grow with every change, on each node by itself, and what is newer is compared with the text as the
+// last resort: any two nodes that meet come to the same, whichever changes reached them.
 #pragma once
 
 #include <compare>

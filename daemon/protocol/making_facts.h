@@ -21,8 +21,8 @@ struct MakingFacts {
   std::string group_class;
   std::vector<uint32_t> users;  // of the ranks that have joined
   std::vector<NodeId> members;  // the daemons of those; not told to others
-  bool coordinates = false;  // all ranks meet here; else `joined` are those of this node
-  uint32_t ranks = 0;        // that the group is to have
+  bool coordinates = false;     // all ranks meet here; else `joined` are those of this node
+  uint32_t ranks = 0;           // that the group is to have
   std::vector<MakingRank> joined;
   std::string rendezvous;          // where this node's ranks are to meet the others; "" of a coordinator
   std::string last_error;          // of the last attempt to reach that

@@ -1,5 +1,5 @@
-// stranger_log.h: what the log says of connections of others that were ended before anybody knew whose they were: one line a
-// second with a count, as strangers may come as fast as they like.
+// stranger_log.h: what the log says of connections of others that were ended before anybody knew whose they
+// were: one line a second with a count, as strangers may come as fast as they like.
 #pragma once
 
 #include <string>

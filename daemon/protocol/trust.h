@@ -1,14 +1,15 @@
 // trust.h: what a daemon proves of itself, and whom it takes others for.
 //
-// With a cluster key each daemon proves two things in the handshake: that it knows the cluster key, which all daemons of a
-// cluster have in common, and that it has the node key (Ed25519) of the node whose name it tells. So who has the files of one
-// node cannot pose as another one. What ties a name to a node key:
-//   - the list of nodes (security.nodes_file), lines "NAME PUBLICKEY" that an administrator wrote (`hdtctl key new --node`): where
-//     there is one, nobody else is a peer;
-//   - else what was seen first: `known_nodes` in the state folder, in the same form, which this daemon extends, as ssh does.
-// A daemon without a state folder has a node key that lasts as long as itself. It is not remembered; its name is nobody's
-// as long as no lasting key has it.
-// A node id is random, made anew at each start, and tied to the node key: nobody can take over another node's id.
+// With a cluster key each daemon proves two things in the handshake: that it knows the cluster key, which all
+// daemons of a cluster have in common, and that it has the node key (Ed25519) of the node whose name it
+// tells. So who has the files of one node cannot pose as another one. What ties a name to a node key:
+//   - the list of nodes (security.nodes_file), lines "NAME PUBLICKEY" that an administrator wrote (`hdtctl
+//     key new --node`): where there is one, nobody else is a peer;
+//   - else what was seen first: `known_nodes` in the state folder, in the same form, which this daemon
+//     extends, as ssh does.
+// A daemon without a state folder has a node key that lasts as long as itself. It is not remembered; its name
+// is nobody's as long as no lasting key has it. A node id is random, made anew at each start, and tied to the
+// node key: nobody can take over another node's id.
 //
 // Thread-safe. Without a cluster key nothing is proved, and nothing is remembered.
 #pragma once
@@ -50,7 +51,8 @@ class Trust {
 
   // Whether a node of this name may have this key. `lasting`: as it says of its key. A new one is remembered.
   Status check(const std::string& name, const PublicKey& key, bool lasting);
-  // Called when check() has remembered a node, by any thread: keep() is to be called soon, by one that may write files.
+  // Called when check() has remembered a node, by any thread: keep() is to be called soon, by one that may
+  // write files.
   void on_new(std::function<void()> call);
   // Writes what was remembered.
   Status keep();

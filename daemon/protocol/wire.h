@@ -1,6 +1,6 @@
-// wire.h: what engines say to each other over a link. Frames travel as the header of a write (its payload is already in
-// place when the frame is seen); notes travel as control messages. Links give no order between the two, so
-// every item stands for itself: counters only grow, calls and chunks carry their number.
+// wire.h: what engines say to each other over a link. Frames travel as the header of a write (its payload is
+// already in place when the frame is seen); notes travel as control messages. Links give no order between the
+// two, so every item stands for itself: counters only grow, calls and chunks carry their number.
 #pragma once
 
 #include <cstdint>
@@ -52,22 +52,22 @@ struct GroupReady {
   uint64_t group;
   uint32_t from;
 };
-// What follows is said when a daemon was started again, by both ends of its new link, in this order. Until then neither writes.
-// "Of your payloads of this piece these tags have come."
+// What follows is said when a daemon was started again, by both ends of its new link, in this order. Until
+// then neither writes. "Of your payloads of this piece these tags have come."
 struct PieceState {
   uint64_t group, piece;
   uint32_t from;
   std::vector<uint32_t> tags;
 };
-// "Of the channel from rank `source` to rank `destination`, which is mine, this has landed (ipc/segment.h), and chunks below
-// `tail` are consumed."
+// "Of the channel from rank `source` to rank `destination`, which is mine, this has landed (ipc/segment.h),
+// and chunks below `tail` are consumed."
 struct ChannelState {
   uint64_t group;
   uint32_t source, destination;
   uint64_t landed, tail;
 };
-// "That was all. Of pieces below `exchanged` everything has come; you may write pieces below `credit`; I have finished the
-// calls below `finished`."
+// "That was all. Of pieces below `exchanged` everything has come; you may write pieces below `credit`; I have
+// finished the calls below `finished`."
 struct Resume {
   uint64_t group;
   uint32_t from;
@@ -92,8 +92,8 @@ struct CallNote {
   uint64_t sequence;
   session::Call call;
 };
-// "What you write to my output for call `sequence` goes to `offset` of this region", or, with `direct` 0, to the slots of my
-// segment. Of calls that may be direct (ipc/plan.h); to all nodes.
+// "What you write to my output for call `sequence` goes to `offset` of this region", or, with `direct` 0, to
+// the slots of my segment. Of calls that may be direct (ipc/plan.h); to all nodes.
 struct OutputNote {
   uint64_t group;
   uint32_t from;
@@ -125,8 +125,8 @@ struct GroupFailed {
   int32_t rank;
   std::string text;
 };
-// "I have no such group (any more)": the answer to what cannot be said before this node's hello. Who still believes that the
-// group works fails it. Never answered.
+// "I have no such group (any more)": the answer to what cannot be said before this node's hello. Who still
+// believes that the group works fails it. Never answered.
 struct GroupUnknown {
   uint64_t group;
 };
@@ -150,7 +150,8 @@ struct RatesNote {
   uint32_t from;
   session::NodeRates rates;
 };
-// Changing a class while its groups run (class_change.h). "Can you do this?", to all other nodes of the group.
+// Changing a class while its groups run (class_change.h). "Can you do this?", to all other nodes of the
+// group.
 struct ClassPrepare {
   uint64_t group;
   uint64_t change;       // random

@@ -90,7 +90,8 @@ void ClientSessions::end_of(int fd, const std::string& why) {
   hang_up(number);
 }
 
-// What is missing of a session's end is done when its socket is found closed: each step of it may be done twice.
+// What is missing of a session's end is done when its socket is found closed: each step of it may be done
+// twice.
 void ClientSessions::hang_up(uint64_t number) {
   if (const ClientSession* client = find(number)) ::shutdown(client->socket.get(), SHUT_RDWR);
 }

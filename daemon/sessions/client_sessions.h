@@ -1,5 +1,5 @@
-// client_sessions.h: the daemon's side of sessions: who is connected, what they ask. A session that breaks a rule is closed
-// with a reason; nothing else notices.
+// client_sessions.h: the daemon's side of sessions: who is connected, what they ask. A session that breaks a
+// rule is closed with a reason; nothing else notices.
 #pragma once
 
 #include <sys/types.h>

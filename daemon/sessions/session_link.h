@@ -1,4 +1,5 @@
-// session_link.h: what the daemon's threads share about one session (a process): its page and how to know it rang.
+// session_link.h: what the daemon's threads share about one session (a process): its page and how to know it
+// rang.
 #pragma once
 
 #include <atomic>

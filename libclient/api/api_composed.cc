@@ -1,6 +1,6 @@
-// The C interface: operations that are made of others. Gather, scatter and the all-to-alls are sends and receives between
-// pairs of ranks, nobody starting with the same partner (pairwise exchange); allgatherv is a broadcast by every rank,
-// reduce-scatterv a reduction to every rank, all under way at once.
+// The C interface: operations that are made of others. Gather, scatter and the all-to-alls are sends and
+// receives between pairs of ranks, nobody starting with the same partner (pairwise exchange); allgatherv is a
+// broadcast by every rank, reduce-scatterv a reduction to every rank, all under way at once.
 #include <cstring>
 #include <numeric>
 
@@ -60,7 +60,8 @@ class Collector {
   Status status_;
 };
 
-// Posts the parts of this rank with everyone; `part_of(peer)` says which. What it has for itself is copied at once.
+// Posts the parts of this rank with everyone; `part_of(peer)` says which. What it has for itself is copied at
+// once.
 template <typename PartOf>
 Result<Posting> exchange(Communicator& communicator, PartOf part_of) {
   const uint32_t ranks = communicator.options().ranks;

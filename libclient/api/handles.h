@@ -24,7 +24,8 @@ struct hdtComm {
 
 namespace hdt::client {
 
-// What one call of the C interface has posted: usually one operation; several, where a call is made of others.
+// What one call of the C interface has posted: usually one operation; several, where a call is made of
+// others.
 struct Posting {
   std::vector<std::shared_ptr<Operation>> operations;
   std::shared_ptr<void> memory;  // that the operations use and the caller did not give

@@ -1,5 +1,5 @@
-// issue.h: what the calls of the C interface have in common: checks of arguments, and what becomes of the operations that
-// a call has posted: waited for, filed with the thread's group, or handed out as a request.
+// issue.h: what the calls of the C interface have in common: checks of arguments, and what becomes of the
+// operations that a call has posted: waited for, filed with the thread's group, or handed out as a request.
 #pragma once
 
 #include <exception>
@@ -60,7 +60,8 @@ bool in_group();
 void group_start();
 hdtResult_t group_end();
 
-// Runs `post`, which posts operations, and waits for them, or files them with the group, or hands out a request.
+// Runs `post`, which posts operations, and waits for them, or files them with the group, or hands out a
+// request.
 hdtResult_t issue(const CommRef& comm, hdtRequest_t* request,
                   const std::function<Result<Posting>(Communicator&)>& post);
 

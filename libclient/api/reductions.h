@@ -1,5 +1,5 @@
-// reductions.h: the reductions of a communicator that are not built in: sums of contributions that each rank multiplies by
-// a number of its own first.
+// reductions.h: the reductions of a communicator that are not built in: sums of contributions that each rank
+// multiplies by a number of its own first.
 #pragma once
 
 #include <array>
@@ -31,8 +31,8 @@ class Reductions {
   hdtRedOp_t add(const void* scalar, hdtDataType_t type);
   Status remove(hdtRedOp_t op);
 
-  // `count` elements of `send` as `op` wants them. Multiplied ones are written to `scratch`, which may be `send`; null: to
-  // memory of their own. An unknown reduction, or one of another type: kInvalidArgument.
+  // `count` elements of `send` as `op` wants them. Multiplied ones are written to `scratch`, which may be
+  // `send`; null: to memory of their own. An unknown reduction, or one of another type: kInvalidArgument.
   Result<Contribution> contribute(hdtRedOp_t op, hdtDataType_t type, const void* send, size_t count,
                                   void* scratch) const;
 

@@ -1,5 +1,6 @@
-// call_queue.h: the collectives a rank has under way in one group, in call order. Two kinds: groups of one node
-// (node_queue.h), groups of several (collective_queue.h). Not thread-safe: the communicator's lock is held.
+// call_queue.h: the collectives a rank has under way in one group, in call order. Two kinds: groups of one
+// node (node_queue.h), groups of several (collective_queue.h). Not thread-safe: the communicator's lock is
+// held.
 #pragma once
 
 #include <cstdint>

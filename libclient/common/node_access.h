@@ -1,5 +1,5 @@
-// node_access.h: what the parts of a communicator share: the group's memory on this node, who this rank is, and how to tell
-// the others that something has changed.
+// node_access.h: what the parts of a communicator share: the group's memory on this node, who this rank is,
+// and how to tell the others that something has changed.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,8 @@ struct Share {
   uint64_t count;
 };
 
-// That of rank `local` of `ranks`: equal ones, at multiples of an amount that keeps ranks out of each other's cache lines.
+// That of rank `local` of `ranks`: equal ones, at multiples of an amount that keeps ranks out of each other's
+// cache lines.
 constexpr Share share_of(uint64_t elements, uint32_t ranks, uint32_t local) {
   constexpr uint64_t kUnit = 64;
   const uint64_t size = ((elements + ranks - 1) / ranks + kUnit - 1) / kUnit * kUnit;

@@ -1,5 +1,5 @@
-// spin.h: how a rank waits before it sleeps: some rounds at full speed, then some in which it gives its core to whoever needs
-// it (where ranks, or daemons, share a core, that is the one it waits for).
+// spin.h: how a rank waits before it sleeps: some rounds at full speed, then some in which it gives its core
+// to whoever needs it (where ranks, or daemons, share a core, that is the one it waits for).
 #pragma once
 
 #include <sched.h>
@@ -20,7 +20,8 @@ inline void relax() { __builtin_ia32_pause(); }
 inline void relax() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 #endif
 
-// Calls `look` until it returns true or the rounds are over. `look` costs nothing but cached loads while nothing changes.
+// Calls `look` until it returns true or the rounds are over. `look` costs nothing but cached loads while
+// nothing changes.
 template <typename Look>
 bool spin(int quick_rounds, Look look) {
   for (int i = 0; i < quick_rounds; ++i) {

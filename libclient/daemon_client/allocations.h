@@ -1,6 +1,7 @@
 // allocations.h: the memory of hdtMemAlloc: who has it, and under which number a session's daemon knows it.
 //
-// At its end each allocation has a Trailer that users do not see: ranks that have mapped it find there that it is freed.
+// At its end each allocation has a Trailer that users do not see: ranks that have mapped it find there that
+// it is freed.
 #pragma once
 
 #include <atomic>

@@ -12,8 +12,8 @@
 
 namespace hdt::client {
 
-// `socket`: "" if the caller asks for none. Sessions are shared within the process. A daemon that does not answer is
-// waited for no longer than `timeout_ms`.
+// `socket`: "" if the caller asks for none. Sessions are shared within the process. A daemon that does not
+// answer is waited for no longer than `timeout_ms`.
 Result<std::shared_ptr<Session>> find_daemon(const std::string& socket, int64_t timeout_ms);
 
 }  // namespace hdt::client

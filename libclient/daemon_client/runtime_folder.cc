@@ -48,8 +48,7 @@ std::string unfit(const std::string& path) {
 
 }  // namespace
 
-Result<RuntimePlace> runtime_place(const GetText& variable,
-                                   const std::string& node) {
+Result<RuntimePlace> runtime_place(const GetText& variable, const std::string& node) {
   // Daemons that know each other by their job's secret serve this job only.
   std::string name = node.empty() ? "node" : node;
   if (name.find('/') != std::string::npos) {

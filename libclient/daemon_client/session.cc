@@ -155,7 +155,8 @@ Status Session::find_successor() {
   }
 }
 
-// In the order in which it is needed: groups may use what is shared. Nobody else sends meanwhile: nobody knows the wire.
+// In the order in which it is needed: groups may use what is shared. Nobody else sends meanwhile: nobody
+// knows the wire.
 Status Session::hand_over(Wire& wire) {
   const std::lock_guard lock(mutex_);
   ++life_;
@@ -388,7 +389,8 @@ Status Session::notify(Kind kind, const session::GroupNotice& notice) {
   return send_notice(bytes);
 }
 
-// A daemon that reads nothing for so long is as good as gone: the reader sees the end, and looks for another one.
+// A daemon that reads nothing for so long is as good as gone: the reader sees the end, and looks for another
+// one.
 Status Session::send(const Wire& to, std::span<const std::byte> bytes, std::span<const int> fds) {
   const Status sent = send_packet(to.socket.get(), bytes, fds);
   if (sent.code() != Code::kInProgress) return sent;
@@ -412,7 +414,8 @@ Status Session::send_notice(std::span<const std::byte> bytes) {
   return Status::ok();
 }
 
-// If another daemon comes meanwhile, either its coming is seen here, or what this ring is about is seen by it.
+// If another daemon comes meanwhile, either its coming is seen here, or what this ring is about is seen by
+// it.
 void Session::ring(uint32_t engine, uint32_t handle) {
   for (const Wire* rung = nullptr; rung != wire_.load(std::memory_order_seq_cst);) {
     rung = wire_.load(std::memory_order_seq_cst);

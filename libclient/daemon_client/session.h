@@ -1,9 +1,10 @@
-// session.h: this process's session with its node's daemon. One per daemon and process, shared by all communicators. A
-// reader thread waits for what the daemon says; everything else is called from any thread.
+// session.h: this process's session with its node's daemon. One per daemon and process, shared by all
+// communicators. A reader thread waits for what the daemon says; everything else is called from any thread.
 //
-// When the daemon is gone without a word the session waits for one that is started in its place, hands over the memory of
-// its groups and what it shares, and goes on. Requests wait meanwhile. What was asked and not answered is asked again,
-// but for joining a group. Where the daemon was embedded, a session waits only when it needs one.
+// When the daemon is gone without a word the session waits for one that is started in its place, hands over
+// the memory of its groups and what it shares, and goes on. Requests wait meanwhile. What was asked and not
+// answered is asked again, but for joining a group. Where the daemon was embedded, a session waits only when
+// it needs one.
 #pragma once
 
 #include <atomic>
@@ -69,8 +70,8 @@ class Session {
   // Makes engine `engine` look at the group with `handle`: no system call while the engine is awake.
   void ring(uint32_t engine, uint32_t handle);
 
-  // A group this process is in. `on_lost` is called (by the reader thread) when the daemon is gone and no other one has
-  // come for it.
+  // A group this process is in. `on_lost` is called (by the reader thread) when the daemon is gone and no
+  // other one has come for it.
   struct Membership {
     JoinedGroup* joined = nullptr;
     std::function<void(const Status&)> on_lost;

@@ -96,8 +96,8 @@ Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, Com
 
 std::string text_of(const char (&address)[kMaxAddress]) { return {address, ::strnlen(address, kMaxAddress)}; }
 
-// A group of some of the parent's ranks, of which this is one, in the order of `members`. `what` says which group of the
-// parent's it is, the same on all of them.
+// A group of some of the parent's ranks, of which this is one, in the order of `members`. `what` says which
+// group of the parent's it is, the same on all of them.
 Result<std::shared_ptr<Communicator>> join_members(Communicator& parent, const std::vector<uint32_t>& members,
                                                    const std::string& what, const std::string& rendezvous,
                                                    const Wishes& wishes, session::Meeting kind) {
@@ -321,8 +321,8 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
                       text_of(all[members.front()].address), wishes, session::Meeting::kSecret);
 }
 
-// The parent may have failed, so nothing is asked of its members: who they are and where they can be met was known when
-// it was made, and the key is computed from what all were told.
+// The parent may have failed, so nothing is asked of its members: who they are and where they can be met was
+// known when it was made, and the key is computed from what all were told.
 Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, const std::vector<uint32_t>& excluded,
                                              const Wishes& wishes) {
   const CommunicatorOptions& from = parent.options();

@@ -1,6 +1,7 @@
-// channel_queue.h: this rank's sends and receives. Messages of one direction between two ranks are matched in call order
-// and travel as chunks through the rings of ipc/segment.h: on one node the two ranks share a ring, between
-// nodes the daemons carry chunks from the sender's to the receiver's. Not thread-safe: the communicator's lock is held.
+// channel_queue.h: this rank's sends and receives. Messages of one direction between two ranks are matched in
+// call order and travel as chunks through the rings of ipc/segment.h: on one node the two ranks share a ring,
+// between nodes the daemons carry chunks from the sender's to the receiver's. Not thread-safe: the
+// communicator's lock is held.
 #pragma once
 
 #include <cstddef>

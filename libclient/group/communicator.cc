@@ -18,8 +18,8 @@ namespace {
 // After this the daemon's search for the cause is given up and the group is failed with what is known here.
 constexpr int64_t kSearchMs = 4'000;
 
-// So often it looks before it rings those who may sleep: where nobody does, the call is over by then, and the fence that
-// ringing takes is not waited for.
+// So often it looks before it rings those who may sleep: where nobody does, the call is over by then, and the
+// fence that ringing takes is not waited for.
 constexpr int kQuietRounds = 20;
 
 // A call that another thread's hdtCommDestroy has overtaken.
@@ -145,7 +145,8 @@ Communicator::~Communicator() {
   leave();
 }
 
-// The daemon's word on a group of several nodes; on one node the ranks are told directly. Both reach everyone.
+// The daemon's word on a group of several nodes; on one node the ranks are told directly. Both reach
+// everyone.
 void Communicator::fail(Code code, int32_t rank, const std::string& text) {
   const session::GroupNotice notice{joined_.handle, code, rank, text};
   if (access_.one_node() || !session_->notify(Kind::kFail, notice).is_ok()) {
@@ -268,7 +269,8 @@ bool Communicator::try_progress() {
   return lock.owns_lock() && progress_locked();
 }
 
-// True if the call is complete. False: not begun, or, if there is an operation, handed to the queue. mutex_ is held.
+// True if the call is complete. False: not begun, or, if there is an operation, handed to the queue. mutex_
+// is held.
 bool Communicator::run_express(const session::Call& call, const void* send, void* recv,
                                std::shared_ptr<Operation>& operation) {
   using Express = NodeQueue::Express;
@@ -345,8 +347,9 @@ void Communicator::leave() {
     if (!any && pending_.load(std::memory_order_acquire)) sleeper.sleep(next_deadline());
   }
   waiters_.fetch_sub(1, std::memory_order_acq_rel);
-  // Ranks of this node may see at once that this one has left. But not where the daemon is still to tell them of a failure:
-  // they would take the departure for the cause. It reads that notice before this one, and then marks the departure itself.
+  // Ranks of this node may see at once that this one has left. But not where the daemon is still to tell them
+  // of a failure: they would take the departure for the cause. It reads that notice before this one, and then
+  // marks the departure itself.
   if (!told_daemon_.load(std::memory_order_acquire)) {
     board().left.store(1, std::memory_order_release);
     access_.ring_peers();
@@ -367,7 +370,8 @@ Status Communicator::give_up(const Status& why) {
 }
 
 Status Communicator::abort() {
-  // The channel first: a rank that saw the group fail before would leave the channel, and be taken for lost there.
+  // The channel first: a rank that saw the group fail before would leave the channel, and be taken for lost
+  // there.
   if (deterministic_ != nullptr) deterministic_->abort();
   fail(Code::kAborted, static_cast<int32_t>(options_.rank),
        "rank " + std::to_string(options_.rank) + " aborted the group (class " + options_.group_class + ")");

@@ -1,5 +1,5 @@
-// communicator.h: a rank's membership in a group: its queues, the lock around them, waiting, deadlines, failure.
-// Lock order: Communicator::mutex_ before everything in Session.
+// communicator.h: a rank's membership in a group: its queues, the lock around them, waiting, deadlines,
+// failure. Lock order: Communicator::mutex_ before everything in Session.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<std::shared_ptr<Operation>> send(uint32_t peer, const void* data, uint64_t bytes);
   Result<std::shared_ptr<Operation>> recv(uint32_t peer, void* data, uint64_t bytes);
 
-  // Waits for the operation; kTimeout if `deadline` comes first. Takes the work over from the progress thread.
+  // Waits for the operation; kTimeout if `deadline` comes first. Takes the work over from the progress
+  // thread.
   Status wait(Operation& operation, const Deadline& deadline);
   // Waits until nothing is pending, then leaves the group.
   void leave();

@@ -76,8 +76,8 @@ void DeterministicCalls::run() {
   }
 }
 
-// First an empty call of the same kind: it fails on all ranks if they do not all call the same, which sends and receives
-// of bytes would not notice. (Different counts they do notice.)
+// First an empty call of the same kind: it fails on all ranks if they do not all call the same, which sends
+// and receives of bytes would not notice. (Different counts they do notice.)
 Status DeterministicCalls::run_call(const Task& task) {
   session::Call kind = task.call;
   kind.count = 0;

@@ -1,13 +1,14 @@
-// deterministic_calls.h: reductions of a group of several nodes whose bits depend on nothing but the contributions and their
-// order by rank: every element is combined by one rank, from all ranks' contributions as they are, from left to right and
-// rounded once (collectives/kernels.h), as a group of one node does it in any case. So it does not matter how ranks sit
-// on nodes, how a message is cut, which algorithm would have been taken, or how many NICs there are.
+// deterministic_calls.h: reductions of a group of several nodes whose bits depend on nothing but the
+// contributions and their order by rank: every element is combined by one rank, from all ranks' contributions
+// as they are, from left to right and rounded once (collectives/kernels.h), as a group of one node does it in
+// any case. So it does not matter how ranks sit on nodes, how a message is cut, which algorithm would have
+// been taken, or how many NICs there are.
 //
-// It costs bytes: a rank sends all of its contribution and receives as much for its share (ranks - 1) times, where partial
-// sums would be sent otherwise: about half the number of ranks of a node more.
+// It costs bytes: a rank sends all of its contribution and receives as much for its share (ranks - 1) times,
+// where partial sums would be sent otherwise: about half the number of ranks of a node more.
 //
-// Calls are sends and receives on a communicator of their own, made by one thread in call order: so they match those of
-// the other ranks whatever else is under way.
+// Calls are sends and receives on a communicator of their own, made by one thread in call order: so they
+// match those of the other ranks whatever else is under way.
 #pragma once
 
 #include <condition_variable>
@@ -29,8 +30,8 @@ class Communicator;
 
 class DeterministicCalls {
  public:
-  // `channel`: a communicator over the same ranks, used by nobody else. `completed` is called after each operation is, with
-  // how it ended.
+  // `channel`: a communicator over the same ranks, used by nobody else. `completed` is called after each
+  // operation is, with how it ended.
   DeterministicCalls(std::shared_ptr<Communicator> channel, std::function<void(const Status&)> completed);
   // Starts its thread, which the system may refuse: before the first call.
   Status start();
@@ -60,9 +61,11 @@ class DeterministicCalls {
   Status run_call(const Task& task);
   Status all_reduce(const Task& task);
   Status reduce_scatter(const Task& task);
-  // Sends each rank what it combines of this rank's sendbuf, `part_of(rank)`, and combines the own part into `result`.
+  // Sends each rank what it combines of this rank's sendbuf, `part_of(rank)`, and combines the own part into
+  // `result`.
   Status combine(const Task& task, const std::function<Range(uint32_t)>& part_of, std::byte* result);
-  // Hands this rank's result, which is part_of(own rank) of the whole, to all who need it, and receives theirs.
+  // Hands this rank's result, which is part_of(own rank) of the whole, to all who need it, and receives
+  // theirs.
   Status distribute(const Task& task, const std::function<Range(uint32_t)>& part_of, const std::byte* result);
   Status wait_for_all();
 

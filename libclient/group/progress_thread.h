@@ -1,6 +1,6 @@
-// progress_thread.h: the thread that moves asynchronous operations while their caller computes. One per process, started
-// by the first operation that needs it, asleep when there is nothing to do. A caller that waits takes the work
-// over: the thread leaves a communicator alone while someone waits in it.
+// progress_thread.h: the thread that moves asynchronous operations while their caller computes. One per
+// process, started by the first operation that needs it, asleep when there is nothing to do. A caller that
+// waits takes the work over: the thread leaves a communicator alone while someone waits in it.
 #pragma once
 
 #include <atomic>

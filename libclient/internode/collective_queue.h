@@ -1,5 +1,6 @@
-// collective_queue.h: this rank's part of the collectives of a group of several nodes, on the node's shared memory, done by
-// whichever of its threads is at hand. Three cursors walk over the pieces of all queued calls, in call order:
+// collective_queue.h: this rank's part of the collectives of a group of several nodes, on the node's shared
+// memory, done by whichever of its threads is at hand. Three cursors walk over the pieces of all queued
+// calls, in call order:
 //   stage   copy the contribution in              (needs: the slot is free)
 //   reduce  combine a share of all local ones     (needs: all local ranks have staged)
 //   take    copy the result out                   (needs: all have reduced, or the daemon has exchanged)

@@ -14,8 +14,8 @@ using collectives::type_size;
 
 namespace {
 
-// Where this rank's contribution goes. One that is combined: to its staging area, or, alone on the node, straight to where
-// the sum would be.
+// Where this rank's contribution goes. One that is combined: to its staging area, or, alone on the node,
+// straight to where the sum would be.
 std::byte* contribution(const NodeAccess& access, const SlotPiece& piece) {
   const session::Layout& layout = access.layout();
   if (!reduces(piece.call.what)) return access.data(layout.output(piece.number));

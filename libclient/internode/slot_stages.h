@@ -1,5 +1,6 @@
-// slot_stages.h: the three things a rank does for a piece of a call in the node's slots (ipc/segment.h), in a group of
-// several nodes: copy its contribution in, combine its share of all local contributions, copy its result out.
+// slot_stages.h: the three things a rank does for a piece of a call in the node's slots (ipc/segment.h), in a
+// group of several nodes: copy its contribution in, combine its share of all local contributions, copy its
+// result out.
 #pragma once
 
 #include "libclient/common/node_access.h"

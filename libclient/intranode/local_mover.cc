@@ -13,10 +13,12 @@ using collectives::type_size;
 
 namespace {
 
-// Memory is worked on in blocks to notice failures, and where it is read again, while it is still in the cache.
+// Memory is worked on in blocks to notice failures, and where it is read again, while it is still in the
+// cache.
 constexpr size_t kLargestBlock = size_t{1} << 20;
 constexpr size_t kCachedBlock = size_t{128} << 10;
-// A call into the kernel costs as much as copying some 16 KiB, so its blocks are as large as the memory for them allows.
+// A call into the kernel costs as much as copying some 16 KiB, so its blocks are as large as the memory for
+// them allows.
 constexpr size_t kMostBounceBytes = size_t{4} << 20;
 
 size_t kernel_block(size_t ranks) {
@@ -55,7 +57,8 @@ class Touch {
   bool allowed_;
 };
 
-// Whether a call moves more than the caches hold, so that what it writes is not there any more when it is read.
+// Whether a call moves more than the caches hold, so that what it writes is not there any more when it is
+// read.
 collectives::Stores stores_for(const session::Call& call, size_t ranks) {
   const uint64_t moved = 2 * ranks * call.count * type_size(call.type);
   return moved > cache_bytes() ? collectives::Stores::kStreaming : collectives::Stores::kCached;

@@ -1,6 +1,6 @@
-// local_mover.h: moves and combines elements between the buffers of a node's ranks: through mappings where there are any,
-// else through the kernel (process_vm_readv and process_vm_writev), block by block, each of a process that is
-// proved (reach.h).
+// local_mover.h: moves and combines elements between the buffers of a node's ranks: through mappings where
+// there are any, else through the kernel (process_vm_readv and process_vm_writev), block by block, each of a
+// process that is proved (reach.h).
 #pragma once
 
 #include <cstddef>
@@ -29,9 +29,9 @@ class LocalMover {
  public:
   explicit LocalMover(const NodeAccess& access) : access_(access) {}
 
-  // In other processes' buffers: between blocks it looks whether the group has failed, and ends early if so; `touching`
-  // is up during blocks. A process that cannot be reached (any more), or is not the rank's: kSystem, with its
-  // pid.
+  // In other processes' buffers: between blocks it looks whether the group has failed, and ends early if so;
+  // `touching` is up during blocks. A process that cannot be reached (any more), or is not the rank's:
+  // kSystem, with its pid.
   Status run(const session::Call& call, const Task& task, std::span<const Reached> ranks);
   // From mapped contributions in the group's own memory to this rank's recvbuf: nobody's buffers are touched.
   void run_own(const session::Call& call, const Task& task, std::span<const Reached> ranks);
@@ -46,7 +46,8 @@ class LocalMover {
   Status write(const Reached& to, uint64_t offset, const std::byte* from, size_t bytes) const;
 
   const NodeAccess& access_;
-  // A block for each rank: of those whose memory is not mapped, and in this rank's place a result that it does not want itself.
+  // A block for each rank: of those whose memory is not mapped, and in this rank's place a result that it
+  // does not want itself.
   std::vector<std::byte> bounce_;
   std::vector<const void*> sources_;
   std::vector<void*> destinations_;

@@ -1,6 +1,6 @@
-// local_work.h: what one rank does for a collective call in a group of one node, once it can reach what the others
-// contribute: which elements it combines or copies, from whom, to whom. Pure arithmetic on the call; the doing is
-// local_mover.h's.
+// local_work.h: what one rank does for a collective call in a group of one node, once it can reach what the
+// others contribute: which elements it combines or copies, from whom, to whom. Pure arithmetic on the call;
+// the doing is local_mover.h's.
 //
 // Two ways to share the work:
 //   kOwnResult   everyone computes its own result from all contributions: no second meeting (small messages)
@@ -18,8 +18,8 @@ enum class Sharing : uint8_t { kOwnResult, kShares };
 
 inline constexpr int kEveryone = -1;
 
-// Elements [from, from + count) of contributions to [to, to + count) of results. Ranks are of the group, which is of one
-// node, so rank and local index are the same.
+// Elements [from, from + count) of contributions to [to, to + count) of results. Ranks are of the group,
+// which is of one node, so rank and local index are the same.
 struct Task {
   enum class Kind : uint8_t { kCombine, kCopy };
   Kind kind;
@@ -36,8 +36,8 @@ constexpr bool writes_to_others(collectives::Collective what) {
   return what == Collective::kAllReduce || what == Collective::kReduce || what == Collective::kBroadcast;
 }
 
-// Calls `run(const Task&)` for each task of rank `me`; stops when it returns false, and returns what it returned.
-// No allocation: an operation of 8 bytes passes through here, too.
+// Calls `run(const Task&)` for each task of rank `me`; stops when it returns false, and returns what it
+// returned. No allocation: an operation of 8 bytes passes through here, too.
 template <typename Run>
 bool for_each_task(const session::Call& call, uint32_t ranks, uint32_t me, Sharing sharing, Run run) {
   using collectives::Collective;

@@ -29,8 +29,8 @@ constexpr uint64_t kLooksPerTime = 4;
 // How long a rank that gives up waits for others to stop touching its buffers.
 constexpr int64_t kUntouchedMs = 1'000;
 
-// Asks for what another rank contributes as soon as its post is seen: each line is a way between two cores, and the loads of
-// the reduction come late enough after the comparison of calls to wait for all of them anew.
+// Asks for what another rank contributes as soon as its post is seen: each line is a way between two cores,
+// and the loads of the reduction come late enough after the comparison of calls to wait for all of them anew.
 void ask_for(const std::byte* content, uint64_t bytes) {
   constexpr uint64_t kLine = 64;
   const std::byte* line = content - reinterpret_cast<uintptr_t>(content) % kLine;
@@ -180,7 +180,8 @@ bool NodeQueue::progress() {
   return any;
 }
 
-// Every rank comes to the same answer: it depends on the posts of all, and on what all have told of their reach.
+// Every rank comes to the same answer: it depends on the posts of all, and on what all have told of their
+// reach.
 NodeQueue::Way NodeQueue::choose(const session::Call& call, uint64_t sequence) {
   if (contribution_bytes(call) <= kInlineBytes) return Way::kEager;
   bool all_shared = true;
@@ -263,8 +264,8 @@ void NodeQueue::take_eager(const session::Call& call, uint64_t sequence, const s
     reached_[i].send = bytes > kInlineBytes ? access_.segment.payload(i, sequence)
                                             : access_.segment.post(i, sequence).content;
   }
-  // Not from its own post: loads wider than the stores before them wait until those have left the core, which takes as long
-  // as the line is with the others.
+  // Not from its own post: loads wider than the stores before them wait until those have left the core, which
+  // takes as long as the line is with the others.
   reached_[access_.local].send = const_cast<std::byte*>(send);
   reached_[access_.local].recv = recv;
   for_each_task(call, access_.layout().ranks, access_.rank, Sharing::kOwnResult, [&](const Task& task) {
@@ -374,7 +375,8 @@ void NodeQueue::adopt(const session::Call& call, const void* send, void* recv,
   access_.ring_peers();
 }
 
-// Others may still read or write this rank's buffers, for a block each: the caller gets them back when nobody does.
+// Others may still read or write this rank's buffers, for a block each: the caller gets them back when nobody
+// does.
 void NodeQueue::fail_all(const Status& status) {
   if (calls_.empty()) return;
   const Deadline deadline = Deadline::after_ms(kUntouchedMs);

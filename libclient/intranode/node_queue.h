@@ -1,8 +1,10 @@
-// node_queue.h: collectives of a group of one node. No daemon takes part: ranks post their calls (ipc/post.h) and reach each
-// other's buffers. By what the posts of a call say, all ranks of the node do the same of three things:
+// node_queue.h: collectives of a group of one node. No daemon takes part: ranks post their calls (ipc/post.h)
+// and reach each other's buffers. By what the posts of a call say, all ranks of the node do the same of three
+// things:
 //   eager    all contributions are in the posts or their payloads: everyone takes its own result; one meeting
-//   direct   everyone reaches everyone's buffers, mapped (memory of hdtMemAlloc) or through the kernel (any other, where
-//            it is permitted and measured to be faster): everyone does its share in place; two meetings, no staging
+//   direct   everyone reaches everyone's buffers, mapped (memory of hdtMemAlloc) or through the kernel (any
+//            other, where it is permitted and measured to be faster): everyone does its share in place; two
+//            meetings, no staging
 //   staged   the rest: piece by piece through the node's slots
 // Not thread-safe: the communicator's lock is held.
 #pragma once
@@ -41,8 +43,8 @@ class NodeQueue : public CallQueue {
   const session::Call& oldest_call() const override { return calls_.front().call; }
   void fail_all(const Status& status) override;
 
-  // The way of a small blocking call when nothing else is under way: no allocation, no queue.
-  // False: not a case for it, nothing was done. True: posted; finish it with express_done() or adopt(). Nobody has been
+  // The way of a small blocking call when nothing else is under way: no allocation, no queue. False: not a
+  // case for it, nothing was done. True: posted; finish it with express_done() or adopt(). Nobody has been
   // woken for it yet: express_done() and adopt() do that, off the critical path.
   bool express(const session::Call& call, const void* send, void* recv);
   // Looks once at the call that express() has posted.

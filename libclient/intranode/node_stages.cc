@@ -14,7 +14,8 @@ using collectives::type_size;
 
 namespace {
 
-// A piece as bytes, and who this rank is in it. In a group of one node rank, local index and position are the same.
+// A piece as bytes, and who this rank is in it. In a group of one node rank, local index and position are the
+// same.
 class View {
  public:
   View(const NodeAccess& access, const SlotPiece& piece)

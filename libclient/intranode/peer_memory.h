@@ -1,5 +1,5 @@
-// peer_memory.h: memory of hdtMemAlloc that other ranks of this node share, as one communicator has mapped it. Not
-// thread-safe: the communicator's lock is held.
+// peer_memory.h: memory of hdtMemAlloc that other ranks of this node share, as one communicator has mapped
+// it. Not thread-safe: the communicator's lock is held.
 #pragma once
 
 #include <cstddef>

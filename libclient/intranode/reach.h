@@ -1,6 +1,6 @@
-// reach.h: whether the ranks of a node may reach each other's memory through the kernel. It depends on users, on the
-// system's settings and on containers, so it is tried, once: every rank reads a proof in the memory of every
-// other, tells the result in its board, and the way is taken only if all can reach all.
+// reach.h: whether the ranks of a node may reach each other's memory through the kernel. It depends on users,
+// on the system's settings and on containers, so it is tried, once: every rank reads a proof in the memory of
+// every other, tells the result in its board, and the way is taken only if all can reach all.
 //
 // A number of a process proves nothing: in another PID namespace it is another process, and later it is
 // another one here. So each rank keeps 128 random bits, of this group alone, in its own memory, and says in

@@ -1,5 +1,5 @@
-// staged_call.h: one call of a group of one node, piece by piece through the node's slots (ipc/segment.h). Three
-// cursors walk over the pieces, so that their stages overlap:
+// staged_call.h: one call of a group of one node, piece by piece through the node's slots (ipc/segment.h).
+// Three cursors walk over the pieces, so that their stages overlap:
 //   stage    copy in what others combine  (needs: the slot is free)
 //   combine  a share of the piece         (needs: all ranks have staged)
 //   take     copy out the other shares    (needs: all have combined)

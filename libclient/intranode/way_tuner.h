@@ -1,10 +1,11 @@
-// way_tuner.h: whether a call on ordinary memory in a group of one node goes faster through the kernel (each reads and
-// writes the others' buffers) or through the node's slots (copied, piece by piece). It depends on the machine, its load and
-// the size, and it changes while a job runs (docs/design/performance.md: copies between two cores at two speeds, for dozens of
-// calls on end). So it is measured on the calls themselves: for each collective and power of two of bytes the way
-// whose last calls took less is taken. A way that becomes slow is left soon; the other is tried again after some calls, the more
-// the longer nothing has changed. One rank of the node measures and decides for all (ipc/call.h: Exposure). Both
-// ways give the same bits.
+// way_tuner.h: whether a call on ordinary memory in a group of one node goes faster through the kernel (each
+// reads and writes the others' buffers) or through the node's slots (copied, piece by piece). It depends on
+// the machine, its load and the size, and it changes while a job runs (docs/design/performance.md: copies
+// between two cores at two speeds, for dozens of calls on end). So it is measured on the calls themselves:
+// for each collective and power of two of bytes the way whose last calls took less is taken. A way that
+// becomes slow is left soon; the other is tried again after some calls, the more the longer nothing has
+// changed. One rank of the node measures and decides for all (ipc/call.h: Exposure). Both ways give the same
+// bits.
 #pragma once
 
 #include <array>
@@ -18,8 +19,8 @@ class WayTuner {
  public:
   enum class Way : uint8_t { kSlots = 0, kKernel = 1 };
   static constexpr int kWays = 2;
-  // Calls in a row before a way is judged: the first ones find the buffers where the other way has left them in the caches,
-  // and were seen to take up to half as much again.
+  // Calls in a row before a way is judged: the first ones find the buffers where the other way has left them
+  // in the caches, and were seen to take up to half as much again.
   static constexpr uint32_t kTrial = 4;
   // Calls between two trials of the way that is not taken. Doubled by each trial that changes nothing.
   static constexpr uint32_t kSoonest = 32;

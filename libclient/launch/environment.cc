@@ -1,8 +1,8 @@
 // environment.cc: ranks and rendezvous from launchers' variables.
 #include "libclient/launch/environment.h"
 
-#include <cstdlib>
 #include <fmt/format.h>
+#include <cstdlib>
 
 #include <algorithm>
 #include <charconv>

@@ -49,9 +49,10 @@ Result<Job> detect_job(const GetVariable& variable);
 using GetText = std::function<std::string(const char* name)>;
 std::string environment_text(const char* name);
 
-// A secret that all processes of this job have and nobody else; "" where there is none. HDT_JOB_SECRET comes first. Open MPI's
-// mpirun draws 128 random bits for each run and gives them to its processes. They are the job's secret only if the run
-// spans hosts (a job can also be one mpirun on each host), and if no other variable says who the ranks are.
+// A secret that all processes of this job have and nobody else; "" where there is none. HDT_JOB_SECRET comes
+// first. Open MPI's mpirun draws 128 random bits for each run and gives them to its processes. They are the
+// job's secret only if the run spans hosts (a job can also be one mpirun on each host), and if no other
+// variable says who the ranks are.
 std::string job_secret(const GetText& variable);
 
 // "host:port", "1.2.3.4:port" or "[v6 address]:port"; `name` is the variable, for the message.

@@ -1,5 +1,5 @@
-// engine_wire.cc: frames and notes between engines (daemon/protocol/wire.h). The first byte says which of the two
-// the rest is.
+// engine_wire.cc: frames and notes between engines (daemon/protocol/wire.h). The first byte says which of the
+// two the rest is.
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,5 @@
-// handshake.cc: what daemons say first on every connection (daemon/protocol/handshake.h). Either a stranger who says
-// anything to one end, or two honest ends with somebody between them who changes, drops, repeats and
+// handshake.cc: what daemons say first on every connection (daemon/protocol/handshake.h). Either a stranger
+// who says anything to one end, or two honest ends with somebody between them who changes, drops, repeats and
 // invents messages.
 #include "daemon/protocol/handshake.h"
 

@@ -1,5 +1,5 @@
-// peer_facts.cc: what other daemons tell of themselves (daemon/protocol/facts.h), what is concluded from it, and the
-// order of their replies (daemon/diagnosis/inquiries.h).
+// peer_facts.cc: what other daemons tell of themselves (daemon/protocol/facts.h), what is concluded from it,
+// and the order of their replies (daemon/diagnosis/inquiries.h).
 #include <algorithm>
 
 #include "daemon/diagnosis/inquiries.h"

@@ -1,4 +1,5 @@
-// hdt-backend-test: runs the conformance suite of transports/transport.h over a backend: one that is built in, or a module.
+// hdt-backend-test: runs the conformance suite of transports/transport.h over a backend: one that is built
+// in, or a module.
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>

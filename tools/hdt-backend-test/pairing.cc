@@ -82,7 +82,8 @@ Status try_pair(Backend& backend, const DeviceInfo& from, const DeviceInfo& to) 
   bool closing = false;
   while (Clock::now() < deadline) {
     for (End& end : ends) end.poll();
-    // Both ends end in order before their devices go: UCX may not close an endpoint that is still being set up.
+    // Both ends end in order before their devices go: UCX may not close an endpoint that is still being set
+    // up.
     if (server.message && !closing) {
       connection.value()->close();
       closing = true;

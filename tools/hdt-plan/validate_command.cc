@@ -14,7 +14,8 @@
 namespace hdt::tools {
 namespace {
 
-// "2 x (12 RTX-3090/2, 12 Titan-RTX/2)": replicas, then layers, device and tensor-parallel degree of each stage.
+// "2 x (12 RTX-3090/2, 12 Titan-RTX/2)": replicas, then layers, device and tensor-parallel degree of each
+// stage.
 std::string shape(const plan::PublishedSet& set, const plan::Plan& plan) {
   std::string text;
   for (size_t i = 0; i < plan.replicas.size(); ++i) {

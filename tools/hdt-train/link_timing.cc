@@ -35,8 +35,8 @@ Result<double> median_seconds(hdtComm_t pair, size_t bytes, const Once& once) {
   return median(std::move(times));
 }
 
-// What is left of a message's time beyond the latency, as a rate: latency + bytes / rate is what was measured. A message
-// that is no slower than the smallest one has the rate of its whole time.
+// What is left of a message's time beyond the latency, as a rate: latency + bytes / rate is what was
+// measured. A message that is no slower than the smallest one has the rate of its whole time.
 double rate_of(double bytes, double seconds, double latency) {
   return bytes / (seconds > 1.05 * latency ? seconds - latency : seconds);
 }

@@ -1,4 +1,5 @@
-// overlap_timing.cc: rank 1 always waits in the next sum; the first element of a sum says whether it was the last one.
+// overlap_timing.cc: rank 1 always waits in the next sum; the first element of a sum says whether it was the
+// last one.
 #include "tools/hdt-train/overlap_timing.h"
 
 #include <algorithm>

@@ -9,7 +9,8 @@
 
 namespace hdt::tools {
 
-// Reads --plan into the flags. Refuses flags beside it that say something else, and plans that the engine does not run.
+// Reads --plan into the flags. Refuses flags beside it that say something else, and plans that the engine
+// does not run.
 Status take_plan(const CLI::App& app, TrainFlags& flags);
 
 // The layout for this number of ranks, from the plan or the flags.

@@ -107,8 +107,8 @@ plan::Model model_of(const training::ModelShape& shape) {
   return model;
 }
 
-// Everything is measured in rounds, so that a machine that is disturbed for a while disturbs all figures a little and none
-// much.
+// Everything is measured in rounds, so that a machine that is disturbed for a while disturbs all figures a
+// little and none much.
 constexpr int kRounds = 5;
 
 void add_compute(const TrainFlags& flags, plan::Profile& profile) {

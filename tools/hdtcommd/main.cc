@@ -69,9 +69,9 @@ void name_closed_folders(const std::string& socket) {
   }
 }
 
-// Ends the process at SIGTERM or SIGINT while the daemon starts, because the start may hang (in a file system, in a NIC's
-// driver). A start that completes within kStartGraceMs of the signal is left alone: main() then takes the signal and ends the
-// daemon in order, so that its socket is removed.
+// Ends the process at SIGTERM or SIGINT while the daemon starts, because the start may hang (in a file
+// system, in a NIC's driver). A start that completes within kStartGraceMs of the signal is left alone: main()
+// then takes the signal and ends the daemon in order, so that its socket is removed.
 class StartWatch {
  public:
   static hdt::Result<std::unique_ptr<StartWatch>> begin() {
@@ -111,8 +111,8 @@ class StartWatch {
   std::thread thread_;
 };
 
-// The signal that comes next. Meanwhile the service manager, if it has a watchdog, hears that the daemon works, as long as
-// all threads pass their loops: each has half of the watchdog's time for it.
+// The signal that comes next. Meanwhile the service manager, if it has a watchdog, hears that the daemon
+// works, as long as all threads pass their loops: each has half of the watchdog's time for it.
 class SignalWait {
  public:
   SignalWait(const sigset_t& signals, hdt::daemon::Daemon& daemon, hdt::ServiceManager& manager)

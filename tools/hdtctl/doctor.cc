@@ -256,7 +256,8 @@ class Examination {
          "chrony or another time service on all nodes");
   }
 
-  // A NIC that reaches nothing of the node is a problem; one that reaches some of its NICs, as in another subnet, is not.
+  // A NIC that reaches nothing of the node is a problem; one that reaches some of its NICs, as in another
+  // subnet, is not.
   void reach(const std::string& node, const std::vector<Reach>& tried, const json& told) {
     for (const bool back : {false, true}) {
       std::map<std::string, std::pair<size_t, size_t>> made;  // by NIC of who tries: connections made, tried

@@ -1,5 +1,5 @@
-// doctor.h: what is wrong with a set-up, before any job: findings, each with what to do, from what the daemons tell of
-// themselves and from what was tried here.
+// doctor.h: what is wrong with a set-up, before any job: findings, each with what to do, from what the
+// daemons tell of themselves and from what was tried here.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,8 @@ Result<std::string> make_key(const std::string& output, const std::string& node)
   if (!key.is_ok()) return key.status();
   HDT_RETURN_IF_ERROR(make_secret_file(output, key.value()));
   return fmt::format(
-      "{} holds a new cluster key. Copy it to every node, readable by hdtcommd's user only, and write there in\n"
+      "{} holds a new cluster key. Copy it to every node, readable by hdtcommd's user only, and write "
+      "there in\n"
       "/etc/hdt/hdtcommd.toml, before hdtcommd is started again:\n"
       "  [security]\n"
       "  cluster_key_file = \"{}\"\n",

@@ -44,7 +44,8 @@ struct Asked {
   auto open() const { return hdt::client::Session::open(socket, {}, timeout_ms); }
 };
 
-// Asks the daemon. Returns the exit code, after words on standard error, unless `use` is called, which returns it.
+// Asks the daemon. Returns the exit code, after words on standard error, unless `use` is called, which
+// returns it.
 int with_answer(const Asked& daemon, const Question& ask,
                 const std::function<int(const nlohmann::json&)>& use) {
   const auto session = daemon.open();

@@ -1,7 +1,8 @@
-// damage.cc: a library that is loaded before others into a daemon and flips bits of what comes from the network, behind the
-// checksums of TCP, as a faulty NIC or memory would. Only payload is struck: it is read straight to its place, ahead of
-// the buffer for what follows, so it is the first of two places of a readv. $HDT_SOAK_DAMAGE names a file that holds how
-// many reads are still to be struck, as 8 bytes; struck ones are counted down.
+// damage.cc: a library that is loaded before others into a daemon and flips bits of what comes from the
+// network, behind the checksums of TCP, as a faulty NIC or memory would. Only payload is struck: it is read
+// straight to its place, ahead of the buffer for what follows, so it is the first of two places of a readv.
+// $HDT_SOAK_DAMAGE names a file that holds how many reads are still to be struck, as 8 bytes; struck ones are
+// counted down.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>

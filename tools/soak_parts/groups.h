@@ -1,5 +1,5 @@
-// groups.h: the groups that a rank of the job is in: all ranks, those of its node (class tp), one of each node (class dp), and
-// the pipeline (class pp), which is all ranks again.
+// groups.h: the groups that a rank of the job is in: all ranks, those of its node (class tp), one of each
+// node (class dp), and the pipeline (class pp), which is all ranks again.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@ class Groups {
   Groups(const Groups&) = delete;
   Groups& operator=(const Groups&) = delete;
 
-  // Each makes all groups, in place of those before. HDT_SUCCESS, or why not; the words are hdtGetLastError's.
+  // Each makes all groups, in place of those before. HDT_SUCCESS, or why not; the words are
+  // hdtGetLastError's.
   hdtResult_t join(int ranks, int rank, const hdtUniqueId_t& id);
   hdtResult_t shrink(const std::vector<int>& excluded);
   void leave();

@@ -1,10 +1,11 @@
-// main.cc: hdt-soak-rank, one rank of a job of tools/soak, told by lines on standard input what to do and telling by lines what
-// came of it:
+// main.cc: hdt-soak-rank, one rank of a job of tools/soak, told by lines on standard input what to do and
+// telling by lines what came of it:
 //   id                        id HEX
 //   join RANKS RANK HEX       joined RANK | error CODE WORDS
 //   shrink RANK...            the same, without these ranks
-//   run STEP                  from this step on: "step N OPERATIONS BYTES WRONG" after each one, "pause OPERATION BEGIN END
-//                             EXCESS" (nanoseconds) for what took long, and in the end "paused N" or "failed N CODE OPERATION: WORDS"
+//   run STEP                  from this step on: "step N OPERATIONS BYTES WRONG" after each one, "pause
+//                             OPERATION BEGIN END EXCESS" (nanoseconds) for what took long, and in the end
+//                             "paused N" or "failed N CODE OPERATION: WORDS"
 //   stop                      while it runs: all ranks pause after the same step
 //   leave                     left
 //   exit                      nothing: the process ends without leaving

@@ -1,5 +1,6 @@
-// step.h: one step of a job that looks like training: activations and gradients along the pipeline, gradients summed over
-// replicas while others are under way, sharded optimizer states, small sums within a node. Every result is compared.
+// step.h: one step of a job that looks like training: activations and gradients along the pipeline, gradients
+// summed over replicas while others are under way, sharded optimizer states, small sums within a node. Every
+// result is compared.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,8 @@ class Step {
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
 
-  // Runs step `number`. `stop`: this rank wants the job to pause; afterwards whether any does. False: `failed_in` failed.
+  // Runs step `number`. `stop`: this rank wants the job to pause; afterwards whether any does. False:
+  // `failed_in` failed.
   bool run(uint64_t number, bool& stop);
 
   uint64_t operations = 0;

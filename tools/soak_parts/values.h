@@ -1,5 +1,6 @@
-// values.h: what ranks contribute, and what must come out, as a function of seed, operation and rank. All numbers are whole and
-// so small that their sums are exact in every type, whatever the order: results can be compared bit for bit.
+// values.h: what ranks contribute, and what must come out, as a function of seed, operation and rank. All
+// numbers are whole and so small that their sums are exact in every type, whatever the order: results can be
+// compared bit for bit.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,8 @@
 namespace hdt::training {
 namespace {
 
-// Forwards before the first backward. Those of other chunks are further apart than those of neighbours, hence twice as many.
+// Forwards before the first backward. Those of other chunks are further apart than those of neighbours, hence
+// twice as many.
 int warm_up(int stages, int chunks, int stage, int micro_batches) {
   return std::min(2 * (stages - 1 - stage) + (chunks - 1) * stages, chunks * micro_batches);
 }
@@ -20,7 +21,8 @@ int most_in_flight_interleaved(int stages, int chunks, int stage, int micro_batc
 std::vector<PipelineStep> interleaved_one_forward_one_backward(int stages, int chunks, int stage,
                                                                int micro_batches) {
   std::vector<PipelineStep> steps;
-  // The k-th forward or backward: as many micro-batches as there are stages go through one chunk, then through the next.
+  // The k-th forward or backward: as many micro-batches as there are stages go through one chunk, then
+  // through the next.
   const auto turn = [&](int k) {
     const int group = k / (stages * chunks);
     return PipelineStep{PipelineAction::kForward, group * stages + k % stages, k / stages % chunks};

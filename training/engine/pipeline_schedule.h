@@ -19,8 +19,8 @@ enum class PipelineAction {
   kReceiveGradient,  // from the stage after
   kBackward,
   kSendGradient,  // to the stage before
-  // A backward in two: what the stage before waits for, and what only the update does. The first may not follow a
-  // kBackward of the same micro-batch, nor may it be left without the second.
+  // A backward in two: what the stage before waits for, and what only the update does. The first may not
+  // follow a kBackward of the same micro-batch, nor may it be left without the second.
   kInputGradient,
   kWeightGradient,
 };
@@ -35,16 +35,16 @@ struct PipelineStep {
 // The steps of `stage` of `stages`, in order.
 std::vector<PipelineStep> one_forward_one_backward(int stages, int stage, int micro_batches);
 
-// Zero bubble with the memory of 1F1B (ZB-H1 of Qi, Wan, Huang, Lin, "Zero bubble pipeline parallelism", 2023): 1F1B whose
-// backwards are in two. A stage sends the gradient on before it computes that of its weights, and puts the latter off where it would
-// else wait: stage s lets s of them wait, as it has s micro-batches fewer in flight than stage 0, and computes the last of
-// them when it would else be idle.
+// Zero bubble with the memory of 1F1B (ZB-H1 of Qi, Wan, Huang, Lin, "Zero bubble pipeline parallelism",
+// 2023): 1F1B whose backwards are in two. A stage sends the gradient on before it computes that of its
+// weights, and puts the latter off where it would else wait: stage s lets s of them wait, as it has s
+// micro-batches fewer in flight than stage 0, and computes the last of them when it would else be idle.
 std::vector<PipelineStep> zero_bubble(int stages, int stage, int micro_batches);
 
-// Interleaved 1F1B (Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM", 2021,
-// 2.2): each stage has `chunks` ranges of layers; the last stage sends the activations of one to the first stage, whose next
-// chunk goes on with them. The bubble is as many times shorter as there are chunks. At least two stages, and a
-// multiple of them micro-batches: with others it could hang.
+// Interleaved 1F1B (Narayanan et al., "Efficient large-scale language model training on GPU clusters using
+// Megatron-LM", 2021, 2.2): each stage has `chunks` ranges of layers; the last stage sends the activations of
+// one to the first stage, whose next chunk goes on with them. The bubble is as many times shorter as there
+// are chunks. At least two stages, and a multiple of them micro-batches: with others it could hang.
 std::vector<PipelineStep> interleaved_one_forward_one_backward(int stages, int chunks, int stage,
                                                                int micro_batches);
 // How many (micro-batch, chunk) pairs are then between their forward and the end of their backward.
@@ -54,9 +54,10 @@ int most_in_flight_interleaved(int stages, int chunks, int stage, int micro_batc
 int most_in_flight(int stages, int stage, int micro_batches);
 
 // Plays the schedules of all stages against each other. Fails (kInternal, naming stage, step and micro-batch)
-// unless every stage runs each micro-batch forward once in each of its chunks, then backward once (in one or in two);
-// receives what it needs before it computes and sends what it has computed; messages of a pair match in order; at most `in_flight[stage]`
-// micro-batches (of all chunks) are in flight; and no stage waits for ever. Sends are taken to complete on their own.
+// unless every stage runs each micro-batch forward once in each of its chunks, then backward once (in one or
+// in two); receives what it needs before it computes and sends what it has computed; messages of a pair match
+// in order; at most `in_flight[stage]` micro-batches (of all chunks) are in flight; and no stage waits for
+// ever. Sends are taken to complete on their own.
 Status check_pipeline(const std::vector<std::vector<PipelineStep>>& schedules, int micro_batches,
                       const std::vector<int>& in_flight, int chunks = 1);
 

@@ -1,5 +1,6 @@
-// backend_bandwidth.cc: what a backend moves between two processes of this machine over one connection or several; bench/backends
-// compares it with iperf3, fi_pingpong and ucx_perftest. backend_bandwidth LOCAL REMOTE BYTES WRITES CONNECTIONS BACKEND [KEY=VALUE...]
+// backend_bandwidth.cc: what a backend moves between two processes of this machine over one connection or
+// several; bench/backends compares it with iperf3, fi_pingpong and ucx_perftest. backend_bandwidth LOCAL
+// REMOTE BYTES WRITES CONNECTIONS BACKEND [KEY=VALUE...]
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,7 +48,8 @@ struct End {
   std::vector<Completion> completions;
   std::chrono::steady_clock::time_point busy;
 
-  // One buffer for each connection, as the programs have that this is compared with: more would be a larger part of the caches.
+  // One buffer for each connection, as the programs have that this is compared with: more would be a larger
+  // part of the caches.
   End(const std::string& name, const BackendOptions& options, const char* address, size_t bytes,
       size_t connections)
       : memory(connections * bytes) {

@@ -1,5 +1,6 @@
-// rdma_bandwidth.cc: what the rdma backend moves between two addresses of this machine, for comparison with ib_write_bw in
-// the same run of tools/rdma-vm; run by hand (docs/design/rdma.md). rdma_bandwidth LOCAL REMOTE BYTES WRITES
+// rdma_bandwidth.cc: what the rdma backend moves between two addresses of this machine, for comparison with
+// ib_write_bw in the same run of tools/rdma-vm; run by hand (docs/design/rdma.md). rdma_bandwidth LOCAL
+// REMOTE BYTES WRITES
 #include <poll.h>
 
 #include <chrono>

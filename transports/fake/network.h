@@ -18,8 +18,8 @@ struct Faults {
   // Each frame waits a random 0..max_delay_polls polls of its receiver. Within a connection the order stays;
   // frames of different connections overtake each other.
   uint32_t max_delay_polls = 0;
-  // One in so many frames is lost on its way and sent again, as a reliable connection does: it comes some polls later, and all
-  // behind it with it. 0: none.
+  // One in so many frames is lost on its way and sent again, as a reliable connection does: it comes some
+  // polls later, and all behind it with it. 0: none.
   uint32_t lose_one_in = 0;
   // One in so many writes is reported twice, which no backend may do. 0: none.
   uint32_t duplicate_one_in = 0;

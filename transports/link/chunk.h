@@ -1,5 +1,5 @@
-// chunk.h: what a link writes into the immediate of every chunk: the message's header, which part of it this is,
-// and how much has come the other way on the same rail. With it a chunk can be placed and counted in any
+// chunk.h: what a link writes into the immediate of every chunk: the message's header, which part of it this
+// is, and how much has come the other way on the same rail. With it a chunk can be placed and counted in any
 // order, and be sent again on another rail.
 #pragma once
 

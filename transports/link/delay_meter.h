@@ -1,10 +1,12 @@
-// delay_meter.h: how long it takes to learn that a chunk has come, the wait in the queue in front of it left out.
+// delay_meter.h: how long it takes to learn that a chunk has come, the wait in the queue in front of it left
+// out.
 //
-// The time from handing a chunk over to its acknowledgement has two queues in it: its own, behind what this end has under way, and
-// that of the acknowledgement, behind what the peer has under way. A window must allow for the second without counting the first: with
-// windows over the sum the end whose window is a little larger fills both, and the other one's NIC stands idle. So the peer says at
-// what time by its own clock it has got a chunk. How much longer than the fastest one a chunk took there is its queue (as in LEDBAT,
-// RFC 6817: clocks need not agree, as only differences count).
+// The time from handing a chunk over to its acknowledgement has two queues in it: its own, behind what this
+// end has under way, and that of the acknowledgement, behind what the peer has under way. A window must allow
+// for the second without counting the first: with windows over the sum the end whose window is a little
+// larger fills both, and the other one's NIC stands idle. So the peer says at what time by its own clock it
+// has got a chunk. How much longer than the fastest one a chunk took there is its queue (as in LEDBAT, RFC
+// 6817: clocks need not agree, as only differences count).
 #pragma once
 
 #include <algorithm>
@@ -16,7 +18,8 @@
 
 namespace hdt::transport {
 
-// A time by somebody's monotonic clock, in units of 16 us modulo 2^16: of two within half a second the later one is known.
+// A time by somebody's monotonic clock, in units of 16 us modulo 2^16: of two within half a second the later
+// one is known.
 using Stamp = uint16_t;
 inline constexpr int64_t kStampNs = 16'000;
 inline Stamp stamp_of(int64_t time_ns) { return static_cast<Stamp>(time_ns / kStampNs); }
@@ -37,8 +40,8 @@ class DelayMeter {
   int64_t rest_ns() const { return std::max<int64_t>(rest_ns_, 0); }
 
  private:
-  // The fastest way is looked for in so many stretches of time. Less would take a queue that lasts for a part of the way; in more the
-  // clocks drift apart.
+  // The fastest way is looked for in so many stretches of time. Less would take a queue that lasts for a part
+  // of the way; in more the clocks drift apart.
   static constexpr size_t kStretches = 8;
   static constexpr int64_t kStretchNs = kNsPerSecond;
   static constexpr int64_t kMostNs =

@@ -148,8 +148,8 @@ size_t Link::State::rails_up() const {
       std::count_if(rails.begin(), rails.end(), [](const auto& rail) { return rail->up(); }));
 }
 
-// Whichever rail takes a chunk: what the slowest one carries in kChunkNs, so that it delays the end of a write, or another
-// class, by no more.
+// Whichever rail takes a chunk: what the slowest one carries in kChunkNs, so that it delays the end of a
+// write, or another class, by no more.
 uint64_t Link::State::most_bytes_of_a_chunk() const {
   constexpr double kChunkNs = 0.5e6;
   const int64_t now = options.now();
@@ -247,8 +247,8 @@ void Link::State::on_written(Rail& rail, const Completion& completion) {
     return start_closing({Code::kLink, rail.describe() + " closed: " + complete.status().message()});
   }
   rail.on_chunk(completion.bytes, chunk.message_bytes > kCopiedWriteBytes, options.now());
-  // The observer first: whatever is sent from now on tells the peer that this has come, and who restarts after a crash must
-  // know it then, too.
+  // The observer first: whatever is sent from now on tells the peer that this has come, and who restarts
+  // after a crash must know it then, too.
   if (complete.value()) observer.on_arrived(self, chunk.header, chunk.message_bytes);
   if (phase == Phase::kUp && !rail.given_up) (void)acknowledge(rail, chunk.received, chunk.received_at);
 }
@@ -312,8 +312,8 @@ void Link::State::post(NoticeKind kind, std::vector<std::byte> body) {
   send_on(*notice_rail, kind, notice.number, notice.body);
 }
 
-// A rail that refuses has died: its kClosed follows. Whatever was sent is watched: of chunks that came only this end's acknowledgement
-// may be under way, and the peer, to which nothing is, waits for it.
+// A rail that refuses has died: its kClosed follows. Whatever was sent is watched: of chunks that came only
+// this end's acknowledgement may be under way, and the peer, to which nothing is, waits for it.
 void Link::State::send_on(Rail& rail, NoticeKind kind, uint64_t notice, std::span<const std::byte> body) {
   if (Status sent = rail.send(kind, notice, notices_received, body); !sent.is_ok()) {
     return give_up(rail, sent);

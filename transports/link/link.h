@@ -1,7 +1,7 @@
 // link.h: a Link is everything between two engines: one or more rails (Connections, over any backends), used
-// as one. Writes are cut in chunks, rails pull chunks when they have room, so each rail carries what it can and
-// unequal ones add up. The receiver counts the bytes of each message and reports it once, when all of it is in
-// memory, whatever order the chunks took.
+// as one. Writes are cut in chunks, rails pull chunks when they have room, so each rail carries what it can
+// and unequal ones add up. The receiver counts the bytes of each message and reports it once, when all of it
+// is in memory, whatever order the chunks took.
 //
 // A rail may be lost at any moment: what it carried is sent again on the others once both ends agree on what
 // had arrived, so every write and every control message still comes exactly once. Without any rail the link
@@ -39,16 +39,16 @@ inline constexpr size_t kMaxChunkBytes = size_t{64} << 20;
 inline constexpr uint64_t kMaxLinkWriteBytes = uint64_t{1} << 36;
 // Of a control message: what the link says of itself has room beside it.
 inline constexpr size_t kMaxLinkMessageBytes = kMaxMessageBytes - 64;
-// Writes up to this size are copied, so that their memory is free as soon as they are handed to a rail; that of
-// larger ones when they have arrived.
+// Writes up to this size are copied, so that their memory is free as soon as they are handed to a rail; that
+// of larger ones when they have arrived.
 inline constexpr size_t kCopiedWriteBytes = size_t{32} << 10;
 
 // Opaque to the link: says to the layer above what a write was.
 using LinkHeader = std::array<std::byte, kLinkHeaderBytes>;
 
 // Place [data, data + bytes) at `offset` of the peer's `region`, then deliver `header` there. bytes may be 0.
-// `data` must stay unchanged until on_sent(token) or on_down(). With `until_arrived` that is when it has arrived, also for
-// a small write, of which the peer is in no hurry to say so (Link::hurry).
+// `data` must stay unchanged until on_sent(token) or on_down(). With `until_arrived` that is when it has
+// arrived, also for a small write, of which the peer is in no hurry to say so (Link::hurry).
 struct WriteRequest {
   const void* data = nullptr;
   size_t bytes = 0;
@@ -93,8 +93,8 @@ struct RailStatus {
 
 class Link;
 
-// What a link reports. Called only from inside on_completion(), flush(), on_time(), add_rail(), drop_rail() and
-// close(). Implementations may call the link's write(), send() and close(), but must not destroy it.
+// What a link reports. Called only from inside on_completion(), flush(), on_time(), add_rail(), drop_rail()
+// and close(). Implementations may call the link's write(), send() and close(), but must not destroy it.
 class LinkObserver {
  public:
   virtual ~LinkObserver() = default;
@@ -123,8 +123,9 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Adds a connection that is ready. It carries traffic when the peer's link has said hello on it. `lane`: its part in a NIC
-  // that several classes share; with one, serve NICs as nic_share.h says: wants_turn(), then take_turn() until no link moves.
+  // Adds a connection that is ready. It carries traffic when the peer's link has said hello on it. `lane`:
+  // its part in a NIC that several classes share; with one, serve NICs as nic_share.h says: wants_turn(),
+  // then take_turn() until no link moves.
   void add_rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane = nullptr);
   // Gives up a rail that does not work; `reason` in its status and to the peer's.
   void drop_rail(const Connection* connection, const Status& reason);
@@ -138,7 +139,8 @@ class Link {
   bool take_turn();
   // A completion of one of this link's rails. Calls the observer, then lets rails pull.
   void on_completion(const Completion& completion);
-  // Acknowledges what has come, where nothing that was written meanwhile carries it. Cheap when nothing is owed.
+  // Acknowledges what has come, where nothing that was written meanwhile carries it. Cheap when nothing is
+  // owed.
   void flush();
   // To be called when next_time() (in now()'s time, INT64_MAX: never) has come.
   void on_time();
@@ -149,8 +151,8 @@ class Link {
 
   bool up() const;    // has a rail that carries traffic, and is not going down
   bool down() const;  // on_down was called
-  // Something threw inside one of the calls above: what it says of itself may be half written, a chunk of another group
-  // lost. Whoever owns it ends it.
+  // Something threw inside one of the calls above: what it says of itself may be half written, a chunk of
+  // another group lost. Whoever owns it ends it.
   bool torn() const;
   bool peer_ended() const;        // the peer, or the kernel when its process died, has closed it in order
   size_t pending_writes() const;  // writes whose on_sent is still to come

@@ -1,5 +1,5 @@
-// link_state.h: the inside of a Link. link.cc sends and receives; rail_loss.cc is about rails that come, go and
-// fall silent.
+// link_state.h: the inside of a Link. link.cc sends and receives; rail_loss.cc is about rails that come, go
+// and fall silent.
 #pragma once
 
 #include <deque>
@@ -94,8 +94,8 @@ struct Link::State {
   uint64_t number = 0;       // random, of this link
   uint64_t peer_number = 0;  // 0: no hello has come yet
 
-  // Numbered notices all go on one rail, in order, until it is lost: then what the peer may lack goes again on the
-  // next one.
+  // Numbered notices all go on one rail, in order, until it is lost: then what the peer may lack goes again
+  // on the next one.
   struct Numbered {
     uint64_t number;
     NoticeKind kind;

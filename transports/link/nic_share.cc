@@ -9,8 +9,8 @@ namespace {
 
 // A class that has been silent for so long does not slow others down.
 constexpr int64_t kRememberedNs = 200'000'000;
-// What a rail on which nothing moves has under way is not on the NIC: its peer does not take it. Where acknowledgements stand in a long
-// queue nothing is seen to move for as long as that.
+// What a rail on which nothing moves has under way is not on the NIC: its peer does not take it. Where
+// acknowledgements stand in a long queue nothing is seen to move for as long as that.
 constexpr int64_t kStuckNs = 20'000'000;
 constexpr int64_t kStuckRounds = 2;
 // Below so much under way the time to an acknowledgement says nothing of the NIC's rate.
@@ -43,7 +43,8 @@ bool NicShare::Lane::admits(int64_t now) {
   if (flow_.policy.latency || !shared(now)) return true;
   const uint64_t under_way = nic_.in_flight(now);
   const uint64_t times = nic_.held_back(now);
-  // Beside a latency class nothing for the time that acknowledgements take: its messages would wait for it (p99 5 instead of 2.7 ms).
+  // Beside a latency class nothing for the time that acknowledgements take: its messages would wait for it
+  // (p99 5 instead of 2.7 ms).
   const uint64_t window = window_of(nic_.meter_.best_ns_per_byte(), times == 1 ? rest_ns_ : 0, times);
   bool turn = under_way == 0 || under_way < window;
   for (const auto& [name, other] : nic_.flows_) {
@@ -97,8 +98,8 @@ uint64_t NicShare::in_flight(int64_t now) const {
   return sum;
 }
 
-// How many times less bulk may have under way than alone. What it has is what a message of a latency class waits for: where there are
-// such messages, little more than the chunk that is being sent.
+// How many times less bulk may have under way than alone. What it has is what a message of a latency class
+// waits for: where there are such messages, little more than the chunk that is being sent.
 uint64_t NicShare::held_back(int64_t now) const {
   uint64_t times = 1;
   for (const auto& [name, flow] : flows_) {

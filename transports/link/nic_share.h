@@ -1,7 +1,8 @@
-// nic_share.h: how classes of groups share one NIC. Each class has links, and so connections, of its own; what they have under
-// way on the NIC together is kept small, so that whoever is to go next soon goes. A latency class always goes at once;
-// among the others the one that has had least for its weight goes next, chunk by chunk (start-time fair queueing).
-// Only classes with something to send count, so nothing is held back for a class that has nothing.
+// nic_share.h: how classes of groups share one NIC. Each class has links, and so connections, of its own;
+// what they have under way on the NIC together is kept small, so that whoever is to go next soon goes. A
+// latency class always goes at once; among the others the one that has had least for its weight goes next,
+// chunk by chunk (start-time fair queueing). Only classes with something to send count, so nothing is held
+// back for a class that has nothing.
 //
 // One for each NIC of an engine, used by its thread. Time is given to it.
 #pragma once
@@ -57,8 +58,8 @@ class NicShare {
     void leads_to(const std::string& host) { peer_ = host; }
     // The rail's connection was seen to have got somewhere.
     void progressed(int64_t now) { progressed_ns_ = now; }
-    // So was that of another rail between the same NIC and host, at `since` or later. What this one has under way may stand behind what
-    // that one has, in either queue.
+    // So was that of another rail between the same NIC and host, at `since` or later. What this one has under
+    // way may stand behind what that one has, in either queue.
     bool others_move(int64_t since) const;
     double nic_ns_per_byte() const { return nic_.meter_.ns_per_byte(); }
 

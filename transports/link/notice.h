@@ -1,5 +1,5 @@
-// notice.h: what two links say to each other in messages of their rails: hello on a new rail, control messages of
-// the layer above, which rail was lost and what had come on it, acknowledgements.
+// notice.h: what two links say to each other in messages of their rails: hello on a new rail, control
+// messages of the layer above, which rail was lost and what had come on it, acknowledgements.
 #pragma once
 
 #include <cstdint>

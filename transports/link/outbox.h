@@ -1,5 +1,5 @@
-// outbox.h: the sending side's queue: writes in order, handed out chunk by chunk to whichever rail asks, and kept
-// until every chunk has arrived. Chunks that were lost with their rail are handed out again, first.
+// outbox.h: the sending side's queue: writes in order, handed out chunk by chunk to whichever rail asks, and
+// kept until every chunk has arrived. Chunks that were lost with their rail are handed out again, first.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ class Outbox {
     int64_t written_ns = 0;    // to the rail it is under way on
   };
 
-  // Writes are cut so that each of `rails` gets a part, if they are large enough, in parts of at most `most_bytes`.
+  // Writes are cut so that each of `rails` gets a part, if they are large enough, in parts of at most
+  // `most_bytes`.
   void push(const WriteRequest& request, size_t rails, uint64_t most_bytes);
   bool has_chunk() const { return !again_.empty() || next_ < writes_.size(); }
   // The next chunk, from now on under way. has_chunk() must be true.
@@ -61,7 +62,8 @@ class Outbox {
   Write& write_of(const Chunk& chunk) { return writes_[chunk.header.message_id - first_id_]; }
 
   const uint16_t most_pages_;
-  // Message ids are consecutive: writes_[i] has id first_id_ + i. Writes that have arrived leave from the front.
+  // Message ids are consecutive: writes_[i] has id first_id_ + i. Writes that have arrived leave from the
+  // front.
   std::deque<Write> writes_;
   std::deque<Chunk> again_;
   uint64_t first_id_ = 0;

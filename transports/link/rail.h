@@ -52,10 +52,11 @@ class Rail {
   Status send(NoticeKind kind, uint64_t number, uint64_t notices, std::span<const std::byte> body);
   // kSent of the oldest chunk that had none. Null: there is none.
   Outbox::Chunk* on_handed_over();
-  // 0: nothing is known; what was true some time ago may not be any more, and a rail that is not used would never show it.
+  // 0: nothing is known; what was true some time ago may not be any more, and a rail that is not used would
+  // never show it.
   double known_ns_per_byte(int64_t now) const;
-  // The peer's count, modulo 2^32, of what had come by `at` has come: returns how many chunks that newly acknowledges, or nothing if it
-  // cannot be.
+  // The peer's count, modulo 2^32, of what had come by `at` has come: returns how many chunks that newly
+  // acknowledges, or nothing if it cannot be.
   std::optional<uint64_t> acknowledged(uint32_t received, Stamp at, int64_t now);
   // The oldest chunk under way leaves the book.
   Outbox::Chunk take_front();

@@ -1,6 +1,7 @@
-// rail_loss.cc: rails that come, go and fall silent. When a rail is lost, each end tells the other over a surviving one
-// how many chunks had come on it (a rail delivers in order, so that a number says it all), and only then sends again what
-// had not: no chunk is ever placed twice, as its place may be in use for something newer.
+// rail_loss.cc: rails that come, go and fall silent. When a rail is lost, each end tells the other over a
+// surviving one how many chunks had come on it (a rail delivers in order, so that a number says it all), and
+// only then sends again what had not: no chunk is ever placed twice, as its place may be in use for something
+// newer.
 #include <algorithm>
 
 #include "base/address.h"
@@ -12,12 +13,13 @@ namespace {
 
 constexpr int64_t kLookNs = 5 * kNsPerMs;
 constexpr int64_t kPingNs = 6 * kNsPerMs;
-// What stands behind other rails' chunks on a slow NIC, or on a rail whose acknowledgements take long, is late, not lost; but not for ever:
-// one path of a NIC can fail alone, too.
+// What stands behind other rails' chunks on a slow NIC, or on a rail whose acknowledgements take long, is
+// late, not lost; but not for ever: one path of a NIC can fail alone, too.
 constexpr int64_t kPatientTimes = 10;
 // A new rail on which the peer's link says nothing does not work.
 constexpr int64_t kHelloNs = 2 * kNsPerSecond;
-// Words of the peer on rails that are not known here, kept for their hellos: numbers ascend, and rails of long ago say none any more.
+// Words of the peer on rails that are not known here, kept for their hellos: numbers ascend, and rails of
+// long ago say none any more.
 constexpr size_t kMostUnseen = 256;
 // After the peer closed a rail in order all others are about to follow.
 constexpr int64_t kEndNs = kNsPerSecond;
@@ -70,8 +72,9 @@ void Link::State::on_hello(Rail& rail, std::span<const std::byte> body) {
   const auto hello = decode_hello(body);
   if (!hello || rail.peer_number)
     return start_closing({Code::kLink, rail.describe() + " closed: malformed hello"});
-  // The peer takes this link for one that has ended. It hears from this end's hello that it has, and closes the rail: to close
-  // it here could lose that hello. A peer that does not is given up when the time for its hello is over.
+  // The peer takes this link for one that has ended. It hears from this end's hello that it has, and closes
+  // the rail: to close it here could lose that hello. A peer that does not is given up when the time for its
+  // hello is over.
   if (hello->peer_link != 0 && hello->peer_link != number) return;
   if (peer_number != 0 && hello->link != peer_number) {
     return start_closing({Code::kLink, "the peer has given this link up and begun a new one"});
@@ -156,7 +159,8 @@ void Link::State::on_rail_lost(const RailLostBody& word) {
   const auto found = std::find_if(rails.begin(), rails.end(),
                                   [&](const auto& rail) { return rail->peer_number == word.rail; });
   if (found == rails.end()) {
-    // Nothing was under way on it, and it is settled already; or its hello is still to come, as this word took another rail.
+    // Nothing was under way on it, and it is settled already; or its hello is still to come, as this word
+    // took another rail.
     lost_unseen.insert(word.rail);
     if (lost_unseen.size() > kMostUnseen) lost_unseen.erase(lost_unseen.begin());
     return;
@@ -217,8 +221,8 @@ int64_t Link::State::patience_ns(const Rail& rail, int64_t now) const {
   return rail.others_move(now - patience) ? most : patience;
 }
 
-// A rail is given up when nothing has moved on it for so long although something is under way and it was pinged, while the peer was heard on
-// another one after that: then it is the rail, not the peer.
+// A rail is given up when nothing has moved on it for so long although something is under way and it was
+// pinged, while the peer was heard on another one after that: then it is the rail, not the peer.
 void Link::State::look_for_silence(int64_t now) {
   next_look_ns = kNeverNs;
   if (rails_up() < 2) return;

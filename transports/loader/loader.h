@@ -26,8 +26,8 @@ std::vector<std::string> module_folders();
 // Names of the backends that the folders have files for, sorted; "tcp", which is built in, is not among them.
 std::vector<std::string> find_modules(const std::vector<std::string>& folders);
 
-// Loads libhdt-transport-`name`.so from the first folder that has it. A failure is one line that says which file, or
-// which folders, and what is wrong. Loading again what is loaded is cheap.
+// Loads libhdt-transport-`name`.so from the first folder that has it. A failure is one line that says which
+// file, or which folders, and what is wrong. Loading again what is loaded is cheap.
 Result<Module> load_module(const std::string& name, const std::vector<std::string>& folders);
 
 // The backend `name`: built in or of a module. `security`: of tcp's connections; modules have none.

@@ -1,5 +1,5 @@
-// attempt.h: work that may throw for want of memory, and what is done then, as base/contained.h for those who link nothing that
-// writes a log. A connection that ends for it says so by its kClosed.
+// attempt.h: work that may throw for want of memory, and what is done then, as base/contained.h for those who
+// link nothing that writes a log. A connection that ends for it says so by its kClosed.
 #pragma once
 
 #include <exception>

@@ -16,8 +16,8 @@ class EventSource {
   virtual ~EventSource() = default;
   virtual void on_event(uint32_t epoll_events) = 0;
   virtual void on_deadline() = 0;
-  // One of the two threw. Who waits for something that does not come then must hear of it; takes no memory. By itself
-  // nothing is lost but the call: a socket that has events still tells so again.
+  // One of the two threw. Who waits for something that does not come then must hear of it; takes no memory.
+  // By itself nothing is lost but the call: a socket that has events still tells so again.
   virtual void on_failure() {}
 };
 
@@ -33,7 +33,8 @@ class EventLoop {
   // Where it throws, the deadline before this one holds.
   void set_deadline(EventSource* source, int64_t milliseconds_from_now);
   void clear_deadline(EventSource* source);
-  // Makes fd() readable until the next dispatch(). Nothing to do while one polls, or will: it looks again by itself.
+  // Makes fd() readable until the next dispatch(). Nothing to do while one polls, or will: it looks again by
+  // itself.
   void wake();
   void set_attended(bool attended) { attended_ = attended; }
   void set_polling(bool polling) { polling_ = polling; }

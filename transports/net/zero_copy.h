@@ -1,5 +1,6 @@
-// zero_copy.h: sends of one socket that the kernel makes from the caller's memory (MSG_ZEROCOPY): which of them it still reads.
-// Each such send has a number, counted from 0; the socket's error queue tells ranges that are done.
+// zero_copy.h: sends of one socket that the kernel makes from the caller's memory (MSG_ZEROCOPY): which of
+// them it still reads. Each such send has a number, counted from 0; the socket's error queue tells ranges
+// that are done.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,8 @@ class ZeroCopy {
   uint64_t started();
   bool done(uint64_t number) const { return number < first_open_; }
   bool pending() const { return !open_.empty(); }
-  // Reads the error queue. Where the kernel says that it copied all the same (loopback, NICs without scatter and gather) no more
-  // is sent that way: it would cost the copy and the bookkeeping.
+  // Reads the error queue. Where the kernel says that it copied all the same (loopback, NICs without scatter
+  // and gather) no more is sent that way: it would cost the copy and the bookkeeping.
   void read(int fd);
 
  private:

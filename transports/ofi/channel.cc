@@ -63,7 +63,8 @@ Status OfiChannel::open_endpoint(fid_domain* domain, fi_info* info) {
   if (error != 0) return from_fi_error("cannot tell an endpoint's address", error);
   address_.resize(bytes);
   inject_bytes_ = info->tx_attr->inject_size;
-  // Addresses of one size are passed by number of entries, not of bytes: a shorter one would be read beyond its end.
+  // Addresses of one size are passed by number of entries, not of bytes: a shorter one would be read beyond
+  // its end.
   if (info->addr_format != FI_ADDR_STR) address_limit_ = bytes;
   return Status::ok();
 }

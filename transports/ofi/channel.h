@@ -1,5 +1,6 @@
-// channel.h: a connection's data path on libfabric: a reliable datagram endpoint of its own with its completion queue.
-// Of its own, so that closing it ends everything that is under way for this connection, and nothing else.
+// channel.h: a connection's data path on libfabric: a reliable datagram endpoint of its own with its
+// completion queue. Of its own, so that closing it ends everything that is under way for this connection, and
+// nothing else.
 #pragma once
 
 #include <rdma/fi_domain.h>

@@ -23,8 +23,8 @@ Info hints_for(const Provider& provider) {
   hints->caps = FI_TAGGED | FI_SEND | FI_RECV;
   hints->ep_attr->type = FI_EP_RDM;
   hints->fabric_attr->prov_name = ::strdup(provider.name);
-  // One thread uses a device and all of its connections. Progress is made in our calls, so nothing is placed in
-  // anybody's memory outside of them.
+  // One thread uses a device and all of its connections. Progress is made in our calls, so nothing is placed
+  // in anybody's memory outside of them.
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;

@@ -14,10 +14,11 @@ namespace {
 constexpr const char* kBufferVariable = "FI_OFI_RXM_BUFFER_SIZE";
 constexpr const char* kEagerVariable = "FI_OFI_RXM_EAGER_LIMIT";
 
-// ofi_rxm sends a message up to the eager limit as it is, longer ones in parts (SAR), still longer ones by a rendezvous of remote
-// reads. libfabric 1.17 survives an endpoint that is closed only with messages of the first kind under way; so no segment is longer.
-// Over tcp they go from and into the caller's memory, and buffers, 2048 of them an endpoint, hold only small messages: 16 KiB
-// each would be 34 MiB. Over verbs the limit is the size of the buffers, through which everything is copied.
+// ofi_rxm sends a message up to the eager limit as it is, longer ones in parts (SAR), still longer ones by a
+// rendezvous of remote reads. libfabric 1.17 survives an endpoint that is closed only with messages of the
+// first kind under way; so no segment is longer. Over tcp they go from and into the caller's memory, and
+// buffers, 2048 of them an endpoint, hold only small messages: 16 KiB each would be 34 MiB. Over verbs the
+// limit is the size of the buffers, through which everything is copied.
 constexpr size_t kTcpSegmentBytes = size_t{256} << 10;
 constexpr const char* kTcpBufferBytes = "512";
 constexpr size_t kVerbsSegmentBytes = size_t{9} << 10;
@@ -52,9 +53,11 @@ void prepare_environment(const Provider& provider) {
     return;
   }
   set_default(kBufferVariable, std::to_string(kVerbsSegmentBytes));
-  // Receives of the endpoint instead of the connection's: those are posted again through a connection that is closed already.
+  // Receives of the endpoint instead of the connection's: those are posted again through a connection that is
+  // closed already.
   set_default("FI_OFI_RXM_USE_SRX", "1");
-  // So many are more than the frames and segments that can be on their way; the default, 4096, would be 40 MiB.
+  // So many are more than the frames and segments that can be on their way; the default, 4096, would be 40
+  // MiB.
   set_default("FI_OFI_RXM_MSG_RX_SIZE", "256");
 }
 

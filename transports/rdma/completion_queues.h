@@ -1,5 +1,6 @@
-// completion_queues.h: a device's completion queues behind one completion channel. Connections get room for every
-// request they may have under way, so that a queue cannot overflow; when the last one is full, another is made.
+// completion_queues.h: a device's completion queues behind one completion channel. Connections get room for
+// every request they may have under way, so that a queue cannot overflow; when the last one is full, another
+// is made.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,8 @@ class CompletionQueues {
   ibv_cq* reserve(int entries);
   void give_back(ibv_cq* cq, int entries);
 
-  // Hands what has completed to `handle`; returns how much that was. Bounded, so that other work has its turn.
+  // Hands what has completed to `handle`; returns how much that was. Bounded, so that other work has its
+  // turn.
   size_t drain(const std::function<void(const ibv_wc&)>& handle);
   // Readable descriptor: takes the events off.
   void on_channel_event();

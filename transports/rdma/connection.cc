@@ -1,4 +1,5 @@
-// connection.cc: what an open connection does, and how it ends; see connection.h. How it begins is in handshake.cc.
+// connection.cc: what an open connection does, and how it ends; see connection.h. How it begins is in
+// handshake.cc.
 #include "transports/rdma/connection.h"
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 namespace hdt::transport::rdma {
 
 namespace {
-// As for tcp: enough from poll to poll, little enough that a slow rail does not hold much back. An adapter needs more in
-// its hands than a socket, as what it has not sent is not buffered anywhere else.
+// As for tcp: enough from poll to poll, little enough that a slow rail does not hold much back. An adapter
+// needs more in its hands than a socket, as what it has not sent is not buffered anywhere else.
 constexpr size_t kMaxQueuedWrites = 64;
 constexpr size_t kMaxQueuedWriteBytes = size_t{4} << 20;
 constexpr int64_t kGoodbyeMs = 1000;
@@ -257,8 +258,8 @@ void RdmaConnection::on_removal() {
   finish();
 }
 
-// The queue pair goes to its error state, where the adapter hands back every request, in order; only then is the end
-// reported.
+// The queue pair goes to its error state, where the adapter hands back every request, in order; only then is
+// the end reported.
 void RdmaConnection::drain(const Status& reason, const Status& given_up) {
   if (phase_ == Phase::kDraining || phase_ == Phase::kFinished) return;
   leave();

@@ -1,5 +1,5 @@
-// connection.h: one reliable connection (RC queue pair): its life, from rdma_cm's handshake to the drained queue pair, and
-// what its frames mean.
+// connection.h: one reliable connection (RC queue pair): its life, from rdma_cm's handshake to the drained
+// queue pair, and what its frames mean.
 #pragma once
 
 #include <deque>
@@ -75,7 +75,8 @@ class RdmaConnection final : public Connection, private tcp::EventSource, privat
   std::string remote_address() const override { return remote_address_; }
 
  private:
-  // kClosing: the goodbye is on its way. kDraining: the queue pair is in its error state and hands back what it had.
+  // kClosing: the goodbye is on its way. kDraining: the queue pair is in its error state and hands back what
+  // it had.
   enum class Phase { kConnecting, kAccepting, kOpen, kClosing, kDraining, kFinished };
 
   void on_event(uint32_t) override {}

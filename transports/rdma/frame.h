@@ -1,5 +1,6 @@
-// frame.h: what two ends tell each other: a Hello in the private data of rdma_cm's request and reply, and then SENDs
-// that begin with a FrameHeader. Little-endian; both are checked field by field before anything is believed.
+// frame.h: what two ends tell each other: a Hello in the private data of rdma_cm's request and reply, and
+// then SENDs that begin with a FrameHeader. Little-endian; both are checked field by field before anything is
+// believed.
 #pragma once
 
 #include <bit>
@@ -21,7 +22,8 @@ static_assert(std::endian::native == std::endian::little, "frames are copied as 
 inline constexpr uint32_t kHelloMagic = 0x52544448;  // "HDTR"
 inline constexpr uint16_t kProtocolVersion = 1;
 
-// A receive takes one frame: kSlotBytes. Small, as each connection has kReceiveSlots of them; long messages are cut.
+// A receive takes one frame: kSlotBytes. Small, as each connection has kReceiveSlots of them; long messages
+// are cut.
 inline constexpr uint32_t kSlotBytes = 1024;
 inline constexpr uint16_t kReceiveSlots = 64;
 
@@ -73,8 +75,8 @@ inline Result<Hello> to_hello(std::span<const std::byte> bytes) {
   return hello;
 }
 
-// Checks everything about a foreign frame that can be known without the memory it speaks of. `receive_slots` are those of
-// the peer's Hello; `partial` bytes of a message have come before.
+// Checks everything about a foreign frame that can be known without the memory it speaks of. `receive_slots`
+// are those of the peer's Hello; `partial` bytes of a message have come before.
 inline Result<FrameHeader> to_frame(std::span<const std::byte> frame, uint16_t receive_slots,
                                     size_t partial) {
   const auto bad = [](const char* what) {

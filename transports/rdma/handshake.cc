@@ -1,5 +1,6 @@
-// handshake.cc: how a connection begins (see connection.h): rdma_cm resolves the address and the path, and carries a Hello
-// both ways. The queue pair is ours, not rdma_cm's, so that it belongs to the adapter as this backend has opened it.
+// handshake.cc: how a connection begins (see connection.h): rdma_cm resolves the address and the path, and
+// carries a Hello both ways. The queue pair is ours, not rdma_cm's, so that it belongs to the adapter as this
+// backend has opened it.
 #include <cerrno>
 #include <cstring>
 
@@ -10,8 +11,8 @@ namespace hdt::transport::rdma {
 
 namespace {
 
-// rdma_cm's steps are tried again until our own deadline. Linux may miss the answer of a neighbour that comes at once, and
-// then looks only when the time is over: so short.
+// rdma_cm's steps are tried again until our own deadline. Linux may miss the answer of a neighbour that comes
+// at once, and then looks only when the time is over: so short.
 constexpr int kAddressMs = 100;
 constexpr int kRouteMs = 2000;
 constexpr int64_t kAcceptMs = 10'000;

@@ -1,5 +1,5 @@
-// nic.h: an RDMA adapter, opened once per Backend, for as long as that lives: its protection domain, and its asynchronous
-// events, which are passed on to the devices (addresses) that use it.
+// nic.h: an RDMA adapter, opened once per Backend, for as long as that lives: its protection domain, and its
+// asynchronous events, which are passed on to the devices (addresses) that use it.
 #pragma once
 
 #include <memory>

@@ -15,8 +15,8 @@ namespace {
 constexpr uint32_t kInlineBytes = 128;  // a write's SEND fits
 constexpr int kEntries = static_cast<int>(SendQueue::kRequests + kReceiveSlots);
 constexpr size_t kSlotMemory = (size_t{kReceiveSlots} + SendQueue::kSlots) * kSlotBytes;
-// A packet that is not acknowledged is sent again after 4.096 us * 2^16, seven times: a peer that is gone ends the
-// connection after about two seconds. The link above notices a silent path sooner.
+// A packet that is not acknowledged is sent again after 4.096 us * 2^16, seven times: a peer that is gone
+// ends the connection after about two seconds. The link above notices a silent path sooner.
 constexpr uint8_t kAckTimeout = 16;
 constexpr uint8_t kRetries = 7;
 // Credits keep the peer's receives posted; so few retries show soon that they did not.

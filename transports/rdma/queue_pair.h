@@ -1,5 +1,6 @@
-// queue_pair.h: an RC queue pair with the memory of its slots, taken through its states: INIT, RTR, RTS with what rdma_cm
-// knows of the path, and at its end ERR, where the adapter hands everything back. Never reset while in use.
+// queue_pair.h: an RC queue pair with the memory of its slots, taken through its states: INIT, RTR, RTS with
+// what rdma_cm knows of the path, and at its end ERR, where the adapter hands everything back. Never reset
+// while in use.
 #pragma once
 
 #include <cstdlib>

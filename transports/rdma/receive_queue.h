@@ -1,5 +1,5 @@
-// receive_queue.h: the receives that a connection has posted, one slot each. A slot is posted anew as soon as its frame has
-// been taken out of it; the peer is told by credits.
+// receive_queue.h: the receives that a connection has posted, one slot each. A slot is posted anew as soon as
+// its frame has been taken out of it; the peer is told by credits.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// region_key.h: a RegionKey of this backend: one remote key per NIC of the backend that registered the memory. Memory is
-// registered at its offset within a page, so that an address of the adapter is that offset plus the offset in the region, and
-// a write that leaves the region leaves what the key allows.
+// region_key.h: a RegionKey of this backend: one remote key per NIC of the backend that registered the
+// memory. Memory is registered at its offset within a page, so that an address of the adapter is that offset
+// plus the offset in the region, and a write that leaves the region leaves what the key allows.
 #pragma once
 
 #include <array>

@@ -8,7 +8,8 @@
 namespace hdt::transport::rdma {
 
 namespace {
-// A write is cut, so that its progress can be seen and memory that is deregistered meanwhile is soon left alone.
+// A write is cut, so that its progress can be seen and memory that is deregistered meanwhile is soon left
+// alone.
 constexpr size_t kWriteBytes = size_t{256} << 10;
 // Enough for the fastest NIC over a row of switches; the rest waits here, where it can still be given up.
 constexpr size_t kMaxBytesUnderWay = size_t{2} << 20;

@@ -1,6 +1,7 @@
-// send_queue.h: what a connection has to send, in order, and how much of it the adapter has taken. A message is cut into
-// SENDs of one slot; a write becomes RDMA WRITEs and then a SEND with its immediate, which the adapter delivers in this
-// order. A SEND needs a credit (a receive that the peer has posted), so that the peer's adapter never lacks one.
+// send_queue.h: what a connection has to send, in order, and how much of it the adapter has taken. A message
+// is cut into SENDs of one slot; a write becomes RDMA WRITEs and then a SEND with its immediate, which the
+// adapter delivers in this order. A SEND needs a credit (a receive that the peer has posted), so that the
+// peer's adapter never lacks one.
 #pragma once
 
 #include <deque>
@@ -36,7 +37,8 @@ class SendQueue {
   void push_message(std::span<const std::byte> message, uint64_t token);
   void push_write(const void* data, size_t bytes, uint32_t region, uint64_t address,
                   const Immediate& immediate, uint64_t token);
-  // Gives the adapter what it can take. `owed`: credits to return with the next SEND; zero afterwards if one left.
+  // Gives the adapter what it can take. `owed`: credits to return with the next SEND; zero afterwards if one
+  // left.
   Status post(uint32_t& owed);
   // Posts nothing but the frames of this kind; false if there was no room.
   bool post_goodbye(uint32_t& owed);

@@ -1,6 +1,7 @@
-// verbs.h: the calls of libibverbs and librdmacm that this backend uses, as a virtual class: tests drive every error
-// path with a simulated adapter (tests/protocol/rdma). Calls that may fail return 0 or an errno value, makers return
-// nullptr and set errno, and nothing blocks: events are fetched only where there are some.
+// verbs.h: the calls of libibverbs and librdmacm that this backend uses, as a virtual class: tests drive
+// every error path with a simulated adapter (tests/protocol/rdma). Calls that may fail return 0 or an errno
+// value, makers return nullptr and set errno, and nothing blocks: events are fetched only where there are
+// some.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -1,5 +1,5 @@
-// region_table.h: the registered memory of a software backend (tcp, fake): unguessable key -> bounds, and which peers
-// may write to it.
+// region_table.h: the registered memory of a software backend (tcp, fake): unguessable key -> bounds, and
+// which peers may write to it.
 #pragma once
 
 #include <cstddef>
@@ -64,8 +64,8 @@ class RegionTable {
   std::unordered_map<uint64_t, Region> regions_;
 };
 
-// Everything that is registered, and of each peer what was granted to it. A connection keeps the table of its peer, so
-// that a write is looked up in one table, as if there were no others.
+// Everything that is registered, and of each peer what was granted to it. A connection keeps the table of its
+// peer, so that a write is looked up in one table, as if there were no others.
 class RegionGrants {
  public:
   using Table = std::shared_ptr<RegionTable>;

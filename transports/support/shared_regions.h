@@ -1,5 +1,6 @@
-// shared_regions.h: what the devices opened from one software backend share: registered memory. A region may be written
-// through any of them, so that any rail of a link can carry any chunk; and the strangers among their connections.
+// shared_regions.h: what the devices opened from one software backend share: registered memory. A region may
+// be written through any of them, so that any rail of a link can carry any chunk; and the strangers among
+// their connections.
 #pragma once
 
 #include <sys/random.h>
@@ -13,8 +14,8 @@
 
 namespace hdt::transport {
 
-// `DeviceType` has on_withdrawn(uint64_t region, const RegionTable* of), called when the peer whose table that is, or
-// with null everybody, may not write to the region any more.
+// `DeviceType` has on_withdrawn(uint64_t region, const RegionTable* of), called when the peer whose table
+// that is, or with null everybody, may not write to the region any more.
 template <typename DeviceType>
 struct SharedRegions {
   RegionGrants regions;

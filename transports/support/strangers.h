@@ -1,8 +1,9 @@
-// strangers.h: the accepted connections of a backend that have not been admitted: how many there are, of which address, and
-// which one goes when there are too many.
+// strangers.h: the accepted connections of a backend that have not been admitted: how many there are, of
+// which address, and which one goes when there are too many.
 //
-// The oldest of the address that has the most goes, and not the newest: a peer needs a moment to show who it is, and whoever
-// fills the places says nothing. So a peer finds a place while strangers hold all, at its own address, too.
+// The oldest of the address that has the most goes, and not the newest: a peer needs a moment to show who it
+// is, and whoever fills the places says nothing. So a peer finds a place while strangers hold all, at its own
+// address, too.
 #pragma once
 
 #include <algorithm>

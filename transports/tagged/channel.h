@@ -1,6 +1,6 @@
-// channel.h: what a library with tagged messages (libfabric, UCX) must give to carry one connection: a data path of its
-// own, to one peer, on which messages find their place by tag. A thin seam: everything that can go wrong above it
-// is driven in tests without the library.
+// channel.h: what a library with tagged messages (libfabric, UCX) must give to carry one connection: a data
+// path of its own, to one peer, on which messages find their place by tag. A thin seam: everything that can
+// go wrong above it is driven in tests without the library.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +23,15 @@ struct Finished {
 
 class Channel {
  public:
-  // Drops what is under way. When it returns no memory given to it is touched any more, neither read nor written.
+  // Drops what is under way. When it returns no memory given to it is touched any more, neither read nor
+  // written.
   virtual ~Channel() = default;
   // To be told to the peer's channel.
   virtual std::vector<std::byte> address() const = 0;
   // Starts nothing that must be waited for; an address that nobody has shows as failed sends, or never.
   virtual Status connect(std::span<const std::byte> peer) = 0;
-  // False: no room now, try again after poll(). True: started, and reported by poll() with `id`. Each tag is used
-  // once a direction, by both sides with the same length at most.
+  // False: no room now, try again after poll(). True: started, and reported by poll() with `id`. Each tag is
+  // used once a direction, by both sides with the same length at most.
   virtual Result<bool> send(uint64_t tag, const void* data, size_t bytes, uint64_t id) = 0;
   virtual Result<bool> receive(uint64_t tag, void* place, size_t bytes, uint64_t id) = 0;
   // Moves what can be moved, appends what is over. A failure is one of the whole channel.

@@ -66,8 +66,8 @@ class TaggedConnection final : public Connection,
   std::string remote_address() const override { return remote_address_; }
 
  private:
-  // kCalling: the peer is to say that it is there; kMeeting: the owners talk; kGreeting: the peer was admitted here, its hello has not come; kEnding: the
-  // channel has failed, the control socket may know why.
+  // kCalling: the peer is to say that it is there; kMeeting: the owners talk; kGreeting: the peer was
+  // admitted here, its hello has not come; kEnding: the channel has failed, the control socket may know why.
   enum class Phase { kConnecting, kCalling, kMeeting, kGreeting, kProving, kOpen, kEnding, kFinished };
   class ChannelEvents : public tcp::EventSource {
    public:

@@ -1,6 +1,7 @@
-// frame.h: what travels on a channel. Both sides number their frames; a frame's tag is its number, so a receive that is
-// posted for number n can take nothing else, whatever the order in which the library delivers. Payload of large
-// writes follows in segments with numbers, and tags, of their own. Little endian, no padding.
+// frame.h: what travels on a channel. Both sides number their frames; a frame's tag is its number, so a
+// receive that is posted for number n can take nothing else, whatever the order in which the library
+// delivers. Payload of large writes follows in segments with numbers, and tags, of their own. Little endian,
+// no padding.
 #pragma once
 
 #include <algorithm>
@@ -39,14 +40,16 @@ struct FrameHeader {
 static_assert(sizeof(FrameHeader) == 40 && offsetof(FrameHeader, taken) == 16);
 static_assert(std::endian::native == std::endian::little, "frames are copied as they lie in memory");
 
-// Payload up to this travels in the frame: shorter than what libraries send eagerly, so it is copied once a side anyway.
+// Payload up to this travels in the frame: shorter than what libraries send eagerly, so it is copied once a
+// side anyway.
 inline constexpr size_t kInlineBytes = 4096;
 inline constexpr size_t kMaxFrameBytes =
     sizeof(FrameHeader) + std::max(kMaxMessageBytes, kImmediateBytes + kInlineBytes);
 // What segments may have: enough to be worth an operation, little enough for a poll to end soon.
 inline constexpr size_t kMinSegmentBytes = 4096;
 inline constexpr size_t kMaxSegmentBytes = size_t{1} << 20;
-// Segments handed to the library ahead, each way: keeps it busy, and rides out the time until the other side polls.
+// Segments handed to the library ahead, each way: keeps it busy, and rides out the time until the other side
+// polls.
 inline size_t segments_ahead(size_t segment_bytes) {
   constexpr size_t kBytesAhead = size_t{2} << 20;
   constexpr size_t kMostAhead = 64;

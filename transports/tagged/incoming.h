@@ -1,5 +1,5 @@
-// incoming.h: the incoming half of a connection: receives posted for the next frames, frames validated and delivered in
-// order, payload of large writes received by the library straight into its place.
+// incoming.h: the incoming half of a connection: receives posted for the next frames, frames validated and
+// delivered in order, payload of large writes received by the library straight into its place.
 #pragma once
 
 #include <array>

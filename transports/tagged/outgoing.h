@@ -1,6 +1,6 @@
-// outgoing.h: the outgoing half of a connection: a queue of frames, sent as far as the window allows, each followed by
-// the segments of its payload. A frame leaves the queue, in order, when the peer has taken it and the library is done
-// with its memory.
+// outgoing.h: the outgoing half of a connection: a queue of frames, sent as far as the window allows, each
+// followed by the segments of its payload. A frame leaves the queue, in order, when the peer has taken it and
+// the library is done with its memory.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ class Outgoing {
   void push_message(std::span<const std::byte> message, uint64_t token);
   void push_write(const void* data, size_t bytes, uint64_t region, uint64_t offset,
                   const Immediate& immediate, uint64_t token);
-  // Hands over what the window and the channel take. `taken` is told to the peer, by a frame of its own if `tell` and
-  // nothing else goes; `told` says whether it was.
+  // Hands over what the window and the channel take. `taken` is told to the peer, by a frame of its own if
+  // `tell` and nothing else goes; `told` says whether it was.
   Status flush(Channel& channel, uint64_t taken, bool tell, bool& told);
   Status on_frame_sent(uint64_t number, std::vector<Sent>& sent);
   Status on_segment_sent(uint64_t number, std::vector<Sent>& sent);
@@ -76,7 +76,8 @@ class Outgoing {
   bool starved_ = false;
   size_t queued_writes_ = 0;
   size_t queued_write_bytes_ = 0;
-  // Segments, numbered over all writes; the one to send next belongs to frame segment_frame_, at segment_offset_.
+  // Segments, numbered over all writes; the one to send next belongs to frame segment_frame_, at
+  // segment_offset_.
   uint64_t next_segment_ = 0;
   uint64_t segment_frame_ = 0;
   size_t segment_offset_ = 0;

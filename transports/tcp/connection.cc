@@ -25,8 +25,9 @@ constexpr size_t kReadBudget = size_t{4} << 20;
 constexpr int64_t kStuckMs = 1200;
 constexpr int64_t kLookAgainMs = 100;
 
-// Segments in flight that the peer's kernel has not acknowledged; a window closed by a slow process leaves none. But where the system
-// drops a segment before it has left (a full queue, a filter), that one counts as not sent, and is tried again half a second later.
+// Segments in flight that the peer's kernel has not acknowledged; a window closed by a slow process leaves
+// none. But where the system drops a segment before it has left (a full queue, a filter), that one counts as
+// not sent, and is tried again half a second later.
 bool under_way(const tcp_info& info) {
   if (info.tcpi_unacked > 0) return true;
   return info.tcpi_notsent_bytes > 0 &&

@@ -7,8 +7,8 @@ namespace hdt::transport::tcp {
 namespace {
 // How long a connection that was closed waits for the peer to take what is read from the caller's memory.
 constexpr int64_t kCloseMs = 1000;
-// Large packets that have not come for so long may not pass (PathMemory::suspect), where the owner gives the attempt up before
-// that is known.
+// Large packets that have not come for so long may not pass (PathMemory::suspect), where the owner gives the
+// attempt up before that is known.
 constexpr int64_t kSuspectMs = 300;
 }  // namespace
 
@@ -50,8 +50,8 @@ void TcpConnection::on_turned_out(const Status& why) {
   (void)attempt([&] { finish(why, why, false); }, [this] { on_failure(); });
 }
 
-// What was read or queued may be half in the books, so that nothing follows it but the end. What was under way is not
-// reported one by one: who hears kClosed knows that nothing more will be.
+// What was read or queued may be half in the books, so that nothing follows it but the end. What was under
+// way is not reported one by one: who hears kClosed knows that nothing more will be.
 void TcpConnection::on_failure() {
   if (closed_ || lost_) return;
   leave();

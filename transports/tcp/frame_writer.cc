@@ -65,7 +65,8 @@ void FrameWriter::gather(Batch& batch) const {
   for (auto frame = queue_.begin(); frame != queue_.end() && batch.count + 2 <= kMaxVectors; ++frame) {
     add(&frame->head, frame->head_bytes);
     if (frame->is_write() && zero_copy_.wanted(frame->payload_bytes)) {
-      // Heads and messages lie in the queue, which forgets them: they are copied, and the payload goes by itself.
+      // Heads and messages lie in the queue, which forgets them: they are copied, and the payload goes by
+      // itself.
       batch.flags = batch.count > 0 ? MSG_MORE : MSG_ZEROCOPY;
       if (batch.count == 0) add(frame->payload, frame->payload_bytes);
       return;

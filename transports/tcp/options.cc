@@ -17,7 +17,8 @@ constexpr uint64_t kBitsPerSocket = 25'000'000'000;
 std::optional<size_t> number_in(const std::string& text, size_t least, size_t most) {
   size_t value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || stop != text.data() + text.size() || value < least || value > most) return std::nullopt;
+  if (error != std::errc() || stop != text.data() + text.size() || value < least || value > most)
+    return std::nullopt;
   return value;
 }
 
@@ -32,7 +33,8 @@ Result<Options> parse_options(const BackendOptions& given) {
   for (const auto& [key, value] : given) {
     if (key == "sockets") {
       const auto number = number_in(value, 1, kMostSockets);
-      if (!number && value != "auto") return wrong(key, value, "\"auto\" or an integer 1.." + std::to_string(kMostSockets));
+      if (!number && value != "auto")
+        return wrong(key, value, "\"auto\" or an integer 1.." + std::to_string(kMostSockets));
       options.sockets = number.value_or(0);
     } else if (key == "zero_copy_bytes") {
       const auto number = number_in(value, 0, kMaxWriteBytes);
@@ -42,7 +44,8 @@ Result<Options> parse_options(const BackendOptions& given) {
       if (value != "true" && value != "false") return wrong(key, value, "true or false");
       options.bind_device = value == "true";
     } else {
-      return Status(Code::kConfig, "backend tcp: no option is called \"" + key + "\"; expected sockets, zero_copy_bytes or bind_device");
+      return Status(Code::kConfig, "backend tcp: no option is called \"" + key +
+                                       "\"; expected sockets, zero_copy_bytes or bind_device");
     }
   }
   return options;

@@ -12,8 +12,8 @@ namespace hdt::transport::tcp {
 struct Options {
   // Connections between two NICs; 0: as many as their speed needs.
   size_t sockets = 0;
-  // Payload from this size on is sent without a copy, as long as the kernel says that it did not copy; 0: never. Below some
-  // 10 KB the bookkeeping costs more than the copy (the kernel's msg_zerocopy.rst).
+  // Payload from this size on is sent without a copy, as long as the kernel says that it did not copy; 0:
+  // never. Below some 10 KB the bookkeeping costs more than the copy (the kernel's msg_zerocopy.rst).
   size_t zero_copy_bytes = size_t{64} << 10;
   // Sockets use their own NIC whatever the routing table says.
   bool bind_device = false;

@@ -14,8 +14,9 @@ namespace {
 
 constexpr const char* kTransportsKey = "tls";
 
-// UCX posts receives for thousands of peers, up to 50 MiB of them a worker; here each worker has one peer. It takes these settings
-// from the environment only; those that are there already stay. Where there are no RDMA devices nothing needs them.
+// UCX posts receives for thousands of peers, up to 50 MiB of them a worker; here each worker has one peer. It
+// takes these settings from the environment only; those that are there already stay. Where there are no RDMA
+// devices nothing needs them.
 void prepare_environment() {
   std::error_code ignored;
   if (std::filesystem::is_empty("/sys/class/infiniband", ignored) || ignored) return;

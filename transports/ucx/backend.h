@@ -1,4 +1,5 @@
-// backend.h: the UCX backend. Options: tls, as UCX_TLS, e.g. "tcp" or "rc,self"; everything else by the UCX_* environment.
+// backend.h: the UCX backend. Options: tls, as UCX_TLS, e.g. "tcp" or "rc,self"; everything else by the UCX_*
+// environment.
 #pragma once
 
 #include <memory>

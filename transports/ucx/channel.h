@@ -1,5 +1,5 @@
-// channel.h: a connection's data path on UCX: a worker of its own with one endpoint. Of its own, so that destroying it ends
-// everything that is under way for this connection, and nothing else.
+// channel.h: a connection's data path on UCX: a worker of its own with one endpoint. Of its own, so that
+// destroying it ends everything that is under way for this connection, and nothing else.
 #pragma once
 
 #include <ucp/api/ucp.h>

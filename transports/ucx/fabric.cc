@@ -15,7 +15,8 @@ namespace {
 // Far over the threshold of UCX's rendezvous, which places without a copy, for a handshake with each.
 constexpr size_t kSegmentBytes = tagged::kMaxSegmentBytes;
 
-// The RDMA devices that belong to a network interface, as UCX names them ("mlx5_0:1"), and the interface itself.
+// The RDMA devices that belong to a network interface, as UCX names them ("mlx5_0:1"), and the interface
+// itself.
 std::string devices_of(const std::string& interface) {
   std::string names = interface;
   std::error_code ignored;

@@ -1,6 +1,6 @@
-// local.cc: an example of a backend written outside of HDT's tree: TCP, but on loopback addresses of the user's choice
-// only. It starts from HDT's own TCP backend and changes what NICs there are; docs/backend-guide.md tells how to
-// write one from nothing, and how this one is built.
+// local.cc: an example of a backend written outside of HDT's tree: TCP, but on loopback addresses of the
+// user's choice only. It starts from HDT's own TCP backend and changes what NICs there are;
+// docs/backend-guide.md tells how to write one from nothing, and how this one is built.
 //
 //   [backend.local]
 //   addresses = "127.0.1.1,127.0.1.2"

@@ -1,30 +1,33 @@
 /* hdt.h: the C interface of HDT, a communicator for clusters of unequal devices and NICs.
  *
- * A process joins a *group* of ranks (hdtCommInit...), gets a communicator, and calls operations on it. All ranks
- * of a group must call the same collectives in the same order; sends and receives between two ranks match in call
- * order. Ranks of one node work through shared memory; nodes are connected by their hdtcommd daemons, or, where none
- * runs, by an equal one inside the first process of the node that needs it.
+ * A process joins a *group* of ranks (hdtCommInit...), gets a communicator, and calls operations on it. All
+ * ranks of a group must call the same collectives in the same order; sends and receives between two ranks
+ * match in call order. Ranks of one node work through shared memory; nodes are connected by their hdtcommd
+ * daemons, or, where none runs, by an equal one inside the first process of the node that needs it.
  *
  * Conventions
  * - Every call returns an hdtResult_t. HDT_SUCCESS is 0. hdtGetLastError() tells more, in words.
  * - Counts are in elements, not bytes. Buffers hold at least the count documented at each call; they need no
  *   alignment. A count of 0 is allowed everywhere (the call still takes part in the order of calls).
- * - Operations take an hdtRequest_t*. NULL: the call returns when the operation is complete. Otherwise it returns at
- *   once, buffers must stay valid and untouched, and hdtWait or hdtTest completes the request. Operations progress
- *   without the caller.
- * - In place: sendbuf == recvbuf (allreduce, reduce, broadcast), recvbuf == sendbuf + rank * count (reduce-scatter),
- *   sendbuf == recvbuf + rank * count (allgather), pointer arithmetic in elements. Other overlaps are not allowed.
- * - fp16, bf16 and fp8 sums within a node accumulate in fp32; across nodes every hop rounds once.
- *   The result is the same bits on every rank.
- * - Failure of one operation fails its communicator: every pending and later call on it returns the same code on every
- *   rank, with a message that names the rank, operation and group. Other communicators go on. Destroy it and
- *   make a new one.
+ * - Operations take an hdtRequest_t*. NULL: the call returns when the operation is complete. Otherwise it
+ *   returns at once, buffers must stay valid and untouched, and hdtWait or hdtTest completes the request.
+ *   Operations progress without the caller.
+ * - In place: sendbuf == recvbuf (allreduce, reduce, broadcast), recvbuf == sendbuf + rank * count
+ *   (reduce-scatter), sendbuf == recvbuf + rank * count (allgather), pointer arithmetic in elements. Other
+ *   overlaps are not allowed.
+ * - fp16, bf16 and fp8 sums within a node accumulate in fp32; across nodes every hop rounds once. The result
+ *   is the same bits on every rank.
+ * - Failure of one operation fails its communicator: every pending and later call on it returns the same code
+ *   on every rank, with a message that names the rank, operation and group. Other communicators go on.
+ *   Destroy it and make a new one.
  *
- * - Handles (hdtComm_t, hdtRequest_t) are no addresses, and no two of a process are the same value. One that has ended or
- *   never was any is told from a live one: every call with it returns HDT_ERR_INVALID_ARGUMENT and does nothing.
- * - A limit of the process, its user, the daemon or the machine (descriptors, memory, threads) fails the call that meets it,
- *   with HDT_ERR_SYSTEM and the limit's name, value and owner: a call that makes a group on all ranks of that group, any
- *   other operation with its communicator. Everything else goes on, and the call works again when there is room.
+ * - Handles (hdtComm_t, hdtRequest_t) are no addresses, and no two of a process are the same value. One that
+ *   has ended or never was any is told from a live one: every call with it returns HDT_ERR_INVALID_ARGUMENT
+ *   and does nothing.
+ * - A limit of the process, its user, the daemon or the machine (descriptors, memory, threads) fails the call
+ *   that meets it, with HDT_ERR_SYSTEM and the limit's name, value and owner: a call that makes a group on
+ *   all ranks of that group, any other operation with its communicator. Everything else goes on, and the call
+ *   works again when there is room.
  *
  * Thread safety: every call may be made from any thread. Collectives of one communicator are ordered by the
  * order in which calls enter the library, so two threads that issue collectives on the same communicator must
@@ -60,22 +63,21 @@ extern "C" {
 /* Every failure has one of these codes. Values never change meaning between versions. */
 typedef enum {
   HDT_SUCCESS = 0,
-  HDT_IN_PROGRESS = 1, /* hdtTest, hdtCommGetAsyncError: not finished yet */
-  HDT_ERR_INVALID_ARGUMENT =
-      2,                     /* a null pointer, an ended handle, a rank out of range, an unknown type */
-  HDT_ERR_INVALID_USAGE = 3, /* a call that is not allowed now, e.g. on an aborted communicator */
-  HDT_ERR_SYSTEM = 4,        /* the operating system refused something; the message names the limit, if it is one */
-  HDT_ERR_INTERNAL = 5,      /* a bug in HDT: please report the message */
-  HDT_ERR_NO_DAEMON = 6,     /* the daemon that was asked for does not answer at its socket */
-  HDT_ERR_DAEMON_LOST = 7,   /* the daemon went away while in use */
-  HDT_ERR_VERSION = 8,       /* library and daemon, or two daemons, do not speak the same protocol */
-  HDT_ERR_TIMEOUT = 9,       /* a deadline passed; the message names who had not come */
-  HDT_ERR_MISMATCH = 10,     /* ranks called different things; the message names both calls */
-  HDT_ERR_RANK_LOST = 11,    /* a member of the group died or left; the message names it */
-  HDT_ERR_LINK = 12,         /* no connection between two nodes works any more; the message names them */
-  HDT_ERR_ABORTED = 13,      /* hdtCommAbort was called on some member */
-  HDT_ERR_CONFIG = 14,       /* a configuration value is wrong; the message names file, line and key */
-  HDT_ERR_NO_BACKEND = 15    /* the group's class has no backend that both nodes can use */
+  HDT_IN_PROGRESS = 1,          /* hdtTest, hdtCommGetAsyncError: not finished yet */
+  HDT_ERR_INVALID_ARGUMENT = 2, /* a null pointer, an ended handle, a rank out of range, an unknown type */
+  HDT_ERR_INVALID_USAGE = 3,    /* a call that is not allowed now, e.g. on an aborted communicator */
+  HDT_ERR_SYSTEM = 4, /* the operating system refused something; the message names the limit, if it is one */
+  HDT_ERR_INTERNAL = 5,    /* a bug in HDT: please report the message */
+  HDT_ERR_NO_DAEMON = 6,   /* the daemon that was asked for does not answer at its socket */
+  HDT_ERR_DAEMON_LOST = 7, /* the daemon went away while in use */
+  HDT_ERR_VERSION = 8,     /* library and daemon, or two daemons, do not speak the same protocol */
+  HDT_ERR_TIMEOUT = 9,     /* a deadline passed; the message names who had not come */
+  HDT_ERR_MISMATCH = 10,   /* ranks called different things; the message names both calls */
+  HDT_ERR_RANK_LOST = 11,  /* a member of the group died or left; the message names it */
+  HDT_ERR_LINK = 12,       /* no connection between two nodes works any more; the message names them */
+  HDT_ERR_ABORTED = 13,    /* hdtCommAbort was called on some member */
+  HDT_ERR_CONFIG = 14,     /* a configuration value is wrong; the message names file, line and key */
+  HDT_ERR_NO_BACKEND = 15  /* the group's class has no backend that both nodes can use */
 } hdtResult_t;
 
 /* Element types. */
@@ -96,9 +98,10 @@ typedef enum {
   HDT_FLOAT8E5M2 = 13  /* OCP 8-bit: 5 exponent bits, up to 57,344: the upper half of a binary16 */
 } hdtDataType_t;
 
-/* Reductions. Average is sum / ranks; integers round toward zero. Integer sums (those of an average, too) and products wrap
- * around. NaN in min and max: a NaN contribution may or may not reach the result. A finite fp8 result beyond the largest
- * number becomes the largest number; the other floats become infinite. More reductions: hdtRedOpCreatePreMulSum. */
+/* Reductions. Average is sum / ranks; integers round toward zero. Integer sums (those of an average, too) and
+ * products wrap around. NaN in min and max: a NaN contribution may or may not reach the result. A finite fp8
+ * result beyond the largest number becomes the largest number; the other floats become infinite. More
+ * reductions: hdtRedOpCreatePreMulSum. */
 typedef enum {
   HDT_SUM = 0,
   HDT_PROD = 1,
@@ -127,15 +130,15 @@ typedef struct {
   const char* socket;
   /* Deadline of making the group and of every operation on it; 0: $HDT_TIMEOUT_MS, or 600,000. */
   int64_t timeout_ms;
-  /* 1: reductions give the same bits however ranks sit on nodes, whatever a message's size and the number of NICs:
-   * contributions are combined in the order of ranks and rounded once. Costs bandwidth between nodes. The same on all
-   * ranks; a split group has its parent's unless it is made with a config of its own. */
+  /* 1: reductions give the same bits however ranks sit on nodes, whatever a message's size and the number of
+   * NICs: contributions are combined in the order of ranks and rounded once. Costs bandwidth between nodes.
+   * The same on all ranks; a split group has its parent's unless it is made with a config of its own. */
   int deterministic;
 } hdtCommConfig_t;
 #define HDT_COMM_CONFIG_INIT \
   { sizeof(hdtCommConfig_t), NULL, NULL, 0, 0 }
 
-/* --- about the library ---------------------------------------------------------------------------------------- */
+/* --- about the library -------------------------------------------------------------------------------- */
 
 /* The library's version, encoded as HDT_VERSION. */
 HDT_API hdtResult_t hdtGetVersion(int* version);
@@ -143,59 +146,63 @@ HDT_API hdtResult_t hdtGetVersion(int* version);
 /* A short constant text for a code, e.g. "a rank of the group was lost". Never NULL. */
 HDT_API const char* hdtGetErrorString(hdtResult_t result);
 
-/* The message of this thread's last failed call; "" if none failed. Valid until the thread's next HDT call. */
+/* The message of this thread's last failed call; "" if none failed. Valid until the thread's next HDT call.
+ */
 HDT_API const char* hdtGetLastError(void);
 
-/* --- groups --------------------------------------------------------------------------------------------------- */
+/* --- groups ------------------------------------------------------------------------------------------- */
 
-/* Makes an id for a new group. Its rendezvous is the calling process's daemon, which must live until the group is
- * made (all ranks returned from hdtCommInitRank), no longer. */
+/* Makes an id for a new group. Its rendezvous is the calling process's daemon, which must live until the
+ * group is made (all ranks returned from hdtCommInitRank), no longer. */
 HDT_API hdtResult_t hdtGetUniqueId(hdtUniqueId_t* id);
 
-/* Joins the group `id` of `nranks` ranks as `rank` (0 <= rank < nranks). Returns when all ranks have joined, or with
- * HDT_ERR_TIMEOUT naming the ranks that have not. Config may be NULL. */
+/* Joins the group `id` of `nranks` ranks as `rank` (0 <= rank < nranks). Returns when all ranks have joined,
+ * or with HDT_ERR_TIMEOUT naming the ranks that have not. Config may be NULL. */
 HDT_API hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int rank,
                                     const hdtCommConfig_t* config);
 
 /* Joins the group of the job this process was started in. Ranks come from the first of these that is set:
- *   HDT_RANK, HDT_SIZE; RANK, WORLD_SIZE where TORCHELASTIC_RUN_ID is set (torchrun, under whatever launcher);
- *   OMPI_COMM_WORLD_RANK, _SIZE (mpirun); PMIX_RANK with PMIx's job size; SLURM_PROCID, SLURM_STEP_NUM_TASKS or
- *   SLURM_NTASKS inside a step (srun); RANK, WORLD_SIZE. Inside the only task of a launcher (srun --pty bash,
- *   mpirun -np 1) RANK and WORLD_SIZE count. Where a launcher's variables and RANK, WORLD_SIZE contradict each other
- *   otherwise, HDT_ERR_CONFIG names both.
- * Where ranks meet: HDT_RENDEZVOUS=host:port (rank 0's daemon listens there); else PMIx, where its server
- * is (mpirun, srun --mpi=pmix); else MASTER_ADDR and MASTER_PORT + 1; else srun's first node. A host is a name or an
- * address of either family; all addresses of a name are tried.
- * With none of these: a group of this one process.
- * Ranks that meet at an address are of one user. A second job at the address of a job that runs is refused with
- * HDT_ERR_INVALID_USAGE, which names that job. Jobs that have the same HDT_JOB_SECRET (any text, the same on all ranks of
- * a job) meet apart from all others. Where it is not set, one mpirun that spans hosts and is the job's only launcher
- * gives the job a secret: the random text that Open MPI draws for each run. */
+ *   HDT_RANK, HDT_SIZE; RANK, WORLD_SIZE where TORCHELASTIC_RUN_ID is set (torchrun, under whatever
+ *   launcher); OMPI_COMM_WORLD_RANK, _SIZE (mpirun); PMIX_RANK with PMIx's job size; SLURM_PROCID,
+ *   SLURM_STEP_NUM_TASKS or SLURM_NTASKS inside a step (srun); RANK, WORLD_SIZE. Inside the only task of a
+ *   launcher (srun --pty bash, mpirun -np 1) RANK and WORLD_SIZE count. Where a launcher's variables and
+ *   RANK, WORLD_SIZE contradict each other otherwise, HDT_ERR_CONFIG names both.
+ * Where ranks meet: HDT_RENDEZVOUS=host:port (rank 0's daemon listens there); else PMIx, where its server is
+ * (mpirun, srun --mpi=pmix); else MASTER_ADDR and MASTER_PORT + 1; else srun's first node. A host is a name
+ * or an address of either family; all addresses of a name are tried. With none of these: a group of this one
+ * process. Ranks that meet at an address are of one user. A second job at the address of a job that runs is
+ * refused with HDT_ERR_INVALID_USAGE, which names that job. Jobs that have the same HDT_JOB_SECRET (any text,
+ * the same on all ranks of a job) meet apart from all others. Where it is not set, one mpirun that spans
+ * hosts and is the job's only launcher gives the job a secret: the random text that Open MPI draws for each
+ * run. */
 HDT_API hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config);
 
-/* Splits a group: ranks that pass the same color form a new group, ordered by key, then by old rank. Collective over
- * `comm`. HDT_SPLIT_NO_COLOR: this rank takes part in no new group and gets NULL. A config of NULL keeps the
- * parent's class and timeout. */
+/* Splits a group: ranks that pass the same color form a new group, ordered by key, then by old rank.
+ * Collective over `comm`. HDT_SPLIT_NO_COLOR: this rank takes part in no new group and gets NULL. A config of
+ * NULL keeps the parent's class and timeout. */
 #define HDT_SPLIT_NO_COLOR (-1)
 HDT_API hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
                                  const hdtCommConfig_t* config);
 
-/* Makes a group of the ranks of `comm` but the `count` in `excluded`, in their old order: of the survivors, after some were lost.
- * Called by every rank that is not excluded, with the same set. `comm` may have failed, and keeps its state: nothing is
- * asked of its members but to call this. Who is missing is named by HDT_ERR_TIMEOUT after the new group's timeout; it can then be called again with
- * more ranks excluded. A config of NULL keeps the parent's class and timeout. */
+/* Makes a group of the ranks of `comm` but the `count` in `excluded`, in their old order: of the survivors,
+ * after some were lost. Called by every rank that is not excluded, with the same set. `comm` may have failed,
+ * and keeps its state: nothing is asked of its members but to call this. Who is missing is named by
+ * HDT_ERR_TIMEOUT after the new group's timeout; it can then be called again with more ranks excluded. A
+ * config of NULL keeps the parent's class and timeout. */
 HDT_API hdtResult_t hdtCommShrink(hdtComm_t comm, const int excluded[], int count, hdtComm_t* newcomm,
                                   const hdtCommConfig_t* config);
 
-/* Leaves the group and frees the handle. Waits until this rank's operations are complete; other members may still be
- * inside operations that need nothing more from this rank. NULL is allowed; a handle that was destroyed before, by whichever
- * thread, is HDT_ERR_INVALID_ARGUMENT. */
+/* Leaves the group and frees the handle. Waits until this rank's operations are complete; other members may
+ * still be inside operations that need nothing more from this rank. NULL is allowed; a handle that was
+ * destroyed before, by whichever thread, is HDT_ERR_INVALID_ARGUMENT. */
 HDT_API hdtResult_t hdtCommDestroy(hdtComm_t comm);
 
-/* Ends all operations of the group on every member with HDT_ERR_ABORTED. The handle still needs hdtCommDestroy. */
+/* Ends all operations of the group on every member with HDT_ERR_ABORTED. The handle still needs
+ * hdtCommDestroy. */
 HDT_API hdtResult_t hdtCommAbort(hdtComm_t comm);
 
-/* HDT_SUCCESS in *async_error while the group works, else what failed it. hdtCommErrorMessage has the words. */
+/* HDT_SUCCESS in *async_error while the group works, else what failed it. hdtCommErrorMessage has the words.
+ */
 HDT_API hdtResult_t hdtCommGetAsyncError(hdtComm_t comm, hdtResult_t* async_error);
 
 /* Why the communicator failed; "" while it works. Valid until hdtCommDestroy. */
@@ -207,18 +214,20 @@ HDT_API hdtResult_t hdtCommUserRank(hdtComm_t comm, int* rank);
 HDT_API hdtResult_t hdtCommNodes(hdtComm_t comm, int* nodes);
 HDT_API hdtResult_t hdtCommNodeOf(hdtComm_t comm, int rank, int* node);
 
-/* --- memory --------------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------- */
 
-/* Memory that the ranks of a node and the daemon share: ranks of one node work in each other's buffers, and between nodes, where
- * a rank is the only one of its group on its node, the daemon sends from it and receives into it. Any other memory works
- * too, and is copied. Large buffers that live long gain most; the first operation on an allocation tells the daemon and
- * the other ranks of it. Aligned to 4,096 bytes, zeroed. Up to 4,096 allocations of a process can be shared
- * at a time. Forked children have the same memory, not a copy of it, and may use it; they cannot free it. */
+/* Memory that the ranks of a node and the daemon share: ranks of one node work in each other's buffers, and
+ * between nodes, where a rank is the only one of its group on its node, the daemon sends from it and receives
+ * into it. Any other memory works too, and is copied. Large buffers that live long gain most; the first
+ * operation on an allocation tells the daemon and the other ranks of it. Aligned to 4,096 bytes, zeroed. Up
+ * to 4,096 allocations of a process can be shared at a time. Forked children have the same memory, not a copy
+ * of it, and may use it; they cannot free it. */
 HDT_API hdtResult_t hdtMemAlloc(void** pointer, size_t bytes);
-/* Memory that hdtMemAlloc did not give, or that is freed already: HDT_ERR_INVALID_ARGUMENT. NULL is allowed. */
+/* Memory that hdtMemAlloc did not give, or that is freed already: HDT_ERR_INVALID_ARGUMENT. NULL is allowed.
+ */
 HDT_API hdtResult_t hdtMemFree(void* pointer);
 
-/* --- collectives ---------------------------------------------------------------------------------------------- */
+/* --- collectives -------------------------------------------------------------------------------------- */
 
 /* Size of an element in bytes; 0 for an unknown type. */
 HDT_API size_t hdtTypeSize(hdtDataType_t type);
@@ -243,45 +252,50 @@ HDT_API hdtResult_t hdtAllGather(const void* sendbuf, void* recvbuf, size_t send
 HDT_API hdtResult_t hdtBroadcast(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type,
                                  int root, hdtComm_t comm, hdtRequest_t* request);
 
-/* The next four are made of sends and receives: on one communicator they match those of hdtSend and hdtRecv in call order,
- * so a rank that calls them between its sends and receives must do so in the same place as its peers. */
+/* The next four are made of sends and receives: on one communicator they match those of hdtSend and hdtRecv
+ * in call order, so a rank that calls them between its sends and receives must do so in the same place as its
+ * peers. */
 
-/* root's recvbuf[r * sendcount + i] = rank r's sendbuf[i]. recvbuf: nranks * sendcount, on root only. In place on root:
- * sendbuf == recvbuf + root * sendcount. */
+/* root's recvbuf[r * sendcount + i] = rank r's sendbuf[i]. recvbuf: nranks * sendcount, on root only. In
+ * place on root: sendbuf == recvbuf + root * sendcount. */
 HDT_API hdtResult_t hdtGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtDataType_t type,
                               int root, hdtComm_t comm, hdtRequest_t* request);
 
-/* recvbuf[i] = root's sendbuf[rank * recvcount + i]. sendbuf: nranks * recvcount, on root only. In place on root:
- * recvbuf == sendbuf + root * recvcount. */
+/* recvbuf[i] = root's sendbuf[rank * recvcount + i]. sendbuf: nranks * recvcount, on root only. In place on
+ * root: recvbuf == sendbuf + root * recvcount. */
 HDT_API hdtResult_t hdtScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdtDataType_t type,
                                int root, hdtComm_t comm, hdtRequest_t* request);
 
-/* recvbuf[r * count + i] = rank r's sendbuf[rank * count + i]. Both: nranks * count. In place (sendbuf == recvbuf) it
- * works on a copy of sendbuf. */
+/* recvbuf[r * count + i] = rank r's sendbuf[rank * count + i]. Both: nranks * count. In place (sendbuf ==
+ * recvbuf) it works on a copy of sendbuf. */
 HDT_API hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type,
                                 hdtComm_t comm, hdtRequest_t* request);
 
-/* As hdtAllToAll with a count for every pair: to rank r go sendcounts[r] elements from sendbuf + senddispls[r], from it
- * come recvcounts[r] to recvbuf + recvdispls[r]. recvcounts[r] is rank r's sendcounts[rank], else HDT_ERR_MISMATCH. Arrays
- * of nranks, not needed after the call has returned. Not in place. */
+/* As hdtAllToAll with a count for every pair: to rank r go sendcounts[r] elements from sendbuf +
+ * senddispls[r], from it come recvcounts[r] to recvbuf + recvdispls[r]. recvcounts[r] is rank r's
+ * sendcounts[rank], else HDT_ERR_MISMATCH. Arrays of nranks, not needed after the call has returned. Not in
+ * place. */
 HDT_API hdtResult_t hdtAllToAllV(const void* sendbuf, const size_t sendcounts[], const size_t senddispls[],
                                  void* recvbuf, const size_t recvcounts[], const size_t recvdispls[],
                                  hdtDataType_t type, hdtComm_t comm, hdtRequest_t* request);
 
-/* recvbuf[recvdispls[r] + i] = rank r's sendbuf[i], i < recvcounts[r]. recvcounts must be the same on every rank,
- * recvdispls need not. Arrays of nranks, not needed after the call has returned. In place: sendbuf == recvbuf + recvdispls[rank]. */
+/* recvbuf[recvdispls[r] + i] = rank r's sendbuf[i], i < recvcounts[r]. recvcounts must be the same on every
+ * rank, recvdispls need not. Arrays of nranks, not needed after the call has returned. In place: sendbuf ==
+ * recvbuf + recvdispls[rank]. */
 HDT_API hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvcounts[],
                                   const size_t recvdispls[], hdtDataType_t type, hdtComm_t comm,
                                   hdtRequest_t* request);
 
-/* As hdtReduceScatter with a count for every rank: sendbuf holds the blocks one after the other, recvcounts[r] elements for
- * rank r. recvcounts must be the same on every rank. In place: recvbuf == this rank's block of sendbuf. */
+/* As hdtReduceScatter with a count for every rank: sendbuf holds the blocks one after the other,
+ * recvcounts[r] elements for rank r. recvcounts must be the same on every rank. In place: recvbuf == this
+ * rank's block of sendbuf. */
 HDT_API hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t recvcounts[],
                                       hdtDataType_t type, hdtRedOp_t op, hdtComm_t comm,
                                       hdtRequest_t* request);
 
-/* A reduction that sums what each rank contributes multiplied by a number of its own: *scalar, one element of `type`, read
- * now. `op` can be passed to reducing calls on `comm` with that type, until hdtRedOpDestroy; every rank passes such a one. */
+/* A reduction that sums what each rank contributes multiplied by a number of its own: *scalar, one element of
+ * `type`, read now. `op` can be passed to reducing calls on `comm` with that type, until hdtRedOpDestroy;
+ * every rank passes such a one. */
 HDT_API hdtResult_t hdtRedOpCreatePreMulSum(hdtRedOp_t* op, const void* scalar, hdtDataType_t type,
                                             hdtComm_t comm);
 /* May be called as soon as the calls that use it have returned. */
@@ -290,11 +304,11 @@ HDT_API hdtResult_t hdtRedOpDestroy(hdtRedOp_t op, hdtComm_t comm);
 /* Complete when every rank of the group has entered it. */
 HDT_API hdtResult_t hdtBarrier(hdtComm_t comm, hdtRequest_t* request);
 
-/* --- point to point ------------------------------------------------------------------------------------------- */
+/* --- point to point ----------------------------------------------------------------------------------- */
 
-/* Sends to / receives from `peer`. The n-th send from a to b matches the n-th receive at b from a; sizes in bytes must
- * be equal (else HDT_ERR_MISMATCH). A send may complete before it is received. peer == own rank is allowed when
- * both are asynchronous or inside one group. */
+/* Sends to / receives from `peer`. The n-th send from a to b matches the n-th receive at b from a; sizes in
+ * bytes must be equal (else HDT_ERR_MISMATCH). A send may complete before it is received. peer == own rank is
+ * allowed when both are asynchronous or inside one group. */
 HDT_API hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
                             hdtRequest_t* request);
 HDT_API hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
@@ -305,20 +319,21 @@ HDT_API hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest,
                                 size_t recvcount, int source, hdtDataType_t type, hdtComm_t comm,
                                 hdtRequest_t* request);
 
-/* Calls of this thread between start and end are issued together, so that sends and receives in them cannot wait for
- * one another. Inside, calls with request NULL return at once and are completed by hdtGroupEnd; requests given are
- * completed by hdtWait as usual. Groups nest; the outermost end counts. */
+/* Calls of this thread between start and end are issued together, so that sends and receives in them cannot
+ * wait for one another. Inside, calls with request NULL return at once and are completed by hdtGroupEnd;
+ * requests given are completed by hdtWait as usual. Groups nest; the outermost end counts. */
 HDT_API hdtResult_t hdtGroupStart(void);
 HDT_API hdtResult_t hdtGroupEnd(void);
 
-/* --- requests ------------------------------------------------------------------------------------------------- */
+/* --- requests ----------------------------------------------------------------------------------------- */
 
-/* HDT_SUCCESS: complete (the request is freed and set to NULL). HDT_IN_PROGRESS: not yet. Else it failed (freed). A copy of a
- * request that was freed: HDT_ERR_INVALID_ARGUMENT, here and in hdtWait. */
+/* HDT_SUCCESS: complete (the request is freed and set to NULL). HDT_IN_PROGRESS: not yet. Else it failed
+ * (freed). A copy of a request that was freed: HDT_ERR_INVALID_ARGUMENT, here and in hdtWait. */
 HDT_API hdtResult_t hdtTest(hdtRequest_t* request);
 
-/* Waits until complete, at most timeout_ms (< 0: until the communicator's deadline). HDT_ERR_TIMEOUT after timeout_ms
- * leaves the request pending and the communicator working; every other result frees it. A NULL *request succeeds. */
+/* Waits until complete, at most timeout_ms (< 0: until the communicator's deadline). HDT_ERR_TIMEOUT after
+ * timeout_ms leaves the request pending and the communicator working; every other result frees it. A NULL
+ * *request succeeds. */
 HDT_API hdtResult_t hdtWait(hdtRequest_t* request, int64_t timeout_ms);
 
 #ifdef __cplusplus

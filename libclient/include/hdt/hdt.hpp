@@ -1,5 +1,5 @@
-// hdt.hpp: C++ handles over hdt.h. A Communicator and a Request own what they name; failures are exceptions that carry the
-// code. Header-only; the calls, their rules and thread safety are those of hdt.h.
+// hdt.hpp: C++ handles over hdt.h. A Communicator and a Request own what they name; failures are exceptions
+// that carry the code. Header-only; the calls, their rules and thread safety are those of hdt.h.
 #ifndef HDT_HDT_HPP
 #define HDT_HDT_HPP
 
@@ -57,8 +57,8 @@ struct TypeOf<float> : std::integral_constant<hdtDataType_t, HDT_FLOAT32> {};
 template <>
 struct TypeOf<double> : std::integral_constant<hdtDataType_t, HDT_FLOAT64> {};
 
-// An operation under way. Its destructor waits, as buffers must not go away under an operation; failures are then dropped,
-// so call wait() where they matter.
+// An operation under way. Its destructor waits, as buffers must not go away under an operation; failures are
+// then dropped, so call wait() where they matter.
 class Request {
  public:
   Request() = default;

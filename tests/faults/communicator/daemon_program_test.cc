@@ -81,7 +81,8 @@ int64_t processor_ms(pid_t pid) {
   return (user + system) * 1000 / ::sysconf(_SC_CLK_TCK);
 }
 
-// Few wake-ups, which are counted exactly, and no spinning, which has none. (bench/compare measures the processor time.)
+// Few wake-ups, which are counted exactly, and no spinning, which has none. (bench/compare measures the
+// processor time.)
 TEST(Idle, DaemonWithEightSessionsSleeps) {
   World world(2);
   auto ranks = world.group({0, 0, 0, 0, 0, 0, 0, 0, 1});

@@ -1,4 +1,5 @@
-// doctor_test.cc: hdtctl doctor at real daemons: a set-up that is sound, another node that is not there, and no daemon at all.
+// doctor_test.cc: hdtctl doctor at real daemons: a set-up that is sound, another node that is not there, and
+// no daemon at all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

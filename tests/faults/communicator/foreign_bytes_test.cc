@@ -1,4 +1,5 @@
-// foreign_bytes_test.cc: bytes that no client or daemon would send, to every door of a daemon: it goes on serving.
+// foreign_bytes_test.cc: bytes that no client or daemon would send, to every door of a daemon: it goes on
+// serving.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -98,7 +99,8 @@ TEST(ForeignBytes, ValuesOutOfRange) {
     ASSERT_TRUE(send_packet(socket.value().get(), session::encode(session::Hello{"test"}), {}).is_ok());
     ASSERT_TRUE(receive_packet(socket.value().get()).is_ok()) << "welcome";
     // A notice about a group that this session is not in.
-    const auto notice = session::encode(session::Kind::kFail, session::GroupNotice{999, Code::kInternal, -5, "text"});
+    const auto notice =
+        session::encode(session::Kind::kFail, session::GroupNotice{999, Code::kInternal, -5, "text"});
     ASSERT_TRUE(send_packet(socket.value().get(), notice, {}).is_ok());
     ASSERT_TRUE(send_packet(socket.value().get(), session::encode(request), {}).is_ok());
     const auto answer = receive_packet(socket.value().get());

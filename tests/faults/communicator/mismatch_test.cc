@@ -1,4 +1,5 @@
-// mismatch_test.cc: ranks that call different things, on one node and on two: all are told, with both calls named.
+// mismatch_test.cc: ranks that call different things, on one node and on two: all are told, with both calls
+// named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

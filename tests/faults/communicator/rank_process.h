@@ -52,7 +52,8 @@ class World {
   const TemporaryFolder& folder() const { return folder_; }
   // Returns when that local rank of the only group on that node has entered `calls` calls.
   void await_entered(int node, size_t local, uint64_t calls);
-  // Returns when the only group on that node is ready: after a restart of its daemon, when all its ranks have come back.
+  // Returns when the only group on that node is ready: after a restart of its daemon, when all its ranks have
+  // come back.
   void await_ready(int node);
   // SIGKILL, and waits for its end.
   void kill_daemon(int node);

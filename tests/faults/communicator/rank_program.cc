@@ -1,5 +1,5 @@
-// rank_program.cc: a rank driven by lines on standard input. Every line is answered with one: the result's number and
-// the library's words.
+// rank_program.cc: a rank driven by lines on standard input. Every line is answered with one: the result's
+// number and the library's words.
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,7 +21,8 @@ using hdt::id_of;
 
 hdtComm_t comm = nullptr;
 hdtComm_t second = nullptr;
-// Zeros that the kernel makes when they are touched: a test starts many ranks, most of which send a few bytes.
+// Zeros that the kernel makes when they are touched: a test starts many ranks, most of which send a few
+// bytes.
 void* const data = std::calloc(size_t{64} << 20, 1);
 
 hdtResult_t execute(std::istringstream& line, std::string& extra) {

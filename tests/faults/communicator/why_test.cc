@@ -21,8 +21,8 @@ nlohmann::json ask(World& world, const std::string& group_class, int node = 0) {
   return nlohmann::json::parse(run.output, nullptr, false);
 }
 
-// Asks until the verdict on the class's only group is `cause`, with these words: ranks and daemons take their time to get
-// into it.
+// Asks until the verdict on the class's only group is `cause`, with these words: ranks and daemons take their
+// time to get into it.
 nlohmann::json await_verdict(World& world, const std::string& group_class, const std::string& cause,
                              int node = 0, const std::string& words = "") {
   const Deadline deadline = Deadline::after_ms(kAnswerMs);
@@ -152,7 +152,8 @@ TEST_F(Why, CallsOfDifferentKind) {
   EXPECT_THAT(sentence(verdict), AllOf(HasSubstr("allreduce"), HasSubstr("broadcast")));
 }
 
-// Between nodes a mismatch is found when all have entered; here the third rank has not, and nobody has failed.
+// Between nodes a mismatch is found when all have entered; here the third rank has not, and nobody has
+// failed.
 TEST_F(Why, DifferentCallsBeforeTheGroupFailsOverThem) {
   const Ranks ranks = group({0, 0, 1, 1}, "early");
   ranks[0]->start("allreduce 100 4 0");

@@ -137,8 +137,9 @@ class Client {
   session::Segment segment_;
 };
 
-// A group of two nodes, whose two ranks of the first one enter calls that differ, one of a type that there is not:
-// before anybody says how they differ, they must be calls. What the group fails with goes to standard output.
+// A group of two nodes, whose two ranks of the first one enter calls that differ, one of a type that there is
+// not: before anybody says how they differ, they must be calls. What the group fails with goes to standard
+// output.
 int enter_no_call(const std::string& first, const std::string& second) {
   Client clients[3];
   session::JoinRequest request;
@@ -310,7 +311,7 @@ class Scribbler {
     }
   }
   void ask(Client& client) {
-#ifdef __SANITIZE_THREAD__  // "backends" loads UCX, whose hooks in the end of a thread end the thread sanitizer
+#ifdef __SANITIZE_THREAD__  // "backends" loads UCX, whose hooks at a thread's end break the thread sanitizer
     static const char* const kQuestions[] = {"why", "trace", "class"};
 #else
     static const char* const kQuestions[] = {"why", "trace", "backends", "class"};
@@ -332,7 +333,8 @@ class Scribbler {
 }  // namespace
 }  // namespace hdt::testing
 
-// Usage: scribbler USER SECONDS SEED SOCKET [SOCKET], or scribbler USER no-call SOCKET SOCKET. Becomes the user first.
+// Usage: scribbler USER SECONDS SEED SOCKET [SOCKET], or scribbler USER no-call SOCKET SOCKET. Becomes the
+// user first.
 int main(int argc, char** argv) {
   using namespace hdt;
   if (argc < 5) return 2;

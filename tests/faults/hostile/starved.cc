@@ -1,6 +1,7 @@
-// starved.cc: hdtcommd, with one allocation that fails: the n-th from now on of its control thread, or of an engine
-// thread, where n is the test's. STARVE_FILE names a file of two 32-bit numbers that both have mapped: whose
-// allocation (0: of the control thread, 1: of an engine's), and n; n is counted down, and at 0 nothing fails.
+// starved.cc: hdtcommd, with one allocation that fails: the n-th from now on of its control thread, or of an
+// engine thread, where n is the test's. STARVE_FILE names a file of two 32-bit numbers that both have mapped:
+// whose allocation (0: of the control thread, 1: of an engine's), and n; n is counted down, and at 0 nothing
+// fails.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>

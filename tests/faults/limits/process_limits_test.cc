@@ -50,7 +50,8 @@ TEST_P(ProcessLimits, OneMoreGroupThanTheDescriptorsAllow) {
 
 TEST_P(ProcessLimits, OneMoreGroupThanTheAddressSpaceAllows) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "the thread sanitizer maps memory of its own all the time, and ends the process where it cannot";
+  GTEST_SKIP()
+      << "the thread sanitizer maps memory of its own all the time, and ends the process where it cannot";
 #endif
   expect_all(ranks_, "split");
   ASSERT_EQ(ranks_[1]->call("limit as 300000").result, HDT_SUCCESS);

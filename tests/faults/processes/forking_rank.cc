@@ -38,7 +38,7 @@ bool is_child = false;
 // The leak sanitizer's question at the end. In a child the other threads' stacks are gone, and what they
 // pointed to is no leak.
 extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off();  // NOLINT
-extern "C" int __lsan_is_turned_off() { return is_child ? 1 : 0; }  // NOLINT
+extern "C" int __lsan_is_turned_off() { return is_child ? 1 : 0; }             // NOLINT
 
 namespace {
 

@@ -1,5 +1,5 @@
-// changing_classes_test.cc: classes change while daemons are killed and started again: who asks for a change is told whether it holds, and
-// no operation notices.
+// changing_classes_test.cc: classes change while daemons are killed and started again: who asks for a change
+// is told whether it holds, and no operation notices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

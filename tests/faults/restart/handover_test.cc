@@ -1,4 +1,5 @@
-// handover_test.cc: `hdtcommd --handover` at SIGTERM: an upgrade that no operation and no group being made notices.
+// handover_test.cc: `hdtcommd --handover` at SIGTERM: an upgrade that no operation and no group being made
+// notices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

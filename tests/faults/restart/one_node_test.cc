@@ -1,4 +1,5 @@
-// one_node_test.cc: a group of one node outlives its daemon: operations go on without it, and its successor adopts the group.
+// one_node_test.cc: a group of one node outlives its daemon: operations go on without it, and its successor
+// adopts the group.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// several_nodes_test.cc: groups of several nodes outlive their daemons: one that is killed at any moment and started again
-// finishes what was under way, with the same bits, and nothing fails on the other nodes.
+// several_nodes_test.cc: groups of several nodes outlive their daemons: one that is killed at any moment and
+// started again finishes what was under way, with the same bits, and nothing fails on the other nodes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// working_ranks.h: the ranks of a group at random operations (work.h), while something is done to their daemons.
+// working_ranks.h: the ranks of a group at random operations (work.h), while something is done to their
+// daemons.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,7 +41,8 @@ class Work {
   }
   // All of them, or one that has failed, are still at it.
   void expect_under_way() { EXPECT_EQ(ranks_[0]->finish(0).result, HDT_IN_PROGRESS); }
-  // What they say they have done, which is the same for all: rounds, and a digest of their floating-point sums.
+  // What they say they have done, which is the same for all: rounds, and a digest of their floating-point
+  // sums.
   std::string finish() {
     std::ofstream(stop_) << "enough";
     std::string done;

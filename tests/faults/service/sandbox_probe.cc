@@ -1,5 +1,5 @@
-// sandbox_probe.cc: tries what a daemon in its sandbox must not be able to do, and what it must. One line for each: what,
-// and the errno value, 0 where it worked.
+// sandbox_probe.cc: tries what a daemon in its sandbox must not be able to do, and what it must. One line for
+// each: what, and the errno value, 0 where it worked.
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>

@@ -1,4 +1,5 @@
-// watchdog_test.cc: what hdtcommd tells the service manager, and that it is silent as long as one of its threads hangs.
+// watchdog_test.cc: what hdtcommd tells the service manager, and that it is silent as long as one of its
+// threads hangs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -127,7 +128,8 @@ TEST(Watchdog, IsFedAsLongAsAllThreadsPassTheirLoops) {
       GTEST_SKIP() << "threads of other processes cannot be stopped here: " << std::strerror(error);
     }
     ASSERT_EQ(error, 0) << std::strerror(error);
-    // A look at it from before it was stopped may still be told; what is told after two looks is of a thread that is stopped.
+    // A look at it from before it was stopped may still be told; what is told after two looks is of a thread
+    // that is stopped.
     const size_t before = complaints(node, name);
     ASSERT_TRUE(await_complaints(node, name, before + 2)) << name << "\n" << node.process().errors();
     manager.drain();

@@ -1,5 +1,5 @@
-// backend_nodes.h: nodes that have, besides tcp, the example backend under the names local, near and third, and "deaf", whose
-// NICs reach nobody. Each test says by flags what the nodes are to use.
+// backend_nodes.h: nodes that have, besides tcp, the example backend under the names local, near and third,
+// and "deaf", whose NICs reach nobody. Each test says by flags what the nodes are to use.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,8 @@ class BackendNodes {
     return nlohmann::json::parse(done.output, nullptr, false);
   }
 
-  // One rank on each node in a group of that class; `body` runs in each one's thread, with what making the group gave.
+  // One rank on each node in a group of that class; `body` runs in each one's thread, with what making the
+  // group gave.
   void run(const std::string& group_class,
            const std::function<void(int rank, hdtComm_t comm, hdtResult_t made)>& body) const {
     hdtUniqueId_t id;

@@ -1,4 +1,5 @@
-// built_modules.h: the modules of this build over which tests run: those that need no hardware, or those of HDT_TEST_MODULES_USED.
+// built_modules.h: the modules of this build over which tests run: those that need no hardware, or those of
+// HDT_TEST_MODULES_USED.
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// change_test.cc: classes change while their groups run: nothing fails, every result is right, and the links are those of
-// the new configuration. HDT_SWAP_SECONDS makes the random changes go on for so long.
+// change_test.cc: classes change while their groups run: nothing fails, every result is right, and the links
+// are those of the new configuration. HDT_SWAP_SECONDS makes the random changes go on for so long.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 
 using Clock = std::chrono::steady_clock;
 
-// A group with one rank on each node, whose ranks exchange by several operations in turn until they are told to stop.
+// A group with one rank on each node, whose ranks exchange by several operations in turn until they are told
+// to stop.
 class Job {
  public:
   Job(const BackendNodes& nodes, std::string group_class, int ranks)

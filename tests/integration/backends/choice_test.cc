@@ -1,4 +1,5 @@
-// choice_test.cc: which backend two nodes take: the first one of the class that both may use and that connects them.
+// choice_test.cc: which backend two nodes take: the first one of the class that both may use and that
+// connects them.
 #include <gmock/gmock.h>
 
 #include "tests/integration/backends/backend_nodes.h"

@@ -1,5 +1,6 @@
-// real_backends_test.cc: one job with a group over each of the modules of this build that this machine can run, and over tcp, at
-// once. The sanitizers do not know the modules' libraries, so it is not built with them.
+// real_backends_test.cc: one job with a group over each of the modules of this build that this machine can
+// run, and over tcp, at once. The sanitizers do not know the modules' libraries, so it is not built with
+// them.
 #include <gmock/gmock.h>
 
 #include "tests/integration/backends/backend_nodes.h"

@@ -55,7 +55,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command,
   posix_spawn_file_actions_adddup2(&actions, child_out.get(), STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, error_file_.c_str(),
                                    O_WRONLY | O_CREAT | O_APPEND, 0600);
-  // A child that has ended is told to the test by say(), which must not end it. The child itself gets the signal as ever.
+  // A child that has ended is told to the test by say(), which must not end it. The child itself gets the
+  // signal as ever.
   std::signal(SIGPIPE, SIG_IGN);
   sigset_t as_ever;
   sigemptyset(&as_ever);

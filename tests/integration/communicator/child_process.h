@@ -15,7 +15,8 @@ namespace hdt::testing {
 
 class ChildProcess {
  public:
-  // The environment is the test's without HDT_* variables, plus `environment`. Standard error goes to `error_file`.
+  // The environment is the test's without HDT_* variables, plus `environment`. Standard error goes to
+  // `error_file`.
   ChildProcess(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment,
                std::string error_file);
   ~ChildProcess();

@@ -11,8 +11,8 @@ namespace {
 
 constexpr Operation kOperations[] = {Operation::kAllReduce, Operation::kReduce, Operation::kReduceScatter,
                                      Operation::kAllGather, Operation::kBroadcast};
-// The thread sanitizer looks at who touches memory when, which types and reductions do not change; with all of
-// them it takes minutes.
+// The thread sanitizer looks at who touches memory when, which types and reductions do not change; with all
+// of them it takes minutes.
 #if defined(__SANITIZE_THREAD__)
 constexpr hdtDataType_t kTypes[] = {HDT_INT32, HDT_BFLOAT16};
 constexpr hdtRedOp_t kReductions[] = {HDT_SUM, HDT_AVG};
@@ -28,9 +28,11 @@ constexpr size_t kSizes[] = {0, 1, 7, 4097};
 
 std::vector<Example> every_example(int ranks) {
   std::vector<Example> all;
-  // Over other backends than tcp each operation, type and reduction once: what differs there is how bytes travel.
+  // Over other backends than tcp each operation, type and reduction once: what differs there is how bytes
+  // travel.
   const bool other_backend = std::getenv("HDT_TEST_BACKEND") != nullptr;
-  // The adapters of the virtual machine of tools/rdma-vm are emulated, and maybe its processors: what takes seconds takes minutes.
+  // The adapters of the virtual machine of tools/rdma-vm are emulated, and maybe its processors: what takes
+  // seconds takes minutes.
   const size_t most = std::getenv("RDMA_VM") == nullptr ? SIZE_MAX : 500'000;
   const auto add = [&](Operation operation, hdtDataType_t type, hdtRedOp_t op, size_t count) {
     const bool only = all.size() % 2 == 0;
@@ -47,7 +49,8 @@ std::vector<Example> every_example(int ranks) {
     for (hdtDataType_t type : kTypes) {
       for (hdtRedOp_t op : kReductions) {
         if (operation >= Operation::kAllGather && op != HDT_SUM) continue;
-        // The arithmetic of every type is the kernels' test: here the first six go through all sizes, the others one.
+        // The arithmetic of every type is the kernels' test: here the first six go through all sizes, the
+        // others one.
         for (size_t count : kSizes) {
           if ((type <= HDT_FLOAT64 && !other_backend) || count == kSizes[3]) add(operation, type, op, count);
         }
@@ -79,8 +82,9 @@ TEST_P(Shape, EveryCollective) {
   });
 }
 
-// More pieces than there are slots, with memory of different kinds in one call, at one rank or from rank to rank: between nodes
-// some buffers are then used in place, and what stands for the others goes through slots that have to become free meanwhile.
+// More pieces than there are slots, with memory of different kinds in one call, at one rank or from rank to
+// rank: between nodes some buffers are then used in place, and what stands for the others goes through slots
+// that have to become free meanwhile.
 class OneRankANode : public ::testing::TestWithParam<Placement> {};
 
 TEST_P(OneRankANode, BuffersOfDifferentKindsAndManyPieces) {

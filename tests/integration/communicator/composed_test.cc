@@ -1,5 +1,5 @@
-// composed_test.cc: gather, scatter, the all-to-alls, the operations with a count for every rank, and sendrecv, over every shape
-// of group, compared element for element.
+// composed_test.cc: gather, scatter, the all-to-alls, the operations with a count for every rank, and
+// sendrecv, over every shape of group, compared element for element.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -1,5 +1,5 @@
-// configured_algorithm_test.cc: every collective gives the right result with every algorithm that can be configured, and nodes
-// that are configured differently are told so.
+// configured_algorithm_test.cc: every collective gives the right result with every algorithm that can be
+// configured, and nodes that are configured differently are told so.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,8 @@ constexpr size_t kCounts[] = {0, 1, 7, 4'097, 12'000, 200'003};
 const std::vector<Placement> kPlacements{{0, 1}, {1, 0, 0}, {0, 1, 2}, {2, 0, 1, 0}};
 #endif
 
-// Nothing, a part of a block, one piece, and several; in ordinary memory and in memory that daemons use in place.
+// Nothing, a part of a block, one piece, and several; in ordinary memory and in memory that daemons use in
+// place.
 std::vector<Example> examples(int ranks) {
   std::vector<Example> all;
   for (const Operation operation : {Operation::kAllReduce, Operation::kReduce, Operation::kReduceScatter,

@@ -1,5 +1,5 @@
-// deterministic_test.cc: with hdtCommConfig_t.deterministic, reductions have the bits of one fixed order, wherever the ranks
-// are and however a message is cut.
+// deterministic_test.cc: with hdtCommConfig_t.deterministic, reductions have the bits of one fixed order,
+// wherever the ranks are and however a message is cut.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,8 +48,8 @@ Bytes in_rank_order(DataType type, hdtRedOp_t op, size_t count) {
 
 class Deterministic : public ::testing::TestWithParam<Placement> {
  protected:
-  // A deterministic group over all ranks. All have it then: a rank whose split has not returned yet would be told there of what fails the
-  // group.
+  // A deterministic group over all ranks. All have it then: a rank whose split has not returned yet would be
+  // told there of what fails the group.
   static hdtComm_t split(const Rank& self) {
     hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
     config.deterministic = 1;

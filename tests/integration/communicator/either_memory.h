@@ -1,5 +1,5 @@
-// either_memory.h: a buffer of a test, of hdtMemAlloc or ordinary, that holds what the memory held. (A vector sets its bytes one by
-// one, which takes sanitizers longer than the call that is tested.)
+// either_memory.h: a buffer of a test, of hdtMemAlloc or ordinary, that holds what the memory held. (A vector
+// sets its bytes one by one, which takes sanitizers longer than the call that is tested.)
 #pragma once
 
 #include <cstddef>

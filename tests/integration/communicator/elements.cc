@@ -19,7 +19,8 @@ namespace {
 using collectives::testing::NarrowFloat;
 
 constexpr double kValues[] = {-2, -1, 1, 2, 3};
-// Elements that are computed at a time: in memory that stays in the caches, and that is not given back to the system each time.
+// Elements that are computed at a time: in memory that stays in the caches, and that is not given back to the
+// system each time.
 constexpr size_t kBlock = 4096;
 
 // Calls body(T()) with the C++ type of a type that has one.
@@ -60,8 +61,8 @@ bool is_unsigned(hdtDataType_t type) {
   return type == HDT_UINT8 || type == HDT_UINT16 || type == HDT_UINT32 || type == HDT_UINT64;
 }
 
-// Searching and scaling for every element would take most of the test's time: every number of a narrow format is decoded
-// once, and encoded by looking it up.
+// Searching and scaling for every element would take most of the test's time: every number of a narrow format
+// is decoded once, and encoded by looking it up.
 struct NarrowTable {
   explicit NarrowTable(const NarrowFloat& format) : values(size_t{1} << format.bits) {
     for (size_t bits = 0; bits < values.size(); ++bits) {

@@ -33,9 +33,10 @@ struct Example {
   std::string name() const;
 };
 
-// What each of `ranks` contributes, and what they must get, are computed without a sanitizer (CMakeLists.txt): only private
-// memory is touched, and most of the tests' time would go there. Users' buffers are filled and read by memcpy() elsewhere.
-// All that `rank` contributes: small whole numbers, so that only averages round.
+// What each of `ranks` contributes, and what they must get, are computed without a sanitizer
+// (CMakeLists.txt): only private memory is touched, and most of the tests' time would go there. Users'
+// buffers are filled and read by memcpy() elsewhere. All that `rank` contributes: small whole numbers, so
+// that only averages round.
 std::vector<std::byte> contributions(const Example& example, int rank, int ranks);
 
 // Elements of a recvbuf that differ from what is expected by more than `relative` of it.

@@ -1,4 +1,5 @@
-// example_run.h: the buffers of one call on one rank: filled, handed to the library, and compared with the reference.
+// example_run.h: the buffers of one call on one rank: filled, handed to the library, and compared with the
+// reference.
 #pragma once
 
 #include <gtest/gtest.h>

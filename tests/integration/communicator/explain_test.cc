@@ -1,5 +1,5 @@
-// explain_test.cc: hdtctl explain against real daemons: what it says is what they are configured to, and wrong questions are
-// refused with words.
+// explain_test.cc: hdtctl explain against real daemons: what it says is what they are configured to, and
+// wrong questions are refused with words.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -46,7 +46,8 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 std::string NodeProcess::program() {
-  // Another program to start in its place: one that enters the service's sandbox first (tests/faults/service).
+  // Another program to start in its place: one that enters the service's sandbox first
+  // (tests/faults/service).
   const char* const instead = std::getenv("HDT_TEST_HDTCOMMD");
   return instead != nullptr ? instead : HDT_HDTCOMMD;
 }

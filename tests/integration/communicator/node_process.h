@@ -1,5 +1,5 @@
-// node_process.h: a node for tests: a real hdtcommd on a loopback address of its own, with its socket in a temporary
-// folder.
+// node_process.h: a node for tests: a real hdtcommd on a loopback address of its own, with its socket in a
+// temporary folder.
 #pragma once
 
 #include <map>
@@ -26,13 +26,14 @@ class TemporaryFolder {
 
 class NodeProcess {
  public:
-  // Node `number` is "n<number>" at 127.0.1.<number + 1>, or where HDT_TEST_ADDRESSES says (one word for each node), and has the
-  // flags of HDT_TEST_FLAGS, too: for NICs that are not loopback. Returns when it serves; throws if it does not.
+  // Node `number` is "n<number>" at 127.0.1.<number + 1>, or where HDT_TEST_ADDRESSES says (one word for each
+  // node), and has the flags of HDT_TEST_FLAGS, too: for NICs that are not loopback. Returns when it serves;
+  // throws if it does not.
   NodeProcess(const TemporaryFolder& folder, int number, const std::vector<std::string>& flags = {},
               const std::map<std::string, std::string>& environment = {});
 
-  // Ends the daemon in order, unless the test has ended it, and fails the test if it ends in any other way: so a
-  // sanitizer's report in the daemon is a failure here.
+  // Ends the daemon in order, unless the test has ended it, and fails the test if it ends in any other way:
+  // so a sanitizer's report in the daemon is a failure here.
   ~NodeProcess();
 
   // Starts it again as it was, after it has been killed.

@@ -23,7 +23,8 @@ Nodes& Nodes::instance() {
 }
 
 Nodes::Nodes(std::vector<std::string> flags) {
-  // The same tests over another backend (tests/integration/backends): the only one, so nothing goes another way unnoticed.
+  // The same tests over another backend (tests/integration/backends): the only one, so nothing goes another
+  // way unnoticed.
   if (const char* backend = std::getenv("HDT_TEST_BACKEND")) {
     flags.insert(flags.end(), {"--class.default.backends", backend});
   }

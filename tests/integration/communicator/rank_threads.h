@@ -1,4 +1,5 @@
-// rank_threads.h: ranks as threads of the test's process, placed on real nodes by the socket in their configuration.
+// rank_threads.h: ranks as threads of the test's process, placed on real nodes by the socket in their
+// configuration.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// stress_test.cc: several threads of every rank, each with a communicator of its own, call random operations of random sizes,
-// types and memory, several in flight, while groups are made and left. Runs for HDT_STRESS_SECONDS (default 5) a shape;
-// HDT_STRESS_SEED repeats a run.
+// stress_test.cc: several threads of every rank, each with a communicator of its own, call random operations
+// of random sizes, types and memory, several in flight, while groups are made and left. Runs for
+// HDT_STRESS_SECONDS (default 5) a shape; HDT_STRESS_SEED repeats a run.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -107,7 +107,8 @@ std::unique_ptr<Action> random_action(Random& random, const Rank& self) {
   return std::make_unique<CollectiveAction>(example, self);
 }
 
-// Some calls at once: as requests waited for in an order of each rank's own, between group start and end, or one by one.
+// Some calls at once: as requests waited for in an order of each rank's own, between group start and end, or
+// one by one.
 void round(Random& random, Random& own, const Rank& self) {
   std::vector<std::unique_ptr<Action>> actions;
   for (size_t n = 1 + random() % 6; n > 0; --n) actions.push_back(random_action(random, self));

@@ -28,12 +28,13 @@ Outcome run(const std::string& command) {
   return outcome;
 }
 
-// Only loopback, so that the test needs no network; no rtc/hwloc, whose shared topology sometimes collides with what
-// is mapped already and crashes the launcher (Open MPI 4.1.4); --oversubscribe, as there may be fewer cores than
-// ranks.
+// Only loopback, so that the test needs no network; no rtc/hwloc, whose shared topology sometimes collides
+// with what is mapped already and crashes the launcher (Open MPI 4.1.4); --oversubscribe, as there may be
+// fewer cores than ranks.
 std::string mpirun(const std::string& arguments) {
   return std::string(HDT_MPIRUN) + (geteuid() == 0 ? " --allow-run-as-root" : "") +
-         " --oversubscribe --bind-to none --mca rtc ^hwloc --mca oob_tcp_if_include lo --mca btl self,vader,tcp --mca "
+         " --oversubscribe --bind-to none --mca rtc ^hwloc --mca oob_tcp_if_include lo --mca btl "
+         "self,vader,tcp --mca "
          "btl_tcp_if_include lo " +
          arguments;
 }

@@ -1,7 +1,8 @@
 // meeting_program.cc: one rank of a job, for tests of how ranks meet.
 //   meeting_program job MARK SECONDS        hdtCommInit, by the variables of the environment
 //   meeting_program id FILE RANK RANKS MARK rank 0 writes an id to FILE, the others wait for it
-//   meeting_program groups COUNT ENDING     COUNT groups one after the other, then ENDING: destroy, abort or crash
+//   meeting_program groups COUNT ENDING     COUNT groups one after the other, then ENDING: destroy, abort or
+//                                           crash
 // Every rank contributes MARK and checks that the sum is MARK times the ranks: another job's data would show.
 // The last line of output is "RESULT CODE WRONG RANK RANKS", where CODE is the first hdtResult_t that is not
 // HDT_SUCCESS.

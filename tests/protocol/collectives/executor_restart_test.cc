@@ -1,4 +1,5 @@
-// executor_restart_test.cc: an executor that goes on where another one has ended, in the middle of a schedule.
+// executor_restart_test.cc: an executor that goes on where another one has ended, in the middle of a
+// schedule.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,7 +75,8 @@ TEST_F(GoingOn, WhatWasCompleteIsNotDoneAgain) {
   EXPECT_TRUE(successor->done());
 }
 
-// It died in the middle of combining in place: block 0 was in place, block 1 in the spare memory and half copied.
+// It died in the middle of combining in place: block 0 was in place, block 1 in the spare memory and half
+// copied.
 TEST_F(GoingOn, ACombinationInPlaceIsContinuedBlockByBlock) {
   const size_t block = kSpareBytes / sizeof(int32_t);
   for (size_t i = 0; i < block; ++i) memory_[i] += 1;

@@ -1,5 +1,5 @@
-// broken_module.cc: a module with the one thing wrong that the build defines: BROKEN_VERSION, BROKEN_NAME, BROKEN_NULL
-// or BROKEN_MAKE.
+// broken_module.cc: a module with the one thing wrong that the build defines: BROKEN_VERSION, BROKEN_NAME,
+// BROKEN_NULL or BROKEN_MAKE.
 #include "transports/module.h"
 
 namespace {

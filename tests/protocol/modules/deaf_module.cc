@@ -1,5 +1,5 @@
-// deaf_module.cc: the backends "deaf" and "mute", for tests: as on NICs that do not reach each other, nobody listens at the address that
-// its devices give.
+// deaf_module.cc: the backends "deaf" and "mute", for tests: as on NICs that do not reach each other, nobody
+// listens at the address that its devices give.
 #include "transports/module.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// loader_test.cc: modules are found, loaded and refused; and the conformance suite over the example backend, which was
-// built as docs/backend-guide.md tells, through the loader.
+// loader_test.cc: modules are found, loaded and refused; and the conformance suite over the example backend,
+// which was built as docs/backend-guide.md tells, through the loader.
 #include "transports/loader/loader.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// node_queue_test.cc: collectives of a group of one node, ranks stepped in random order, by every way there is.
+// node_queue_test.cc: collectives of a group of one node, ranks stepped in random order, by every way there
+// is.
 #include "libclient/intranode/node_queue.h"
 
 #include <gmock/gmock.h>
@@ -158,7 +159,8 @@ INSTANTIATE_TEST_SUITE_P(NodeQueueTest, EveryWay,
                          ::testing::Values(Reachable::kShared, Reachable::kThroughKernel, Reachable::kNot),
                          name_of_way);
 
-// An express call is posted at once; whether it ends there or becomes one of the queue, results and order stay.
+// An express call is posted at once; whether it ends there or becomes one of the queue, results and order
+// stay.
 TEST(NodeQueueTest, ExpressCallsAndQueuedOnesKeepTheirOrder) {
   Ranks all(2, 1);
   for (int64_t round = 0; round < 300; ++round) {

@@ -1,5 +1,5 @@
-// one_node.h: the ranks of one node as plain objects on one segment, without daemon and threads, so that tests decide who
-// moves when.
+// one_node.h: the ranks of one node as plain objects on one segment, without daemon and threads, so that
+// tests decide who moves when.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// ofi_conformance.cc: the conformance suite over libfabric's providers that work on any machine, and the backend's options.
+// ofi_conformance.cc: the conformance suite over libfabric's providers that work on any machine, and the
+// backend's options.
 #include <gmock/gmock.h>
 
 #include "tests/protocol/transports/loopback_world.h"

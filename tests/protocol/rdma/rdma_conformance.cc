@@ -1,5 +1,6 @@
-// rdma_conformance.cc: the conformance suite over real verbs, between the two ends of a cable in the virtual machine of
-// tools/rdma-vm (--link veth), which sets RDMA_VM_IPS and RDMA_VM_PEER_IPS. rdma_vm_test runs it there.
+// rdma_conformance.cc: the conformance suite over real verbs, between the two ends of a cable in the virtual
+// machine of tools/rdma-vm (--link veth), which sets RDMA_VM_IPS and RDMA_VM_PEER_IPS. rdma_vm_test runs it
+// there.
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -40,8 +41,9 @@ class RdmaWorld : public World {
 
 std::unique_ptr<World> make_world() { return std::make_unique<RdmaWorld>(); }
 
-// The other cable, whose NIC goes down; the suite's stays up. (It cannot come back here: Linux 6.1's soft-RoCE loses the queue
-// pair of its connection management when that has something to send over a NIC that is down.)
+// The other cable, whose NIC goes down; the suite's stays up. (It cannot come back here: Linux 6.1's
+// soft-RoCE loses the queue pair of its connection management when that has something to send over a NIC that
+// is down.)
 class SecondCable : public World {
  public:
   Backend& backend() override { return *backend_; }

@@ -1,5 +1,5 @@
-// rdma_errors_test.cc: what goes wrong with adapters and on the way to a connection, by simulated ones: what is reported, in
-// which order, and that nothing else is hurt.
+// rdma_errors_test.cc: what goes wrong with adapters and on the way to a connection, by simulated ones: what
+// is reported, in which order, and that nothing else is hurt.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -74,8 +74,8 @@ TEST_P(RdmaErrors, RetriesOfAReceiverThatIsNotReadyEndTheConnection) {
   ASSERT_TRUE(run_until([&] { return b_.count(Kind::kMessage, bystander.server) == 1; }));
 }
 
-// Both ends send as fast as they can, messages of many pieces and writes: credits never run dry for good, and no SEND
-// finds no receive.
+// Both ends send as fast as they can, messages of many pieces and writes: credits never run dry for good, and
+// no SEND finds no receive.
 TEST_P(RdmaErrors, CreditsKeepReceivesPosted) {
   const Pair pair = connect();
   const auto key = b_.enlist(b_memory_.data(), b_memory_.size());

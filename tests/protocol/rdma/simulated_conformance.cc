@@ -1,4 +1,5 @@
-// simulated_conformance.cc: the conformance suite over simulated adapters: the backend's own code, on any machine.
+// simulated_conformance.cc: the conformance suite over simulated adapters: the backend's own code, on any
+// machine.
 #include "tests/protocol/rdma/simulated_world.h"
 
 namespace hdt::transport {

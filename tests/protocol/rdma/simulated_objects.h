@@ -1,4 +1,5 @@
-// simulated_objects.h: what SimulatedVerbs makes: each begins with the library's structure, so that pointers to it are handles.
+// simulated_objects.h: what SimulatedVerbs makes: each begins with the library's structure, so that pointers
+// to it are handles.
 #pragma once
 
 #include <sys/eventfd.h>

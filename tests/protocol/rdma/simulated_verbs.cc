@@ -1,4 +1,5 @@
-// simulated_verbs.cc: adapters: memory, queues, queue pairs; see simulated_verbs.h. rdma_cm is in simulated_cm.cc.
+// simulated_verbs.cc: adapters: memory, queues, queue pairs; see simulated_verbs.h. rdma_cm is in
+// simulated_cm.cc.
 #include "tests/protocol/rdma/simulated_verbs.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// simulated_verbs.h: adapters in memory behind Verbs: they check keys and bounds, need posted receives, flush what a broken
-// queue pair had, and tell what rdma_cm would. The fields say what goes wrong; tests set them. Used by one thread.
+// simulated_verbs.h: adapters in memory behind Verbs: they check keys and bounds, need posted receives, flush
+// what a broken queue pair had, and tell what rdma_cm would. The fields say what goes wrong; tests set them.
+// Used by one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// simulated_world.h: the rdma backend over simulated adapters, for the conformance suite and for tests of what goes wrong.
+// simulated_world.h: the rdma backend over simulated adapters, for the conformance suite and for tests of
+// what goes wrong.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// memory_fabric.h: a Fabric without a library: channels in the memory of this process, for tests of what is above the seam.
-// Nothing moves but in poll().
+// memory_fabric.h: a Fabric without a library: channels in the memory of this process, for tests of what is
+// above the seam. Nothing moves but in poll().
 #pragma once
 
 #include <map>

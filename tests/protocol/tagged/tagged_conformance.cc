@@ -135,8 +135,8 @@ TEST_P(TaggedStrangers, AnotherProviderIsNamedOnTheSideThatConnects) {
   EXPECT_EQ(b_.count(Kind::kReady), 0u);
 }
 
-// The kernel has taken the connection when the other end finds that it has no descriptor for it. A control socket
-// has no words for that: it is closed, and whoever connects is not told of another protocol.
+// The kernel has taken the connection when the other end finds that it has no descriptor for it. A control
+// socket has no words for that: it is closed, and whoever connects is not told of another protocol.
 TEST_P(TaggedStrangers, WhoIsClosedAtTheLimitOfDescriptorsHearsNoOtherProtocol) {
   auto connection = a_.device->connect(b_.address, kConnectMs);
   ASSERT_TRUE(connection.is_ok()) << connection.status().to_string();

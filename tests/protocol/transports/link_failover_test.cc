@@ -1,6 +1,6 @@
-// link_failover_test.cc: rails that break, are cut, fall silent, corrupt, and come back while both ends write and send:
-// everything comes exactly once, messages in order, memory reported sent is not read again, and memory that arrived is
-// not written again.
+// link_failover_test.cc: rails that break, are cut, fall silent, corrupt, and come back while both ends write
+// and send: everything comes exactly once, messages in order, memory reported sent is not read again, and
+// memory that arrived is not written again.
 #include <gmock/gmock.h>
 
 #include <deque>
@@ -103,8 +103,8 @@ uint64_t sum_of(const Side& side, uint64_t RailStatus::*field) {
   return sum;
 }
 
-// Keeps rail 0 free of blackholes: without a rail that hears the peer nobody can tell a dead rail from a slow peer.
-// What the faults did.
+// Keeps rail 0 free of blackholes: without a rail that hears the peer nobody can tell a dead rail from a slow
+// peer. What the faults did.
 struct Damage {
   uint64_t losses = 0;
   uint64_t corrupted = 0;
@@ -204,7 +204,8 @@ TEST(LinkFailover, EverythingComesOnceWhateverRailsDo) {
   }
 }
 
-// A backend that delivers twice, against its contract: the link ends and says so, and no write is reported twice.
+// A backend that delivers twice, against its contract: the link ends and says so, and no write is reported
+// twice.
 TEST(LinkFailover, WhatComesTwiceEndsTheLinkAndIsReportedOnce) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -301,7 +302,8 @@ TEST(LinkFailover, ASilentRailIsGivenUp) {
   EXPECT_EQ(world.a.rails_up, 1);
 }
 
-// What it has under way may stand behind other links' chunks in the queue of a slow NIC. But not for ever: one path can fail alone.
+// What it has under way may stand behind other links' chunks in the queue of a slow NIC. But not for ever:
+// one path can fail alone.
 TEST(LinkFailover, ASilentRailIsWaitedForWhileOthersBetweenItsNicsMove) {
   for (const int64_t others_move_ns : {100 * kNsPerMs, kNsPerSecond}) {
     LinkWorld world(6, 2);
@@ -325,7 +327,8 @@ TEST(LinkFailover, ASilentRailIsWaitedForWhileOthersBetweenItsNicsMove) {
   }
 }
 
-// Where a round takes 80 ms, 20 ms of silence are nothing. Packets that vanish there are noticed all the same.
+// Where a round takes 80 ms, 20 ms of silence are nothing. Packets that vanish there are noticed all the
+// same.
 TEST(LinkFailover, ARailWhoseRoundsTakeLongIsWaitedFor) {
   constexpr int64_t kWayNs = 40 * kNsPerMs;
   LinkWorld world(9, 2);
@@ -352,8 +355,8 @@ TEST(LinkFailover, ARailWhoseRoundsTakeLongIsWaitedFor) {
   EXPECT_EQ(sum_of(world.a, &RailStatus::losses), 1u);
 }
 
-// What the other end waits for may be an acknowledgement that was all there was on the rail: everything has come, and is not
-// known to have.
+// What the other end waits for may be an acknowledgement that was all there was on the rail: everything has
+// come, and is not known to have.
 TEST(LinkFailover, ARailThatSwallowsAnAcknowledgementIsGivenUp) {
   LinkWorld world(7, 2);
   world.connect();
@@ -372,8 +375,8 @@ TEST(LinkFailover, ARailThatSwallowsAnAcknowledgementIsGivenUp) {
   EXPECT_TRUE(same_bytes(region, source));
 }
 
-// The peer has given a rail up, and says so on another one, before this end has read its hello on it. What would be put on it would wait
-// for ever for a word that has been said.
+// The peer has given a rail up, and says so on another one, before this end has read its hello on it. What
+// would be put on it would wait for ever for a word that has been said.
 TEST(LinkFailover, ARailThatThePeerHasLostBeforeItsHelloCameIsNotUsed) {
   constexpr uint64_t kPeersLink = 99;
   LinkWorld world(8, 1);

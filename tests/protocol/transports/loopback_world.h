@@ -1,4 +1,5 @@
-// loopback_world.h: the World of a backend whose connections are, or begin with, TCP sockets: loopback addresses.
+// loopback_world.h: the World of a backend whose connections are, or begin with, TCP sockets: loopback
+// addresses.
 #pragma once
 
 #include <arpa/inet.h>

@@ -34,7 +34,8 @@ class World {
   virtual std::string refusing_address() = 0;
   // One that never answers; called once. "": none is known, what needs it is skipped.
   virtual std::string silent_address() = 0;
-  // Whether the backend itself finds out who writes, before anything is placed. An adapter knows keys, not peers.
+  // Whether the backend itself finds out who writes, before anything is placed. An adapter knows keys, not
+  // peers.
   virtual bool knows_writers() { return true; }
 };
 
@@ -70,12 +71,13 @@ class TransportConformance : public testing::TestWithParam<std::function<std::un
   // Polls both ends until `done`. False when the time limit passed first.
   bool run_until(const std::function<bool()>& done);
   bool run_until(std::vector<Endpoint*> polled, const std::function<bool()>& done);
-  // A connection from a_ to b_, both ends of which are there, and strangers to each other; throws with the reason when
-  // none comes about.
+  // A connection from a_ to b_, both ends of which are there, and strangers to each other; throws with the
+  // reason when none comes about.
   Pair meet();
   // The same, admitted at both ends as kPeer.
   Pair connect();
-  // `stop`, in the middle of a write to the region: its connection ends, and no byte is placed after it returned.
+  // `stop`, in the middle of a write to the region: its connection ends, and no byte is placed after it
+  // returned.
   void expect_stops_a_write(const std::function<void(const RegionKey&)>& stop);
 
   std::unique_ptr<World> world_;

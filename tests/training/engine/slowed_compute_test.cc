@@ -60,8 +60,9 @@ TEST(SlowedCompute, ComputesTheSameAndTakesLonger) {
   EXPECT_EQ(same.gradients, expected.gradients);
   EXPECT_EQ(same.order, expected.order);
 
-  // By construction, on any machine: what passes is no less than the factor times what was computed. The thread's own
-  // clock is read outside, so a little more of it is counted than by the slowed stage: half of the factor is demanded.
+  // By construction, on any machine: what passes is no less than the factor times what was computed. The
+  // thread's own clock is read outside, so a little more of it is counted than by the slowed stage: half of
+  // the factor is demanded.
   const auto begin = std::chrono::steady_clock::now();
   const double cpu = cpu_seconds();
   slowed->forward(0, samples, {}, {});

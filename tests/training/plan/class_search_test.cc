@@ -1,4 +1,5 @@
-// class_search_test.cc: the parts of the search for large clusters against brute force, and the plans it makes.
+// class_search_test.cc: the parts of the search for large clusters against brute force, and the plans it
+// makes.
 #include "training/plan/search/class_search.h"
 
 #include <gmock/gmock.h>
@@ -147,7 +148,8 @@ TEST(SolvePacking, IsAsGoodAsTheBestVertex) {
   }
 }
 
-// Not optimal, but never a plan that is not what it says, and near what all shapes give where these can be looked at.
+// Not optimal, but never a plan that is not what it says, and near what all shapes give where these can be
+// looked at.
 TEST(ClassSearch, IsNearTheBestOnSmallClusters) {
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);

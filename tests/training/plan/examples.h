@@ -14,7 +14,8 @@ inline Model example_model(int layers = 4) {
   return model;
 }
 
-// "fast" computes a block forward in 10 ms and sample, "slow" in 20 ms; nodes talk at 1 GB/s, inside at 10 GB/s.
+// "fast" computes a block forward in 10 ms and sample, "slow" in 20 ms; nodes talk at 1 GB/s, inside at 10
+// GB/s.
 inline Profile example_profile() {
   Profile profile;
   profile.name = "example";

@@ -1,4 +1,5 @@
-// goodput_test.cc: the closed form against failures that are played out, and the best interval against a scan.
+// goodput_test.cc: the closed form against failures that are played out, and the best interval against a
+// scan.
 #include "training/plan/predict/goodput.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +36,8 @@ TEST(Goodput, TheClosedFormIsWhatHappens) {
     constexpr int64_t kSegments = 40'000;
     const Goodput played = simulated_goodput(model, interval, kSegments, random());
     const Goodput expected = expected_goodput(model, interval);
-    // A segment's time varies by no more than about its failures' mean cost; six standard deviations of the mean.
+    // A segment's time varies by no more than about its failures' mean cost; six standard deviations of the
+    // mean.
     const double segment = interval + model.checkpoint_seconds;
     const double failures = std::expm1(segment * model.failures_per_second);
     const double cost = segment + model.restart_seconds;

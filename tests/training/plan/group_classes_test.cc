@@ -23,7 +23,8 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using Names = std::vector<std::string>;
 
-// Holmes' clusters with one kind of device: "ib" and "roce" nodes, fast among themselves, slow Ethernet between them.
+// Holmes' clusters with one kind of device: "ib" and "roce" nodes, fast among themselves, slow Ethernet
+// between them.
 class NicKinds : public ::testing::Test {
  protected:
   NicKinds() {

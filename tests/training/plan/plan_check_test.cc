@@ -1,4 +1,5 @@
-// plan_check_test.cc: plans that contradict themselves, the cluster, the model or the profile are refused by name.
+// plan_check_test.cc: plans that contradict themselves, the cluster, the model or the profile are refused by
+// name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -46,8 +46,8 @@ TEST_F(Predictor, OneWorkerComputesAndUpdates) {
   EXPECT_NEAR(prediction.workers[0].bubble, 0, 1e-12);
 }
 
-// (micro-batches + stages - 1) rounds for equal stages and free links: Narayanan et al., "Efficient large-scale
-// language model training on GPU clusters using Megatron-LM", 2.2.
+// (micro-batches + stages - 1) rounds for equal stages and free links: Narayanan et al., "Efficient
+// large-scale language model training on GPU clusters using Megatron-LM", 2.2.
 TEST_F(Predictor, EqualStagesOnFreeLinksHaveTheKnownBubble) {
   set_rate(1e18);
   for (auto& [key, cost] : profile_.compute) {
@@ -63,8 +63,8 @@ TEST_F(Predictor, EqualStagesOnFreeLinksHaveTheKnownBubble) {
   }
 }
 
-// F = B = W on free links: 1F1B's bubble is (stages - 1)(F + B + W), ZB-H1's (stages - 1)(F + B - W), a third of it (Qi et al.,
-// table 2).
+// F = B = W on free links: 1F1B's bubble is (stages - 1)(F + B + W), ZB-H1's (stages - 1)(F + B - W), a third
+// of it (Qi et al., table 2).
 TEST_F(Predictor, ZeroBubbleHasAThirdOfTheBubble) {
   set_rate(1e18);
   for (auto& [key, cost] : profile_.compute)
@@ -82,7 +82,8 @@ TEST_F(Predictor, ZeroBubbleHasAThirdOfTheBubble) {
   EXPECT_NEAR(predicted(plan).step_seconds, (8 + 3) * .03, 1e-5);
 }
 
-// Two of four layers' forwards again, their activations of 64 MiB as inputs of 1 MiB, but those of one at a time.
+// Two of four layers' forwards again, their activations of 64 MiB as inputs of 1 MiB, but those of one at a
+// time.
 TEST_F(Predictor, RecomputedLayersCostAForwardAndNoActivations) {
   Plan plan;
   plan.replicas = {{1, 5, {{4, "a", 1}}}};
@@ -146,8 +147,8 @@ TEST_F(Predictor, OverlapHidesReductionsBehindTheLastBackward) {
   plan.runtime.bucket_bytes = 1;  // a bucket a unit
   plan.runtime.reduction = ReductionKind::kRing;
   const Prediction prediction = predicted(plan);
-  // Of the units behind, 20 ms of computation each hide all; the last block's 4 MiB have only the embedding's 2 ms,
-  // and the embedding's 8 MiB come after the end.
+  // Of the units behind, 20 ms of computation each hide all; the last block's 4 MiB have only the embedding's
+  // 2 ms, and the embedding's 8 MiB come after the end.
   EXPECT_NEAR(prediction.workers[0].exposed_reduction, (12 << 20) / 1e9 - .002, 1e-9);
 }
 
@@ -194,7 +195,8 @@ TEST_F(Predictor, LargeReductionsFollowTheClosedForm) {
   EXPECT_NEAR(small_sum_seconds(inputs, nodes, false), 6 * 7e-6, 1e-12);
 }
 
-// The update begins when the sum over all workers is known, also on a worker whose own gradients were ready long before.
+// The update begins when the sum over all workers is known, also on a worker whose own gradients were ready
+// long before.
 TEST_F(Predictor, AllWorkersWaitForTheNorm) {
   for (auto& [key, cost] : profile_.compute) {
     if (key.device == "fast") cost.update = .05;
@@ -221,8 +223,8 @@ TEST_F(Predictor, CommunicationSlowsComputationDown) {
   const Prediction slowed = predicted(plan);
   profile_.overlap_slowdown = 1;
   const Prediction free = predicted(plan);
-  // While a message of 10.5 ms is under way, half of that time's computation is lost; the first stage computes its second
-  // forward meanwhile.
+  // While a message of 10.5 ms is under way, half of that time's computation is lost; the first stage
+  // computes its second forward meanwhile.
   const double message = (1 << 20) / 1e8;
   EXPECT_GT(slowed.workers[0].compute, free.workers[0].compute + .9 * message / 2);
   EXPECT_GT(slowed.step_seconds, free.step_seconds);

@@ -1,4 +1,5 @@
-// published_set_test.cc: the importer, on a set made here and, where HDT_VALIDATION_DIR names one, on the published one.
+// published_set_test.cc: the importer, on a set made here and, where HDT_VALIDATION_DIR names one, on the
+// published one.
 #include "training/plan/validate/published_set.h"
 
 #include <gmock/gmock.h>
@@ -64,7 +65,8 @@ TEST(PublishedSet, BecomesProfileClusterModelAndPlans) {
   ASSERT_EQ(set.rows.size(), 1u);
   EXPECT_EQ(set.rows[0].name, "N2");
   EXPECT_EQ(set.rows[0].plan.replicas, (std::vector<Replica>{{2, 4, {{1, "A-1", 1}, {1, "B-1", 1}}}}));
-  // 1 MiB: c; 4 MiB: 2 b + c. A kind with itself: inside a node 9 GB/s, between nodes what it reaches to others.
+  // 1 MiB: c; 4 MiB: 2 b + c. A kind with itself: inside a node 9 GB/s, between nodes what it reaches to
+  // others.
   EXPECT_NEAR(set.profile.find_link("A", "B", false)->rate(1 << 20), 1e9, 1);
   EXPECT_NEAR(set.profile.find_link("A", "B", false)->rate(4 << 20), 2e9, 1);
   EXPECT_NEAR(set.profile.find_link("A", "A", true)->rate(1 << 20), 9e9, 1);

@@ -76,7 +76,8 @@ TEST(PublishedSplits, HolmesWithFortyEightLayers) {
   options.global_batch_size = 1536;
   const auto found = search(holmes.inputs(), options);
   ASSERT_TRUE(found.is_ok()) << found.status().message();
-  // The published split is that of the least longest stage; counting messages, another one is faster by the model.
+  // The published split is that of the least longest stage; counting messages, another one is faster by the
+  // model.
   EXPECT_LT(found.value().step_seconds, holmes.seconds(holmes.two_stages("a100-roce", 22, 8, 4, 192)));
 }
 

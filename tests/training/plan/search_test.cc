@@ -12,8 +12,8 @@
 namespace hdt::plan {
 namespace {
 
-// Plays every plan of the space that search_space.h describes, by a way of its own: each worker goes to a replica or stays
-// unused; what is not in the space's order is dropped.
+// Plays every plan of the space that search_space.h describes, by a way of its own: each worker goes to a
+// replica or stays unused; what is not in the space's order is dropped.
 class Enumeration {
  public:
   Enumeration(const PredictionInputs& inputs, const SearchOptions& options)
@@ -272,8 +272,8 @@ TEST(Search, IsAsGoodAsEnumeration) {
 }
 
 TEST(Search, SplitsUnequallyWhereDevicesAreUnequal) {
-  // "slow" needs twice the time. With the embedding (0.1 of a layer) on the slow device and the head (2 layers) on the fast
-  // one, 4 and 8 of 12 layers are 8.2 and 10; 5 and 7 would be 10.2 and 9.
+  // "slow" needs twice the time. With the embedding (0.1 of a layer) on the slow device and the head (2
+  // layers) on the fast one, 4 and 8 of 12 layers are 8.2 and 10; 5 and 7 would be 10.2 and 9.
   const Cluster cluster{{{"f", "fast", 1, int64_t{1} << 40}, {"s", "slow", 1, int64_t{1} << 40}}};
   const Model model = example_model(12);
   const Profile profile = example_profile();

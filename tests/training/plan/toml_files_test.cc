@@ -1,4 +1,5 @@
-// toml_files_test.cc: what is written reads back the same; what is wrong is refused with file, field and reason.
+// toml_files_test.cc: what is written reads back the same; what is wrong is refused with file, field and
+// reason.
 #include "training/plan/describe/toml_files.h"
 
 #include <gmock/gmock.h>

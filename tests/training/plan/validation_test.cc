@@ -1,5 +1,5 @@
-// validation_test.cc: fitting finds the factors that made the measurements, and leaves a right profile alone. The published
-// set's bars are checked where HDT_VALIDATION_DIR names it.
+// validation_test.cc: fitting finds the factors that made the measurements, and leaves a right profile alone.
+// The published set's bars are checked where HDT_VALIDATION_DIR names it.
 #include "training/plan/validate/validation.h"
 
 #include <gmock/gmock.h>

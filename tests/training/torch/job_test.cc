@@ -176,7 +176,8 @@ TEST_F(JobTest, ReportsEverythingThatWasAskedFor) {
   EXPECT_FALSE(std::filesystem::is_empty(scratch_.path("events")));
 }
 
-// Files that hdt-plan can use: of both emulated devices everything, with links between and inside their nodes.
+// Files that hdt-plan can use: of both emulated devices everything, with links between and inside their
+// nodes.
 TEST_F(JobTest, ProfilesThisMachineForThePlanner) {
   const std::string folder = scratch_.path("profile");
   const ProgramResult run = run_program(
@@ -190,7 +191,8 @@ TEST_F(JobTest, ProfilesThisMachineForThePlanner) {
   ASSERT_TRUE(model.is_ok()) << model.status().message();
   ASSERT_TRUE(profile.is_ok()) << profile.status().message();
   EXPECT_TRUE(plan::check_profile(profile.value(), model.value()).is_ok());
-  // Beside communication each device computes as long as alone, or longer; how long depends on who shares the cores.
+  // Beside communication each device computes as long as alone, or longer; how long depends on who shares the
+  // cores.
   ASSERT_EQ(profile.value().overlap_slowdowns.size(), 2U);
   for (const auto& [device, slowdown] : profile.value().overlap_slowdowns) EXPECT_GE(slowdown, 1) << device;
   EXPECT_THAT(run.output, HasSubstr("times as long beside communication"));

@@ -120,18 +120,19 @@ TEST(ConfigLoad, ClassVariablesFindTheFilesSpelling) {
 TEST(ConfigLoad, KeysOfBackendsAreKeptAsText) {
   test::TemporaryFolder folder;
   ConfigSources all = sources(folder.write(
-      "a.toml", "[backend.rdma]\nqueue_pairs = 4\ninline = true\ngid = \"auto\"\n[class.dp]\nnics = [\"eth1\"]\n"));
+      "a.toml",
+      "[backend.rdma]\nqueue_pairs = 4\ninline = true\ngid = \"auto\"\n[class.dp]\nnics = [\"eth1\"]\n"));
   all.environment = {{"HDT_BACKEND_RDMA_GID", "3"}, {"HDT_BACKEND_OFI_PROVIDER_NAME", "tcp;ofi_rxm"}};
   all.flags = {{"backend.ucx.UCX_TLS", "tcp,self"}};
   const Result<Config> loaded = load_config(all);
   ASSERT_TRUE(loaded.is_ok()) << loaded.status().to_string();
   using Options = std::map<std::string, std::string>;
-  EXPECT_EQ(loaded.value().backends.at("rdma"), (Options{{"gid", "3"}, {"inline", "true"}, {"queue_pairs", "4"}}));
+  EXPECT_EQ(loaded.value().backends.at("rdma"),
+            (Options{{"gid", "3"}, {"inline", "true"}, {"queue_pairs", "4"}}));
   EXPECT_EQ(loaded.value().backends.at("ofi"), (Options{{"provider_name", "tcp;ofi_rxm"}}));
   EXPECT_EQ(loaded.value().backends.at("ucx"), (Options{{"UCX_TLS", "tcp,self"}}));
   EXPECT_THAT(loaded.value().classes.at("dp").nics, ElementsAre("eth1"));
-  const Result<Config> again =
-      load_config(sources(folder.write("b.toml", print_config(loaded.value()))));
+  const Result<Config> again = load_config(sources(folder.write("b.toml", print_config(loaded.value()))));
   ASSERT_TRUE(again.is_ok()) << again.status().to_string();
   EXPECT_EQ(again.value().backends, loaded.value().backends);
 }

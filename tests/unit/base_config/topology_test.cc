@@ -13,7 +13,8 @@
 namespace hdt {
 namespace {
 
-// Two NUMA nodes of two cores, with third-level caches of 32 and 16 MiB; eth0 and mlx5_0 sit on the second, eth1 on none in particular, sda is a disk.
+// Two NUMA nodes of two cores, with third-level caches of 32 and 16 MiB; eth0 and mlx5_0 sit on the second,
+// eth1 on none in particular, sda is a disk.
 constexpr char kTwoNodes[] = R"(<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE topology SYSTEM "hwloc2.dtd">
 <topology version="2.0">

@@ -1,5 +1,5 @@
-// algorithms_test.cc: what each algorithm's file says of its steps, bytes, scratch and order; that it solves its
-// problem is proven in schedule_test.cc.
+// algorithms_test.cc: what each algorithm's file says of its steps, bytes, scratch and order; that it solves
+// its problem is proven in schedule_test.cc.
 #include "collectives/algorithms.h"
 
 #include <gtest/gtest.h>

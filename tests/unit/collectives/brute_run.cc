@@ -109,7 +109,8 @@ class BruteRun {
     return step.kind != StepKind::kSend && area == step.to && at - written(step) < step.length;
   }
 
-  // Element by element: does an earlier step that is not over touch what this one writes, or write what it reads?
+  // Element by element: does an earlier step that is not over touch what this one writes, or write what it
+  // reads?
   bool blocked(size_t n, size_t i) const {
     const Step& later = lists_[n].steps[i];
     for (size_t j = 0; j < i; ++j) {

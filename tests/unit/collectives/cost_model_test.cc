@@ -41,8 +41,8 @@ TEST(CostModel, CombiningTakesTimeOfItsOwn) {
 }
 
 TEST(CostModel, MessagesToOneNodeComeOneAfterTheOther) {
-  // Nodes 1 and 2 send at once: 11 to 15 and 15 to 19 at the root's port; combined from 15 to 18 and 19 to 22, into the
-  // root's input: copied until 24.
+  // Nodes 1 and 2 send at once: 11 to 15 and 15 to 19 at the root's port; combined from 15 to 18 and 19 to
+  // 22, into the root's input: copied until 24.
   const Operation reduce = operation(Collective::kReduce, 3, kThousand);
   EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, reduce, kByHand), 24, 1e-5);
 }

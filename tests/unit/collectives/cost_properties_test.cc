@@ -71,8 +71,8 @@ TEST(CostProperties, EverythingTwiceAsSlowTakesTwiceAsLong) {
   }
 }
 
-// A step that comes later may let another one go first, so a slower part can make the whole a little faster (Graham
-// 1969); but a little only.
+// A step that comes later may let another one go first, so a slower part can make the whole a little faster
+// (Graham 1969); but a little only.
 TEST(CostProperties, MoreWorkAndSlowerPartsTakeLonger) {
   std::cout << "seed " << kSeed << "\n";
   std::mt19937_64 random(kSeed);

@@ -1,5 +1,5 @@
-// expressions.cc: see expressions.h. Every node runs strictly in list order; what passed the checker gives the same
-// under any timing.
+// expressions.cc: see expressions.h. Every node runs strictly in list order; what passed the checker gives
+// the same under any timing.
 #include "tests/unit/collectives/expressions.h"
 
 #include <array>

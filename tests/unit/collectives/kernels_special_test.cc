@@ -74,8 +74,8 @@ TEST_P(SpecialValues, SixteenBitSumsRoundOnlyOnce) {
   EXPECT_EQ(combine(DataType::kBFloat16, ReduceOp::kSum, brains)[0], 0x4381);
 }
 
-// Every pair, so every tie, denormal, overflow, infinity and NaN. Vectors with the last two may go another way than those without: so
-// once with all of them, and once with numbers alone.
+// Every pair, so every tie, denormal, overflow, infinity and NaN. Vectors with the last two may go another
+// way than those without: so once with all of them, and once with numbers alone.
 void expect_nearest(DataType type, ReduceOp op, const std::vector<uint8_t>& numbers) {
   for (const uint8_t other : numbers) {
     const auto result = combine<uint8_t>(type, op, {numbers, std::vector<uint8_t>(numbers.size(), other)});

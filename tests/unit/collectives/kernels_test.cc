@@ -1,5 +1,5 @@
-// kernels_test.cc: reduce, copy_divided and scale on random data against plain C++: all types, ops, numbers of
-// sources, counts and misalignments, on every SIMD target of this CPU.
+// kernels_test.cc: reduce, copy_divided and scale on random data against plain C++: all types, ops, numbers
+// of sources, counts and misalignments, on every SIMD target of this CPU.
 #include "collectives/kernels.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// narrow_floats.h: the float formats below binary32, one number at a time, by arithmetic and search instead of bit tricks:
-// what the kernels and the tests of whole operations are compared with.
+// narrow_floats.h: the float formats below binary32, one number at a time, by arithmetic and search instead
+// of bit tricks: what the kernels and the tests of whole operations are compared with.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// rank_algorithms_test.cc: who comes first on which network, who is left out and why, and that all nodes agree.
+// rank_algorithms_test.cc: who comes first on which network, who is left out and why, and that all nodes
+// agree.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// channel_binding_test.cc: somebody who has the cluster key cannot carry a handshake from one protected connection to
-// another.
+// channel_binding_test.cc: somebody who has the cluster key cannot carry a handshake from one protected
+// connection to another.
 #include "daemon/protocol/channel_binding.h"
 
 #include <gtest/gtest.h>
@@ -27,11 +27,13 @@ transport::DeviceInfo loopback_at(const char* address) {
   return nic;
 }
 
-// Dials a daemon as another one does. True: the handshake was done; false: the daemon has ended the connection.
+// Dials a daemon as another one does. True: the handshake was done; false: the daemon has ended the
+// connection.
 bool is_accepted(ControlNetwork& daemon, bool bound) {
   transport::tcp::Options options;
   options.security =
-      transport::secure::make_tls_security(kClusterKey, transport::secure::Protection::kEncrypt, "dialer").take();
+      transport::secure::make_tls_security(kClusterKey, transport::secure::Protection::kEncrypt, "dialer")
+          .take();
   const auto backend = transport::tcp::make_backend(options);
   const auto device = backend->open(loopback_at("127.0.1.1")).take();
   transport::Connection* const connection = device->connect(daemon.address(), kHeardMs).take();

@@ -1,4 +1,5 @@
-// control_network_test.cc: two daemons' control connections over loopback: which of a daemon's addresses is used.
+// control_network_test.cc: two daemons' control connections over loopback: which of a daemon's addresses is
+// used.
 #include "daemon/control/control_network.h"
 
 #include <arpa/inet.h>

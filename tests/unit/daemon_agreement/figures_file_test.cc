@@ -1,4 +1,5 @@
-// figures_file_test.cc: measured figures between runs: what is written reads back, and foreign bytes do no harm.
+// figures_file_test.cc: measured figures between runs: what is written reads back, and foreign bytes do no
+// harm.
 #include "daemon/links/figures_file.h"
 
 #include <gtest/gtest.h>

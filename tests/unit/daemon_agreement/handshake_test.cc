@@ -1,4 +1,5 @@
-// handshake_test.cc: what two daemons prove to each other, and that nothing of it can be changed, repeated or borrowed.
+// handshake_test.cc: what two daemons prove to each other, and that nothing of it can be changed, repeated or
+// borrowed.
 #include "daemon/protocol/handshake.h"
 
 #include <gmock/gmock.h>
@@ -152,7 +153,8 @@ TEST(HandshakeTest, ANodeCannotPoseAsAnotherOne) {
   EXPECT_THAT(refused.message(), HasSubstr("node victim has another node key"));
   EXPECT_THAT(refused.message(), HasSubstr("than before"));
 
-  // With the victim's Hello, of which the node id, the key and the nonces are public, it lacks the victim's signature.
+  // With the victim's Hello, of which the node id, the key and the nonces are public, it lacks the victim's
+  // signature.
   for (const auto& [signer, passes] : {std::pair{thief, false}, {victim, true}}) {
     const auto hello = dialer(victim, "victim").start().front();
     Handshake meets_that = acceptor(third);

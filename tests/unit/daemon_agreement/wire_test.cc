@@ -1,4 +1,5 @@
-// wire_test.cc: frames, notes and control messages survive the way; damaged ones are refused or mean what they say.
+// wire_test.cc: frames, notes and control messages survive the way; damaged ones are refused or mean what
+// they say.
 #include "daemon/protocol/wire.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// inquiries_test.cc: asking other daemons: clocks first, one answer for each, those that are silent or gone too.
+// inquiries_test.cc: asking other daemons: clocks first, one answer for each, those that are silent or gone
+// too.
 #include "daemon/diagnosis/inquiries.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// adoption_test.cc: memory that ranks hand over as that of a group: only what a daemon made, once, and as it was then.
+// adoption_test.cc: memory that ranks hand over as that of a group: only what a daemon made, once, and as it
+// was then.
 #include "daemon/membership/adoption.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-// engine_test.cc: an engine thread with groups of one node, without sockets: the test plays the daemon's control thread.
+// engine_test.cc: an engine thread with groups of one node, without sockets: the test plays the daemon's
+// control thread.
 #include "daemon/engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +73,8 @@ class EngineOfOneNode : public ::testing::Test {
   Engine& engine() { return engine_; }
 };
 
-// The daemon ends in order; it finds on the rank's board that it has left, ends the group, and only then gets the message.
+// The daemon ends in order; it finds on the rank's board that it has left, ends the group, and only then gets
+// the message.
 TEST_F(EngineOfOneNode, ARanksMessageThatItLeavesMayComeAfterTheEndOfItsGroup) {
   session::Segment segment = make_group();
   segment.board(0).left.store(1);

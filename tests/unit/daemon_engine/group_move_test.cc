@@ -1,4 +1,5 @@
-// group_move_test.cc: a group of two nodes that moves from one link to another; the test plays the other node.
+// group_move_test.cc: a group of two nodes that moves from one link to another; the test plays the other
+// node.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// piece_runner_test.cc: what the daemon does of a call, without links: a node of two, whose other one is never heard of.
+// piece_runner_test.cc: what the daemon does of a call, without links: a node of two, whose other one is
+// never heard of.
 #include "daemon/group/piece_runner.h"
 
 #include <gmock/gmock.h>

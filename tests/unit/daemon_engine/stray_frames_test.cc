@@ -1,4 +1,5 @@
-// stray_frames_test.cc: an engine that is written to for groups that it does not have; the test is the other node.
+// stray_frames_test.cc: an engine that is written to for groups that it does not have; the test is the other
+// node.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// user_limits_test.cc: what one user may have: to the limit and not beyond, given back by the end of each claim, and nobody
-// else's business.
+// user_limits_test.cc: what one user may have: to the limit and not beyond, given back by the end of each
+// claim, and nobody else's business.
 #include "daemon/sessions/user_limits.h"
 
 #include <gtest/gtest.h>

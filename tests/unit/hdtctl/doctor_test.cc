@@ -1,4 +1,5 @@
-// doctor_test.cc: what is found in what daemons tell of themselves: each fault alone, beside a set-up that has none.
+// doctor_test.cc: what is found in what daemons tell of themselves: each fault alone, beside a set-up that
+// has none.
 #include "tools/hdtctl/doctor.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// trace_file_test.cc: recorded operations as slices: times of other nodes turned into ours, overlapping ones in lanes.
+// trace_file_test.cc: recorded operations as slices: times of other nodes turned into ours, overlapping ones
+// in lanes.
 #include "tools/hdtctl/trace_file.h"
 
 #include <gtest/gtest.h>

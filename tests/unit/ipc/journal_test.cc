@@ -1,4 +1,5 @@
-// journal_test.cc: what one daemon notes and its successor reads, also if ranks have written nonsense over it.
+// journal_test.cc: what one daemon notes and its successor reads, also if ranks have written nonsense over
+// it.
 #include "ipc/journal.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// recorder_test.cc: the ring of a rank's last operations: what is written can be read, at any time, by somebody who trusts nothing.
+// recorder_test.cc: the ring of a rank's last operations: what is written can be read, at any time, by
+// somebody who trusts nothing.
 #include "ipc/recorder.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// way_tuner_test.cc: the tuner tries both ways, keeps to the faster one, by collective and size, and follows what changes.
+// way_tuner_test.cc: the tuner tries both ways, keeps to the faster one, by collective and size, and follows
+// what changes.
 #include "libclient/intranode/way_tuner.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// delay_meter_test.cc: what an acknowledgement waits for, told from what its chunk waited for; and two ends that send to each other all
-// the time.
+// delay_meter_test.cc: what an acknowledgement waits for, told from what its chunk waited for; and two ends
+// that send to each other all the time.
 #include "transports/link/delay_meter.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,8 @@ constexpr double kWireNsPerByte = 16;  // 500 Mbit/s
 constexpr auto kWireChunkNs = static_cast<int64_t>(kWireChunk * kWireNsPerByte);
 constexpr int64_t kTickNs = kNsPerMs / 100;
 
-// One end of a rail on which both send all the time: what it has handed over and what has come, acknowledged by its next chunk.
+// One end of a rail on which both send all the time: what it has handed over and what has come, acknowledged
+// by its next chunk.
 struct End {
   struct Chunk {
     int64_t there;

@@ -1,5 +1,5 @@
-// nic_share_test.cc: classes on a simulated NIC that serves what it was handed in order, at a fixed rate. Random weights, chunk
-// sizes and pauses.
+// nic_share_test.cc: classes on a simulated NIC that serves what it was handed in order, at a fixed rate.
+// Random weights, chunk sizes and pauses.
 #include "transports/link/nic_share.h"
 
 #include <gtest/gtest.h>
@@ -228,7 +228,8 @@ TEST_P(NicShareTest, AcknowledgementsThatTakeLongLeaveNoNicIdle) {
   EXPECT_LT(world.idle_ns, 20 * kNsPerMs) << "seed " << GetParam();
 }
 
-// A class alone has filled all that its connection holds; acknowledgements come rarely, many at once. Then another one begins.
+// A class alone has filled all that its connection holds; acknowledgements come rarely, many at once. Then
+// another one begins.
 TEST_P(NicShareTest, ALongQueueDrainsWhenAnotherClassBegins) {
   World world(GetParam());
   world.return_ns = 60 * kNsPerMs;

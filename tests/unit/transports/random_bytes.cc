@@ -1,5 +1,5 @@
-// random_bytes.cc: splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), whose code is in
-// this file alone: a standard engine's is shared with files that sanitizers see.
+// random_bytes.cc: splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014),
+// whose code is in this file alone: a standard engine's is shared with files that sanitizers see.
 #include "tests/unit/transports/random_bytes.h"
 
 #include <algorithm>

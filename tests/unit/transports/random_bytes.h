@@ -1,5 +1,5 @@
-// random_bytes.h: the data of writes, made and compared without a sanitizer's look at every byte, which takes most of a test's
-// time (CMakeLists.txt).
+// random_bytes.h: the data of writes, made and compared without a sanitizer's look at every byte, which takes
+// most of a test's time (CMakeLists.txt).
 #pragma once
 
 #include <cstddef>

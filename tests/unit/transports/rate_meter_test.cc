@@ -1,5 +1,5 @@
-// rate_meter_test.cc: the rate of a rail and the window that follows from it, where acknowledgements come late now and then
-// although the rail is as fast as before: the other end had no processor for a while.
+// rate_meter_test.cc: the rate of a rail and the window that follows from it, where acknowledgements come
+// late now and then although the rail is as fast as before: the other end had no processor for a while.
 #include "transports/link/rate_meter.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@ namespace {
 constexpr double kNsPerByte = 16;  // 500 Mbit/s
 constexpr uint64_t kChunk = 32 << 10;
 
-// A sender that always has something to send, over a rail of this rate; returns the share of the rate that was carried.
+// A sender that always has something to send, over a rail of this rate; returns the share of the rate that
+// was carried.
 template <class Delay>
 double carried(int64_t duration, Delay delay_at) {
   struct Chunk {
@@ -44,8 +45,8 @@ TEST(RateMeter, TheWindowKeepsARailBusyWhileAcknowledgementsAreSoon) {
   EXPECT_GT(carried(1000 * kNsPerMs, [](int64_t) { return kNsPerMs / 2; }), 0.97);
 }
 
-// Half of the time acknowledgements take 3 ms, more than the window holds: what is carried then is two thirds at most.
-// A window by the rate that is seen then shrinks with it, to its least.
+// Half of the time acknowledgements take 3 ms, more than the window holds: what is carried then is two thirds
+// at most. A window by the rate that is seen then shrinks with it, to its least.
 TEST(RateMeter, LateAcknowledgementsDoNotShrinkTheWindowMoreAndMore) {
   const double share = carried(2000 * kNsPerMs, [](int64_t at) {
     return at / (20 * kNsPerMs) % 2 == 0 ? kNsPerMs / 2 : 3 * kNsPerMs;

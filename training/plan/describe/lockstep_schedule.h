@@ -1,8 +1,10 @@
-// lockstep_schedule.h: the 1F1B order of DeepSpeed's pipeline engine, as steps like those of the training engine.
+// lockstep_schedule.h: the 1F1B order of DeepSpeed's pipeline engine, as steps like those of the training
+// engine.
 //
-// All stages move in half steps that are forward on even and backward on odd stages, then the other way round.
-// Before a half step a stage exchanges with one neighbour, gradient first: so an activation leaves only after the
-// stage has received the gradient of an earlier micro-batch (deepspeed/runtime/pipe/schedule.py, TrainSchedule).
+// All stages move in half steps that are forward on even and backward on odd stages, then the other way
+// round. Before a half step a stage exchanges with one neighbour, gradient first: so an activation leaves
+// only after the stage has received the gradient of an earlier micro-batch
+// (deepspeed/runtime/pipe/schedule.py, TrainSchedule).
 #pragma once
 
 #include <vector>

@@ -42,8 +42,8 @@ inline constexpr ScheduleKind kScheduleKinds[] = {ScheduleKind::kOneForwardOneBa
 
 const char* schedule_name(ScheduleKind kind);
 
-// How gradients are summed. kHdt: by libhdt, timed by its schedules' cost model, and the engine's sum of the norm over all
-// workers before the update. kRing: one ring of the whole bucket, as NCCL's.
+// How gradients are summed. kHdt: by libhdt, timed by its schedules' cost model, and the engine's sum of the
+// norm over all workers before the update. kRing: one ring of the whole bucket, as NCCL's.
 enum class ReductionKind { kHdt, kRing };
 
 const char* reduction_name(ReductionKind kind);
@@ -51,8 +51,8 @@ const char* reduction_name(ReductionKind kind);
 // How the training framework carries the plan out.
 struct Runtime {
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
-  // Sends of at most so many bytes a device go on in the background; larger ones keep the sender waiting until
-  // they have arrived. None: all go in the background.
+  // Sends of at most so many bytes a device go on in the background; larger ones keep the sender waiting
+  // until they have arrived. None: all go in the background.
   std::optional<int64_t> background_send_bytes;
   // Gradients are reduced, bucket by bucket, while earlier units are still in their last backward.
   bool overlap_gradients = true;
@@ -64,7 +64,8 @@ struct Runtime {
 struct Plan {
   std::vector<Replica> replicas;
   Runtime runtime;
-  // By class of the engine's groups (group_classes.h), as hdtcommd is to have them; `nics` are NIC kinds of the cluster.
+  // By class of the engine's groups (group_classes.h), as hdtcommd is to have them; `nics` are NIC kinds of
+  // the cluster.
   std::map<std::string, ClassConfig> classes = {};
 
   int64_t global_batch_size() const;
@@ -75,10 +76,11 @@ struct Plan {
 
 // Refuses replicas without stages, and replicas of different models.
 Status check_replicas(const Plan& plan);
-// Refuses nodes that the cluster does not have, more devices than they have, and classes that cannot carry the plan.
+// Refuses nodes that the cluster does not have, more devices than they have, and classes that cannot carry
+// the plan.
 Status check_nodes(const Plan& plan, const Cluster& cluster);
-// Refuses (field and reason) what contradicts itself, the cluster, the model or the profile, and what would need
-// a device twice. Memory is the predictor's question.
+// Refuses (field and reason) what contradicts itself, the cluster, the model or the profile, and what would
+// need a device twice. Memory is the predictor's question.
 Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, const Profile& profile);
 
 }  // namespace hdt::plan

@@ -1,5 +1,6 @@
-// profile.h: what was measured: seconds and memory of each layer kind on each device kind, and links by message
-// size. Measured by a tool, written by hand or imported; the predictor knows nothing else about hardware.
+// profile.h: what was measured: seconds and memory of each layer kind on each device kind, and links by
+// message size. Measured by a tool, written by hand or imported; the predictor knows nothing else about
+// hardware.
 #pragma once
 
 #include <compare>
@@ -68,8 +69,8 @@ struct CollectiveFigures {
 
 struct Profile {
   std::string name;
-  // Computation takes so many times longer while a message or reduction of its worker is under way: where the device
-  // kind has no number of its own, and by device kind.
+  // Computation takes so many times longer while a message or reduction of its worker is under way: where the
+  // device kind has no number of its own, and by device kind.
   double overlap_slowdown = 1;
   std::map<std::string, double> overlap_slowdowns = {};
   CollectiveFigures collective;
@@ -86,12 +87,13 @@ struct Profile {
                                      int tensor_parallel) const;
 };
 
-// From seconds of the same computation alone and beside communication, measured in turn: the median of the ratios, so that
-// what disturbs the machine for a while disturbs both of a pair; at least 1. Of at least one pair.
+// From seconds of the same computation alone and beside communication, measured in turn: the median of the
+// ratios, so that what disturbs the machine for a while disturbs both of a pair; at least 1. Of at least one
+// pair.
 double measured_slowdown(const std::vector<double>& alone, const std::vector<double>& beside);
 
-// Every device kind must have every layer kind of the model for each (tensor-parallel degree, micro-batch size)
-// that it has for any: a profile with holes would make some plans look impossible.
+// Every device kind must have every layer kind of the model for each (tensor-parallel degree, micro-batch
+// size) that it has for any: a profile with holes would make some plans look impossible.
 Status check_profile(const Profile& profile, const Model& model);
 
 }  // namespace hdt::plan

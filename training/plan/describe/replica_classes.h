@@ -9,8 +9,8 @@
 
 namespace hdt::plan {
 
-// A ring allreduce goes through the owners of a range of units in the order of replicas. How many of its hops each node
-// has: out of it and into it, by node and network (Cluster::num_networks), and inside it, by node.
+// A ring allreduce goes through the owners of a range of units in the order of replicas. How many of its hops
+// each node has: out of it and into it, by node and network (Cluster::num_networks), and inside it, by node.
 struct Ring {
   training::UnitRange units;
   std::vector<int> stages;  // by replica: the owner

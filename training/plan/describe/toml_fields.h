@@ -1,5 +1,5 @@
-// toml_fields.h: reads the fields of a TOML table strictly: a missing field, a wrong type, a value out of range or a
-// field nobody asked for is an error that names file, table, field and what was expected.
+// toml_fields.h: reads the fields of a TOML table strictly: a missing field, a wrong type, a value out of
+// range or a field nobody asked for is an error that names file, table, field and what was expected.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// toml_files.h: profiles, clusters, models and plans as TOML files (docs/predictor.md describes the fields). Reading
-// checks everything that can be said about the file alone; a failure (kConfig) names file, field and reason.
+// toml_files.h: profiles, clusters, models and plans as TOML files (docs/predictor.md describes the fields).
+// Reading checks everything that can be said about the file alone; a failure (kConfig) names file, field and
+// reason.
 #pragma once
 
 #include <string>

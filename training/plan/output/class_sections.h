@@ -8,7 +8,8 @@
 
 namespace hdt::plan {
 
-// The sections for hdtcommd's configuration, each with the command that changes running groups. The plan has classes.
+// The sections for hdtcommd's configuration, each with the command that changes running groups. The plan has
+// classes.
 std::string class_sections(const Plan& plan, const Cluster& cluster);
 
 }  // namespace hdt::plan

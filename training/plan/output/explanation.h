@@ -15,12 +15,13 @@ namespace hdt::plan {
 // The largest part of a worker's step.
 const char* binding_part(const WorkerTime& time);
 
-// What that part hangs on: "compute", "link A - B" of a neighbour or of the slowest hop of its gradients' ring, "waiting
-// for others", "optimizer"; and memory, when less than a twentieth of it is left.
+// What that part hangs on: "compute", "link A - B" of a neighbour or of the slowest hop of its gradients'
+// ring, "waiting for others", "optimizer"; and memory, when less than a twentieth of it is left.
 std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, const Prediction& prediction,
                              int worker);
 
-// The best plan that search finds in another shape (other device kinds or sizes of stages) than the given one.
+// The best plan that search finds in another shape (other device kinds or sizes of stages) than the given
+// one.
 struct Rival {
   Plan plan;
   double step_seconds = 0;
@@ -35,8 +36,8 @@ struct Change {
   double step_seconds = 0;
 };
 
-// Every device kind of the plan a tenth faster, every link between its nodes with twice the bandwidth; the change that
-// helps most comes first.
+// Every device kind of the plan a tenth faster, every link between its nodes with twice the bandwidth; the
+// change that helps most comes first.
 Result<std::vector<Change>> changes(const PredictionInputs& inputs, const Plan& plan);
 
 }  // namespace hdt::plan

@@ -9,8 +9,8 @@
 
 namespace hdt::plan {
 
-// JSON in the trace event format, which Perfetto reads: a process a replica; of each stage one thread for computation, and
-// threads for its messages and reductions, which may overlap.
+// JSON in the trace event format, which Perfetto reads: a process a replica; of each stage one thread for
+// computation, and threads for its messages and reductions, which may overlap.
 std::string perfetto_trace(const Plan& plan, const Prediction& prediction);
 
 // SVG: a row a worker; forwards, backwards, waits for reductions and updates over time.

@@ -1,5 +1,5 @@
-// plan_export.h: a plan as command lines: flags of mixed-vendor Megatron forks, and the start of hdt-train on the
-// plan's nodes.
+// plan_export.h: a plan as command lines: flags of mixed-vendor Megatron forks, and the start of hdt-train on
+// the plan's nodes.
 #pragma once
 
 #include <string>
@@ -23,12 +23,12 @@ struct MegatronFlags {
 };
 
 // --hetero-pipeline-stages groups neighbouring stages on one device kind. The forks have one split and one
-// tensor-parallel degree for all replicas: where the plan has several, the first replica's are given, with a warning.
-// The cluster must have the plan's nodes.
+// tensor-parallel degree for all replicas: where the plan has several, the first replica's are given, with a
+// warning. The cluster must have the plan's nodes.
 MegatronFlags megatron_flags(const Plan& plan, const Cluster& cluster);
 
-// The shell command that starts one rank a worker of the plan on its node, with Open MPI's mpirun. `plan_path` and
-// `arguments` go to hdt-train.
+// The shell command that starts one rank a worker of the plan on its node, with Open MPI's mpirun.
+// `plan_path` and `arguments` go to hdt-train.
 std::string mpirun_command(const Plan& plan, const std::string& plan_path,
                            const std::vector<std::string>& arguments);
 

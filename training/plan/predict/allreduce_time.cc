@@ -60,7 +60,8 @@ Algorithm algorithm_of(const PredictionInputs& inputs, const collectives::Proble
   return direct ? Algorithm::kRing : select_algorithm(problem, collectives::DataType::kFloat32, scratch);
 }
 
-// A link's rate is that for all bytes: a small message's is low because it waits, and what a step waits is the latency here.
+// A link's rate is that for all bytes: a small message's is low because it waits, and what a step waits is
+// the latency here.
 double simulated(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
   const CollectiveFigures& given = inputs.profile.collective;
   const Pieces pieces = pieces_of(inputs, bytes);

@@ -1,12 +1,13 @@
-// equal_replicas.h: a plan with one replica of each class of equal ones, so that a step of thousands of workers is as
-// quick to play as one of a few.
+// equal_replicas.h: a plan with one replica of each class of equal ones, so that a step of thousands of
+// workers is as quick to play as one of a few.
 //
-// Replicas are equal when nothing that happens in a step tells them apart: the same split and counts, on nodes that are
-// equal; nodes are equal when they have the same device kind, hold equally many stages of each class, and equally many
-// hops of each reduction's ring leave, enter and stay in them. Such classes are found by refining a first division until
-// nothing changes (Hopcroft's and Weisfeiler and Leman's colour refinement). All of a class then do the same at the same
-// time, because what is shared is shared equally (network.h): playing one of them, with the ports counting all
-// users, is the step of the whole plan to the last bit.
+// Replicas are equal when nothing that happens in a step tells them apart: the same split and counts, on
+// nodes that are equal; nodes are equal when they have the same device kind, hold equally many stages of each
+// class, and equally many hops of each reduction's ring leave, enter and stay in them. Such classes are found
+// by refining a first division until nothing changes (Hopcroft's and Weisfeiler and Leman's colour
+// refinement). All of a class then do the same at the same time, because what is shared is shared equally
+// (network.h): playing one of them, with the ports counting all users, is the step of the whole plan to the
+// last bit.
 #pragma once
 
 #include <vector>
@@ -33,7 +34,8 @@ struct EqualReplicas {
   Prediction of_all(const Prediction& prediction) const;
 };
 
-// The plan must have passed check_plan. With `apart` each replica is a class of its own: the same step, played in full.
+// The plan must have passed check_plan. With `apart` each replica is a class of its own: the same step,
+// played in full.
 EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& plan, bool apart = false);
 
 }  // namespace hdt::plan

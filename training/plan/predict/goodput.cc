@@ -23,8 +23,8 @@ Goodput expected_goodput(const FailureModel& model, double interval_seconds) {
   return result;
 }
 
-// The share has one maximum: with x = interval / M it falls exactly where (1 - x) e^x e^(checkpoint / M) < 1, and that
-// expression decreases from e^(checkpoint / M) >= 1.
+// The share has one maximum: with x = interval / M it falls exactly where (1 - x) e^x e^(checkpoint / M) < 1,
+// and that expression decreases from e^(checkpoint / M) >= 1.
 Goodput best_goodput(const FailureModel& model) {
   if (model.failures_per_second <= 0) {
     Goodput none;

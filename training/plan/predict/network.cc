@@ -44,7 +44,8 @@ int Network::start(TransferKind kind, const std::vector<Hop>& hops, double bytes
   return add(std::move(transfer));
 }
 
-// Its bytes are seconds, its rate alone is 1: each hop's is as many times higher as the transfer itself shares its ports.
+// Its bytes are seconds, its rate alone is 1: each hop's is as many times higher as the transfer itself
+// shares its ports.
 int Network::start_timed(const std::vector<Hop>& hops, double seconds) {
   Transfer transfer;
   transfer.bytes = seconds;

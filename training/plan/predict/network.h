@@ -1,9 +1,9 @@
-// network.h: transfers that share links. A node has a port out and a port in for each kind of NIC, and its inside; whatever uses a
-// port at a time shares it equally.
+// network.h: transfers that share links. A node has a port out and a port in for each kind of NIC, and its
+// inside; whatever uses a port at a time shares it equally.
 //
-// A transfer moves at the rate of its slowest hop. A hop's rate is the link's for this message size, divided by the
-// number of transfers on the busier of its two ports. That is the equal share: what a transfer that is slowed elsewhere
-// leaves over is not handed to the others, so rates are never too high.
+// A transfer moves at the rate of its slowest hop. A hop's rate is the link's for this message size, divided
+// by the number of transfers on the busier of its two ports. That is the equal share: what a transfer that is
+// slowed elsewhere leaves over is not handed to the others, so rates are never too high.
 #pragma once
 
 #include <string>
@@ -32,12 +32,13 @@ class Network {
  public:
   Network(const Cluster& cluster, const Profile& profile);
 
-  // Begins to move `bytes` over each hop, all hops at once; `message_bytes` choose the rate from the profile, and
-  // `efficiency` is the part of it that is reached. Returns an id.
+  // Begins to move `bytes` over each hop, all hops at once; `message_bytes` choose the rate from the profile,
+  // and `efficiency` is the part of it that is reached. Returns an id.
   int start(TransferKind kind, const std::vector<Hop>& hops, double bytes, double message_bytes,
             double efficiency);
 
-  // A transfer that takes `seconds` when nothing else uses the ports of its hops, and longer as they are shared.
+  // A transfer that takes `seconds` when nothing else uses the ports of its hops, and longer as they are
+  // shared.
   int start_timed(const std::vector<Hop>& hops, double seconds);
 
   // Seconds until the next transfer ends if none is started before; infinite when there is none.

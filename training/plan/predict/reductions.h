@@ -10,9 +10,9 @@
 
 namespace hdt::plan {
 
-// One ring allreduce. With n owners every hop carries 2 (n - 1) / n of the bytes (Patarasuk and Yuan, "Bandwidth
-// optimal all-reduce algorithms for clusters of workstations", 2009); all devices of a stage reduce their parts
-// at the same time over the ports of their node.
+// One ring allreduce. With n owners every hop carries 2 (n - 1) / n of the bytes (Patarasuk and Yuan,
+// "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009); all devices of a stage
+// reduce their parts at the same time over the ports of their node.
 struct Reduction {
   std::vector<int> workers;  // one of each class of equal ones (equal_replicas.h)
   training::UnitRange units;
@@ -34,7 +34,8 @@ struct OwnedRange {
   std::vector<int> nodes;  // each that has owners, once; of equal ones one stands for all
 };
 
-// A reduction for each range, or with overlap for each bucket of it. `plan` and `layout` have the ranges' workers.
+// A reduction for each range, or with overlap for each bucket of it. `plan` and `layout` have the ranges'
+// workers.
 std::vector<Reduction> plan_reductions(const PredictionInputs& inputs, const Plan& plan,
                                        const training::Layout& layout, const std::vector<OwnedRange>& ranges);
 

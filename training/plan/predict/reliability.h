@@ -1,4 +1,5 @@
-// reliability.h: how often the parts of a cluster fail, and what it costs: a file that `hdt-plan simulate` reads.
+// reliability.h: how often the parts of a cluster fail, and what it costs: a file that `hdt-plan simulate`
+// reads.
 #pragma once
 
 #include <map>
@@ -24,9 +25,9 @@ struct Reliability {
 // As TOML (docs/predictor.md); kConfig with file, field and reason.
 Result<Reliability> read_reliability(const std::string& path);
 
-// Failures of all nodes together. The time to train again is the mean of failover and restart, by the chance that a spare
-// is free: with spares that fail no more than the others and are repaired in repair_seconds, the nodes in repair are those
-// of an M/G/infinity queue, Poisson with mean rate x repair time.
+// Failures of all nodes together. The time to train again is the mean of failover and restart, by the chance
+// that a spare is free: with spares that fail no more than the others and are repaired in repair_seconds, the
+// nodes in repair are those of an M/G/infinity queue, Poisson with mean rate x repair time.
 FailureModel failure_model(const Cluster& cluster, const Reliability& reliability);
 
 }  // namespace hdt::plan

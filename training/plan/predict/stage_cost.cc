@@ -8,7 +8,8 @@ namespace {
 
 using Part = double (*)(const LayerCost&);
 
-// Host time by extrapolation from the two smallest micro-batches to none; 0 where the profile is not launch-bound.
+// Host time by extrapolation from the two smallest micro-batches to none; 0 where the profile is not
+// launch-bound.
 double launch_seconds(const Profile& profile, ComputeKey key, const std::vector<int>& sizes, Part part) {
   if (sizes.size() < 2) return 0;
   key.micro_batch_size = sizes[0];

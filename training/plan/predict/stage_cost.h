@@ -31,10 +31,11 @@ struct UnitCost {
 
 // One unit on a device kind.
 //
-// At small micro-batches a profile may show the time the host takes to launch kernels instead of the device's:
-// doubling the smallest micro-batch then adds less than half of its time. Host and device times are told apart as
-// the profile's extrapolation to an empty micro-batch, and its rate at the largest one; a run, which waits for the device
-// at every tensor-parallel reduction, takes `launch` times the one plus the other (calibration.h).
+// At small micro-batches a profile may show the time the host takes to launch kernels instead of the
+// device's: doubling the smallest micro-batch then adds less than half of its time. Host and device times are
+// told apart as the profile's extrapolation to an empty micro-batch, and its rate at the largest one; a run,
+// which waits for the device at every tensor-parallel reduction, takes `launch` times the one plus the other
+// (calibration.h).
 UnitCost unit_cost(const PredictionInputs& inputs, const std::string& device, const LayerKind& kind,
                    int tensor_parallel, int micro_batch_size);
 
@@ -50,7 +51,8 @@ struct StageCost {
   std::vector<UnitCost> units;   // in the order of the model's row
 };
 
-// Of one device and micro-batch: what a unit computes from, as every device of a tensor-parallel group has all of it.
+// Of one device and micro-batch: what a unit computes from, as every device of a tensor-parallel group has
+// all of it.
 int64_t unit_input_bytes(const Model& model, int unit, int micro_batch_size);
 
 StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const training::Layout& layout,

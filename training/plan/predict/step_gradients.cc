@@ -11,8 +11,8 @@ bool StepSimulation::completes_gradients(int index, const training::PipelineStep
          step.micro_batch + 1 == plan_.replicas[layout_.position_of(index).replica].micro_batches;
 }
 
-// Says when each reduction has this worker's part: during the computation that begins now and goes from the last unit to the
-// first, with so many `seconds` for each.
+// Says when each reduction has this worker's part: during the computation that begins now and goes from the
+// last unit to the first, with so many `seconds` for each.
 void StepSimulation::gradients_during(int index, double UnitCost::*seconds) {
   Worker& worker = workers_[index];
   const training::UnitRange owned = layout_.units_of(layout_.position_of(index));
@@ -54,7 +54,8 @@ void StepSimulation::gradient_ready(int index) {
 bool StepSimulation::finish_reductions(int index) {
   Worker& worker = workers_[index];
   if (worker.open_reductions > 0) return false;
-  // Waiting while any of the worker's reductions runs is exposed communication; the rest is waiting for owners.
+  // Waiting while any of the worker's reductions runs is exposed communication; the rest is waiting for
+  // owners.
   double busy = 0;
   double covered = worker.waiting_since;
   std::vector<std::pair<double, double>> times;

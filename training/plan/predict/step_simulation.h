@@ -1,7 +1,8 @@
 // step_simulation.h: plays one training step of a plan, event by event.
 //
-// A worker runs the steps of its schedule in order. Messages and reductions are transfers of the network, so they slow
-// each other down. After its last step a worker waits for the reductions it takes part in, then updates.
+// A worker runs the steps of its schedule in order. Messages and reductions are transfers of the network, so
+// they slow each other down. After its last step a worker waits for the reductions it takes part in, then
+// updates.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +45,8 @@ class StepSimulation {
     double paced = 0;
     size_t span = 0;        // of what it computes
     int communicating = 0;  // transfers it takes part in
-    // Gradients complete during this computation: when so much work is left, reduction. The next one is the last.
+    // Gradients complete during this computation: when so much work is left, reduction. The next one is the
+    // last.
     std::vector<std::pair<double, int>> gradients;
     double waiting_since = -1;  // at its next step; negative: it is not waiting
     int open_reductions = 0;
@@ -66,8 +68,8 @@ class StepSimulation {
     int reduction = -1;
     Span span;
   };
-  // Something that happens to a worker at a time: it is done, or a gradient is complete. What has been overtaken by a change of
-  // pace is still in the queue, and does nothing when its time comes.
+  // Something that happens to a worker at a time: it is done, or a gradient is complete. What has been
+  // overtaken by a change of pace is still in the queue, and does nothing when its time comes.
   struct Due {
     double when = 0;
     int worker = 0;                                                       // or kNorm

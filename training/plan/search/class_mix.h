@@ -1,9 +1,9 @@
 // class_mix.h: how many replicas of each class a cluster gets.
 //
-// In a step of a given length a replica of a class can take so many samples. The most samples for the devices there are
-// is an integer program; here: its linear relaxation decides on replicas of several device kinds (simplex; few
-// constraints, many columns), rounded down, or up one at a time; what is left of each kind is filled exactly by
-// dynamic programming over the classes of that kind alone.
+// In a step of a given length a replica of a class can take so many samples. The most samples for the devices
+// there are is an integer program; here: its linear relaxation decides on replicas of several device kinds
+// (simplex; few constraints, many columns), rounded down, or up one at a time; what is left of each kind is
+// filled exactly by dynamic programming over the classes of that kind alone.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace hdt::plan {
 
-// The x >= 0 with the greatest sum of value[i] x[i] and sum of use[i][k] x[i] <= capacity[k]. Uses are not negative, and
-// each column uses something.
+// The x >= 0 with the greatest sum of value[i] x[i] and sum of use[i][k] x[i] <= capacity[k]. Uses are not
+// negative, and each column uses something.
 std::vector<double> solve_packing(const std::vector<double>& value, const std::vector<std::vector<int>>& use,
                                   const std::vector<int>& capacity);
 

@@ -56,8 +56,8 @@ bool ClassSearch::run() {
   for (const int degree : degrees)
     add([&](const ReplicaClass& made) { return made.tensor_parallel == degree; });
   for (const int size : sizes) add([&](const ReplicaClass& made) { return made.micro_batch_size == size; });
-  // Every replica over several kinds, in one order: then gradients are reduced inside each kind's network, and only
-  // activations pass between networks.
+  // Every replica over several kinds, in one order: then gradients are reduced inside each kind's network,
+  // and only activations pass between networks.
   for (int first = 0; first < static_cast<int>(maker_.kinds().size()); ++first) {
     add([&](const ReplicaClass& made) { return made.kinds.front() == first && made.kinds.back() != first; });
     for (const auto& [degree, size] : maker_.variants()) {

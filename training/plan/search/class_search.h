@@ -1,11 +1,12 @@
 // class_search.h: plans for large clusters, put together from classes of equal replicas.
 //
-// The step is bisected: for each length, the mix of classes (class_mix.h) that can take most samples. The shortest that
-// can take the global batch is made a plan, its micro-batches given out one by one to the replica that ends first. That is
-// done with all variants (tensor-parallel degree, micro-batch size) together and with each alone; the plans are played,
-// shortest first, until what the next one was estimated to take is longer than what was played.
-// The best is then improved: a layer goes from a stage to its neighbour in all replicas of a class, as long as steps get
-// shorter. Nothing here is proved to be the best; search.h says so, and how far the bound is.
+// The step is bisected: for each length, the mix of classes (class_mix.h) that can take most samples. The
+// shortest that can take the global batch is made a plan, its micro-batches given out one by one to the
+// replica that ends first. That is done with all variants (tensor-parallel degree, micro-batch size) together
+// and with each alone; the plans are played, shortest first, until what the next one was estimated to take is
+// longer than what was played. The best is then improved: a layer goes from a stage to its neighbour in all
+// replicas of a class, as long as steps get shorter. Nothing here is proved to be the best; search.h says so,
+// and how far the bound is.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// placement.h: gives devices of nodes to stages: each stage goes to the first node of its kind, in the order of
-// the cluster, that has enough devices left. So stages that are placed one after the other are neighbours.
+// placement.h: gives devices of nodes to stages: each stage goes to the first node of its kind, in the order
+// of the cluster, that has enough devices left. So stages that are placed one after the other are neighbours.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,8 @@ class Placement {
  public:
   explicit Placement(const Cluster& cluster);
 
-  // Takes `devices` of one node of the kind (an index into Cluster::node_kinds); nothing when no node has them.
+  // Takes `devices` of one node of the kind (an index into Cluster::node_kinds); nothing when no node has
+  // them.
   std::optional<std::string> take(int kind, int devices);
 
  private:

@@ -1,7 +1,9 @@
-// recomputation.h: activations that are not kept but computed again from a layer's input when its backward comes, layer by layer
-// (Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost", 2016). It costs a forward more for each such layer.
+// recomputation.h: activations that are not kept but computed again from a layer's input when its backward
+// comes, layer by layer (Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost", 2016).
+// It costs a forward more for each such layer.
 //
-// Of a stage the first layers are recomputed. As each costs time and all help alike, the least number that fits is the best one.
+// Of a stage the first layers are recomputed. As each costs time and all help alike, the least number that
+// fits is the best one.
 #pragma once
 
 #include <optional>

@@ -1,8 +1,9 @@
-// replica_class.h: ways to make one replica, from which a large cluster's plan is put together (class_search.h).
+// replica_class.h: ways to make one replica, from which a large cluster's plan is put together
+// (class_search.h).
 //
-// A class is a sequence of stages in which those of a device kind are neighbours, with the layer split of the least
-// longest stage that fits memory. For that split: for a given longest stage each stage takes as many layers as it can,
-// first to last, which reaches the end if any split does; the least is found by bisection.
+// A class is a sequence of stages in which those of a device kind are neighbours, with the layer split of the
+// least longest stage that fits memory. For that split: for a given longest stage each stage takes as many
+// layers as it can, first to last, which reaches the end if any split does; the least is found by bisection.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,9 @@ struct ReplicaClass {
   std::vector<int> kinds;    // of each stage: index into Cluster::node_kinds
   std::vector<int> layers;   // of each stage
   std::vector<int> devices;  // that a replica takes, by kind
-  // A step with n micro-batches takes `fill` + n * `period` seconds or somewhat more. The period is the longest stage,
-  // or what in-flight micro-batches allow: stage s has p - s of them, each of which passes all later stages and back.
+  // A step with n micro-batches takes `fill` + n * `period` seconds or somewhat more. The period is the
+  // longest stage, or what in-flight micro-batches allow: stage s has p - s of them, each of which passes all
+  // later stages and back.
   double period = 0;
   double fill = 0;
 
@@ -55,8 +57,9 @@ class ClassMaker {
   std::optional<FittedStage> fitted(const ReplicaClass& made, int stage, int first_layer, int layers,
                                     int micro_batches, double extra_bytes = 0) const;
 
-  // All classes of one or two kinds; if none fits, those of more kinds whose numbers of stages are powers of two. Of those that take
-  // the same devices with the same first kind, degree and micro-batch size, the one with the shortest period.
+  // All classes of one or two kinds; if none fits, those of more kinds whose numbers of stages are powers of
+  // two. Of those that take the same devices with the same first kind, degree and micro-batch size, the one
+  // with the shortest period.
   std::vector<ReplicaClass> all() const;
   // Calls `visit` with each sequence of kinds of these.
   void for_each_sequence(std::pair<int, int> variant, bool three_or_more,

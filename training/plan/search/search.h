@@ -1,12 +1,13 @@
 // search.h: the plan with the least predicted step.
 //
-// On clusters of up to kMostDevicesOfAllShapes devices: branch and bound over all shapes (search_space.h), all ways to give out micro-batches and all layer splits. What is
-// cut off cannot be better, because of a lower bound that holds for every schedule: a stage needs its forward and its
-// backward for each micro-batch; before its first forward, the first micro-batch passes all earlier stages and
-// links, and after its last backward the last gradient passes them back.
-// The first plan of a shape, by which later ones are cut off, comes from dynamic programming (layer split with the
-// least longest stage) and from giving each micro-batch to the replica that ends first with it. That count is the best for
-// the bound, by exchange: moving a micro-batch from any other count's longest replica never makes it longer.
+// On clusters of up to kMostDevicesOfAllShapes devices: branch and bound over all shapes (search_space.h),
+// all ways to give out micro-batches and all layer splits. What is cut off cannot be better, because of a
+// lower bound that holds for every schedule: a stage needs its forward and its backward for each micro-batch;
+// before its first forward, the first micro-batch passes all earlier stages and links, and after its last
+// backward the last gradient passes them back. The first plan of a shape, by which later ones are cut off,
+// comes from dynamic programming (layer split with the least longest stage) and from giving each micro-batch
+// to the replica that ends first with it. That count is the best for the bound, by exchange: moving a
+// micro-batch from any other count's longest replica never makes it longer.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +52,9 @@ struct SearchResult {
   int64_t predictions = 0;  // steps played
 };
 
-// The global batch at the sum of the rates that each worker would reach alone with the whole model, at the best degree
-// and micro-batch size for its node: what a plan on all these devices would take if nothing were lost.
+// The global batch at the sum of the rates that each worker would reach alone with the whole model, at the
+// best degree and micro-batch size for its node: what a plan on all these devices would take if nothing were
+// lost.
 double ideal_seconds(const PredictionInputs& inputs, int64_t global_batch_size);
 
 // kConfig with the reason when nothing fits: how much memory is missing at least, and where.

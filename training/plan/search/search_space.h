@@ -1,10 +1,10 @@
 // search_space.h: the plans that search looks at, and the costs it needs at hand.
 //
-// A shape fixes the tensor-parallel degree, the micro-batch size and which devices make which stage; layers and
-// micro-batches are still to be given out. All shapes of a cluster: every subset of its workers (a worker is a
-// tensor-parallel group on one node), as every sequence of replicas whose numbers of workers of each kind do not
-// increase (compared kind by kind). In a replica the workers of one kind follow each other, the kinds in every order.
-// Workers of a kind are alike; they are taken in the order of the cluster's nodes.
+// A shape fixes the tensor-parallel degree, the micro-batch size and which devices make which stage; layers
+// and micro-batches are still to be given out. All shapes of a cluster: every subset of its workers (a worker
+// is a tensor-parallel group on one node), as every sequence of replicas whose numbers of workers of each
+// kind do not increase (compared kind by kind). In a replica the workers of one kind follow each other, the
+// kinds in every order. Workers of a kind are alike; they are taken in the order of the cluster's nodes.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,8 @@ struct Shape {
   std::vector<ReplicaShape> replicas;
 };
 
-// Calls `visit`, until it returns false, for each shape with at most `layers` stages a replica and at most `most_replicas` replicas.
+// Calls `visit`, until it returns false, for each shape with at most `layers` stages a replica and at most
+// `most_replicas` replicas.
 void for_each_shape(const PredictionInputs& inputs, int most_replicas,
                     const std::function<bool(const Shape&)>& visit);
 

@@ -126,7 +126,8 @@ double ShapeSearch::bound(int replica, const Split& split, int64_t count) {
 std::pair<double, ShapeSearch::Split> ShapeSearch::balanced(int replica) const {
   const int layers = inputs_.model.num_layers();
   const int stages = static_cast<int>(shape_.replicas[replica].nodes.size());
-  // longest[l]: of the best split of the first l layers over the stages so far; its last stage begins at from[s][l].
+  // longest[l]: of the best split of the first l layers over the stages so far; its last stage begins at
+  // from[s][l].
   std::vector<double> longest(layers + 1, std::numeric_limits<double>::infinity());
   std::vector<std::vector<int>> from(stages, std::vector<int>(layers + 1, 0));
   longest[0] = 0;

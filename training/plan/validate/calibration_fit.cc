@@ -37,8 +37,8 @@ Calibration with_memory(Calibration calibration, const std::vector<double>& valu
   return calibration;
 }
 
-// Akaike's criterion for few samples (Hurvich and Tsai, 1989), of errors with a Laplace distribution: whether a factor more
-// is worth having. Lower is better; infinite where there are too few rows for so many factors.
+// Akaike's criterion for few samples (Hurvich and Tsai, 1989), of errors with a Laplace distribution: whether
+// a factor more is worth having. Lower is better; infinite where there are too few rows for so many factors.
 double criterion(double sum_of_absolute_errors, size_t rows, size_t factors) {
   const auto n = static_cast<double>(rows);
   const double k = static_cast<double>(factors) + 1;  // and the width of the distribution
@@ -68,8 +68,8 @@ TimeFit fit_factors(const std::vector<size_t>& factors, size_t rows, const Dista
   return {best, factors, criterion(distance(best), rows, factors.size())};
 }
 
-// Takes the factor that helps most, then the next, as long as the criterion says that the rows speak for it. All of them
-// together are tried as well: some only help together.
+// Takes the factor that helps most, then the next, as long as the criterion says that the rows speak for it.
+// All of them together are tried as well: some only help together.
 TimeFit choose_factors(size_t rows, const Distance& distance) {
   TimeFit best = fit_factors({}, rows, distance);
   while (true) {
@@ -115,8 +115,8 @@ Result<Calibration> fit_calibration(const PublishedSet& set, const std::vector<c
   std::erase_if(with_peak, [](const Measurement* row) { return row->peak_memory_bytes == 0; });
   if (with_peak.empty()) return time.calibration;
 
-  // Memory does not depend on the factors of time: no step has to be played. What lies on a ridge (a little more for each
-  // activation, a little less for all) is begun from several sides.
+  // Memory does not depend on the factors of time: no step has to be played. What lies on a ridge (a little
+  // more for each activation, a little less for all) is begun from several sides.
   std::vector<std::vector<WorkerMemory>> workers;
   for (const Measurement* row : with_peak)
     workers.push_back(worker_memory({set.cluster, set.model, set.profile, time.calibration}, row->plan));

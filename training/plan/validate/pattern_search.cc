@@ -28,7 +28,8 @@ std::vector<double> pattern_search(const std::vector<SearchedParameter>& paramet
     }
     return false;
   };
-  // Goes on the way that a round of moves has led, as long as it helps: single steps alone are slow along a ridge.
+  // Goes on the way that a round of moves has led, as long as it helps: single steps alone are slow along a
+  // ridge.
   const auto follow = [&](const std::vector<double>& before) {
     std::vector<double> way = best;
     for (size_t i = 0; i < way.size(); ++i) way[i] -= before[i];

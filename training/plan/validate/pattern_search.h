@@ -1,5 +1,5 @@
-// pattern_search.h: minimises a function of a few bounded parameters without derivatives (Hooke and Jeeves, "Direct search
-// solution of numerical and statistical problems", 1961): tries a step up and down in each,
+// pattern_search.h: minimises a function of a few bounded parameters without derivatives (Hooke and Jeeves,
+// "Direct search solution of numerical and statistical problems", 1961): tries a step up and down in each,
 // goes on in the direction found, halves the steps when none helps.
 #pragma once
 

@@ -93,8 +93,8 @@ void add_links(Profile& profile, const json& links, const std::string& zone,
       if (from != to && (!network || link.bandwidth.back().second > network->bandwidth.back().second))
         network = link;
     }
-    // In a mixed set the entry of a kind with itself may have been taken inside a machine (on machines with 1 Gb/s
-    // Ethernet it is 2.8 GB/s): between two machines of a kind, take what the kind reaches to others.
+    // In a mixed set the entry of a kind with itself may have been taken inside a machine (on machines with 1
+    // Gb/s Ethernet it is 2.8 GB/s): between two machines of a kind, take what the kind reaches to others.
     if (network) profile.links[{from, from, false}] = *network;
   }
 }
@@ -165,7 +165,8 @@ Profile published_profile(const PublishedFiles& files, const std::string& model,
           const auto kept = [&, &degree = degree](const std::string& unit) {
             return positive(sizes.at(degree).at(unit).at("act_mem_bytes"), "llm_info.json");
           };
-          // The set has one time for both gradients; schedules that would use them apart cannot be held against it.
+          // The set has one time for both gradients; schedules that would use them apart cannot be held
+          // against it.
           const double gradient = seconds(1) / 2;
           profile.compute[{device, part.kind, std::stoi(degree), std::stoi(size)}] = {
               seconds(0), gradient, gradient, seconds(2),

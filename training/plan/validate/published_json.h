@@ -1,5 +1,5 @@
-// published_json.h: the parts of a published set's JSON files, each turned into the planner's own terms. Broken
-// content is thrown as BrokenSet and becomes a Status in import_published_sets.
+// published_json.h: the parts of a published set's JSON files, each turned into the planner's own terms.
+// Broken content is thrown as BrokenSet and becomes a Status in import_published_sets.
 #pragma once
 
 #include <map>

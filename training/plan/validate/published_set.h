@@ -1,5 +1,5 @@
-// published_set.h: published measurements of training steps, with the profile they were predicted from: what the
-// predictor is held against. docs/predictor.md describes the folder's format.
+// published_set.h: published measurements of training steps, with the profile they were predicted from: what
+// the predictor is held against. docs/predictor.md describes the folder's format.
 #pragma once
 
 #include <cstdint>

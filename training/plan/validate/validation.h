@@ -38,9 +38,9 @@ struct Validation {
   CalibrationRecord record(const std::string& name) const;
 };
 
-// Fits the factors of Calibration: those of time to the measured steps, then those of memory to the peaks, by the sum of
-// absolute logarithms of predicted / measured (one wrong measurement must not turn the fit). A factor of time that
-// the rows do not speak for stays as the profile has it.
+// Fits the factors of Calibration: those of time to the measured steps, then those of memory to the peaks, by
+// the sum of absolute logarithms of predicted / measured (one wrong measurement must not turn the fit). A
+// factor of time that the rows do not speak for stays as the profile has it.
 Result<Calibration> fit_calibration(const PublishedSet& set, const std::vector<const Measurement*>& rows);
 
 Result<Validation> validate(const PublishedSet& set);

@@ -1,6 +1,7 @@
-// plan.hpp: the predictor and the search of hdt-plan as a library (libhdtplan): what a training step of a plan takes on
-// a mixed cluster, and the plan that takes least. It needs neither libhdt, nor a daemon, nor torch. Inputs are the
-// files that docs/predictor.md describes. Functions may be called by several threads at once.
+// plan.hpp: the predictor and the search of hdt-plan as a library (libhdtplan): what a training step of a
+// plan takes on a mixed cluster, and the plan that takes least. It needs neither libhdt, nor a daemon, nor
+// torch. Inputs are the files that docs/predictor.md describes. Functions may be called by several threads at
+// once.
 #ifndef HDT_PLAN_HPP
 #define HDT_PLAN_HPP
 
