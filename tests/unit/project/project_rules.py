@@ -87,6 +87,9 @@ TORCH_HEADER = re.compile(r"^(torch|ATen|c10)/")
 
 PUBLIC_HEADERS = {"hdt/hdt.h", "hdt/hdt.hpp", "hdt/plan.hpp"}
 MAX_LINES = 500
+MAX_COLUMNS = 110
+# Text in the program's own words, such as --help, or another program's: its lines are what they are.
+RAW_STRING = re.compile(r'R"(\w*)\(.*?\)\1"', re.DOTALL)
 SOURCE = re.compile(r"\.(h|hpp|cc|c|py)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
 # Written so that this file does not hold the words it looks for.
@@ -173,6 +176,13 @@ def comment_violations(path, text):
         yield f"{path}: its first comment says it is {named.group(1)}"
 
 
+def length_violations(path, text):
+    """No line of C++ is wider than MAX_COLUMNS, raw strings left out."""
+    for number, line in enumerate(RAW_STRING.sub(lambda raw: '""' + "\n" * raw.group(0).count("\n"), text).split("\n"), 1):
+        if len(line) > MAX_COLUMNS:
+            yield f"{path}:{number}: {len(line)} columns; expected at most {MAX_COLUMNS}"
+
+
 def check(root):
     violations = []
     for path in files_of(root):
@@ -187,6 +197,7 @@ def check(root):
         if source:
             violations += comment_violations(path, text)
         if re.search(r"\.(h|hpp|cc|c)$", path):
+            violations += length_violations(path, text)
             violations += include_violations(path, text)
             violations += room_violations(path, text)
     return violations

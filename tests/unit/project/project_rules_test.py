@@ -48,6 +48,13 @@ class Rules(unittest.TestCase):
         self.assert_refused("bench/a.cc", '  #  include <collectives/types.h>\n', "bench may include only")
         self.assert_refused("tools/hdtctl/a.cc", '#include "daemon/engine/engine.h"\n', "tools may include only")
 
+    def test_width(self):
+        self.assert_allowed("base/a.cc", "// " + 107 * "a" + "\n")
+        self.assert_refused("base/a.cc", "\n// " + 108 * "a" + "\n", "a.cc:2: 111 columns")
+        help_text = 'const char* help = R"(' + 200 * "a" + "\n" + 200 * "b" + ')";'
+        self.assert_allowed("base/a.cc", help_text + "\n")
+        self.assert_refused("base/a.cc", help_text + "\n" + 111 * "c" + "\n", "a.cc:3: 111 columns")
+
     def test_rooms(self):
         self.assert_allowed("transports/tcp/a.cc", '#include "transports/net/socket.h"\n')
         self.assert_allowed("transports/tcp/a.cc", '#include "transports/tcp/frame.h"\n')
