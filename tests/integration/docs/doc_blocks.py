@@ -30,8 +30,8 @@ def file_block(page, name):
 
 
 def pages(root):
-    """README.md and every page under docs/."""
-    found = [os.path.join(root, "README.md")]
+    """README.md, CONTRIBUTING.md and every page under docs/."""
+    found = [os.path.join(root, name) for name in ("README.md", "CONTRIBUTING.md")]
     for folder, _, names in os.walk(os.path.join(root, "docs")):
         found += [os.path.join(folder, name) for name in names if name.endswith(".md")]
     return sorted(found)
