@@ -178,7 +178,7 @@ void Control::all_facts(bool all_operations, const Viewer& viewer, int64_t budge
 void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
   const auto answer = [this, channel, number = inquiry.number](const nlohmann::json& json) {
     const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    network_->send(channel, encode(Reply{number, Code::kSuccess, now_ns(), text}));
+    send(channel, Reply{number, Code::kSuccess, now_ns(), text});
   };
   if (inquiry.what == "clock") return answer(nlohmann::json::object());
   if (inquiry.what == "description") return answer(description());
@@ -191,9 +191,8 @@ void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
                          answer(to_text(facts));
                        });
   }
-  network_->send(channel,
-                 encode(Reply{inquiry.number, Code::kInvalidArgument, now_ns(),
-                              "node " + node_.name + " does not know the question '" + inquiry.what + "'"}));
+  send(channel, Reply{inquiry.number, Code::kInvalidArgument, now_ns(),
+                      "node " + node_.name + " does not know the question '" + inquiry.what + "'"});
 }
 
 void Control::answer_why(uint64_t session, const std::string& name) {

@@ -124,7 +124,7 @@ void Control::answer_paths(ChannelId channel, const Inquiry& inquiry) {
             [this, channel, number = inquiry.number](const std::vector<PathTrial>& tried) {
               const std::string text =
                   to_json(tried).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-              network_->send(channel, encode(Reply{number, Code::kSuccess, now_ns(), text}));
+              send(channel, Reply{number, Code::kSuccess, now_ns(), text});
             });
 }
 

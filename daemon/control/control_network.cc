@@ -217,14 +217,8 @@ void ControlNetwork::send(ChannelId id, std::span<const std::byte> message) {
   const auto found = channels_.find(id);
   if (found == channels_.end()) return;  // on_closed has been called, or is about to be
   Channel& channel = found->second;
-  const auto send_or_keep = [&] {
-    if (channel.connection != nullptr) {
-      send_now(channel, message);
-    } else {
-      channel.waiting.emplace_back(message.begin(), message.end());
-    }
-  };
-  (void)contained("a control message", send_or_keep, [&](const std::string&) { give_up(id); });
+  if (channel.connection != nullptr) return send_now(channel, message);
+  channel.waiting.emplace_back(message.begin(), message.end());
 }
 
 bool ControlNetwork::is_from(ChannelId id, const NodeInfo& node) const {

@@ -74,6 +74,7 @@ class ControlNetwork {
   // meant, and this daemon has peers on its own one. `self`: whether this node itself may be meant; where
   // nothing is given it is meant if all addresses are its own.
   ChannelId dial(const std::string& addresses, std::optional<bool> self = std::nullopt);
+  // Throws where there is no memory for the message. The caller gives the channel up then: Control::send().
   void send(ChannelId channel, std::span<const std::byte> message);
   // Whether the daemon behind the channel, whose handshake is done, is this node: it speaks for no other one.
   bool is_from(ChannelId channel, const NodeInfo& node) const;

@@ -29,7 +29,7 @@ bool Control::prepare_handover(int64_t drain_ms) {
 Reunion::Services Control::reunion_services() {
   Reunion::Services services;
   services.dial = [this](const std::string& address) { return network_->dial(address); };
-  services.send = [this](ChannelId channel, const ControlMessage& m) { network_->send(channel, encode(m)); };
+  services.send = [this](ChannelId channel, const ControlMessage& m) { send(channel, m); };
   services.met = [this](const Successor& word, const Known& known) {
     for (auto& engine : engines_) {
       engine->post([e = engine.get(), own = word.node, known] {
@@ -139,7 +139,7 @@ void Control::on_successor(ChannelId channel, const Successor& word) {
       answer->code = taken.code();
       answer->text = cannot_be(word.group_class, word.node, taken);
     }
-    return network_->send(channel, encode(*answer));
+    return send(channel, *answer);
   }
   auto known = std::make_shared<bool>(false);
   on_every_engine(
@@ -158,7 +158,7 @@ void Control::on_successor(ChannelId channel, const Successor& word) {
           answer->code = Code::kRankLost;
           answer->text = "node " + node_.name + " does not know the group any more";
         }
-        network_->send(channel, encode(*answer));
+        send(channel, *answer);
       });
 }
 

@@ -24,4 +24,10 @@ bool attempt(Work&& work) {
   return attempt(work, [] {});
 }
 
+// The same where `owner` hears of it: owner.on_failure(), which must not throw.
+template <typename Owner, typename Work>
+bool attempt_for(Owner& owner, Work&& work) {
+  return attempt(work, [&owner] { owner.on_failure(); });
+}
+
 }  // namespace hdt::transport::tcp

@@ -113,7 +113,7 @@ bool EventLoop::dispatch() {
       continue;
     }
     auto* const source = static_cast<EventSource*>(target);
-    (void)attempt([&] { source->on_event(events[i].events); }, [source] { source->on_failure(); });
+    (void)attempt_for(*source, [&] { source->on_event(events[i].events); });
     any = true;
   }
   return timer && run_due() ? true : any;
@@ -128,7 +128,7 @@ bool EventLoop::run_due() {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     EventSource* source = deadlines_.begin()->second;
     deadlines_.erase(deadlines_.begin());
-    (void)attempt([source] { source->on_deadline(); }, [source] { source->on_failure(); });
+    (void)attempt_for(*source, [source] { source->on_deadline(); });
     any = true;
   }
   arm_timer();

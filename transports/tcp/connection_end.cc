@@ -15,7 +15,7 @@ constexpr int64_t kSuspectMs = 300;
 Status TcpConnection::closed_here() { return {Code::kAborted, "the connection was closed on this side"}; }
 
 void TcpConnection::close() {
-  (void)attempt([this] { end_in_order(); }, [this] { on_failure(); });
+  (void)attempt_for(*this, [this] { end_in_order(); });
 }
 
 void TcpConnection::end_in_order() {
@@ -33,11 +33,9 @@ void TcpConnection::end_in_order() {
 
 void TcpConnection::abandon() {
   if (phase_ == Phase::kFinished) return;
-  (void)attempt(
-      [this] {
-        finish(Status::ok(), Status(Code::kAborted, "the connection was given up on this side"), false);
-      },
-      [this] { on_failure(); });
+  (void)attempt_for(*this, [this] {
+    finish(Status::ok(), Status(Code::kAborted, "the connection was given up on this side"), false);
+  });
 }
 
 void TcpConnection::fail(const std::string& reason) {
@@ -47,7 +45,7 @@ void TcpConnection::fail(const std::string& reason) {
 
 // In the middle of another one's work.
 void TcpConnection::on_turned_out(const Status& why) {
-  (void)attempt([&] { finish(why, why, false); }, [this] { on_failure(); });
+  (void)attempt_for(*this, [&] { finish(why, why, false); });
 }
 
 // What was read or queued may be half in the books, so that nothing follows it but the end. What was under

@@ -88,7 +88,7 @@ void TcpDevice::revoke(const RegionKey& key, const PeerName& peer) { state_.doma
 void TcpDevice::on_withdrawn(uint64_t region, const RegionTable* of) {
   for (auto& entry : connections_) {
     TcpConnection* const connection = entry.second.get();
-    (void)attempt([&] { connection->on_withdrawn(region, of); }, [connection] { connection->on_failure(); });
+    (void)attempt_for(*connection, [&] { connection->on_withdrawn(region, of); });
   }
 }
 
@@ -115,7 +115,7 @@ bool TcpDevice::poll(std::vector<Completion>& completions) {
 void TcpDevice::flush_unflushed() {
   flushing_.swap(state_.unflushed);
   for (TcpConnection* connection : flushing_) {
-    (void)attempt([connection] { connection->flush(); }, [connection] { connection->on_failure(); });
+    (void)attempt_for(*connection, [connection] { connection->flush(); });
   }
   flushing_.clear();
 }
@@ -124,7 +124,7 @@ bool TcpDevice::read_on() {
   if (state_.unread.empty()) return false;
   flushing_.swap(state_.unread);
   for (TcpConnection* connection : flushing_) {
-    (void)attempt([connection] { connection->read_on(); }, [connection] { connection->on_failure(); });
+    (void)attempt_for(*connection, [connection] { connection->read_on(); });
   }
   flushing_.clear();
   return true;
