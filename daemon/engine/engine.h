@@ -217,6 +217,8 @@ class Engine : public transport::LinkObserver {
   // The link that an accepted connection belongs to, made if there is none; null: it was refused.
   PeerLink* link_of(Rail& rail, transport::Connection& connection);
   void refuse(Rail& rail, transport::Connection& connection, const std::string& why);
+  // The node has no rail of this link of ours.
+  void redial(const NodeId& node, uint32_t link);
   std::unique_ptr<transport::NicShare::Lane> lane_on(size_t device, const std::string& group_class);
   // Who wants to send on a NIC that others use as well does so in turn.
   void share_nics();

@@ -116,8 +116,6 @@ void Engine::on_completion(size_t device, const Completion& completion) {
   Rail& rail = found->second;
   if (rail.greeting == nullptr) {
     if (rail.peer != nullptr) rail.peer->link.on_completion(completion);
-  } else if (completion.kind == Completion::Kind::kConnected && rail.origin == Rail::Origin::kAsking) {
-    connection.close();  // it lives
   } else if (completion.kind == Completion::Kind::kConnected) {
     bind_to_channel(rail.greeting->handshake, connection);
     for (const auto& message : rail.greeting->handshake.start()) (void)connection.send(message, 0);
@@ -177,12 +175,19 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
     if (!path->answered && rail.peer->is_needless(*path)) return refuse("another path leads there");
     path->answered = true;
   }
+  // Nothing is proved then, so that a rail that came meanwhile is not given up.
+  const bool asks = rail.origin == Rail::Origin::kAsking;
+  if (asks && (rail.peer == nullptr || rail.peer->link.up())) return connection.close();
   for (const auto& reply : answer.value()) (void)connection.send(reply, 0);
-  if (!handshake.done()) return;
+  if (asks || !handshake.done()) return;  // who is asked closes it
   const PeerHello& peer = handshake.peer();
-  if (peer.purpose != Purpose::kRail || peer.engine != options_.index)
+  if (peer.purpose == Purpose::kControl || peer.engine != options_.index)
     return refuse("not meant for this engine");
   if (rail.peer == nullptr && peer.node == options_.node) return refuse("this node has dialled itself");
+  if (peer.purpose == Purpose::kNoRail) {
+    redial(peer.node, peer.link);
+    return connection.close();
+  }
   if (const Status admitted = connection.admit(writer(peer.node)); !admitted.is_ok())
     return refuse(admitted.message());
 }
@@ -196,6 +201,12 @@ PeerLink* Engine::link_of(Rail& rail, Connection& connection) {
     return known->second.get();
   refuse(rail, connection, "a link has one backend and one class");
   return nullptr;
+}
+
+void Engine::redial(const NodeId& node, uint32_t link) {
+  const auto found = peers_.find(LinkId{node, link});
+  if (found == peers_.end() || found->second->paths.empty()) return;
+  found->second->link.drop_rails({Code::kLink, "the peer has no rail left"});
 }
 
 // The handshake is done and the connection ready: it becomes a rail of the peer's link.

@@ -90,7 +90,8 @@ void Engine::ask(PeerLink& peer) {
     if (end == peer.ends.end()) continue;
     auto connection = devices_[device]->connect(end->address, kAskEveryMs);
     if (!connection.is_ok()) continue;
-    const PeerHello own{Purpose::kRail,  options_.node, options_.node_name, options_.index, peer.id.number, 0,
+    const PeerHello own{Purpose::kNoRail, options_.node,  options_.node_name,
+                        options_.index,   peer.id.number, 0,
                         peer.group_class};
     const auto keep = [&] {
       rails_[connection.value()] = {

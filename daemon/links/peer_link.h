@@ -1,8 +1,8 @@
 // peer_link.h: a way from this engine to the same-numbered engine of one other node, over one backend: the
 // link, and the paths that are to carry its rails. Two nodes have one for each class of their groups, so that
 // a NIC can be shared by class. One of the two nodes (dials() in node.h) dials, one connection a path, and
-// again whenever one is lost; the other one only asks, while it has no rail, whether the peer's daemon still
-// lives.
+// again whenever one is lost; the other one only says, while it has no rail, that it has none, and hears
+// whether the peer's daemon still lives.
 #pragma once
 
 #include <map>

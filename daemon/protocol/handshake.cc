@@ -138,7 +138,8 @@ Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<cons
     peer_.lasting = lasting == 1;
     std::array<std::byte, kNonceBytes> nonce{};
     reader.get_bytes(nonce);
-    const bool known_purpose = peer_.purpose == Purpose::kControl || peer_.purpose == Purpose::kRail;
+    const bool known_purpose = peer_.purpose == Purpose::kControl || peer_.purpose == Purpose::kRail ||
+                               peer_.purpose == Purpose::kNoRail;
     if (!reader.complete() || !known_purpose || lasting > 1)
       return Status(Code::kInvalidArgument, "malformed hello of a daemon");
     if (!is_node_name(peer_.name) || !is_printable(peer_.group_class))

@@ -26,16 +26,19 @@ namespace hdt::daemon {
 inline constexpr uint32_t kPeerMagic = 0x48445450;  // "HDTP"
 inline constexpr uint32_t kPeerVersion = 14;
 
-enum class Purpose : uint8_t { kControl = 1, kRail = 2 };
+// kNoRail: an end that does not dial has no rail of `link` left. Who dials gives up those that it still takes
+// for good, as each end finds a dead one by its own time, and dials again.
+enum class Purpose : uint8_t { kControl = 1, kRail = 2, kNoRail = 3 };
 
 struct PeerHello {
   Purpose purpose = Purpose::kControl;
   NodeId node;
   std::string name;
-  uint32_t engine = 0;  // rails: between engines of this index
-  uint32_t link = 0;    // rails: the dialer's number of the link between these engines; they may have several
-  uint32_t rail = 0;    // rails: number in the dialer's list
-  std::string group_class{};  // rails: of the groups that use the link
+  // Of rails and of the word that none is left:
+  uint32_t engine = 0;        // between engines of this index
+  uint32_t link = 0;          // number of the link between these engines, by who dials; they may have several
+  uint32_t rail = 0;          // number in the dialer's list
+  std::string group_class{};  // of the groups that use the link
   // Filled by the handshake itself.
   PublicKey key{};
   StartNonce start{};    // with it the key makes the node id

@@ -129,6 +129,8 @@ class Link {
   void add_rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane = nullptr);
   // Gives up a rail that does not work; `reason` in its status and to the peer's.
   void drop_rail(const Connection* connection, const Status& reason);
+  // Gives up all that are up, not those on which the peer's link has still to say hello.
+  void drop_rails(const Status& reason);
   // Queues; any number may be queued. Fails, having queued nothing, for a write that is too large and on a
   // link that is going down.
   Status write(const WriteRequest& request);

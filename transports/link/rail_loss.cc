@@ -13,9 +13,12 @@ namespace {
 
 constexpr int64_t kLookNs = 5 * kNsPerMs;
 constexpr int64_t kPingNs = 6 * kNsPerMs;
-// What stands behind other rails' chunks on a slow NIC, or on a rail whose acknowledgements take long, is
-// late, not lost; but not for ever: one path of a NIC can fail alone, too.
+// On a rail whose acknowledgements take long, what is under way is late, not lost; but not for ever.
 constexpr int64_t kPatientTimes = 10;
+// While other links' rails between the same NICs move, the NICs and the path work. What stands behind them is
+// late, and what the NIC's queue has dropped TCP sends again by its timer: after 200 ms, and 400 more where it
+// is dropped again. But not for ever: a path between two NICs can fail for one connection alone, too.
+constexpr int64_t kBesideOthersNs = kNsPerSecond;
 // A new rail on which the peer's link says nothing does not work.
 constexpr int64_t kHelloNs = 2 * kNsPerSecond;
 // Words of the peer on rails that are not known here, kept for their hellos: numbers ascend, and rails of
@@ -66,6 +69,17 @@ void Link::drop_rail(const Connection* connection, const Status& reason) {
   Rail* rail = state_->rail_of(connection);
   if (rail != nullptr && rail->connection() != nullptr && state_->phase == State::Phase::kUp)
     state_->give_up(*rail, reason);
+}
+
+void Link::drop_rails(const Status& reason) {
+  const Tear tear(state_->torn);
+  std::vector<Rail*> up;
+  for (const auto& rail : state_->rails) {
+    if (rail->up()) up.push_back(rail.get());
+  }
+  for (Rail* rail : up) {
+    if (state_->phase == State::Phase::kUp) state_->give_up(*rail, reason);
+  }
 }
 
 void Link::State::on_hello(Rail& rail, std::span<const std::byte> body) {
@@ -218,7 +232,7 @@ void Link::State::watch_progress() {
 int64_t Link::State::patience_ns(const Rail& rail, int64_t now) const {
   const int64_t most = kPatientTimes * options.stall_ns;
   const int64_t patience = std::clamp(rail.round_ns(), options.stall_ns, most);
-  return rail.others_move(now - patience) ? most : patience;
+  return rail.others_move(now - patience) ? std::max(most, kBesideOthersNs) : patience;
 }
 
 // A rail is given up when nothing has moved on it for so long although something is under way and it was

@@ -72,11 +72,6 @@ class Jumbo(OnHosts):
     def why(self, host):
         return self.told(host, "why")
 
-    def both(self, ranks, line):
-        for rank in ranks:
-            rank.start(line)
-        return [rank.finish() for rank in ranks]
-
     def works(self):
         ranks = self.joined()
         for line in ("allreduce 100000 4 0", "allreduce 3000000 4 0", "destroy"):

@@ -38,11 +38,12 @@ class RankProgram:
 
 
 class OnHosts(unittest.TestCase):
+    nics = NICS
     flags = ()
 
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
-        self.hosts = self.enterContext(TwoHosts(BUILD, self.folder, str(NICS), "400m", self.flags))
+        self.hosts = self.enterContext(TwoHosts(BUILD, self.folder, str(self.nics), "400m", self.flags))
 
     def wait_for(self, what, done):
         deadline = time.monotonic() + WAIT_S
@@ -64,6 +65,14 @@ class OnHosts(unittest.TestCase):
         for rank in ranks:
             self.assertEqual(rank.finish()[0], 0)
         return ranks
+
+    def up(self, host=0):
+        return sum(rail["state"] == "up" for rail in self.hosts.rails(host))
+
+    def both(self, ranks, line):
+        for rank in ranks:
+            rank.start(line)
+        return [rank.finish() for rank in ranks]
 
 
 def main():

@@ -13,9 +13,6 @@ HDT_ERR_LINK = 12
 
 
 class Rails(OnHosts):
-    def up(self, host=0):
-        return sum(rail["state"] == "up" for rail in self.hosts.rails(host))
-
     def test_every_fault_while_a_rail_is_left(self):
         seed = int(os.environ.get("HDT_TEST_SEED", "20261121"))
         print(f"seed {seed}", flush=True)
@@ -99,11 +96,6 @@ class Rails(OnHosts):
                 self.assertRegex(reason, "nothing moves on it|the peer lost it")
             self.hosts.link(0, nic, "up")
 
-    def both(self, ranks, line):
-        for rank in ranks:
-            rank.start(line)
-        return [rank.finish() for rank in ranks]
-
     def test_all_rails_lost_for_a_moment(self):
         ranks = self.hosts.ranks("both", 5, 256)
         for nic in range(NICS):
@@ -127,6 +119,25 @@ class SeveralClasses(OnHosts):
             job.results(60)
         for host in range(2):
             self.assertNotIn("nothing moves on it", self.hosts.read_log(host))
+
+
+class OneEndKnows(OnHosts):
+    nics = 1
+
+    def test_a_last_rail_that_only_one_end_has_lost(self):
+        """Nothing is under way, so that the other end would not find out; and the end that does not dial waits for the one that does."""
+        ranks = self.group()
+        for host in range(2):
+            self.assertEqual(self.both(ranks, "allreduce 100000 4 0"), [(0, ""), (0, "")])
+            self.wait_for("nothing is under way", lambda: not any(
+                rail["bytes_in_flight"] for each in range(2) for rail in self.hosts.rails(each)))
+            self.hosts.link(0, 0, "blackhole")
+            self.hosts.link(host, 0, "reset")
+            self.wait_for("it is lost", lambda: self.up(host) == 0)
+            self.hosts.link(0, 0, "up")
+            self.wait_for("it is back", lambda: self.up(host) == 1)
+        self.assertEqual(self.both(ranks, "allreduce 100000 4 0"), [(0, ""), (0, "")])
+        self.assertIn("the peer has no rail left", self.hosts.read_log(0) + self.hosts.read_log(1))
 
 
 class NoWayLeft(OnHosts):
