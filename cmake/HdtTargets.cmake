@@ -17,13 +17,9 @@ if(HDT_SANITIZE)
     target_compile_options(hdt_flags INTERFACE -fno-sanitize=null,alignment,vptr,object-size)
   endif()
 endif()
-# Under sanitizers, and in tests always (tests/CMakeLists.txt), a dozen files of a target are compiled as one, in half the time.
-# (That each file of HDT stands alone is what the release preset shows.) There a file is not the main one: its types look
-# like a header's.
+# Where CMAKE_UNITY_BUILD is on (CMakePresets.json), and in tests always (tests/CMakeLists.txt), a dozen files of a target are
+# compiled as one, in half the time. There a file is not the main one: its types look like a header's.
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
-if(HDT_SANITIZE)
-  set(CMAKE_UNITY_BUILD ON)
-endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   target_compile_options(hdt_flags INTERFACE -Wno-subobject-linkage)
 endif()

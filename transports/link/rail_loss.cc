@@ -16,8 +16,8 @@ constexpr int64_t kPingNs = 6 * kNsPerMs;
 // On a rail whose acknowledgements take long, what is under way is late, not lost; but not for ever.
 constexpr int64_t kPatientTimes = 10;
 // While other links' rails between the same NICs move, the NICs and the path work. What stands behind them is
-// late, and what the NIC's queue has dropped TCP sends again by its timer: after 200 ms, and 400 more where it
-// is dropped again. But not for ever: a path between two NICs can fail for one connection alone, too.
+// late, and what the NIC's queue has dropped TCP sends again by its timer: after 200 ms, and 400 more where
+// it is dropped again. But not for ever: a path between two NICs can fail for one connection alone, too.
 constexpr int64_t kBesideOthersNs = kNsPerSecond;
 // A new rail on which the peer's link says nothing does not work.
 constexpr int64_t kHelloNs = 2 * kNsPerSecond;

@@ -305,8 +305,8 @@ TEST(LinkFailover, ASilentRailIsGivenUp) {
 // What it has under way may stand behind other links' chunks in the queue of a slow NIC. But not for ever:
 // one path can fail alone.
 TEST(LinkFailover, ASilentRailIsWaitedForWhileOthersBetweenItsNicsMove) {
-  // As long as others move, and then until it would be given up alone; or, while they go on, until TCP's timer
-  // (200 ms, then 400) would have sent again twice what a queue dropped.
+  // As long as others move, and then until it would be given up alone; or, while they go on, until TCP's
+  // timer (200 ms, then 400) would have sent again twice what a queue dropped.
   struct Case {
     int64_t others_move_ns, least_ns, most_ns;
   };
