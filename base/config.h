@@ -50,7 +50,6 @@ struct Config {
   } security;
   struct Timeouts {
     int64_t connect_ms = 10'000;
-    int64_t peer_ms = 10'000;
     int64_t drain_ms = 5'000;
     int64_t restart_ms = 30'000;
   } timeouts;

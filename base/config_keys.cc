@@ -105,8 +105,6 @@ const Key kKeys[] = {
 
     {"timeouts", "connect_ms", HDT_FIELD(int64_t, timeouts.connect_ms), 1, kMaxTimeoutMs, nullptr, false,
      "an integer 1..3600000", "How long a connection to another daemon may take, handshake included, in ms."},
-    {"timeouts", "peer_ms", HDT_FIELD(int64_t, timeouts.peer_ms), 1, kMaxTimeoutMs, nullptr, false,
-     "an integer 1..3600000", "Silence after which another daemon counts as lost, in ms."},
     {"timeouts", "drain_ms", HDT_FIELD(int64_t, timeouts.drain_ms), 0, kMaxTimeoutMs, nullptr, false,
      "an integer 0..3600000", "How long operations under way may still take after SIGTERM, in ms."},
     {"timeouts", "restart_ms", HDT_FIELD(int64_t, timeouts.restart_ms), 0, kMaxTimeoutMs, nullptr, false,

@@ -47,8 +47,8 @@ cluster_key_file = "/etc/hdt/cluster.key"
 allow_groups = ["hdt"]
 [timeouts]
 connect_ms = 1
-peer_ms = 3600000
 drain_ms = 0
+restart_ms = 3600000
 [log]
 level = "trace"
 file = "/var/log/hdt.log"
@@ -69,8 +69,8 @@ backends = ["shm"]
   EXPECT_EQ(config.security.cluster_key_file, "/etc/hdt/cluster.key");
   EXPECT_THAT(config.security.allow_groups, ElementsAre("hdt"));
   EXPECT_EQ(config.timeouts.connect_ms, 1);
-  EXPECT_EQ(config.timeouts.peer_ms, 3'600'000);
   EXPECT_EQ(config.timeouts.drain_ms, 0);
+  EXPECT_EQ(config.timeouts.restart_ms, 3'600'000);
   EXPECT_EQ(config.log_level(), LogLevel::kTrace);
   EXPECT_EQ(config.log.file, "/var/log/hdt.log");
   ASSERT_EQ(config.classes.size(), 2U);

@@ -85,6 +85,11 @@ EXCEPTIONS = [
 TORCH_FOLDERS = ["training/torch", "tools/hdt-train/", "tests/training/"]
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10)/")
 
+# What describes the configuration's keys, and how it names the field of one.
+CONFIGURATION = "base/config"
+CONFIGURATION_KEYS = "base/config_keys.cc"
+CONFIGURATION_FIELD = re.compile(r"HDT_FIELD\([^;]*?, (\w+\.\w+)\)")
+
 PUBLIC_HEADERS = {"hdt/hdt.h", "hdt/hdt.hpp", "hdt/plan.hpp"}
 MAX_LINES = 500
 MAX_COLUMNS = 110
@@ -183,8 +188,18 @@ def length_violations(path, text):
             yield f"{path}:{number}: {len(line)} columns; expected at most {MAX_COLUMNS}"
 
 
+def configuration_violations(texts):
+    """Every key of the configuration is read by something: `section.field` is written outside of its own description."""
+    readers = "\n".join(text for path, text in texts.items() if SOURCE.search(path) and path.split("/")[0] in LAYERS
+                        and not path.startswith(CONFIGURATION))
+    for field in CONFIGURATION_FIELD.findall(texts.get(CONFIGURATION_KEYS, "")):
+        if not re.search(rf"\b{re.escape(field)}\b", readers):
+            yield f"{CONFIGURATION_KEYS}: nothing reads {field}"
+
+
 def check(root):
     violations = []
+    texts = {}
     for path in files_of(root):
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             text = file.read()
@@ -200,7 +215,8 @@ def check(root):
             violations += length_violations(path, text)
             violations += include_violations(path, text)
             violations += room_violations(path, text)
-    return violations
+        texts[path] = text
+    return violations + list(configuration_violations(texts))
 
 
 if __name__ == "__main__":

@@ -21,11 +21,12 @@ class TheTree(unittest.TestCase):
 
 
 class Rules(unittest.TestCase):
-    def violations(self, path, text):
+    def violations(self, path, text, others=()):
         with tempfile.TemporaryDirectory() as root:
-            os.makedirs(os.path.join(root, os.path.dirname(path)))
-            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
-                file.write(text)
+            for name, content in [(path, text), *others]:
+                os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
+                with open(os.path.join(root, name), "w", encoding="utf-8") as file:
+                    file.write(content)
             return project_rules.check(root)
 
     def assert_allowed(self, path, text):
@@ -54,6 +55,14 @@ class Rules(unittest.TestCase):
         help_text = 'const char* help = R"(' + 200 * "a" + "\n" + 200 * "b" + ')";'
         self.assert_allowed("base/a.cc", help_text + "\n")
         self.assert_refused("base/a.cc", help_text + "\n" + 111 * "c" + "\n", "a.cc:3: 111 columns")
+
+    def test_configuration(self):
+        keys = '{"a", "b", HDT_FIELD(List<std::string>, a.b), 1}, {"c", "d", HDT_FIELD(int64_t, c.d), 2},\n'
+        describes = ("base/config.cc", "config.c.d;\n")
+        reads = ("daemon/x.cc", "config.a.b;\n")
+        found = self.violations("base/config_keys.cc", keys, [describes, reads])
+        self.assertEqual(found, ["base/config_keys.cc: nothing reads c.d"])
+        self.assertEqual(self.violations("base/config_keys.cc", keys, [reads, ("tools/y/z.cc", "x.c.d;\n")]), [])
 
     def test_rooms(self):
         self.assert_allowed("transports/tcp/a.cc", '#include "transports/net/socket.h"\n')
