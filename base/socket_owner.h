@@ -12,4 +12,12 @@ namespace hdt {
 // open (any more), or it is not on this host.
 std::optional<uid_t> owner_of_other_end(const std::string& own, const std::string& other);
 
+// The two ways to find out; the second is for kernels that do not answer the first.
+struct SocketOwner {
+  bool known = false;  // the kernel has answered
+  std::optional<uid_t> uid{};
+};
+SocketOwner owner_by_question(const std::string& own, const std::string& other);
+std::optional<uid_t> owner_by_tables(const std::string& own, const std::string& other);
+
 }  // namespace hdt

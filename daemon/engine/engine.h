@@ -222,6 +222,7 @@ class Engine : public transport::LinkObserver {
   std::unique_ptr<transport::NicShare::Lane> lane_on(size_t device, const std::string& group_class);
   // Who wants to send on a NIC that others use as well does so in turn.
   void share_nics();
+  bool is_used(const PeerLink& peer) const;  // by a group that still needs the node
   void forget_peer(PeerLink& peer, const Status& why);
   // Work for one group: what throws ends that one (base/contained.h).
   template <typename Work>

@@ -40,11 +40,17 @@ void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
   for (const Note& note : mine) group.on_note(node, note, peer.link);
 }
 
-void Engine::forget_peer(PeerLink& peer, const Status& why) {
-  const bool used = std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
+// The end of a link that no group needs any more is no news for an operator: at the end of a job each daemon
+// sees others go, some of them before their goodbyes have come.
+bool Engine::is_used(const PeerLink& peer) const {
+  return std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
     const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
     return node && group->uses(*node, peer.link) && group->needs(*node);
   });
+}
+
+void Engine::forget_peer(PeerLink& peer, const Status& why) {
+  const bool used = is_used(peer);
   (void)contained("the end of a link", [&] {
     HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} over {} down: {} {}", peer.name,
                backends_[peer.backend].name, why.message(), LogTag{.node = options_.node_name});

@@ -20,9 +20,6 @@ namespace {
 // Of an attempt to get a rail back: the next one may find the way free.
 constexpr int64_t kRedialMs = 500;
 constexpr int64_t kAskEveryMs = 500;
-// The other host's kernel answers a TCP connection whatever its processes do: three packets are lost if it
-// has not by then. The daemon behind it has timeouts.connect_ms.
-constexpr int64_t kKernelMs = 3'500;
 // A network on which no connection is made within so long is taken for none, and other NICs are tried beside.
 constexpr int64_t kSparesAfterMs = 1'000;
 
@@ -60,7 +57,6 @@ void Engine::dial_path(PeerLink& peer, RailPath& path) {
 void Engine::begin_path(PeerLink& peer, RailPath& path) {
   const int64_t limit_ms = peer.announced ? std::min(kRedialMs, options_.connect_ms) : peer.first_dial_ms;
   const size_t device = path.pair.device;
-  const int64_t answer_ms = backends_[peer.backend].name == kTcp ? std::min(kKernelMs, limit_ms) : limit_ms;
   const auto number = static_cast<uint32_t>(&path - peer.paths.data());
   const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index,
                       peer.id.number, number,        peer.group_class};
@@ -68,7 +64,7 @@ void Engine::begin_path(PeerLink& peer, RailPath& path) {
             std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, options_.trust),
                                                 Deadline::after_ms(limit_ms), peer.id.node}),
             Rail::Origin::kDialled};
-  auto connection = devices_[device]->connect(path.pair.theirs.address, answer_ms);
+  auto connection = devices_[device]->connect(path.pair.theirs.address, limit_ms);
   if (!connection.is_ok()) {
     path.failure = connection.status().message();
     path.schedule(now_ns());
@@ -260,9 +256,10 @@ void Engine::on_rail_down(Link& link, const Connection& connection, const RailSt
   if (left == 0 && peer.paths.empty()) peer.ask_at = Deadline::after_ms(0);
   if (left == 0 && has_spares(peer)) peer.spares_at = Deadline::after_ms(kSparesAfterMs);
   if (lost.empty()) return;  // the link ends
-  HDT_LOG_WARN("rail to node {} lost: {} - {} on {}: {}; {} left {}", peer.name, status.local_address,
-               status.remote_address, options_.nics[rail.device].info.name, lost, left,
-               LogTag{.node = options_.node_name});
+  HDT_LOG_AT(is_used(peer) ? LogLevel::kWarn : LogLevel::kInfo,
+             "rail to node {} lost: {} - {} on {}: {}; {} left {}", peer.name, status.local_address,
+             status.remote_address, options_.nics[rail.device].info.name, lost, left,
+             LogTag{.node = options_.node_name});
 }
 
 }  // namespace hdt::daemon

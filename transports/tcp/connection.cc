@@ -24,6 +24,9 @@ constexpr size_t kReadBudget = size_t{4} << 20;
 // pass. A group whose control connection and whose link both meet that is made, or fails, within 5 s.
 constexpr int64_t kStuckMs = 1200;
 constexpr int64_t kLookAgainMs = 100;
+// The peer's kernel answers a connect whatever its processes do: three packets are lost if it has not by then.
+// What comes next is the process's to answer, which may be waiting for a processor, and has all the time.
+constexpr int64_t kKernelMs = 3'500;
 
 // Segments in flight that the peer's kernel has not acknowledged; a window closed by a slow process leaves
 // none. But where the system drops a segment before it has left (a full queue, a filter), that one counts as
@@ -68,7 +71,7 @@ Status TcpConnection::dial() {
   const int error = ::connect(fd_.get(), remote_.get(), remote_.bytes()) == 0 ? 0 : errno;
   HDT_RETURN_IF_ERROR(device_.loop.add(fd_.get(), this, watched_ = EPOLLOUT));
   if (error == EINPROGRESS) {
-    device_.loop.set_deadline(this, left_ms());
+    device_.loop.set_deadline(this, std::min(kKernelMs, left_ms()));
   } else {
     on_connect_result(error);
   }
@@ -300,8 +303,8 @@ void TcpConnection::on_deadline() {
   if (phase_ == Phase::kClosing) {
     return finish(Status::ok(), closed_here(), false);
   }
-  fail("cannot connect to " + remote_address_ + ": no answer within " + std::to_string(connect_timeout_ms_) +
-       " ms");
+  fail("cannot connect to " + remote_address_ + ": no answer within " +
+       std::to_string(std::min(kKernelMs, connect_timeout_ms_)) + " ms");
 }
 
 void TcpConnection::receive() {
