@@ -24,8 +24,9 @@ constexpr size_t kReadBudget = size_t{4} << 20;
 // pass. A group whose control connection and whose link both meet that is made, or fails, within 5 s.
 constexpr int64_t kStuckMs = 1200;
 constexpr int64_t kLookAgainMs = 100;
-// The peer's kernel answers a connect whatever its processes do: three packets are lost if it has not by then.
-// What comes next is the process's to answer, which may be waiting for a processor, and has all the time.
+// The peer's kernel answers a connect whatever its processes do: if it has not by then, three packets are lost.
+// Everything after that is answered by the peer's process, which may be waiting for a processor. It has the
+// whole time of the connect.
 constexpr int64_t kKernelMs = 3'500;
 
 // Segments in flight that the peer's kernel has not acknowledged; a window closed by a slow process leaves
