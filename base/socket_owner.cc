@@ -1,6 +1,6 @@
 // socket_owner.cc: asks the kernel for the one socket (sock_diag, as ss does). That takes some microseconds,
-// however many sockets the host has. A kernel without it (CONFIG_INET_DIAG) still has tables of all TCP sockets
-// as text; one look at them takes 50 ms where there are 50,000.
+// however many sockets the host has. A kernel without it (CONFIG_INET_DIAG) still has tables of all TCP
+// sockets as text; one look at them takes 50 ms where there are 50,000.
 #include "base/socket_owner.h"
 
 #include <arpa/inet.h>
