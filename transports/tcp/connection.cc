@@ -25,8 +25,8 @@ constexpr size_t kReadBudget = size_t{4} << 20;
 constexpr int64_t kStuckMs = 1200;
 constexpr int64_t kLookAgainMs = 100;
 // The peer's kernel answers a connect whatever its processes do: if it has not by then, three packets are
-// lost. Everything after that is answered by the peer's process, which may be waiting for a processor. It has the
-// whole time of the connect.
+// lost. Everything after that is answered by the peer's process, which may be waiting for a processor. It
+// has the whole time of the connect.
 constexpr int64_t kKernelMs = 3'500;
 
 // Segments in flight that the peer's kernel has not acknowledged; a window closed by a slow process leaves
