@@ -1,4 +1,6 @@
-// config.cc: putting the sources together: file, then environment, then flags.
+// config.cc: combines the sources: the file, then the environment, then flags. Each source is turned into
+// assignments (config::Entry), which config_apply.cc checks and stores; a later assignment overwrites an
+// earlier one. The class and NIC questions that other layers ask of a Config are here, too.
 #include "base/config.h"
 
 #include <fmt/format.h>
@@ -18,7 +20,8 @@ extern char** environ;
 namespace hdt {
 namespace {
 
-// "node.socket" or "class.NAME.key"; a class name may hold dots itself.
+// "node.socket" or "class.NAME.key". A class name may hold dots itself, so the section ends at the first
+// dot and the key begins after the last one.
 config::Entry split_name(const std::string& name) {
   config::Entry entry;
   const size_t first = name.find('.');
@@ -29,8 +32,9 @@ config::Entry split_name(const std::string& name) {
   return entry;
 }
 
-// Names of the classes a variable HDT_CLASS_<NAME>_<KEY> speaks of: those in the file that are spelled so in
-// capitals, else a new one in small letters.
+// The classes that a variable HDT_CLASS_<NAME>_<KEY> means, by `middle`, its <NAME>. Capitals and '_' do
+// not tell how the name was written, so all classes of the file with that spelling in capitals are
+// meant. If there is none, the variable makes a new class with the name in small letters.
 std::set<std::string> classes_of(const std::string& middle, const Config& config) {
   std::set<std::string> names;
   for (const auto& [name, unused] : config.classes) {
@@ -45,8 +49,8 @@ std::set<std::string> classes_of(const std::string& middle, const Config& config
   return names;
 }
 
-// HDT_BACKEND_<NAME>_<KEY>, both in small letters; a name that holds '_' has to be set in the file or by a
-// flag.
+// HDT_BACKEND_<NAME>_<KEY>, both in small letters. The name ends at the first '_', so a backend whose
+// name holds one has to be set in the file or by a flag. Nothing if the variable is of another section.
 std::optional<config::Entry> backend_entry(const std::string& variable, const std::string& value) {
   const std::string prefix = config::variable_name(std::string(config::kBackendSection) + ".");
   if (!variable.starts_with(prefix)) return std::nullopt;
@@ -58,6 +62,8 @@ std::optional<config::Entry> backend_entry(const std::string& variable, const st
                        "environment " + variable};
 }
 
+// Applies one HDT_ variable. Steps: a key of a backend; a key of the table; a misspelt key of one of our
+// sections, which is an error; anything else is not ours.
 Status apply_variable(const std::string& variable, const std::string& value, Config& config) {
   if (const auto entry = backend_entry(variable, value)) return apply(*entry, config);
   for (const config::Key& key : config::keys()) {
@@ -68,6 +74,7 @@ Status apply_variable(const std::string& variable, const std::string& value, Con
         return apply(entry, config);
       continue;
     }
+    // A class key has the name of the class between prefix and suffix.
     const std::string prefix = config::variable_name(section + ".");
     const std::string suffix = config::variable_name(key.name).substr(3);  // "_BACKENDS"
     if (variable.size() <= prefix.size() + suffix.size() || !variable.starts_with(prefix) ||
@@ -94,6 +101,7 @@ Status apply_variable(const std::string& variable, const std::string& value, Con
   return Status::ok();
 }
 
+// The file that was named by flag, else by $HDT_CONFIG, else the system's file if it exists, else none ("").
 std::string chosen_file(const ConfigSources& sources) {
   if (!sources.file.empty()) return sources.file;
   for (const auto& [name, value] : sources.environment) {
@@ -119,6 +127,7 @@ ClassConfig Config::class_named(const std::string& name) const {
 
 LogLevel Config::log_level() const { return parse_log_level(log.level).value_or(LogLevel::kInfo); }
 
+// `environ` is read without a lock, so nothing may change the environment at the same time.
 ConfigPairs config_environment() {
   ConfigPairs pairs;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -187,6 +196,7 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& te
   });
 }
 
+// A name that stands in `use` as it is beats `exclude`, so nobody has to empty `exclude` to get "docker0".
 bool nic_selected(const Config::Nics& nics, const std::string& name) {
   if (std::find(nics.use.begin(), nics.use.end(), name) != nics.use.end()) return true;
   return matches_any(nics.use, name) && !matches_any(nics.exclude, name);

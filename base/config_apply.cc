@@ -1,4 +1,6 @@
-// config_apply.cc: one assignment, checked against the table of keys and stored.
+// config_apply.cc: checks one assignment against the table of keys and stores it. This is the only place
+// that writes a Config, so every source obeys the same limits, and every error has the same form:
+// "PLACE: KEY: expected ..., found ...".
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,9 +12,10 @@
 namespace hdt::config {
 namespace {
 
-constexpr size_t kMaxOptionBytes = 1024;
+constexpr size_t kMaxOptionBytes = 1024;  // of a backend's option
 
-// Plain UTF-8 without control characters, so that it can be printed, logged and written back as TOML.
+// Whether a text is valid UTF-8 (RFC 3629) without control characters, so that it can be printed, logged and
+// written back as TOML. The lead byte gives the length; 0xc0, 0xc1 and everything from 0xf5 on lead nothing.
 bool is_plain_text(const std::string& text) {
   for (size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
@@ -36,6 +39,8 @@ bool is_plain_text(const std::string& text) {
   return true;
 }
 
+// What an error says it found. A value may be foreign and huge, so control characters and long texts are
+// described instead of printed.
 std::string found(const RawValue& value) {
   struct Visitor {
     std::string operator()(const Untyped& v) const { return (*this)(v.text); }
@@ -57,6 +62,9 @@ std::string found(const RawValue& value) {
   return std::visit(Visitor{}, value);
 }
 
+// The entries of a list in a flag or a variable: separated by commas, blanks around them removed. Blank
+// text is the empty list; otherwise every comma makes an entry, also an empty one, which the key's check
+// may refuse.
 std::vector<std::string> split_list(const std::string& text) {
   std::vector<std::string> entries;
   if (text.find_first_not_of(" \t") == std::string::npos) return entries;
@@ -71,13 +79,15 @@ std::vector<std::string> split_list(const std::string& text) {
   return entries;
 }
 
+// Compares a value or a size with the limits of the key.
 bool within(const Key& key, int64_t value) { return value >= key.lowest && value <= key.highest; }
 
 bool is_valid_text(const Key& key, const std::string& text) {
   return is_plain_text(text) && (key.valid == nullptr || key.valid(text));
 }
 
-// Each returns whether the value fits the key; `field` is only written if it does.
+// One store() for each type of key. Each returns whether the value fits the key, and writes `field` only
+// then.
 bool store(const Key& key, const RawValue& raw, std::string& field) {
   const auto* untyped = std::get_if<Untyped>(&raw);
   const auto* text = untyped != nullptr ? &untyped->text : std::get_if<std::string>(&raw);
@@ -139,17 +149,20 @@ bool store(const Key& key, const RawValue& raw, std::vector<std::string>& field)
   return true;
 }
 
+// The error for an entry. A name with broken UTF-8 or control characters is not printed.
 Status fail(const Entry& entry, const std::string& what) {
   const std::string name = full_name(entry.section, entry.class_name, entry.key);
   return {Code::kConfig, fmt::format("{}: {}: {}", entry.origin, is_plain_text(name) ? name : "a key", what)};
 }
 
-// A key of a backend's own: any value but a list, kept as text.
+// A key of [backend.NAME]: any value but a list, kept as text. The limits of size and number keep a
+// foreign file from filling memory; what the key means is for the backend to check.
 Status apply_backend(const Entry& entry, Config& config) {
   if (!is_backend_name(entry.class_name)) {
     return fail(entry, "expected [backend.NAME] with the name of a backend, e.g. [backend.rdma]");
   }
   auto& options = config.backends[entry.class_name];
+  // An empty key only declares the section, which operator[] has made.
   if (entry.key.empty()) return Status::ok();
   const bool plain = std::all_of(entry.key.begin(), entry.key.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '_';
@@ -181,6 +194,7 @@ Status apply_backend(const Entry& entry, Config& config) {
 
 }  // namespace
 
+// Steps: find the kind of section, find the key, store the value by its type, note its origin.
 Status apply(const Entry& entry, Config& config) {
   if (entry.section == kBackendSection) return apply_backend(entry, config);
   const bool of_class = entry.section == kClassSection;
@@ -197,6 +211,7 @@ Status apply(const Entry& entry, Config& config) {
     const char* kind = is_section(entry.section) ? "unknown key" : "unknown section";
     return fail(entry, kind + suggestion(entry.section, entry.class_name, entry.key));
   }
+  // The accessor's type selects the store() for the key. For a class it makes the class, if it is new.
   const bool stored = std::visit(
       [&](auto field) { return store(*key, entry.value, field(config, entry.class_name)); }, key->field);
   if (!stored) return fail(entry, fmt::format("expected {}, found {}", key->expected, found(entry.value)));

@@ -1,4 +1,6 @@
-// config_file.cc: a TOML file as a list of assignments. The only place here that includes toml++.
+// config_file.cc: turns a TOML file into a list of assignments. This is the only place of the
+// configuration that includes toml++. Nothing is checked here but the shape: [section], or [class.NAME]
+// and [backend.NAME], with values in it.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,8 +18,9 @@
 namespace hdt::config {
 namespace {
 
-constexpr size_t kMaxFileBytes = 1 << 20;
+constexpr size_t kMaxFileBytes = 1 << 20;  // 1 MiB; a file beyond that is none of ours
 
+// The bytes of a regular file of at most kMaxFileBytes.
 Result<std::string> read_file(const std::string& path) {
   const auto fail = [&path](const std::string& what) { return Status(Code::kConfig, path + ": " + what); };
   // O_NONBLOCK: opening a pipe by mistake must not wait for a writer.
@@ -48,6 +51,7 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
+// A type for an error message.
 const char* type_name(const toml::node& node) {
   switch (node.type()) {
     case toml::node_type::table:
@@ -72,6 +76,8 @@ const char* type_name(const toml::node& node) {
   return "nothing";
 }
 
+// A TOML value as the table's types know it. Lists hold texts only; any other type becomes Foreign, so
+// that the error names it.
 RawValue raw_value(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* integer = node.as_integer()) return integer->get();
@@ -87,6 +93,7 @@ RawValue raw_value(const toml::node& node) {
   return list;
 }
 
+// Walks the parsed file and collects entries with their place, "PATH:LINE".
 class Reader {
  public:
   explicit Reader(std::string path) : path_(std::move(path)) {}
@@ -110,6 +117,7 @@ class Reader {
                         fmt::format("{}: {}.{}: expected [{}.NAME] around it", place(class_key), name,
                                     std::string(class_key.str()), name));
         }
+        // Declares the class or the backend, also if its table is empty.
         entries_.push_back({name, std::string(class_key.str()), "", Untyped{}, place(class_key)});
         add_section(name, std::string(class_key.str()), *class_table, class_key);
       }
@@ -122,6 +130,7 @@ class Reader {
     return fmt::format("{}:{}", path_, key.source().begin.line);
   }
 
+  // Adds the entries of one table.
   void add_section(const std::string& name, const std::string& class_name, const toml::table& table,
                    const toml::key& section) {
     // An empty section that does not exist is still a mistake worth naming.
@@ -137,6 +146,7 @@ class Reader {
 
 }  // namespace
 
+// Depth and size are checked before toml++ sees the text, as its parser recurses once for each level.
 Result<std::vector<Entry>> read_config_file(const std::string& path) {
   Result<std::string> text = read_file(path);
   if (!text.is_ok()) return text.status();

@@ -1,4 +1,5 @@
-// config_keys.cc: the table of keys, and look-ups in it.
+// config_keys.cc: the table of keys, the checks of their values, and look-ups in the table. A new key is
+// one row here and one member in config.h; everything else follows from the table.
 #include "base/config_keys.h"
 
 #include <arpa/inet.h>
@@ -12,11 +13,13 @@
 namespace hdt::config {
 namespace {
 
+// Limits that several rows share.
 constexpr int64_t kMaxTextBytes = 1024;
 constexpr int64_t kMaxListEntries = 64;
-constexpr int64_t kMaxTimeoutMs = 3'600'000;
+constexpr int64_t kMaxTimeoutMs = 3'600'000;  // an hour
 constexpr int64_t kMaxSocketPathBytes = 107;  // sockaddr_un's limit, without the closing zero
 
+// Checks for the `valid` column. Each looks at one text, or at one entry of a list.
 bool is_address(const std::string& text) {
   unsigned char address[sizeof(in6_addr)];
   return inet_pton(AF_INET, text.c_str(), address) == 1 || inet_pton(AF_INET6, text.c_str(), address) == 1;
@@ -29,10 +32,10 @@ bool is_name(const std::string& text) {
   });
 }
 bool is_not_empty(const std::string& text) { return !text.empty(); }
-// As transports/secure/secure.h names them.
+// The names of transports/secure/secure.h, which this layer may not include.
 bool is_protection(const std::string& text) { return text == "none" || text == "mac" || text == "encrypt"; }
 bool is_checksum(const std::string& text) { return text == "none" || text == "crc32c"; }
-// As collectives/schedule.h names them.
+// The names of collectives/schedule.h, which this layer may not include.
 bool is_algorithm(const std::string& text) {
   constexpr const char* kNames[] = {
       "auto", "ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise"};
@@ -41,12 +44,16 @@ bool is_algorithm(const std::string& text) {
 bool is_priority(const std::string& text) { return text == "bulk" || text == "latency"; }
 bool is_level(const std::string& text) { return parse_log_level(text).has_value(); }
 
+// std::vector under a name without a comma or a namespace, for the macro below.
 template <typename T>
 using List = std::vector<T>;
 
 // Shorthand for the accessors below: a field of a fixed section.
 #define HDT_FIELD(type, member) Field<type>([](Config& c, const std::string&) -> type& { return c.member; })
 
+// Columns: section, key, place of the value, lowest, highest, check, whether "auto" is a value, what an
+// error says was expected, help. Keys of a section are consecutive; print-out and reference keep this
+// order. The help texts are the reference (docs/reference), so they address the operator.
 const Key kKeys[] = {
     {"node", "name", HDT_FIELD(std::string, node.name), 1, 64, is_name, false,
      "1 to 64 letters, digits, '.', '-' or '_'",
@@ -208,6 +215,8 @@ const Key kKeys[] = {
 };
 #undef HDT_FIELD
 
+// The Levenshtein distance of two texts, by the row-wise algorithm of Wagner and Fischer: row[j] is the
+// distance of the part of `a` that was read to the first j characters of `b`.
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -265,6 +274,8 @@ std::string variable_name(const std::string& full_name) {
   return variable;
 }
 
+// Compares full names, so that a wrong section counts as a distance, too. The written name is cut first,
+// because the time grows with its length.
 std::string suggestion(const std::string& section, const std::string& class_name, const std::string& key) {
   const std::string written = full_name(section, class_name, key).substr(0, kMaxTextBytes);
   std::string best;
@@ -280,6 +291,7 @@ std::string suggestion(const std::string& section, const std::string& class_name
       best = name;
     }
   }
+  // A third of the characters may differ, and always two.
   const size_t near_enough = std::max<size_t>(2, written.size() / 3);
   return best_distance <= near_enough ? "; did you mean " + best + "?" : "";
 }

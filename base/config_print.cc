@@ -1,4 +1,5 @@
-// config_print.cc: the configuration as TOML, and the reference documentation, both from the table of keys.
+// config_print.cc: the configuration as TOML and the reference documentation, both generated from the
+// table of keys.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 namespace hdt {
 namespace config {
 
+// Only quotes and backslashes need escapes, because apply() stores no control characters.
 std::string toml_quoted(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -37,7 +39,8 @@ std::string toml_text(const Key& key, Config& config, const std::string& class_n
 
 namespace {
 
-// Class names may hold any characters; TOML wants quotes around all but the plain ones.
+// The name of a class as a part of a TOML key. It may hold any characters; TOML wants quotes around all
+// but letters, digits, '-' and '_'.
 std::string key_part(const std::string& name) {
   const bool bare = std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return c < 0x80 && (std::isalnum(c) != 0 || c == '-' || c == '_');
@@ -45,6 +48,8 @@ std::string key_part(const std::string& name) {
   return bare ? name : toml_quoted(name);
 }
 
+// Where a value came from, for the comment behind it. The origin may be a path with a line's end in its
+// name, which would end the comment, so control characters are replaced.
 std::string origin_of(const Config& config, const std::string& name) {
   const auto origin = config.origins.find(name);
   std::string place = origin == config.origins.end() ? "default" : origin->second;
@@ -53,6 +58,7 @@ std::string origin_of(const Config& config, const std::string& name) {
   return place;
 }
 
+// Appends one section with all its keys. `class_name` is empty but for [class.NAME].
 void print_section(Config& config, const std::string& section, const std::string& class_name,
                    std::string& out) {
   out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n",
@@ -67,6 +73,7 @@ void print_section(Config& config, const std::string& section, const std::string
 }  // namespace
 }  // namespace config
 
+// Order: the sections of the table, then the classes, then the backends, each of these by name.
 std::string print_config(const Config& config) {
   Config copy = config;  // the table's accessors need a mutable one
   std::string out;
@@ -88,6 +95,7 @@ std::string print_config(const Config& config) {
   return out;
 }
 
+// A table for each section. The defaults are those of a fresh Config, so they cannot differ from the code.
 std::string config_reference() {
   Config defaults;
   std::string out;

@@ -1,3 +1,7 @@
+// doorbell.cc: futex calls behind doorbell.h. Waiter and ringer may be different processes, so the
+// futexes are shared ones (without FUTEX_PRIVATE_FLAG). The kernel compares `count` with the value that
+// the Sleeper saw and sleeps only if they are equal, all in one step; so a ring between the look and the
+// sleep is not lost.
 #include "base/doorbell.h"
 
 #include <linux/futex.h>
@@ -14,7 +18,7 @@ namespace hdt {
 
 namespace {
 
-// Shared (not FUTEX_PRIVATE) futexes: waiter and waker are different processes.
+// FUTEX_WAIT_BITSET and futex_waitv take an absolute time of CLOCK_MONOTONIC, which is now_ns()'s clock.
 timespec absolute_time(const Deadline& deadline) {
   const int64_t ns = deadline.time_ns();
   return {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
@@ -22,11 +26,16 @@ timespec absolute_time(const Deadline& deadline) {
 
 }  // namespace
 
+// The count is changed before the wake call: a waiter that is about to sleep then finds another value
+// and does not sleep.
 void Doorbell::wake() {
   count.fetch_add(1, std::memory_order_seq_cst);
   ::syscall(SYS_futex, &count, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+// The order matters. The announcement comes first, then the fence that pairs with ring()'s, then the
+// count: a ring after the fence changes the count that is read here or later, or comes from a ringer
+// whose data the caller's next look will see.
 Sleeper::Sleeper(Doorbell& doorbell) : doorbell_(&doorbell) {
   doorbell.sleepers.fetch_add(1, std::memory_order_seq_cst);
   doorbell.full_fence();
@@ -37,6 +46,8 @@ Sleeper::~Sleeper() {
   if (doorbell_ != nullptr) doorbell_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
+// FUTEX_WAIT_BITSET instead of FUTEX_WAIT, because only the former takes an absolute time. The result is not
+// looked at: time over, woken, interrupted and "value has changed" all mean that the caller looks again.
 void Sleeper::sleep(const Deadline& deadline) const {
   if (deadline.is_never()) {
     ::syscall(SYS_futex, &doorbell_->count, FUTEX_WAIT_BITSET, seen_, nullptr, nullptr,
@@ -48,6 +59,7 @@ void Sleeper::sleep(const Deadline& deadline) const {
   }
 }
 
+// The same for several futexes at once. The kernel checks all values before it sleeps.
 void sleep_on_any(std::span<const Sleeper> sleepers, const Deadline& deadline) {
   std::array<futex_waitv, kMaxDoorbells> words{};
   const size_t used = std::min(sleepers.size(), kMaxDoorbells);

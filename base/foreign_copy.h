@@ -1,5 +1,6 @@
-// foreign_copy.h: a value out of memory that another process may write at any time. It is copied once; what
-// is checked afterwards is the copy, and the copy is what is used.
+// foreign_copy.h: a value out of memory that another process may write at any time. The value is copied
+// once. The caller checks the copy and uses the copy, so that the other process cannot change it between
+// check and use.
 #pragma once
 
 #include <cstring>
@@ -7,8 +8,10 @@
 
 namespace hdt {
 
-// The compiler may not read the source again in place of the copy: the empty statement could have changed the
-// copy.
+// Copies `source`. The empty asm statement stops the compiler from reading `source` again in place of
+// the copy: it claims to change the copy, so copy and source can no longer be taken for equal. The copy
+// is not atomic: a writer at the same time can make it a mixture of old and new bytes, which the
+// caller's checks must withstand.
 template <typename T>
 T foreign_copy(const T& source) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -1,4 +1,5 @@
-// foreign_json.h: JSON that somebody else wrote: another daemon's answer, a file. The only way to parse such.
+// foreign_json.h: JSON that somebody else wrote, such as another daemon's answer or a file. This is the
+// only way in which HDT parses such texts.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,10 +10,12 @@
 
 namespace hdt {
 
-// Of what comes over a control connection: no message is longer.
+// The maximum size in bytes of what comes over a control connection; no message is longer.
 inline constexpr size_t kMaxForeignJson = size_t{16} << 20;
 
-// kInvalidArgument says what is wrong with it.
+// Parses `text`, which must not be longer than `most_bytes`. kInvalidArgument says what is wrong: too
+// long, too deep, or no JSON. Never throws for what the text holds. The shape of the value is still to
+// be checked.
 inline Result<nlohmann::json> parse_foreign_json(std::string_view text, size_t most_bytes = kMaxForeignJson) {
   HDT_RETURN_IF_ERROR(check_json_limits(text, most_bytes));
   auto json = nlohmann::json::parse(text, nullptr, false);
@@ -20,8 +23,9 @@ inline Result<nlohmann::json> parse_foreign_json(std::string_view text, size_t m
   return json;
 }
 
-// True if some number in it is no integer: read as one it could be beyond all integers. It calls itself
-// for each level, of which parse_foreign_json allows few.
+// True if a number anywhere in the value is not an integer. Such a number, converted to an integer type,
+// could be out of its range, which is undefined behaviour. The function recurses once for each level, of
+// which parse_foreign_json() allows few.
 inline bool has_fractions(const nlohmann::json& json) {
   if (json.is_number_float()) return true;
   if (!json.is_structured()) return false;

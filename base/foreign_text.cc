@@ -1,3 +1,7 @@
+// foreign_text.cc: the checks behind foreign_text.h. Each scans a text once, counts open brackets
+// outside of quoted texts, and needs no memory. The scan is not a parser and accepts invalid texts. That
+// is safe: a parser stops at its first error, and up to there the text is valid, so the scan has seen
+// the same depth.
 #include "base/foreign_text.h"
 
 #include <algorithm>
@@ -17,11 +21,13 @@ Status too_deep(size_t most) {
           "values within values; at most " + std::to_string(most) + " levels are read"};
 }
 
+// A character of a TOML key without quotes.
 bool is_bare_key(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
 
-// Where the text between quotation marks that begins at `at` ends: at its closing mark, or at the end.
+// Where the quoted text that begins at `at` ends: at its closing mark, or at the end of `text`. With
+// escapes a backslash hides the next character; TOML's texts in single quotes have none.
 size_t end_of_quoted(std::string_view text, size_t at, bool has_escapes) {
   const char mark = text[at];
   for (++at; at < text.size() && text[at] != mark; ++at) {
@@ -30,11 +36,13 @@ size_t end_of_quoted(std::string_view text, size_t at, bool has_escapes) {
   return at;
 }
 
+// Whether three equal marks begin at `at`.
 bool is_tripled(std::string_view text, size_t at) {
   return at + 2 < text.size() && text[at + 1] == text[at] && text[at + 2] == text[at];
 }
 
-// The same for TOML's texts between three marks: one or two marks are part of them, also right at the end.
+// The same for TOML's texts between three marks. One or two marks are part of such a text, also right
+// before its closing three, so up to five marks in a row end it.
 size_t end_of_tripled(std::string_view text, size_t at, bool has_escapes) {
   const char mark = text[at];
   for (at += 3; at < text.size(); ++at) {
@@ -51,6 +59,7 @@ size_t end_of_tripled(std::string_view text, size_t at, bool has_escapes) {
 
 }  // namespace
 
+// Brackets of both kinds are counted together: whether they match is for the parser to say.
 Status check_json_limits(std::string_view text, size_t most_bytes) {
   if (text.size() > most_bytes) return too_long(text.size(), most_bytes);
   size_t depth = 0;
@@ -63,7 +72,9 @@ Status check_json_limits(std::string_view text, size_t most_bytes) {
   return Status::ok();
 }
 
-// A comment is not looked at.
+// Two things nest in TOML: brackets, and the parts of a dotted key (a.b.c), each of which makes a table.
+// `parts` counts the dots of the key or number that is being read; whatever cannot stand in a key sets
+// it back. Comments are skipped, as they may hold any character.
 Status check_toml_limits(std::string_view text) {
   if (text.size() > kMaxTomlBytes) return too_long(text.size(), kMaxTomlBytes);
   size_t depth = 0;  // brackets

@@ -1,3 +1,6 @@
+// fork_mark.cc: marks a process as one that uses HDT, so that its forked copies can be told from it. The
+// mark is a word on a page that the kernel zeroes in every child, which also covers children of a bare
+// clone(); the handler of pthread_atfork() does the rest where it runs.
 #include "base/fork_mark.h"
 
 #include <pthread.h>
@@ -13,8 +16,8 @@ std::atomic<volatile uint32_t*> mark{nullptr};
 
 namespace {
 
-// Runs in the child, whose parent may have been anywhere: async-signal-safe. Not called by vfork, posix_spawn
-// and clone.
+// Runs in the child, before fork() returns there. The parent's other threads may have been anywhere, so
+// only async-signal-safe calls are allowed. vfork(), posix_spawn() and clone() do not call it.
 void on_child() {
   volatile uint32_t* mark = fork_mark::mark.load(std::memory_order_acquire);
   if (mark == nullptr) return;
@@ -24,8 +27,10 @@ void on_child() {
 
 }  // namespace
 
-// No lock: a thread that forks meanwhile would leave it locked in the child. Of two threads that are here at
-// once, one's mark counts; that the handler is there twice does not matter.
+// Takes no lock: if another thread forked meanwhile, the lock would stay locked in the child. If two
+// threads are here at once, the mark of one counts and the other's page is unmapped; that the handler is
+// then registered twice does no harm, as a second run finds an empty list. The release half of the
+// exchange publishes the word 1 before the pointer; it pairs with the acquire in forked().
 Status mark_use() {
   if (fork_mark::mark.load(std::memory_order_acquire) != nullptr) return Status::ok();
   auto page = WipedPage::make();

@@ -1,3 +1,6 @@
+// limits.cc: reads the limits behind limits.h from getrlimit(), /proc and the cgroup's files. It runs
+// when something has failed, so it must work with few resources: where a limit cannot be read (no
+// descriptor is left, say), the message goes without it.
 #include "base/limits.h"
 
 #include <sys/resource.h>
@@ -12,19 +15,21 @@ namespace hdt {
 
 namespace {
 
-// Nothing where the limit cannot be read, or there is none.
+// Nothing if the limit cannot be read.
 std::optional<rlimit> limit_of(int resource) {
   rlimit limit{};
   if (::getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return {};
   return limit;
 }
 
+// Nothing if the limit cannot be read or there is none.
 std::optional<uint64_t> soft_limit(int resource) {
   const auto limit = limit_of(resource);
   if (!limit || limit->rlim_cur == RLIM_INFINITY) return {};
   return limit->rlim_cur;
 }
 
+// Nothing if the file cannot be read or is empty.
 std::optional<std::string> first_line(const std::string& file) {
   std::ifstream in(file);
   std::string line;
@@ -32,8 +37,9 @@ std::optional<std::string> first_line(const std::string& file) {
   return line;
 }
 
-// A value of this process's cgroup (version 2, where version 1 is not in use) or one above it: the nearest
-// that is limited.
+// The limit `name` of this process's cgroup or of one above it, as text for a message. The nearest one
+// that is limited is named, which need not be the smallest. Only cgroup version 2 is read, by the line
+// "0::PATH" of /proc/self/cgroup.
 std::optional<std::string> cgroup_limit(const std::string& name) {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
@@ -47,6 +53,7 @@ std::optional<std::string> cgroup_limit(const std::string& name) {
   return {};
 }
 
+// A limit in bytes as text; empty if there is none.
 std::string bytes_limit(int resource, const std::string& name) {
   const auto limit = soft_limit(resource);
   return limit ? name + " of process " + own_process() + " is " + std::to_string(*limit) + " bytes" : "";
@@ -58,6 +65,7 @@ std::string own_process() {
   return std::string(program_invocation_short_name) + " (pid " + std::to_string(::getpid()) + ")";
 }
 
+// ENOMEM may come from the address space's limit, or from the cgroup; the first one that is set is named.
 std::string limit_behind(int error) {
   switch (error) {
     case EMFILE: {
@@ -102,6 +110,8 @@ Result<RaisedLimit> raise_descriptor_limit() {
   return raised;
 }
 
+// EAGAIN of pthread_create() does not say which limit it was, so all that are set are listed. The
+// machine's limit is named only if no other is.
 Status thread_refused(const std::string& name, int error) {
   std::string limits;
   const auto add = [&limits](const std::string& text) { limits += (limits.empty() ? ": " : "; ") + text; };

@@ -22,6 +22,7 @@ constexpr size_t kThreadNameBytes = 16;  // the system's limit, with the closing
 
 thread_local std::array<char, kThreadNameBytes> this_thread_name{};
 
+// The field "%*" of the pattern: the name of the thread that logs.
 class ThreadNameFlag : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg&, const std::tm&, spdlog::memory_buf_t& out) override {
@@ -31,13 +32,15 @@ class ThreadNameFlag : public spdlog::custom_flag_formatter {
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<ThreadNameFlag>(); }
 };
 
+// "2024-05-01 12:00:00.123456 warn  [hdt-engine-0] text"
 std::unique_ptr<spdlog::formatter> make_formatter() {
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<ThreadNameFlag>('*').set_pattern("%Y-%m-%d %H:%M:%S.%f %-5l [%*] %v");
   return formatter;
 }
 
-// The outer sink holds the lock, so that the inner one can be replaced while other threads log.
+// The process's logger. The outer sink (dist_sink_mt) holds the lock, so that the inner one can be replaced
+// while other threads log. Every line is flushed at once: the latest lines before a crash matter most.
 struct Logger {
   Logger() : outer(std::make_shared<spdlog::sinks::dist_sink_mt>()), logger("hdt", outer) {
     replace(std::make_shared<spdlog::sinks::stderr_sink_mt>());
@@ -52,7 +55,7 @@ struct Logger {
   spdlog::logger logger;
 };
 
-// Never destroyed: threads may still log while the process exits.
+// Never destroyed, because threads may still log while the process exits.
 Logger& the_logger() {
   static auto* logger = new Logger;
   return *logger;
@@ -80,6 +83,7 @@ namespace log_internal {
 
 std::atomic<int> lowest_level{static_cast<int>(LogLevel::kWarn)};
 
+// Formats the line, cleans it and writes it. May throw bad_alloc; the macros let that pass.
 void write(LogLevel level, fmt::string_view format, fmt::format_args arguments) {
   std::string line = fmt::vformat(format, arguments);
   // Names and texts from other processes may hold line breaks or terminal codes; an entry stays one plain
@@ -101,6 +105,7 @@ std::optional<LogLevel> parse_log_level(std::string_view text) {
 
 const char* log_level_name(LogLevel level) { return kLevelNames[static_cast<size_t>(level)]; }
 
+// The level is set last, after the sink is in place.
 Status init_log(LogLevel level, const std::string& file) {
   if (file.empty()) {
     the_logger().replace(std::make_shared<spdlog::sinks::stderr_sink_mt>());

@@ -1,5 +1,7 @@
-// log.h: one logger for the process: HDT_LOG_INFO("joined {}", LogTag{.group = "dp", .rank = 3}).
-// A disabled line costs one relaxed load; its arguments are not evaluated. Every entry is one line of text.
+// log.h: one logger for the process: HDT_LOG_INFO("joined {}", LogTag{.group = "dp", .rank = 3}). A
+// disabled line costs one relaxed load; its arguments are not evaluated. Every entry is one line of
+// text. Any thread may log at any time, also while the process exits. An enabled line takes a lock and
+// writes to a file, so threads that move data log rare events only.
 #pragma once
 
 #include <fmt/core.h>
@@ -15,34 +17,40 @@
 
 namespace hdt {
 
+// Ordered by importance: a level is logged if it is not below the lowest one that is enabled.
 enum class LogLevel : int { kTrace = 0, kDebug, kInfo, kWarn, kError };
 
-// "trace" "debug" "info" "warn" "error"; nothing for any other text.
+// The level named "trace", "debug", "info", "warn" or "error"; nothing for any other text.
 std::optional<LogLevel> parse_log_level(std::string_view text);
 const char* log_level_name(LogLevel level);
 
-// Sends the log to `file` (appended to), or to standard error if it is empty. May be called again. Until the
-// first call: warnings and errors, to standard error.
+// Sends the log to `file`, which is appended to, or to standard error if `file` is empty, and sets the
+// lowest level. May be called again, also while other threads log. Until the first call, warnings and
+// errors go to standard error. kConfig: the file cannot be opened; the log then stays as it was.
 Status init_log(LogLevel level, const std::string& file);
 
-// The client library's log: standard error, level from `level_text` (the value of HDT_LOG_LEVEL, null if
-// unset), by default warn.
+// Sets up the client library's log: standard error, with the level of `level_text` (the value of
+// HDT_LOG_LEVEL, null if unset) and warn by default. kConfig: the text is no level.
 Status init_client_log(const char* level_text);
 
-// Names the calling thread, for the log and for tools like top. At most 15 bytes are kept.
+// Names the calling thread, for the log and for tools like top. At most 15 bytes are kept, the kernel's
+// limit.
 void set_thread_name(const std::string& name);
-// The name given to set_thread_name, else the one the system knows.
+// The calling thread's name: the one given to set_thread_name(), else the one the kernel has. Valid
+// until the thread ends.
 const char* thread_name();
 
-// What a line is about. Fields left at their defaults are not printed: "group=dp rank=3 op=17 node=n1".
+// What a line is about, in one spelling: "group=dp rank=3 op=17 node=n1". Fields left at their defaults
+// are not printed. The texts are borrowed and must live until the line is written.
 struct LogTag {
   std::string_view group = {};
-  int rank = -1;
-  int64_t op = -1;
+  int rank = -1;    // in the group
+  int64_t op = -1;  // number of the call in its group
   std::string_view node = {};
   std::string to_string() const;
 };
 
+// Behind the macros only. `lowest_level` is a LogLevel; write() formats, cleans and writes the line.
 namespace log_internal {
 extern std::atomic<int> lowest_level;
 void write(LogLevel level, fmt::string_view format, fmt::format_args arguments);
@@ -52,12 +60,14 @@ void write_checked(LogLevel level, fmt::format_string<Arguments...> format, Argu
 }
 }  // namespace log_internal
 
+// Whether lines of `level` are written. Relaxed: a change of the level may be seen a little later.
 inline bool log_enabled(LogLevel level) {
   return static_cast<int>(level) >= log_internal::lowest_level.load(std::memory_order_relaxed);
 }
 
 }  // namespace hdt
 
+// Checks the level before it evaluates the format's arguments.
 #define HDT_LOG_AT(level, ...)                                                             \
   do {                                                                                     \
     if (::hdt::log_enabled(level)) ::hdt::log_internal::write_checked(level, __VA_ARGS__); \

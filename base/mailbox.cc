@@ -1,3 +1,5 @@
+// mailbox.cc: the queue and its eventfd. Both change under the lock, so the eventfd is readable exactly
+// while the queue is not empty. Only the first post after a run() makes a system call.
 #include "base/mailbox.h"
 
 #include <sys/eventfd.h>
@@ -19,6 +21,8 @@ void Mailbox::post(std::function<void()> work) {
   if (posted_.size() == 1) ::eventfd_write(event_.get(), 1);
 }
 
+// The queue is taken out under the lock and run outside of it, so that work may post and so that posting
+// threads do not wait for it.
 bool Mailbox::run() {
   std::vector<std::function<void()>> work;
   {
@@ -32,6 +36,8 @@ bool Mailbox::run() {
   return true;
 }
 
+// `dropped` is declared before the lock, so the destructors of dropped work run after the lock is
+// released: they may take other locks.
 void Mailbox::close() {
   std::vector<std::function<void()>> dropped;
   const std::lock_guard lock(mutex_);

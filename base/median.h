@@ -1,4 +1,4 @@
-// median.h: the middle of measured values.
+// median.h: the median of measured values.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,8 @@
 
 namespace hdt {
 
-// Of an even number of values (not none) the mean of the middle two.
+// The value in the middle; for an even number of values the mean of the middle two. `values` must not be
+// empty.
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;

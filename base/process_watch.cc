@@ -1,3 +1,6 @@
+// process_watch.cc: pidfds of the processes behind sockets, by SO_PEERPIDFD where the kernel has it,
+// else by pidfd_open(). Only a lack of descriptors is an error: everything else that the kernel refuses
+// means that the process cannot be watched, and the caller then goes by the socket alone.
 #include "base/process_watch.h"
 
 #include <poll.h>
@@ -30,6 +33,7 @@ Result<UniqueFd> watch_peer(int socket) {
   socklen_t length = sizeof fd;
   if (::getsockopt(socket, SOL_SOCKET, kPeerPidfd, &fd, &length) == 0) {
     UniqueFd watch(fd);
+    // A zombie still has a pidfd.
     if (has_ended(watch.get())) return ended();
     return watch;
   }
@@ -41,8 +45,9 @@ Result<UniqueFd> watch_peer(int socket) {
 Result<UniqueFd> watch_peer_by_number(int socket) {
   const auto peer = peer_credentials(socket);
   if (!peer.is_ok()) return peer.status();
+  // 0: the process is not visible from this PID namespace.
   if (peer.value().pid <= 0) return UniqueFd();
-  // By number: the header of glibc 2.36 declares pidfd_open without C linkage.
+  // By system call number, because the header of glibc 2.36 declares pidfd_open without C linkage.
   UniqueFd watch(static_cast<int>(::syscall(SYS_pidfd_open, peer.value().pid, 0)));
   if (watch.valid()) {
     if (has_ended(watch.get())) return ended();

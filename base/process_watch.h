@@ -1,5 +1,5 @@
-// process_watch.h: the end of a process that connected to a unix socket. The socket alone does not tell it: a
-// copy of it may live on in a child, and stays open as long as that runs.
+// process_watch.h: watches for the end of a process that connected to a unix socket. The socket alone does
+// not report it: a child may hold a copy of the socket, which then stays open as long as the child runs.
 #pragma once
 
 #include "base/status.h"
@@ -7,17 +7,20 @@
 
 namespace hdt {
 
-// A pidfd of the process that connected to (or listens at) the other end of `socket`; readable once all of
-// its threads have ended. From Linux 6.5 on the kernel gives it by the socket itself. Before, it is opened by
-// the number that the socket has for that process: should the number be another process's by now, the one
-// that is meant has ended, and nobody is taken for dead who lives.
-// Not valid where the system cannot say: a process of a PID namespace that is not seen from here on a kernel
-// before 6.5, or no pidfds at all (before 5.3, or forbidden). kRankLost: it has ended already. kSystem: no
-// descriptor is left.
+// A pidfd of the process that connected to (or listens at) the other end of `socket`. It becomes
+// readable once all threads of the process have ended.
+//
+// From Linux 6.5 on the kernel gives the pidfd of the socket itself. Earlier kernels know the process by
+// its number only. If another process has that number by now, the pidfd watches that one: the end of the
+// first is then noticed late, but no process that runs is taken for ended.
+//
+// The descriptor is not valid where the system cannot say: before Linux 6.5 for a process of a PID
+// namespace that is not visible from here, before 5.3, or where pidfds are forbidden. kRankLost: the
+// process has ended already. kSystem: no descriptor is left.
 Result<UniqueFd> watch_peer(int socket);
-// The same by the number, as on kernels before 6.5.
+// The same by the process's number, as watch_peer() does on kernels before 6.5. Public for its test.
 Result<UniqueFd> watch_peer_by_number(int socket);
-// Whether the process that `pidfd` is of has ended.
+// Whether the process of `pidfd` has ended. Never waits.
 bool has_ended(int pidfd);
 
 }  // namespace hdt

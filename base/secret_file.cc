@@ -1,3 +1,6 @@
+// secret_file.cc: reads and makes files with keys. Reading opens the file once and checks the open file,
+// so the file that is checked is the one that is read. Making writes a temporary file beside the final
+// one and links it to its name when it is whole.
 #include "base/secret_file.h"
 
 #include <fcntl.h>
@@ -22,6 +25,7 @@ namespace {
 constexpr mode_t kOthers = S_IRWXO | S_IRWXG;
 constexpr size_t kClusterKeyBytes = 32;
 
+// Writes the whole text and waits until it is on the disk.
 Status written(int fd, const std::string& text, const std::string& path) {
   for (size_t done = 0; done < text.size();) {
     const ssize_t put = ::write(fd, text.data() + done, text.size() - done);
@@ -44,19 +48,22 @@ Result<std::string> read_secret_file(const std::string& path, size_t most_bytes,
     if (missing != nullptr) *missing = errno == ENOENT;
     return wrong(fmt::format("cannot be read: {}", std::strerror(errno)));
   }
+  // The checks below are of the open file, not of the path, which could be exchanged in between.
   struct stat info {};
   if (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return wrong("expected a regular file");
-  // The number of root inside a user namespace is root there.
+  // In a user namespace the number 0 is the namespace's root, who is trusted there.
   if (info.st_uid != 0 && !is_this_user(info.st_uid)) {
     return wrong(
         fmt::format("it belongs to user {}, who can change it: chown {} {}", info.st_uid, ::geteuid(), path));
   }
+  // A daemon that does not run as root reads a key of root by its group.
   const mode_t allowed = info.st_uid == 0 ? S_IRGRP : 0;
   if ((info.st_mode & kOthers & ~allowed) != 0) {
     return wrong(
         fmt::format("it has mode {:04o}, so others than its owner can read or write it: chmod 600 {}",
                     info.st_mode & 07777, path));
   }
+  // One byte more than allowed, so that a longer file is noticed.
   std::string text(most_bytes + 1, '\0');
   size_t size = 0;
   while (size < text.size()) {
@@ -74,10 +81,11 @@ Result<std::string> read_secret_file(const std::string& path, size_t most_bytes,
 
 Status make_secret_file(const std::string& path, const std::string& text) {
   const std::string fresh = fmt::format("{}.{}", path, ::getpid());
+  // O_EXCL and O_NOFOLLOW: nobody can have prepared a link at the temporary name.
   const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file.valid()) return Status::from_errno("making " + path, errno);
   Status done = written(file.get(), text, path);
-  // link() does not replace what is there, rename() would.
+  // link() fails if the name exists; rename() would replace what is there.
   if (done.is_ok() && ::link(fresh.c_str(), path.c_str()) != 0) {
     done = errno == EEXIST
                ? Status(Code::kInvalidUsage, path +

@@ -1,5 +1,5 @@
-// secret_file.h: files with keys. Only their owner, root or this process's user, may have written them, and
-// nobody else may read them.
+// secret_file.h: files with keys. Only root or this process's user may have written such a file, and
+// nobody else may be able to read it.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,17 @@
 
 namespace hdt {
 
-// The text without white space at its end. kConfig, with the command that mends it: others than the owner can
-// read or write the file (but root may let a group read its own), or it is not root's or this process's
-// user's. `*missing` says that there is none.
+// The text of the file without white space at its end. The file must be a regular one, owned by root or
+// by this process's user, with no permission for others; a file of root may be readable by its group. It
+// must hold at most `most_bytes`. Anything else is kConfig, with the command that mends it. `missing`,
+// if not null, is set to whether the file does not exist, so that a caller can make one.
 Result<std::string> read_secret_file(const std::string& path, size_t most_bytes, bool* missing = nullptr);
 
-// Makes the file with mode 0600, whole and on the disk or not at all. One that is there already stays as it
-// is: an error.
+// Makes the file with mode 0600. Afterwards it is whole and on the disk, or it does not exist. A file
+// that is there already stays as it is (kInvalidUsage). kSystem: it cannot be written.
 Status make_secret_file(const std::string& path, const std::string& text);
 
-// 32 random bytes as text, for make_secret_file().
+// A new cluster key for make_secret_file(): 32 random bytes as 64 hexadecimal digits and a line's end.
 Result<std::string> new_cluster_key();
 
 }  // namespace hdt

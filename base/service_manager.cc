@@ -1,3 +1,5 @@
+// service_manager.cc: the sender of sd_notify messages, written by hand rather than with libsystemd, as
+// the protocol is one datagram a message.
 #include "base/service_manager.h"
 
 #include <sys/socket.h>
@@ -16,6 +18,7 @@ namespace hdt {
 
 namespace {
 
+// Reads a variable and removes it. "" if it is not set.
 std::string taken_variable(const char* name) {
   const char* const value = std::getenv(name);
   std::string text = value == nullptr ? "" : value;
@@ -23,6 +26,7 @@ std::string taken_variable(const char* name) {
   return text;
 }
 
+// The whole text as a decimal number.
 std::optional<int64_t> number_of(const std::string& text) {
   int64_t number = 0;
   const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -39,6 +43,7 @@ Result<ServiceManager> ServiceManager::of_environment() {
   const std::string process = taken_variable("WATCHDOG_PID");
   if (manager.address_.empty()) return manager;
   sockaddr_un room{};
+  // A path, or a name in the abstract name space. Other families of sockets (vsock) are not supported.
   const bool names_one = manager.address_[0] == '/' || manager.address_[0] == '@';
   if (!names_one || manager.address_.size() < 2 || manager.address_.size() >= sizeof room.sun_path) {
     return Status(Code::kConfig, "NOTIFY_SOCKET is '" + manager.address_ +
@@ -51,13 +56,16 @@ Result<ServiceManager> ServiceManager::of_environment() {
   const auto wanted = number_of(interval);
   if (!wanted || *wanted <= 0)
     return Status(Code::kConfig, "WATCHDOG_USEC is '" + interval + "'; expected microseconds");
-  // Of a process that this one was started by, say: it is not meant.
+  // The variables may have been inherited from a service that started this process; the watchdog is then
+  // that service's.
   if (!process.empty() && number_of(process) != ::getpid()) return manager;
-  manager.watchdog_ms_ = std::max<int64_t>(*wanted / 1000, 1);
+  manager.watchdog_ms_ = std::max<int64_t>(*wanted / 1000, 1);  // at least 1, as 0 means that nobody watches
   return manager;
 }
 
-// The socket is not connected: a manager that starts anew has another one at the same address.
+// The socket is not connected, because a manager that is restarted has another socket at the same
+// address. An abstract name begins with a zero byte, for which '@' stands, and has no closing zero;
+// hence the exact size.
 void ServiceManager::say(const std::string& words) {
   if (!socket_.valid()) return;
   sockaddr_un to{};

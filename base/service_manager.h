@@ -1,6 +1,6 @@
-// service_manager.h: what a daemon tells the service manager that started it: that it serves, that it still
-// works, that it ends. systemd's protocol (sd_notify): datagrams to the socket that NOTIFY_SOCKET names.
-// Without that variable nothing is sent.
+// service_manager.h: reports the daemon's state to the service manager that started it: it serves, it
+// still works, it ends. The protocol is systemd's sd_notify: datagrams to the socket that NOTIFY_SOCKET
+// names. Without that variable nothing is sent.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,34 @@
 
 namespace hdt {
 
+// The sender's end. hdtcommd makes it before its threads and calls it from its main thread; it is not
+// thread-safe.
 class ServiceManager {
  public:
-  // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, and takes them out of the environment, as they are
-  // meant for this process alone. To be called before there is a second thread. kConfig: a variable makes no
-  // sense.
+  // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them from the environment, because they
+  // are meant for this process and not for its children. To be called before there is a second thread, as
+  // the environment has no lock. kConfig: a variable makes no sense. kSystem: there is no socket.
   static Result<ServiceManager> of_environment();
 
+  // Whether a service manager wants messages.
   bool is_there() const { return socket_.valid(); }
-  // How long the manager waits for alive() before it takes the daemon for hung; 0: it does not wait for it.
+  // How long, in ms, the manager waits for alive() before it takes the daemon for hung; 0: it does not watch.
   int64_t watchdog_ms() const { return watchdog_ms_; }
 
-  // Each may be called at any time and never waits. A word that cannot be said is a line in the log.
+  // The three messages. Each may be sent at any time and never waits. A message that cannot be sent is a
+  // line in the log; a repeated failure is logged once.
   void ready() { say("READY=1"); }
   void alive() { say("WATCHDOG=1"); }
   void stopping(const std::string& why) { say("STOPPING=1\nSTATUS=" + why); }
 
  private:
+  // Sends one message: lines of KEY=VALUE.
   void say(const std::string& words);
 
   UniqueFd socket_;
-  std::string address_;  // '@' in front: of the abstract name space
+  std::string address_;  // of NOTIFY_SOCKET; '@' in front stands for the abstract name space
   int64_t watchdog_ms_ = 0;
-  bool failed_ = false;  // the last word was not said
+  bool failed_ = false;  // the latest message could not be sent
 };
 
 }  // namespace hdt

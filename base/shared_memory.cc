@@ -1,3 +1,5 @@
+// shared_memory.cc: memfd, seals and mmap behind shared_memory.h. The order in create() matters: set the
+// size, seal it, then map. A peer that receives the descriptor can thus never see the file unsealed.
 #include "base/shared_memory.h"
 
 #include <fcntl.h>
@@ -12,8 +14,10 @@
 namespace hdt {
 
 namespace {
+// F_SEAL_SEAL: nobody can add F_SEAL_WRITE later, which would stop the other side from mapping the file.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
+// Statistics for in_use(); they order nothing, hence relaxed.
 std::atomic<uint64_t> memories_in_use{0};
 std::atomic<uint64_t> bytes_in_use{0};
 }  // namespace
@@ -44,7 +48,7 @@ SharedMemory::~SharedMemory() {
 Result<SharedMemory> SharedMemory::create(const std::string& name, size_t bytes) {
   UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::from_errno("memfd_create", errno);
-  // Beyond this limit ftruncate() not only fails: the signal that comes with it ends the process.
+  // Beyond RLIMIT_FSIZE ftruncate() does not only fail: SIGXFSZ comes with it and ends the process.
   rlimit file_size{};
   if (::getrlimit(RLIMIT_FSIZE, &file_size) == 0 && bytes > file_size.rlim_cur) {
     return Status::from_errno("shared memory of " + std::to_string(bytes) + " bytes", EFBIG);
@@ -58,6 +62,8 @@ Result<SharedMemory> SharedMemory::create(const std::string& name, size_t bytes)
 
 Result<SharedMemory> SharedMemory::map(UniqueFd fd) {
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  // Shrinking is what makes an access fault (SIGBUS). Growing does no harm to a mapping, so that seal is
+  // not asked for.
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return Status(Code::kInvalidArgument, "shared memory is not sealed against shrinking");
   }
@@ -73,7 +79,7 @@ Result<SharedMemory> SharedMemory::map_sealed(UniqueFd fd, size_t bytes) {
   if (data == MAP_FAILED) {
     return Status::from_errno("mapping " + std::to_string(bytes) + " bytes of shared memory", errno);
   }
-  // A forked child has no part in what is shared here, and does not keep it alive.
+  // A forked child is no rank and must not keep the memory alive.
   if (::madvise(data, bytes, MADV_DONTFORK) != 0) {
     const int error = errno;
     ::munmap(data, bytes);

@@ -1,4 +1,5 @@
-// signing.cc: OpenSSL behind signing.h.
+// signing.cc: OpenSSL behind signing.h. Ed25519 signs the data itself and hashes it inside, so the calls
+// name no digest.
 #include "base/signing.h"
 
 #include <fmt/format.h>
@@ -10,9 +11,11 @@ namespace hdt {
 
 namespace {
 
+// The seed of RFC 8032 from which the pair is computed.
 using Secret = std::array<uint8_t, 32>;
 using DigestContext = std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)>;
 
+// OpenSSL refused something. Its own error texts are not shown, as they say no more.
 Status cannot(const char* what) {
   return {Code::kSystem, std::string("OpenSSL cannot ") + what + " with Ed25519"};
 }
@@ -77,6 +80,7 @@ std::string hex_text(std::span<const uint8_t> bytes) {
   return text;
 }
 
+// Two digits are parsed at a time; from_chars() must have consumed both.
 bool parse_hex(const std::string& text, std::span<uint8_t> bytes) {
   if (text.size() != 2 * bytes.size()) return false;
   for (size_t i = 0; i < bytes.size(); ++i) {

@@ -1,3 +1,6 @@
+// spare_descriptor.cc: the reserve is an open /dev/null. Closing it and accepting are two steps, and
+// another thread of the process may take the free number in between; accept4() then fails again and the
+// caller retries at the listener's next event.
 #include "base/spare_descriptor.h"
 
 #include <fcntl.h>

@@ -11,7 +11,9 @@
 
 namespace hdt {
 
-// Starts a thread that has `name` (at most 15 bytes are kept) and runs `body`.
+// Starts a thread that has `name` (at most 15 bytes are kept) and runs `body`. kSystem if a limit
+// refuses the thread; the message names the limits. std::thread reports that by an exception, which
+// would end a daemon.
 template <typename Body>
 Result<std::thread> start_thread(const std::string& name, Body body) {
   try {

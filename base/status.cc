@@ -1,3 +1,4 @@
+// status.cc: the texts of the codes, and of errno values.
 #include "base/status.h"
 
 #include <cstring>
@@ -6,6 +7,7 @@
 
 namespace hdt {
 
+// No default branch: the compiler warns if a code has no text. A number that is no code falls through.
 const char* code_text(Code code) {
   switch (code) {
     case Code::kSuccess:

@@ -1,6 +1,6 @@
-// ticks.h: the cheapest clock there is: the processor's cycle counter, where it runs at one rate on all
-// cores, and the monotonic clock elsewhere. Reading it takes a few nanoseconds. Ticks become time when
-// somebody asks: two moments that are known in both give the scale.
+// ticks.h: the cheapest clock there is: the processor's cycle counter where it runs at one rate on all
+// cores, and the monotonic clock elsewhere. Reading it takes a few nanoseconds. Ticks are turned into
+// time only when somebody asks: two moments that are known in both units give the scale.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,9 @@
 
 namespace hdt {
 
-// All processes of a machine come to the same answer: it is the processor's.
+// Whether the counter runs at a constant rate in all power states: the "invariant TSC" bit of CPUID leaf
+// 0x80000007 (Intel SDM volume 3, "Time-Stamp Counter"; AMD APM volume 3). All processes of a machine
+// get the same answer, so they can share ticks.
 inline bool cycle_counter_is_steady() {
 #if defined(__x86_64__)
   constexpr unsigned kPowerLeaf = 0x80000007;
@@ -28,8 +30,11 @@ inline bool cycle_counter_is_steady() {
 #endif
 }
 
+// Asked once, when the process or the library starts.
 inline const bool kTicksAreCycles = cycle_counter_is_steady();
 
+// The current tick: a cycle count, or now_ns(). The read is not ordered with other instructions, so two
+// reads may be off by some tens of cycles.
 inline uint64_t ticks() {
 #if defined(__x86_64__)
   if (kTicksAreCycles) return __rdtsc();
@@ -37,14 +42,17 @@ inline uint64_t ticks() {
   return static_cast<uint64_t>(now_ns());
 }
 
+// The same moment in both units. The two clocks are read one after the other; over seconds that error
+// vanishes.
 struct TickMoment {
   uint64_t ticks = 0;
   int64_t ns = 0;
   static TickMoment now() { return {hdt::ticks(), now_ns()}; }
 };
 
-// Turns ticks into now_ns()'s time. What lies after `last` is taken for `last`: ticks of other processes are
-// foreign.
+// Turns ticks into the time of now_ns(), by the straight line through two moments. Ticks after `last`
+// count as `last`, because ticks from other processes' memory are foreign. If both moments are the same,
+// every tick is.
 class TickScale {
  public:
   TickScale(const TickMoment& first, const TickMoment& last)
@@ -52,6 +60,7 @@ class TickScale {
         ns_per_tick_(last.ticks > first.ticks ? static_cast<double>(last.ns - first.ns) /
                                                     static_cast<double>(last.ticks - first.ticks)
                                               : 0) {}
+  // The time of a tick in ns, at least 1, as callers use 0 for "not yet".
   int64_t ns_at(uint64_t at) const {
     if (at >= last_.ticks) return last_.ns;
     const double before_ns = static_cast<double>(last_.ticks - at) * ns_per_tick_;

@@ -1,4 +1,4 @@
-// topology.cc: hwloc calls behind topology.h.
+// topology.cc: hwloc calls behind topology.h, and the CPU quota of cgroups, which hwloc does not know.
 #include "base/topology.h"
 
 #include <hwloc.h>
@@ -16,6 +16,7 @@ struct BitmapFree {
 };
 using Bitmap = std::unique_ptr<std::remove_pointer_t<hwloc_bitmap_t>, BitmapFree>;
 
+// The whole file; empty if it cannot be read.
 std::string read_text(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
@@ -23,7 +24,7 @@ std::string read_text(const std::string& path) {
   return text.str();
 }
 
-// CPUs the calling process may run on; the whole machine if the system does not tell.
+// CPUs the calling process may run on; the whole machine if the system does not report them.
 Bitmap allowed_cpus(hwloc_topology* topology) {
   Bitmap cpus(hwloc_bitmap_alloc());
   if (hwloc_get_cpubind(topology, cpus.get(), HWLOC_CPUBIND_PROCESS) != 0 ||
@@ -38,6 +39,7 @@ Bitmap allowed_cpus(hwloc_topology* topology) {
 
 void Topology::Destroy::operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
 
+// The part that both sources share. IMPORTANT keeps NICs among the I/O objects and leaves out bridges.
 Result<Topology> Topology::load_into(std::unique_ptr<hwloc_topology, Destroy> topology) {
   hwloc_topology_set_io_types_filter(topology.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   if (hwloc_topology_load(topology.get()) != 0)
@@ -49,8 +51,8 @@ Result<Topology> Topology::load() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return Status(Code::kSystem, "hwloc cannot be initialised");
   std::unique_ptr<hwloc_topology, Destroy> topology(raw);
-  // Only NICs matter here: the plugins for GPUs would start vendor runtimes, and the one for PCI is not
-  // needed to place a NIC, which the kernel's own files tell.
+  // Only NICs matter here. hwloc's plugins for GPUs would start vendor runtimes. The one for PCI is not
+  // needed to place a NIC, as the kernel's own files (sysfs) report it.
   for (const char* component : {"cuda", "nvml", "rsmi", "levelzero", "opencl", "gl", "pci"}) {
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   }
@@ -69,6 +71,8 @@ Result<Topology> Topology::from_xml(const std::string& xml) {
 
 int Topology::usable_cores() const {
   const Bitmap cpus = allowed_cpus(topology_.get());
+  // A core counts if at least one of its hardware threads is allowed: an engine thread wants a core, not
+  // a hardware thread.
   int cores = 0;
   for (hwloc_obj_t core = nullptr;
        (core = hwloc_get_next_obj_by_type(topology_.get(), HWLOC_OBJ_CORE, core)) != nullptr;) {
@@ -76,6 +80,7 @@ int Topology::usable_cores() const {
   }
   if (cores == 0) cores = hwloc_bitmap_weight(cpus.get());  // machines that do not report cores
   if (hwloc_topology_is_thissystem(topology_.get())) {
+    // The quota of this process says nothing about a machine that was read from XML.
     const auto quota = cgroup_cpu_quota(read_text("/proc/self/cgroup"), "/sys/fs/cgroup");
     if (quota) cores = std::min(cores, static_cast<int>(std::ceil(*quota)));
   }
@@ -87,6 +92,7 @@ int Topology::numa_nodes() const {
 }
 
 uint64_t Topology::cache_bytes() const {
+  // From the level farthest from the core; the first one that exists is the last before memory.
   for (const hwloc_obj_type_t level :
        {HWLOC_OBJ_L5CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE}) {
     uint64_t smallest = 0;
@@ -101,6 +107,7 @@ uint64_t Topology::cache_bytes() const {
 }
 
 uint64_t cache_bytes() {
+  // The initialisation of a static is thread-safe; later calls only load.
   static const uint64_t bytes = [] {
     constexpr uint64_t kWhereNobodyTells = uint64_t{8} << 20;
     const auto topology = Topology::load();
@@ -117,6 +124,8 @@ std::optional<int> Topology::numa_node_of(const std::string& device) const {
         os->attr->osdev.type != HWLOC_OBJ_OSDEV_OPENFABRICS) {
       continue;
     }
+    // The NIC's place is that of the nearest object with CPUs. A nodeset of several bits means equally
+    // near to several nodes.
     const hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(topology_.get(), os);
     if (near == nullptr || hwloc_bitmap_weight(near->nodeset) != 1) return std::nullopt;
     const hwloc_obj_t node = hwloc_get_numanode_obj_by_os_index(
@@ -136,6 +145,7 @@ Status Topology::pin_thread_near(int numa_node) const {
       hwloc_get_obj_by_type(topology_.get(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(numa_node));
   const Bitmap cpus = allowed_cpus(topology_.get());
   hwloc_bitmap_and(cpus.get(), cpus.get(), node->cpuset);
+  // The administrator has kept this process off that node, which beats nearness.
   if (hwloc_bitmap_iszero(cpus.get())) return Status::ok();
   if (hwloc_set_cpubind(topology_.get(), cpus.get(), HWLOC_CPUBIND_THREAD) != 0) {
     return Status::from_errno("pinning a thread to NUMA node " + std::to_string(numa_node), errno);
@@ -143,6 +153,7 @@ Status Topology::pin_thread_near(int numa_node) const {
   return Status::ok();
 }
 
+// Walks from the process's cgroup up to the root, because every ancestor's quota limits it, too.
 std::optional<double> cgroup_cpu_quota(const std::string& self_cgroup, const std::string& mount) {
   std::istringstream lines(self_cgroup);
   std::string path;

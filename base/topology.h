@@ -1,5 +1,5 @@
-// topology.h: what HDT needs to know of the machine: how many cores this process may use, on which NUMA node
-// a NIC sits, and a way to keep a thread near it. On hwloc.
+// topology.h: what HDT needs to know of the machine: how many cores this process may use, on which NUMA
+// node a NIC sits, how large the caches are, and a way to keep a thread near a NIC. It uses hwloc.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,30 @@ struct hwloc_topology;
 
 namespace hdt {
 
+// A snapshot of the machine. It does not change once it is loaded, so any thread may read it. Loading
+// takes some milliseconds and reads many files, so a process does it once.
 class Topology {
  public:
-  // This machine.
+  // The topology of this machine. kSystem: hwloc refuses.
   static Result<Topology> load();
-  // A machine described in hwloc's XML format; threads are never pinned by it.
+  // A machine that is described in hwloc's XML format, for tests. Threads are never pinned by it.
+  // kInvalidArgument: the text is no such description.
   static Result<Topology> from_xml(const std::string& xml);
 
-  // Cores this process may use: those of its affinity mask and cpuset, limited by the CPU quota of its
-  // cgroup.
+  // Physical cores this process may use, at least 1: those of its affinity mask and cpuset, limited by
+  // the CPU quota of its cgroup (rounded up).
   int usable_cores() const;
+  // At least 1.
   int numa_nodes() const;
-  // Bytes of the last cache before memory that a core reaches; where they differ, the smallest; 0 if not
-  // known.
+  // Bytes of the last cache before memory that a core reaches. If the caches differ, the smallest; 0 if
+  // not known.
   uint64_t cache_bytes() const;
-  // Index of the NUMA node next to a network or RDMA device ("eth0", "mlx5_0"); nothing if the device is
+  // Index of the NUMA node next to a network or RDMA device ("eth0", "mlx5_0"). Nothing if the device is
   // unknown, has no hardware behind it, or is equally near to several nodes.
   std::optional<int> numa_node_of(const std::string& device) const;
-  // Keeps the calling thread on the cores of a NUMA node (those it is allowed to use). Does nothing on a
-  // machine with one node, or when none of the node's cores is allowed.
+  // Keeps the calling thread on the cores of a NUMA node, as far as it is allowed to use them. Does
+  // nothing on a machine with one node, or if none of the node's cores is allowed. kInvalidArgument:
+  // there is no such node.
   Status pin_thread_near(int numa_node) const;
 
  private:
@@ -43,14 +48,14 @@ class Topology {
   std::unique_ptr<hwloc_topology, Destroy> topology_;
 };
 
-// cache_bytes() of this machine, read once; 8 MiB if not known. From any thread. (The C library's
-// _SC_LEVEL3_CACHE_SIZE is, on AMD's processors, the sum of a package's caches, of which a core reaches one:
-// ten times as much on some.)
+// cache_bytes() of this machine, read once; 8 MiB if not known. From any thread. The C library's
+// _SC_LEVEL3_CACHE_SIZE is no substitute: on AMD's processors it is the sum of a package's caches, of
+// which a core reaches one, on some a tenth.
 uint64_t cache_bytes();
 
-// CPUs' worth of time the cgroup (version 2) of this process may use, from the text of /proc/self/cgroup and
-// the cpu.max files under `mount` ("/sys/fs/cgroup"): the tightest of the group and its ancestors; nothing if
-// unlimited.
+// The number of CPUs whose time the cgroup (version 2) of this process may use: the smallest limit of
+// the group and its ancestors; nothing if there is no limit. `self_cgroup` is the text of
+// /proc/self/cgroup, `mount` the folder with the cpu.max files ("/sys/fs/cgroup").
 std::optional<double> cgroup_cpu_quota(const std::string& self_cgroup, const std::string& mount);
 
 }  // namespace hdt

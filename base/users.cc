@@ -1,3 +1,5 @@
+// users.cc: reads the user namespace's map from /proc/self/uid_map. Each line maps `count` numbers; a
+// map that covers all 2^32 - 1 numbers leaves nobody without one.
 #include "base/users.h"
 
 #include <unistd.h>
@@ -12,8 +14,8 @@ namespace {
 constexpr uint64_t kAllUsers = 0xffffffff;
 constexpr uint64_t kOverflow = 65534;
 
-// Whether the kernel gives `uid` for users that have no number here. In the first user namespace everybody
-// has one.
+// Whether the kernel uses `uid` for all users that have no number in this namespace. In the first
+// namespace everybody has a number, so the overflow uid is a user like any other there.
 bool stands_for_many(uid_t uid) {
   uint64_t overflow = kOverflow;
   std::ifstream("/proc/sys/kernel/overflowuid") >> overflow;

@@ -1,15 +1,16 @@
-// users.h: whether a user's number means one user. In a user namespace all users that have no number there
-// have the same one, the overflow uid (65534, "nobody"): it says nothing about who that is.
+// users.h: whether a user's number means one user. In a user namespace all users that have no number
+// there share one, the overflow uid (65534, "nobody"). That number does not tell who the user is, so
+// nothing may be granted by it.
 #pragma once
 
 #include <sys/types.h>
 
 namespace hdt {
 
-// A number that the kernel gave (of a file, or of a socket's peer) is that of this process's own user, and of
-// nobody else.
+// Whether a number that the kernel gave (of a file or of a socket's peer) is that of this process's own
+// user and of nobody else.
 bool is_this_user(uid_t uid);
-// Whether the number stands for one user.
+// Whether the number stands for exactly one user.
 bool has_a_number(uid_t uid);
 // Whether this process's user can be told from others by its number.
 bool this_user_has_a_number();

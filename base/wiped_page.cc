@@ -1,3 +1,4 @@
+// wiped_page.cc: mmap and MADV_WIPEONFORK behind wiped_page.h.
 #include "base/wiped_page.h"
 
 #include <sys/mman.h>
