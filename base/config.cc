@@ -66,6 +66,7 @@ std::optional<config::Entry> backend_entry(const std::string& variable, const st
 // sections, which is an error; anything else is not ours.
 Status apply_variable(const std::string& variable, const std::string& value, Config& config) {
   if (const auto entry = backend_entry(variable, value)) return apply(*entry, config);
+  // Each key of the table is compared by its variable's name.
   for (const config::Key& key : config::keys()) {
     const std::string section = key.section;
     config::Entry entry{section, "", key.name, config::Untyped{value}, "environment " + variable};
@@ -89,7 +90,8 @@ Status apply_variable(const std::string& variable, const std::string& value, Con
     }
     return Status::ok();
   }
-  // A variable of a section that exists is meant for us; others, such as HDT_RANK, are read elsewhere.
+  // A variable that begins like one of our sections is meant for us, so a misspelt one is reported and not
+  // ignored. Other HDT_ variables, such as HDT_RANK, are read elsewhere.
   for (const config::Key& key : config::keys()) {
     const std::string prefix = config::variable_name(std::string(key.section) + ".");
     if (!variable.starts_with(prefix)) continue;

@@ -1,6 +1,9 @@
-// socket_owner.cc: asks the kernel for the one socket (sock_diag, as ss does). That takes some microseconds,
-// however many sockets the host has. A kernel without it (CONFIG_INET_DIAG) still has tables of all TCP
-// sockets as text; one look at them takes 50 ms where there are 50,000.
+// socket_owner.cc: asks the kernel for the one socket (sock_diag, as ss does). That takes some
+// microseconds, however many sockets the host has. A kernel without it (CONFIG_INET_DIAG) still has
+// tables of all TCP sockets as text; one look at them takes 50 ms where there are 50,000.
+//
+// The other end of a connection within this host is the socket whose local address is our remote one,
+// and whose remote address is our local one. So both ways look for the ends exchanged.
 #include "base/socket_owner.h"
 
 #include <arpa/inet.h>
@@ -23,19 +26,21 @@ namespace hdt {
 
 namespace {
 
-// "127.0.0.1" or "::1" of "127.0.0.1:4000" or "[::1]:4000".
+// The host without port and brackets: "::1" of "[::1]:4000".
 std::string bare_host(const std::string& address) {
   std::string host = host_of(address);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return host;
 }
 
+// The request as it goes to the kernel: a netlink header and sock_diag's question.
 struct Question {
   nlmsghdr header{};
   inet_diag_req_v2 request{};
 };
 
-// What to ask for the socket whose local end is `other`; nothing: the ends are not of this family.
+// The question for the socket whose local end is `other`. Nothing if the ends are not of this family.
+// All states are asked for, and no cookie, so the four addresses and ports alone identify the socket.
 std::optional<Question> question(const std::string& own, const std::string& other, int family) {
   Question question;
   question.header.nlmsg_len = sizeof(question);
@@ -54,7 +59,8 @@ std::optional<Question> question(const std::string& own, const std::string& othe
   return question;
 }
 
-// The kernel answers while send() runs, so the answer is there afterwards.
+// Asks and reads the answer. The kernel answers while send() runs, so the answer is there afterwards and
+// recv() does not wait. ENOENT is an answer: there is no such socket. Any other failure leaves `known` false.
 SocketOwner ask(const Question& question) {
   const UniqueFd socket(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   if (socket.get() < 0) return {};
@@ -75,19 +81,20 @@ SocketOwner ask(const Question& question) {
     return {};
   inet_diag_msg found{};
   std::memcpy(&found, body, sizeof(found));
-  // One that no process has open any more (it waits for the other end, or for its time) counts as root's.
+  // A socket that no process has open any more (it waits for the other end, or for its time to pass) is
+  // reported as root's, which must not pass for an owner.
   if (found.idiag_inode == 0) return {.known = true};
   return {.known = true, .uid = found.idiag_uid};
 }
 
-// An end as /proc/net/tcp and tcp6 write it: the address as words of 32 bits, in the byte order of the host.
-// "": no address.
+// An end in the form of /proc/net/tcp and tcp6: the address as 32-bit words in the host's byte order,
+// hexadecimal, then the port. "" if `address` is none, or is IPv6 and the table is not.
 std::string table_form(const std::string& address, bool v6) {
   std::string host = bare_host(address);
   std::array<uint32_t, 4> words{};
   size_t count = 1;
   if (v6) {
-    // A socket of IPv6 that speaks IPv4 has a mapped address.
+    // An IPv6 socket that carries IPv4 appears with a mapped address (RFC 4291, section 2.5.5.2).
     if (host.find(':') == std::string::npos) host = "::ffff:" + host;
     if (::inet_pton(AF_INET6, host.c_str(), words.data()) != 1) return "";
     count = words.size();
@@ -124,13 +131,13 @@ std::optional<uid_t> owner_by_tables(const std::string& own, const std::string& 
     std::ifstream table(v6 ? "/proc/net/tcp6" : "/proc/net/tcp");
     for (std::string line; std::getline(table, line);) {
       if (line.find(local + " " + remote) == std::string::npos) continue;
-      // Number, local, remote, state, queues, timer, retransmissions, uid, timeout, inode.
+      // The line's fields: number, local, remote, state, queues, timer, retransmissions, uid, timeout, inode.
       std::istringstream fields(line);
       std::string skipped;
       uid_t uid = 0;
       uint64_t timeout = 0, inode = 0;
       for (int i = 0; i < 7; ++i) fields >> skipped;
-      // One that no process has open any more counts as root's.
+      // As above, inode 0 means that no process has the socket open.
       if (fields >> uid >> timeout >> inode && inode != 0) return uid;
     }
   }

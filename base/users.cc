@@ -12,7 +12,7 @@ namespace hdt {
 namespace {
 
 constexpr uint64_t kAllUsers = 0xffffffff;
-constexpr uint64_t kOverflow = 65534;
+constexpr uint64_t kOverflow = 65534;  // the kernel's default, if the file cannot be read
 
 // Whether the kernel uses `uid` for all users that have no number in this namespace. In the first
 // namespace everybody has a number, so the overflow uid is a user like any other there.
