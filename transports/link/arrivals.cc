@@ -1,4 +1,5 @@
-// arrivals.cc: see arrivals.h.
+// arrivals.cc: counts fragments (see arrivals.h). A write of one fragment, the most frequent one, is complete
+// at once and allocates nothing while writes complete in order.
 #include "transports/link/arrivals.h"
 
 #include <string>
@@ -13,11 +14,14 @@ Status refuse(const ChunkHeader& chunk, const char* why) {
 }  // namespace
 
 Result<bool> Arrivals::add(const ChunkHeader& chunk) {
+  // 1. Refuse what is complete already, and what is so far ahead that remembering it would take memory
+  //    without limit.
   const uint64_t id = chunk.message_id;
   if (id < floor_ || (id - floor_ < complete_.size() && complete_[id - floor_])) {
     return refuse(chunk, "came twice: its message was complete");
   }
   if (id - floor_ >= kMaxAhead) return refuse(chunk, "too far ahead of what is missing");
+  // 2. Find the write's entry, or make one. The limits count before the marks are allocated.
   auto found = open_.find(id);
   if (found == open_.end()) {
     if (chunk.count() == 1) {
@@ -32,6 +36,7 @@ Result<bool> Arrivals::add(const ChunkHeader& chunk) {
     fresh.landed.resize(chunk.count());
     found = open_.emplace(id, std::move(fresh)).first;
   }
+  // 3. Mark the fragment. All fragments of a write carry the same header, length and fragment size.
   Message& message = found->second;
   if (message.bytes != chunk.message_bytes || message.pages != chunk.pages ||
       message.header != chunk.header) {
@@ -40,14 +45,17 @@ Result<bool> Arrivals::add(const ChunkHeader& chunk) {
   if (message.landed[chunk.index]) return refuse(chunk, "came twice");
   message.landed[chunk.index] = true;
   if (--message.missing > 0) return false;
+  // 4. The write is complete: from now on its id alone refuses a fragment that comes again.
   open_chunks_ -= message.landed.size();
   open_.erase(found);
   complete(id);
   return true;
 }
 
+// Keeps the invariant that complete_ is empty or begins with false: the floor moves over all that is
+// complete.
 void Arrivals::complete(uint64_t id) {
-  if (id == floor_ && complete_.empty()) {  // the usual case
+  if (id == floor_ && complete_.empty()) {  // the usual case: writes complete in order
     ++floor_;
     return;
   }

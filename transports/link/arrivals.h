@@ -1,5 +1,5 @@
-// arrivals.h: the receiving side's book of messages of which some chunks have landed, and of those that are
-// complete, so that nothing counts twice.
+// arrivals.h: the receiving side's book of writes. It marks the fragments of incomplete writes, and remembers
+// which writes are complete, so that no fragment counts twice.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +11,38 @@
 
 namespace hdt::transport {
 
+// One per link, for the peer's direction; used by Link::State on the engine's thread. The limits bound what a
+// peer can make this end remember: an honest sender stays far below them, because it works through its queue
+// in order, so that no more writes are incomplete than its rails have fragments under way.
 class Arrivals {
  public:
-  // A sender works through its queue in order, so no more messages are open than its rails have chunks under
-  // way.
-  static constexpr size_t kMaxOpenMessages = 8192;
-  static constexpr uint64_t kMaxOpenChunks = uint64_t{1} << 23;
-  // How far a message may be ahead of the oldest incomplete one.
+  static constexpr size_t kMaxOpenMessages = 8192;               // incomplete writes
+  static constexpr uint64_t kMaxOpenChunks = uint64_t{1} << 23;  // fragments of all of them: 1 MiB of marks
+  // How far a write's id may be ahead of the first one that is not complete: 128 KiB of marks.
   static constexpr uint64_t kMaxAhead = uint64_t{1} << 20;
 
-  // Counts a landed chunk. True: the message is complete. Fails for a chunk that was there, that does not fit
-  // what was said of its message before, or that exceeds the limits.
+  // Counts a fragment that was placed. True if its write is complete now. kLink for a fragment that came
+  // before, that contradicts an earlier fragment of its write, or that exceeds the limits; the link ends
+  // then, as an honest peer sends nothing twice.
   Result<bool> add(const ChunkHeader& chunk);
+  // The number of writes of which some fragments came, and some did not.
   size_t open_messages() const { return open_.size(); }
 
  private:
+  // An incomplete write. The first three are as its first fragment gave them; the others must give the same.
   struct Message {
     LinkHeader header;
     uint64_t bytes;
     uint16_t pages;
-    uint64_t missing;
-    std::vector<bool> landed;
+    uint64_t missing;          // fragments still to come
+    std::vector<bool> landed;  // by the fragment's index
   };
   void complete(uint64_t id);
 
-  std::unordered_map<uint64_t, Message> open_;
-  uint64_t open_chunks_ = 0;
-  // All messages below floor_ are complete; complete_[i] tells it of floor_ + i.
+  std::unordered_map<uint64_t, Message> open_;  // by message id; writes of one fragment are never in it
+  uint64_t open_chunks_ = 0;                    // the sum of `landed.size()` over open_
+  // All writes with an id below floor_ are complete. complete_[i] is true if write floor_ + i is; complete_
+  // is empty or begins with false.
   uint64_t floor_ = 0;
   std::deque<bool> complete_;
 };

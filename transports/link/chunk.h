@@ -1,6 +1,7 @@
-// chunk.h: what a link writes into the immediate of every chunk: the message's header, which part of it this
-// is, and how much has come the other way on the same rail. With it a chunk can be placed and counted in any
-// order, and be sent again on another rail.
+// chunk.h: the header of a fragment. A link puts it into the immediate (the 64 bytes that a backend delivers
+// behind a write) of every fragment. It names the write, the fragment's place in it, and how much has come on
+// the same rail in the other direction. So a fragment can be placed and counted in any order, and be sent
+// again on another rail.
 #pragma once
 
 #include <algorithm>
@@ -14,28 +15,32 @@
 
 namespace hdt::transport {
 
-// New numbers for a new layout.
-inline constexpr uint16_t kChunkMagic = 0x4835;         // "5H"
-inline constexpr uint16_t kCheckedChunkMagic = 0x4836;  // the same with a checksum
-inline constexpr size_t kChunkPage = 4096;              // chunk sizes are multiples of it
+// The first two bytes of the layout's name on the wire ("5H", little endian). A new layout gets new numbers.
+inline constexpr uint16_t kChunkMagic = 0x4835;
+inline constexpr uint16_t kCheckedChunkMagic = 0x4836;  // the same layout, and `checksum` is to be checked
+inline constexpr size_t kChunkPage = 4096;              // fragment sizes are multiples of it, in bytes
 
+// The sender writes it in Outbox::pull() and Rail::write(). What comes from a peer is foreign: to_chunk()
+// checks it before any field is used.
 struct ChunkHeader {
-  LinkHeader header{};
-  uint64_t message_id = 0;          // counted from 0 per link and direction
-  uint64_t message_bytes : 48 = 0;  // of the whole write
-  uint64_t received_at : 16 = 0;    // when the last of `received` came, by the clock of who sends this
-  uint32_t index = 0;               // of this chunk in the write
-  uint32_t checksum = 0;            // of payload and header, with this and what says what was received 0
-  uint32_t received = 0;            // chunks that have come on this rail the other way, modulo 2^32
-  uint16_t pages = 0;               // chunk size in pages, of every chunk of the write but the last
+  LinkHeader header{};              // of the layer above; the same in every fragment of a write
+  uint64_t message_id = 0;          // of the write, counted from 0 per link and direction
+  uint64_t message_bytes : 48 = 0;  // length of the whole write
+  uint64_t received_at : 16 = 0;    // Stamp of the moment when the last of `received` came (delay_meter.h)
+  uint32_t index = 0;               // of this fragment in the write, from 0
+  uint32_t checksum = 0;            // checksum_of(), if the magic says that there is one
+  uint32_t received = 0;            // fragments that came on this rail in the other direction, modulo 2^32
+  uint16_t pages = 0;               // size of every fragment of the write but the last, in kChunkPage
   uint16_t magic = kChunkMagic;
 
+  // The size of every fragment but the last, and where this one begins in the write; both in bytes.
   uint64_t chunk_bytes() const { return uint64_t{pages} * kChunkPage; }
   uint64_t offset() const { return index * chunk_bytes(); }
+  // The number of fragments of the write. An empty write has one, which carries the header alone.
   uint64_t count() const {
     return message_bytes == 0 ? 1 : (message_bytes + chunk_bytes() - 1) / chunk_bytes();
   }
-  // Length of this chunk.
+  // Length of this fragment in bytes.
   uint64_t bytes() const { return std::min<uint64_t>(chunk_bytes(), message_bytes - offset()); }
 };
 static_assert(sizeof(ChunkHeader) == kImmediateBytes);
@@ -43,6 +48,8 @@ static_assert(std::endian::native == std::endian::little, "headers are copied as
 
 inline Immediate to_immediate(const ChunkHeader& chunk) { return std::bit_cast<Immediate>(chunk); }
 
+// CRC32C over the payload and then the header. `checksum`, `received` and `received_at` count as 0: the last
+// two are filled in when the fragment is handed to a rail, and differ when it is sent again on another one.
 inline uint32_t checksum_of(ChunkHeader chunk, std::span<const std::byte> payload) {
   chunk.checksum = chunk.received = 0;
   chunk.received_at = 0;
@@ -50,7 +57,9 @@ inline uint32_t checksum_of(ChunkHeader chunk, std::span<const std::byte> payloa
   return crc32c(crc32c(0, payload), bytes);
 }
 
-// Checks a foreign header, of a write that placed `placed` bytes.
+// Reads and checks the header of a fragment of which the backend has placed `placed` bytes. kLink if a field
+// is out of range. What remains to be checked is whether the fragment agrees with others of its write
+// (arrivals.h) and whether `received` is possible (Rail::acknowledged()).
 inline Result<ChunkHeader> to_chunk(const Immediate& immediate, uint64_t placed) {
   const auto chunk = std::bit_cast<ChunkHeader>(immediate);
   const auto bad = [](const char* what) {

@@ -1,4 +1,6 @@
-// crc32c.cc: see crc32c.h.
+// crc32c.cc: the CRC by a table of 256 entries, one step a byte, and by SSE 4.2's instruction, one step for 8
+// bytes. The register begins as ~crc and is inverted again at the end, as RFC 3720 demands; so a result can
+// be passed as the next call's `crc`.
 #include "transports/link/crc32c.h"
 
 #include <array>
@@ -11,7 +13,9 @@ namespace hdt::transport {
 
 namespace {
 
-constexpr uint32_t kPolynomial = 0x82f63b78;  // reflected
+constexpr uint32_t kPolynomial = 0x82f63b78;  // 0x1edc6f41 of the RFC with its bits reflected
+
+// Entry b is the effect of a register whose lowest byte is b after 8 shifts.
 
 constexpr std::array<uint32_t, 256> make_table() {
   std::array<uint32_t, 256> table{};
@@ -26,6 +30,8 @@ constexpr std::array<uint32_t, 256> make_table() {
 constexpr auto kTable = make_table();
 
 #if defined(__x86_64__)
+// Compiled for SSE 4.2 alone, whatever the rest is compiled for; crc32c() calls it only where the processor
+// has the instruction. memcpy reads words that need not be aligned.
 __attribute__((target("sse4.2"))) uint32_t crc32c_by_instruction(uint32_t crc,
                                                                  std::span<const std::byte> bytes) {
   uint64_t value = ~crc;

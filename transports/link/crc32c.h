@@ -1,4 +1,5 @@
 // crc32c.h: the Castagnoli CRC (RFC 3720, appendix B.4), by the processor's instruction where it has one.
+// Both functions give the same result on every machine, so two ends may use different ones.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +8,9 @@
 
 namespace hdt::transport {
 
-// Of `bytes`, going on from the `crc` of what was before them (0 at the start).
+// The CRC of `bytes`, continued from `crc`, the CRC of the bytes before them. At the start `crc` is 0.
 uint32_t crc32c(uint32_t crc, std::span<const std::byte> bytes);
-// The same without the instruction.
+// The same by a table, for processors without the instruction and for tests.
 uint32_t crc32c_portable(uint32_t crc, std::span<const std::byte> bytes);
 
 }  // namespace hdt::transport

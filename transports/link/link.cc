@@ -1,5 +1,13 @@
-// link.cc: see link.h. The parts: outbox (what is to be sent), rails (where it goes), arrivals (what has
-// come).
+// link.cc: sends and receives (see link.h). Its parts are the outbox (what is to be sent), the rails (where
+// it goes) and the arrivals (what has come).
+//
+// The way of a write: write() puts it into the outbox, and pump() hands its fragments to rails, the best rail
+// first, until no rail has room. The backend reports each fragment sent (on_sent()), and a count in any
+// fragment or notice of the peer acknowledges it (acknowledge()); either may free the write's memory. An
+// acknowledgement makes room, so every completion ends with pump().
+//
+// Control messages take another way: they are numbered, kept in `notices` until acknowledged, and sent on one
+// rail (post()).
 #include "transports/link/link.h"
 
 #include <algorithm>
@@ -17,6 +25,7 @@ LinkOptions sane(LinkOptions options) {
   return options;
 }
 
+// The number of a link. Never 0, which stands for "none yet" in a hello.
 uint64_t random_number() {
   std::random_device device;
   return (uint64_t{device()} << 32 | device()) | 1;
@@ -38,6 +47,7 @@ Link::~Link() = default;
 
 Status Link::write(const WriteRequest& request) {
   const Tear tear(state_->torn);
+  // The sum of offset and length must not overflow where the receiver computes the fragments' places.
   if (request.bytes > kMaxLinkWriteBytes || request.offset > UINT64_MAX - request.bytes ||
       (request.bytes > 0 && request.data == nullptr)) {
     return {Code::kInvalidArgument, "a write of " + std::to_string(request.bytes) + " bytes at offset " +
@@ -87,7 +97,9 @@ void Link::on_completion(const Completion& completion) {
 
 void Link::flush() {
   const Tear tear(state_->torn);
+  // Nothing of this link is on the call stack any more that could use them.
   state_->done_rails.clear();
+  // What was sent since the completions came has acknowledged most of it already.
   for (const auto& rail : state_->rails) {
     if (rail->up() && rail->owes(state_->alone(*rail)))
       state_->send_on(*rail, NoticeKind::kAcknowledge, 0, {});
@@ -98,7 +110,7 @@ void Link::close(const Status& reason) {
   const Tear tear(state_->torn);
   if (state_->phase != State::Phase::kUp) return;
   state_->start_closing(reason);
-  state_->report_down_if_closed();
+  state_->report_down_if_closed();  // without a connection no kClosed would come to do it
 }
 
 bool Link::up() const { return state_->phase == State::Phase::kUp && state_->rails_up() > 0; }
@@ -113,6 +125,8 @@ bool Link::settled() const { return state_->outbox.empty(); }
 uint64_t Link::written() const { return state_->outbox.written(); }
 bool Link::arrived(uint64_t writes) const { return state_->outbox.arrived() >= writes; }
 
+// A peer answers a ping at once, with an acknowledgement of all that has come. Loops that send run by index,
+// as a failure calls the observer.
 void Link::hurry() {
   const Tear tear(state_->torn);
   for (size_t i = 0; i < state_->rails.size(); ++i) {
@@ -148,8 +162,10 @@ size_t Link::State::rails_up() const {
       std::count_if(rails.begin(), rails.end(), [](const auto& rail) { return rail->up(); }));
 }
 
-// Whichever rail takes a chunk: what the slowest one carries in kChunkNs, so that it delays the end of a
-// write, or another class, by no more.
+// The fragment size is chosen when a write is queued, before it is known which rail takes which fragment. So
+// it is what the slowest rail carries in kChunkNs: then no rail delays the end of a write, or another class,
+// by more. Rails that are alone and rails of unknown speed do not count. docs/design/link.md has the
+// measurements behind 0.5 ms.
 uint64_t Link::State::most_bytes_of_a_chunk() const {
   constexpr double kChunkNs = 0.5e6;
   const int64_t now = options.now();
@@ -160,15 +176,17 @@ uint64_t Link::State::most_bytes_of_a_chunk() const {
   return slowest == 0 ? options.chunk_bytes : static_cast<uint64_t>(kChunkNs / slowest);
 }
 
-// The rail with room that would be done with the next chunk first; the first of equals.
+// The rail that would be done with the next fragment first, by what is under way on it and its latest speed;
+// the first of equals. A rail of unknown speed is taken as fast as the fastest known one, so that it is
+// tried. Asking has_turn() notes the class as waiting if another one goes first.
 Rail* Link::State::best_rail(int64_t now) {
   const bool alone = rails_up() == 1;
-  double fastest = 0;  // a new rail is tried as if it were as fast
+  double fastest = 0;  // ns per byte, the minimum of those known
   for (const auto& rail : rails) {
     const double known = rail->up() ? rail->known_ns_per_byte(now) : 0;
     if (known > 0 && (fastest == 0 || known < fastest)) fastest = known;
   }
-  if (fastest == 0) fastest = 1;
+  if (fastest == 0) fastest = 1;  // no speed is known: any figure compares by what is under way
   Rail* best = nullptr;
   for (const auto& rail : rails) {
     if (!rail->has_room(alone) || !rail->has_turn(now)) continue;
@@ -186,6 +204,8 @@ void Link::State::pump() {
   }
 }
 
+// A rail that refuses a fragment is dead. The fragment goes back first, so that it is first in line when the
+// other rails are asked.
 bool Link::State::hand_over(int64_t now) {
   Rail* rail = best_rail(now);
   if (rail == nullptr) return false;
@@ -198,6 +218,8 @@ bool Link::State::hand_over(int64_t now) {
   return true;
 }
 
+// The owner has cleared all wishes before (NicShare::forget_wishes()). The NICs then know every class that
+// waits before any link takes its turn.
 void Link::wants_turn() const {
   if (state_->phase != State::Phase::kUp || !state_->outbox.has_chunk()) return;
   const bool alone = state_->rails_up() == 1;
@@ -219,6 +241,8 @@ void Link::State::on_sent(Rail& rail, const Completion& completion) {
   if (chunk != nullptr) handed_over(*chunk);
 }
 
+// The mark in the fragment makes it count once: a fragment that was reported sent, lost and sent again is
+// reported sent again.
 void Link::State::handed_over(Outbox::Chunk& chunk) {
   if (std::exchange(chunk.handed_over, true)) return;
   if (const auto token = outbox.on_handed_over(chunk)) observer.on_sent(self, *token);
@@ -226,14 +250,19 @@ void Link::State::handed_over(Outbox::Chunk& chunk) {
 
 void Link::State::arrived(const Outbox::Chunk& chunk) {
   Outbox::Chunk whole = chunk;
-  handed_over(whole);  // where the backend has not said so yet
+  handed_over(whole);  // the acknowledgement may come before the backend's report
   if (const auto token = outbox.on_arrived(chunk)) observer.on_sent(self, *token);
 }
 
+// A fragment was placed by the backend. The order of the steps matters:
 void Link::State::on_written(Rail& rail, const Completion& completion) {
-  // After giving a rail up nothing of it counts any more: the peer has been told, or will be, where it ended.
+  // 1. After this end has given a rail up nothing of it counts any more. The count that kRailLost carries is
+  //    final: the peer sends everything above it again.
   if (phase != Phase::kUp || !rail.up()) return;
   rail.heard(options.now());
+  // 2. Check the header and the payload. A wrong checksum is the network's fault: the rail is given up, and
+  //    the fragment is sent again, as it was not counted. Anything else that is wrong is the peer's fault and
+  //    ends the link.
   const Result<ChunkHeader> parsed = to_chunk(completion.immediate, completion.bytes);
   if (!parsed.is_ok())
     return start_closing({Code::kLink, rail.describe() + " closed: " + parsed.status().message()});
@@ -242,17 +271,22 @@ void Link::State::on_written(Rail& rail, const Completion& completion) {
     ++rail.status().corrupted;
     return give_up(rail, {Code::kLink, "a chunk came with a wrong checksum"});
   }
+  // 3. Count it.
   const Result<bool> complete = arrivals.add(chunk);
   if (!complete.is_ok()) {
     return start_closing({Code::kLink, rail.describe() + " closed: " + complete.status().message()});
   }
   rail.on_chunk(completion.bytes, chunk.message_bytes > kCopiedWriteBytes, options.now());
-  // The observer first: whatever is sent from now on tells the peer that this has come, and who restarts
-  // after a crash must know it then, too.
+  // 4. Report the write before anything is sent. Whatever is sent from now on acknowledges this fragment, and
+  //    the observer must have recorded the write by then: after a restart of the daemon its record must hold
+  //    everything that the peer counts as arrived.
   if (complete.value()) observer.on_arrived(self, chunk.header, chunk.message_bytes);
+  // 5. Take the acknowledgement that the header carries. The observer may have closed the link or lost the
+  //    rail.
   if (phase == Phase::kUp && !rail.given_up) (void)acknowledge(rail, chunk.received, chunk.received_at);
 }
 
+// The loop looks at the phase after each fragment: arrived() calls the observer, which may close the link.
 bool Link::State::acknowledge(Rail& rail, uint32_t received, Stamp at) {
   const auto fresh = rail.acknowledged(received, at, options.now());
   if (!fresh) {
@@ -267,6 +301,8 @@ void Link::State::acknowledge_notices(uint64_t up_to) {
   while (!notices.empty() && notices.front().number <= up_to) notices.pop_front();
 }
 
+// Everything that is malformed ends the link: a peer that sends it does not follow this protocol, and no
+// guess about what it meant is safe.
 void Link::State::on_notice(Rail& rail, std::span<const std::byte> message) {
   if (phase != Phase::kUp || rail.given_up || rail.connection() == nullptr) return;
   const auto malformed = [&](const char* what) {
@@ -277,7 +313,7 @@ void Link::State::on_notice(Rail& rail, std::span<const std::byte> message) {
   const auto head = decode_head(message);
   if (!head) return malformed("notice");
   const auto body = message.subspan(sizeof(NoticeHead));
-  // What it says of notices may be of the link that was here before this one.
+  // The counts of a hello are not looked at: the peer's link may mean the predecessor of this link.
   if (head->kind == NoticeKind::kHello) return on_hello(rail, body);
   if (head->notices > last_notice) return malformed("notice");
   if (!rail.up()) return malformed("beginning of a rail");
@@ -287,9 +323,12 @@ void Link::State::on_notice(Rail& rail, std::span<const std::byte> message) {
   if (head->number != 0) on_numbered(rail, *head, body);
 }
 
+// Numbers make a notice count once and in order. A rail delivers in order, and after the loss of a rail the
+// peer repeats from the first notice that it holds unacknowledged. So a number is either an old one or the
+// next one.
 void Link::State::on_numbered(Rail& rail, const NoticeHead& head, std::span<const std::byte> body) {
   rail.on_notice();
-  if (head.number <= notices_received) return;  // came on a rail that was lost, and again
+  if (head.number <= notices_received) return;  // came before, on a rail that was lost since
   if (head.number != notices_received + 1) {
     return start_closing({Code::kLink, rail.describe() + " closed: a notice is missing"});
   }
@@ -306,14 +345,16 @@ void Link::State::on_numbered(Rail& rail, const NoticeHead& head, std::span<cons
   observer.on_message(self, body);
 }
 
+// Without a rail the notice stays queued; choose_notice_rail() sends it when a rail comes up.
 void Link::State::post(NoticeKind kind, std::vector<std::byte> body) {
   const Numbered& notice = notices.emplace_back(Numbered{++last_notice, kind, std::move(body)});
   if (notice_rail == nullptr) return;
   send_on(*notice_rail, kind, notice.number, notice.body);
 }
 
-// A rail that refuses has died: its kClosed follows. Whatever was sent is watched: of chunks that came only
-// this end's acknowledgement may be under way, and the peer, to which nothing is, waits for it.
+// If send() fails, the connection is dead and kClosed will follow. The rail is watched after every send, not
+// only after data: if the only thing in flight is our acknowledgement and it is lost, the peer would wait for
+// it forever.
 void Link::State::send_on(Rail& rail, NoticeKind kind, uint64_t notice, std::span<const std::byte> body) {
   if (Status sent = rail.send(kind, notice, notices_received, body); !sent.is_ok()) {
     return give_up(rail, sent);
@@ -321,6 +362,8 @@ void Link::State::send_on(Rail& rail, NoticeKind kind, uint64_t notice, std::spa
   watch_progress();
 }
 
+// The first reason is kept. Rails that were given up are left out: they were reported to the observer, and
+// their connections are closing.
 void Link::State::start_closing(const Status& why) {
   if (phase != Phase::kUp) return;
   phase = Phase::kClosing;
@@ -337,6 +380,7 @@ void Link::State::start_closing(const Status& why) {
   }
 }
 
+// on_down() waits for every kClosed: until then a backend may read the memory of a pending write.
 void Link::State::report_down_if_closed() {
   const bool closed =
       std::all_of(rails.begin(), rails.end(), [](const auto& rail) { return rail->connection() == nullptr; });

@@ -1,4 +1,8 @@
-// nic_share.cc: see nic_share.h.
+// nic_share.cc: which class may use a NIC (see nic_share.h).
+//
+// Virtual time is counted in bytes divided by weight. A flow's fragment begins at start_of(), and ends at its
+// start plus its bytes by weight. The waiting flow with the minimum start goes next. A flow of twice the
+// weight moves on half as fast in virtual time, so it sends twice the bytes.
 #include "transports/link/nic_share.h"
 
 #include <algorithm>
@@ -7,15 +11,17 @@ namespace hdt::transport {
 
 namespace {
 
-// A class that has been silent for so long does not slow others down.
+// A class that has not used the NIC for this long does not hold others back.
 constexpr int64_t kRememberedNs = 200'000'000;
-// What a rail on which nothing moves has under way is not on the NIC: its peer does not take it. Where
-// acknowledgements stand in a long queue nothing is seen to move for as long as that.
+// What a rail has under way does not count if nothing has moved on it for this long, or for two rounds if
+// they take longer: it is not on the NIC, because the peer does not take it. Where acknowledgements wait in a
+// long queue, nothing is seen to move for a round.
 constexpr int64_t kStuckNs = 20'000'000;
 constexpr int64_t kStuckRounds = 2;
-// Below so much under way the time to an acknowledgement says nothing of the NIC's rate.
+// With less under way the time to an acknowledgement says nothing about the NIC's rate.
 constexpr uint64_t kTellingBytes = 32 << 10;
-// A class that had nothing to send for a moment, as between two operations, may make up for so much time.
+// A class that had nothing to send for a moment, such as between two operations, may make up for this much of
+// the NIC's time.
 constexpr double kCatchUpNs = 20e6;
 
 }  // namespace
@@ -40,24 +46,28 @@ bool NicShare::Lane::shared(int64_t now) const {
 }
 
 bool NicShare::Lane::admits(int64_t now) {
+  // 1. Latency classes go at once. A class that is alone on the NIC has its rails' own windows only.
   if (flow_.policy.latency || !shared(now)) return true;
+  // 2. All classes together have one window on the NIC.
   const uint64_t under_way = nic_.in_flight(now);
   const uint64_t times = nic_.held_back(now);
-  // Beside a latency class nothing for the time that acknowledgements take: its messages would wait for it
-  // (p99 5 instead of 2.7 ms).
+  // Beside a latency class nothing is added for the time of an acknowledgement: messages of that class
+  // would wait behind it (p99 of 5 ms instead of 2.7 ms).
   const uint64_t window = window_of(nic_.meter_.best_ns_per_byte(), times == 1 ? rest_ns_ : 0, times);
   bool turn = under_way == 0 || under_way < window;
+  // 3. A waiting latency class goes first, and so does a waiting bulk class whose fragment begins earlier.
   for (const auto& [name, other] : nic_.flows_) {
     if (&other == &flow_ || !other.waiting) continue;
     if (other.policy.latency || nic_.start_of(other) < nic_.start_of(flow_)) turn = false;
   }
   if (!turn) {
     flow_.waiting = true;
-    flow_.used_ns = now;  // or who has the NIC would never learn that it is not alone
+    flow_.used_ns = now;  // otherwise the class that has the NIC would never see that it is shared
   }
   return turn;
 }
 
+// Bytes of latency classes take no virtual time: they are not weighed against bulk.
 void NicShare::Lane::handed_over(uint64_t bytes, int64_t now) {
   if (in_flight_ == 0) moved_ns_ = now;
   in_flight_ += bytes;
@@ -98,8 +108,9 @@ uint64_t NicShare::in_flight(int64_t now) const {
   return sum;
 }
 
-// How many times less bulk may have under way than alone. What it has is what a message of a latency class
-// waits for: where there are such messages, little more than the chunk that is being sent.
+// A message of a latency class waits for what bulk has under way. So bulk's window is half as long where a
+// latency class has a rail on the NIC, and a quarter while one uses it: little more than the fragment that is
+// being sent.
 uint64_t NicShare::held_back(int64_t now) const {
   uint64_t times = 1;
   for (const auto& [name, flow] : flows_) {
@@ -109,7 +120,9 @@ uint64_t NicShare::held_back(int64_t now) const {
   return times;
 }
 
-// Where its next chunk begins. Who comes back after a pause is not owed what it did not want.
+// A flow continues where its latest fragment ended. After a pause it begins near the current virtual time
+// instead: it may make up for kCatchUpNs of the NIC's time, shared by all weights, and not for all that it
+// did not send.
 double NicShare::start_of(const Flow& flow) const {
   double weights = 0;
   for (const auto& [name, other] : flows_) {

@@ -1,10 +1,17 @@
-// nic_share.h: how classes of groups share one NIC. Each class has links, and so connections, of its own;
-// what they have under way on the NIC together is kept small, so that whoever is to go next soon goes. A
-// latency class always goes at once; among the others the one that has had least for its weight goes next,
-// chunk by chunk (start-time fair queueing). Only classes with something to send count, so nothing is held
-// back for a class that has nothing.
+// nic_share.h: how classes of groups share one NIC (docs/design/classes.md). Each class has links of its own,
+// and so connections. What all of them have under way on the NIC is kept small, so that the class whose turn
+// it is gets the NIC soon. A latency class always sends at once. Among the bulk classes the one with the
+// minimum of bytes sent per weight goes next, fragment by fragment: start-time fair queueing (Goyal, Vin,
+// Cheng, SIGCOMM 1996). Only classes with something to send count, so the NIC never idles for a class that
+// has nothing.
 //
-// One for each NIC of an engine, used by its thread. Time is given to it.
+// There is one NicShare for each NIC of an engine. Times are monotonic, in ns, and are given by the caller.
+//
+// How the engine serves the NICs, once a round (Engine::share_nics()), as long as anyone_waits():
+//   1. forget_wishes() on every NIC;
+//   2. Link::wants_turn() on every link, which marks the classes that have a fragment and a rail with room;
+//   3. Link::take_turn() on every link, which hands over at most one fragment where admits() lets it;
+//   4. again from 1 if a fragment was handed over.
 #pragma once
 
 #include <cstdint>
@@ -17,80 +24,91 @@
 namespace hdt::transport {
 
 struct SharePolicy {
-  bool latency = false;  // goes before all bulk
-  uint32_t weight = 1;   // among bulk
+  bool latency = false;  // sends at once, before all bulk classes
+  uint32_t weight = 1;   // the share among bulk classes, relative to theirs; at least 1
   bool operator==(const SharePolicy&) const = default;
 };
 
+// Owned by the engine and used on its thread. It outlives its lanes, and does not move.
 class NicShare {
  private:
+  // A class on this NIC. It stays when its last lane goes.
   struct Flow {
     SharePolicy policy;
-    double virtual_bytes = 0;  // handed over, by weight
-    bool waiting = false;      // a link of it has a chunk and its rail room, but it is not its turn
-    int64_t used_ns = INT64_MIN / 2;
-    uint32_t lanes = 0;
+    double virtual_bytes = 0;  // bulk: the end of its latest fragment in virtual time (bytes by weight)
+    bool waiting = false;      // it has a fragment and a rail with room, and waits for its turn
+    int64_t used_ns = INT64_MIN / 2;  // when it sent, received or asked for the NIC last
+    uint32_t lanes = 0;               // its rails on this NIC
   };
 
  public:
-  // A rail's part in the NIC. The NicShare outlives it.
+  // A rail's part in the NIC. The Rail owns it; the NicShare outlives it.
   class Lane {
    public:
+    // `group_class` names the class; set_policy() gives its policy, and the default is bulk of weight 1.
     Lane(NicShare& nic, const std::string& group_class, int64_t now);
     ~Lane();
     Lane(const Lane&) = delete;
     Lane& operator=(const Lane&) = delete;
 
-    // Whether the rail may be handed a chunk now. If not, its class waits for its turn.
+    // True if the rail may be handed a fragment now. If not, its class is marked as waiting.
     bool admits(int64_t now);
-    // It has a chunk to send and room for it.
+    // Its class has a fragment to send, and this rail has room for it.
     void wants() { flow_.waiting = true; }
+    // A fragment of `bytes` was handed to the rail.
     void handed_over(uint64_t bytes, int64_t now);
-    // The oldest of them was handed over at `since`; `rest_ns` as in delay_meter.h.
+    // `bytes` were acknowledged; the oldest of them was handed over at `since`. `rest_ns`: the rail's, see
+    // delay_meter.h. settled() follows for each fragment.
     void acknowledged(uint64_t bytes, int64_t since, int64_t rest_ns, int64_t now);
-    // Acknowledged or lost: not under way any more.
+    // A fragment is not under way any more: it was acknowledged, or its rail was lost.
     void settled(uint64_t bytes) { in_flight_ -= bytes; }
-    // Something has come on the rail.
+    // A fragment has come on the rail.
     void heard(int64_t now) { flow_.used_ns = now; }
-    // Another class uses the NIC as well, or may at any moment want it at once.
+    // True if another class used the NIC within the last 200 ms, or is a latency class with a rail on it,
+    // which may want the NIC at any moment.
     bool shared(int64_t now) const;
-    // The peer's host to which the rail leads.
+    // `host`: the peer's address without a port. Rails to the same host share queues on the way.
     void leads_to(const std::string& host) { peer_ = host; }
-    // The rail's connection was seen to have got somewhere.
+    // The rail's connection was seen to have made progress.
     void progressed(int64_t now) { progressed_ns_ = now; }
-    // So was that of another rail between the same NIC and host, at `since` or later. What this one has under
-    // way may stand behind what that one has, in either queue.
+    // True if another rail between this NIC and the same peer host made progress at or after `since`. What
+    // this rail has under way may be queued behind that rail's, here or at the peer.
     bool others_move(int64_t since) const;
+    // The NIC's latest figure over all classes; 0: not known.
     double nic_ns_per_byte() const { return nic_.meter_.ns_per_byte(); }
 
    private:
     friend class NicShare;
     NicShare& nic_;
-    Flow& flow_;
+    Flow& flow_;  // entries of a std::map do not move
     std::string peer_;
-    uint64_t in_flight_ = 0;
-    int64_t rest_ns_ = 0;
-    int64_t moved_ns_;  // when an acknowledgement came, or the first of what is under way was handed over
+    uint64_t in_flight_ = 0;  // bytes handed over and not settled
+    int64_t rest_ns_ = 0;     // as of the latest acknowledgement
+    int64_t moved_ns_;  // when an acknowledgement came, or when a rail with nothing under way got something
     int64_t progressed_ns_ = INT64_MIN / 2;
   };
 
+  // Takes effect at once, also for lanes that exist.
   void set_policy(const std::string& group_class, const SharePolicy& policy) {
     flows_[group_class].policy = policy;
   }
-  // Before links are asked who wants to send.
+  // Clears the marks of waiting classes, before links are asked again.
   void forget_wishes();
   bool anyone_waits() const;
 
  private:
+  // Bytes under way on the NIC, without those of rails on which nothing moves.
   uint64_t in_flight(int64_t now) const;
+  // By how much the window of bulk is divided: 1, or more where there are latency classes.
   uint64_t held_back(int64_t now) const;
+  // Where the flow's next fragment would begin, in virtual bytes.
   double start_of(const Flow& flow) const;
 
-  std::map<std::string, Flow> flows_;
-  std::vector<Lane*> lanes_;
-  RateMeter meter_;
-  int64_t round_ns_ = 0;   // from handing a chunk over to its acknowledgement, lately
-  double now_served_ = 0;  // the start, in virtual bytes, of the chunk that was handed over last
+  std::map<std::string, Flow> flows_;  // by class
+  std::vector<Lane*> lanes_;           // of all classes
+  RateMeter meter_;                    // of the NIC, over all classes
+  int64_t round_ns_ = 0;   // from handing a fragment over to its acknowledgement, as of the latest one
+  double now_served_ = 0;  // virtual time: the maximum start of all bulk fragments handed over so far
 };
 
 }  // namespace hdt::transport

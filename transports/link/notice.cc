@@ -1,4 +1,5 @@
-// notice.cc: see notice.h.
+// notice.cc: encodes and decodes notices (see notice.h). Integers are little endian. The bytes that a decoder
+// gets are foreign, so each field is read from a copy and its length is checked.
 #include "transports/link/notice.h"
 
 #include <cstring>
@@ -38,6 +39,7 @@ std::optional<NoticeHead> decode_head(std::span<const std::byte> message) {
   NoticeHead head;
   if (message.size() < sizeof head) return std::nullopt;
   std::memcpy(&head, message.data(), sizeof head);
+  // Any byte may be there: the range is checked before the value is used as a NoticeKind.
   const bool known = head.kind >= NoticeKind::kHello && head.kind <= NoticeKind::kPing;
   const bool numbered = head.kind == NoticeKind::kMessage || head.kind == NoticeKind::kRailLost;
   if (head.magic != kNoticeMagic || !known || (head.number != 0) != numbered) return std::nullopt;

@@ -1,9 +1,12 @@
-// outbox.cc: see outbox.h.
+// outbox.cc: cuts writes into fragments and counts what has become of them (see outbox.h). A write's
+// fragments have one size, so a fragment's index alone says where it lies. Three counters of each write
+// follow it: pulled by a rail, handed over (reported sent by a backend), arrived (acknowledged by the peer).
 #include "transports/link/outbox.h"
 
 namespace hdt::transport {
 
 void Outbox::push(const WriteRequest& request, size_t rails, uint64_t most_bytes) {
+  // No fragment but the last is smaller than a write that is copied, so that a small write is one fragment.
   constexpr uint64_t kLeastPages = std::max(kMinChunkBytes, kCopiedWriteBytes) / kChunkPage;
   Write& write = writes_.emplace_back();
   write.request = request;
@@ -12,6 +15,8 @@ void Outbox::push(const WriteRequest& request, size_t rails, uint64_t most_bytes
     if (request.bytes > 0) write.copy.assign(data, data + request.bytes);
     write.request.data = write.copy.data();
   }
+  // An equal part for each rail, but no longer than `most_bytes`: a slow rail delays the end of the write by
+  // the time of one fragment.
   const uint64_t share = (rails > 1 ? std::min(request.bytes / rails, most_bytes) : most_bytes) / kChunkPage;
   write.pages = static_cast<uint16_t>(std::min<uint64_t>(std::max(share, kLeastPages), most_pages_));
   write.chunks = ChunkHeader{.message_bytes = request.bytes, .pages = write.pages}.count();
@@ -20,6 +25,7 @@ void Outbox::push(const WriteRequest& request, size_t rails, uint64_t most_bytes
 }
 
 Outbox::Chunk Outbox::pull() {
+  // What was lost goes first: the receiver holds the rest of its write incomplete.
   if (!again_.empty()) {
     Chunk chunk = std::move(again_.front());
     again_.pop_front();
@@ -45,6 +51,7 @@ Outbox::Chunk Outbox::pull() {
 
 std::optional<uint64_t> Outbox::on_handed_over(const Chunk& chunk) {
   Write& write = write_of(chunk);
+  // A copied write is free as soon as the last fragment has left; the copy stays for what may be lost.
   if (++write.handed_over < write.chunks || !write.copied()) return std::nullopt;
   --pending_;
   return write.request.token;
@@ -58,6 +65,8 @@ std::optional<uint64_t> Outbox::on_arrived(const Chunk& chunk) {
     token = write.request.token;
     --pending_;
   }
+  // Only the front leaves, so that ids stay consecutive. Every fragment of an arrived write was pulled, so
+  // next_ is above 0 here.
   while (!writes_.empty() && writes_.front().arrived == writes_.front().chunks) {
     writes_.pop_front();
     ++first_id_;

@@ -1,5 +1,6 @@
-// outbox.h: the sending side's queue: writes in order, handed out chunk by chunk to whichever rail asks, and
-// kept until every chunk has arrived. Chunks that were lost with their rail are handed out again, first.
+// outbox.h: the sending side's queue. It holds the writes in order, hands them out fragment by fragment to
+// whichever rail asks, and keeps each write until all its fragments have arrived. Fragments that were lost
+// with their rail are handed out again, before all others.
 #pragma once
 
 #include <cstdint>
@@ -11,38 +12,46 @@
 
 namespace hdt::transport {
 
+// One per link, owned by Link::State and used on the engine's thread. A fragment is in the outbox, or under
+// way in the book of one rail; the outbox holds its write until the link has reported every fragment of it by
+// on_arrived().
 class Outbox {
  public:
+  // `chunk_bytes`: the maximum size of a fragment; a multiple of kChunkPage, or rounded down to one.
   explicit Outbox(size_t chunk_bytes) : most_pages_(static_cast<uint16_t>(chunk_bytes / kChunkPage)) {}
 
+  // A fragment: a part of a write that goes on one rail at once. `data` points into the caller's memory, or
+  // into the outbox's copy of a small write; both stay until the fragment has arrived.
   struct Chunk {
     ChunkHeader header;
     const std::byte* data = nullptr;
     RegionKey region;
-    uint64_t region_offset = 0;
-    bool handed_over = false;  // once was reported sent by a rail
-    int64_t written_ns = 0;    // to the rail it is under way on
+    uint64_t region_offset = 0;  // of this fragment, not of its write
+    bool handed_over = false;    // was reported sent once; stays true when it is sent again
+    int64_t written_ns = 0;      // when it was handed to the rail that it is under way on
   };
 
-  // Writes are cut so that each of `rails` gets a part, if they are large enough, in parts of at most
-  // `most_bytes`.
+  // Queues a write. It is cut in such a way that each of `rails` (at least 1) gets a part, if the write is
+  // large enough, and in fragments of at most `most_bytes`, but not below kCopiedWriteBytes.
   void push(const WriteRequest& request, size_t rails, uint64_t most_bytes);
   bool has_chunk() const { return !again_.empty() || next_ < writes_.size(); }
-  // The next chunk, from now on under way. has_chunk() must be true.
+  // The next fragment, which is under way from now on. has_chunk() must be true.
   Chunk pull();
-  // Lost on its way: to be pulled again.
+  // Takes back a fragment that was lost on its way or that a rail did not take. It is pulled again before all
+  // that was not pulled yet.
   void put_back(Chunk chunk) {
     queued_bytes_ += chunk.header.bytes();
     again_.push_back(std::move(chunk));
   }
-  // A chunk left the memory for the first time; it has arrived. Either returns the token of its write if its
-  // memory is free with that.
+  // on_handed_over(): the fragment was reported sent, for the first time. on_arrived(): it has arrived. Each
+  // is called once per fragment, in this order. Either returns the write's token if the caller's memory is
+  // free with that.
   std::optional<uint64_t> on_handed_over(const Chunk& chunk);
   std::optional<uint64_t> on_arrived(const Chunk& chunk);
-  // Writes whose memory is not free yet.
+  // The number of writes whose memory is not free yet.
   size_t size() const { return pending_; }
-  uint64_t queued_bytes() const { return queued_bytes_; }  // to be pulled
-  // Writes so far; how many of the first ones have all arrived.
+  uint64_t queued_bytes() const { return queued_bytes_; }  // of fragments still to be pulled
+  // The number of writes so far, and how many of the first ones have arrived without a gap.
   uint64_t written() const { return first_id_ + writes_.size(); }
   uint64_t arrived() const { return first_id_; }
   // Every write has arrived.
@@ -50,25 +59,26 @@ class Outbox {
 
  private:
   struct Write {
-    WriteRequest request;
-    std::vector<std::byte> copy;
-    uint16_t pages = 0;
-    uint64_t chunks = 0;
-    uint64_t pulled = 0;
+    WriteRequest request;         // `data` points to `copy` if the write is copied
+    std::vector<std::byte> copy;  // kept until the write has arrived: a lost fragment is read from it again
+    uint16_t pages = 0;           // fragment size, in kChunkPage
+    uint64_t chunks = 0;          // fragments in all; the next three count up to it
+    uint64_t pulled = 0;          // for the first time
     uint64_t handed_over = 0;
     uint64_t arrived = 0;
+    // The caller's memory of a copied write is free when all of it was handed over, else when it has arrived.
     bool copied() const { return request.bytes <= kCopiedWriteBytes && !request.until_arrived; }
   };
   Write& write_of(const Chunk& chunk) { return writes_[chunk.header.message_id - first_id_]; }
 
   const uint16_t most_pages_;
-  // Message ids are consecutive: writes_[i] has id first_id_ + i. Writes that have arrived leave from the
-  // front.
+  // Message ids are consecutive: writes_[i] has id first_id_ + i. Writes that have arrived leave at the
+  // front. A deque does not move its elements then, so that `copy` stays where fragments point to.
   std::deque<Write> writes_;
-  std::deque<Chunk> again_;
+  std::deque<Chunk> again_;  // put back, to be pulled first
   uint64_t first_id_ = 0;
-  size_t next_ = 0;  // index of the write that chunks are taken from
-  size_t pending_ = 0;
+  size_t next_ = 0;     // index of the write that new fragments are taken from; writes before it are pulled
+  size_t pending_ = 0;  // writes whose token was not returned yet
   uint64_t queued_bytes_ = 0;
 };
 

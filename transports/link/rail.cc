@@ -1,4 +1,6 @@
-// rail.cc: see rail.h.
+// rail.cc: the books of one connection (see rail.h). The acknowledgement travels in every fragment and every
+// notice of the other direction. One that has to be sent by itself is sent by Link::flush(), where owes()
+// says so.
 #include "transports/link/rail.h"
 
 #include <cstring>
@@ -9,12 +11,13 @@ namespace hdt::transport {
 
 namespace {
 
-// Acknowledgements that nobody waits for are sent when so much is owed.
+// An acknowledgement that nobody waits for is sent when one of these is reached. They bound the fragments and
+// notices that the sender keeps meanwhile.
 constexpr uint64_t kMostOwedChunks = 32;
 constexpr uint64_t kMostOwedBytes = 512 << 10;
 constexpr uint64_t kMostOwedNotices = 64;
 
-// A rail without traffic is tried again after this time, as if it were as fast as the fastest.
+// A rail that was idle for this long is tried again as if it were as fast as the fastest one.
 constexpr int64_t kIdleRememberedNs = 100 * kNsPerMs;
 
 }  // namespace
@@ -26,6 +29,7 @@ Rail::Rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane, uint32_
   if (lane_ != nullptr) lane_->leads_to(host_of(status_.remote_address));
 }
 
+// The window goes by the best of the latest figures, not by their average (rate_meter.h says why).
 bool Rail::has_room(bool alone) const {
   if (!up() || connection_->write_window() == 0) return false;
   return alone || status_.bytes_in_flight < window_of(meter_.best_ns_per_byte(), delay_.rest_ns());
@@ -40,6 +44,8 @@ double Rail::load(uint64_t more, double unknown_ns_per_byte, int64_t now) const 
   return static_cast<double>(status_.bytes_in_flight + more) * (known == 0 ? unknown_ns_per_byte : known);
 }
 
+// The checksum comes first: it leaves out the two fields that are set after it (checksum_of()). Nothing
+// changes in the books before the connection has taken the fragment.
 Status Rail::write(const Outbox::Chunk& chunk, bool checksum, int64_t now) {
   ChunkHeader header = chunk.header;
   const uint64_t bytes = header.bytes();
@@ -81,7 +87,7 @@ Status Rail::send(NoticeKind kind, uint64_t number, uint64_t notices, std::span<
 
 Outbox::Chunk* Rail::on_handed_over() {
   if (handed_over_ >= written()) return nullptr;
-  // Acknowledged before the backend said that it was sent: then it has left the book.
+  // The peer's acknowledgement may overtake the backend's report. The fragment has left the book then.
   if (handed_over_ < settled_) {
     ++handed_over_;
     return nullptr;
@@ -93,11 +99,15 @@ Outbox::Chunk* Rail::on_handed_over() {
 }
 
 std::optional<uint64_t> Rail::acknowledged(uint32_t received, Stamp at, int64_t now) {
+  // Serial-number arithmetic: far fewer than 2^31 fragments are under way, so the sign of the difference
+  // tells an old count from a new one.
   const auto fresh = static_cast<int32_t>(received - static_cast<uint32_t>(settled_));
   if (fresh <= 0) return 0;
   if (static_cast<uint64_t>(fresh) > under_way_.size()) return std::nullopt;
   uint64_t bytes = 0;
   for (int32_t i = 0; i < fresh; ++i) bytes += under_way_[static_cast<size_t>(i)].header.bytes();
+  // The delay is that of the fragment that came last, whose time of arrival the peer gives. The rate counts
+  // all of them, from when the oldest was handed over.
   delay_.known(under_way_[static_cast<size_t>(fresh) - 1].written_ns, at, now);
   meter_.acknowledged(bytes, under_way_.front().written_ns, now);
   if (meter_.ns_per_byte() != 0)
@@ -125,6 +135,8 @@ void Rail::on_chunk(uint64_t bytes, bool prompt, int64_t now) {
   ++status_.writes_in;
 }
 
+// A rail among others must not let the peer's window for it run dry, so it owes each fragment at once. A rail
+// that is alone is taken to have no window at the peer, so that only senders of large writes wait.
 bool Rail::owes(bool alone) const {
   if (!alone && received_ != told_) return true;
   return prompt_ || received_ - told_ >= kMostOwedChunks || owed_bytes_ >= kMostOwedBytes ||
@@ -137,6 +149,8 @@ void Rail::heard(int64_t now) {
   pinged = false;
 }
 
+// The connection's own counters show more than notices do: a kernel acknowledges for a peer that is stopped,
+// so a slow peer is not silent. Any progress ends the silence, and the next silence is pinged anew.
 bool Rail::silent(int64_t now) {
   const Connection::Progress progress = connection_->progress();
   outstanding_ = progress.outstanding;

@@ -1,7 +1,20 @@
-// rail_loss.cc: rails that come, go and fall silent. When a rail is lost, each end tells the other over a
-// surviving one how many chunks had come on it (a rail delivers in order, so that a number says it all), and
-// only then sends again what had not: no chunk is ever placed twice, as its place may be in use for something
-// newer.
+// rail_loss.cc: rails that come, go and fall silent.
+//
+// A rail comes: add_rail() sends our hello, and on_hello() takes the peer's. From then on the rail is up. The
+// hello names both links, so a link is never continued with the predecessor or the successor of the peer's
+// link.
+//
+// A rail is lost: no fragment may ever be placed twice, because its place may hold something newer by then.
+// So nothing is sent again by guess:
+//   1. Each end stops using the rail, abandons its connection, and sends over another rail how many fragments
+//      came on it (kRailLost). A rail delivers in order, so that this one number says which ones. From then
+//      on nothing of that rail counts or is placed. An end that hears of a loss first gives up its own end in
+//      the same way.
+//   2. When this end's connection has reported kClosed and the peer's number is known, settle() takes the
+//      fragments below the number as arrived, and returns exactly the others to the outbox.
+//
+// A rail falls silent: look_for_silence() pings it, and gives it up if the peer is heard on another rail
+// meanwhile.
 #include <algorithm>
 
 #include "base/address.h"
@@ -11,28 +24,35 @@ namespace hdt::transport {
 
 namespace {
 
+// How often silence is looked for, and how long a silence lasts before the rail is pinged. At the default
+// link.stall_ms of 20 there is time for a ping and its answer.
 constexpr int64_t kLookNs = 5 * kNsPerMs;
 constexpr int64_t kPingNs = 6 * kNsPerMs;
-// On a rail whose acknowledgements take long, what is under way is late, not lost; but not for ever.
+// On a rail whose acknowledgements ordinarily take long, what is under way is late and not lost. The patience
+// has this limit, in link.stall_ms.
 constexpr int64_t kPatientTimes = 10;
-// While other links' rails between the same NICs move, the NICs and the path work. What stands behind them is
-// late, and what the NIC's queue has dropped TCP sends again by its timer: after 200 ms, and 400 more where
-// it is dropped again. But not for ever: a path between two NICs can fail for one connection alone, too.
+// While rails of other links between the same NICs move, the NICs and the path work. What is queued behind
+// them is late. What the NIC's queue has dropped is sent again by TCP's timer, after 200 ms and after 400 ms
+// more if it is dropped again. This patience has a limit as well, because a path can fail for one connection
+// alone.
 constexpr int64_t kBesideOthersNs = kNsPerSecond;
-// A new rail on which the peer's link says nothing does not work.
+// A new rail without a hello of the peer's link for this long does not work.
 constexpr int64_t kHelloNs = 2 * kNsPerSecond;
-// Words of the peer on rails that are not known here, kept for their hellos: numbers ascend, and rails of
-// long ago say none any more.
+// How many of the peer's kRailLost for unknown rails are kept until the hello of their rail comes. The
+// numbers ascend, so the smallest ones go first: rails of long ago send no hello any more.
 constexpr size_t kMostUnseen = 256;
-// After the peer closed a rail in order all others are about to follow.
+// After the peer has closed a rail in order all others are about to follow. A link waits this long for a new
+// rail then, and not LinkOptions::wait_ns.
 constexpr int64_t kEndNs = kNsPerSecond;
 
+// Ports are left out: a rail that is dialled again has another one.
 bool same_path(const RailStatus& a, const RailStatus& b) {
   return host_of(a.local_address) == host_of(b.local_address) &&
          host_of(a.remote_address) == host_of(b.remote_address);
 }
 
-// The counters of a rail go on in the one that takes its place.
+// The counters of a rail continue in the one that takes its place. What describes the present is not taken
+// over: the state, the bytes in flight and the speed.
 void take_over(RailStatus& rail, const RailStatus& old) {
   rail.bytes_out += old.bytes_out;
   rail.bytes_in += old.bytes_in;
@@ -55,7 +75,7 @@ void Link::add_rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane
       std::make_unique<Rail>(connection, std::move(lane), state.next_rail++, state.options.now()));
   Rail& rail = *state.rails.back();
   if (state.phase != State::Phase::kUp) {
-    // Its kClosed is awaited like that of the others; after on_down() it is only counted out.
+    // Its kClosed is awaited like that of the others. After on_down() it only takes the rail off the list.
     connection->close();
     return;
   }
@@ -73,6 +93,7 @@ void Link::drop_rail(const Connection* connection, const Status& reason) {
 
 void Link::drop_rails(const Status& reason) {
   const Tear tear(state_->torn);
+  // A copy, so that nothing that give_up() starts can change the list while it is iterated over.
   std::vector<Rail*> up;
   for (const auto& rail : state_->rails) {
     if (rail->up()) up.push_back(rail.get());
@@ -82,19 +103,27 @@ void Link::drop_rails(const Status& reason) {
   }
 }
 
+// The cases of a hello, by what it says about the two links:
+//   - The peer means another link here than this one: ignored.
+//   - The hello is of another link than the one that this link is connected with: the peer has ended that
+//     one, and so this link ends.
+//   - The two links mean each other, or do not know each other yet: the rail comes up.
 void Link::State::on_hello(Rail& rail, std::span<const std::byte> body) {
   const auto hello = decode_hello(body);
   if (!hello || rail.peer_number)
     return start_closing({Code::kLink, rail.describe() + " closed: malformed hello"});
-  // The peer takes this link for one that has ended. It hears from this end's hello that it has, and closes
-  // the rail: to close it here could lose that hello. A peer that does not is given up when the time for its
-  // hello is over.
+  // The peer means a predecessor of this link. Our hello shows it that the predecessor has ended, and the
+  // peer's link ends with this rail. Closing the rail here could lose that hello. If the peer does nothing,
+  // the rail is given up when the time for its hello is over.
   if (hello->peer_link != 0 && hello->peer_link != number) return;
   if (peer_number != 0 && hello->link != peer_number) {
     return start_closing({Code::kLink, "the peer has given this link up and begun a new one"});
   }
   peer_number = hello->link;
   rail.peer_number = hello->rail;
+  // The peer lost this rail before its hello was read here. Nothing was written on it from here, so that
+  // nothing can have come. If it came up, it would take fragments, and they would wait for a kRailLost that
+  // has come already.
   if (lost_unseen.erase(hello->rail) > 0) {
     rail.peer_received = 0;
     return give_up(rail, {Code::kLink, "the peer lost it"});
@@ -106,19 +135,22 @@ void Link::State::on_hello(Rail& rail, std::span<const std::byte> body) {
     take_over(rail.status(), *known);
     lost.erase(known);
   }
+  // From here on the rail may pull fragments; the link does not wait for a rail any more.
   had_rail = true;
   wait_until_ns = kNeverNs;
   observer.on_rail_up(self, *rail.connection(), rail.status());
   if (notice_rail == nullptr && phase == Phase::kUp && rail.up()) choose_notice_rail();
 }
 
-// What the peer has not acknowledged goes (again) on the rail that was up longest.
+// Takes the first rail that is up, the one that was added first, and sends every notice on it that the peer
+// has not acknowledged. The receiver drops those that came before.
 void Link::State::choose_notice_rail() {
   notice_rail = nullptr;
   const auto chosen = std::find_if(rails.begin(), rails.end(), [](const auto& rail) { return rail->up(); });
   if (chosen == rails.end()) return;
   notice_rail = chosen->get();
-  // Giving this one up, too, would change the queue below.
+  // send_on() may find this rail dead, too. Giving it up appends a notice and comes back here for the next
+  // rail, which then sends the whole queue. So this loop ends as soon as the rail is not the chosen one.
   for (size_t i = 0; i < notices.size() && notice_rail == chosen->get(); ++i) {
     const Numbered notice = notices[i];
     send_on(*notice_rail, notice.kind, notice.number, notice.body);
@@ -126,6 +158,8 @@ void Link::State::choose_notice_rail() {
   }
 }
 
+// `given_up` is set first: use_no_more() sends and calls the observer, and may come back here for the same
+// rail.
 void Link::State::give_up(Rail& rail, const Status& why) {
   if (rail.given_up || rail.connection() == nullptr) return;
   rail.given_up = why;
@@ -134,31 +168,41 @@ void Link::State::give_up(Rail& rail, const Status& why) {
   connection->abandon();
 }
 
+// The steps: mark the rail as down, choose another rail for notices, post kRailLost there, report to the
+// observer. The count in kRailLost is final, as on_written() counts nothing on a rail that is down.
 void Link::State::use_no_more(Rail& rail, const std::string& why) {
   const bool was_up = rail.up();
   rail.status().state = RailStatus::State::kDown;
   if (!peer_ends) rail.status().last_error = why;
   last_loss = rail.describe() + ": " + why;
   if (notice_rail == &rail) choose_notice_rail();
-  // Also of a rail on which the peer's hello has not come: the peer may have had ours, and used it.
+  // This also goes for a rail on which the peer's hello has not come: the peer may have received ours and
+  // sent fragments.
   if (peer_number != 0) post(NoticeKind::kRailLost, encode(RailLostBody{rail.number(), rail.received()}));
   if (!was_up) return;
   if (!peer_ends) ++rail.status().losses;
   observer.on_rail_down(self, *rail.connection(), rail.status(), peer_ends ? "" : why);
 }
 
+// kClosed of a rail, after a loss that this end noticed before (given_up) or as the first sign of it.
 void Link::State::on_closed(Rail& rail, const Status& why) {
   const std::string end = why.is_ok() ? "the peer closed it" : why.message();
+  // 1. If it is news, stop using the rail. Success means that the peer closed it in order, as a link does
+  //    that ends.
   if (phase == Phase::kUp && !rail.given_up) {
     if (why.is_ok()) peer_ends = true;
     use_no_more(rail, end);
   }
   rail.on_closed();
+  // 2. A link that is ending counts its connections out, and resends nothing.
   if (phase != Phase::kUp) {
     forget(rail);
     return report_down_if_closed();
   }
+  // 3. Otherwise settle the rail, if the peer's count has come; else on_rail_lost() settles it.
   settle(rail);
+  // 4. If the peer ends the link in order, end it here when the last connection is gone. If no rail is up any
+  //    more, start the wait for another one. A link that never had a rail has the dialer's own time limit.
   const bool any = std::any_of(rails.begin(), rails.end(),
                                [](const auto& other) { return other->connection() != nullptr; });
   if (peer_ends && !any) {
@@ -173,13 +217,14 @@ void Link::State::on_rail_lost(const RailLostBody& word) {
   const auto found = std::find_if(rails.begin(), rails.end(),
                                   [&](const auto& rail) { return rail->peer_number == word.rail; });
   if (found == rails.end()) {
-    // Nothing was under way on it, and it is settled already; or its hello is still to come, as this word
-    // took another rail.
+    // Either nothing was under way on the rail, and it is settled and forgotten here. Or its hello is still
+    // to come, as this notice took another rail: on_hello() looks into lost_unseen.
     lost_unseen.insert(word.rail);
     if (lost_unseen.size() > kMostUnseen) lost_unseen.erase(lost_unseen.begin());
     return;
   }
   Rail& rail = **found;
+  // The peer cannot take back what it acknowledged, nor have received what was never written.
   if (word.received < rail.settled() || word.received > rail.written()) {
     return start_closing({Code::kLink, rail.describe() + " closed: the peer claims what cannot have come"});
   }
@@ -188,6 +233,9 @@ void Link::State::on_rail_lost(const RailLostBody& word) {
   settle(rail);
 }
 
+// Waits for both: kClosed of this end's connection, since a backend may read a fragment's memory until then;
+// and the peer's count, unless nothing is under way. Fragments leave the book in order; those below the count
+// have arrived.
 void Link::State::settle(Rail& rail) {
   if (rail.connection() != nullptr) return;
   if (!rail.peer_received && !rail.idle()) return;
@@ -206,6 +254,7 @@ void Link::State::settle(Rail& rail) {
   pump();
 }
 
+// The caller may still hold a reference to the rail, so it is freed by flush() only.
 void Link::State::forget(const Rail& rail) {
   const auto found =
       std::find_if(rails.begin(), rails.end(), [&](const auto& held) { return held.get() == &rail; });
@@ -213,6 +262,7 @@ void Link::State::forget(const Rail& rail) {
   rails.erase(found);
 }
 
+// The successor may be there already: it was dialled while this rail waited for the peer's count.
 void Link::State::remember(const Rail& rail) {
   const auto successor = std::find_if(rails.begin(), rails.end(), [&](const auto& other) {
     return other.get() != &rail && other->peer_number && same_path(other->status(), rail.status());
@@ -228,26 +278,30 @@ void Link::State::watch_progress() {
   if (next_look_ns == kNeverNs && rails_up() > 1) next_look_ns = options.now() + kLookNs;
 }
 
-// How long a silent rail is waited for.
+// The patience is what acknowledgements ordinarily take on this connection (Rail::round_ns()), at least
+// link.stall_ms and at most ten times that. While others between the same NICs make progress, it is ten times
+// link.stall_ms or 1 s, whichever is longer.
 int64_t Link::State::patience_ns(const Rail& rail, int64_t now) const {
   const int64_t most = kPatientTimes * options.stall_ns;
   const int64_t patience = std::clamp(rail.round_ns(), options.stall_ns, most);
   return rail.others_move(now - patience) ? std::max(most, kBesideOthersNs) : patience;
 }
 
-// A rail is given up when nothing has moved on it for so long although something is under way and it was
-// pinged, while the peer was heard on another one after that: then it is the rail, not the peer.
+// A rail is given up if four things hold: something is under way on it, it was pinged, nothing has moved on
+// it for its patience, and the peer was heard on another rail after the time of the ping. The last one tells
+// a rail that fails from a peer that does not run: a peer that is heard nowhere is slow, and no rail is given
+// up for that. So a link with one rail has nothing to look for, and its rail ends by TCP's own timeout.
 void Link::State::look_for_silence(int64_t now) {
   next_look_ns = kNeverNs;
   if (rails_up() < 2) return;
   bool waiting = false;
   bool ping = false;
-  std::vector<Rail*> looked;
+  std::vector<Rail*> looked;  // those that are up at the begin; some may be given up in the loops below
   for (const auto& rail : rails) {
     if (rail->up()) looked.push_back(rail.get());
   }
   for (Rail* rail : looked) {
-    if (!rail->up()) continue;
+    if (!rail->up()) continue;  // lost in this loop
     const bool silent = rail->silent(now);
     waiting |= rail->outstanding();
     if (!silent) continue;
@@ -265,7 +319,8 @@ void Link::State::look_for_silence(int64_t now) {
               {Code::kLink, "nothing moves on it (for " + std::to_string((now - since) / kNsPerMs) + " ms)"});
     }
   }
-  // Rails on which nothing is under way are asked as well, so that the peer is heard where it can be.
+  // The other rails are pinged as well, so that the peer is heard on every rail that works: without it an
+  // idle rail would not show that the peer runs.
   for (Rail* rail : looked) {
     if (ping && rail->up() && !rail->pinged) send_on(*rail, NoticeKind::kPing, 0, {});
   }
@@ -290,6 +345,7 @@ int64_t Link::next_time() const {
   return std::min({state_->wait_until_ns, state_->next_look_ns, state_->hello_until_ns});
 }
 
+// Gives up the new rails whose time is over, and computes the time of the next one.
 void Link::State::give_up_greetings(int64_t now) {
   hello_until_ns = kNeverNs;
   for (const auto& rail : rails) {
