@@ -1,4 +1,5 @@
-// algorithms.h: the makers of schedules, one per algorithm; schedule.cc chooses among them.
+// algorithms.h: the makers of schedules, one for each algorithm, and what they share. schedule.cc
+// chooses among them. Internal to collectives.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace hdt::collectives {
 
-// A schedule whose steps are few enough (a logarithm of the nodes) to be listed once.
+// A schedule whose steps are few enough (a logarithm of the nodes, or a few for each node) to be listed once.
 class ListedSchedule : public Schedule {
  public:
   std::optional<Step> step(size_t index) const override {
@@ -19,11 +20,13 @@ class ListedSchedule : public Schedule {
   }
   uint64_t scratch_length() const override { return scratch_length_; }
 
-  // Adds a step that moves something; one of length 0 is left out, here and (of the same range) at its peer.
+  // Adds a step that moves something. A step of length 0 is left out; its counterpart at the peer has
+  // the same range and is left out as well, so tags still match.
   void add(const Step& step) {
     if (step.length > 0) add_signal(step);
   }
-  // Adds a step of any length: barriers signal by steps of length 0.
+  // Adds a step of any length, as barriers signal by steps of length 0. Also keeps count of the scratch
+  // in use.
   void add_signal(const Step& step) {
     steps_.push_back(step);
     if (written_by(step).area == Area::kScratch || step.kind == StepKind::kRecvReduce) {
@@ -36,12 +39,12 @@ class ListedSchedule : public Schedule {
   uint64_t scratch_length_ = 0;
 };
 
-// A range of a piece.
+// A range of a chunk, in elements.
 struct Range {
   uint64_t offset;
   uint64_t length;
 };
-// The blocks of nodes from, from + 1, ..., to - 1.
+// The range of the blocks of nodes from, from + 1, ..., to - 1.
 inline Range blocks_of(const Problem& problem, int from, int to) {
   return {problem.block_offsets[from], problem.block_offsets[to] - problem.block_offsets[from]};
 }
@@ -52,28 +55,30 @@ constexpr bool moves_blocks(Collective what) {
          what == Collective::kAllGather;
 }
 
-// All of these expect problem.nodes >= 2.
+// The makers. All of them expect problem.nodes >= 2.
 std::unique_ptr<Schedule> make_ring(const Problem& problem);
 std::unique_ptr<Schedule> make_halving_doubling(const Problem& problem);
 std::unique_ptr<Schedule> make_recursive_doubling(const Problem& problem);
-// Chunks are not shorter than `shortest_chunk` elements. Down to 16 KiB of fp32 they pay by the cost model
-// (10 and 100 Gbit/s Ethernet, 4 to 64 nodes); shorter ones lose more to what a step costs than they gain by
-// coming earlier.
+// Parts of a tree's half are not shorter than `shortest_chunk` elements. Down to 16 KiB of fp32 shorter
+// parts pay by the cost model (10 and 100 Gbit/s Ethernet, 4 to 64 nodes). Below that they lose more to
+// what a step costs than they gain by coming earlier.
 std::unique_ptr<Schedule> make_double_binary_tree(const Problem& problem, uint64_t shortest_chunk = 4096);
 std::unique_ptr<Schedule> make_bruck(const Problem& problem);
 std::unique_ptr<Schedule> make_pairwise(const Problem& problem);
-std::unique_ptr<ListedSchedule> make_chain(const Problem& problem);          // broadcast, reduce
-std::unique_ptr<ListedSchedule> make_binomial_tree(const Problem& problem);  // broadcast, reduce
+// For broadcast and reduce.
+std::unique_ptr<ListedSchedule> make_chain(const Problem& problem);
+std::unique_ptr<ListedSchedule> make_binomial_tree(const Problem& problem);
 std::unique_ptr<ListedSchedule> make_ring_barrier(const Problem& problem);
 std::unique_ptr<ListedSchedule> make_dissemination_barrier(const Problem& problem);
 
-// True where the algorithm has a form of its own; elsewhere it is another name of halving-doubling.
+// True if the algorithm has a form of its own; otherwise its maker returns halving-doubling's schedule.
 bool has_recursive_doubling(const Problem& problem);
 bool has_double_binary_tree(const Problem& problem);
 bool has_bruck(const Problem& problem);
 bool has_pairwise(const Problem& problem);
 
-// The most kScratch elements that any node uses, where the algorithm has a form of its own.
+// The maximum of kScratch elements that any node uses, if the algorithm has a form of its own, without
+// making all nodes' schedules.
 uint64_t halving_doubling_scratch(const Problem& problem);
 uint64_t recursive_doubling_scratch(const Problem& problem);
 uint64_t double_binary_tree_scratch(const Problem& problem);

@@ -1,4 +1,5 @@
-// checker.cc: the checker's stages in order; each relies on what the ones before have found to hold.
+// checker.cc: the checker's stages in order. Each relies on what the stages before have proven, so the
+// first error ends the check.
 #include "collectives/checker.h"
 
 #include "collectives/checker_plan.h"
@@ -6,8 +7,8 @@
 namespace hdt::collectives {
 namespace {
 
-constexpr size_t kMostSteps = size_t{1} << 20;
-constexpr uint64_t kSeed = 1;
+constexpr size_t kMostSteps = size_t{1} << 20;  // of a node; a longer schedule counts as endless
+constexpr uint64_t kSeed = 1;                   // fixed, so that a failure can be repeated
 
 }  // namespace
 
@@ -17,6 +18,7 @@ std::optional<StepList> list_steps(const Schedule& schedule, size_t most) {
     if (i == most) return std::nullopt;
     list.steps.push_back(*step);
   }
+  // Backwards, so that a schedule that keeps a position is found out.
   for (size_t i = list.steps.size(); i-- > 0;) {
     if (schedule.step(i) != list.steps[i]) return std::nullopt;
   }
@@ -40,6 +42,7 @@ std::string check(Algorithm algorithm, const Problem& problem, uint64_t scratch_
 
 std::string check(const std::vector<StepList>& lists, const Problem& problem, uint64_t scratch_limit) {
   if (std::string wrong = check_problem(problem, lists.size()); !wrong.empty()) return wrong;
+  // Structure first, then order, then values.
   Plan plan(problem, lists);
   if (std::string wrong = check_ranges(plan, scratch_limit); !wrong.empty()) return wrong;
   if (std::string wrong = match_messages(plan); !wrong.empty()) return wrong;

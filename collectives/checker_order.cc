@@ -1,6 +1,6 @@
-// checker_order.cc: the order that hazards and messages force on steps, and what follows from it alone, for
-// any timing: no deadlock, no payload landing on a range in use, no barrier passed before every node has
-// started.
+// checker_order.cc: the order that hazards and messages force on steps, and what follows from it alone,
+// for any timing: no deadlock, no payload that lands on a range in use, no barrier that is passed before
+// every node has started. Sets of steps are bit sets that are handed along the topological order.
 #include <algorithm>
 
 #include "collectives/checker_plan.h"
@@ -9,12 +9,13 @@
 namespace hdt::collectives {
 namespace {
 
-// Sets of up to `bits` members, one per step number.
+// `count` sets of up to `bits` members each, as rows of one bit matrix.
 class Sets {
  public:
   Sets(size_t count, size_t bits) : words_((bits + 63) / 64), data_(count * words_) {}
   void add(size_t set, size_t member) { data_[set * words_ + member / 64] |= uint64_t{1} << member % 64; }
   bool has(size_t set, size_t member) const { return data_[set * words_ + member / 64] >> member % 64 & 1; }
+  // Adds the members of another set.
   void include(size_t set, size_t other) {
     for (size_t w = 0; w < words_; ++w) data_[set * words_ + w] |= data_[other * words_ + w];
   }
@@ -24,6 +25,7 @@ class Sets {
   std::vector<uint64_t> data_;
 };
 
+// Compares every pair of steps of a node. Quadratic, which is fine for tests.
 void find_conflicts(Plan& plan) {
   plan.before.assign(plan.size(), {});
   plan.after.assign(plan.size(), {});
@@ -47,16 +49,18 @@ void for_each_cause(const Plan& plan, uint32_t number, Visit visit) {
   if (is_receive(plan.step(number))) visit(plan.match[number]);
 }
 
-// Recvs of `node` paired with the earlier steps they conflict with: those must be over when the payload
-// lands.
+// Receives of one node (kRecv), each paired with the earlier steps that it conflicts with: those must be
+// over when the payload lands.
 struct Landings {
-  std::vector<std::pair<uint32_t, uint32_t>> pairs;  // recv, earlier step
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;  // receive, earlier step
   std::vector<uint32_t> earlier;                     // the second ones, ascending, each once
+  // The position of a step in `earlier`, or where it would be.
   size_t index(uint32_t step) const {
     return std::lower_bound(earlier.begin(), earlier.end(), step) - earlier.begin();
   }
 };
 
+// kRecvReduce needs none of this: its payload lands in scratch that nothing else uses.
 Landings landings_of(const Plan& plan, size_t node) {
   Landings result;
   for (uint32_t i = plan.first_of_node[node]; i < plan.first_of_node[node + 1]; ++i) {
@@ -71,8 +75,9 @@ Landings landings_of(const Plan& plan, size_t node) {
   return result;
 }
 
-// A payload may land before its receiver has started, so where the node's own data is at the start, it needs
-// an earlier step to wait for.
+// A payload may land before its receiver has started. If the receiver's own data is at that place at the
+// start, some earlier step must use that data, so that the landing waits for it; otherwise the payload
+// could come before the data.
 std::string check_initial_data(const Plan& plan) {
   for (uint32_t i = 0; i < plan.size(); ++i) {
     const Step& step = plan.step(i);
@@ -88,8 +93,8 @@ std::string check_initial_data(const Plan& plan) {
 
 }  // namespace
 
-// Runs every node strictly in list order (sends never wait): if that comes to its end, so does every run that
-// may also take steps out of order.
+// Runs every node strictly in list order, where sends never wait. If that run comes to its end, so does
+// every run that may also take steps out of order, because those wait for fewer steps.
 std::string order_steps(Plan& plan) {
   find_conflicts(plan);
   std::vector<uint32_t> next(plan.first_of_node.begin(), plan.first_of_node.end() - 1);
@@ -118,8 +123,9 @@ std::string check_landings(const Plan& plan) {
   for (size_t node = 0; node < plan.lists.size(); ++node) {
     const Landings landings = landings_of(plan, node);
     if (landings.pairs.empty()) continue;
-    // past: which of the node's earlier steps are over when a step starts. A send counts for later steps of
-    // its node (it has left the memory) and for the step at its peer that its payload reaches.
+    // For each step: which of the node's earlier steps are certainly over when it starts. A send counts
+    // as over for later steps of its node, as it has left the memory, and for the step at its peer that
+    // its payload reaches.
     Sets past(plan.size(), landings.earlier.size());
     for (const uint32_t number : plan.order) {
       for_each_cause(plan, number, [&](uint32_t cause) {
@@ -128,6 +134,7 @@ std::string check_landings(const Plan& plan) {
         if (member < landings.earlier.size() && landings.earlier[member] == cause) past.add(number, member);
       });
     }
+    // The payload may land as soon as its send starts. So everything in conflict must be over by then.
     for (const auto& [recv, earlier] : landings.pairs) {
       if (past.has(plan.match[recv], landings.index(earlier))) continue;
       return plan.describe(recv) + ": its payload may land while " + plan.describe(earlier) + " is not over";
@@ -136,9 +143,10 @@ std::string check_landings(const Plan& plan) {
   return "";
 }
 
+// Collects for each node at its end which nodes have certainly started.
 std::string check_barrier(const Plan& plan) {
   const size_t nodes = plan.lists.size();
-  Sets started(plan.size() + nodes, nodes);  // by step, then by node at its end
+  Sets started(plan.size() + nodes, nodes);  // rows: the steps, then the nodes at their end
   for (const uint32_t number : plan.order) {
     started.add(number, plan.node_of[number]);
     for_each_cause(plan, number, [&](uint32_t cause) { started.include(number, cause); });

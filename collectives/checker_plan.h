@@ -1,5 +1,5 @@
-// checker_plan.h: all nodes' steps in one numbering, and the order that messages and hazards force on them.
-// Internal to the checker; built by its stages, each of which returns "" or what is wrong.
+// checker_plan.h: all nodes' steps in one numbering, and the order that messages and hazards force on
+// them. Internal to the checker. Its stages fill it one after the other; each returns "" or what is wrong.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,8 @@
 
 namespace hdt::collectives {
 
+// The schedules of all nodes as one graph. A step waits for the steps in `before` and, if it receives,
+// for its matching send.
 struct Plan {
   const Problem& problem;
   const std::vector<StepList>& lists;
@@ -17,10 +19,11 @@ struct Plan {
   // Steps of all nodes are numbered through, node by node.
   std::vector<uint32_t> first_of_node;        // nodes + 1 values
   std::vector<int> node_of;                   // by step number
-  std::vector<uint32_t> match;                // of a send its recv, of a recv its send
-  std::vector<std::vector<uint32_t>> before;  // earlier conflicting steps of the same node
+  std::vector<uint32_t> match;                // of a send its recv, of a recv its send (match_messages)
+  std::vector<std::vector<uint32_t>> before;  // earlier conflicting steps of the same node (order_steps)
   std::vector<std::vector<uint32_t>> after;   // the inverse
-  std::vector<uint32_t> order;  // every step after those in `before` and its match if it receives
+  // A topological order: every step comes after those in `before`, and after its match if it receives.
+  std::vector<uint32_t> order;
 
   Plan(const Problem& problem, const std::vector<StepList>& lists);
   size_t size() const { return node_of.size(); }
@@ -31,21 +34,28 @@ struct Plan {
   std::string describe(uint32_t number) const;
 };
 
-// checker_structure.cc: each step by itself, and sends against recvs.
+// The stages, in the order in which check() runs them. In checker_structure.cc: block_offsets and root
+// of the problem, and one list for each node.
 std::string check_problem(const Problem& problem, size_t lists);
+// Each step by itself: ranges, areas, and that every stretch of scratch is filled once.
 std::string check_ranges(const Plan& plan, uint64_t scratch_limit);
+// Pairs the k-th send from a to b with the k-th receive at b from a, and compares length and place.
 std::string match_messages(Plan& plan);
 
-// checker_order.cc: fills before, after and order; then what may land too early, and barriers.
+// In checker_order.cc: fills before, after and order. A deadlock is an error.
 std::string order_steps(Plan& plan);
+// No payload lands on a range that its receiver still uses, under any timing.
 std::string check_landings(const Plan& plan);
+// No node passes before all have started.
 std::string check_barrier(const Plan& plan);
 
-// checker_values.cc: runs the plan on symbolic values and compares what comes out.
+// When payloads land in a run: as soon as they are sent, as late as possible, or at random.
 enum class Landing : uint8_t { kEarliest, kLatest, kRandom };
+// In checker_values.cc: runs the plan on symbolic values and compares what comes out with what the
+// collective promises.
 std::string check_values(const Plan& plan, Landing landing, uint64_t seed);
 
-// True if the collective puts `element` into kOutput of `node` before the start.
+// True if the collective has `element` in kOutput of `node` before the start.
 bool starts_in_output(const Problem& problem, int node, uint64_t element);
 
 }  // namespace hdt::collectives

@@ -1,5 +1,6 @@
-// checker_structure.cc: what can be said of each step by itself, and of each message: ranges, areas, scratch,
-// and that the k-th send to a node is what its k-th recv expects.
+// checker_structure.cc: what can be said of each step and of each message by itself: ranges, areas,
+// scratch, and that the k-th send to a node is what its k-th receive expects. Also the numbering of the
+// steps and their description for errors.
 #include <algorithm>
 #include <sstream>
 
@@ -14,12 +15,14 @@ const char* name_of(Area area) {
   return kNames[static_cast<size_t>(area)];
 }
 
-// Written so that offset + length cannot wrap.
+// Whether [offset, offset + length) lies below `size`; written so that offset + length cannot wrap.
 bool fits(uint64_t offset, uint64_t length, uint64_t size) {
   return length <= size && offset <= size - length;
 }
 
+// What is wrong with a step, for the end of a sentence; "" if nothing is.
 std::string wrong_in(const Step& step, int node, const Problem& problem, uint64_t scratch_length) {
+  // What each kind of step may do with areas.
   const bool has_peer = step.kind != StepKind::kCopy && step.kind != StepKind::kReduce;
   const bool copies_to_scratch = step.kind == StepKind::kCopy && step.to == Area::kScratch;
   const bool combines = step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce;
@@ -39,7 +42,8 @@ std::string wrong_in(const Step& step, int node, const Problem& problem, uint64_
   return "";
 }
 
-// Of steps that fill a stretch of scratch, each has its own; a kReduce finds its stretch filled by a copy.
+// Steps that fill a stretch of scratch: each needs one of its own. A kReduce reads a stretch that an
+// earlier copy has filled.
 bool fills_scratch(const Step& step) {
   return step.kind == StepKind::kRecvReduce || (step.kind == StepKind::kCopy && step.to == Area::kScratch);
 }
@@ -50,6 +54,7 @@ bool is_filled(const Step& reduce, const Step& by) {
 
 }  // namespace
 
+// Numbers the steps through, node by node.
 Plan::Plan(const Problem& the_problem, const std::vector<StepList>& the_lists)
     : problem(the_problem), lists(the_lists) {
   first_of_node.push_back(0);
@@ -87,6 +92,8 @@ std::string check_problem(const Problem& problem, size_t lists) {
   return "";
 }
 
+// For each node: every step, then the stretches of scratch against each other. Sorted by place, only
+// neighbours can overlap first.
 std::string check_ranges(const Plan& plan, uint64_t scratch_limit) {
   for (size_t node = 0; node < plan.lists.size(); ++node) {
     const uint64_t scratch_length = plan.lists[node].scratch_length;
@@ -116,6 +123,7 @@ std::string check_ranges(const Plan& plan, uint64_t scratch_limit) {
   return "";
 }
 
+// Collects the sends of each pair of nodes, then gives each receive the next one of its pair.
 std::string match_messages(Plan& plan) {
   const size_t nodes = plan.lists.size();
   std::vector<std::vector<uint32_t>> sends(nodes * nodes);

@@ -1,6 +1,7 @@
 // checker_values.cc: runs a plan on symbolic values. A cell is undefined, or holds one element's
-// contributions of a set of nodes; combining two sets of different elements, or with a common member, is an
-// error at once.
+// contributions of a set of nodes. Combining sets of different elements, or sets with a common member,
+// is an error at once. The run is one possible timing; check_landings() has proven that timing cannot
+// matter, so three timings are a second line of defence.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,8 +15,11 @@ namespace {
 
 constexpr int64_t kUndefined = -1;
 
+// One run. Steps become ready when what they wait for is complete. A send that has started is in flight
+// until it lands, which the Landing decides.
 class SymbolicRun {
  public:
+  // Lays out the cells of all nodes and defines those that hold data before the start.
   SymbolicRun(const Plan& plan, Landing landing, uint64_t seed)
       : plan_(plan), landing_(landing), random_(seed), words_((plan.problem.nodes + 63) / 64) {
     const uint64_t elements = plan.problem.elements();
@@ -33,6 +37,8 @@ class SymbolicRun {
     }
   }
 
+  // Takes ready steps and landings in turn until nothing is left, then compares. Steps cannot be left
+  // waiting: order_steps() has found an order.
   std::string run() {
     waits_.resize(plan_.size());
     for (uint32_t i = 0; i < plan_.size(); ++i) {
@@ -50,19 +56,23 @@ class SymbolicRun {
   }
 
  private:
+  // The number of an element's cell.
   size_t cell(int node, Area area, uint64_t at) const { return bases_[node][static_cast<size_t>(area)] + at; }
 
+  // Makes a cell hold the contribution of `node` to `element`.
   void define(size_t at, int node, uint64_t element) {
     element_[at] = static_cast<int64_t>(element);
     members_[at * words_ + node / 64] |= uint64_t{1} << node % 64;
   }
 
+  // Whether a payload lands next; otherwise a step starts.
   bool lands_next() {
     if (in_flight_.empty() || ready_.empty()) return ready_.empty();
     if (landing_ == Landing::kRandom) return random_() % 2 == 0;
     return landing_ == Landing::kEarliest;
   }
 
+  // Takes the latest one, or a random one.
   uint32_t take(std::vector<uint32_t>& from) {
     if (landing_ == Landing::kRandom) std::swap(from[random_() % from.size()], from.back());
     const uint32_t number = from.back();
@@ -70,6 +80,7 @@ class SymbolicRun {
     return number;
   }
 
+  // One cause fewer for a step.
   void release(uint32_t number) {
     if (--waits_[number] == 0) ready_.push_back(number);
   }
@@ -77,6 +88,8 @@ class SymbolicRun {
     for (const uint32_t later : plan_.after[number]) release(later);
   }
 
+  // Runs a step. A send's memory is read when it lands, which is the latest moment that is allowed:
+  // whatever changes the memory earlier is then found.
   void start(uint32_t number) {
     const Step& step = plan_.step(number);
     const int node = plan_.node_of[number];
@@ -92,6 +105,7 @@ class SymbolicRun {
     complete(number);
   }
 
+  // The payload reaches the peer: the send is complete here, and the peer's receive may start.
   void land(uint32_t number) {
     const Step& step = plan_.step(number);
     for (uint64_t i = 0; i < step.length && wrong_.empty(); ++i) {
@@ -128,6 +142,8 @@ class SymbolicRun {
     }
   }
 
+  // What must be in kOutput of each node at the end: every element that ends there, with the
+  // contributions of all nodes (reducing collectives) or of its one source.
   std::string compare() const {
     for (int node = 0; node < plan_.problem.nodes; ++node) {
       for (uint64_t e = 0; e < plan_.problem.elements(); ++e) {
@@ -149,6 +165,7 @@ class SymbolicRun {
     return "";
   }
 
+  // True if the collective promises `element` in kOutput of `node`.
   bool ends_in_output(int node, uint64_t element) const {
     const auto& offsets = plan_.problem.block_offsets;
     if (plan_.problem.what == Collective::kReduce) return node == plan_.problem.root;

@@ -1,4 +1,4 @@
-// cost_model.cc: from simulated pieces to the time of an operation, and the order of algorithms by it.
+// cost_model.cc: from simulated chunks to the time of an operation, and the order of algorithms by it.
 #include "collectives/cost_model.h"
 
 #include <algorithm>
@@ -9,16 +9,17 @@
 namespace hdt::collectives {
 namespace {
 
-using Lists = std::vector<std::vector<Step>>;
+using Lists = std::vector<std::vector<Step>>;  // by node
 
-// What is simulated of one operation, at most if it fits: some 10 ms of work.
+// The maximum number of steps that are simulated for one operation, if that allows at least one filling
+// of the pipeline: some 10 ms of work.
 constexpr uint64_t kMostSimulatedSteps = 65536;
 
-// Of a long operation the first pieces are simulated, the others follow at the pace of the later half of
-// those. The very last ones are faster, as nothing follows them, so the busiest place sets a limit to it.
-// Four fillings of the pipeline are simulated. Schedules of very many steps, as of a ring of 64 nodes, have
-// time for one only: the pace is then that of all being done together before the next ones begin, which they
-// come close to.
+// The first chunks of a long operation are simulated; the others follow at the pace of the later half of
+// those. The very last ones are faster, as nothing follows them, so the busiest part of a node sets a
+// limit to the pace. Four fillings of the pipeline are simulated. Schedules with very many steps, such
+// as the ring's for 64 nodes, have time for one only: the pace is then that of finishing all before the
+// next ones begin, which such schedules come close to.
 uint64_t picoseconds_of(const Lists& lists, const Operation& operation, const CostFigures& figures) {
   const CostProgram program = make_cost_program(lists, operation, figures);
   const auto in_flight = static_cast<uint64_t>(operation.pieces_in_flight);
@@ -26,6 +27,7 @@ uint64_t picoseconds_of(const Lists& lists, const Operation& operation, const Co
   while (fillings > 1 && fillings * in_flight * program.steps.size() > kMostSimulatedSteps) fillings /= 2;
   const uint64_t simulated = std::min(operation.pieces, fillings * in_flight);
   const auto ends = simulate(program, static_cast<uint32_t>(simulated), static_cast<uint32_t>(in_flight));
+  // When the first `pieces` chunks are all complete; chunks may overtake each other.
   const auto end_of = [&](uint64_t pieces) {
     return pieces == 0 ? 0 : *std::max_element(ends.begin(), ends.begin() + static_cast<ptrdiff_t>(pieces));
   };
@@ -44,6 +46,7 @@ double predict(Algorithm algorithm, const Operation& operation, const CostFigure
   return seconds(picoseconds_of(steps_of_all(algorithm, operation.piece), operation, figures));
 }
 
+// An algorithm without a form of its own has the steps of another one; comparing the lists finds it.
 std::vector<Candidate> rank_algorithms(const Operation& operation, uint64_t scratch_limit,
                                        const CostFigures& figures) {
   std::vector<Candidate> ranked;

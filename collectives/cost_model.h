@@ -1,29 +1,32 @@
-// cost_model.h: predicts how long an operation takes, by running the very steps of all nodes on a described
-// network, in simulated time. The third interpreter of schedules (schedule.h); it moves no bytes and knows no
-// values.
+// cost_model.h: predicts how long an operation takes, by running the very steps of all nodes on a
+// described network in simulated time. It is the third interpreter of schedules (schedule.h); it moves
+// no bytes and knows no values. Callers are the tuner (daemon/group/tuner.h) and the planner
+// (training/plan).
 //
-// A message costs latency + bytes / bandwidth (Hockney 1994: "The communication challenge for MPP"), and, as
-// in LogGP (Alexandrov, Ionescu, Schauser, Scheiman 1995), what it occupies is told apart from what it only
-// waits for:
-//   CPU      runs one step of its node at a time, those of the oldest piece first: step_overhead_s (LogGP's
+// A message costs latency + bytes / bandwidth (Hockney 1994: "The communication challenge for MPP"). As
+// in LogGP (Alexandrov, Ionescu, Schauser, Scheiman 1995), what a message occupies is kept apart from
+// what it only waits for:
+//   CPU      runs one step of its node at a time, those of the oldest chunk first: step_overhead_s (LogGP's
 //            o), and the time to combine or copy the bytes
 //   port     all NICs of a node as one: in each direction one message after the other, bytes / bandwidth
 //            (LogGP's G). It is as fast as the fastest link of its node
 //   link     from one node to another: bytes / its own bandwidth (slower than the port where the peer is
 //            slower), then latency_s (LogGP's L)
-//   engine   what carries both directions of a node's messages, where that is less than both ports can at
-//            once (a thread that copies into sockets and out of them): of each message, half of what the same
-//            bytes take both ways
-// A message passes through the sender's port, the link and the receiver's port at the same time, not one
-// after the other. Its memory is the sender's again when it has left, or, where it is not copied, when the
-// receiver's word of it has come back. What goes to an output of which the receiver has to tell first does
-// not leave before that (as long messages do by rendezvous: LogGPS, Ino, Fujimoto, Hagihara 2001). Steps
-// start as in the executor: when the earlier ones they conflict with are over, within its window. Pieces
-// follow one another as in the engine: a node has several in flight and sends only what its peer has begun to
-// work on.
+//   engine   what carries both directions of a node's messages, where that is less than both ports can do at
+//            once (a thread that copies into sockets and out of them): for each message half of the time that
+//            the same bytes take both ways
 //
-// Every node must come to the same answer from the same figures: time is counted in whole picoseconds, and a
-// duration is a product of two numbers, rounded, which no compiler and no CPU computes otherwise.
+// A message passes through the sender's port, the link and the receiver's port at the same time, not one
+// after the other. Its memory is the sender's again when it has left, or, if it is not copied, when the
+// receiver's acknowledgement has come back. A message to an output whose place the receiver must send
+// first does not leave before that (as long messages do by rendezvous: LogGPS, Ino, Fujimoto, Hagihara
+// 2001). Steps start as in the executor: when the earlier ones they conflict with are over, within its
+// window. Chunks follow one another as in the engine: a node has several in flight, and sends only what
+// its peer has begun to work on.
+//
+// Every node must come to the same answer from the same measurements. So time is counted in whole
+// picoseconds, and a duration is a product of two numbers, rounded, which no compiler and no CPU
+// computes otherwise.
 #pragma once
 
 #include <cstdint>
@@ -35,42 +38,50 @@
 
 namespace hdt::collectives {
 
+// Measurements of one direction between two nodes (LogGP's L and G).
 struct LinkFigures {
   double latency_s = 0;
   double bandwidth_bytes_s = 0;
   double duplex_bytes_s = 0;  // each way, while both ways are in use; 0: as much as one way alone
 };
 
-// What a network and its nodes can do. Rates are above 0, and may be infinite.
+// What a network and its nodes can do. Rates are in bytes per second, above 0, and may be infinite; times are
+// in seconds and not negative. Values without sense give times without sense, but no undefined behaviour.
 struct CostFigures {
   LinkFigures link;            // of every pair of nodes, where link_of is not set
   double step_overhead_s = 0;  // of each step at the node that runs it
   double reduce_bytes_s = 0;   // bytes of the result of combining two operands
-  double copy_bytes_s = 0;
-  std::function<LinkFigures(int from, int to)> link_of;  // for links that differ; by direction
-  uint64_t copied_bytes = UINT64_MAX;  // longer messages stay in the sender's memory until they have arrived
+  double copy_bytes_s = 0;     // bytes that a kCopy step moves
+  // For links that differ, by pair and direction; empty: all are `link`. Must be pure.
+  std::function<LinkFigures(int from, int to)> link_of;
+  // Messages of at most so many bytes are copied when they are sent. Longer ones stay in the sender's
+  // memory until they have arrived and the acknowledgement is back.
+  uint64_t copied_bytes = UINT64_MAX;
 };
 
-// An operation as pieces of equal size, as the engine runs it.
+// An operation as chunks of equal size, as the engine runs it.
 struct Operation {
-  Problem piece;
+  Problem piece;  // one of its chunks
   DataType type = DataType::kFloat32;
-  uint64_t pieces = 1;
+  uint64_t pieces = 1;         // the number of chunks, at least 1
   int pieces_in_flight = 1;    // at each node; at least 1
   bool tells_outputs = false;  // when it begins, every node tells the others where its output is
 };
 
-// Seconds from the start of all nodes until the last is done.
+// Seconds from the start of all nodes until the last one is done. Pure; any thread. It takes
+// milliseconds for many nodes, so its answers are to be kept.
 double predict(Algorithm algorithm, const Operation& operation, const CostFigures& figures);
 
+// One algorithm's place in a ranking.
 struct Candidate {
   Algorithm algorithm;
   double seconds = 0;    // predicted; 0 if left out
-  std::string left_out;  // "" or why it is no candidate, for people
+  std::string left_out;  // "", or why it is no candidate, for people
 };
 
-// Every algorithm once: candidates first, the fastest at the front (of equal ones, the first in Algorithm),
-// then those left out. `scratch_limit`: elements of kScratch every node has.
+// Every algorithm once: candidates first, the fastest at the front (of equal ones the first in
+// Algorithm), then those left out. Left out is an algorithm that needs more scratch than `scratch_limit`
+// elements at a node, or takes the same steps as one before it.
 std::vector<Candidate> rank_algorithms(const Operation& operation, uint64_t scratch_limit,
                                        const CostFigures& figures);
 

@@ -1,4 +1,5 @@
-// cost_program.cc: see cost_program.h.
+// cost_program.cc: turns steps into timed steps. Durations come from the measurements, dependencies from
+// the executor's rules (hazards.h, kStepWindow) and from the matching of sends and receives.
 #include "collectives/cost_program.h"
 
 #include <algorithm>
@@ -10,9 +11,11 @@
 namespace hdt::collectives {
 namespace {
 
-// A duration that figures without sense lead to; sums of many still fit.
+// The duration for measurements without sense (a rate of 0, NaN): 18 minutes, of which sums of thousands
+// still fit into 64 bits.
 constexpr uint64_t kLongest = uint64_t{1} << 50;
 
+// amount * picoseconds_each, rounded. One product and one rounding, so that every node gets the same.
 uint64_t picoseconds(double amount, double picoseconds_each) {
   const double exact = amount * picoseconds_each;
   return exact >= 0 && exact < static_cast<double>(kLongest) ? static_cast<uint64_t>(std::llround(exact))
@@ -20,6 +23,7 @@ uint64_t picoseconds(double amount, double picoseconds_each) {
 }
 uint64_t time_of(double seconds) { return picoseconds(seconds, 1e12); }
 
+// Builds a program in three passes: durations, messages, hazards.
 class ProgramBuilder {
  public:
   ProgramBuilder(const std::vector<std::vector<Step>>& lists, const Operation& operation,
@@ -44,10 +48,12 @@ class ProgramBuilder {
   }
 
  private:
+  // The measurements of one direction.
   LinkFigures link(int from, int to) const {
     return figures_.link_of ? figures_.link_of(from, to) : figures_.link;
   }
 
+  // A port is as fast as the fastest link of its node in that direction.
   void measure_ports() {
     ports_.resize(program_.nodes);
     for (int from = 0; from < program_.nodes; ++from) {
@@ -60,6 +66,7 @@ class ProgramBuilder {
     }
   }
 
+  // The durations of a step. Every step costs the CPU its overhead.
   TimedStep timed(int node, const Step& step) const {
     const double bytes = static_cast<double>(step.length) * element_bytes_;
     TimedStep result{node, step.peer, step.kind, time_of(figures_.step_overhead_s)};
@@ -79,6 +86,8 @@ class ProgramBuilder {
         result.link = picoseconds(bytes, 1e12 / way.bandwidth_bytes_s);
         result.latency = time_of(way.latency_s);
         result.receiver_port = picoseconds(bytes, 1e12 / ports_[step.peer].in);
+        // Half of the time that the bytes take both ways at once, and not more than the link alone
+        // needs: an engine that is not in use the other way is no limit.
         if (way.duplex_bytes_s > 0)
           result.engine = std::min(result.link, picoseconds(bytes, 0.5e12 / way.duplex_bytes_s));
         const uint64_t way_back = time_of(link(step.peer, node).latency_s);
@@ -90,7 +99,9 @@ class ProgramBuilder {
     return result;
   }
 
-  // The k-th send from a to b is what the k-th receive at b from a waits for.
+  // Gives each send the receive that waits for its payload: the k-th send from a to b belongs to the
+  // k-th receive at b from a. The receives are sorted by pair of nodes (counting sort), then the sends
+  // take them in order.
   void match_messages() {
     const auto nodes = static_cast<size_t>(program_.nodes);
     std::vector<uint32_t> first(nodes * nodes + 1);  // by pair of nodes, in `receives`
@@ -114,7 +125,9 @@ class ProgramBuilder {
     }
   }
 
-  // Steps further apart than the window never wait for each other: the later one is not looked at before.
+  // Lists for each step the later ones that wait for it. Steps further apart than the window never wait
+  // for each other directly: the later one is not looked at before the earlier one is complete. Each
+  // step beyond the first window waits for its entry into it.
   void find_waits() {
     for (int node = 0; node < program_.nodes; ++node) {
       const std::vector<Step>& list = lists_[node];
@@ -132,6 +145,7 @@ class ProgramBuilder {
     program_.first_waiting.push_back(static_cast<uint32_t>(program_.waiting.size()));
   }
 
+  // Bytes per second in each direction.
   struct Port {
     double out = 0;
     double in = 0;
@@ -157,6 +171,7 @@ std::vector<std::vector<Step>> steps_of_all(Algorithm algorithm, const Problem& 
   return lists;
 }
 
+// An engine carries a message at both of its ends.
 uint64_t busiest(const CostProgram& program) {
   const auto nodes = static_cast<size_t>(program.nodes);
   std::vector<uint64_t> busy(4 * nodes);  // CPUs, ports outwards, ports inwards, engines

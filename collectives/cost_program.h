@@ -1,5 +1,6 @@
-// cost_program.h: the steps of all nodes with what each takes in picoseconds and what it waits for. Internal
-// to the cost model: built once for an operation, run for each of its pieces (cost_simulation.h).
+// cost_program.h: the steps of all nodes, with what each takes in picoseconds and what it waits for.
+// Internal to the cost model. A program is built once for an operation and run for each of its chunks
+// (cost_simulation.h).
 #pragma once
 
 #include <cstdint>
@@ -9,23 +10,30 @@
 
 namespace hdt::collectives {
 
+// One step with its durations, all in picoseconds. Those after `cpu` are for sends only.
 struct TimedStep {
   int node;
   int peer;
   StepKind kind;
-  uint64_t cpu;  // picoseconds, this one and the next seven; those are of sends only
+  uint64_t cpu;  // of its node
   uint64_t sender_port = 0;
-  uint64_t link = 0;
-  uint64_t latency = 0;
+  uint64_t link = 0;     // from node to peer
+  uint64_t latency = 0;  // after which the first byte is at the receiver's port
   uint64_t receiver_port = 0;
-  uint64_t engine = 0;        // of the sender and of the receiver
-  uint64_t told = 0;          // not before that, from the start of the operation
-  uint64_t acknowledged = 0;  // from its arrival until the sender knows; 0: it need not
-  uint32_t receive = 0;       // of a send: the step that waits for its payload
-  // Steps of its node that it has to see complete, the payload it receives, and its place in the window.
+  uint64_t engine = 0;  // of the sender and again of the receiver; 0: not a limit
+  // The time from the start of the operation at which the receiver's message with the place of its
+  // output is here; the send does not leave earlier.
+  uint64_t told = 0;
+  // From its arrival until the sender has the acknowledgement. 0: the sender does not wait for one.
+  uint64_t acknowledged = 0;
+  uint32_t receive = 0;  // of a send: the step that waits for its payload
+  // How many events must happen before it may run: the completion of earlier steps of its node that it
+  // conflicts with, the arrival of the payload it receives, and its entry into the window.
   uint32_t waits = 0;
 };
 
+// All nodes' steps in one numbering. `waiting` is the graph of hazards, with the steps that wait for
+// step s at [first_waiting[s], first_waiting[s + 1]).
 struct CostProgram {
   int nodes = 0;
   std::vector<TimedStep> steps;         // of all nodes, node by node
@@ -34,13 +42,14 @@ struct CostProgram {
   std::vector<uint32_t> waiting;
 };
 
-// All nodes' steps, as the cost model sees them.
+// The steps of all nodes, by node.
 std::vector<std::vector<Step>> steps_of_all(Algorithm algorithm, const Problem& problem);
 
-// The time that a piece takes of the CPU, port or engine that it takes most of: no pipeline gives pieces
-// faster than that.
+// The time that one chunk takes of the CPU, port or engine of which it takes the most. No pipeline
+// completes chunks faster than one in this time.
 uint64_t busiest(const CostProgram& program);
 
+// Adds durations and dependencies to the steps of all nodes.
 CostProgram make_cost_program(const std::vector<std::vector<Step>>& lists, const Operation& operation,
                               const CostFigures& figures);
 

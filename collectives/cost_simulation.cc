@@ -1,6 +1,11 @@
-// cost_simulation.cc: a discrete-event simulation. Ports and links serve messages in the order of events, a
-// CPU the steps of its oldest piece first; events of the same time come in the order in which they were
-// foreseen. So a run has one outcome.
+// cost_simulation.cc: a discrete-event simulation. Ports and links serve messages in the order of
+// events, a CPU runs the steps of its oldest chunk first, and events of the same time come in the order
+// in which they were foreseen. So a run has exactly one outcome.
+//
+// A send passes through these events: the CPU has run it (kRan), the message enters the port (transmit)
+// unless its peer has not begun the chunk, its first byte reaches the peer (kReached), its last byte has
+// arrived (kArrived), and the memory is the sender's again (kSent, which may come before or after the
+// arrival).
 #include "collectives/cost_simulation.h"
 
 #include <algorithm>
@@ -14,15 +19,17 @@
 namespace hdt::collectives {
 namespace {
 
-// A step of one of the pieces.
+// A step of one of the chunks. Ordered by chunk, then by step.
 struct Task {
   uint32_t piece;
   uint32_t step;
   auto operator<=>(const Task&) const = default;
 };
+// A queue whose top is the smallest.
 template <typename T>
 using SmallestFirst = std::priority_queue<T, std::vector<T>, std::greater<>>;
 
+// What happens to a task.
 enum class EventKind : uint8_t {
   kRan,      // the CPU has run the step
   kSent,     // the payload's memory is the sender's again
@@ -30,6 +37,7 @@ enum class EventKind : uint8_t {
   kArrived,  // its last byte is in the receiver's memory
 };
 
+// `number` counts the events as they are foreseen and breaks ties of time.
 struct Event {
   uint64_t time;
   uint32_t number;
@@ -40,16 +48,19 @@ struct Event {
   }
 };
 
+// The state of one node. Times are in picoseconds.
 struct Node {
-  SmallestFirst<Task> ready;  // can run; of the oldest piece first, as listed
-  bool running = false;
-  uint64_t sends_until = 0;  // when its port is free again, by direction
+  SmallestFirst<Task> ready;  // can run; the oldest chunk's first, in list order
+  bool running = false;       // the CPU runs a step
+  // When its port is free again, by direction.
+  uint64_t sends_until = 0;
   uint64_t receives_until = 0;
   uint64_t engine_until = 0;  // both directions
-  uint32_t begun = 0;         // pieces
-  std::vector<Task> held;     // sends to this node of pieces that it has not begun
+  uint32_t begun = 0;         // chunks
+  std::vector<Task> held;     // sends to this node of chunks that it has not begun
 };
 
+// One run. Chunks in flight share places: chunk p uses place p % in_flight, as the engine uses slots.
 class Simulation {
  public:
   Simulation(const CostProgram& program, uint32_t pieces, uint32_t in_flight)
@@ -63,6 +74,7 @@ class Simulation {
         remaining_(in_flight_ * program.nodes),
         ends_(pieces) {}
 
+  // Ends when no event is left, which is when all chunks are complete.
   std::vector<uint64_t> run() {
     for (int node = 0; node < program_.nodes; ++node) begin_pieces(node);
     while (!events_.empty()) {
@@ -76,6 +88,7 @@ class Simulation {
 
  private:
   const TimedStep& step(Task task) const { return program_.steps[task.step]; }
+  // Indices into the arrays by place.
   size_t of_step(uint32_t piece, uint32_t step) const {
     return piece % in_flight_ * program_.steps.size() + step;
   }
@@ -87,7 +100,8 @@ class Simulation {
   }
   void foresee(uint64_t time, EventKind kind, Task task) { events_.push({time, number_++, kind, task}); }
 
-  // A node begins the next piece as soon as the place of the one in_flight_ before it is free.
+  // A node begins the next chunk as soon as the place of the one `in_flight` before it is free. Sends
+  // that waited for this node to begin are then transmitted.
   void begin_pieces(int node) {
     Node& here = nodes_[node];
     while (here.begun < ends_.size() && remaining_[of_node(here.begun, node)] == 0) {
@@ -104,6 +118,7 @@ class Simulation {
     run_next(here);
   }
 
+  // The CPU takes the next ready step if it is idle.
   void run_next(Node& here) {
     if (here.running || here.ready.empty()) return;
     const Task task = here.ready.top();
@@ -112,6 +127,7 @@ class Simulation {
     foresee(now_ + step(task).cpu, EventKind::kRan, task);
   }
 
+  // The transitions described above.
   void handle(EventKind kind, Task task) {
     switch (kind) {
       case EventKind::kRan:
@@ -128,6 +144,8 @@ class Simulation {
     }
   }
 
+  // The message enters the port when the port is free, and the link and the engine when they are free.
+  // The port is occupied from its own start; the link and the engine from theirs.
   void transmit(Task task) {
     const TimedStep& send = step(task);
     if (nodes_[send.peer].begun <= task.piece) return nodes_[send.peer].held.push_back(task);
@@ -143,7 +161,9 @@ class Simulation {
     foresee(starts + send.latency, EventKind::kReached, task);
   }
 
-  // A slow link brings the last byte later than the port could take it.
+  // The first byte is at the receiver's port. The last one has arrived when port and engine have carried
+  // it and when the link has delivered it, whichever is later: a slow link brings the last byte later
+  // than the port could take it.
   void enter(Task task) {
     const TimedStep& send = step(task);
     uint64_t& port = nodes_[send.peer].receives_until;
@@ -154,6 +174,7 @@ class Simulation {
     foresee(std::max({port, carried, now_ + send.link}), EventKind::kArrived, task);
   }
 
+  // One cause fewer for a step; the last one makes it ready.
   void release(Task task) {
     if (--waits_[of_step(task.piece, task.step)] > 0) return;
     Node& here = nodes_[step(task).node];
@@ -161,6 +182,8 @@ class Simulation {
     run_next(here);
   }
 
+  // A step is complete: releases those that wait for it, moves the window (each step that leaves it at
+  // the front lets one in at the end), and ends the chunk at this node with its last step.
   void complete(Task task) {
     const int node = step(task).node;
     complete_[of_step(task.piece, task.step)] = true;
@@ -175,13 +198,14 @@ class Simulation {
       }
     }
     if (--remaining_[of_node(task.piece, node)] > 0) return;
-    ends_[task.piece] = now_;  // events come in the order of time: the last node's stays
+    ends_[task.piece] = now_;  // events come in the order of time, so the last node's stays
     begin_pieces(node);
   }
 
+  // What is given, then the state of the run.
   const CostProgram& program_;
   const uint32_t in_flight_;
-  uint64_t now_ = 0;
+  uint64_t now_ = 0;  // the time of the event that is handled
   uint32_t number_ = 0;
   SmallestFirst<Event> events_;
   std::vector<Node> nodes_;

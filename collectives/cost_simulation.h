@@ -1,4 +1,4 @@
-// cost_simulation.h: runs a cost program piece after piece in simulated time. Internal to the cost model.
+// cost_simulation.h: runs a cost program chunk after chunk in simulated time. Internal to the cost model.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace hdt::collectives {
 
-// The times, in picoseconds, at which each of the `pieces` was complete on all nodes, if each node has
-// `in_flight` of them under way at most.
+// The times, in picoseconds from the start, at which each of the `pieces` chunks was complete on all
+// nodes, if each node has at most `in_flight` of them under way. Deterministic.
 std::vector<uint64_t> simulate(const CostProgram& program, uint32_t pieces, uint32_t in_flight);
 
 }  // namespace hdt::collectives

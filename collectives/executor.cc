@@ -1,7 +1,10 @@
-// executor.cc: a window slides over the schedule's list; within it every step starts as soon as no earlier
-// incomplete step conflicts with it. A schedule comes to its end even in strict list order (schedule.h), so
-// the window can be small: it bounds how much runs ahead, not what is possible. Nothing is allocated after
-// construction.
+// executor.cc: a window slides over the schedule's list. Within the window every step starts as soon as
+// no earlier incomplete step conflicts with it. A schedule comes to its end even in strict list order
+// (schedule.h), so the window may be small: it bounds how much runs ahead, not what is possible. Nothing
+// is allocated after construction.
+//
+// A step goes from kWaiting to kComplete in run(); a send may stay kInFlight until on_sent(). For a successor
+// of this daemon each completion is published in Progress before anything that follows from it is done.
 #include "collectives/executor.h"
 
 #include <algorithm>
@@ -16,18 +19,21 @@
 namespace hdt::collectives {
 namespace {
 
+// kInFlight is for sends only: the payload's memory is still being read.
 enum class Phase : uint8_t { kWaiting, kInFlight, kComplete };
 
+// A step in the window.
 struct Entry {
   Step step;
-  uint32_t tag = 0;
+  uint32_t tag = 0;  // number among the sends to, or the receives from, its peer
   Phase phase = Phase::kWaiting;
 };
 
-// What passes between this node and one peer. Arrivals are kept as one bit per tag, from first_bit on.
+// What passes between this node and one peer. Arrivals are kept as one bit for each tag, from first_bit
+// on in State::arrived.
 struct Exchange {
   int peer;
-  uint32_t receives = 0;
+  uint32_t receives = 0;  // in the whole schedule
   size_t first_bit = 0;
   uint32_t next_send_tag = 0;
   uint32_t next_receive_tag = 0;
@@ -35,6 +41,7 @@ struct Exchange {
 
 }  // namespace
 
+// All of the executor; the header stays free of its parts.
 struct Executor::State {
   std::unique_ptr<Schedule> schedule;
   DataType type;
@@ -42,7 +49,7 @@ struct Executor::State {
   SlotMemory memory;
   Port& port;
   std::vector<Exchange> exchanges;  // by peer, ascending
-  std::vector<bool> arrived;
+  std::vector<bool> arrived;        // by Exchange::first_bit + tag
   std::array<Entry, kStepWindow> window{};
   size_t first = 0;     // steps before it are complete
   size_t loaded = 0;    // steps [first, loaded) are in the window, step s at s % kStepWindow
@@ -52,12 +59,14 @@ struct Executor::State {
 
   Entry& entry(size_t index) { return window[index % kStepWindow]; }
 
+  // Null for a peer that the schedule does not name. Binary search, as there is one entry for each peer.
   Exchange* find(int peer) {
     const auto at = std::lower_bound(exchanges.begin(), exchanges.end(), peer,
                                      [](const Exchange& e, int p) { return e.peer < p; });
     return at != exchanges.end() && at->peer == peer ? &*at : nullptr;
   }
 
+  // Where an element of an area is. Null for an area that is not there, which only steps of length 0 name.
   std::byte* address(Area area, uint64_t offset) const {
     std::byte* const bases[] = {memory.input, memory.output, memory.scratch};
     std::byte* const base = bases[static_cast<size_t>(area)];
@@ -68,7 +77,8 @@ struct Executor::State {
     return base == nullptr ? nullptr : base + offset * type_size(type);
   }
 
-  // Counts what will come from each peer, so that an arrival of any tag has its bit, and no other has.
+  // Goes through the whole list once and counts the payloads from each peer, so that an arrival of any
+  // tag has its bit, and no other has. This is the only allocation that depends on the schedule.
   void count_arrivals() {
     size_t receives = 0;
     for (size_t i = 0; const auto step = schedule->step(i); ++i) {
@@ -88,6 +98,7 @@ struct Executor::State {
     }
   }
 
+  // Fills the window from the list.
   void load() {
     while (!at_end && loaded - first < kStepWindow) {
       const std::optional<Step> step = schedule->step(loaded);
@@ -102,12 +113,15 @@ struct Executor::State {
     }
   }
 
+  // Tags follow the order of the list, which is why steps must be loaded in this order, also those that
+  // a predecessor has completed.
   uint32_t next_tag(const Step& step) {
     Exchange& exchange = *find(step.peer);
     return is_receive(step) ? exchange.next_receive_tag++ : exchange.next_send_tag++;
   }
 
-  // What a predecessor has left is foreign: no more of it is believed than the schedule has steps.
+  // Takes up what a predecessor has left. Steps that are complete for it are passed over, but their tags
+  // are counted. The memory is foreign, so no more of it is believed than the schedule has steps.
   void go_on() {
     const uint64_t word = progress->complete.load(std::memory_order_acquire);
     const auto complete = static_cast<uint32_t>(word);
@@ -126,7 +140,8 @@ struct Executor::State {
     slide();
   }
 
-  // For a successor, too, before anything that follows from it is done.
+  // Marks a step complete, for a successor, too, before anything that follows from it is done. The
+  // release store publishes the step's results with it; it pairs with the acquire load in go_on().
   void complete_step(size_t index) {
     entry(index).phase = Phase::kComplete;
     later |= uint32_t{1} << (index - first);
@@ -134,10 +149,13 @@ struct Executor::State {
     progress->complete.store(uint64_t{later} << 32 | static_cast<uint32_t>(first), std::memory_order_release);
   }
 
+  // Moves the front of the window over complete steps. The word in Progress is not written here: it
+  // means the same before and after, as it holds the front that its bits count from.
   void slide() {
     for (; first < loaded && entry(first).phase == Phase::kComplete; ++first) later >>= 1;
   }
 
+  // True if an earlier step that is not complete conflicts with this one. At most kStepWindow comparisons.
   bool blocked(size_t index) {
     for (size_t i = first; i < index; ++i) {
       if (entry(i).phase != Phase::kComplete && conflicts(entry(i).step, entry(index).step)) return true;
@@ -147,17 +165,21 @@ struct Executor::State {
 
   bool has_arrived(const Entry& e) { return arrived[find(e.step.peer)->first_bit + e.tag]; }
 
+  // Runs the step if it can run now. The order of the two questions matters for speed only: most steps
+  // wait for their payload.
   void run(size_t index) {
     Entry& e = entry(index);
     const Step& step = e.step;
     if (is_receive(step) && !has_arrived(e)) return;
     if (blocked(index)) return;
     const size_t bytes = step.length * type_size(type);
+    // kInFlight before the call, because the port may look at the executor's state.
     if (step.kind == StepKind::kSend) {
       e.phase = Phase::kInFlight;
       if (write(e, index)) complete_step(index);
       return;
     }
+    // The order of the operands is the algorithm's, so that all nodes get the same bits.
     if (step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce) {
       const void* sources[] = {address(step.from, step.offset), address(Area::kScratch, step.target)};
       if (step.peer_first) std::swap(sources[0], sources[1]);
@@ -176,11 +198,14 @@ struct Executor::State {
     complete_step(index);
   }
 
-  // Block by block: whoever goes on after a crash finds each either as it was, or in `spare`, or in place.
+  // Combines where the result overwrites an operand, so that a successor can go on after a crash at any
+  // moment. Each block goes through `spare`: (1) mark "block b, not in spare"; (2) compute into spare; (3)
+  // mark "block b in spare"; (4) copy spare to its place. A successor that finds mark 1 computes the block
+  // again from operands that are untouched; one that finds mark 3 copies it again, which changes nothing.
   void reduce_in_place(const void* const (&sources)[2], std::byte* to, uint64_t length, size_t index) {
     const size_t width = type_size(type);
-    const uint64_t most = kSpareBytes / width;
-    const uint64_t name = uint64_t{index + 1} << 32;
+    const uint64_t most = kSpareBytes / width;        // elements of a block
+    const uint64_t name = uint64_t{index + 1} << 32;  // this step's mark; 0 would be "none"
     const auto mark = [&](uint64_t block, bool in_spare) {
       progress->overwriting.store(name | block << 1 | (in_spare ? 1 : 0), std::memory_order_release);
     };
@@ -209,8 +234,8 @@ struct Executor::State {
                       step.to, step.target * type_size(type), index);
   }
 
-  // Later steps depend on earlier ones only, so one pass in list order starts everything that can start,
-  // until completed steps at the front make room for more.
+  // A step depends only on earlier ones, so one pass in list order starts everything that can start. If
+  // the pass has completed steps at the front, the window has room for more and another pass follows.
   void advance() {
     size_t before;
     do {
@@ -244,6 +269,7 @@ void Executor::on_sent(size_t step) {
   if (state_->entry(step).phase == Phase::kInFlight) state_->complete_step(step);
 }
 
+// write() may complete a step, but does not slide the window, so the loop's indices stay valid.
 void Executor::write_again(int peer, const std::function<bool(uint32_t)>& has) {
   for (size_t i = state_->first; i < state_->loaded; ++i) {
     const Entry& entry = state_->entry(i);

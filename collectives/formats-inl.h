@@ -1,10 +1,10 @@
-// formats-inl.h: how each element type is loaded into the lanes it is computed in, and stored back. Compiled
-// once per SIMD target (see kernels.cc). Integers, fp32 and fp64 are computed as they are; fp16, bf16 and fp8
-// in fp32 lanes.
+// formats-inl.h: how each element type is loaded into the lanes it is computed in, and stored back.
+// Compiled once for each SIMD target (see kernels.cc). Integers, fp32 and fp64 are computed as they are;
+// fp16, bf16 and fp8 in fp32 lanes.
 //
 // A format has: Stored, the type in memory; Raw, a full vector of it; Value, the lanes to compute in;
-// widen(Raw) and narrow(Value); and map(f, Values...), which applies f to the vectors that a Value is made
-// of. Some have sum(Raw, Raw), too: the same bits as by way of Values, sooner.
+// widen(Raw) and narrow(Value); and map(f, Values...), which applies f to the vectors that a Value is
+// made of. Some have sum(Raw, Raw), too, which gives the same bits as the path through Values, sooner.
 #if defined(HDT_COLLECTIVES_FORMATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HDT_COLLECTIVES_FORMATS_INL_H_
 #undef HDT_COLLECTIVES_FORMATS_INL_H_
@@ -23,6 +23,7 @@ namespace hdt::collectives {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Types that are computed as they are stored.
 template <typename T>
 struct PlainFormat {
   using Stored = T;
@@ -36,9 +37,10 @@ struct PlainFormat {
   }
 };
 
-// Formats narrower than fp32. A vector of u32 lanes holds kParts elements a lane; part k of a Value holds
-// every lane's element k. So no element ever crosses a lane, whatever the target. Derived says how the low
-// bits of u32 lanes (zero above them) become fp32 and back: widen_bits and narrow_bits.
+// Formats narrower than fp32. A vector of u32 lanes holds kParts elements in each lane; part k of a
+// Value holds every lane's element k. So no element ever crosses a lane, whatever the target. Derived
+// defines widen_bits and narrow_bits, which turn the low bits of u32 lanes (zero above them) into fp32
+// and back.
 template <class Derived, typename T>
 struct SplitFormat {
   using Stored = T;
@@ -75,6 +77,7 @@ struct SplitFormat {
     }
     return hn::BitCast(hn::ScalableTag<T>(), words);
   }
+  // Applies f to each part.
   template <class F, class... V>
   HWY_INLINE Value map(F f, const V&... values) const {
     if constexpr (kParts == 2) {
@@ -85,6 +88,7 @@ struct SplitFormat {
   }
 
  protected:
+  // A constant in all lanes.
   HWY_INLINE Words word(uint32_t value) const { return hn::Set(du, value); }
 
  private:
@@ -92,6 +96,7 @@ struct SplitFormat {
   HWY_INLINE Words low(Words words) const { return hn::And(words, word((1u << kBits) - 1)); }
 };
 
+// bf16 is the upper half of fp32.
 struct BFloat16Format : SplitFormat<BFloat16Format, uint16_t> {
   // An element in the upper half of a lane is the fp32 already; below it only what must be cut.
   HWY_INLINE Value widen(Raw raw) const {
@@ -103,9 +108,9 @@ struct BFloat16Format : SplitFormat<BFloat16Format, uint16_t> {
     const Words odd = hn::And(rounded(value.part[1]), word(0xFFFF0000));
     return hn::BitCast(hn::ScalableTag<uint16_t>(), hn::Or(even, odd));
   }
-  // The sum of two: rounded for all elements at once, on the 16-bit halves of the fp32 sums. Up by one where
-  // the lower half is above one half of the last kept bit's weight, or is just that and the bit is odd.
-  // Vectors with a NaN go the long way.
+  // The sum of two: rounded for all elements at once, on the 16-bit halves of the fp32 sums. The upper
+  // half goes up by one if the lower half is above one half of the last kept bit's weight, or is exactly
+  // that and the bit is odd. Vectors with a NaN take the usual path.
   HWY_INLINE Raw sum(Raw a, Raw b) const {
     const Value x = widen(a), y = widen(b);
     const Floats even = hn::Add(x.part[0], y.part[0]), odd = hn::Add(x.part[1], y.part[1]);
@@ -124,8 +129,8 @@ struct BFloat16Format : SplitFormat<BFloat16Format, uint16_t> {
   }
 
  private:
-  // To nearest even, in the upper half: add half of the last kept bit's weight, less one if that bit is even.
-  // NaN would be rounded to infinity, or its sign turned, so it is cut and made quiet instead.
+  // Rounds to nearest even, in the upper half: adds half of the last kept bit's weight, less one if that bit
+  // is even. A NaN would be rounded to infinity, or its sign would turn, so it is cut and made quiet instead.
   HWY_INLINE Words rounded(Floats value) const {
     const Words bits = hn::BitCast(du, value);
     const Words odd = hn::And(hn::ShiftRight<16>(bits), word(1));
@@ -135,7 +140,8 @@ struct BFloat16Format : SplitFormat<BFloat16Format, uint16_t> {
   }
 };
 
-// Conversion instructions where every CPU of the target has them (F16C comes with AVX2), else on bits.
+// fp16 takes conversion instructions if every CPU of the target has them (F16C comes with AVX2), else it
+// is done on bits.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 struct Float16Format : SplitFormat<Float16Format, uint16_t> {
   using Halves = hn::Rebind<hwy::float16_t, Single>;
@@ -154,8 +160,9 @@ struct Float16Format : SplitFormat<Float16Format, uint16_t> {
 };
 #else
 struct Float16Format : SplitFormat<Float16Format, uint16_t> {
-  // Sign apart, the bits moved to binary32's place are the value times 2^-112, denormals included; that
-  // undone by a multiplication, only the all-ones exponent of infinity and NaN is left to be put in.
+  // With the sign apart, the bits moved to binary32's place are the value times 2^-112 (the difference
+  // of the biases, 127 - 15), denormals included. A multiplication undoes that; then only the all-ones
+  // exponent of infinity and NaN is left to be put in.
   HWY_INLINE Floats widen_bits(Words bits) const {
     const Words sign = hn::ShiftLeft<16>(hn::And(bits, word(0x8000)));
     const Words moved = hn::ShiftLeft<13>(hn::And(bits, word(0x7FFF)));
@@ -163,9 +170,9 @@ struct Float16Format : SplitFormat<Float16Format, uint16_t> {
     const Words exponent = hn::IfThenElseZero(hn::Gt(moved, word((0x7C00u << 13) - 1)), word(0x7F800000));
     return hn::BitCast(d, hn::Or(sign, hn::Or(scaled, exponent)));
   }
-  // To nearest even, by magnitude: below 2^-14 the sum with 0.5 puts the denormal's bits (in units of 2^-24,
-  // rounded by the addition) at the low end; above, as for bf16, with the exponent's bias moved; from 65,520
-  // on infinity.
+  // Rounds to nearest even, by magnitude. Below 2^-14, the smallest normal number, the sum with 0.5 has
+  // the denormal's bits (in units of 2^-24, rounded by the addition) at its low end. Above, it goes as
+  // for bf16, with the exponent's bias moved. From 65,520 on the result is infinity.
   HWY_INLINE Words narrow_bits(Floats value) const {
     const Words bits = hn::BitCast(du, value);
     const Words sign = hn::ShiftRight<16>(hn::And(bits, word(0x80000000u)));
@@ -184,10 +191,10 @@ struct Float16Format : SplitFormat<Float16Format, uint16_t> {
 };
 #endif
 
-// The 8-bit formats of OCP's specification (8-bit Floating Point, revision 1.0, 2023): E4M3 has no infinity
-// and one NaN (all ones), E5M2 is fp16 cut short. A finite number too large becomes the largest finite one;
-// NaN stays NaN, and an infinity of E5M2 stays infinite. (Comparisons are of signed lanes: targets have no
-// others.)
+// The 8-bit formats of OCP's specification (8-bit Floating Point, revision 1.0, 2023). E4M3 has no
+// infinity and one NaN (all ones); E5M2 is fp16 cut short. A finite number that is too large becomes the
+// largest finite one. NaN stays NaN, and an infinity of E5M2 stays infinite. (Comparisons are of signed
+// lanes, as targets have no others.)
 template <int kExponentBits>
 struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
   using Base = SplitFormat<Float8Format<kExponentBits>, uint8_t>;
@@ -204,16 +211,16 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
   static constexpr int kFractionBits = 7 - kExponentBits;
   static constexpr int kShift = 23 - kFractionBits;  // from here to binary32's fraction
   static constexpr uint32_t kBias = (1u << (kExponentBits - 1)) - 1;
-  static constexpr uint32_t kRebias = (127 - kBias) << 23;
+  static constexpr uint32_t kRebias = (127 - kBias) << 23;          // between the biases, in binary32's place
   static constexpr uint32_t kSmallestNormal = (128 - kBias) << 23;  // 2^(1 - bias), as binary32
-  static constexpr uint32_t kLargest = kHasInfinity ? 0x7B : 0x7E;
+  static constexpr uint32_t kLargest = kHasInfinity ? 0x7B : 0x7E;  // code of the largest finite number
   static constexpr uint32_t kLargestBits = (kLargest << kShift) + kRebias;
   static constexpr uint32_t kInfinityBits = 0x7F800000;
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  // By way of fp16, as its conversions are instructions. Parts: the elements at even places of the vector's
-  // lower and upper half, then those at odd ones. E4M3 moved to fp16's place is the value times 2^-8,
-  // denormals included.
+  // Through fp16, whose conversions are instructions. Parts: the elements at even places of the vector's
+  // lower and upper half, then those at odd places. E4M3 moved to fp16's place is the value times 2^-8
+  // (biases 15 - 7), denormals included.
   HWY_INLINE Value widen(Raw raw) const {
     const hn::ScalableTag<uint16_t> d16;
     const auto pairs = hn::BitCast(d16, raw);
@@ -226,12 +233,13 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
           single(hn::LowerHalf(half, odd)),
           single(hn::UpperHalf(half, odd)) }};
   }
+  // The inverse: even places in the lower bytes, odd ones in the upper bytes.
   HWY_INLINE Raw narrow(const Value& value) const {
     const auto even = joined(value.part[0], value.part[1]);
     const auto odd = joined(value.part[2], value.part[3]);
     return hn::BitCast(hn::ScalableTag<uint8_t>(), hn::Or(even, hn::ShiftLeft<8>(odd)));
   }
-  // Vectors with an infinity or a NaN go the long way.
+  // The sum of two; vectors with an infinity or a NaN take the usual path.
   HWY_INLINE Raw sum(Raw a, Raw b) const {
     Raw result;
     if (HWY_LIKELY(finite_sum(a, b, result))) return result;
@@ -243,9 +251,14 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
   static constexpr int kPlace = 10 - kFractionBits;  // of the last bit, in fp16
 
 #if HWY_TARGET == HWY_AVX3_DL
+  // With byte look-ups in 128 entries the sum needs no conversion (float8_sum-inl.h).
   HWY_INLINE bool finite_sum(Raw a, Raw b, Raw& result) const {
     return sum_by_tables<kFractionBits, kLargest>(a, b, result);
   }
+// The sum of two has the same bits if it is rounded to fp16 first: rounding to p bits is not changed by
+// an earlier rounding to at least 2p + 2 bits (Figueroa, "When is double rounding innocuous?", 1995),
+// and fp16 has 11 where the formats have 4 or 3. So the rest is done on 16-bit lanes, for E4M3 on values
+// times 2^-8. Returns false if not all elements are finite.
 #else
   // The sum of two has the same bits if it is rounded to fp16 first: rounding to p bits is not changed by
   // rounding to at least 2p + 2 before (Figueroa, "When is double rounding innocuous?", 1995), and fp16 has
@@ -265,7 +278,7 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
     return true;
   }
 
-  // Finite elements in the upper bytes, as fp16 (E4M3: times 2^-8).
+  // Finite elements in the upper bytes as fp16 (E4M3: times 2^-8).
   HWY_INLINE static auto finite_half(Halves upper_bytes) {
     const hn::ScalableTag<uint16_t> d16;
     const hn::ScalableTag<hwy::float16_t> half;
@@ -277,6 +290,7 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
       return hn::BitCast(half, hn::And(moved, hn::Set(d16, 0xBF80)));  // the sign came along
     }
   }
+  // The sums of elements in the upper bytes, as fp16.
   HWY_INLINE Halves added(Halves a, Halves b) const {
     const hn::Rebind<hwy::float16_t, Single> half;
     const hn::ScalableTag<uint16_t> d16;
@@ -289,8 +303,8 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
     return hn::Combine(d16, hn::BitCast(part, hn::DemoteTo(half, upper)),
                        hn::BitCast(part, hn::DemoteTo(half, lower)));
   }
-  // fp16 to the lower byte, to nearest even: half of the last kept bit's weight added, less one if that bit
-  // is even.
+  // fp16 to the lower byte, to nearest even: adds half of the last kept bit's weight, less one if that
+  // bit is even. Too large a sum becomes the largest number.
   HWY_INLINE static Halves rounded(Halves half) {
     const hn::ScalableTag<uint16_t> d16;
     const auto magnitude = hn::And(half, hn::Set(d16, 0x7FFF));
@@ -302,6 +316,7 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
 
 #endif
 
+  // Elements in the upper bytes as fp16, NaN and infinity included.
   template <class V>
   HWY_INLINE static auto half_precision(V upper_bytes) {
     const hn::DFromV<V> d16;
@@ -316,6 +331,7 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
       return hn::BitCast(half, hn::Or(hn::Or(magnitude, sign), exponent));
     }
   }
+  // fp16 to fp32; for E4M3 the factor 2^8 is undone here.
   template <class V>
   HWY_INLINE Floats single(V half) const {
     if constexpr (kHasInfinity) {
@@ -324,6 +340,7 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
       return hn::Mul(hn::PromoteTo(d, half), hn::Set(d, 256.0f));
     }
   }
+  // Two parts as bytes in 16-bit lanes.
   HWY_INLINE auto joined(Floats lower, Floats upper) const {
     const hn::ScalableTag<uint16_t> d16;
     const hn::Half<decltype(d16)> half;
@@ -335,8 +352,8 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
  public:
 #endif
 
-  // A denormal's fraction after the smallest normal's leading one, less that one, is the denormal: exact, and
-  // without the slow way that processors take with denormal operands of binary32.
+  // A denormal's fraction behind the smallest normal number's leading one, less that one, is the denormal.
+  // That is exact, and avoids the slow path that processors take with denormal operands of binary32.
   HWY_INLINE Floats widen_bits(Words bits) const {
     const Words sign = hn::ShiftLeft<24>(hn::And(bits, word(0x80)));
     const Words magnitude = hn::And(bits, word(0x7F));
@@ -353,10 +370,10 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
     }
     return hn::BitCast(d, hn::Or(result, sign));
   }
-  // To nearest even: added to a number whose last bit weighs as much as the result's, the magnitude is
-  // rounded by the addition, and what the sum's bits have grown by is the result's fraction with its leading
-  // one. The power of two of the magnitude, or of the smallest normal for what is below it, says how much
-  // that is, and is the exponent, too.
+  // Rounds to nearest even. Added to a number (the anchor) whose last bit weighs as much as the
+  // result's, the magnitude is rounded by the addition, and what the sum's bits have grown by is the
+  // result's fraction with its leading one. The power of two of the magnitude, or of the smallest normal
+  // number for what is below it, gives the anchor and the exponent.
   HWY_INLINE Words narrow_bits(Floats value) const {
     const Words bits = hn::BitCast(du, value);
     const Words sign = hn::And(hn::ShiftRight<24>(bits), word(0x80));
@@ -375,7 +392,7 @@ struct Float8Format : SplitFormat<Float8Format<kExponentBits>, uint8_t> {
   }
 
  private:
-  // Of words below 2^31.
+  // Comparisons of words below 2^31.
   HWY_INLINE auto above(Words a, Words b) const {
     const Signed di;
     return hn::RebindMask(du, hn::Gt(hn::BitCast(di, a), hn::BitCast(di, b)));

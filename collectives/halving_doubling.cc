@@ -1,12 +1,14 @@
-// halving_doubling.cc: recursive halving (reduce-scatter) and recursive doubling (allgather): 2 log2(nodes)
-// steps, and for a power of two as few bytes as the ring.
+// halving_doubling.cc: recursive halving (reduce-scatter) and recursive doubling (allgather): 2
+// log2(nodes) steps, and for a power of two as few bytes as the ring (Thakur, Rabenseifner, Gropp 2005:
+// "Optimization of collective communication operations in MPICH").
 //
-// Other numbers of nodes are folded: with p the largest power of two and r = nodes - p, nodes 2v and 2v + 1
-// for v < r work as one: the odd one hands its contribution to the even one and gets its result from it. So p
-// places take part: place v is node 2v for v < r, else node v + r, and its range is the blocks of the nodes
-// it stands for; ranges of neighbouring places adjoin, so a group of places has one range.
+// Other numbers of nodes are folded. With p the largest power of two and r = nodes - p, nodes 2v and 2v
+// + 1 for v < r work as one: the odd one hands its contribution to the even one and gets its result from
+// it. So p places take part. Place v is node 2v for v < r, else node v + r. The range of a place is the
+// blocks of the nodes it stands for. Ranges of neighbouring places adjoin, so a group of places has one
+// contiguous range.
 //
-// Partial results go to and fro between kInput and kOutput, one level of halving reading what the one before
+// Partial results alternate between kInput and kOutput: a level of halving reads what the level before
 // wrote. Each level has its own stretch of scratch: first the fold's, then level by level.
 #include <bit>
 
@@ -15,6 +17,7 @@
 namespace hdt::collectives {
 namespace {
 
+// Builds the list of one node. Lives during make_halving_doubling() only.
 class HalvingDoublingBuilder {
  public:
   explicit HalvingDoublingBuilder(const Problem& problem)
@@ -27,6 +30,8 @@ class HalvingDoublingBuilder {
         mate_(odd_ ? problem.me - 1 : problem.me + 1),
         schedule_(std::make_unique<ListedSchedule>()) {}
 
+  // Steps: fold in, halve, double, fold out. The odd node of a pair takes part in the first and the last
+  // only.
   std::unique_ptr<Schedule> build() {
     if (reduces(problem_.what)) {
       fold_in_contribution();
@@ -39,7 +44,8 @@ class HalvingDoublingBuilder {
     return std::move(schedule_);
   }
 
-  // What the place `place` uses of its scratch for levels whose group is larger than `half`, and the fold.
+  // Elements of the scratch of place `place` that the fold and the levels with groups larger than `half`
+  // use. So it is also where the level `half` begins; both partners compute the same place.
   uint64_t scratch_before(int place, int half) const {
     uint64_t used = place < folded_ ? problem_.elements() : 0;
     for (int h = places_ / 2; h > half; h /= 2) used += group(place, h).length;
@@ -49,7 +55,8 @@ class HalvingDoublingBuilder {
  private:
   int node_of(int place) const { return place < folded_ ? 2 * place : place + folded_; }
   Range blocks(int from, int to) const { return blocks_of(problem_, from, to); }
-  // Range of the `size` places (a power of two, aligned) among which `place` is. node_of(places_) is nodes.
+  // Range of the `size` places (a power of two, aligned) among which `place` is. The end may be
+  // node_of(places_), which is the number of nodes.
   Range group(int place, int size) const {
     const int base = place & ~(size - 1);
     return blocks(node_of(base), node_of(base + size));
@@ -62,7 +69,7 @@ class HalvingDoublingBuilder {
   void receive_result(int peer, Range range) {
     schedule_->add({StepKind::kRecv, peer, Area::kInput, Area::kOutput, range.offset, range.length, 0});
   }
-  // Adds the contribution of `peer` to what is held and changes sides.
+  // Adds the contribution of `peer` to what is held, and changes sides.
   void combine(int peer, Range range, uint64_t target) {
     const Area into = held_ == Area::kInput ? Area::kOutput : Area::kInput;
     schedule_->add({StepKind::kRecvReduce, peer, held_, into, range.offset, range.length, target});
@@ -71,6 +78,8 @@ class HalvingDoublingBuilder {
 
   Range whole() const { return blocks(0, problem_.nodes); }
 
+  // The odd node sends all that it has; the even one combines. Even nodes use the first stretch of their
+  // scratch.
   void fold_in_contribution() {
     if (!in_pair_) return;
     if (odd_) {
@@ -80,6 +89,7 @@ class HalvingDoublingBuilder {
     }
   }
 
+  // Of an allgather the odd node's block is put beside the even node's.
   void fold_in_block() {
     if (!in_pair_) return;
     if (odd_) {
@@ -89,17 +99,21 @@ class HalvingDoublingBuilder {
     }
   }
 
+  // Level by level the partner is half as far away, and each partner keeps the half of the range that it
+  // belongs to: it sends the other half and combines what comes for its own.
   void halve() {
     for (int half = places_ / 2; half > 0; half /= 2) {
       const int partner = place_ ^ half;
       send(node_of(partner), held_, group(partner, half), Area::kScratch, scratch_before(partner, half));
       combine(node_of(partner), group(place_, half), scratch_before(place_, half));
     }
+    // After an even number of contributions the result is on the wrong side.
     if (held_ == Area::kOutput) return;
     const Range own = group(place_, 1);
     schedule_->add({StepKind::kCopy, -1, Area::kInput, Area::kOutput, own.offset, own.length, 0});
   }
 
+  // The levels in reverse: partners exchange what they have, and the range doubles.
   void double_up() {
     for (int half = 1; half < places_; half *= 2) {
       const int partner = place_ ^ half;
@@ -108,7 +122,8 @@ class HalvingDoublingBuilder {
     }
   }
 
-  // The odd node gets its result; of an allgather all but its own block.
+  // The odd node gets its result: of an allreduce all, of a reduce-scatter its own block, of an
+  // allgather all but its own block.
   void fold_out() {
     const int odd_node = odd_ ? problem_.me : mate_;
     if (problem_.what == Collective::kAllReduce) {
@@ -129,12 +144,13 @@ class HalvingDoublingBuilder {
   }
 
   const Problem& problem_;
+  // p above: the largest power of two that is not above the number of nodes.
   const int places_;
-  const int folded_;  // pairs of nodes that work as one
-  const bool in_pair_;
-  const bool odd_;
-  const int place_;
-  const int mate_;  // the other node of the pair
+  const int folded_;    // r above: pairs of nodes that work as one
+  const bool in_pair_;  // this node is in such a pair
+  const bool odd_;      // and is the one that does not take part
+  const int place_;     // of the pair or the node
+  const int mate_;      // the other node of the pair
   Area held_ = Area::kInput;
   std::unique_ptr<ListedSchedule> schedule_;
 };
@@ -153,6 +169,7 @@ std::unique_ptr<Schedule> make_halving_doubling(const Problem& problem) {
   }
 }
 
+// Blocks may be unequal, so every place is asked.
 uint64_t halving_doubling_scratch(const Problem& problem) {
   if (!reduces(problem.what) || problem.nodes == 1) return 0;
   if (problem.what == Collective::kReduce) {  // the root has a child for every bit of nodes - 1

@@ -1,11 +1,12 @@
-// hazards.h: which steps of one node must keep their order. The one definition, used by executor and checker.
+// hazards.h: which steps of one node must keep their order. This is the only definition; the executor,
+// the checker and the cost model use it, so they agree on what may overlap.
 #pragma once
 
 #include "collectives/schedule.h"
 
 namespace hdt::collectives {
 
-// A range of an area that a step reads or writes.
+// A range of an area that a step reads or writes, in elements. Length 0: none.
 struct Access {
   Area area = Area::kInput;
   uint64_t offset = 0;
@@ -15,12 +16,13 @@ struct Access {
   }
 };
 
+// True for the steps that wait for a peer's payload.
 constexpr bool is_receive(const Step& step) {
   return step.kind == StepKind::kRecv || step.kind == StepKind::kRecvReduce;
 }
 
-// What a step reads and writes of the slot's areas; length 0 where it does not. Scratch that payload lands in
-// is left out: no other step of a schedule uses it.
+// What a step reads and writes of the slot's areas; length 0 if it does not. Scratch that payload lands
+// in is left out, because no other step of a schedule uses that stretch (the checker proves it).
 inline Access read_by(const Step& step) {
   return step.kind == StepKind::kRecv ? Access{} : Access{step.from, step.offset, step.length};
 }
@@ -28,12 +30,14 @@ inline Access written_by(const Step& step) {
   if (step.kind == StepKind::kSend) return {};
   return {step.to, step.to == Area::kScratch ? step.target : step.offset, step.length};
 }
-// The second operand of a kReduce.
+// The second operand of a kReduce, which an earlier kCopy has put there.
 inline Access scratch_read_by(const Step& step) {
   return step.kind == StepKind::kReduce ? Access{Area::kScratch, step.target, step.length} : Access{};
 }
 
-// True if `later` may not start before `earlier`, which comes before it in the list, is complete.
+// True if `later` may not start before `earlier`, which comes before it in the list, is complete: one of
+// them writes what the other reads or writes. A step of length 0 conflicts with nothing by this rule, so
+// signals have one of their own: a send waits for every earlier receive. That is all a barrier needs.
 inline bool conflicts(const Step& earlier, const Step& later) {
   if (later.length == 0) return later.kind == StepKind::kSend && is_receive(earlier);
   const Access write = written_by(later);

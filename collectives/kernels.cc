@@ -1,5 +1,9 @@
-// kernels.cc: the arithmetic of kernels.h, compiled for every SIMD target that Highway knows on this
-// architecture; the best one for the CPU is chosen at run time.
+// kernels.cc: the arithmetic of kernels.h. Highway compiles the part between HWY_BEFORE_NAMESPACE and
+// HWY_AFTER_NAMESPACE once for every SIMD target of this architecture (by including this file again),
+// and HWY_DYNAMIC_DISPATCH calls the best one for the CPU.
+//
+// A kernel is put together from three parts: a format (formats-inl.h: how elements are loaded and
+// stored), an operation (Sum, ...) and a loop (combine_vectors, transform). for_type() picks the format.
 #include "collectives/kernels.h"
 
 #include <algorithm>
@@ -7,9 +11,9 @@
 #include <optional>
 #include <type_traits>
 
-// Vectors of SVE and RVV have no size at compile time, so they could not be parts of a Value (formats-inl.h).
-// SSE4 is left out as no machine with an accelerator has it and not AVX2, and each target takes the compiler
-// long.
+// Left out are: vectors of SVE and RVV, which have no size at compile time, so they could not be parts
+// of a Value (formats-inl.h); and SSE4, as no machine with an accelerator has it and not AVX2, and each
+// target takes the compiler long.
 #ifdef HDT_FEW_SIMD_TARGETS  // for builds with sanitizers, which take minutes for each
 #define HDT_LEFT_OUT (HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL)
 #else
@@ -30,6 +34,7 @@ HWY_BEFORE_NAMESPACE();
 namespace hdt::collectives {
 namespace HWY_NAMESPACE {
 
+// The operations, on vectors of any lane type.
 struct Sum {
   template <class V>
   V operator()(V a, V b) const {
@@ -47,7 +52,8 @@ struct Product {
   }
 
  private:
-  // No target multiplies bytes: those at even and at odd places are multiplied apart, in 16 bits.
+  // No target multiplies bytes. So the bytes at even and at odd places are multiplied apart, in 16-bit
+  // lanes; the lower byte of each product is the result.
   template <class V>
   static V bytes(V a, V b) {
     const hn::DFromV<V> d;
@@ -71,19 +77,23 @@ struct Maximum {
   }
 };
 
-// Conversions take so long that the processor, looking ahead of them, does not come to the next lines of
-// memory: they are asked for so many bytes before. (Formats that are computed as they are stored are slowed
-// down by asking.)
+// Conversions take so long that the processor, which looks ahead over a limited number of instructions,
+// does not reach the next lines of memory. So lines are prefetched this many bytes ahead. Formats that
+// are computed as they are stored are slowed down by prefetches.
 constexpr size_t kAhead = 512;
-constexpr size_t kLine = 64;
+constexpr size_t kLine = 64;  // bytes of a cache line
+// True for formats that are computed in other lanes than they are stored in.
 template <class Format>
 inline constexpr bool kConverts = !std::is_same_v<typename Format::Raw, typename Format::Value>;
 
+// True for formats with a sum() of their own: the same bits, sooner.
 template <class Format, typename = void>
 inline constexpr bool kHasSum = false;
 template <class Format>
 inline constexpr bool kHasSum<Format, std::void_t<decltype(&Format::sum)>> = true;
 
+// Element `index` of an array of unknown alignment. Not to be dereferenced, only for loads and stores
+// that need no alignment.
 template <typename T>
 const T* elements(const void* base, size_t index) {
   return reinterpret_cast<const T*>(static_cast<const std::byte*>(base) + index * sizeof(T));
@@ -115,6 +125,7 @@ void store_part(typename Format::Raw raw, void* to, size_t begin, size_t count) 
 using Sources = std::span<const void* const>;
 using Destinations = std::span<void* const>;
 
+// Two operands, the usual case: by the format's own sum, if it has one.
 template <class Format, class Op>
 HWY_INLINE typename Format::Raw combine_two(typename Format::Raw a, typename Format::Raw b) {
   const Format format{};
@@ -125,6 +136,7 @@ HWY_INLINE typename Format::Raw combine_two(typename Format::Raw a, typename For
   }
 }
 
+// Up to one vector of elements from `begin` on, for the ends that fill no vector.
 template <class Format, class Op>
 void combine_part(Sources sources, Destinations destinations, size_t begin, size_t count) {
   if (count == 0) return;
@@ -137,7 +149,8 @@ void combine_part(Sources sources, Destinations destinations, size_t begin, size
   for (void* const destination : destinations) store_part<Format>(raw, destination, begin, count);
 }
 
-// Elements [begin, count), whole vectors only; returns where it stopped.
+// Combines elements [begin, count) as far as they fill whole vectors, and returns the element where it
+// stopped. kStream: destinations are aligned, and stores go past the caches.
 template <class Format, class Op, bool kStream>
 size_t combine_vectors(Sources sources, Destinations destinations, size_t begin, size_t count) {
   using T = typename Format::Stored;
@@ -156,6 +169,8 @@ size_t combine_vectors(Sources sources, Destinations destinations, size_t begin,
     }
   };
   size_t i = begin;
+  // The usual case has loops of its own: two operands stay in registers, and formats that convert go
+  // line by line with prefetches.
   if (sources.size() == 2 && destinations.size() <= 2) {
     const size_t last = destinations.size() - 1;
     const auto combine_at = [&](size_t at) HWY_ATTR __attribute__((always_inline)) {
@@ -174,6 +189,7 @@ size_t combine_vectors(Sources sources, Destinations destinations, size_t begin,
     for (; i + lanes <= count; i += lanes) combine_at(i);
     return i;
   }
+  // Any number of operands: the value stays wide until all are combined, so it is rounded once.
   for (; i + lanes <= count; i += lanes) {
     auto value = load(0, i);
     for (size_t k = 1; k < sources.size(); ++k) value = format.map(op, value, load(k, i));
@@ -183,8 +199,8 @@ size_t combine_vectors(Sources sources, Destinations destinations, size_t begin,
   return i;
 }
 
-// How many bytes lie before the first place where all destinations are aligned for streaming; nothing if
-// there is none.
+// The number of bytes before the first place where all destinations are aligned for streaming. Nothing
+// if there is no such place, or if a destination is a source, whose lines are in the caches anyway.
 template <class Format>
 std::optional<size_t> bytes_to_alignment(Sources sources, Destinations destinations) {
   const size_t vector = hn::Lanes(Tag<Format>()) * sizeof(typename Format::Stored);
@@ -198,6 +214,7 @@ std::optional<size_t> bytes_to_alignment(Sources sources, Destinations destinati
   return bytes;
 }
 
+// Head up to the alignment (if streaming), whole vectors, rest.
 template <class Format, class Op>
 void combine(Sources sources, Destinations destinations, size_t count, Stores stores) {
   size_t done = 0;
@@ -207,14 +224,15 @@ void combine(Sources sources, Destinations destinations, size_t count, Stores st
     done = std::min(count, *head / sizeof(typename Format::Stored));
     combine_part<Format, Op>(sources, destinations, 0, done);
     done = combine_vectors<Format, Op, true>(sources, destinations, done, count);
-    hwy::FlushStream();  // before whatever tells others that the result is there
+    // Streamed stores are weakly ordered: they must be out before the result is announced to others.
+    hwy::FlushStream();
   } else {
     done = combine_vectors<Format, Op, false>(sources, destinations, done, count);
   }
   combine_part<Format, Op>(sources, destinations, done, count - done);
 }
 
-// dst[i] = f(src[i]), on vectors of the lanes it is computed in.
+// dst[i] = f(src[i]), where f works on vectors of the lanes that the format is computed in.
 template <class Format, class F>
 void transform(const void* src, void* dst, size_t count, F f) {
   using T = typename Format::Stored;
@@ -230,7 +248,8 @@ void transform(const void* src, void* dst, size_t count, F f) {
   store_part<Format>(format.narrow(format.map(f, load_part<Format>(src, i, count - i))), dst, i, count - i);
 }
 
-// SIMD has no integer division; elements go through memcpy because they may be misaligned.
+// SIMD has no integer division, so elements are divided one by one. They go through memcpy, because they
+// may be misaligned.
 template <typename T>
 void divide_integers(const void* src, void* dst, size_t count, int divisor) {
   for (size_t i = 0; i < count; ++i) {
@@ -243,6 +262,7 @@ void divide_integers(const void* src, void* dst, size_t count, int divisor) {
   }
 }
 
+// The three kinds of work, each with a run<Format>() for for_type().
 struct Reduction {
   ReduceOp op;
   Sources sources;
@@ -295,7 +315,8 @@ struct Scaling {
     using T = typename Format::Stored;
     T factor;
     std::memcpy(&factor, scalar, sizeof(T));
-    // One vector of the lanes it is computed in: all lanes, and all parts, are the same.
+    // A vector of the factor in the lanes that the format is computed in: all lanes and all parts are
+    // the same.
     const auto factors = Format{}.widen(hn::Set(Tag<Format>(), factor));
     if constexpr (std::is_same_v<Format, PlainFormat<T>>) {
       transform<Format>(src, dst, count, [factors](auto value) { return Product()(value, factors); });
@@ -305,6 +326,7 @@ struct Scaling {
   }
 };
 
+// Runs the work with the format of the element type.
 template <class Work>
 void for_type(DataType type, const Work& work) {
   switch (type) {
@@ -339,6 +361,7 @@ void for_type(DataType type, const Work& work) {
   }
 }
 
+// The entries for one target, which HWY_EXPORT collects in tables.
 void ReduceTarget(DataType type, ReduceOp op, Sources sources, Destinations destinations, size_t count,
                   Stores stores) {
   for_type(type, Reduction{op, sources, destinations, count, stores});
@@ -365,6 +388,8 @@ HWY_EXPORT(ScaleTarget);
 void reduce(DataType type, ReduceOp op, std::span<const void* const> sources,
             std::span<void* const> destinations, size_t count, Stores stores) {
   if (count == 0) return;
+  // One source is a copy. A streaming copy goes through the kernel as bytes: nothing is combined, so
+  // every bit stays, also of a NaN.
   if (sources.size() == 1) {
     if (stores == Stores::kCached) {
       for (void* const destination : destinations) {

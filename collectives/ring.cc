@@ -1,11 +1,17 @@
-// ring.cc: the ring. Node i sends to node i + 1 only. Every byte crosses every link once per pass, whatever
-// the number of nodes, so it moves the fewest bytes per link, in the most steps.
+// ring.cc: the ring. Node i sends to node i + 1 only. Every byte crosses every link once in a pass,
+// whatever the number of nodes, so the ring moves the fewest bytes on each link, in the most steps.
 //
-// A pass: blocks travel round the ring; each node sends one first block of its own, passes on the blocks that
-// it receives, the one received before its first block's turn comes again is the last and stays.
+// A pass has n - 1 rounds in which blocks travel round the ring. In round 1 a node sends one block of
+// its own; in every later round it forwards the block that it has just received; the block received in
+// the last round stays.
 //   reduce-scatter  block b starts at node b + 1 and gathers contributions until it ends at node b
 //   allgather       block b starts at node b and ends at node b - 1
-// Contributions to block b land in scratch at block b's own offset: a node receives each block at most once.
+//
+// Contributions to block b land in scratch at block b's own offset, as a node receives each block at
+// most once.
+//
+// Steps are computed, not listed, because there are 4(n - 1) of them for an allreduce. Empty blocks have
+// no steps; what counts is a block's position among those that are not empty.
 #include <algorithm>
 #include <vector>
 
@@ -14,6 +20,7 @@
 namespace hdt::collectives {
 namespace {
 
+// Allreduce is the pass of a reduce-scatter followed by that of an allgather; the other two are one of them.
 class RingSchedule : public Schedule {
  public:
   explicit RingSchedule(const Problem& problem) : problem_(problem) {
@@ -36,13 +43,14 @@ class RingSchedule : public Schedule {
   uint64_t scratch_length() const override { return reduce_scatter_.steps > 0 ? problem_.elements() : 0; }
 
  private:
-  // One pass of this node: the blocks that are not empty, from `first` downwards and round. Each is received,
-  // then sent; but the first is only sent, and the last (first + 1) only received.
+  // One pass of this node: the blocks that are not empty, from `first` downwards and round. Each is
+  // received, then sent; but the first is only sent, and the last (first + 1) is only received.
   struct Pass {
     size_t position = 0;  // in filled_, of the first block of the pass
     size_t steps = 0;
     bool starts_by_send = false;
   };
+  // One step of a pass: which block, and what is done with it.
   struct Turn {
     int block;
     bool sends;
@@ -53,6 +61,8 @@ class RingSchedule : public Schedule {
     return problem_.block_offsets[block + 1] - problem_.block_offsets[block];
   }
 
+  // The pass that begins at block `first`, or at the next block below it that is not empty. Then the
+  // pass begins with a receive, as this node had nothing to send.
   Pass pass_from(int first) const {
     if (filled_.empty()) return {};
     const auto above = std::upper_bound(filled_.begin(), filled_.end(), first);
@@ -64,6 +74,8 @@ class RingSchedule : public Schedule {
     return pass;
   }
 
+  // Half-turns alternate between receive and send; a pass that starts by a send skips the first receive.
+  // Blocks are taken in descending order, with the wrap at block 0.
   Turn at(const Pass& pass, size_t index) const {
     const size_t half_turn = index + pass.starts_by_send;
     const size_t back = half_turn / 2;
@@ -74,6 +86,8 @@ class RingSchedule : public Schedule {
   int next() const { return (problem_.me + 1) % problem_.nodes; }
   int previous() const { return (problem_.me + problem_.nodes - 1) % problem_.nodes; }
 
+  // Every partial result is in kOutput but a block's first contribution, which is sent from kInput. No
+  // node reads kInput after it has written that range of kOutput, so both may be the same memory.
   Step reduce_scatter_step(const Turn& turn) const {
     const uint64_t offset = problem_.block_offsets[turn.block];
     const Area held = turn.first ? Area::kInput : Area::kOutput;

@@ -1,6 +1,6 @@
-// rooted.cc: broadcast and reduce. A chain keeps every link busy when pieces follow one another (each piece
-// is a schedule of its own; the caller runs several at a time); a binomial tree is done after log2(nodes)
-// steps.
+// rooted.cc: broadcast and reduce. A chain keeps every link busy when chunks follow one another (each
+// chunk is a schedule of its own, and the engine runs several at a time). A binomial tree is done after
+// log2(nodes) steps.
 #include <bit>
 
 #include "collectives/algorithms.h"
@@ -8,6 +8,7 @@
 namespace hdt::collectives {
 namespace {
 
+// Steps that move the whole chunk.
 Step send_all(const Problem& problem, int peer, Area from, Area to, uint64_t target) {
   return {StepKind::kSend, peer, from, to, 0, problem.elements(), target};
 }
@@ -20,7 +21,8 @@ Step reduce_all(const Problem& problem, int peer, Area from, Area to, uint64_t t
 
 }  // namespace
 
-// Broadcast: root -> root + 1 -> ... -> root - 1. Reduce: root + 1 -> root + 2 -> ... -> root.
+// Broadcast goes root -> root + 1 -> ... -> root - 1. Reduce goes root + 1 -> root + 2 -> ... -> root,
+// and every node adds its own contribution to what comes.
 std::unique_ptr<ListedSchedule> make_chain(const Problem& problem) {
   auto schedule = std::make_unique<ListedSchedule>();
   const int next = (problem.me + 1) % problem.nodes;
@@ -38,8 +40,9 @@ std::unique_ptr<ListedSchedule> make_chain(const Problem& problem) {
   return schedule;
 }
 
-// With q = (node - root) mod nodes: the parent of q is q less its lowest bit, its children are q + 2^k for
-// 2^k below its lowest bit. Child k's contribution lands in the k-th stretch of the parent's scratch.
+// With q = (node - root) mod nodes: the parent of q is q without its lowest set bit, and its children
+// are q + 2^k for every 2^k below that bit. Child k's contribution lands in the k-th stretch of the
+// parent's scratch.
 std::unique_ptr<ListedSchedule> make_binomial_tree(const Problem& problem) {
   auto schedule = std::make_unique<ListedSchedule>();
   const unsigned nodes = problem.nodes;
@@ -54,6 +57,7 @@ std::unique_ptr<ListedSchedule> make_binomial_tree(const Problem& problem) {
     }
     return schedule;
   }
+  // Reduce takes the smallest subtree first: its contribution is ready first.
   Area held = Area::kInput;
   for (unsigned bit = 1; bit < lowest && q + bit < nodes; bit *= 2) {
     const Area into = held == Area::kInput ? Area::kOutput : Area::kInput;

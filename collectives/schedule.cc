@@ -1,4 +1,5 @@
-// schedule.cc: which algorithm to run, and its schedule.
+// schedule.cc: the choice among algorithms: by name, by number, and by size if nothing has been measured
+// (select_algorithm). The measured choice is the tuner's (daemon/group/tuner.h).
 #include "collectives/schedule.h"
 
 #include "collectives/algorithms.h"
@@ -6,11 +7,11 @@
 namespace hdt::collectives {
 namespace {
 
-// Below this a piece takes less time on the wire (50 us on 10 Gbit/s) than the steps that the logarithmic
-// algorithms save (some 10 us each over TCP); above, links shared by nobody, any shares and few scratch count
-// more.
+// Up to this size a chunk takes less time on the wire (50 us at 10 Gbit/s) than the steps that the
+// logarithmic algorithms save cost over TCP (some 10 us each). Above it the ring's properties count
+// more: it shares no link, takes any blocks and needs little scratch.
 constexpr uint64_t kSmallPieceBytes = 64 * 1024;
-// Below this even the bytes do not count that recursive doubling sends more than halving-doubling.
+// Up to this size not even the extra bytes count that recursive doubling sends beside halving-doubling.
 constexpr uint64_t kTinyPieceBytes = 32 * 1024;
 
 }  // namespace
@@ -28,6 +29,7 @@ std::optional<Algorithm> parse_algorithm(std::string_view name) {
   return std::nullopt;
 }
 
+// One node has no peers: its contribution is its result.
 std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& problem) {
   if (problem.nodes == 1) {
     auto schedule = std::make_unique<ListedSchedule>();
@@ -53,6 +55,7 @@ std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& prob
   return make_pairwise(problem);
 }
 
+// For one node only the ring counts as having a form, so that exactly one algorithm is left to choose.
 bool has_own_form(Algorithm algorithm, const Problem& problem) {
   switch (algorithm) {
     case Algorithm::kRing:
@@ -90,6 +93,7 @@ uint64_t scratch_needed(Algorithm algorithm, const Problem& problem) {
   return pairwise_scratch(problem);
 }
 
+// Uses the scratch of the algorithm's own form. Halving-doubling has one for everything.
 Algorithm select_algorithm(const Problem& problem, DataType type, uint64_t scratch_limit) {
   const uint64_t bytes = problem.elements() * type_size(type);
   if (bytes > kSmallPieceBytes) return Algorithm::kRing;

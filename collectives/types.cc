@@ -1,4 +1,5 @@
-// types.cc: the names of types, reductions and collectives, both ways.
+// types.cc: the names of types, reductions and collectives, in both directions. The arrays are in the
+// order of the enums' values.
 #include "collectives/types.h"
 
 #include <array>
@@ -14,6 +15,7 @@ constexpr std::array<const char*, kReduceOpCount> kOpNames = {"sum", "prod", "mi
 constexpr std::array<const char*, kCollectiveCount> kCollectiveNames = {
     "allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "barrier"};
 
+// The value with this name; nothing if there is none.
 template <typename Enum, size_t kCount>
 std::optional<Enum> find(const std::array<const char*, kCount>& names, std::string_view name) {
   for (size_t i = 0; i < kCount; ++i) {
@@ -22,6 +24,7 @@ std::optional<Enum> find(const std::array<const char*, kCount>& names, std::stri
   return std::nullopt;
 }
 
+// The name of a value that may be none of ours.
 template <typename Enum, size_t kCount>
 const char* name_in(const std::array<const char*, kCount>& names, Enum value) {
   const auto index = static_cast<size_t>(value);

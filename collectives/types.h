@@ -9,6 +9,7 @@
 
 namespace hdt::collectives {
 
+// Element types. float8 is OCP's 8-bit floating point, in its two forms.
 enum class DataType : uint8_t {
   kInt32 = 0,
   kInt64 = 1,
@@ -27,7 +28,8 @@ enum class DataType : uint8_t {
 };
 inline constexpr int kDataTypeCount = 14;
 
-// kPreMulSum: each rank multiplies its contribution by a number of its own first.
+// kAvg: a sum, divided by the number of ranks where the result is taken. kPreMulSum: each rank
+// multiplies its contribution by a number of its own first.
 enum class ReduceOp : uint8_t { kSum = 0, kProd = 1, kMin = 2, kMax = 3, kAvg = 4, kPreMulSum = 5 };
 inline constexpr int kReduceOpCount = 6;
 
@@ -41,31 +43,31 @@ enum class Collective : uint8_t {
 };
 inline constexpr int kCollectiveCount = 6;
 
-// False for numbers of others that are none of ours. Whoever takes a call from elsewhere asks before anything
-// else.
+// False for numbers from elsewhere that are none of ours. Code that takes a call from another process
+// checks this before anything else.
 constexpr bool is_known(DataType type) { return static_cast<uint8_t>(type) < kDataTypeCount; }
 constexpr bool is_known(ReduceOp op) { return static_cast<uint8_t>(op) < kReduceOpCount; }
 constexpr bool is_known(Collective what) { return static_cast<uint8_t>(what) < kCollectiveCount; }
 
-// Of a known type. Of others 1, so that nothing is read out of bounds nor divided by 0 on the way to the
-// refusal.
+// Bytes of an element. For an unknown type 1, so that nothing is read out of bounds nor divided by 0 on
+// the way to the refusal.
 constexpr size_t type_size(DataType type) {
   constexpr size_t kSizes[kDataTypeCount] = {4, 8, 2, 2, 4, 8, 1, 1, 2, 2, 4, 8, 1, 1};
   return is_known(type) ? kSizes[static_cast<size_t>(type)] : 1;
 }
 
-// True if the collective combines contributions (and so has a ReduceOp and reads kInput; see schedule.h).
+// True if the collective combines contributions. It then has a ReduceOp and reads kInput (schedule.h).
 constexpr bool reduces(Collective c) {
   return c == Collective::kAllReduce || c == Collective::kReduce || c == Collective::kReduceScatter;
 }
 
-// "unknown" for numbers that are none of ours.
+// Names for people and for flags. "unknown" for numbers that are none of ours.
 const char* name_of(DataType type);    // "float32": the names hdt-commbench prints and accepts
 const char* name_of(ReduceOp op);      // "sum"
 const char* name_of(Collective what);  // "allreduce"
 
-// The inverse of name_of; types also by the names nccl-tests uses ("half", "float", "double"). Nothing if
-// unknown.
+// The inverse of name_of(). Types also by the names that nccl-tests uses ("half", "float", "double").
+// Nothing if unknown.
 std::optional<DataType> parse_data_type(std::string_view name);
 std::optional<ReduceOp> parse_reduce_op(std::string_view name);
 std::optional<Collective> parse_collective(std::string_view name);
