@@ -147,11 +147,15 @@ class Control : public SessionHandler {
   bool others_join() const;
   bool needed_by_others() const;
   bool coordinates(const std::string& rendezvous) const;
-  bool can_leave() const;
+  bool can_leave();
   // Runs `question` on every engine, by a thread that is none of the daemon's; whether all say yes.
   bool ask_engines(const std::function<bool(Engine&)>& question);
-  // The same on the control thread.
-  bool ask_control(const std::function<bool()>& question);
+  // The same on the control thread; false also where that does not answer before `until`.
+  bool ask_control(std::function<bool()> question, Deadline until = Deadline::never());
+  // Of groups that engines have. On the control thread, which waits for the engines: none of them is given
+  // another group meanwhile.
+  bool groups_are_made();
+  bool may_hand_over();
   Reunion::Services reunion_services();
   NodeInfo self_for(const std::string& group_class) const;
   std::string cannot_be(const std::string& group_class, const NodeInfo& as_on, const Status& why) const;

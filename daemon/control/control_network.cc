@@ -467,6 +467,11 @@ std::optional<Deadline> ControlNetwork::next_time() const {
   return next.is_never() ? std::nullopt : std::optional(next);
 }
 
+bool ControlNetwork::all_sent() const {
+  return std::all_of(channels_.begin(), channels_.end(),
+                     [](const auto& entry) { return entry.second.unsent == 0; });
+}
+
 NodeId ControlNetwork::peer_of(ChannelId channel) const {
   const auto found = channels_.find(channel);
   if (found == channels_.end() || found->second.connection == nullptr) return {};

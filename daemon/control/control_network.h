@@ -93,6 +93,8 @@ class ControlNetwork {
   // Who is at the other end; all zeroes while the handshake is not done, and of a channel that is gone.
   NodeId peer_of(ChannelId channel) const;
   size_t open_channels() const { return channels_.size(); }
+  // Of no channel whose handshake is done something is left that the transport has not sent.
+  bool all_sent() const;
 
  private:
   struct Channel {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/saturate.h"
 #include "daemon/control/control.h"
 
 namespace hdt::daemon {
@@ -11,16 +12,35 @@ namespace hdt::daemon {
 namespace {
 constexpr int64_t kLookEveryNs = 5 * kNsPerMs;
 constexpr int64_t kSuccessionMs = 3'000;  // all ranks hear of a loss within 5 s
+// A thread that does not answer so long after the end of the drain is not waited for.
+constexpr int64_t kAnswerMs = 1'000;
 }  // namespace
+
+// A group is being made from the first of its joins until each of its ranks has been answered, here and on
+// the other nodes. It goes from hand to hand: what processes have said and nobody has read yet; the maker,
+// and the rendezvous where this node coordinates, until all nodes have it; the engine, until every rank
+// everywhere has its seat and the other nodes have heard of those here (EngineGroup::is_made). All of them
+// are asked in one turn of the thread that hands it on, so none is between two of them; and once the answer
+// is yes, that same turn takes no further join.
+bool Control::may_hand_over() {
+  sessions_->read_all();
+  const bool under_way = maker_->open_groups() != 0 || rendezvous_.open_groups() != 0 || change_ || reload_ ||
+                         !network_->all_sent();
+  if (under_way || !groups_are_made()) return false;
+  leaving_ = true;
+  return true;
+}
+
+bool Control::groups_are_made() {
+  return ask_engines([](Engine& engine) { return engine.groups_are_made(); });
+}
 
 // Polls, as stop() does.
 bool Control::prepare_handover(int64_t drain_ms) {
   const Deadline drain = Deadline::after_ms(drain_ms);
+  const Deadline answer = Deadline::after_ms(saturating_add(drain_ms, kAnswerMs));
   while (true) {
-    const auto done = [this] {
-      return maker_->open_groups() == 0 && rendezvous_.open_groups() == 0 && !change_ && !reload_;
-    };
-    if (ask_control(done)) return true;
+    if (ask_control([this] { return may_hand_over(); }, answer)) return true;
     if (drain.expired()) return false;
     std::this_thread::sleep_for(std::chrono::nanoseconds(kLookEveryNs));
   }

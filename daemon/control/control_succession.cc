@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 
 #include "base/contained.h"
@@ -23,14 +24,19 @@ std::string first_port(const std::string& addresses) {
 
 }  // namespace
 
-bool Control::ask_control(const std::function<bool()>& question) {
-  std::promise<bool> answer;
-  mailbox_.post([&] {
+bool Control::ask_control(std::function<bool()> question, Deadline until) {
+  const auto answer = std::make_shared<std::promise<bool>>();
+  auto future = answer->get_future();
+  mailbox_.post([answer, question = std::move(question)] {
     bool said = false;
     (void)contained("a question to the control thread", [&] { said = question(); });
-    answer.set_value(said);
+    answer->set_value(said);
   });
-  return answer.get_future().get();
+  if (!until.is_never() && future.wait_for(std::chrono::nanoseconds(
+                               std::max<int64_t>(until.remaining_ns(), 0))) != std::future_status::ready) {
+    return false;
+  }
+  return future.get();
 }
 
 // By the kernel's word on the socket's peer. A process of another PID namespace has no pid here, and is not
@@ -58,20 +64,20 @@ bool Control::needed_by_others() const {
 bool Control::coordinates(const std::string& rendezvous) const { return network_->listens_at(rendezvous); }
 
 // True once nothing is under way that a successor could not go on with.
-bool Control::can_leave() const {
+bool Control::can_leave() {
   const bool elsewhere = std::any_of(joining_.begin(), joining_.end(), [this](const auto& entry) {
     return !is_host(entry.first.first) && entry.second.request.host == session::Hosting::kNone &&
            !coordinates(entry.second.request.rendezvous);
   });
   return !elsewhere && maker_->being_connected() == 0 && rendezvous_.being_connected() == 0 && !change_ &&
-         !reload_;
+         !reload_ && groups_are_made();
 }
 
 void Control::ask_successor(uint64_t session, uint32_t request) {
   session::Joined answer;
   answer.request = request;
   answer.code = Code::kInProgress;
-  answer.text = "the process that hosted the daemon ends; its successor is to be asked";
+  answer.text = "the daemon ends; its successor is to be asked";
   sessions_->send(session, session::encode(answer));
 }
 

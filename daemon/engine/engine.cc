@@ -438,6 +438,11 @@ bool Engine::quiet() const {
                      [](const auto& group) { return group == nullptr || group->quiet(); });
 }
 
+bool Engine::groups_are_made() const {
+  return std::all_of(groups_.begin(), groups_.end(),
+                     [](const auto& group) { return group == nullptr || group->is_made(); });
+}
+
 bool Engine::reap_groups() {
   bool any = false;
   for (auto& group : groups_) {

@@ -126,6 +126,8 @@ class Engine : public transport::LinkObserver {
   void finish_change(uint64_t change, bool commit);
   // True if no call is under way.
   bool quiet() const;
+  // No group waits for something that only this daemon can still do for its making.
+  bool groups_are_made() const;
   // True if nothing waits to be sent.
   bool links_idle() const;
   // True if other nodes have all that was sent by ranks that have left: no successor has that memory.

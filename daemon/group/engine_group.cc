@@ -121,7 +121,9 @@ void EngineGroup::move(uint32_t node, transport::Link& link, uint32_t backend,
   if (peer.link == nullptr) return;  // the group has failed
   (void)peer.link->send(encode(LinkMoved{context_.id}));
   peer.old.push_back({peer.link, peer.writes_in_flight, std::exchange(peer.last_write, 0)});
+  const bool knows_seats = peer.link->heard(std::exchange(peer.seat_message, 0));
   peer.link = &link;
+  if (!knows_seats) tell_seated(node);
   peer.backend = backend;
   peer.region = their_region;
   peer.writes_in_flight = 0;
@@ -165,6 +167,7 @@ void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const
     peer.old.erase(old);
   } else {
     peer.link = nullptr;
+    peer.seat_message = 0;
     peer.ready = peer.ready && !ready_;
     peer.writes_in_flight = 0;
     peer.last_write = 0;
@@ -475,9 +478,7 @@ bool EngineGroup::finished() const {
 
 bool EngineGroup::quiet() {
   if (context_.failed()) return true;
-  // Ranks of this node may still wait for other nodes' word that all have taken their seats.
-  if (!solo() && has_local_ranks() && context_.segment.header().seated.load(std::memory_order_acquire) == 0)
-    return false;
+  if (!is_made()) return false;
   if (channels_.awaits_arrivals()) hurry(context_.links_with_writes());
   if (!pieces_.idle() || context_.writes_in_flight() != 0 || !channels_.drained()) return false;
   for (uint32_t local = 0; local < local_left_.size(); ++local) {

@@ -128,6 +128,9 @@ class EngineGroup {
   bool needs(uint32_t node) const { return has_local_ranks() && !context_.peers[node].left; }
   // Everyone has left and no write is under way: may be destroyed.
   bool finished() const;
+  // Nothing of its making is left to be done here (engine_group_seats.cc). Asks the other nodes for what is
+  // missing.
+  bool is_made();
   // No rank of this node is in a call, and everything that they have sent has arrived.
   bool quiet();
 

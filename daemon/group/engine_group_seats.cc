@@ -14,7 +14,9 @@ void EngineGroup::note_seats() {
     if (context_.segment.board(local).pid.load(std::memory_order_acquire) == 0) return;
   }
   told_seated_ = true;
-  context_.send_all(GroupSeated{context_.id, context_.me});
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    if (node != context_.me) tell_seated(node);
+  }
   on_seated(context_.me);
 }
 
@@ -25,9 +27,33 @@ void EngineGroup::on_seated(uint32_t node) {
   context_.segment.ring_all();
 }
 
-// One of the two daemons has been started again, and may not have heard it.
+// Again where one of the two daemons has been started again, and may not have heard it.
 void EngineGroup::tell_seated(uint32_t node) {
-  if (told_seated_) context_.send(node, GroupSeated{context_.id, context_.me});
+  GroupPeer& peer = context_.peers[node];
+  if (!told_seated_ || peer.link == nullptr) return;
+  context_.send(node, GroupSeated{context_.id, context_.me});
+  peer.seat_message = peer.link->last_message();
+}
+
+// A rank hears from its daemon that it has joined, and then takes its seat; a call that makes the group
+// returns when all have. Until then a rank that has lost its daemon may not come back to the next one, and
+// other nodes wait for a word of this one. A node that is away is told when it comes back, by whichever
+// daemon is here then.
+bool EngineGroup::is_made() {
+  if (context_.failed() || !has_local_ranks()) return true;
+  for (uint32_t local = 0; local < local_left_.size(); ++local) {
+    if (!local_left_[local] && context_.segment.board(local).pid.load(std::memory_order_acquire) == 0)
+      return false;
+  }
+  if (solo()) return true;
+  if (context_.segment.header().seated.load(std::memory_order_acquire) == 0) return false;
+  bool all_heard = true;
+  for (GroupPeer& peer : context_.peers) {
+    if (peer.link == nullptr || peer.left || peer.away || peer.link->heard(peer.seat_message)) continue;
+    peer.link->ping();
+    all_heard = false;
+  }
+  return all_heard;
 }
 
 // Answers ranks that measure how long that takes.

@@ -57,6 +57,7 @@ struct GroupPeer {
   uint64_t arrivals = 0;    // chunks that came
   int64_t arrived_ns = 0;   // when the last one did
   session::Layout layout{1, 1, 1};
+  uint64_t seat_message = 0;  // the link's number of the one that told it of this node's seats; 0: none did
   // Its daemon was lost, or this one has been started again: until both have said what had come (wire.h,
   // Resume), or until nobody waits any more.
   bool away = false;

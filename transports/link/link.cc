@@ -125,6 +125,11 @@ bool Link::settled() const { return state_->outbox.empty(); }
 uint64_t Link::written() const { return state_->outbox.written(); }
 bool Link::arrived(uint64_t writes) const { return state_->outbox.arrived() >= writes; }
 
+uint64_t Link::last_message() const { return state_->last_notice; }
+bool Link::heard(uint64_t message) const {
+  return state_->notices.empty() || state_->notices.front().number > message;
+}
+
 // A peer answers a ping at once, with an acknowledgement of all that has come. Loops that send run by index,
 // as a failure calls the observer.
 void Link::hurry() {

@@ -193,6 +193,11 @@ class Link {
   // arrived. A caller notes written() after its last write, and asks arrived() of that number later.
   uint64_t written() const;
   bool arrived(uint64_t writes) const;
+  // last_message() is the number of the control message that was queued last, 0 before the first;
+  // heard(n) is true if the peer has acknowledged that message and all before it. The peer may delay that
+  // acknowledgement for as long as nothing else is sent, unless it is asked by ping().
+  uint64_t last_message() const;
+  bool heard(uint64_t message) const;
   // Asks the peer to acknowledge at once, on each rail that has something under way. For small writes with
   // `until_arrived`, whose acknowledgement the peer may otherwise delay.
   void hurry();

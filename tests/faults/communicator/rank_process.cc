@@ -84,6 +84,19 @@ void World::await_ready(int node) {
       node, [](const auto& group) { return group["state"] == "ready"; }, "the group is not ready");
 }
 
+void World::await_joins(int number, size_t missing) {
+  const std::vector<std::string> command = {HDT_HDTCTL, "--socket", node(number).socket(), "why", "--json"};
+  const Deadline deadline = Deadline::after_ms(kAnswerMs);
+  std::string said;
+  while (!deadline.expired()) {
+    said = run_program(command).output;
+    const auto answer = nlohmann::json::parse(said, nullptr, false);
+    const auto making = answer.is_object() ? answer.value("making", nlohmann::json::array()) : answer;
+    if (making.size() == 1 && making[0]["missing"].size() == missing) return;
+  }
+  FAIL() << "node " << number << ": not all but " << missing << " ranks have joined: " << said;
+}
+
 void World::kill_daemon(int number) {
   node(number).process().signal(SIGKILL);
   ASSERT_TRUE(node(number).process().wait(Deadline::after_ms(kAnswerMs)).has_value());

@@ -55,6 +55,9 @@ class World {
   // Returns when the only group on that node is ready: after a restart of its daemon, when all its ranks have
   // come back.
   void await_ready(int node);
+  // Returns when all but `missing` ranks of the only group that is being made have joined. The node's daemon
+  // is the one where they meet.
+  void await_joins(int node, size_t missing);
   // SIGKILL, and waits for its end.
   void kill_daemon(int node);
   // Proves that all nodes still serve: a group over them makes an allreduce.

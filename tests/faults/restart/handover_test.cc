@@ -52,7 +52,7 @@ TEST(Handover, AGroupThatIsBeingMadeIsMadeFirst) {
   const Answer id = first->call("id");
   ASSERT_EQ(id.result, HDT_SUCCESS) << id.text;
   first->start("join 2 0 30000 " + id.text);
-  EXPECT_EQ(first->finish(100).result, HDT_IN_PROGRESS);
+  world.await_joins(0, 1);
   world.node(0).process().signal(SIGTERM);
   EXPECT_FALSE(world.node(0).process().wait(Deadline::after_ms(100)).has_value());
   const Answer joined = second->call("join 2 1 30000 " + id.text);
@@ -64,6 +64,57 @@ TEST(Handover, AGroupThatIsBeingMadeIsMadeFirst) {
   const Answer sum = second->call("allreduce 100000 4 0");
   EXPECT_EQ(sum.result, HDT_SUCCESS) << sum.text;
   EXPECT_EQ(first->finish().result, HDT_SUCCESS);
+}
+
+// All ranks have joined, and the daemons have agreed on the group: it is not made before each rank has its
+// seat and has been told of all others'. A rank that is stopped cannot take its own.
+void expect_seats_to_be_awaited(int of_node) {
+  World world(2, {kHandover, kHandover});
+  Ranks ranks;
+  for (int node = 0; node < 2; ++node) ranks.push_back(world.rank_on(node));
+  const Answer id = ranks[0]->call("id");
+  ASSERT_EQ(id.result, HDT_SUCCESS) << id.text;
+  const auto join = [&](int rank) {
+    ranks[rank]->start("join 2 " + std::to_string(rank) + " 30000 " + id.text);
+  };
+  join(of_node);
+  world.await_joins(0, 1);
+  ranks[of_node]->process().signal(SIGSTOP);
+  join(1 - of_node);
+  for (int node = 0; node < 2; ++node) world.await_ready(node);
+  world.node(0).process().signal(SIGTERM);
+  EXPECT_FALSE(world.node(0).process().wait(Deadline::after_ms(300)).has_value());
+  ranks[of_node]->process().signal(SIGCONT);
+  for (auto& rank : ranks) {
+    const Answer joined = rank->finish();
+    EXPECT_EQ(joined.result, HDT_SUCCESS) << joined.text;
+  }
+  expect_end(world, 0);
+  world.node(0).start();
+  for (auto& rank : ranks) rank->start("allreduce 100000 4 0");
+  for (auto& rank : ranks) {
+    const Answer sum = rank->finish();
+    EXPECT_EQ(sum.result, HDT_SUCCESS) << sum.text;
+  }
+}
+
+TEST(Handover, ARankOfThisNodeTakesItsSeatFirst) { expect_seats_to_be_awaited(0); }
+TEST(Handover, ARankOfAnotherNodeTakesItsSeatFirst) { expect_seats_to_be_awaited(1); }
+
+// The daemons wait for a rank that never takes its seat no longer than for one that never joins.
+TEST(Handover, WaitsForASeatNoLongerThanItMay) {
+  World world(1, {{"--handover", "--timeouts.drain_ms", "200", "--timeouts.restart_ms", "200"}});
+  Ranks ranks;
+  for (int i = 0; i < 2; ++i) ranks.push_back(world.rank_on(0));
+  const Answer id = ranks[0]->call("id");
+  ASSERT_EQ(id.result, HDT_SUCCESS) << id.text;
+  ranks[0]->start("join 2 0 30000 " + id.text);
+  world.await_joins(0, 1);
+  ranks[0]->process().signal(SIGSTOP);
+  ranks[1]->start("join 2 1 30000 " + id.text);
+  world.await_ready(0);
+  world.node(0).process().signal(SIGTERM);
+  expect_end(world, 0);
 }
 
 TEST(Handover, WaitsForAGroupNoLongerThanItMay) {

@@ -212,6 +212,27 @@ TEST(Link, MessagesKeepTheirOrderOverManyRails) {
   EXPECT_EQ(world.b.messages, sent);
 }
 
+// Also over a rail that was lost with the answer.
+TEST(Link, SaysWhetherThePeerHasHeardAMessage) {
+  LinkWorld world(7, 2);
+  world.connect();
+  ASSERT_TRUE(world.wait_for_rails(2));
+  EXPECT_TRUE(world.a.link.heard(0));
+  ASSERT_TRUE(world.a.link.send(std::vector<std::byte>(1)).is_ok());
+  const uint64_t first = world.a.link.last_message();
+  ASSERT_TRUE(world.run_until([&] { return world.b.messages.size() == 1; }));
+  world.a.link.ping();
+  ASSERT_TRUE(world.run_until([&] { return world.a.link.heard(first); }));
+  ASSERT_TRUE(world.a.link.send(std::vector<std::byte>(1)).is_ok());
+  const uint64_t second = world.a.link.last_message();
+  EXPECT_FALSE(world.a.link.heard(second));
+  EXPECT_TRUE(world.a.link.heard(first));
+  world.a.link.drop_rail(world.clients[0], {Code::kLink, "lost"});
+  ASSERT_TRUE(world.run_until([&] { return world.b.messages.size() == 2; }));
+  world.a.link.ping();
+  EXPECT_TRUE(world.run_until([&] { return world.a.link.heard(second); }));
+}
+
 TEST(Link, WrongRequestsQueueNothing) {
   LinkWorld world(1, 1);
   world.connect();
