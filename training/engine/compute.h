@@ -1,4 +1,5 @@
-// compute.h: what the engine needs of a model: the computation of one stage, on memory that the engine owns.
+// compute.h: what the engine needs of a model: the computation of one stage, on memory that the engine
+// owns. Implementations: libtorch (training/torch), plain C++ (tests).
 #pragma once
 
 #include <cstddef>
@@ -10,16 +11,21 @@
 
 namespace hdt::training {
 
+// The parameters of a unit, in floats.
 struct UnitSize {
   size_t elements = 0;
   size_t decayed = 0;  // the first `decayed` elements take weight decay (matrices do, norms do not)
 };
 
+// A loss that is summed and not averaged, so that parts of a batch can be added up whatever their sizes.
 struct LossSum {
   double loss = 0;  // summed over tokens, in nats
   int64_t tokens = 0;
 };
 
+// The model as one rank has it. Made by the program and used by one thread. The order of calls: bind() and
+// initialize() for every unit; then for each micro-batch forward() and later backward(). Several
+// micro-batches may be between the two, each in a slot of its own. All numbers are fp32; tokens are int64.
 class StageCompute {
  public:
   // Called with each unit of the stage, last first, as soon as its gradient is complete for this backward.
@@ -27,32 +33,35 @@ class StageCompute {
 
   virtual ~StageCompute() = default;
 
-  // The units of the stage. Those of a unit are the same whatever the layout.
+  // The units of the stage. A unit's parameters are the same whatever the layout.
   virtual UnitRange units() const = 0;
   virtual UnitSize unit_size(int unit) const = 0;
-  // Uses this memory for the unit's parameters and gradients; it outlives the compute's use of it. Once per
-  // unit.
+  // Lets the compute use this memory for the unit's parameters and gradients, both of
+  // unit_size(unit).elements. To be called once for each unit. The memory must outlive the compute's use
+  // of it.
   virtual void bind(int unit, std::span<float> parameters, std::span<float> gradients) = 0;
-  // Writes start values, a function of (seed, unit) only.
+  // Writes start values, which are a function of (seed, unit) only, so that every layout starts alike.
   virtual void initialize(int unit, uint64_t seed) = 0;
 
-  // Tokens of a sample: sequence_length inputs, then one that is only a target.
+  // A sample has sequence_length() + 1 tokens: so many inputs, then one that is a target only.
   virtual int sequence_length() const = 0;
   virtual int64_t vocab_size() const = 0;
-  // Floats that go from stage to stage for this many tokens.
+  // The number of floats that go from stage to stage for this many tokens.
   virtual size_t activation_elements(size_t tokens) const = 0;
 
-  // One micro-batch: `samples` holds whole samples (read by the first and last stage). `input` is empty on
-  // the first stage, `output` on the last. What backward needs is kept under `slot`; so must be `input`.
-  // Returns the loss on the last stage, else zeros.
+  // Computes one micro-batch. `samples` holds whole samples, one after the other; the first stage reads
+  // the inputs, the last one the targets. `input` is empty on the first stage, `output` on the last.
+  // What backward() needs is kept under `slot`; `input` must stay unchanged until then, too. Returns the
+  // loss on the last stage, else zeros.
   virtual LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
                           std::span<float> output) = 0;
-  // Adds to the gradients the derivative of the summed loss of the micro-batch in `slot`.
+  // Adds the derivative of the summed loss of the micro-batch in `slot` to the gradients. `output_gradient`
+  // is empty on the last stage, `input_gradient` on the first. `unit_done` is called from inside.
   virtual void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
                         const UnitDone& unit_done) = 0;
 
-  // Forward only, of one text of at most sequence_length tokens. The last stage fills `logits` (vocab_size)
-  // for the token after the last.
+  // Forward only, of one text of at most sequence_length() tokens. Every stage gets all tokens. The last
+  // stage fills `logits` (vocab_size() floats) for the token after the last one.
   virtual void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
                      std::span<float> logits) = 0;
 };

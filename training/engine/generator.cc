@@ -1,4 +1,5 @@
-// generator.cc: token after token: forward through the stages, the last one draws, all hear of it.
+// generator.cc: token after token: forward through the stages, the last one draws, and a broadcast gives the
+// token to all stages. The stages work one after the other, so generation is no faster with more of them.
 #include "training/engine/generator.h"
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 
 namespace hdt::training {
 
+// Inverse transform sampling: walks through the weights until `uniform` of their sum is used up. The
+// largest logit is subtracted first, so that exp() cannot overflow.
 int64_t sample_token(std::span<const float> logits, double temperature, double uniform) {
   const auto likeliest = std::ranges::max_element(logits);
   if (temperature <= 0) return likeliest - logits.begin();
@@ -38,6 +41,7 @@ Result<std::vector<int64_t>> generate(const Layout& layout, StageCompute& comput
   std::mt19937_64 random(options.seed);
   std::vector<int64_t> tokens(prompt.begin(), prompt.end());
   for (int i = 0; i < options.tokens; ++i) {
+    // Steps for each token: receive, compute, send, draw, broadcast.
     const std::span<const int64_t> seen = std::span(tokens).last(std::min(tokens.size(), context));
     const size_t elements = compute.activation_elements(seen.size());
     if (!first) {
@@ -53,7 +57,8 @@ Result<std::vector<int64_t>> generate(const Layout& layout, StageCompute& comput
       if (!sent.is_ok()) return sent.status();
       HDT_RETURN_IF_ERROR(sent.value()->wait());
     }
-    // 53 random bits make a double in [0, 1).
+    // Every stage draws a number, so that all generators stay in step; only the last one's counts. 53
+    // random bits make a double in [0, 1).
     const double uniform = std::ldexp(static_cast<double>(random() >> 11), -53);
     std::array<int64_t, 1> drawn = {last ? sample_token(logits, options.temperature, uniform) : 0};
     HDT_RETURN_IF_ERROR(messenger.broadcast_in_replica(last_stage, drawn));

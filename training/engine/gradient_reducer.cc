@@ -1,4 +1,4 @@
-// gradient_reducer.cc: starts buckets as they are complete, waits for them at the end.
+// gradient_reducer.cc: starts buckets when they are complete, waits for them at the end.
 #include "training/engine/gradient_reducer.h"
 
 namespace hdt::training {
@@ -12,6 +12,8 @@ GradientReducer::GradientReducer(const std::vector<OwnerSet>& sets, UnitMemory& 
           sets, memory.units(), [&memory](int unit) { return memory.size(unit).elements; },
           bucket_elements)) {}
 
+// Buckets hold consecutive units, last first, so a bucket is complete with its first unit. A set with
+// one rank has nothing to sum.
 void GradientReducer::unit_done(int unit) {
   if (!failure_.is_ok() || next_ == buckets_.size() || unit != buckets_[next_].units.first) return;
   const Bucket& bucket = buckets_[next_++];
@@ -28,6 +30,8 @@ Status GradientReducer::finish() {
   if (failure_.is_ok() && next_ != buckets_.size()) {
     failure_ = Status(Code::kInternal, "backward has left out a unit");
   }
+  // After a failure the others are given up: destroying an Operation without wait() aborts its group, so
+  // no rank waits for this one.
   for (Pending& operation : pending_) {
     if (failure_.is_ok()) failure_ = operation->wait();
   }

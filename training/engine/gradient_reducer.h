@@ -1,4 +1,4 @@
-// gradient_reducer.h: adds up gradients over the owners of each unit while backward is still running.
+// gradient_reducer.h: sums gradients over the owners of each unit while backward is still running.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,23 @@
 
 namespace hdt::training {
 
-// A bucket is started when the gradients of its last missing unit are complete. Members of an owner set hold
-// the same units of it and complete them in the same order (last first), so their operations match;
-// operations of different sets are independent of each other.
+// One rank's reductions of a step. The trainer owns it and calls it on its own thread; the sums proceed
+// in the background.
+//
+// A bucket is started when the gradients of its last missing unit are complete. Members of an owner set
+// hold the same units of it and complete them in the same order (last first), so their operations match.
+// Operations of different sets are independent of each other.
 class GradientReducer {
  public:
+  // `bucket_elements`: see plan_buckets(). What is referred to must outlive the reducer.
   GradientReducer(const std::vector<OwnerSet>& sets, UnitMemory& memory, Messenger& messenger,
                   size_t bucket_elements);
 
-  // The gradients of `unit` are complete on this rank. Units come last first.
+  // Reports that the gradients of `unit` are complete on this rank. Units must come last first. Starts
+  // the bucket that the unit completes; a failure to do so is kept for finish().
   void unit_done(int unit);
-  // Waits for everything that was started; all units must be done. Then gradients are summed over their
-  // owners.
+  // Waits for everything that was started. If it succeeds, gradients are summed over their owners, and
+  // the next step may begin. kInternal: a unit was not reported.
   Status finish();
 
   int buckets() const { return static_cast<int>(buckets_.size()); }
@@ -32,9 +37,10 @@ class GradientReducer {
   UnitMemory& memory_;
   Messenger& messenger_;
   std::vector<Bucket> buckets_;
-  size_t next_ = 0;  // bucket
+  // The bucket that is completed next; back to 0 with finish().
+  size_t next_ = 0;
   std::vector<Pending> pending_;
-  Status failure_;  // the first, reported by finish()
+  Status failure_;  // the first one; it stays, as a run that has failed has no further step
 };
 
 }  // namespace hdt::training

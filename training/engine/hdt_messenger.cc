@@ -1,4 +1,5 @@
-// hdt_messenger.cc: groups by split, operations by request.
+// hdt_messenger.cc: the messenger on libhdt: groups are made by hdtCommSplit, operations are requests.
+// Waits have no limit of their own, as a failed group ends all of its operations.
 #include "training/engine/hdt_messenger.h"
 
 #include <algorithm>
@@ -29,6 +30,7 @@ class Group {
   hdtComm_t comm_ = nullptr;
 };
 
+// One hdtCommSplit of the world into groups of a class. Collective.
 Result<Group> split(hdtComm_t world, int color, int key, const char* group_class) {
   hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
   config.group_class = group_class;
@@ -37,10 +39,15 @@ Result<Group> split(hdtComm_t world, int color, int key, const char* group_class
   return Group(made);
 }
 
+// Used by the rank's training thread only.
 class HdtMessenger final : public Messenger {
  public:
   HdtMessenger(hdtComm_t world, const Layout& layout) : world_(world), size_(layout.world_size()) {}
 
+  // Makes the groups, in the same order on every rank: the replica's, then the owner sets' round by
+  // round. In a round a rank is in one set at most, whose number is its colour. A rank in none takes
+  // part in the split without getting a group. Keys are positions, so that a stage's number is its rank
+  // in the replica's group.
   Status connect(const Layout& layout) {
     HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(world_, &rank_)));
     const Position position = layout.position_of(rank_);
@@ -63,6 +70,7 @@ class HdtMessenger final : public Messenger {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
+  // hdtMemAlloc: libhdt sends from and receives into such memory without a copy.
   Result<FloatMemory> allocate(size_t elements) override {
     void* memory = nullptr;
     HDT_RETURN_IF_ERROR(status_of(hdtMemAlloc(&memory, elements * sizeof(float))));
@@ -81,6 +89,7 @@ class HdtMessenger final : public Messenger {
                    hdtRecv(values.data(), values.size(), HDT_FLOAT32, stage, replica_.get(), &request));
   }
 
+  // A null request: the call blocks.
   Status broadcast_in_replica(int stage, std::span<int64_t> values) override {
     return status_of(
         hdtBroadcast(values.data(), values.data(), values.size(), HDT_INT64, stage, replica_.get(), nullptr));
@@ -98,7 +107,8 @@ class HdtMessenger final : public Messenger {
   Status max_over_world(std::span<double> values) override { return over_world(values, HDT_MAX); }
 
  private:
-  // `request` is a reference: it is filled by the call whose result is passed beside it.
+  // The operation of a call that has begun. `request` is a reference, because the call whose result is
+  // passed beside it fills it: arguments are evaluated before the function reads them.
   static Result<Pending> started(hdtComm_t comm, hdtRequest_t& request, hdtResult_t result) {
     HDT_RETURN_IF_ERROR(status_of(result));
     return Pending(std::make_unique<HdtOperation>(comm, request));

@@ -1,5 +1,5 @@
-// hdt_messenger.h: the engine's messages over libhdt. Activations and their gradients travel on groups of
-// class "pp" (one a replica), gradient sums on groups of class "dp" (one an owner set).
+// hdt_messenger.h: the engine's messages over libhdt. Activations and their gradients travel on groups
+// of class "pp" (one for each replica), gradient sums on groups of class "dp" (one for each owner set).
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace hdt::training {
 
-// Makes the groups; collective over `world`, which must outlive the messenger and have layout.world_size()
-// ranks.
+// Makes the groups. Collective over `world`: all its ranks must call it with the same layout. `world`
+// must outlive the messenger and have layout.world_size() ranks. Fails with libhdt's code and message.
 Result<std::unique_ptr<Messenger>> make_hdt_messenger(hdtComm_t world, const Layout& layout);
 
 }  // namespace hdt::training

@@ -1,4 +1,4 @@
-// hdt_operation.cc: waiting for libhdt.
+// hdt_operation.cc: waits for libhdt.
 #include "training/engine/hdt_operation.h"
 
 namespace hdt::training {
@@ -10,11 +10,12 @@ Status status_of(hdtResult_t result) {
 
 HdtOperation::~HdtOperation() {
   if (request_ == nullptr) return;
+  // The abort ends the operation, so the wait is short; it also frees the request.
   hdtCommAbort(comm_);
   hdtWait(&request_, -1);
 }
 
-// Every result of an unlimited wait frees the request.
+// Every result of a wait without limit frees the request and sets it to null.
 Status HdtOperation::wait() { return status_of(hdtWait(&request_, -1)); }
 
 }  // namespace hdt::training

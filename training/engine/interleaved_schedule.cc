@@ -1,4 +1,5 @@
-// interleaved_schedule.cc: 1F1B over several ranges of layers a stage.
+// interleaved_schedule.cc: 1F1B over several ranges of layers (model chunks) on each stage. Follows
+// Megatron-LM's order.
 #include <algorithm>
 
 #include "training/engine/pipeline_schedule.h"
@@ -6,8 +7,9 @@
 namespace hdt::training {
 namespace {
 
-// Forwards before the first backward. Those of other chunks are further apart than those of neighbours, hence
-// twice as many.
+// The number of forwards before forwards and backwards alternate, as in Megatron-LM: (chunks - 1) * stages of
+// them bring the first micro-batches as far as the last chunk, and each stage behind this one counts twice (in
+// plain 1F1B once).
 int warm_up(int stages, int chunks, int stage, int micro_batches) {
   return std::min(2 * (stages - 1 - stage) + (chunks - 1) * stages, chunks * micro_batches);
 }
@@ -21,12 +23,14 @@ int most_in_flight_interleaved(int stages, int chunks, int stage, int micro_batc
 std::vector<PipelineStep> interleaved_one_forward_one_backward(int stages, int chunks, int stage,
                                                                int micro_batches) {
   std::vector<PipelineStep> steps;
-  // The k-th forward or backward: as many micro-batches as there are stages go through one chunk, then
-  // through the next.
+  // The chunk and the micro-batch of the k-th forward: as many micro-batches as there are stages go
+  // through one chunk, then through the next.
   const auto turn = [&](int k) {
     const int group = k / (stages * chunks);
     return PipelineStep{PipelineAction::kForward, group * stages + k % stages, k / stages % chunks};
   };
+  // Messages are left out at the ends of the whole pipeline: the first stage's first chunk and the last
+  // stage's last one.
   const auto add = [&](PipelineAction action, PipelineStep step) {
     step.action = action;
     steps.push_back(step);
@@ -37,6 +41,7 @@ std::vector<PipelineStep> interleaved_one_forward_one_backward(int stages, int c
     add(PipelineAction::kForward, step);
     if (stage + 1 < stages || step.chunk + 1 < chunks) add(PipelineAction::kSendActivation, step);
   };
+  // Backwards go through the chunks in the opposite order.
   const auto backward = [&](int k) {
     PipelineStep step = turn(k);
     step.chunk = chunks - 1 - step.chunk;

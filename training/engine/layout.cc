@@ -1,4 +1,4 @@
-// layout.cc: numbering of ranks, and ranges of units.
+// layout.cc: the numbering of ranks, and ranges of units.
 #include "training/engine/layout.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@ Layout::Layout(int num_layers, std::vector<Replica> replicas, RankOrder order)
     most_stages = std::max(most_stages, replica.stages());
     ranks_.emplace_back(replica.stages(), 0);
   }
+  // Gives the next rank to a stage.
   const auto place = [this](int replica, int stage) {
     ranks_[replica][stage] = static_cast<int>(positions_.size());
     positions_.push_back({replica, stage});
@@ -23,6 +24,7 @@ Layout::Layout(int num_layers, std::vector<Replica> replicas, RankOrder order)
     }
     return;
   }
+  // kTpDpPp. Replicas with fewer stages are passed over.
   for (int stage = 0; stage < most_stages; ++stage) {
     for (int replica = 0; replica < num_replicas(); ++replica) {
       if (stage < replicas_[replica].stages()) place(replica, stage);
@@ -40,7 +42,7 @@ int64_t Layout::first_sample(int replica) const {
 
 UnitRange Layout::units_of(Position position) const {
   const std::vector<int>& layers = replicas_[position.replica].stage_layers;
-  int first = 1;
+  int first = 1;  // layers begin after the embedding
   for (int stage = 0; stage < position.stage; ++stage) first += layers[stage];
   int end = first + layers[position.stage];
   if (position.stage == 0) first = embedding_unit();

@@ -1,9 +1,9 @@
-// layout.h: who holds what: replicas (data parallel), each cut into its own pipeline stages, and where ranks
-// sit.
+// layout.h: which rank holds what: replicas (data parallel), each cut into its own pipeline stages, and
+// how ranks are numbered.
 //
-// The model is a row of *units* of parameters: the embedding (unit 0), each transformer layer (units 1 ..
-// num_layers), and the final norm with the output head (unit num_layers + 1). A stage holds a consecutive
-// range of units; a unit is owned by one rank of every replica.
+// The model is a row of *units* of parameters: the embedding (unit 0), each transformer layer (units 1
+// .. num_layers), and the final norm with the output head (unit num_layers + 1). A stage holds a
+// consecutive range of units. A unit is owned by one rank of every replica.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace hdt::training {
 
-// One copy of the model.
+// One copy of the model, over several stages.
 struct Replica {
   std::vector<int> stage_layers;  // transformer layers of each stage, first stage first
   int micro_batch_size = 1;       // samples
@@ -21,10 +21,12 @@ struct Replica {
   int64_t samples() const { return int64_t{micro_batch_size} * num_micro_batches; }
 };
 
-// How ranks are numbered, fastest first. kTpDpPp: stage 0 of every replica, then stage 1 of every replica
-// that has one, and so on. kTpPpDp: all stages of replica 0, then all of replica 1 (--use-tp-pp-dp-mapping).
+// How ranks are numbered, the fastest first. kTpDpPp: stage 0 of every replica, then stage 1 of every
+// replica that has one, and so on. kTpPpDp: all stages of replica 0, then all of replica 1
+// (--use-tp-pp-dp-mapping).
 enum class RankOrder { kTpDpPp, kTpPpDp };
 
+// The place of a rank.
 struct Position {
   int replica = 0;
   int stage = 0;
@@ -41,6 +43,8 @@ struct UnitRange {
   bool operator==(const UnitRange&) const = default;
 };
 
+// The same on all ranks, and not changed once it is made, so any thread may read it. The functions take
+// valid indices only.
 class Layout {
  public:
   // `replicas` must be consistent: see make_layout (layout_flags.h), which checks and explains.
@@ -53,14 +57,16 @@ class Layout {
   int num_replicas() const { return static_cast<int>(replicas_.size()); }
   const Replica& replica(int index) const { return replicas_[index]; }
   int world_size() const { return static_cast<int>(positions_.size()); }
-  // Samples of one step over all replicas.
+  // The samples of one step over all replicas.
   int64_t global_batch_size() const;
-  // Replica r takes samples first_sample(r) .. first_sample(r) + replica(r).samples() - 1 of every global
-  // batch.
+  // Replica r takes samples first_sample(r) .. first_sample(r) + replica(r).samples() - 1 of every
+  // global batch.
   int64_t first_sample(int replica) const;
 
   int rank_of(Position position) const { return ranks_[position.replica][position.stage]; }
   Position position_of(int rank) const { return positions_[rank]; }
+  // The units of a stage: its layers, and the embedding if it is the first one, the head if it is the
+  // last one.
   UnitRange units_of(Position position) const;
   // The rank of `replica` that holds `unit`.
   int owner_of(int unit, int replica) const;

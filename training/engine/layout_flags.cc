@@ -1,4 +1,6 @@
-// layout_flags.cc: parses and checks the flags of the parallel layout.
+// layout_flags.cc: parses and checks the flags of the parallel layout. Each error names the flag, what
+// was expected and by how much the values miss it, because these flags are long rows of numbers in which
+// a slip is hard to see.
 #include "training/engine/layout_flags.h"
 
 #include <fmt/format.h>
@@ -11,7 +13,7 @@
 namespace hdt::training {
 namespace {
 
-// Keeps sums and products of flag values far from overflow.
+// Keeps sums and products of values far from overflow in 64 bits.
 constexpr int kGreatestValue = 1'000'000;
 
 Status broken(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
@@ -22,12 +24,14 @@ std::string difference(int64_t found, int64_t expected) {
                           : fmt::format("{} short", expected - found);
 }
 
+// kInvalidArgument unless the value is from 1 to kGreatestValue.
 Status check_range(const std::string& flag, int64_t value) {
   if (value >= 1 && value <= kGreatestValue) return Status::ok();
   return broken(fmt::format("{}: {} is out of range, expected 1 to {}", flag, value, kGreatestValue));
 }
 
-// "n0 layers_0_0 layers_0_1 ... n1 ..." to the layers of each stage.
+// Turns "n0 layers_0_0 layers_0_1 ... n1 ..." into the layers of each stage. Kinds of devices are not
+// kept: only the order of the stages counts.
 Result<std::vector<int>> parse_stages(const std::vector<int>& values, const std::string& flag,
                                       int num_layers) {
   std::vector<int> layers;
@@ -53,7 +57,8 @@ Result<std::vector<int>> parse_stages(const std::vector<int>& values, const std:
   return layers;
 }
 
-// The stages of each replica.
+// The layers of each stage of each replica. Without --hetero-pipeline-stages the layers are split
+// evenly. One split holds for as many replicas as the ranks make; several are one for each replica.
 Result<std::vector<std::vector<int>>> parse_splits(const LayoutFlags& flags) {
   std::vector<std::vector<int>> splits;
   if (flags.hetero_pipeline_stages.empty()) {
@@ -101,7 +106,7 @@ Result<std::vector<std::vector<int>>> parse_splits(const LayoutFlags& flags) {
   return splits;
 }
 
-// "n0 value0 n1 value1 ..." to one value a replica.
+// Turns "n0 value0 n1 value1 ..." into one value for each replica. The n must sum to the number of replicas.
 Result<std::vector<int>> parse_per_replica(const std::vector<int>& values, const std::string& flag,
                                            int replicas) {
   if (values.size() % 2 != 0) {
@@ -124,6 +129,7 @@ Result<std::vector<int>> parse_per_replica(const std::vector<int>& values, const
   return result;
 }
 
+// One size for all replicas, or one for each; one of the two flags must be given.
 Status set_micro_batch_sizes(const LayoutFlags& flags, std::vector<Replica>& replicas) {
   if (flags.micro_batch_size_per_dp.empty()) {
     if (!flags.micro_batch_size) {
@@ -142,7 +148,10 @@ Status set_micro_batch_sizes(const LayoutFlags& flags, std::vector<Replica>& rep
   return Status::ok();
 }
 
+// Micro-batches of each replica: given, or as many for all as --global-batch-size allows. Without that
+// flag a step has one micro-batch in each replica.
 Status set_micro_batch_counts(const LayoutFlags& flags, std::vector<Replica>& replicas) {
+  // Given: --global-batch-size is then only checked.
   if (!flags.num_micro_batches_per_dp.empty()) {
     Result<std::vector<int>> counts = parse_per_replica(
         flags.num_micro_batches_per_dp, "--num-micro-batches-per-dp", static_cast<int>(replicas.size()));
@@ -159,6 +168,7 @@ Status set_micro_batch_counts(const LayoutFlags& flags, std::vector<Replica>& re
     }
     return Status::ok();
   }
+  // Samples of one micro-batch of every replica together.
   int64_t together = 0;
   for (const Replica& replica : replicas) together += replica.micro_batch_size;
   const int64_t samples = flags.global_batch_size.value_or(static_cast<int>(together));
@@ -174,6 +184,7 @@ Status set_micro_batch_counts(const LayoutFlags& flags, std::vector<Replica>& re
 
 }  // namespace
 
+// Steps: ranges of single values, the split of layers, sizes, counts.
 Result<Layout> make_layout(const LayoutFlags& flags) {
   HDT_RETURN_IF_ERROR(check_range("the number of ranks", flags.world_size));
   HDT_RETURN_IF_ERROR(check_range("--num-layers", flags.num_layers));

@@ -1,4 +1,4 @@
-// layout_flags.h: the layout from flags, in the formats that mixed-vendor Megatron forks use.
+// layout_flags.h: the layout from flags, in the formats of the mixed-vendor Megatron forks.
 #pragma once
 
 #include <optional>
@@ -9,24 +9,27 @@
 
 namespace hdt::training {
 
-// The values of the flags of the same names; what was not given is empty.
+// The values of the flags of the same names. What was not given is empty.
 struct LayoutFlags {
   int world_size = 1;
   int num_layers = 0;
   int tensor_model_parallel_size = 1;
   std::optional<int> pipeline_model_parallel_size;
   // --hetero-pipeline-stages n0 layers_0_0 layers_0_1 ... n1 layers_1_0 ...: for each kind of device the
-  // number of its stages, then their layers. One entry holds for every replica; else one entry per replica.
+  // number of its stages, then their layers. One entry holds for every replica; otherwise there is one
+  // entry for each replica.
   std::vector<std::vector<int>> hetero_pipeline_stages;
+  // RankOrder::kTpPpDp instead of kTpDpPp.
   bool use_tp_pp_dp_mapping = false;
   std::optional<int> micro_batch_size;
-  // n0 value0 n1 value1 ...: the first n0 replicas have value0, the next n1 value1, ...
+  // n0 value0 n1 value1 ...: the first n0 replicas have value0, the next n1 value1, and so on.
   std::vector<int> micro_batch_size_per_dp;
   std::vector<int> num_micro_batches_per_dp;
   std::optional<int> global_batch_size;
 };
 
-// Checks every constraint; the message names the one that is broken and by how much.
+// Checks every constraint and makes the layout. kInvalidArgument names the constraint that is broken and
+// by how much.
 Result<Layout> make_layout(const LayoutFlags& flags);
 
 }  // namespace hdt::training

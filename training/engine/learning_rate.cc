@@ -1,4 +1,4 @@
-// learning_rate.cc: the schedule of the learning rate.
+// learning_rate.cc: the schedule of the learning rate (cosine: Loshchilov and Hutter 2017, "SGDR").
 #include "training/engine/learning_rate.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 namespace hdt::training {
 
 double learning_rate(const LearningRateOptions& options, int64_t step) {
+  // Step 0 already has a rate above 0, and the last step of the warm-up has the peak.
   if (step < options.warmup_steps) {
     return options.peak * static_cast<double>(step + 1) / static_cast<double>(options.warmup_steps);
   }

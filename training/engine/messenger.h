@@ -1,4 +1,5 @@
-// messenger.h: how the ranks of a run talk to each other, as the engine sees it.
+// messenger.h: how the ranks of a run exchange data, as the engine sees it. Implementations: libhdt
+// (hdt_messenger.h), threads of one process (tests).
 #pragma once
 
 #include <cstddef>
@@ -11,40 +12,42 @@
 
 namespace hdt::training {
 
-// An operation under way. Its buffer must stay valid until wait() has returned or the object is gone.
-// Destroying it without wait() gives the whole run up: other members see a failure.
+// An operation under way. Its buffer must stay valid until wait() has returned or the object is
+// destroyed. If it is destroyed without wait(), the whole run is given up: other members see a failure.
 class Operation {
  public:
   virtual ~Operation() = default;
-  // Ends with the operation, or with a failure at the latest at the group's deadline.
+  // Ends with the operation, or with a failure at the latest at the group's deadline. To be called once.
   virtual Status wait() = 0;
 };
 using Pending = std::unique_ptr<Operation>;
 
-// Memory for parameters, gradients and activations.
+// Memory for parameters, gradients and activations, with the function that frees it.
 using FloatMemory = std::unique_ptr<float[], std::function<void(float*)>>;
 
+// One rank's end. Used by one thread. Calls that return a Status block; calls that return a Pending have
+// only begun when they return. After a failure the run is over: no function may be expected to work.
 class Messenger {
  public:
   virtual ~Messenger() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Zeroed, in the kind of memory that messages are fastest from.
+  // Zeroed memory for `elements` floats, of the kind from which messages are fastest.
   virtual Result<FloatMemory> allocate(size_t elements) = 0;
 
-  // Between the stages of this rank's replica. The n-th send to a stage matches its n-th receive from this
-  // one.
+  // Between the stages of this rank's replica. The n-th send to a stage matches that stage's n-th
+  // receive from this one, and both must have the same length.
   virtual Result<Pending> send_to_stage(int stage, std::span<const float> values) = 0;
   virtual Result<Pending> receive_from_stage(int stage, std::span<float> values) = 0;
-  // All stages of the replica call it; `stage`'s values reach the others.
+  // Copies the values of `stage` to the other stages. All stages of the replica call it.
   virtual Status broadcast_in_replica(int stage, std::span<int64_t> values) = 0;
 
-  // In place, over the ranks of the owner set of that index. Members of a set call it in the same order for
-  // that set.
+  // Sums in place over the ranks of the owner set with that index. Members of a set call it in the same
+  // order for that set, with the same length.
   virtual Result<Pending> sum_over_owners(int owner_set, std::span<float> values) = 0;
 
-  // In place, over all ranks.
+  // In place, over all ranks, which all call it.
   virtual Status sum_over_world(std::span<double> values) = 0;
   virtual Status max_over_world(std::span<double> values) = 0;
 };

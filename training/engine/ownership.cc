@@ -1,4 +1,4 @@
-// ownership.cc: owner sets and buckets.
+// ownership.cc: owner sets, rounds and buckets.
 #include "training/engine/ownership.h"
 
 #include <algorithm>
@@ -17,6 +17,8 @@ std::vector<OwnerSet> owner_sets(const Layout& layout) {
   return sets;
 }
 
+// Greedy colouring: each set goes into the first round that has none of its ranks. That need not be the
+// minimum of rounds, but there are few sets.
 std::vector<std::vector<int>> disjoint_rounds(const std::vector<OwnerSet>& sets) {
   std::vector<std::vector<int>> rounds;
   std::vector<std::vector<int>> taken;  // ranks in each round

@@ -1,8 +1,8 @@
-// ownership.h: who must add up which gradients.
+// ownership.h: which ranks must sum which gradients.
 //
-// A unit is owned by one rank of every replica. Where replicas are split differently, neighbouring units have
-// different sets of owners. Stages hold consecutive units, so all units with one set of owners are
-// consecutive too, and the gradients of such a range can be reduced as one piece of memory.
+// A unit is owned by one rank of every replica. Where replicas are split differently, neighbouring units
+// have different sets of owners. Stages hold consecutive units, so all units with one set of owners are
+// consecutive, too, and the gradients of such a range can be reduced as one piece of memory.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,18 @@
 
 namespace hdt::training {
 
+// Ranks that hold the same units.
 struct OwnerSet {
-  std::vector<int> ranks;  // one a replica, in the order of replicas
+  std::vector<int> ranks;  // one for each replica, in the order of replicas
   UnitRange units;         // everything that these own together
 };
 
-// In the order of units; together they cover all units once.
+// All owner sets, in the order of units. Together they cover every unit once.
 std::vector<OwnerSet> owner_sets(const Layout& layout);
 
-// Groups the sets into rounds such that no rank is in two sets of a round: the groups of a round can be made
-// by one split of the world. Every rank computes the same rounds, so every rank makes the same splits in the
-// same order. Each round lists indices into `sets`.
+// Groups the sets into rounds such that no rank is in two sets of a round, so the groups of a round can
+// be made by one split of the world. Every rank computes the same rounds, and so makes the same splits
+// in the same order. Each round lists indices into `sets`.
 std::vector<std::vector<int>> disjoint_rounds(const std::vector<OwnerSet>& sets);
 
 // Gradients that are reduced by one operation.
@@ -32,9 +33,10 @@ struct Bucket {
   UnitRange units;
 };
 
-// The buckets of the rank that holds `units`, in the order in which a backward pass completes them. A bucket
-// takes units of one owner set, last first, until another would bring it over `most_elements`; a unit larger
-// than that is a bucket of its own. All members of a set get the same buckets for it.
+// The buckets of the rank that holds `units`, in the order in which a backward pass completes them. A
+// bucket takes units of one owner set, last first, until another one would bring it over
+// `most_elements`. A unit that is larger than that is a bucket of its own. All members of a set get the
+// same buckets for it, because they hold the same units of the set.
 std::vector<Bucket> plan_buckets(const std::vector<OwnerSet>& sets, UnitRange units,
                                  const std::function<size_t(int unit)>& unit_elements, size_t most_elements);
 

@@ -1,4 +1,7 @@
-// pipeline_check.cc: plays pipeline schedules against each other.
+// pipeline_check.cc: plays pipeline schedules against each other. Stages take turns: each goes on until
+// its next step is a receive whose message is not there. If none can go on, either all are done or some
+// stage waits for ever. As sends never wait and messages are received in order, every real timing ends
+// in the same way.
 #include <fmt/format.h>
 
 #include <deque>
@@ -9,6 +12,7 @@
 namespace hdt::training {
 namespace {
 
+// One play of all schedules.
 class Player {
  public:
   Player(const std::vector<std::vector<PipelineStep>>& schedules, int micro_batches,
@@ -21,6 +25,7 @@ class Player {
     for (Stage& stage : stages_) stage.progress.resize(static_cast<size_t>(chunks) * micro_batches);
   }
 
+  // Runs until nothing moves, then looks for what was left undone.
   Status play() {
     bool moved = true;
     while (moved) {
@@ -50,23 +55,28 @@ class Player {
   }
 
  private:
+  // What has been done for one micro-batch in one chunk. `backward` is set by either form of it;
+  // `weights` by the full one or by the second half.
   struct Progress {
     bool activation = false, forward = false, activation_sent = false;
     bool gradient = false, backward = false, weights = false, gradient_sent = false;
   };
+  // What a message carries.
   struct Part {
     int chunk = 0;
     int micro_batch = 0;
     bool operator==(const Part&) const = default;
   };
+  // The state of one stage.
   struct Stage {
-    size_t next = 0;
+    size_t next = 0;  // step of its schedule
     int in_flight = 0;
     std::vector<Progress> progress;  // by chunk and micro-batch
     std::deque<Part> activations;    // messages to this stage, in order
     std::deque<Part> gradients;
   };
 
+  // The stage's next step.
   PipelineStep step(size_t stage) const { return schedules_[stage][stages_[stage].next]; }
 
   std::string of_chunk(int chunk) const { return chunks_ == 1 ? "" : fmt::format(" of chunk {}", chunk); }
@@ -77,26 +87,31 @@ class Player {
                         step(stage).micro_batch, of_chunk(step(stage).chunk), what)};
   }
 
+  // True if the next step is a receive and no message is there.
   bool blocked(size_t stage) const {
     const PipelineAction action = step(stage).action;
     return (action == PipelineAction::kReceiveActivation && stages_[stage].activations.empty()) ||
            (action == PipelineAction::kReceiveGradient && stages_[stage].gradients.empty());
   }
 
+  // Executes the next step of a stage, or says what is wrong with it.
   Status take(size_t index) {
     Stage& stage = stages_[index];
     const PipelineStep now = step(index);
     if (now.micro_batch < 0 || now.micro_batch >= micro_batches_)
       return failure(index, "no such micro-batch");
     if (now.chunk < 0 || now.chunk >= chunks_) return failure(index, "no such chunk");
+    // The ends of the whole pipeline, whose chunks follow one another: after the last stage comes the
+    // first stage's next chunk.
     const bool first = index == 0 && now.chunk == 0;
     const bool last = index + 1 == stages_.size() && now.chunk + 1 == chunks_;
-    // After the last stage comes the first one's next chunk.
     const bool to_next_chunk = index + 1 == stages_.size();
     const bool from_chunk_before = index == 0;
     const Part own{now.chunk, now.micro_batch};
     Progress& progress = stage.progress[static_cast<size_t>(now.chunk) * micro_batches_ + now.micro_batch];
     switch (now.action) {
+      // Not blocked, so a message is there; messages of a pair come in order, so the first one must be
+      // its own.
       case PipelineAction::kReceiveActivation:
         if (first) return failure(index, "the first stage receives no activation");
         if (stage.activations.front() != own) return failure(index, "receives another's activation");

@@ -10,7 +10,7 @@ bool is_receive(PipelineAction action) {
   return action == PipelineAction::kReceiveActivation || action == PipelineAction::kReceiveGradient;
 }
 
-// Before a buffer is written again, what was sent from it must be gone.
+// Waits for an operation, if there is one. Called before a buffer is written again.
 Status settle(Pending& operation) {
   if (!operation) return Status::ok();
   Pending finished = std::move(operation);
@@ -37,6 +37,8 @@ Result<PipelineRunner> PipelineRunner::create(const Layout& layout, Position pos
   return runner;
 }
 
+// Every slot has buffers for its neighbours' messages: an input and its gradient if there is a stage
+// before, an output and its gradient if there is one behind.
 Status PipelineRunner::allocate() {
   const auto tokens = static_cast<size_t>(replica_.micro_batch_size) * compute_->sequence_length();
   activation_elements_ = compute_->activation_elements(tokens);
@@ -56,12 +58,14 @@ Status PipelineRunner::allocate() {
 
 Result<LossSum> PipelineRunner::run(const SampleReader& samples, const StageCompute::UnitDone& unit_done) {
   LossSum loss;
+  // The first receive is posted before anything is computed; each further one when its predecessor has come.
   HDT_RETURN_IF_ERROR(post_next_receive(0));
   for (size_t index = 0; index < schedule_.size(); ++index) {
     HDT_RETURN_IF_ERROR(take(index, samples, unit_done, loss));
   }
   for (Slot& slot : slots_) {
     HDT_RETURN_IF_ERROR(settle(slot.activation_sent));
+    // backward() writes input_gradient, which the slot's previous micro-batch may still be sending.
     HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
   }
   return loss;
@@ -96,12 +100,14 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
       return forward(step.micro_batch, slot, samples, loss);
     case PipelineAction::kBackward: {
       HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
+      // Gradients accumulate over the micro-batches, so they are complete in the last one's backward only.
       const bool complete = step.micro_batch == replica_.num_micro_batches - 1;
       compute_->backward(
           slot_index(step.micro_batch), view(slot.output_gradient), view(slot.input_gradient),
           complete ? unit_done : [](int) {});
       return Status::ok();
     }
+    // The two are never in this runner's schedule.
     case PipelineAction::kInputGradient:
     case PipelineAction::kWeightGradient:
       break;
@@ -122,6 +128,7 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
 }
 
 Status PipelineRunner::forward(int micro_batch, Slot& slot, const SampleReader& samples, LossSum& loss) {
+  // forward() writes `output`, which the slot's previous micro-batch may still be sending.
   HDT_RETURN_IF_ERROR(settle(slot.activation_sent));
   if (first_ || last_) read_samples(micro_batch, samples, slot);
   const LossSum more =
@@ -131,6 +138,7 @@ Status PipelineRunner::forward(int micro_batch, Slot& slot, const SampleReader& 
   return Status::ok();
 }
 
+// The replica's micro-batches are consecutive parts of its range of the global batch.
 void PipelineRunner::read_samples(int micro_batch, const SampleReader& samples, Slot& slot) {
   const size_t length = static_cast<size_t>(compute_->sequence_length()) + 1;
   slot.samples.resize(length * replica_.micro_batch_size);

@@ -1,4 +1,4 @@
-// pipeline_runner.h: runs a stage's schedule of one training step: computes, sends, receives.
+// pipeline_runner.h: runs a stage's schedule of one training step: it computes, sends and receives.
 #pragma once
 
 #include <cstdint>
@@ -14,37 +14,45 @@
 
 namespace hdt::training {
 
-// Fills `tokens` with sample `index` of the global batch of the step under way.
+// Fills `tokens` (sequence_length + 1 of them) with sample `index` of the global batch of the step under way.
 using SampleReader = std::function<void(int64_t index, std::span<int64_t> tokens)>;
 
-// Messages overlap with computing: a send completes in the background, and the next receive of the schedule
-// is posted before its turn. Buffers are kept per slot (micro-batch modulo slots). There is one slot more
-// than micro-batches in flight, for the receive that is posted early.
+// One rank's pipeline. The trainer owns it and calls it on its own thread. Messages overlap with computing:
+// a send completes in the background, and the next receive of the schedule is posted before its turn.
+//
+// Buffers are kept per slot (micro-batch modulo slots). There is one slot more than micro-batches in flight,
+// for the receive that is posted early. A buffer is written again only after what was sent from it is gone.
 class PipelineRunner {
  public:
+  // Allocates the buffers. What is referred to must outlive the runner.
   static Result<PipelineRunner> create(const Layout& layout, Position position, StageCompute& compute,
                                        Messenger& messenger);
 
-  // Runs one step and returns the loss of this replica on its last stage, zeros elsewhere. `unit_done` is
-  // called during the last backward, when the gradients of a unit are complete for the step.
+  // Runs one step and returns the summed loss of this replica on its last stage, zeros elsewhere.
+  // `unit_done` is called during the last backward, when the gradients of a unit are complete for the step.
   Result<LossSum> run(const SampleReader& samples, const StageCompute::UnitDone& unit_done);
 
  private:
+  // The buffers of one micro-batch in flight. Those of a neighbour that the stage does not have are null.
   struct Slot {
-    FloatMemory input, output, output_gradient, input_gradient;  // null where the stage has no such neighbour
-    std::vector<int64_t> samples;
-    Pending activation_sent, gradient_sent;
+    FloatMemory input, output, output_gradient, input_gradient;
+    std::vector<int64_t> samples;            // of the first and the last stage
+    Pending activation_sent, gradient_sent;  // under way from `output` and from `input_gradient`
   };
 
   PipelineRunner(const Layout& layout, Position position, StageCompute& compute, Messenger& messenger);
   Status allocate();
+  // Posts the first receive at or after step `from` of the schedule.
   Status post_next_receive(size_t from);
+  // Executes step `index` of the schedule.
   Status take(size_t index, const SampleReader& samples, const StageCompute::UnitDone& unit_done,
               LossSum& loss);
+  // The forward step of a micro-batch.
   Status forward(int micro_batch, Slot& slot, const SampleReader& samples, LossSum& loss);
   void read_samples(int micro_batch, const SampleReader& samples, Slot& slot);
   Slot& slot_of(int micro_batch) { return slots_[static_cast<size_t>(micro_batch) % slots_.size()]; }
   int slot_index(int micro_batch) const { return micro_batch % static_cast<int>(slots_.size()); }
+  // A buffer as a span; empty if the stage has none.
   std::span<float> view(const FloatMemory& memory) const {
     return {memory.get(), memory ? activation_elements_ : 0};
   }
@@ -52,12 +60,13 @@ class PipelineRunner {
   Position position_;
   bool first_ = false;
   bool last_ = false;
+  // Of the replica in the global batch.
   int64_t first_sample_ = 0;
   Replica replica_;
   StageCompute* compute_;
   Messenger* messenger_;
-  size_t activation_elements_ = 0;
-  std::vector<PipelineStep> schedule_;
+  size_t activation_elements_ = 0;      // of one micro-batch
+  std::vector<PipelineStep> schedule_;  // of every step
   std::vector<Slot> slots_;
   Pending receive_;          // posted early
   size_t receive_step_ = 0;  // the step that it is for

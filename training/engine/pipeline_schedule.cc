@@ -1,4 +1,4 @@
-// pipeline_schedule.cc: the 1F1B generator.
+// pipeline_schedule.cc: the generators of 1F1B and of zero bubble.
 #include "training/engine/pipeline_schedule.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@ std::vector<PipelineStep> one_forward_one_backward(int stages, int stage, int mi
   const bool first = stage == 0;
   const bool last = stage == stages - 1;
   std::vector<PipelineStep> steps;
+  // A micro-batch's steps in each direction; the ends of the pipeline have one neighbour only.
   const auto forward = [&](int micro_batch) {
     if (!first) steps.push_back({PipelineAction::kReceiveActivation, micro_batch});
     steps.push_back({PipelineAction::kForward, micro_batch});
@@ -23,6 +24,7 @@ std::vector<PipelineStep> one_forward_one_backward(int stages, int stage, int mi
     steps.push_back({PipelineAction::kBackward, micro_batch});
     if (!first) steps.push_back({PipelineAction::kSendGradient, micro_batch});
   };
+  // Warm-up, steady state, drain.
   const int warm_up = std::min(stages - 1 - stage, micro_batches);
   for (int i = 0; i < warm_up; ++i) forward(i);
   for (int i = warm_up; i < micro_batches; ++i) {
@@ -33,6 +35,8 @@ std::vector<PipelineStep> one_forward_one_backward(int stages, int stage, int mi
   return steps;
 }
 
+// Goes through 1F1B's list, replaces each backward by its first half, and inserts the second halves: as
+// soon as more than `stage` of them wait, and all that are left at the end.
 std::vector<PipelineStep> zero_bubble(int stages, int stage, int micro_batches) {
   std::vector<PipelineStep> steps;
   int put_off = 0;
@@ -41,8 +45,10 @@ std::vector<PipelineStep> zero_bubble(int stages, int stage, int micro_batches) 
     steps.push_back({PipelineAction::kWeightGradient, next_weight++});
     --put_off;
   };
+  // `put_off` counts the second halves that wait; they are taken in the order of micro-batches.
   for (const PipelineStep& step : one_forward_one_backward(stages, stage, micro_batches)) {
-    // The weights' turn comes after the gradient has been sent, so before whatever follows.
+    // The gradient is sent first, because the stage before waits for it; the weights' turn is before
+    // whatever follows.
     if (step.action != PipelineAction::kSendGradient && put_off > stage) weight();
     if (step.action != PipelineAction::kBackward) {
       steps.push_back(step);

@@ -1,9 +1,10 @@
-// pipeline_schedule.h: what a pipeline stage does in one training step, as data: run it, check it, time it.
+// pipeline_schedule.h: what a pipeline stage does in one training step, as data. The engine runs it, the
+// checker below proves it, and the predictor (training/plan) times it.
 //
-// One forward, one backward (1F1B): a stage first runs as many forwards as there are stages behind it, then
-// takes turns, then drains. At most `stages - stage` micro-batches hold their activations at a time, however
-// many there are (Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", the
-// flushed variant).
+// One forward, one backward (1F1B): a stage first runs as many forwards as there are stages behind it,
+// then alternates, then drains. At most `stages - stage` micro-batches hold their activations at a time,
+// however many there are (Narayanan et al. 2019: "PipeDream: Generalized pipeline parallelism for DNN
+// training", the flushed variant).
 #pragma once
 
 #include <vector>
@@ -12,6 +13,7 @@
 
 namespace hdt::training {
 
+// What a step does. Messages go to the neighbouring stages of the same replica.
 enum class PipelineAction {
   kReceiveActivation,  // from the stage before
   kForward,
@@ -25,39 +27,48 @@ enum class PipelineAction {
   kWeightGradient,
 };
 
+// One entry of a stage's list. The lists are executed in order.
 struct PipelineStep {
   PipelineAction action = PipelineAction::kForward;
   int micro_batch = 0;
-  int chunk = 0;  // of the stage's ranges of layers, where it has several
+  int chunk = 0;  // model chunk: one of the stage's ranges of layers, if it has several
   bool operator==(const PipelineStep&) const = default;
 };
 
-// The steps of `stage` of `stages`, in order.
+// The steps of `stage` of `stages` under 1F1B, in order.
 std::vector<PipelineStep> one_forward_one_backward(int stages, int stage, int micro_batches);
 
-// Zero bubble with the memory of 1F1B (ZB-H1 of Qi, Wan, Huang, Lin, "Zero bubble pipeline parallelism",
-// 2023): 1F1B whose backwards are in two. A stage sends the gradient on before it computes that of its
-// weights, and puts the latter off where it would else wait: stage s lets s of them wait, as it has s
-// micro-batches fewer in flight than stage 0, and computes the last of them when it would else be idle.
+// Zero bubble with the memory of 1F1B (ZB-H1 of Qi, Wan, Huang, Lin 2023: "Zero bubble pipeline
+// parallelism"): 1F1B whose backwards are in two. A stage sends the gradient on before it computes that
+// of its weights, and puts the latter off to when it would otherwise wait. Stage s lets s of them wait,
+// as it has s micro-batches fewer in flight than stage 0, and computes the last of them when it would
+// otherwise be idle.
 std::vector<PipelineStep> zero_bubble(int stages, int stage, int micro_batches);
 
-// Interleaved 1F1B (Narayanan et al., "Efficient large-scale language model training on GPU clusters using
-// Megatron-LM", 2021, 2.2): each stage has `chunks` ranges of layers; the last stage sends the activations of
-// one to the first stage, whose next chunk goes on with them. The bubble is as many times shorter as there
-// are chunks. At least two stages, and a multiple of them micro-batches: with others it could hang.
+// Interleaved 1F1B (Narayanan et al. 2021: "Efficient large-scale language model training on GPU
+// clusters using Megatron-LM", section 2.2): each stage has `chunks` ranges of layers (model chunks).
+// The last stage sends the activations of one chunk to the first stage, whose next chunk goes on with
+// them. The bubble is as many times shorter as there are chunks. There must be at least two stages, and
+// the micro-batches must be a multiple of them; with other numbers the schedule could hang.
 std::vector<PipelineStep> interleaved_one_forward_one_backward(int stages, int chunks, int stage,
                                                                int micro_batches);
-// How many (micro-batch, chunk) pairs are then between their forward and the end of their backward.
+// The maximum number of (micro-batch, model chunk) pairs that are then between their forward and the end
+// of their backward.
 int most_in_flight_interleaved(int stages, int chunks, int stage, int micro_batches);
 
-// How many micro-batches can be between their forward and the end of their backward on this stage.
+// The maximum number of micro-batches that are between their forward and the end of their backward on
+// this stage, under 1F1B and zero_bubble().
 int most_in_flight(int stages, int stage, int micro_batches);
 
-// Plays the schedules of all stages against each other. Fails (kInternal, naming stage, step and micro-batch)
-// unless every stage runs each micro-batch forward once in each of its chunks, then backward once (in one or
-// in two); receives what it needs before it computes and sends what it has computed; messages of a pair match
-// in order; at most `in_flight[stage]` micro-batches (of all chunks) are in flight; and no stage waits for
-// ever. Sends are taken to complete on their own.
+// Plays the schedules of all stages against each other. kInternal, with stage, step and micro-batch, unless:
+// - every stage runs each micro-batch forward once in each of its chunks, then backward once (in one or
+//   in two);
+// - it receives what it needs before it computes, and sends only what it has computed;
+// - messages of a pair match in order, and none is left over;
+// - at most `in_flight[stage]` micro-batches (of all chunks) are in flight;
+// - no stage waits for ever.
+//
+// Sends are taken to complete on their own.
 Status check_pipeline(const std::vector<std::vector<PipelineStep>>& schedules, int micro_batches,
                       const std::vector<int>& in_flight, int chunks = 1);
 

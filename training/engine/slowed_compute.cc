@@ -1,4 +1,4 @@
-// slowed_compute.cc: stretches each piece of work.
+// slowed_compute.cc: wraps a StageCompute and measures CLOCK_THREAD_CPUTIME_ID around its work.
 #include "training/engine/slowed_compute.h"
 
 #include <time.h>
@@ -18,9 +18,11 @@ std::chrono::nanoseconds thread_cpu_time() {
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
-// From its construction to stretch(): one piece of work.
+// One piece of work, from its construction to stretch().
 class Piece {
  public:
+  // Sleeps until the piece has taken `factor` times its CPU time of wall time. Wall time that has passed
+  // already counts.
   void stretch(double factor) const {
     const auto whole = std::chrono::duration<double, std::nano>(thread_cpu_time() - cpu_) * factor;
     std::this_thread::sleep_until(begin_ + std::chrono::duration_cast<Clock::duration>(whole));
@@ -31,6 +33,7 @@ class Piece {
   std::chrono::nanoseconds cpu_ = thread_cpu_time();
 };
 
+// Everything but the three pieces of work is passed on.
 class SlowedCompute final : public StageCompute {
  public:
   SlowedCompute(std::unique_ptr<StageCompute> compute, double factor)
@@ -54,7 +57,8 @@ class SlowedCompute final : public StageCompute {
     return loss;
   }
 
-  // A unit's gradient is reported when the slow device would have it.
+  // A unit's gradient is reported when the slow device would have it. The time in unit_done() (starting
+  // a reduction) is not stretched, as it is not the device's.
   void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
                 const UnitDone& unit_done) override {
     Piece piece;

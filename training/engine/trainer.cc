@@ -1,4 +1,5 @@
-// trainer.cc: zero, run the pipeline, reduce, clip, update.
+// trainer.cc: a step: zero the gradients, run the pipeline, reduce, clip, update. Whether a step counts
+// is decided from sums that all ranks have, so all ranks decide alike.
 #include "training/engine/trainer.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@ namespace hdt::training {
 Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageCompute& compute,
                                                  Messenger& messenger, BatchReader batches,
                                                  const TrainerOptions& options) {
+  // Start values are written before the first step; replicas get the same ones, so nothing is broadcast.
   const Position position = layout.position_of(messenger.rank());
   if (messenger.size() != layout.world_size() || compute.units() != layout.units_of(position)) {
     return Status(Code::kInvalidArgument, "layout, messenger and compute do not belong together");
@@ -25,6 +27,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageComp
       new Trainer(layout, messenger, std::move(batches), options, memory.take(), runner.take()));
 }
 
+// The order of the members matters: the reducer refers to the sets and to the memory.
 Trainer::Trainer(const Layout& layout, Messenger& messenger, BatchReader batches,
                  const TrainerOptions& options, UnitMemory memory, PipelineRunner runner)
     : options_(options),
@@ -37,14 +40,19 @@ Trainer::Trainer(const Layout& layout, Messenger& messenger, BatchReader batches
       first_moment_(memory_.all_parameters().size()),
       second_moment_(memory_.all_parameters().size()) {}
 
+// In the order of the numbers below.
 Result<StepResult> Trainer::step(int64_t step) {
+  // 1. Backward adds to the gradients, so they start at zero.
   std::ranges::fill(memory_.all_gradients(), 0.0F);
+  // 2. Forward and backward. The reducer starts buckets from inside the last backward.
   Result<LossSum> loss =
       runner_.run([this, step](int64_t index, std::span<int64_t> tokens) { batches_(step, index, tokens); },
                   [this](int unit) { reducer_.unit_done(unit); });
   if (!loss.is_ok()) return loss.status();
+  // 3. All gradients are now sums over their owners.
   HDT_RETURN_IF_ERROR(reducer_.finish());
 
+  // 4. Loss, tokens and the square norm are summed over the world in one small operation.
   const std::array<double, 3> own = {loss.value().loss, static_cast<double>(loss.value().tokens),
                                      counted_square_norm()};
   std::array<double, 3> totals = own;
@@ -55,6 +63,8 @@ Result<StepResult> Trainer::step(int64_t step) {
   result.tokens = static_cast<int64_t>(tokens);
   result.gradient_norm = std::sqrt(totals[2]) / tokens;
   result.learning_rate = learning_rate(options_.learning_rate, step);
+  // 5. All ranks see the same totals. If these are not finite, one more operation finds the first rank
+  //    whose own part is not.
   if (!std::isfinite(result.loss) || !std::isfinite(result.gradient_norm)) {
     const Result<int> rank = first_of(!std::isfinite(own[0]) || !std::isfinite(own[2]));
     if (!rank.is_ok()) return rank.status();
@@ -62,6 +72,7 @@ Result<StepResult> Trainer::step(int64_t step) {
     result.diverged_rank = rank.value();
     return result;
   }
+  // 6. The division by the tokens and the clipping are one factor, which the optimizer applies.
   double scale = 1.0 / tokens;
   if (options_.clip_gradient_norm > 0 && result.gradient_norm > options_.clip_gradient_norm) {
     scale *= options_.clip_gradient_norm / result.gradient_norm;
@@ -70,16 +81,16 @@ Result<StepResult> Trainer::step(int64_t step) {
   return result;
 }
 
-// The first rank that says `mine`; -1: none does. Collective, as all ranks know that the result is not
-// finite.
+// The maximum of size - rank over the ranks with `mine` belongs to the lowest of them. Collective: all
+// ranks call it, as all know that the result is not finite.
 Result<int> Trainer::first_of(bool mine) {
   std::array<double, 1> greatest = {mine ? static_cast<double>(messenger_.size() - messenger_.rank()) : 0};
   HDT_RETURN_IF_ERROR(messenger_.max_over_world(greatest));
   return greatest[0] == 0 ? -1 : messenger_.size() - static_cast<int>(greatest[0]);
 }
 
-// The square norm of the units that this rank counts: those whose first owner it is, so that each counts
-// once.
+// Replicas have the same sums, so each unit is counted by its first owner only. The padding between
+// units is zero and adds nothing. Summed in double, as millions of squares would lose digits in float.
 double Trainer::counted_square_norm() {
   double sum = 0;
   for (const OwnerSet& set : sets_) {
@@ -89,6 +100,7 @@ double Trainer::counted_square_norm() {
   return sum;
 }
 
+// Each unit in two parts: with and without weight decay.
 void Trainer::update(int64_t step, double learning_rate, double gradient_scale) {
   for (int unit = memory_.units().first; unit < memory_.units().end; ++unit) {
     const UnitSize size = memory_.size(unit);

@@ -1,8 +1,8 @@
 // trainer.h: one rank's part of a training run: the step, from samples to updated parameters.
 //
-// Every token of the global batch counts the same, whichever replica it falls to: gradients are those of the
-// loss summed over tokens, summed over owners, and divided once by the tokens of all replicas. So the update
-// is that of one process with the same global batch, to rounding.
+// Every token of the global batch counts the same, whichever replica it falls to. Gradients are those of
+// the loss summed over tokens, summed over owners, and divided once by the tokens of all replicas. So
+// the update is that of one process with the same global batch, to rounding.
 #pragma once
 
 #include <cstdint>
@@ -24,39 +24,46 @@
 
 namespace hdt::training {
 
+// The same on all ranks.
 struct TrainerOptions {
-  uint64_t seed = 0;
+  uint64_t seed = 0;  // of the start values
   LearningRateOptions learning_rate;
   AdamWOptions adamw;
-  double clip_gradient_norm = 1.0;           // 0: no clipping
-  size_t bucket_elements = size_t{1} << 20;  // gradients reduced by one operation
+  double clip_gradient_norm = 1.0;  // 0: no clipping
+  // The maximum number of gradients that one operation reduces, unless a unit has more (plan_buckets()).
+  size_t bucket_elements = size_t{1} << 20;
 };
 
+// What one step has done; the same on all ranks.
 struct StepResult {
   double loss = 0;  // mean over the tokens of all replicas, before the update
   int64_t tokens = 0;
   double gradient_norm = 0;  // over all parameters, before clipping
-  double learning_rate = 0;
-  // Loss or gradient norm is nan or infinite. Nothing was updated: the parameters are those of the step
-  // before.
+  double learning_rate = 0;  // of this step
+  // The loss or the gradient norm is not finite. Nothing was updated: the parameters are those of the
+  // step before.
   bool diverged = false;
-  int diverged_rank = -1;  // the first whose own part of them is not finite; -1: only their sum is
+  // The first rank whose own part is not finite; -1: only the sum of all parts is not.
+  int diverged_rank = -1;
 };
 
+// Owns the stage's memory, its pipeline, its reductions and its optimizer state. All work is done on the
+// caller's thread.
 class Trainer {
  public:
   // Fills `tokens` with sample `index` of the global batch of `step`; the same on every rank.
   using BatchReader = std::function<void(int64_t step, int64_t index, std::span<int64_t> tokens)>;
 
-  // What is referred to must outlive the trainer. Parameters get their start values.
+  // What is referred to must outlive the trainer. Parameters get their start values. Fails if memory
+  // cannot be allocated.
   static Result<std::unique_ptr<Trainer>> create(const Layout& layout, StageCompute& compute,
                                                  Messenger& messenger, BatchReader batches,
                                                  const TrainerOptions& options);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // All ranks call it with step 0, 1, ...; all get the same result, also that training has diverged, which is
-  // known before it reaches the parameters. There is no further step then.
+  // Runs step 0, 1, ...; all ranks call it. All get the same result, also that training has diverged,
+  // which is found before it reaches the parameters. There is no further step then, nor after a failure.
   Result<StepResult> step(int64_t step);
 
   UnitMemory& memory() { return memory_; }
@@ -64,8 +71,12 @@ class Trainer {
  private:
   Trainer(const Layout& layout, Messenger& messenger, BatchReader batches, const TrainerOptions& options,
           UnitMemory memory, PipelineRunner runner);
+  // The square norm of this rank's gradients, of the units that this rank counts (each unit is counted
+  // by its first owner).
   double counted_square_norm();
+  // The lowest rank with `mine`, or -1 if there is none. Collective.
   Result<int> first_of(bool mine);
+  // Updates all units with AdamW.
   void update(int64_t step, double learning_rate, double gradient_scale);
 
   TrainerOptions options_;
@@ -75,7 +86,7 @@ class Trainer {
   UnitMemory memory_;
   PipelineRunner runner_;
   GradientReducer reducer_;
-  std::vector<float> first_moment_;
+  std::vector<float> first_moment_;  // AdamW's, parallel to the parameters
   std::vector<float> second_moment_;
 };
 

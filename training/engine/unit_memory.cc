@@ -3,12 +3,13 @@
 
 namespace hdt::training {
 
-// Units start on a cache line, so that no two share one.
+// In elements. Units start on a cache line, so that no two share one.
 constexpr size_t kUnitAlignment = 64 / sizeof(float);
 
 Result<UnitMemory> UnitMemory::create(StageCompute& compute, Messenger& messenger) {
   UnitMemory memory;
   memory.units_ = compute.units();
+  // Places first, then memory, then the compute's views of it.
   for (int unit = memory.units_.first; unit < memory.units_.end; ++unit) {
     memory.sizes_.push_back(compute.unit_size(unit));
     memory.starts_.push_back(memory.elements_);
@@ -26,6 +27,7 @@ Result<UnitMemory> UnitMemory::create(StageCompute& compute, Messenger& messenge
   return memory;
 }
 
+// From the first unit's begin to the last one's end.
 std::span<float> UnitMemory::gradients(UnitRange units) {
   const size_t first = start(units.first);
   return {gradients_.get() + first, start(units.end - 1) + size(units.end - 1).elements - first};

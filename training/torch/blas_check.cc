@@ -1,4 +1,5 @@
-// blas_check.cc: asks the dynamic linker where sgemm_ comes from.
+// blas_check.cc: asks the dynamic linker which file sgemm_ comes from. On Debian libblas.so.3 is a link
+// that `update-alternatives` sets, so the link is resolved.
 #include "training/torch/blas_check.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// llama_layers.cc: the model's mathematics.
+// llama_layers.cc: the model's mathematics. `parameters` are in the order of unit_parameters().
 #include "training/torch/llama_layers.h"
 
 #include <ATen/TensorOperators.h>
@@ -17,19 +17,25 @@
 namespace hdt::training {
 namespace {
 
+// Of start values, as in GPT-2 (Radford et al. 2019: "Language models are unsupervised multitask learners").
 constexpr double kDeviation = 0.02;
 
+// Zhang and Sennrich 2019: "Root mean square layer normalization". The norm is over the last dimension.
 at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double epsilon) {
   return input * at::rsqrt(input.square().mean(-1, true) + epsilon) * weight;
 }
 
-// Rotates the pairs (i, i + head_size / 2) of the last dimension by the angle of their position. [B, T, 2,
-// heads, size].
+// Rotary embeddings (Su et al. 2021: "RoFormer"): rotates the pairs (i, i + head_size / 2) of the last
+// dimension by the angle of their position. `input` is [B, T, 2, heads, head_size], where the 2 are
+// query and key.
 at::Tensor rotate(const at::Tensor& input, const at::Tensor& cosine, const at::Tensor& sine) {
   const std::vector<at::Tensor> halves = input.chunk(2, -1);
   return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1);
 }
 
+// Causal attention. Query, key and value come from one matrix; query and key are rotated in one pass.
+// The scale 1 / sqrt(head_size) is applied to the query, which is smaller than the scores. Masked scores
+// become 0 in the softmax.
 at::Tensor attention(const ModelShape& shape, const PositionTables& tables, const at::Tensor& qkv_weight,
                      const at::Tensor& out_weight, const at::Tensor& input) {
   const int64_t batch = input.size(0);
@@ -55,7 +61,8 @@ std::vector<ParameterShape> unit_parameters(const ModelShape& shape, int unit) {
   if (unit == 0) return {{{shape.vocab_size, hidden}, true, kDeviation}};
   if (unit == shape.num_layers + 1)
     return {{{shape.vocab_size, hidden}, true, kDeviation}, {{hidden}, false, 0}};
-  // What is added to the residual stream starts smaller, the deeper the model (Radford et al., 2019).
+  // The outputs that are added to the residual stream start smaller the deeper the model is, so that its
+  // variance does not grow with the depth (Radford et al. 2019).
   const double residual = kDeviation / std::sqrt(2.0 * shape.num_layers);
   return {
       {{3 * hidden, hidden}, true, kDeviation},                 // query, key, value
@@ -67,6 +74,8 @@ std::vector<ParameterShape> unit_parameters(const ModelShape& shape, int unit) {
   };
 }
 
+// Frequency i is rotary_base^(-i / half). Angles are computed in double, as large positions lose digits
+// in float.
 PositionTables::PositionTables(const ModelShape& shape) {
   const int64_t half = shape.head_size() / 2;
   const at::Tensor frequencies =
@@ -82,6 +91,8 @@ at::Tensor embedding_forward(const std::vector<at::Tensor>& parameters, const at
   return at::embedding(parameters[0], tokens);
 }
 
+// Both blocks add to the residual stream: attention, then SwiGLU (Shazeer 2020: "GLU variants improve
+// transformer"), whose gate and up projections are one matrix.
 at::Tensor layer_forward(const ModelShape& shape, const PositionTables& tables,
                          const std::vector<at::Tensor>& parameters, const at::Tensor& input) {
   const at::Tensor attended = input + attention(shape, tables, parameters[0], parameters[1],

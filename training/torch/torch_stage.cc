@@ -1,7 +1,8 @@
 // torch_stage.cc: StageCompute on torch's autograd.
 //
-// Every unit has a graph of its own: its input is a leaf. So backward goes unit by unit, and the gradient of
-// a unit is known to be complete as soon as its part has run.
+// Every unit has a graph of its own, because its input is a leaf. So backward goes unit by unit, and the
+// gradient of a unit is known to be complete as soon as its part has run. Tensors of parameters and
+// gradients are views of the engine's memory; nothing is copied but activations at the ends of the stage.
 #include "training/torch/torch_stage.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -21,16 +22,20 @@
 namespace hdt::training {
 namespace {
 
+// A tensor on memory that it does not own. torch has no read-only tensors; inputs and received gradients
+// are only read.
 at::Tensor view_of(std::span<const float> memory, at::IntArrayRef sizes) {
   // torch has no read-only tensors; inputs and received gradients are only read.
   return at::from_blob(const_cast<float*>(memory.data()), sizes, at::kFloat);
 }
 
+// Copies a tensor's elements in order.
 void copy_out(const at::Tensor& from, std::span<float> to) {
   const at::Tensor dense = from.contiguous();
   std::memcpy(to.data(), dense.data_ptr<float>(), to.size_bytes());
 }
 
+// One rank's stage. The saved graphs of micro-batches in flight are kept by slot.
 class TorchStage final : public StageCompute {
  public:
   TorchStage(const ModelShape& shape, UnitRange units) : shape_(shape), units_(units), tables_(shape) {
@@ -69,7 +74,8 @@ class TorchStage final : public StageCompute {
 
   void initialize(int unit, uint64_t seed) override {
     const c10::AutoGradMode no_gradients(false);
-    // Neighbouring seeds and units get unrelated streams (the mixing constant of splitmix64).
+    // Neighbouring seeds and units get unrelated streams. The factor is splitmix64's (2^64 divided by
+    // the golden ratio).
     at::Generator random =
         at::detail::createCPUGenerator(seed * 0x9E3779B97F4A7C15ULL + static_cast<uint64_t>(unit));
     const std::vector<ParameterShape> shapes = unit_parameters(shape_, unit);
@@ -89,6 +95,7 @@ class TorchStage final : public StageCompute {
     std::vector<Saved>& saved = slots_[slot];
     saved.clear();
     const int64_t length = shape_.sequence_length;
+    // Each row is a sample: length inputs, then the last target.
     at::Tensor tokens;
     if (!samples.empty()) {
       tokens = at::from_blob(const_cast<int64_t*>(samples.data()),
@@ -97,6 +104,8 @@ class TorchStage final : public StageCompute {
     at::Tensor flow = input.empty() ? tokens.narrow(1, 0, length) : received(input, length);
     LossSum loss;
     for (int unit = units_.first; unit < units_.end; ++unit) {
+      // detach() cuts the graph in front of the unit. Token numbers have no gradient, so the embedding
+      // has no leaf.
       at::Tensor leaf = flow;
       if (unit != 0) leaf = flow.detach().set_requires_grad(true);
       flow = unit_forward(unit, leaf);
@@ -114,9 +123,11 @@ class TorchStage final : public StageCompute {
   void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
                 const UnitDone& unit_done) override {
     std::vector<Saved>& saved = slots_[slot];
+    // Undefined on the last stage, where the output is the loss and its gradient is 1.
     at::Tensor gradient;
     if (!output_gradient.empty()) gradient = view_of(output_gradient, saved.back().output.sizes());
     for (int unit = units_.end - 1; unit >= units_.first; --unit) {
+      // Popped before it runs, so that a unit's graph is freed as soon as its gradient is complete.
       Saved part = std::move(saved.back());
       saved.pop_back();
       part.output.backward(gradient);
@@ -139,6 +150,7 @@ class TorchStage final : public StageCompute {
   }
 
  private:
+  // A unit's graph: from its leaf to its output.
   struct Saved {
     at::Tensor input;
     at::Tensor output;
@@ -146,6 +158,7 @@ class TorchStage final : public StageCompute {
 
   bool is_head(int unit) const { return unit == shape_.num_layers + 1; }
   std::vector<at::Tensor>& unit_tensors(int unit) { return parameters_[unit - units_.first]; }
+  // Activations as [B, T, hidden]; B follows from the size.
   at::Tensor received(std::span<const float> input, int64_t length) const {
     return view_of(input, {static_cast<int64_t>(input.size()) / (length * shape_.hidden_size), length,
                            shape_.hidden_size});

@@ -1,4 +1,5 @@
-// torch_stage.h: a pipeline stage of a LLaMA-style model on libtorch, fp32. Free of torch headers.
+// torch_stage.h: a pipeline stage of a LLaMA-style model on libtorch, in fp32 on the CPU. Free of torch
+// headers, so only this folder needs them.
 #pragma once
 
 #include <memory>
@@ -8,10 +9,10 @@
 
 namespace hdt::training {
 
-// The stage that holds `units`.
+// The stage that holds `units`. To be used by one thread (compute.h). Throws what torch throws (c10::Error).
 std::unique_ptr<StageCompute> make_torch_stage(const ModelShape& shape, UnitRange units);
 
-// Threads that a torch operation may use in this process.
+// The number of threads that a torch operation may use in this process.
 void set_torch_threads(int threads);
 
 }  // namespace hdt::training
