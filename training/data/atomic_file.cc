@@ -1,3 +1,5 @@
+// atomic_file.cc: the system calls behind atomic_file.h, in the order that makes a file durable: write,
+// fsync of the file, rename, fsync of the folder.
 #include "training/data/atomic_file.h"
 
 #include <fcntl.h>
@@ -11,10 +13,10 @@
 namespace hdt::training {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{1} << 20;
-constexpr int kNameAttempts = 100;
+constexpr size_t kBufferBytes = size_t{1} << 20;  // after so many the buffer is written out
+constexpr int kNameAttempts = 100;                // temporary names that may be taken
 
-// Makes the rename itself durable.
+// Makes the rename itself durable: a name is contents of its folder.
 Status sync_folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
@@ -34,6 +36,7 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(const std::string& path) 
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     return Status(Code::kInvalidArgument, "cannot write " + path + ": it exists and is not a regular file");
   }
+  // A number for each file of this process, as several threads may write beside each other.
   static std::atomic<uint64_t> counter{0};
   auto file = std::unique_ptr<AtomicFile>(new AtomicFile);
   file->path_ = path;
@@ -77,6 +80,7 @@ Status AtomicFile::sync() {
   return Status::ok();
 }
 
+// The order matters: a rename before the sync could leave an empty file after a crash.
 Status AtomicFile::commit() {
   HDT_RETURN_IF_ERROR(sync());
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
@@ -86,6 +90,7 @@ Status AtomicFile::commit() {
   return sync_folder_of(path_);
 }
 
+// Creates the temporary file, which is removed at once. Space on the disk is not checked.
 Status check_writable(const std::string& path) { return AtomicFile::create(path).status(); }
 
 Status write_file_atomically(const std::string& path, std::string_view contents) {

@@ -1,4 +1,5 @@
-// atomic_file.h: a file that appears whole or not at all: written under a temporary name, synced, renamed.
+// atomic_file.h: a file that appears whole or not at all. It is written under a temporary name in the
+// same folder, synced to the disk, then renamed. A reader that has the old file mapped keeps it.
 #pragma once
 
 #include <cstddef>
@@ -11,34 +12,38 @@
 
 namespace hdt::training {
 
+// One file that is being written. Not thread-safe. After a failure the object can only be destroyed.
 class AtomicFile {
  public:
-  // Creates PATH.tmp.<pid>.<n>. Refuses a `path` that exists and is no regular file.
+  // Creates PATH.tmp.<pid>.<n>. kInvalidArgument: `path` exists and is not a regular file. kSystem: the
+  // file cannot be created.
   static Result<std::unique_ptr<AtomicFile>> create(const std::string& path);
   // Removes the temporary file unless commit() succeeded.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Buffered.
+  // Appends bytes. They are buffered, so an error may be reported by a later call.
   Status write(const void* bytes, size_t count);
-  // Writes out and syncs what is buffered: after this only the rename of commit() can fail.
+  // Writes out what is buffered and waits until it is on the disk. After this only the rename of
+  // commit() can fail.
   Status sync();
-  // Syncs, then replaces `path`.
+  // Syncs, then replaces `path`. To be called once.
   Status commit();
 
  private:
   AtomicFile() = default;
+  // Hands the buffer to the kernel.
   Status write_out();
 
-  std::string path_;
-  std::string temporary_;
+  std::string path_;       // the final name
+  std::string temporary_;  // empty once it is renamed
   std::string buffer_;
   int descriptor_ = -1;
 };
 
-// Whether a file at `path` could be written now; for what is written at the end of long work. Leaves nothing
-// behind.
+// Whether a file could be written at `path` now. For files that are written at the end of long work.
+// Leaves nothing behind.
 Status check_writable(const std::string& path);
 
 // Replaces `path` by a file with these contents.

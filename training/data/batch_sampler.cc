@@ -1,3 +1,5 @@
+// batch_sampler.cc: from (seed, step, index) to a position in the stream. docs/design/data.md has the
+// formula; a test pins its values, because other values would change the data of a run that is resumed.
 #include "training/data/batch_sampler.h"
 
 #include <fmt/format.h>
@@ -37,14 +39,15 @@ uint64_t BatchSampler::epoch(uint64_t step, int64_t index) const {
   return (step * static_cast<uint64_t>(options_.global_batch_size) + static_cast<uint64_t>(index)) / windows_;
 }
 
+// The epoch's key decides both the order of the windows and where the first one starts.
 uint64_t BatchSampler::first_token(uint64_t step, int64_t index) const {
   assert(index >= 0 && index < options_.global_batch_size);
   const auto length = static_cast<uint64_t>(options_.sequence_length);
   const uint64_t number =
       step * static_cast<uint64_t>(options_.global_batch_size) + static_cast<uint64_t>(index);
-  const uint64_t key = mix_bits(mix_bits(options_.seed) ^ (number / windows_));
-  // Windows rarely fill the stream. Where they start varies with the epoch, so that no token is always left
-  // out.
+  const uint64_t key = mix_bits(mix_bits(options_.seed) ^ (number / windows_));  // of the epoch
+  // The windows rarely fill the stream. Where they start varies with the epoch, so that no token is
+  // always left out.
   const uint64_t slack = source_->token_count() - 1 - windows_ * length;
   const uint64_t start = mix_bits(key) % (slack + 1);
   return start + KeyedPermutation(key, windows_)(number % windows_) * length;

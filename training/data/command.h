@@ -1,4 +1,4 @@
-// command.h: runs a program to its end and returns what it printed; bounded in time and in output.
+// command.h: runs a program to its end and returns what it printed, within limits of time and of output.
 #pragma once
 
 #include <chrono>
@@ -10,19 +10,23 @@
 
 namespace hdt::training {
 
+// Beyond either limit the program is killed.
 struct CommandLimits {
   std::chrono::milliseconds time{30000};
   size_t output_bytes = size_t{64} << 20;  // of stdout and stderr together
 };
 
+// What the program left behind.
 struct CommandOutput {
-  int exit_code = 0;  // 128 + signal when a signal ended it
+  int exit_code = 0;  // 128 + signal if a signal ended it
   std::string out;
   std::string err;
 };
 
-// `arguments` starts with the program, found through PATH; no shell is involved, stdin is empty. Beyond a
-// limit the program and what it started in its process group are killed, and kTimeout or kSystem is returned.
+// Runs `arguments`, which begin with the program, found through PATH. No shell is involved, and stdin is
+// empty. The call blocks. kTimeout: the time is over; kSystem: too much output, or the program cannot be
+// run. In both cases the program and what it started in its process group are killed. An exit code other
+// than 0 is no failure.
 Result<CommandOutput> run_command(const std::vector<std::string>& arguments,
                                   const CommandLimits& limits = {});
 

@@ -1,3 +1,5 @@
+// crc32c.cc: CRC-32C (RFC 3720, appendix B.4) by a table of 256 entries, a byte at a time. Records are
+// short and rare, so that is fast enough.
 #include "training/data/crc32c.h"
 
 #include <array>
@@ -6,8 +8,9 @@ namespace hdt::training {
 namespace {
 
 constexpr uint32_t kReflectedPolynomial = 0x82f63b78;
-constexpr uint32_t kMaskDelta = 0xa282ead8;
+constexpr uint32_t kMaskDelta = 0xa282ead8;  // of TFRecord's masking
 
+// The checksum's change by each value of a byte.
 constexpr std::array<uint32_t, 256> make_table() {
   std::array<uint32_t, 256> table{};
   for (uint32_t byte = 0; byte < 256; ++byte) {

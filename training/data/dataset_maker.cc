@@ -1,3 +1,5 @@
+// dataset_maker.cc: encodes each document and writes it as one sequence. If anything fails, the writer
+// is destroyed unfinished and leaves an older dataset as it was.
 #include "training/data/dataset_maker.h"
 
 #include "training/data/indexed_writer.h"

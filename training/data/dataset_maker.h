@@ -1,4 +1,4 @@
-// dataset_maker.h: text documents to an indexed dataset of byte-level tokens.
+// dataset_maker.h: makes an indexed dataset of byte-level tokens from text documents.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,14 @@
 
 namespace hdt::training {
 
+// What was written.
 struct MadeDataset {
   uint64_t documents = 0;
-  uint64_t tokens = 0;
+  uint64_t tokens = 0;  // with the ends of documents
 };
 
-// One sequence a document, each ended by the end-of-document token, as uint16. All or nothing.
+// Writes one sequence for each document, ended by the end-of-document token, as uint16. All or nothing.
+// Fails as IndexedDatasetWriter does.
 Result<MadeDataset> make_dataset(std::span<const Document> documents, const std::string& prefix);
 
 }  // namespace hdt::training

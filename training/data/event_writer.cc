@@ -1,7 +1,11 @@
-// An event file is a sequence of TFRecords: uint64 length, masked CRC of it, the bytes, masked CRC of them.
-// The bytes are a protocol buffer of TensorFlow's event.proto and summary.proto:
+// event_writer.cc: an event file is a sequence of TFRecords: uint64 length, masked CRC of the length,
+// the bytes, masked CRC of the bytes. The bytes are a protocol buffer of TensorFlow's event.proto and
+// summary.proto:
 //   Event   { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
 //   Summary { repeated Value value = 1; }   Value { string tag = 1; float simple_value = 2; }
+//
+// They are written by hand, which takes fewer lines than a dependency on protobuf. All numbers are
+// little endian.
 #include "training/data/event_writer.h"
 
 #include <fcntl.h>
@@ -20,6 +24,7 @@ namespace {
 constexpr size_t kEventBufferBytes = size_t{1} << 16;
 constexpr int kPathAttempts = 100;
 
+// Protocol buffers' encoding: each field is a key (field number << 3 | wire type), then the value.
 enum WireType : uint64_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
 
 template <typename T>
@@ -29,6 +34,7 @@ void append_raw(std::string& out, T value) {
   out.append(bytes, sizeof(T));
 }
 
+// Seven bits a byte, lowest first; the highest bit says that more follow.
 void append_varint(std::string& out, uint64_t value) {
   for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
   out.push_back(static_cast<char>(value));
@@ -36,6 +42,7 @@ void append_varint(std::string& out, uint64_t value) {
 
 void append_key(std::string& out, uint64_t field, WireType type) { append_varint(out, field << 3 | type); }
 
+// A text or an embedded message: its length, then its bytes.
 void append_bytes(std::string& out, uint64_t field, std::string_view bytes) {
   append_key(out, field, kLengthDelimited);
   append_varint(out, bytes.size());
@@ -49,12 +56,14 @@ std::string event_start(double wall_time) {
   return event;
 }
 
+// The first record of every file; TensorBoard reads the file's version from it.
 std::string version_event(double wall_time) {
   std::string event = event_start(wall_time);
   append_bytes(event, 3, "brain.Event:2");
   return event;
 }
 
+// Inside out: an embedded message must be whole before its length is known.
 std::string scalar_event(double wall_time, int64_t step, std::string_view tag, float value) {
   std::string entry;
   append_bytes(entry, 1, tag);
@@ -69,6 +78,7 @@ std::string scalar_event(double wall_time, int64_t step, std::string_view tag, f
   return event;
 }
 
+// Puts the TFRecord framing around an event.
 void append_record(std::string& out, const std::string& event) {
   std::string length;
   append_raw(length, static_cast<uint64_t>(event.size()));
@@ -90,6 +100,8 @@ std::string host_name() {
 
 }  // namespace
 
+// TensorBoard finds the file by "tfevents" in its name. The version record is written at once, so that a
+// folder without scalars is valid, too.
 Result<std::unique_ptr<EventWriter>> EventWriter::open(const std::string& directory, WallClock clock) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -114,7 +126,7 @@ Result<std::unique_ptr<EventWriter>> EventWriter::open(const std::string& direct
 
 EventWriter::~EventWriter() {
   if (descriptor_ < 0) return;
-  (void)flush();  // who needs to know calls flush()
+  (void)flush();  // a caller who needs to know calls flush()
   ::close(descriptor_);
 }
 
@@ -135,8 +147,8 @@ Status EventWriter::flush() {
     }
     written += static_cast<size_t>(count);
   }
-  buffer_.erase(0,
-                written);  // what is left is written by the next flush, from the byte where this one stopped
+  // What is left is written by the next flush, from the byte at which this one stopped.
+  buffer_.erase(0, written);
   return status;
 }
 

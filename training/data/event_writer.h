@@ -11,21 +11,25 @@
 
 namespace hdt::training {
 
+// One event file. Not thread-safe; rank 0 of a run has one.
 class EventWriter {
  public:
   // Seconds since 1970.
   using WallClock = std::function<double()>;
 
-  // Creates `directory` when missing and a new file events.out.tfevents.<time>.<host>.<pid> in it.
+  // Creates `directory` if it is missing, and a new file events.out.tfevents.<time>.<host>.<pid> in it.
+  // An empty `clock` means the system's. kSystem: the folder or the file cannot be made.
   static Result<std::unique_ptr<EventWriter>> open(const std::string& directory, WallClock clock = {});
-  // Flushes what is left.
+  // Flushes what is left, without reporting whether that worked.
   ~EventWriter();
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
 
-  // Buffered; written out when the buffer is full and by flush().
+  // Appends a value to the curve `tag`. It is stored as fp32. Buffered: written out by flush() and when
+  // the buffer is full.
   Status add_scalar(std::string_view tag, int64_t step, double value);
-  // Hands everything to the kernel, so that a reader (and a crash of this process) finds it.
+  // Hands everything to the kernel, so that a reader finds it, also after a crash of this process. Not
+  // synced to the disk.
   Status flush();
 
   const std::string& path() const { return path_; }
@@ -34,7 +38,7 @@ class EventWriter {
   EventWriter() = default;
 
   std::string path_;
-  std::string buffer_;
+  std::string buffer_;  // whole records that are not written yet
   WallClock clock_;
   int descriptor_ = -1;
 };

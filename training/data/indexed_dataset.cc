@@ -1,3 +1,5 @@
+// indexed_dataset.cc: maps both files, has the index checked, and reads tokens by arithmetic from then
+// on.
 #include "training/data/indexed_dataset.h"
 
 #include <cstring>
@@ -5,6 +7,7 @@
 namespace hdt::training {
 namespace {
 
+// Copies elements to int64. By memcpy, as a value need not be aligned.
 template <typename T>
 void widen(const std::byte* from, std::span<int64_t> out) {
   for (size_t i = 0; i < out.size(); ++i) {
@@ -14,7 +17,8 @@ void widen(const std::byte* from, std::span<int64_t> out) {
   }
 }
 
-// Of the two files of a dataset; whoever gives the name of one of them hears that the prefix is wanted.
+// Maps one of the two files. If the user has given the name of a file instead of the prefix, the error
+// says that the prefix is wanted.
 Result<MappedFile> open_file(const std::string& path, const std::string& prefix) {
   auto file = MappedFile::open(path);
   if (file.is_ok() || !(prefix.ends_with(".bin") || prefix.ends_with(".idx"))) return file;

@@ -15,12 +15,14 @@
 
 namespace hdt::training {
 
-// As a TokenSource it is all sequences, one after the other in the order of the index.
+// As a TokenSource the dataset is all sequences, one after the other in the order of the index. Const
+// and free of shared state, so any number of threads may read it. The files must not be cut while they
+// are mapped.
 class IndexedDataset final : public TokenSource {
  public:
-  // Checks every field of the index against the index's and the data's sizes before anything is used; what
-  // does not fit is refused with kInvalidArgument and a message that names the file, what was found and what
-  // was expected.
+  // Checks every field of the index against the sizes of the index and of the data before anything is
+  // used. kInvalidArgument: something does not fit; the message names the file, what was found and what
+  // was expected. kSystem: a file cannot be opened.
   static Result<std::unique_ptr<IndexedDataset>> open(const std::string& prefix);
 
   ElementType element_type() const { return index_.type; }
@@ -29,12 +31,13 @@ class IndexedDataset final : public TokenSource {
   uint64_t token_count() const override { return index_.token_starts.back(); }
   uint64_t data_bytes() const { return data_.size(); }
 
+  // The number of tokens of a sequence; sequence < sequence_count().
   uint64_t sequence_size(uint64_t sequence) const;
   // All tokens of a sequence; sequence < sequence_count().
   std::vector<int64_t> sequence_tokens(uint64_t sequence) const;
-  // All tokens of a document (of its sequences, one after the other); document < document_count().
+  // All tokens of a document, which are those of its sequences; document < document_count().
   std::vector<int64_t> document_tokens(uint64_t document) const;
-  // Tokens first .. first + out.size() - 1; first + out.size() <= token_count().
+  // Tokens first .. first + out.size() - 1, where first + out.size() <= token_count().
   void read_tokens(uint64_t first, std::span<int64_t> out) const override;
 
  private:

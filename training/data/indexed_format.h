@@ -1,5 +1,5 @@
-// indexed_format.h: the layout of a Megatron indexed dataset: PREFIX.bin holds the tokens of all sequences,
-// PREFIX.idx says where each sequence lies. All numbers little-endian, packed without padding:
+// indexed_format.h: the layout of a Megatron indexed dataset. PREFIX.bin holds the tokens of all sequences,
+// PREFIX.idx says where each sequence lies. All numbers are little endian and packed without padding:
 //
 //   .idx  9 bytes   "MMIDIDX\0\0"
 //         uint64    version, 1
@@ -21,10 +21,12 @@ namespace hdt::training {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the formats here are read as little-endian");
 
+// The header: the first five fields above.
 inline constexpr std::array<char, 9> kIndexMagic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
 inline constexpr uint64_t kIndexVersion = 1;
 inline constexpr size_t kIndexHeaderBytes = 34;
 
+// The type of a token in .bin. The values are the codes in the file.
 enum class ElementType : uint8_t {
   kUint8 = 1,
   kInt8 = 2,
@@ -36,16 +38,16 @@ enum class ElementType : uint8_t {
   kUint16 = 8,
 };
 
-// The type of a code in a file; none when the code is unknown.
+// The type of a code in a file; nothing if the code is unknown.
 std::optional<ElementType> element_type_from_code(uint8_t code);
 const char* element_type_name(ElementType type);
 size_t element_bytes(ElementType type);
-// Integers are tokens; floats are not.
+// True for integers, false for floats, which the format allows but which cannot be tokens.
 bool holds_tokens(ElementType type);
-// The least and the greatest value of an integer type.
+// The smallest and the largest value of an integer type; 0 for floats.
 int64_t element_minimum(ElementType type);
 int64_t element_maximum(ElementType type);
-// The smallest type used in practice that holds the tokens 0 .. vocab_size - 1: uint16 or int32.
+// The smaller of uint16 and int32, the types used in practice, that holds the tokens 0 .. vocab_size - 1.
 ElementType element_type_for_vocabulary(int64_t vocab_size);
 
 std::string index_path(const std::string& prefix);  // PREFIX.idx

@@ -1,3 +1,5 @@
+// indexed_index.cc: checks an index field by field. The bytes are foreign, so each field is copied out,
+// checked, and only then kept. Every message names the file, what was found and what was expected.
 #include "training/data/indexed_index.h"
 
 #include <fmt/format.h>
@@ -8,7 +10,8 @@
 namespace hdt::training {
 namespace {
 
-// Fields are packed, hence unaligned. The caller has checked that they are inside.
+// A field at a byte offset. Fields are packed and hence unaligned. The caller has checked that they are
+// inside.
 template <typename T>
 T load(std::span<const std::byte> bytes, size_t offset) {
   T value;
@@ -16,6 +19,7 @@ T load(std::span<const std::byte> bytes, size_t offset) {
   return value;
 }
 
+// Foreign bytes in a message: printable ones as they are, others as \xNN.
 std::string shown(std::span<const std::byte> bytes) {
   std::string text;
   for (const std::byte byte : bytes) {
@@ -26,12 +30,14 @@ std::string shown(std::span<const std::byte> bytes) {
   return text;
 }
 
+// What the rest of the file is checked against.
 struct Header {
   ElementType type;
   uint64_t sequences;
   uint64_t document_entries;
 };
 
+// Checks the header, and that the arrays it announces fill the rest of the file exactly.
 Result<Header> parse_header(std::span<const std::byte> bytes, const std::string& path) {
   const auto refuse = [&](const std::string& why) {
     return Status(Code::kInvalidArgument, path + ": " + why);
@@ -58,7 +64,8 @@ Result<Header> parse_header(std::span<const std::byte> bytes, const std::string&
   }
   const Header header{*type, load<uint64_t>(bytes, 18), load<uint64_t>(bytes, 26)};
 
-  // Each count is compared with what the remaining bytes can hold, so that no product can overflow.
+  // Each count is compared with what the remaining bytes can hold before it is multiplied, so no product
+  // overflows.
   constexpr uint64_t kSequenceBytes = sizeof(int32_t) + sizeof(int64_t);
   const uint64_t room = bytes.size() - kIndexHeaderBytes;
   if (header.sequences > room / kSequenceBytes) {
@@ -74,6 +81,7 @@ Result<Header> parse_header(std::span<const std::byte> bytes, const std::string&
                     header.document_entries, document_room));
   }
   const uint64_t rest = document_room - header.document_entries * sizeof(int64_t);
+  // A multimodal dataset has one more byte for each sequence.
   if (rest != 0 && rest == header.sequences) {
     return refuse("has a mode for each sequence (a multimodal dataset), expected text only");
   }
@@ -99,6 +107,7 @@ Result<DatasetIndex> parse_dataset_index(std::span<const std::byte> bytes, uint6
   const size_t pointers_at = kIndexHeaderBytes + header.sequences * sizeof(int32_t);
   const size_t documents_at = pointers_at + header.sequences * sizeof(int64_t);
 
+  // 1. Sequences: each must begin where the one before ends.
   DatasetIndex index;
   index.type = header.type;
   index.token_starts.reserve(header.sequences + 1);
@@ -126,6 +135,7 @@ Result<DatasetIndex> parse_dataset_index(std::span<const std::byte> bytes, uint6
                               tokens * element, data_path(prefix), data_bytes));
   }
 
+  // 2. Documents: ascending, from 0 to the number of sequences. Empty documents are allowed.
   index.document_starts.reserve(header.document_entries);
   int64_t least = 0;
   for (uint64_t i = 0; i < header.document_entries; ++i) {

@@ -1,3 +1,6 @@
+// indexed_writer.cc: tokens go to PREFIX.bin as they come; sizes, byte offsets and document borders are
+// kept in memory until finish() writes PREFIX.idx. docs/design/data.md says what a kill in between
+// leaves behind.
 #include "training/data/indexed_writer.h"
 
 #include <fmt/format.h>
@@ -7,6 +10,7 @@
 namespace hdt::training {
 namespace {
 
+// Writes tokens as elements of type T. The caller has checked that they fit.
 template <typename T>
 Status write_narrow(AtomicFile& file, std::span<const int64_t> tokens) {
   std::vector<T> narrow(tokens.size());
@@ -32,6 +36,7 @@ Result<std::unique_ptr<IndexedDatasetWriter>> IndexedDatasetWriter::create(const
     return Status(Code::kInvalidArgument, fmt::format("{}: element type {}, expected an integer type", prefix,
                                                       element_type_name(type)));
   }
+  // Both files are opened now, so that a dataset that cannot be written fails before the work.
   auto data = AtomicFile::create(data_path(prefix));
   if (!data.is_ok()) return data.status();
   auto index = AtomicFile::create(index_path(prefix));
@@ -50,6 +55,7 @@ Status IndexedDatasetWriter::add_sequence(std::span<const int64_t> tokens) {
     return {Code::kInvalidArgument, fmt::format("{}: a sequence of {} tokens, the format allows {}", prefix_,
                                                 tokens.size(), std::numeric_limits<int32_t>::max())};
   }
+  // All tokens are checked before the first one is written.
   for (const int64_t token : tokens) {
     if (token < element_minimum(type_) || token > element_maximum(type_)) {
       return {Code::kInvalidArgument,
@@ -57,6 +63,7 @@ Status IndexedDatasetWriter::add_sequence(std::span<const int64_t> tokens) {
                           element_maximum(type_), element_type_name(type_))};
     }
   }
+  // One narrowing copy for each type; the file is written in blocks by AtomicFile.
   switch (type_) {
     case ElementType::kUint8:
       HDT_RETURN_IF_ERROR(write_narrow<uint8_t>(*data_, tokens));
@@ -94,9 +101,11 @@ Status IndexedDatasetWriter::end_document() {
 
 Status IndexedDatasetWriter::finish() {
   if (finished_) return {Code::kInvalidUsage, prefix_ + ": finish was called before"};
+  // A document that was not ended is a mistake of the caller: its sequences would belong to none.
   if (document_starts_.back() != static_cast<int64_t>(sizes_.size())) {
     return {Code::kInvalidUsage, prefix_ + ": finish with an open document, expected end_document first"};
   }
+  // The fields in the order of indexed_format.h.
   HDT_RETURN_IF_ERROR(index_->write(kIndexMagic.data(), kIndexMagic.size()));
   HDT_RETURN_IF_ERROR(write_number(*index_, kIndexVersion));
   HDT_RETURN_IF_ERROR(write_number(*index_, static_cast<uint8_t>(type_)));
@@ -105,7 +114,8 @@ Status IndexedDatasetWriter::finish() {
   HDT_RETURN_IF_ERROR(write_array(*index_, sizes_));
   HDT_RETURN_IF_ERROR(write_array(*index_, pointers_));
   HDT_RETURN_IF_ERROR(write_array(*index_, document_starts_));
-  // Both are on disk before either is in place: only the renames can still fail.
+  // Both files are on the disk before either is in place, so only the renames can still fail. A kill between
+  // these leaves a pair that parse_dataset_index() refuses, unless both datasets have the same sizes.
   HDT_RETURN_IF_ERROR(data_->sync());
   HDT_RETURN_IF_ERROR(index_->sync());
   finished_ = true;

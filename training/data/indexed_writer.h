@@ -13,17 +13,21 @@
 
 namespace hdt::training {
 
-// Both files are written under temporary names beside their place. finish() syncs them and puts .bin, then
-// .idx in place; a writer that is destroyed before leaves nothing behind and an older dataset as it was.
+// Both files are written under temporary names beside their place. finish() syncs them and puts .bin,
+// then .idx in place. A writer that is destroyed before leaves nothing behind and an older dataset as it
+// was. Not thread-safe.
 class IndexedDatasetWriter {
  public:
+  // kInvalidArgument: `type` is no integer type, or a file's place is taken by something else.
   static Result<std::unique_ptr<IndexedDatasetWriter>> create(const std::string& prefix, ElementType type);
 
-  // Adds one sequence to the open document; a token that the element type cannot hold is refused.
+  // Adds one sequence to the open document. kInvalidArgument: a token does not fit the element type, or
+  // there are more than 2^31 - 1 of them; nothing is then added.
   Status add_sequence(std::span<const int64_t> tokens);
-  // Ends the open document; the next sequence begins another.
+  // Ends the open document; the next sequence begins another one. Documents may be empty.
   Status end_document();
-  // Puts the files in place. Nothing can be added afterwards.
+  // Writes the index and puts the files in place. kInvalidUsage: a document is still open, or finish()
+  // was called before. Nothing can be added afterwards.
   Status finish();
 
   uint64_t sequence_count() const { return sizes_.size(); }
@@ -37,9 +41,9 @@ class IndexedDatasetWriter {
   ElementType type_ = ElementType::kUint16;
   std::unique_ptr<AtomicFile> data_;
   std::unique_ptr<AtomicFile> index_;
-  std::vector<int32_t> sizes_;
-  std::vector<int64_t> pointers_;
-  std::vector<int64_t> document_starts_ = {0};
+  std::vector<int32_t> sizes_;                  // tokens of each sequence
+  std::vector<int64_t> pointers_;               // byte offset of each sequence
+  std::vector<int64_t> document_starts_ = {0};  // first sequence of each document, and of the open one
   uint64_t token_count_ = 0;
   bool finished_ = false;
 };

@@ -1,3 +1,6 @@
+// keyed_permutation.cc: an eight-round Feistel network with cycle walking. The constants are part of the
+// data format of runs: a test pins the values, because other values would change the data of a run that
+// is resumed.
 #include "training/data/keyed_permutation.h"
 
 #include <algorithm>
@@ -6,8 +9,8 @@
 namespace hdt::training {
 namespace {
 
-constexpr int kRounds = 8;  // small halves mix little a round
-constexpr uint64_t kGoldenGamma = 0x9e3779b97f4a7c15;
+constexpr int kRounds = 8;                             // small halves mix little in a round
+constexpr uint64_t kGoldenGamma = 0x9e3779b97f4a7c15;  // 2^64 divided by the golden ratio, odd (SplitMix64)
 
 }  // namespace
 
@@ -18,6 +21,7 @@ uint64_t mix_bits(uint64_t value) {
   return value ^ (value >> 31);
 }
 
+// Half of the bits of size - 1, rounded up: the next even number of bits.
 KeyedPermutation::KeyedPermutation(uint64_t key, uint64_t size)
     : key_(key), size_(size), half_bits_(std::max(1, (static_cast<int>(std::bit_width(size - 1)) + 1) / 2)) {}
 
@@ -35,7 +39,7 @@ uint64_t KeyedPermutation::encrypt(uint64_t value) const {
 }
 
 uint64_t KeyedPermutation::operator()(uint64_t position) const {
-  // Ends: `position` is inside, and the cycle that it lies on comes back to it.
+  // The loop ends: `position` is inside, and the cycle on which it lies comes back to it.
   uint64_t value = encrypt(position);
   while (value >= size_) value = encrypt(value);
   return value;

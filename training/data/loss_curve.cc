@@ -1,3 +1,6 @@
+// loss_curve.cc: the drawing: scales, frame, raw line, reference line, smoothed line, legend, the last
+// value. Coordinates are pixels from the upper left corner. Later elements are painted over earlier
+// ones, which decides the order.
 #include "training/data/loss_curve.h"
 
 #include <fmt/format.h>
@@ -14,6 +17,7 @@
 namespace hdt::training {
 namespace {
 
+// The page in pixels, and the edges of the plot in it.
 constexpr int kWidth = 960;
 constexpr int kHeight = 540;
 constexpr double kLeft = 78;
@@ -21,11 +25,15 @@ constexpr double kRight = kWidth - 84;  // room for the value at the end of the 
 constexpr double kTop = 96;
 constexpr double kBottom = kHeight - 62;
 constexpr int kTicks = 7;
-constexpr double kLogarithmicFrom =
-    200;                               // greatest / least loss from which a linear axis would show one wall
-constexpr size_t kLeastSmoothed = 10;  // points; fewer are looked at one by one
-constexpr size_t kSmoothingWindows = 40;  // the smoothing window is this part of the curve
+// From this ratio of the largest to the smallest loss on the axis is logarithmic: a linear one would
+// show one wall.
+constexpr double kLogarithmicFrom = 200;
+// Fewer points are not smoothed, as they can be looked at one by one.
+constexpr size_t kLeastSmoothed = 10;
+// The smoothing window is the number of points divided by this.
+constexpr size_t kSmoothingWindows = 40;
 
+// The classes that the elements below refer to.
 constexpr const char* kStyle =
     "text { font-family: 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif; "
     "}\n"
@@ -44,6 +52,7 @@ constexpr const char* kStyle =
     ".reference-text { font-size: 13px; fill: #c2570c; paint-order: stroke; stroke: #ffffff; stroke-width: "
     "4px; }\n";
 
+// From values to pixels. y counts downwards.
 struct Scales {
   ChartAxis steps;
   ChartAxis losses;
@@ -51,6 +60,7 @@ struct Scales {
   double y(double loss) const { return kBottom - losses.position(loss) * (kBottom - kTop); }
 };
 
+// The ranges of all points and of the reference line.
 Scales make_scales(const LossCurve& curve, const std::vector<LossPiece>& pieces) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double low = kInfinity;
@@ -71,18 +81,21 @@ Scales make_scales(const LossCurve& curve, const std::vector<LossPiece>& pieces)
     low = std::min(low, curve.reference->value);
     high = std::max(high, curve.reference->value);
   }
+  // There is nothing to draw.
   if (low > high) low = high = 0;
   const bool logarithmic = low > 0 && high / low >= kLogarithmicFrom;
   return {ChartAxis::whole_numbers(first, last, kTicks),
           logarithmic ? ChartAxis::logarithmic(low, high) : ChartAxis::linear(low, high, kTicks)};
 }
 
+// A loss for people: three decimals, or four digits for very small and very large ones.
 std::string loss_text(double loss) {
   const double size = std::abs(loss);
   return size < 1e5 && size >= 1e-3 ? fmt::format("{:.3f}", loss) : fmt::format("{:.4g}", loss);
 }
 
-// On a logarithmic axis the logarithms are smoothed: one spike would otherwise hide all its neighbours.
+// Smooths in the scale of the axis. On a logarithmic axis the logarithms are smoothed, because one spike
+// would otherwise hide all its neighbours.
 std::vector<LossPiece> smoothed_as_drawn(std::vector<LossPiece> pieces, size_t window, bool logarithmic) {
   if (!logarithmic) return smoothed_pieces(pieces, window);
   const auto map = [&pieces](double (*function)(double)) {
@@ -96,6 +109,7 @@ std::vector<LossPiece> smoothed_as_drawn(std::vector<LossPiece> pieces, size_t w
   return pieces;
 }
 
+// Page, titles, grid, ticks, axes and their labels.
 void draw_frame(SvgWriter& svg, const LossCurve& curve, const Scales& scales) {
   svg.rectangle(0, 0, kWidth, kHeight, "page");
   svg.text({.x = kLeft, .y = curve.subtitle.empty() ? 50.0 : 36.0, .classes = "title", .text = curve.title});
@@ -128,10 +142,12 @@ void draw_frame(SvgWriter& svg, const LossCurve& curve, const Scales& scales) {
             .transform = turned});
 }
 
+// Draws each piece as a line. Pieces are thinned to what the plot's columns can show. A piece of one
+// point is drawn as a dot, because a line of one point would not show.
 void draw_pieces(SvgWriter& svg, const std::vector<LossPiece>& pieces, const Scales& scales,
                  const char* classes, double dot_radius) {
   for (const LossPiece& piece : pieces) {
-    if (piece.size() == 1) {  // a line of one point would not show
+    if (piece.size() == 1) {
       svg.circle(scales.x(static_cast<double>(piece[0].step)), scales.y(piece[0].loss), dot_radius, "dot");
       continue;
     }
@@ -143,6 +159,7 @@ void draw_pieces(SvgWriter& svg, const std::vector<LossPiece>& pieces, const Sca
   }
 }
 
+// Explains the lines. Without a smoothed line there is one entry.
 void draw_legend(SvgWriter& svg, const std::string& smooth_label) {
   const double y = kTop - 14;
   svg.line(kLeft, y - 4, kLeft + 24, y - 4, smooth_label.empty() ? "smooth" : "raw");
@@ -163,6 +180,8 @@ LossDrawing draw_loss_curve(const LossCurve& requested) {
   SvgWriter svg(kWidth, kHeight, kStyle, curve.title);
   draw_frame(svg, curve, scales);
 
+  // From back to front: the raw line, the reference line, then the main line: the smoothed one if there
+  // are points enough, else the raw one.
   std::vector<LossPiece> main = raw.pieces;
   std::string smooth_label;
   if (count >= kLeastSmoothed) {
@@ -191,6 +210,7 @@ LossDrawing draw_loss_curve(const LossCurve& requested) {
               .anchor = "middle",
               .text = "no points to draw"});
   }
+  // A curve with gaps must say why.
   if (raw.skipped > 0) {
     const std::string note = fmt::format("{} {} left out: the loss was not finite", raw.skipped,
                                          raw.skipped == 1 ? "point" : "points");

@@ -1,3 +1,5 @@
+// loss_series.cc: prepares points for the drawing. The smoothing is a local linear regression with
+// exponential weights, computed in O(n) by sums that move along with the point.
 #include "training/data/loss_series.h"
 
 #include <algorithm>
@@ -10,10 +12,11 @@ namespace {
 
 // Sums over the points on one side of a point, by their distance d to it, with weights w = kept^d.
 struct OneSide {
-  double w = 0, wd = 0, wdd = 0;  // of w, w d, w d d
+  double w = 0, wd = 0, wdd = 0;  // of w, w d, w d^2
   double wy = 0, wdy = 0;         // of w y, w d y
 
-  // One step away from `y`, which is at distance 1 then.
+  // Moves one step away from `y`, which is at distance 1 then. The others go from d to d + 1: (d + 1)^2 =
+  // d^2 + 2d + 1 gives the update of the sums. `y` itself enters with w = 1 at distance 0 before the step.
   void take_in(double y, double kept) {
     w += 1;
     wy += y;
@@ -25,25 +28,28 @@ struct OneSide {
   }
 };
 
-// The value at 0 of the least-squares line through both sides and the point itself.
+// The value at 0 of the weighted least-squares line through both sides and the point itself. s and t are
+// the sums of the normal equations; distances on the left count as negative. A point alone gives the
+// determinant 0, and then the mean.
 double fitted(const OneSide& before, double own, const OneSide& after) {
   const double s0 = before.w + 1 + after.w;
   const double s1 = after.wd - before.wd;
   const double s2 = after.wdd + before.wdd;
   const double t0 = before.wy + own + after.wy;
   const double t1 = after.wdy - before.wdy;
-  const double determinant = s0 * s2 - s1 * s1;  // 0 for a point alone
+  const double determinant = s0 * s2 - s1 * s1;
   return determinant > 1e-12 ? (s2 * t0 - s1 * t1) / determinant : t0 / s0;
 }
 
 }  // namespace
 
 LossPieces drawable_pieces(const std::vector<LossPoint>& points) {
-  constexpr double kGreatest = 1e100;
+  constexpr double kGreatest = 1e100;  // leaves room for the sums of the smoothing
   LossPieces result;
   bool open = false;
   for (const LossPoint& point : points) {
-    if (!(std::abs(point.loss) <= kGreatest)) {  // true for NaN
+    // Written so that NaN is left out, too.
+    if (!(std::abs(point.loss) <= kGreatest)) {
       ++result.skipped;
       open = false;
       continue;
@@ -61,6 +67,8 @@ std::vector<LossPiece> smoothed_pieces(const std::vector<LossPiece>& pieces, siz
   const double kept = (width - 1) / (width + 1);
   std::vector<LossPiece> result = pieces;
   for (LossPiece& piece : result) {
+    // One pass from the left keeps all sums; the pass from the right needs only the current ones and
+    // writes the results in place.
     std::vector<OneSide> before(piece.size());
     for (size_t i = 1; i < piece.size(); ++i) {
       before[i] = before[i - 1];
@@ -78,6 +86,7 @@ std::vector<LossPiece> smoothed_pieces(const std::vector<LossPiece>& pieces, siz
 
 LossPiece thinned(const LossPiece& piece, size_t columns) {
   if (piece.size() <= 4 * columns) return piece;
+  // Extremes must stay in the order of their steps, hence the sort of least and greatest by position.
   const auto less = [](const LossPoint& a, const LossPoint& b) { return a.loss < b.loss; };
   LossPiece result;
   for (size_t column = 0; column < columns; ++column) {

@@ -1,3 +1,4 @@
+// mapped_file.cc: open, check, map, close. The mapping outlives the descriptor.
 #include "training/data/mapped_file.h"
 
 #include <fcntl.h>

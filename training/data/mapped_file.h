@@ -10,8 +10,8 @@
 
 namespace hdt::training {
 
-// The file must not be shortened while it is mapped: that is why the writer replaces files and never cuts
-// them.
+// Owns a mapping and removes it when it is destroyed. The file must not be shortened while it is mapped (an
+// access would end the process with SIGBUS); that is why the writers here replace files and never cut them.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -22,8 +22,11 @@ class MappedFile {
   }
   ~MappedFile();
 
+  // Maps the file. An empty file gives an object without memory. kInvalidArgument: not a regular file.
+  // kSystem: it cannot be opened or mapped.
   static Result<MappedFile> open(const std::string& path);
 
+  // Null for an empty file.
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }

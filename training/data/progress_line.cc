@@ -1,3 +1,4 @@
+// progress_line.cc: the text of the line, and when it is shown.
 #include "training/data/progress_line.h"
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 namespace hdt::training {
 namespace {
 
-// Fixed decimals while they say something; a loss that has run away needs its magnitude instead.
+// Fixed decimals as long as they say something; a loss that has run away needs its magnitude instead.
 std::string format_value(double value, int decimals) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   return std::abs(value) < 10000 ? fmt::format("{:.{}f}", value, decimals) : fmt::format("{:.2e}", value);
@@ -43,6 +44,7 @@ ProgressLine::ProgressLine(std::ostream& out, Options options) : out_(out), opti
   start_ = last_ = options_.clock();
 }
 
+// The last step shows how long the run took instead of what is left.
 std::string ProgressLine::text(const StepReport& report) const {
   std::string line =
       fmt::format("step {}/{} | loss {}", report.step, options_.total_steps, format_value(report.loss, 3));
@@ -70,6 +72,8 @@ void ProgressLine::step_done(const StepReport& report) {
     if (due) out_ << text(report) << std::endl;
     return;
   }
+  // The line is one column shorter than the terminal, as some wrap when the last column is filled.
+  // Blanks cover what a longer line before has left.
   std::string line = text(report);
   if (options_.columns > 1) line.resize(std::min(line.size(), options_.columns - 1));
   const size_t characters = line.size();
@@ -83,6 +87,7 @@ void ProgressLine::finish() {
   shown_ = 0;
 }
 
+// A "dumb" terminal does not go back to the line's start.
 bool is_terminal(int descriptor) {
   const char* terminal = std::getenv("TERM");
   return ::isatty(descriptor) == 1 && (terminal == nullptr || std::string_view(terminal) != "dumb");

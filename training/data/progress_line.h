@@ -14,19 +14,21 @@
 
 namespace hdt::training {
 
+// What a step has done.
 struct StepReport {
-  int64_t step = 0;  // steps done, of `total_steps`
+  int64_t step = 0;  // steps done, out of `total_steps`
   double loss = 0;
   int64_t tokens = 0;  // of this step, over all replicas
   double learning_rate = 0;
   double gradient_norm = 0;
 };
 
-// "1,234,567"
+// A number with its thousands separated: "1,234,567".
 std::string format_grouped(int64_t number);
-// "59s", "1m 12s", "2h 03m"
+// A duration, rounded to seconds or minutes: "59s", "1m 12s", "2h 03m".
 std::string format_duration(std::chrono::duration<double> duration);
 
+// One run's progress, on rank 0. Not thread-safe.
 class ProgressLine {
  public:
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
@@ -34,24 +36,26 @@ class ProgressLine {
   struct Options {
     int64_t total_steps = 0;
     int64_t log_interval = 10;  // steps from line to line when not in place
-    bool in_place = false;      // for a terminal: one line, written over
-    size_t columns = 0;         // of the terminal; a longer line would wrap and is cut. 0: not known
-    Clock clock;                // steady_clock when empty
+    bool in_place = false;      // for a terminal: one line that is written over
+    // Width of the terminal; a longer line would wrap, so it is cut. 0: not known.
+    size_t columns = 0;
+    Clock clock;  // steady_clock if empty
   };
 
-  // The time of the first step counts from here.
+  // The time of the first step counts from here. `out` must outlive the object.
   ProgressLine(std::ostream& out, Options options);
 
-  // After every step. In place: always shown. Otherwise: the first seen, the last of all and each
-  // log_interval-th.
+  // To be called after every step. In place the line is always shown. Otherwise it is shown for the
+  // first step seen, for the last one of all, and for each log_interval-th.
   void step_done(const StepReport& report);
   // Ends a line that was shown in place, so that other text can follow.
   void finish();
 
-  // Over the recent steps; none before the first.
+  // Over the recent steps; nothing before the first.
   std::optional<double> tokens_per_second() const { return rate_.tokens_per_second(); }
 
  private:
+  // The line for a report.
   std::string text(const StepReport& report) const;
 
   std::ostream& out_;
@@ -59,13 +63,13 @@ class ProgressLine {
   RateEstimate rate_;
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point last_;
-  size_t shown_ = 0;  // characters of the line in place
+  size_t shown_ = 0;  // characters of the line in place; 0: there is none
   bool first_ = true;
 };
 
 // Whether a line can be written over on this file descriptor: it is a terminal, and TERM is not "dumb".
 bool is_terminal(int descriptor);
-// The width of the terminal, 0 when there is none.
+// The width of the terminal; 0 if there is none.
 size_t terminal_columns(int descriptor);
 
 }  // namespace hdt::training

@@ -1,3 +1,5 @@
+// svg_writer.cc: each function appends one element. Coordinates are written with one decimal, which
+// keeps files of long curves small.
 #include "training/data/svg_writer.h"
 
 #include <fmt/format.h>
@@ -7,6 +9,7 @@
 namespace hdt::training {
 
 std::string escaped(std::string_view text) {
+  // Two passes: whether the text is UTF-8, then each character.
   bool is_utf8 = true;
   for (size_t at = 0; at < text.size() && is_utf8;) {
     const auto lead = static_cast<unsigned char>(text[at]);
@@ -23,6 +26,7 @@ std::string escaped(std::string_view text) {
     }
     at += length;
   }
+  // Quotes are escaped as well, so a text may also stand in an attribute.
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);

@@ -1,3 +1,5 @@
+// text_source.cc: reads text files, and parses what `bible` prints. The command's output is checked as
+// any foreign text: a verse on each line, and 66 books.
 #include "training/data/text_source.h"
 
 #include <fmt/format.h>
@@ -12,8 +14,10 @@ namespace hdt::training {
 namespace {
 
 constexpr size_t kBibleBooks = 66;
-constexpr size_t kMaxFileBytes = std::numeric_limits<int32_t>::max() - 1;  // one sequence, with its end
+// A document is one sequence, whose length is an int32, with its end-of-document token.
+constexpr size_t kMaxFileBytes = std::numeric_limits<int32_t>::max() - 1;
 
+// A line of the output, cut into its parts. Borrowed from it.
 struct Verse {
   std::string_view book;     // "Ge", "1Sm"
   std::string_view chapter;  // "12"
@@ -22,7 +26,9 @@ struct Verse {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// "1Sm3:10 And the LORD came, ..." -> 1Sm, 3, And the LORD came, ...
+// "1Sm3:10 And the LORD came, ..." becomes 1Sm, 3, And the LORD came, .... The chapter is the digits
+// right before the colon; what is before them names the book, which may begin with a digit. False: the
+// line is no verse.
 bool parse_verse(std::string_view line, Verse& verse) {
   const size_t space = line.find(' ');
   const size_t colon = line.find(':');
@@ -71,6 +77,7 @@ Result<std::vector<Document>> parse_bible(std::string_view printed) {
           fmt::format("line {} of the Bible is \"{}\", expected a verse such as \"Ge1:1 In the beginning\"",
                       number, line.substr(0, 60)));
     }
+    // Books and chapters begin where the reference changes.
     const bool new_book = books.empty() || books.back().name != verse.book;
     if (new_book) books.push_back({std::string(verse.book), ""});
     std::string& text = books.back().text;
@@ -82,7 +89,7 @@ Result<std::vector<Document>> parse_bible(std::string_view printed) {
 }
 
 Result<std::vector<Document>> read_bible(const BibleOptions& options) {
-  // -f switches from pages with wrapped lines (the default) to one verse a line.
+  // -f switches from pages with wrapped lines, the default, to one verse on each line.
   CommandLimits limits;
   limits.time = options.time_limit;
   auto run = run_command({options.command, "-f", "Gen1:1-Rev22:21"}, limits);

@@ -1,3 +1,4 @@
+// token_source.cc: tokens from memory.
 #include "training/data/token_source.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// token_source.h: a finite stream of tokens with random access. What the sampler and the statistics read.
+// token_source.h: a finite stream of tokens with random access. The sampler and the statistics read from it.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,17 @@
 
 namespace hdt::training {
 
+// Does not change while it is used.
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
   virtual uint64_t token_count() const = 0;
-  // Fills `out` with the tokens from `first` on. first + out.size() <= token_count() is the caller's duty.
-  // Safe to call from several threads.
+  // Fills `out` with the tokens from `first` on. The caller must ensure first + out.size() <=
+  // token_count(). Safe to call from several threads.
   virtual void read_tokens(uint64_t first, std::span<int64_t> out) const = 0;
 };
 
-// Tokens held in memory.
+// Tokens that are held in memory, for tests and small data.
 class MemoryTokens final : public TokenSource {
  public:
   explicit MemoryTokens(std::vector<int64_t> tokens);

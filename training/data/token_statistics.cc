@@ -1,3 +1,4 @@
+// token_statistics.cc: passes over a stream in blocks, so that memory does not grow with the stream.
 #include "training/data/token_statistics.h"
 
 #include <algorithm>
@@ -9,10 +10,11 @@
 namespace hdt::training {
 
 namespace {
-constexpr uint64_t kBlockTokens = 1 << 16;
+constexpr uint64_t kBlockTokens = 1 << 16;  // read at a time
 }  // namespace
 
 TokenStatistics token_statistics(const TokenSource& source) {
+  // Vocabularies are small, so most tokens are counted in an array; a map would cost more than the reading.
   constexpr int64_t kDirect = 1 << 18;  // tokens below are counted in an array, the others in a map
   TokenStatistics statistics;
   statistics.tokens = source.token_count();
@@ -34,6 +36,7 @@ TokenStatistics token_statistics(const TokenSource& source) {
   }
 
   const auto total = static_cast<double>(statistics.tokens);
+  // Tokens that do not occur add nothing: p ln p goes to 0.
   const auto add = [&](uint64_t count) {
     if (count == 0) return;
     ++statistics.distinct;
@@ -46,6 +49,7 @@ TokenStatistics token_statistics(const TokenSource& source) {
   return statistics;
 }
 
+// Ends with the block that holds the token.
 std::optional<PlacedToken> first_foreign_token(const TokenSource& source, int64_t vocab_size) {
   const uint64_t tokens = source.token_count();
   std::vector<int64_t> block;

@@ -1,3 +1,4 @@
+// tokenizer.cc: bytes to tokens and back.
 #include "training/data/tokenizer.h"
 
 namespace hdt::training {
@@ -5,6 +6,7 @@ namespace hdt::training {
 std::vector<int64_t> ByteTokenizer::encode(std::string_view text) {
   std::vector<int64_t> tokens;
   tokens.reserve(text.size());
+  // char may be signed, so bytes from 128 on go through unsigned char.
   for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
   return tokens;
 }

@@ -9,6 +9,7 @@
 
 namespace hdt::training {
 
+// Stateless. Every text can be encoded, and decoding gives the same bytes back.
 class ByteTokenizer {
  public:
   static constexpr int64_t kEndOfDocument = 256;
@@ -17,10 +18,10 @@ class ByteTokenizer {
   static constexpr int64_t vocab_size() { return kVocabSize; }
   static constexpr int64_t end_of_document() { return kEndOfDocument; }
 
-  // One token a byte; no end-of-document token is added.
+  // One token for each byte; no end-of-document token is added.
   static std::vector<int64_t> encode(std::string_view text);
-  // The bytes of `tokens`. What is no byte (the end of a document, a padding token a model sampled) adds
-  // nothing.
+  // The bytes of `tokens`. A token that is no byte (the end of a document, a padding token that a model
+  // has sampled) adds nothing.
   static std::string decode(std::span<const int64_t> tokens);
 };
 

@@ -51,8 +51,8 @@ class StageCompute {
 
   // Computes one micro-batch. `samples` holds whole samples, one after the other; the first stage reads
   // the inputs, the last one the targets. `input` is empty on the first stage, `output` on the last.
-  // What backward() needs is kept under `slot`; `input` must stay unchanged until then, too. Returns the
-  // loss on the last stage, else zeros.
+  // What backward() needs is kept under `slot`; `samples` and `input` must stay unchanged until then,
+  // too. Returns the loss on the last stage, else zeros.
   virtual LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
                           std::span<float> output) = 0;
   // Adds the derivative of the summed loss of the micro-batch in `slot` to the gradients. `output_gradient`

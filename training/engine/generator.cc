@@ -46,6 +46,7 @@ Result<std::vector<int64_t>> generate(const Layout& layout, StageCompute& comput
     const size_t elements = compute.activation_elements(seen.size());
     if (!first) {
       input.resize(elements);
+      // Activations of the stage before, whose size depends on the tokens seen.
       Result<Pending> received = messenger.receive_from_stage(position.stage - 1, input);
       if (!received.is_ok()) return received.status();
       HDT_RETURN_IF_ERROR(received.value()->wait());

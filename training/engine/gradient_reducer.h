@@ -36,11 +36,11 @@ class GradientReducer {
   const std::vector<OwnerSet>& sets_;
   UnitMemory& memory_;
   Messenger& messenger_;
-  std::vector<Bucket> buckets_;
+  std::vector<Bucket> buckets_;  // in the order of completion
   // The bucket that is completed next; back to 0 with finish().
   size_t next_ = 0;
-  std::vector<Pending> pending_;
-  Status failure_;  // the first one; it stays, as a run that has failed has no further step
+  std::vector<Pending> pending_;  // sums under way
+  Status failure_;                // the first one; it stays, as a run that has failed has no further step
 };
 
 }  // namespace hdt::training

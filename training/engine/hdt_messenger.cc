@@ -55,6 +55,7 @@ class HdtMessenger final : public Messenger {
     if (!replica.is_ok()) return replica.status();
     replica_ = replica.take();
     const std::vector<OwnerSet> sets = owner_sets(layout);
+    // One split of the world for each round.
     for (const std::vector<int>& round : disjoint_rounds(sets)) {
       int color = HDT_SPLIT_NO_COLOR;
       for (const int set : round) {
@@ -119,10 +120,10 @@ class HdtMessenger final : public Messenger {
         hdtAllReduce(values.data(), values.data(), values.size(), HDT_FLOAT64, how, world_, nullptr));
   }
 
-  hdtComm_t world_;
+  hdtComm_t world_;  // not owned
   int size_;
   int rank_ = 0;
-  Group replica_;
+  Group replica_;                // of class "pp"; ranks are stages
   std::map<int, Group> owners_;  // by owner set, those that this rank is in
 };
 

@@ -7,9 +7,9 @@
 namespace hdt::training {
 namespace {
 
-// The number of forwards before forwards and backwards alternate, as in Megatron-LM: (chunks - 1) * stages of
-// them bring the first micro-batches as far as the last chunk, and each stage behind this one counts twice (in
-// plain 1F1B once).
+// The number of forwards before forwards and backwards alternate, as in Megatron-LM: (chunks - 1) *
+// stages of them bring the first micro-batches as far as the last chunk, and each stage behind this one
+// counts twice (in plain 1F1B once).
 int warm_up(int stages, int chunks, int stage, int micro_batches) {
   return std::min(2 * (stages - 1 - stage) + (chunks - 1) * stages, chunks * micro_batches);
 }

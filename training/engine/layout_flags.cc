@@ -35,6 +35,7 @@ Status check_range(const std::string& flag, int64_t value) {
 Result<std::vector<int>> parse_stages(const std::vector<int>& values, const std::string& flag,
                                       int num_layers) {
   std::vector<int> layers;
+  // A group of values for each kind of device: how many stages follow, then so many numbers of layers.
   size_t at = 0;
   while (at < values.size()) {
     HDT_RETURN_IF_ERROR(check_range(flag + ": a number of stages", values[at]));
@@ -61,6 +62,7 @@ Result<std::vector<int>> parse_stages(const std::vector<int>& values, const std:
 // evenly. One split holds for as many replicas as the ranks make; several are one for each replica.
 Result<std::vector<std::vector<int>>> parse_splits(const LayoutFlags& flags) {
   std::vector<std::vector<int>> splits;
+  // 1. No split is given: an even one.
   if (flags.hetero_pipeline_stages.empty()) {
     const int stages = flags.pipeline_model_parallel_size.value_or(1);
     if (flags.num_layers % stages != 0) {
@@ -72,6 +74,7 @@ Result<std::vector<std::vector<int>>> parse_splits(const LayoutFlags& flags) {
     }
     splits.emplace_back(stages, flags.num_layers / stages);
   }
+  // 2. Each split that was given.
   const size_t given = flags.hetero_pipeline_stages.size();
   for (size_t i = 0; i < given; ++i) {
     const std::string flag =
@@ -86,6 +89,7 @@ Result<std::vector<std::vector<int>>> parse_splits(const LayoutFlags& flags) {
     }
     splits.push_back(layers.take());
   }
+  // 3. One split for all replicas: the ranks must divide into replicas of that many stages.
   if (splits.size() == 1) {
     const int stages = static_cast<int>(splits.front().size());
     if (flags.world_size % stages != 0) {
@@ -95,6 +99,7 @@ Result<std::vector<std::vector<int>>> parse_splits(const LayoutFlags& flags) {
     splits.assign(flags.world_size / stages, splits.front());
     return splits;
   }
+  // 4. One split for each replica: together they must use all ranks.
   int64_t ranks = 0;
   for (const auto& split : splits) ranks += static_cast<int64_t>(split.size());
   if (ranks != flags.world_size) {

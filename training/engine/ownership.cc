@@ -5,6 +5,7 @@
 
 namespace hdt::training {
 
+// Goes through the units in order and begins a new set where the owners change.
 std::vector<OwnerSet> owner_sets(const Layout& layout) {
   std::vector<OwnerSet> sets;
   for (int unit = 0; unit < layout.num_units(); ++unit) {
@@ -40,6 +41,8 @@ std::vector<std::vector<int>> disjoint_rounds(const std::vector<OwnerSet>& sets)
   return rounds;
 }
 
+// Goes through the units in the order of backward and begins a new bucket where the set changes or the
+// bucket is full.
 std::vector<Bucket> plan_buckets(const std::vector<OwnerSet>& sets, UnitRange units,
                                  const std::function<size_t(int unit)>& unit_elements, size_t most_elements) {
   std::vector<Bucket> buckets;

@@ -30,6 +30,7 @@ class Player {
     bool moved = true;
     while (moved) {
       moved = false;
+      // Every stage in turn goes as far as it can.
       for (size_t stage = 0; stage < stages_.size(); ++stage) {
         while (stages_[stage].next < schedules_[stage].size() && !blocked(stage)) {
           HDT_RETURN_IF_ERROR(take(stage));
@@ -38,6 +39,7 @@ class Player {
       }
     }
     for (size_t stage = 0; stage < stages_.size(); ++stage) {
+      // Nothing moves any more, so a stage with steps left waits for a message that will never come.
       if (stages_[stage].next < schedules_[stage].size()) return failure(stage, "waits for ever");
       for (int i = 0; i < chunks_ * micro_batches_; ++i) {
         const Progress& progress = stages_[stage].progress[i];
@@ -118,6 +120,7 @@ class Player {
         stage.activations.pop_front();
         progress.activation = true;
         break;
+      // Each case checks what must have been done before, then notes what is done now.
       case PipelineAction::kForward:
         if (progress.forward) return failure(index, "forward twice");
         if (!first && !progress.activation) return failure(index, "forward without its activation");

@@ -76,6 +76,8 @@ Status PipelineRunner::post_next_receive(size_t from) {
   receive_step_ = from;
   while (receive_step_ < schedule_.size() && !is_receive(schedule_[receive_step_].action)) ++receive_step_;
   if (receive_step_ == schedule_.size()) return Status::ok();
+  // The buffer may be written: the slot's previous micro-batch is over, as there is a slot more than
+  // micro-batches in flight.
   const PipelineStep step = schedule_[receive_step_];
   const bool activation = step.action == PipelineAction::kReceiveActivation;
   Slot& slot = slot_of(step.micro_batch);
@@ -92,6 +94,7 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
   const PipelineStep step = schedule_[index];
   Slot& slot = slot_of(step.micro_batch);
   switch (step.action) {
+    // The receive was posted earlier. Receives are posted one at a time and in order, so it is this step's.
     case PipelineAction::kReceiveActivation:
     case PipelineAction::kReceiveGradient:
       HDT_RETURN_IF_ERROR(settle(receive_));

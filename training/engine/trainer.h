@@ -83,7 +83,7 @@ class Trainer {
   Messenger& messenger_;
   BatchReader batches_;
   std::vector<OwnerSet> sets_;
-  UnitMemory memory_;
+  UnitMemory memory_;  // parameters and gradients
   PipelineRunner runner_;
   GradientReducer reducer_;
   std::vector<float> first_moment_;  // AdamW's, parallel to the parameters

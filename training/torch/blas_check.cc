@@ -10,6 +10,7 @@
 
 namespace hdt::training {
 
+// RTLD_DEFAULT finds the symbol that libtorch's calls resolve to. It is not linked by name here.
 std::string blas_library() {
   void* symbol = dlsym(RTLD_DEFAULT, "sgemm_");
   Dl_info where{};

@@ -102,6 +102,7 @@ at::Tensor layer_forward(const ModelShape& shape, const PositionTables& tables,
   return attended + at::linear(at::silu(gate_up[0]) * gate_up[1], parameters[3]);
 }
 
+// The final norm, then a matrix product with the output embedding.
 at::Tensor head_forward(const ModelShape& shape, const std::vector<at::Tensor>& parameters,
                         const at::Tensor& input) {
   return at::linear(rms_norm(input, parameters[1], shape.norm_epsilon), parameters[0]);

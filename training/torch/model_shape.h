@@ -1,4 +1,5 @@
-// model_shape.h: the sizes of a LLaMA-style model. Free of torch, so that the planner's tools can use it.
+// model_shape.h: the sizes of a LLaMA-style model. Free of torch, so that flags can be read without its
+// headers.
 #pragma once
 
 #include <cstdint>

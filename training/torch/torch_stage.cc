@@ -49,6 +49,7 @@ class TorchStage final : public StageCompute {
     return tokens * static_cast<size_t>(shape_.hidden_size);
   }
 
+  // Counts the elements of all parameters; those with weight decay come first.
   UnitSize unit_size(int unit) const override {
     UnitSize size;
     for (const ParameterShape& parameter : unit_parameters(shape_, unit)) {
@@ -89,6 +90,8 @@ class TorchStage final : public StageCompute {
     }
   }
 
+  // Steps: build the input, run unit after unit with a graph of its own, compute the loss at the head,
+  // copy the output out. `input` and the tokens are used in place, so they must stay until backward().
   LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
                   std::span<float> output) override {
     if (static_cast<size_t>(slot) >= slots_.size()) slots_.resize(slot + 1);
@@ -109,6 +112,7 @@ class TorchStage final : public StageCompute {
       at::Tensor leaf = flow;
       if (unit != 0) leaf = flow.detach().set_requires_grad(true);
       flow = unit_forward(unit, leaf);
+      // The loss belongs to the head's graph. It is summed, not averaged (compute.h).
       if (is_head(unit)) {
         const at::Tensor targets = tokens.narrow(1, 1, length).reshape({-1});
         flow = at::cross_entropy_loss(flow.view({-1, shape_.vocab_size}), targets, {}, at::Reduction::Sum);
@@ -120,6 +124,8 @@ class TorchStage final : public StageCompute {
     return loss;
   }
 
+  // Unit by unit from the last: run its graph with the gradient of its output; the gradient of its leaf
+  // is that of the unit before.
   void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
                 const UnitDone& unit_done) override {
     std::vector<Saved>& saved = slots_[slot];
@@ -137,6 +143,7 @@ class TorchStage final : public StageCompute {
     if (!input_gradient.empty()) copy_out(gradient, input_gradient);
   }
 
+  // As forward() without graphs and without a slot. Only the last position's logits are wanted.
   void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
              std::span<float> logits) override {
     const c10::AutoGradMode no_gradients(false);
@@ -174,7 +181,7 @@ class TorchStage final : public StageCompute {
   UnitRange units_;
   PositionTables tables_;
   std::vector<std::vector<at::Tensor>> parameters_;  // by unit
-  std::vector<std::vector<Saved>> slots_;            // by slot, unit
+  std::vector<std::vector<Saved>> slots_;            // by slot, unit; grows as slots are used
 };
 
 }  // namespace
