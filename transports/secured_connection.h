@@ -1,4 +1,5 @@
-// secured_connection.h: what a Connection may be besides: one that is protected (transports/secure).
+// secured_connection.h: an interface that a Connection may implement as well, if its bytes are protected
+// (transports/secure). The daemon finds it by dynamic_cast; a connection without it is not protected.
 #pragma once
 
 #include "transports/secure/secure.h"
@@ -8,7 +9,9 @@ namespace hdt::transport {
 class SecuredConnection {
  public:
   virtual ~SecuredConnection() = default;
-  // nullptr: it is not. From kConnected on, and at the end that accepted from the peer's first message on.
+  // The binding of the connection, the same 32 bytes at both ends: a handshake signs it, so that its proof
+  // cannot be used on another connection. nullptr: this connection is not protected. Valid from kConnected
+  // on; at the end that accepted, from the peer's first message on.
   virtual const secure::Binding* binding() const = 0;
 };
 

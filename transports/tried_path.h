@@ -1,5 +1,6 @@
-// tried_path.h: what a Connection may be besides: one that tries packets of every size, both ways, before it
-// is connected, as small packets say nothing about large ones.
+// tried_path.h: an interface that a Connection may implement as well, if it tests packets of growing size in
+// both directions before it reports kConnected. Where a switch drops packets above its own MTU, small packets
+// pass, and so the connect says nothing about large ones. The daemon finds the interface by dynamic_cast.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,12 @@ namespace hdt::transport {
 class TriedPath {
  public:
   virtual ~TriedPath() = default;
-  // Why it uses smaller packets than its NIC allows, and what to do about it, for an administrator; "": it
-  // does not. Valid from kConnected on, and at the end that accepted from the peer's first message on.
+  // A text for an administrator: why the connection uses smaller packets than its NIC allows, and what to do
+  // about it. "": it does not. Valid from kConnected on; at the end that accepted, from the peer's first
+  // message on.
   virtual std::string narrowed() const = 0;
-  // The largest packet that has passed, both ways; 0: none was tried, as there is nothing between the two
-  // ends. At the end that dialled.
+  // The size in bytes of the largest packet that has passed in both directions. 0: none was tried, as nothing
+  // lies between the two ends. Valid at the end that dialled.
   virtual uint32_t largest_packet() const = 0;
 };
 

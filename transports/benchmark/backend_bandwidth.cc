@@ -1,6 +1,14 @@
-// backend_bandwidth.cc: what a backend moves between two processes of this machine over one connection or
-// several; bench/backends compares it with iperf3, fi_pingpong and ucx_perftest. backend_bandwidth LOCAL
-// REMOTE BYTES WRITES CONNECTIONS BACKEND [KEY=VALUE...]
+// backend_bandwidth.cc: measures how fast a backend moves data between two processes of this machine, over
+// one connection or several. bench/backends compares it with iperf3, fi_pingpong and ucx_perftest;
+// docs/design/transports.md has the results.
+//
+//   backend_bandwidth LOCAL REMOTE BYTES WRITES CONNECTIONS BACKEND [KEY=VALUE...]
+//
+// The program forks. The child opens a device at REMOTE, listens, and writes its address and region key to a
+// pipe (Meeting). The parent opens a device at LOCAL, connects, and posts WRITES writes of BYTES bytes in
+// all, in turn over the connections. It prints MB/s (10^6 bytes) from the first write to the last kSent, and
+// closes. The child checks the number of writes and every byte. Exit code: 0 measured, 1 failed, 2 wrong
+// usage.
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,8 +26,8 @@ using namespace hdt::transport;
 
 namespace {
 
-constexpr int kWaitMs = 10'000;
-constexpr std::chrono::microseconds kSpin(50);
+constexpr int kWaitMs = 10'000;                 // for a connect, and for anything to happen
+constexpr std::chrono::microseconds kSpin(50);  // how long an end polls without result before it sleeps
 constexpr size_t kTextBytes = 128;
 
 [[noreturn]] void die(const std::string& what) {
@@ -27,29 +35,30 @@ constexpr size_t kTextBytes = 128;
   std::exit(1);
 }
 
-// As which each process knows the other one.
+// The identity under which each process admits the other one, and grants memory to it.
 constexpr PeerName kOther{{std::byte{1}}};
 
-// What one process tells the other before there is a connection.
+// What the receiver sends through the pipe before there is a connection.
 struct Meeting {
   char address[kTextBytes];
   RegionKey key;
 };
 
+// One process's end: its device, its buffers, and counts of what poll() has reported.
 struct End {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Device> device;
   std::vector<std::byte> memory;
   RegionKey key;
-  size_t ready = 0;
-  size_t sent = 0;
-  size_t written = 0;
-  size_t closed = 0;
+  size_t ready = 0;    // connections that carry writes
+  size_t sent = 0;     // own writes that are finished
+  size_t written = 0;  // writes of the other process that were placed
+  size_t closed = 0;   // connections that are finished
   std::vector<Completion> completions;
-  std::chrono::steady_clock::time_point busy;
+  std::chrono::steady_clock::time_point busy;  // when poll() had something to do last
 
-  // One buffer for each connection, as the programs have that this is compared with: more would be a larger
-  // part of the caches.
+  // There is one buffer of `bytes` for each connection, as in the programs that this one is compared with.
+  // More buffers would take a larger part of the caches.
   End(const std::string& name, const BackendOptions& options, const char* address, size_t bytes,
       size_t connections)
       : memory(connections * bytes) {
@@ -68,7 +77,8 @@ struct End {
     if (!device->grant(key, kOther).is_ok()) die("memory is not granted");
   }
 
-  // As the daemon's engines do: looks again for a while, and then sleeps.
+  // One round, as the daemon's engines make it: polls, and sleeps on event_fd() if there was nothing to do
+  // for kSpin. Dies when a connection fails.
   void step() {
     completions.clear();
     const auto now = std::chrono::steady_clock::now();
@@ -93,8 +103,10 @@ struct End {
   }
 };
 
+// The byte at `index` of the sender's buffers. The second term makes equal offsets in different pages differ.
 std::byte pattern(size_t index) { return static_cast<std::byte>(index * 7 + index / 251); }
 
+// The child: takes writes until the sender has closed every connection, and then checks them.
 int receive(End& end, int out, size_t writes, size_t connections) {
   auto address = end.device->listen(0);
   if (!address.is_ok()) die(address.status().to_string());
@@ -110,6 +122,7 @@ int receive(End& end, int out, size_t writes, size_t connections) {
   return 0;
 }
 
+// The parent: keeps every connection's window full until all writes are reported sent, and prints the speed.
 void send(End& end, int in, size_t bytes, size_t writes, size_t count) {
   for (size_t i = 0; i < end.memory.size(); ++i) end.memory[i] = pattern(i);
   Meeting meeting{};
@@ -162,7 +175,7 @@ int main(int argc, char** argv) {
   }
   int ends[2];
   if (::pipe(ends) != 0) die("cannot make a pipe");
-  // Before any library is loaded: they do not survive a fork.
+  // Both processes load the backend after the fork, because its libraries do not survive one.
   const pid_t child = ::fork();
   if (child < 0) die("cannot fork");
   if (child == 0) {

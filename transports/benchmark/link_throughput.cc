@@ -1,6 +1,7 @@
-// link_throughput.cc: what the link costs. A link of one TCP rail on loopback, one thread a side, writes
-// messages of one size; a plain blocking socket moves the same bytes the same way beside it. bytes_per_second
-// of both is to be compared.
+// link_throughput.cc: measures what a link costs. link_write sends messages of one size over a link with one
+// TCP rail on loopback, with one thread a side. plain_socket moves the same bytes in the same way over a
+// blocking socket. Compare bytes_per_second of the two for each size. In both, one message is under way at a
+// time, and the receiver answers each.
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
 #include <poll.h>
@@ -20,10 +21,11 @@ using namespace hdt::transport;  // NOLINT(google-build-using-namespace)
 
 constexpr int kWaitMs = 1000;
 
-// One engine of one device: sleeps on the event descriptor, feeds the link.
-// As which each engine knows the other one.
+// The identity under which each engine admits the other one, and grants memory to it.
 constexpr PeerName kOther{{std::byte{1}}};
 
+// What the daemon's engine does, for one device and one link: it polls the device, sleeps on its descriptor
+// when there is nothing to do, and passes completions to the link. Used by one thread.
 class Engine : public LinkObserver {
  public:
   explicit Engine(const char* address) {
@@ -68,6 +70,7 @@ class Engine : public LinkObserver {
   bool down = false;
 };
 
+// An iteration is one write and the answer to it.
 void link_write(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));
   std::vector<std::byte> source(bytes, std::byte{1});
@@ -79,7 +82,8 @@ void link_write(benchmark::State& state) {
   if (!receiver.device->grant(key, kOther).is_ok()) throw std::runtime_error("not granted");
   if (!sender.device->connect(address, kWaitMs).is_ok()) throw std::runtime_error("cannot connect");
 
-  // The receiver answers every message with an empty one, which ends the sender's iteration.
+  // The receiver answers every message with an empty write, which ends the sender's iteration. Only its
+  // thread uses `receiver` from here until it is joined.
   std::thread other([&] {
     uint64_t answered = 0;
     while (!receiver.down) {
@@ -104,6 +108,7 @@ void link_write(benchmark::State& state) {
 
 int blocking_socket() { return ::socket(AF_INET, SOCK_STREAM, 0); }
 
+// Sends or receives all of the bytes. False at the end of the connection or on an error.
 bool move_all(bool sending, int fd, std::byte* data, size_t bytes) {
   for (size_t done = 0; done < bytes;) {
     const ssize_t n = sending ? ::send(fd, data + done, bytes - done, MSG_NOSIGNAL)
@@ -114,6 +119,7 @@ bool move_all(bool sending, int fd, std::byte* data, size_t bytes) {
   return true;
 }
 
+// The same exchange without HDT: a message there, one byte back.
 void plain_socket(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));
   std::vector<std::byte> source(bytes, std::byte{1});
@@ -149,6 +155,8 @@ void plain_socket(benchmark::State& state) {
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(bytes));
 }
 
+// From large messages, where copying counts, to small ones, where the round trip does. Time is real time: two
+// threads work.
 BENCHMARK(plain_socket)->Arg(64 << 20)->Arg(1 << 20)->Arg(64 << 10)->Arg(8)->UseRealTime();
 BENCHMARK(link_write)->Arg(64 << 20)->Arg(1 << 20)->Arg(64 << 10)->Arg(8)->UseRealTime();
 

@@ -1,6 +1,6 @@
-// connection.cc: one end of a connection of a FakeNetwork; see device.h. Payload goes from the sender's
-// memory straight to the receiver's when the receiver polls, so a sender that changes or frees it before
-// kSent is found out.
+// connection.cc: one end of a connection of a FakeNetwork (see device.h). Payload is copied from the sender's
+// memory straight to the receiver's when the receiver polls. So a sender that changes or frees its memory
+// before kSent is found by wrong bytes or by the address sanitizer.
 #include <algorithm>
 #include <cstring>
 
@@ -9,9 +9,10 @@
 namespace hdt::transport::fake {
 
 namespace {
+// The write window: as tcp's.
 constexpr size_t kMaxQueuedWrites = 64;
 constexpr size_t kMaxQueuedWriteBytes = size_t{1} << 20;
-// After which what was lost is sent again.
+// The polls after which a lost frame is sent again.
 constexpr uint32_t kRepeatPolls = 10;
 }  // namespace
 
@@ -26,11 +27,12 @@ FakeConnection::FakeConnection(FakeDevice& device, std::string local, std::strin
   out_->sender = this;
 }
 
-// Only of a finished connection, or with the mutex held.
+// Runs for a finished connection, or with the mutex held.
 FakeConnection::~FakeConnection() {
   if (!finished_) leave_pipes();
 }
 
+// The other end must not report to this one any more.
 void FakeConnection::leave_pipes() {
   in_->receiver = nullptr;
   out_->sender = nullptr;
@@ -102,6 +104,7 @@ Status FakeConnection::write(const void* data, size_t bytes, const RegionKey& re
   return Status::ok();
 }
 
+// Delays are drawn here, once per frame. A lost frame is one that comes later.
 void FakeConnection::post(Frame frame) {
   NetworkState& network = device_.network();
   const Faults& faults = network.faults_of(out_->from);
@@ -132,6 +135,8 @@ void FakeConnection::abandon() {
          Status(Code::kLink, "the peer closed without a goodbye"));
 }
 
+// Something is outstanding as long as a frame of this end is not delivered, which is what a blackhole leaves
+// behind.
 Connection::Progress FakeConnection::progress() const {
   const std::lock_guard lock(device_.network().mutex);
   return {out_->delivered + out_->placed + in_->delivered + in_->placed, !out_->frames.empty(),
@@ -144,6 +149,7 @@ bool FakeConnection::deliver() {
   if (faults.blackhole) return false;
   uint64_t budget = faults.bytes_per_poll > 0 ? faults.bytes_per_poll : UINT64_MAX;
   bool any = false;
+  // Frames are delivered in order: one that waits holds up all behind it.
   while (!in_->frames.empty()) {
     Frame& frame = in_->frames.front();
     any = true;
@@ -155,6 +161,7 @@ bool FakeConnection::deliver() {
       break_wire("broken after " + std::to_string(in_->delivered) + " frames");
       return true;
     }
+    // Checks before anything is placed or reported.
     if (const std::string why = granted_ == nullptr ? not_for_strangers(frame) : ""; !why.empty()) {
       fail(why);
       return true;
@@ -166,13 +173,15 @@ bool FakeConnection::deliver() {
         device_.network().random() % faults.duplicate_one_in == 0)
       report_written(frame);
     in_->frames.pop_front();
-    if (granted_ == nullptr) return true;  // its owner looks at the message first
+    if (granted_ == nullptr) return true;  // one message a poll: its owner may admit the peer before the next
   }
+  // The end of the peer comes after all that it has sent.
   if (!in_->closed) return any;
   finish(in_->close_reason, Status(Code::kLink, "the peer closed the connection"), Status::ok());
   return true;
 }
 
+// The place is looked up in every poll: the region may have been revoked since the last part was placed.
 bool FakeConnection::place(Frame& frame, uint64_t& budget) {
   if (frame.bytes == 0) return true;
   std::byte* target = locate(frame);
@@ -189,7 +198,7 @@ bool FakeConnection::place(Frame& frame, uint64_t& budget) {
   return frame.placed == frame.bytes;
 }
 
-// Flips one bit of what was placed, as a NIC with a bad memory would.
+// Flips one bit of the placed payload, as a NIC with faulty memory would.
 void FakeConnection::corrupt(const Frame& frame, const Faults& faults) {
   if (!frame.is_write || frame.bytes == 0 || faults.corrupt_one_in == 0) return;
   NetworkState& network = device_.network();
@@ -232,6 +241,7 @@ void FakeConnection::refuse() {
   finish(refused, refused, refused);
 }
 
+// The peer is noted before: fail() leaves the pipes.
 void FakeConnection::break_wire(const std::string& reason) {
   FakeConnection* peer = in_->sender;
   fail(reason);
@@ -243,14 +253,17 @@ void FakeConnection::signal_peer() const {
 }
 
 void FakeConnection::finish(const Status& reason, const Status& given_up, const Status& told_to_peer) {
-  // What was delivered is reported as sent by the peer's deliver(), so all frames here are given up.
+  // 1. Frames that were delivered have left the pipe and were reported as sent then. All that are left are
+  //    given up.
   for (const Frame& frame : out_->frames) report_sent(frame, given_up);
   out_->frames.clear();
   out_->writes = out_->write_bytes = 0;
+  // 2. The peer finds this end closed in its next poll.
   out_->closed = true;
   out_->close_reason = told_to_peer;
   signal_peer();
   leave_pipes();
+  // 3. kClosed is the last report.
   finished_ = true;
   device_.report(Completion::Kind::kClosed, this).error = reason;
 }

@@ -1,4 +1,5 @@
-// device.cc: a device of a FakeNetwork; see device.h.
+// device.cc: a device of a FakeNetwork (see device.h). poll() delivers to this device's connections;
+// everything else only changes state and wakes the devices that have something to do.
 #include "transports/fake/device.h"
 
 #include <sys/eventfd.h>
@@ -28,6 +29,8 @@ FakeDevice::FakeDevice(std::shared_ptr<NetworkState> network, std::shared_ptr<Do
 
 FakeDevice::~FakeDevice() {
   {
+    // The peers see a connection that was lost. Its ends are destroyed with the mutex held, as they leave
+    // their pipes.
     const std::lock_guard lock(network_->mutex);
     network_->devices.erase(this);
     domain_->devices.erase(this);
@@ -53,12 +56,15 @@ Result<std::string> FakeDevice::listen(uint16_t port) {
   return address;
 }
 
+// The outcome is known at once: nobody answers, it is refused, or both ends are made here. It is reported by
+// poll(), as the contract demands.
 Result<Connection*> FakeDevice::connect(const std::string& address, int64_t timeout_ms) {
   const std::lock_guard lock(network_->mutex);
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) {
     return Status(Code::kInvalidArgument, "address '" + address + "': expected host:port");
   }
+  // `there` carries what this end sends, `back` what the other end sends.
   auto there = std::make_shared<Pipe>();
   auto back = std::make_shared<Pipe>();
   there->from = info_.address;
@@ -125,6 +131,8 @@ void FakeDevice::on_withdrawn(uint64_t region, const RegionTable* of) {
   }
 }
 
+// The order of the steps: clear the signal, end the life of the messages of the poll before, open what is
+// reported as connected below, deliver, hand out, and signal again if something is left.
 bool FakeDevice::poll(std::vector<Completion>& completions) {
   const std::lock_guard lock(network_->mutex);
   eventfd_t ignored = 0;
@@ -138,7 +146,8 @@ bool FakeDevice::poll(std::vector<Completion>& completions) {
   for (const auto& connection : connections_) any = connection->deliver() || any;
   for (const auto& connection : connections_) more = more || connection->has_input();
   any = hand_over(pending_, completions) || any;
-  // Reporting above has signalled for what is now handed out; what counts is whether anything is left.
+  // Reporting has signalled for completions that are handed out now. The descriptor must be readable only if
+  // something is left, such as a delayed frame; otherwise the owner would not sleep.
   if (signalled_ && !more) {
     ::eventfd_read(event_fd_, &ignored);
     signalled_ = false;

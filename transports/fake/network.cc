@@ -1,4 +1,5 @@
-// network.cc: see network.h.
+// network.cc: the handle of an in-memory network and the backend that it makes (see network.h). Its state
+// lives in NetworkState, which the handle, its backends and their devices share.
 #include "transports/fake/network.h"
 
 #include "transports/fake/device.h"
@@ -17,7 +18,7 @@ class FakeBackend final : public Backend {
   Result<std::unique_ptr<Device>> open(const DeviceInfo& info) override {
     return FakeDevice::open(network_, domain_, info);
   }
-  // In memory nobody is a stranger for long.
+  // No limit: only tests connect here, and an accepted connection that is not admitted costs little memory.
   void limit_strangers(const StrangerLimits&) override {}
 
  private:

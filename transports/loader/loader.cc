@@ -1,3 +1,6 @@
+// loader.cc: finds, loads and checks modules (see loader.h). What a module shows is checked before it is
+// used, the version of the contract first; a module that fails a check is unloaded again and refused with one
+// line.
 #include "transports/loader/loader.h"
 
 #include <dlfcn.h>
@@ -20,7 +23,8 @@ constexpr const char* kSuffix = ".so";
 constexpr const char* kSymbol = "hdt_transport_module";
 constexpr const char* kInFolder = "hdt/transports";
 
-// Also libraries: dladdr knows which file this function was loaded from.
+// The folders of the file that holds this code (libhdt.so or a program; dladdr() knows which file a function
+// was loaded from), and of the program. Empty paths stand for what is not known.
 std::vector<fs::path> own_folders() {
   std::vector<fs::path> folders;
   std::error_code error;
@@ -42,6 +46,7 @@ std::string joined(const std::vector<std::string>& texts, const char* separator)
   return all;
 }
 
+// RTLD_NOW finds missing symbols here and not in the middle of a transfer.
 Result<Module> open_module(const std::string& name, const std::string& path) {
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -53,6 +58,7 @@ Result<Module> open_module(const std::string& name, const std::string& path) {
   };
   void* const symbol = ::dlsym(library, kSymbol);
   if (symbol == nullptr) return refuse(std::string("is no backend module: it has no symbol ") + kSymbol);
+  // abi_version is compared before any other field is read: another version may have other fields.
   const ModuleDescription* module = reinterpret_cast<decltype(&hdt_transport_module)>(symbol)();
   if (module == nullptr) return refuse("describes no backend");
   if (module->abi_version != kAbiVersion) {
@@ -71,7 +77,7 @@ Result<Module> open_module(const std::string& name, const std::string& path) {
 
 std::vector<std::string> module_folders() {
   std::vector<std::string> folders;
-  // As with LD_LIBRARY_PATH: not in programs that run with more rights than their caller.
+  // As with LD_LIBRARY_PATH, the variable is ignored in programs that run with more rights than their caller.
   if (const char* chosen = ::secure_getenv("HDT_TRANSPORT_PATH"); chosen != nullptr) {
     std::string rest = chosen;
     while (!rest.empty()) {
@@ -83,7 +89,8 @@ std::vector<std::string> module_folders() {
   }
   for (const fs::path& own : own_folders()) {
     if (own.empty()) continue;
-    add_once(folders, (own / kInFolder).string());  // beside libhdt.so
+    add_once(folders, (own / kInFolder).string());  // installed: own is lib, beside libhdt.so
+    // Installed, for programs: own is bin, and lib is beside it.
     for (const char* lib : {HDT_INSTALL_LIBDIR, "lib"}) {
       add_once(folders, (own.parent_path() / lib / kInFolder).string());
     }
@@ -95,7 +102,7 @@ std::vector<std::string> module_folders() {
 std::vector<std::string> find_modules(const std::vector<std::string>& folders) {
   std::set<std::string> names;
   for (const std::string& folder : folders) {
-    std::error_code error;
+    std::error_code error;  // a folder that does not exist has no modules
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
       const std::string file = entry.path().filename().string();
       if (!file.starts_with(kPrefix) || !file.ends_with(kSuffix)) continue;
@@ -123,6 +130,7 @@ Result<Module> load_module(const std::string& name, const std::vector<std::strin
 Result<std::unique_ptr<Backend>> make_backend(const std::string& name, const BackendOptions& options,
                                               const std::vector<std::string>& folders,
                                               const std::shared_ptr<const secure::Security>& security) {
+  // tcp is built in and needs no library, so a daemon always has a backend.
   if (name == "tcp") {
     Result<tcp::Options> parsed = tcp::parse_options(options);
     if (!parsed.is_ok()) return parsed.status();
@@ -135,6 +143,7 @@ Result<std::unique_ptr<Backend>> make_backend(const std::string& name, const Bac
   if (!backend.is_ok()) {
     return Status(backend.status().code(), "backend " + name + ": " + backend.status().message());
   }
+  // The module is foreign code: null is no success.
   if (backend.value() == nullptr)
     return Status(Code::kNoBackend, "backend " + name + ": its module made none");
   return backend;

@@ -1,5 +1,6 @@
-// attempt.h: work that may throw for want of memory, and what is done then, as base/contained.h for those who
-// link nothing that writes a log. A connection that ends for it says so by its kClosed.
+// attempt.h: limits the damage of an exception to one connection, as base/contained.h does for the daemon.
+// Backends use this one because they are linked without a log. What throws here is mostly an allocation
+// without memory. The connection then ends, and its kClosed carries the reason.
 #pragma once
 
 #include <exception>
@@ -7,7 +8,7 @@
 
 namespace hdt::transport::tcp {
 
-// Runs `work`; if that throws `otherwise`, which must not, and false is returned.
+// Runs `work` and returns true. If `work` throws, runs `otherwise`, which must not throw, and returns false.
 template <typename Work, typename Otherwise>
 bool attempt(Work&& work, Otherwise&& otherwise) {
   try {
@@ -19,12 +20,13 @@ bool attempt(Work&& work, Otherwise&& otherwise) {
   }
 }
 
+// The same without anything to do after an exception.
 template <typename Work>
 bool attempt(Work&& work) {
   return attempt(work, [] {});
 }
 
-// The same where `owner` hears of it: owner.on_failure(), which must not throw.
+// The same, and calls owner.on_failure() after an exception, which must not throw.
 template <typename Owner, typename Work>
 bool attempt_for(Owner& owner, Work&& work) {
   return attempt(work, [&owner] { owner.on_failure(); });

@@ -1,4 +1,5 @@
-// congestion.cc: see congestion.h.
+// congestion.cc: reads the system's default from a fresh socket, and sets Reno or that default (see
+// congestion.h).
 #include "transports/net/congestion.h"
 
 #include <linux/tcp.h>
@@ -17,6 +18,7 @@ namespace {
 
 constexpr size_t kMostNameBytes = 16;  // TCP_CA_NAME_MAX of the kernel
 
+// Asked anew for each connection, as an administrator may change it while the daemon runs. "": not known.
 std::string system_default() {
   const Fd fresh(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP));
   std::array<char, kMostNameBytes + 1> name{};
@@ -35,6 +37,7 @@ bool is_near(const DeviceInfo& nic, const SocketAddress& peer) {
 void choose_congestion_control(int fd, bool near) {
   const std::string usual = system_default();
   if (!usual.starts_with("bbr")) return;
+  // A peer that is not near gets the default back: the accepted socket has inherited the listener's Reno.
   const std::string chosen = near ? "reno" : usual;
   ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, chosen.data(), static_cast<socklen_t>(chosen.size()));
 }

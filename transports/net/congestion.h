@@ -1,11 +1,11 @@
-// congestion.h: which congestion control connections use.
+// congestion.h: chooses the congestion control of TCP connections.
 //
-// BBR, which many systems have as their default, paces what is sent by its own estimate of the rate. HDT
-// bounds what is under way on every NIC itself; held back by that, BBR's estimate falls until for 20 ms and
-// more nothing leaves the connection (docs/design/classes.md). And between addresses of one node it costs a
+// BBR, the default of many systems, paces what is sent by its own estimate of the rate. HDT itself bounds
+// what is under way on every NIC. Held back by that bound, BBR's estimate falls until nothing leaves the
+// connection for 20 ms and more (docs/design/classes.md). Between addresses of one node BBR also costs a
 // third of the bandwidth (docs/design/performance.md). So connections within a node or a subnet use Reno
-// where the system's default is BBR; it is part of every kernel and open to every user. Any other default
-// stays, as does BBR over routers.
+// where the system's default is BBR. Reno is part of every kernel and open to every user. Any other default
+// stays, and so does BBR over routers.
 #pragma once
 
 #include "transports/net/socket_address.h"
@@ -13,11 +13,12 @@
 
 namespace hdt::transport::tcp {
 
-// The peer is reached without a router.
+// True if the peer is reached without a router: over loopback, or in the subnet of the NIC. A NIC whose
+// subnet is unknown has no near peers.
 bool is_near(const DeviceInfo& nic, const SocketAddress& peer);
 
-// For a socket that is not connected yet, or that a listener for near peers has accepted: accepted sockets
-// inherit it. Where the system refuses, its default does.
+// Sets it for a socket that is not connected yet, for a listener (accepted sockets inherit it), or for an
+// accepted socket whose peer turns out not to be near. If the system refuses, the socket keeps what it has.
 void choose_congestion_control(int fd, bool near);
 
 }  // namespace hdt::transport::tcp

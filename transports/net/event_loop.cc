@@ -1,4 +1,5 @@
-// event_loop.cc: see event_loop.h.
+// event_loop.cc: see event_loop.h. In the epoll instance a source's pointer stands for its socket; the
+// addresses of wake_ and timer_ stand for these two.
 #include "transports/net/event_loop.h"
 
 #include <sys/epoll.h>
@@ -16,7 +17,7 @@ namespace hdt::transport::tcp {
 
 namespace {
 
-constexpr int kMaxEvents = 64;
+constexpr int kMaxEvents = 64;  // of one dispatch(); the rest is reported by the next one
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 
@@ -35,7 +36,7 @@ Status EventLoop::open() {
   if (!epoll_.valid() || !wake_.valid() || !timer_.valid()) {
     return Status::from_errno("cannot make an epoll instance", errno);
   }
-  // Edge-triggered: every write to it is one event, and it need never be read.
+  // The eventfd is edge-triggered: every write to it is one event, and it need never be read.
   epoll_event wake{};
   wake.events = EPOLLIN | EPOLLET;
   wake.data.ptr = &wake_;
@@ -71,6 +72,7 @@ void EventLoop::remove(int fd, EventSource* source) {
 
 void EventLoop::set_deadline(EventSource* source, int64_t milliseconds_from_now) {
   constexpr int64_t kLongestMs = int64_t{1} << 40;  // keeps the sum far from overflow
+  // The new deadline is inserted before the old one is erased: inserting may throw, erasing may not.
   const auto kept = deadlines_.emplace(
       now_ns() + std::clamp<int64_t>(milliseconds_from_now, 0, kLongestMs) * kNsPerMs, source);
   std::erase_if(deadlines_,
@@ -89,6 +91,7 @@ void EventLoop::wake() {
   ::eventfd_write(wake_.get(), 1);
 }
 
+// The kernel is called only if the earliest deadline has changed.
 void EventLoop::arm_timer() {
   const int64_t earliest = deadlines_.empty() ? 0 : deadlines_.begin()->first;
   if (earliest == armed_ns_) return;
@@ -100,6 +103,7 @@ void EventLoop::arm_timer() {
 }
 
 bool EventLoop::dispatch() {
+  // A wake() from here on must write again.
   woken_ = false;
   std::array<epoll_event, kMaxEvents> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), kMaxEvents, 0);
@@ -116,12 +120,17 @@ bool EventLoop::dispatch() {
     (void)attempt_for(*source, [&] { source->on_event(events[i].events); });
     any = true;
   }
+  // Deadlines come last, so that an event that has come in time prevents its source's deadline.
   return timer && run_due() ? true : any;
 }
 
+// Each deadline is taken out before its source is called, as the source may set the next one. `now` is read
+// once, so a source that sets a deadline of 0 ms is not called for ever.
 bool EventLoop::run_due() {
+  // Reading clears the timer's event. It fails if the timer was set anew since epoll_wait(): then nothing is
+  // due, and the timer reports again.
   uint64_t expirations = 0;
-  if (::read(timer_.get(), &expirations, sizeof expirations) < 0) return false;  // armed anew meanwhile
+  if (::read(timer_.get(), &expirations, sizeof expirations) < 0) return false;
   armed_ns_ = 0;
   bool any = false;
   const int64_t now = now_ns();

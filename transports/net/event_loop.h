@@ -1,5 +1,6 @@
-// event_loop.h: one epoll instance: sockets, deadlines and a wake-up, all behind the one descriptor that a
-// device's owner sleeps on. It starts no thread and never blocks.
+// event_loop.h: the event loop of a device: one epoll instance that holds sockets, a timer for deadlines and
+// a wake-up. All of them are behind one descriptor, on which the device's owner sleeps. It starts no thread
+// and never blocks.
 #pragma once
 
 #include <cstdint>
@@ -11,49 +12,61 @@
 
 namespace hdt::transport::tcp {
 
+// What the loop calls: a connection, a listener, a socket that lingers. The loop does not own it; it must be
+// removed from the loop before it is destroyed.
 class EventSource {
  public:
   virtual ~EventSource() = default;
   virtual void on_event(uint32_t epoll_events) = 0;
   virtual void on_deadline() = 0;
-  // One of the two threw. Who waits for something that does not come then must hear of it; takes no memory.
-  // By itself nothing is lost but the call: a socket that has events still tells so again.
+  // One of the two calls above threw. Must not throw or allocate. The default does nothing, which is right if
+  // only the call is lost: the loop is level-triggered, so a socket that still has events is reported again.
+  // A source that something waits for must end itself here.
   virtual void on_failure() {}
 };
 
+// One per device, used on the device's thread.
 class EventLoop {
  public:
+  // To be called once, before anything else. kSystem if the kernel refuses a descriptor.
   Status open();
+  // Readable when dispatch() has something to do.
   int fd() const { return epoll_.get(); }
 
+  // Watches `fd` for `epoll_events` (EPOLLIN, EPOLLOUT; 0: errors only). `fd` must be non-blocking. kSystem
+  // on failure.
   Status add(int fd, EventSource* source, uint32_t epoll_events);
   void modify(int fd, EventSource* source, uint32_t epoll_events);
-  // Also forgets the source's deadline.
+  // Stops watching, and drops the source's deadline.
   void remove(int fd, EventSource* source);
-  // Where it throws, the deadline before this one holds.
+  // Calls the source's on_deadline() once at that time. A source has one deadline; a new one replaces it. If
+  // this throws, the earlier deadline holds.
   void set_deadline(EventSource* source, int64_t milliseconds_from_now);
   void clear_deadline(EventSource* source);
-  // Makes fd() readable until the next dispatch(). Nothing to do while one polls, or will: it looks again by
-  // itself.
+  // Makes fd() readable until the next dispatch(). No effect while the device polls or is attended: its owner
+  // looks at everything again then, and a system call is spared.
   void wake();
+  // See Device::set_attended().
   void set_attended(bool attended) { attended_ = attended; }
+  // True from the begin to the end of the device's poll().
   void set_polling(bool polling) { polling_ = polling; }
-  // Calls what has events or is due. A source may remove itself, and no other, from inside its call. True if
-  // any was called.
+  // Calls every source that has events or whose deadline is due. From inside its call a source may remove
+  // itself, and no other: the events of others are collected already. Returns true if any was called.
   bool dispatch();
 
  private:
+  // Sets the timer to the earliest deadline.
   void arm_timer();
   bool run_due();
 
   Fd epoll_;
-  Fd wake_;
-  Fd timer_;
-  bool woken_ = false;
+  Fd wake_;             // an eventfd
+  Fd timer_;            // a timerfd
+  bool woken_ = false;  // wake() has written since the last dispatch()
   bool polling_ = false;
   bool attended_ = false;
-  int64_t armed_ns_ = 0;
-  std::set<std::pair<int64_t, EventSource*>> deadlines_;
+  int64_t armed_ns_ = 0;  // what the timer is set to (CLOCK_MONOTONIC); 0: not set
+  std::set<std::pair<int64_t, EventSource*>> deadlines_;  // by time in ns; at most one per source
 };
 
 }  // namespace hdt::transport::tcp

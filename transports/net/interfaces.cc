@@ -1,4 +1,6 @@
-// interfaces.cc: see interfaces.h. Addresses come from getifaddrs, the rest from /sys/class/net.
+// interfaces.cc: lists the addresses of this node's NICs (see interfaces.h). The sources are getifaddrs() for
+// addresses and prefixes, /sys/class/net for speed, MTU and NUMA node, and /proc/net/if_inet6 for the state
+// of IPv6 addresses.
 #include "transports/net/interfaces.h"
 
 #include <ifaddrs.h>
@@ -23,6 +25,7 @@ namespace hdt::transport::tcp {
 
 namespace {
 
+// The number in a file of /sys, or nothing where there is no such file.
 std::optional<int64_t> read_number(const std::string& path) {
   std::ifstream file(path);
   int64_t value = 0;
@@ -30,6 +33,7 @@ std::optional<int64_t> read_number(const std::string& path) {
   return std::nullopt;
 }
 
+// The length of the prefix: how many bits of the mask are set. 0: there is no mask.
 uint32_t prefix_bits_of(const sockaddr* mask) {
   if (mask == nullptr) return 0;
   uint32_t bits = 0;
@@ -57,13 +61,16 @@ DeviceInfo describe(const ifaddrs& entry, const SocketAddress& address) {
   return info;
 }
 
+// A link-local address is valid only together with a zone, whose name is local to one host, so that peers
+// cannot connect to it.
 bool is_global(const sockaddr* address) {
   const in6_addr& bits = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
   return !IN6_IS_ADDR_LINKLOCAL(&bits);
 }
 
-// What the system says of IPv6 addresses and getifaddrs does not: linux/if_addr.h's flags, by NIC and
-// address.
+// The flags of IPv6 addresses (IFA_F_* of linux/if_addr.h), which getifaddrs() does not give, by NIC and
+// address. Each line of the file has 32 hexadecimal digits, then index, prefix, scope and flags in
+// hexadecimal, then the NIC's name.
 std::map<std::pair<std::string, std::string>, uint32_t> ipv6_flags() {
   std::map<std::pair<std::string, std::string>, uint32_t> all;
   std::ifstream file("/proc/net/if_inet6");
@@ -82,7 +89,7 @@ std::map<std::pair<std::string, std::string>, uint32_t> ipv6_flags() {
   return all;
 }
 
-// Addresses that are about to go, change every day, or are not usable yet: only where the NIC has no other.
+// Addresses that are about to go, that change every day, or that are not usable yet.
 constexpr uint32_t kMakeshift = IFA_F_DEPRECATED | IFA_F_TEMPORARY | IFA_F_TENTATIVE;
 
 }  // namespace
@@ -92,6 +99,9 @@ Result<std::vector<DeviceInfo>> list_interfaces() {
   if (::getifaddrs(&first) != 0) return Status::from_errno("cannot list network interfaces", errno);
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, &::freeifaddrs);
 
+  // 1. All IPv4 addresses.
+  // 2. IPv6 addresses of NICs without IPv4; those that do not last are put aside.
+  // 3. One of those put aside for each NIC that would have none.
   std::vector<DeviceInfo> devices;
   std::set<std::string> with_ipv4, with_lasting;
   std::vector<DeviceInfo> makeshift;

@@ -8,8 +8,10 @@
 
 namespace hdt::transport::tcp {
 
-// One entry per IPv4 address; per global IPv6 address where an interface has no IPv4 one. Those that are
-// deprecated, temporary or tentative only where it has no others, one of them; none that another host has.
+// One entry per IPv4 address. An interface without one has an entry per IPv6 address that is not link-local.
+// Addresses that are deprecated, temporary or tentative count only if the interface has no other, and then
+// one of them. An address that another host has (duplicate detection failed) never counts. Interfaces that
+// are down are listed, with `up` false. kSystem if the kernel does not answer.
 Result<std::vector<DeviceInfo>> list_interfaces();
 
 }  // namespace hdt::transport::tcp

@@ -1,4 +1,4 @@
-// linger.cc: see linger.h.
+// linger.cc: see linger.h. A socket leaves when the peer has closed, on an error, or at its deadline.
 #include "transports/net/linger.h"
 
 #include <sys/epoll.h>
@@ -14,6 +14,8 @@ namespace hdt::transport::tcp {
 
 namespace {
 constexpr int64_t kLingerMs = 1000;
+// 64 reads of 16 KiB, so that a peer that goes on sending does not hold up the thread; the rest is read at
+// the next event.
 constexpr int kReadsPerEvent = 64;
 }  // namespace
 
@@ -52,7 +54,8 @@ void LingerSet::add(Fd fd) {
   sockets_.push_back(std::make_unique<Socket>(*this, std::move(fd)));
   Socket* const socket = sockets_.back().get();
   bool watched = false;
-  // Without a deadline it could stay for ever; the loop must not keep one of a socket that is gone.
+  // Without a deadline the socket could stay for ever, so a failure to set one drops it. drop() also takes it
+  // out of the loop, which must not call a socket that is gone.
   (void)attempt(
       [&] {
         watched = loop_.add(socket->fd(), socket, EPOLLIN).is_ok();

@@ -1,6 +1,6 @@
-// linger.h: sockets that were closed in order but may still hold bytes the peer has not read. Closing such a
-// socket while input is unread would make the kernel discard those bytes; so input is dropped until the peer
-// closes too, or for kLingerMs at most.
+// linger.h: keeps sockets open for a moment after they were closed in order. Such a socket may still hold
+// bytes that the peer has not read. If it is closed while input is unread, the kernel resets the connection
+// and discards those bytes. So input is read and dropped until the peer closes too, for 1 s at most.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,15 @@
 
 namespace hdt::transport::tcp {
 
+// One per device, used on its thread; `loop` must outlive it. Its destructor closes all sockets at once.
 class LingerSet {
  public:
   explicit LingerSet(EventLoop& loop);
   LingerSet(const LingerSet&) = delete;
   LingerSet& operator=(const LingerSet&) = delete;
   ~LingerSet();
-  // `fd` must not be watched by the loop any more.
+  // Sends the end of this direction (shutdown) and keeps the socket. `fd` must not be watched by the loop any
+  // more. If it cannot be watched, or is not connected, it is closed at once.
   void add(Fd fd);
 
  private:

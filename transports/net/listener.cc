@@ -1,4 +1,6 @@
-// listener.cc: see listener.h.
+// listener.cc: accepts connections (see listener.h). A connection that cannot be accepted for want of a
+// descriptor stays in the kernel's queue, and the listening socket stays readable. So the listener gives up
+// its spare descriptor to accept and refuse that peer; where it has none left, it is not watched for a while.
 #include "transports/net/listener.h"
 
 #include <sys/epoll.h>
@@ -11,9 +13,9 @@
 namespace hdt::transport::tcp {
 
 namespace {
-constexpr int kAcceptsPerEvent = 64;
-// A listener that cannot even refuse is left alone for so long: it stays readable, and its owner would never
-// sleep.
+constexpr int kAcceptsPerEvent = 64;  // the rest is accepted at the next event
+// A listener that cannot even refuse is not watched for this long. It stays readable, so its owner would
+// never sleep.
 constexpr int64_t kPauseMs = 100;
 }  // namespace
 
@@ -25,7 +27,7 @@ Result<std::string> Listener::open(const SocketAddress& local) {
   Result<Fd> opened = open_listener(local);
   if (!opened.is_ok()) return opened.status();
   fd_ = opened.take();
-  choose_congestion_control(fd_.get(), true);  // whoever accepts one from afar changes it
+  choose_congestion_control(fd_.get(), true);  // the owner changes it for an accepted peer that is not near
   HDT_RETURN_IF_ERROR(loop_.add(fd_.get(), this, EPOLLIN));
   return local_address_of(fd_.get());
 }
@@ -38,11 +40,13 @@ void Listener::on_event(uint32_t) {
       continue;
     }
     const int error = errno;
-    if (error == EINTR || error == ECONNABORTED) continue;
+    if (error == EINTR || error == ECONNABORTED) continue;  // the peer has gone again: the next one
     if (error == EAGAIN || error == EWOULDBLOCK) return;
     UniqueFd refused = spare_.accept_instead(fd_.get(), error);
     if (!refused.valid()) {
-      loop_.set_deadline(this, kPauseMs);  // first: without it nothing would be accepted any more
+      // The deadline comes first, as setting it may throw: without a deadline nothing would be accepted any
+      // more.
+      loop_.set_deadline(this, kPauseMs);
       loop_.modify(fd_.get(), this, 0);
       return;
     }
@@ -56,6 +60,7 @@ void Listener::on_deadline() {
   loop_.modify(fd_.get(), this, EPOLLIN);
 }
 
+// The bytes are few and the socket is fresh, so one send() takes them. `refused` is closed at the end.
 void Listener::turn_away(UniqueFd refused) {
   if (refusal_ == nullptr) return;
   const std::vector<std::byte> words = refusal_();

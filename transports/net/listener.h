@@ -1,4 +1,5 @@
-// listener.h: the listening socket of a device.
+// listener.h: the listening socket of a device. It accepts connections and hands them to the device; at a
+// limit of descriptors it turns peers away with a reason.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +12,24 @@
 
 namespace hdt::transport::tcp {
 
+// Owned by its device and used on the device's thread; `loop` must outlive it.
 class Listener : private EventSource {
  public:
+  // Takes an accepted socket, which is non-blocking.
   using OnAccept = std::function<void(Fd)>;
-  // What a peer hears, in the owner's protocol, that there is no descriptor for.
+  // Makes the bytes, in the owner's protocol, that are sent to a peer for which there is no descriptor.
   using Refusal = std::function<std::vector<std::byte>()>;
-  // Without a refusal such a peer's connection is closed without a word.
+  // Without a `refusal` such a peer's connection is closed and nothing is sent.
   Listener(EventLoop& loop, OnAccept on_accept, Refusal refusal)
       : loop_(loop), on_accept_(std::move(on_accept)), refusal_(std::move(refusal)) {}
   ~Listener() override;
-  // Returns the address it listens on.
+  // Begins to listen on `local`, whose port may be 0. Returns the address with the port. kSystem on failure.
   Result<std::string> open(const SocketAddress& local);
 
  private:
   void on_event(uint32_t epoll_events) override;
   void on_deadline() override;
-  // While this process is at a limit: a peer is told so, if its protocol has words for it, and closed.
+  // Sends the refusal to a peer that was accepted at a limit of descriptors, and closes its connection.
   void turn_away(UniqueFd refused);
 
   EventLoop& loop_;

@@ -1,4 +1,4 @@
-// socket.cc: see socket.h.
+// socket.cc: opens sockets and sets their options (see socket.h).
 #include "transports/net/socket.h"
 
 #include <linux/tcp.h>
@@ -13,7 +13,8 @@ namespace hdt::transport::tcp {
 
 namespace {
 
-constexpr int kBacklog = 1024;
+constexpr int kBacklog = 1024;  // connections that wait to be accepted; the kernel may have a lower limit
+// The first keepalive probe is sent after 4 s without input, and further ones every 2 s.
 constexpr int kKeepIdleSeconds = 4;
 constexpr int kKeepIntervalSeconds = 2;
 constexpr int kKeepProbes = 3;  // 4 + 3 * 2 s: together about kPeerTimeoutMs
@@ -46,7 +47,8 @@ Result<Fd> open_connector(const SocketAddress& local) {
   Result<Fd> opened = open_stream(local.family());
   if (!opened.is_ok()) return opened;
   Fd fd = opened.take();
-  // The port is then chosen for the pair of addresses, so that many connections do not run out of ports.
+  // With this option bind() takes no port. connect() then chooses one that is free for this pair of
+  // addresses, so that many connections to different peers do not run out of ports.
   HDT_RETURN_IF_ERROR(
       set_option(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT"));
   HDT_RETURN_IF_ERROR(set_connection_options(fd.get()));
@@ -58,7 +60,8 @@ Result<Fd> open_connector(const SocketAddress& local) {
 
 Status bind_to_device(int fd, const std::string& name, const SocketAddress& remote) {
   if (name.empty()) return Status::ok();
-  // Only addresses of this node can be bound.
+  // Only an address of this node can be bound, so a socket that binds to the remote host shows that it is
+  // one.
   Result<SocketAddress> host = SocketAddress::from_host(remote.host(), 0);
   if (!host.is_ok()) return host.status();
   if (open_connector(host.value()).is_ok()) return Status::ok();

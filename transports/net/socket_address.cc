@@ -1,4 +1,5 @@
-// socket_address.cc: see socket_address.h.
+// socket_address.cc: converts addresses with getnameinfo() and getaddrinfo(), both restricted to numeric
+// forms, so that neither asks a name server (see socket_address.h).
 #include "transports/net/socket_address.h"
 
 #include <netdb.h>
@@ -17,6 +18,7 @@ struct HostAndPort {
   std::array<char, NI_MAXSERV> port{};
 };
 
+// Both texts stay empty for an address of another family.
 HostAndPort split(const sockaddr* address, socklen_t bytes) {
   HostAndPort text;
   ::getnameinfo(address, bytes, text.host.data(), text.host.size(), text.port.data(), text.port.size(),
@@ -50,6 +52,7 @@ Result<SocketAddress> SocketAddress::from_host(const std::string& host, uint16_t
 }
 
 Result<SocketAddress> SocketAddress::parse(const std::string& text) {
+  // The last colon separates the port: an IPv6 host has colons itself.
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return bad_address(text);
   std::string host = text.substr(0, colon);

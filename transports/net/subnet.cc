@@ -1,4 +1,4 @@
-// subnet.cc: see subnet.h.
+// subnet.cc: compares addresses bit by bit (see subnet.h).
 #include "transports/net/subnet.h"
 
 #include <arpa/inet.h>
@@ -14,6 +14,7 @@ namespace hdt::transport {
 
 namespace {
 
+// What most networks use, for devices whose prefix length is unknown.
 constexpr uint32_t kGuessedPrefixV4 = 24;
 constexpr uint32_t kGuessedPrefixV6 = 64;
 
@@ -75,6 +76,7 @@ bool in_subnet(const DeviceInfo& device, const std::string& host) {
   const auto ours = parse_numeric(device.address);
   const auto theirs = parse_numeric(host);
   if (!ours || !theirs || ours->is_v6 != theirs->is_v6) return false;
+  // Compares the first `left` bits, a byte at a time.
   uint32_t left = device.prefix_bits != 0 ? device.prefix_bits
                   : ours->is_v6           ? kGuessedPrefixV6
                                           : kGuessedPrefixV4;

@@ -1,4 +1,5 @@
-// zero_copy.cc: see zero_copy.h.
+// zero_copy.cc: reads the kernel's notifications (see zero_copy.h). A notification is a sock_extended_err
+// with the range of numbers [ee_info, ee_data] that are done.
 #include "transports/net/zero_copy.h"
 
 #include <netinet/in.h>
@@ -25,6 +26,7 @@ uint64_t ZeroCopy::started() {
 }
 
 void ZeroCopy::read(int fd) {
+  // One message of the queue a round, until the queue is empty. Other errors that lie in it are not for here.
   for (;;) {
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(sock_extended_err) + sizeof(sockaddr_in6))];
     msghdr message{};
@@ -47,7 +49,8 @@ void ZeroCopy::read(int fd) {
   }
 }
 
-// The kernel counts modulo 2^32.
+// The kernel's numbers are modulo 2^32, so they are taken relative to first_open_. A number that was not
+// given out is ignored.
 void ZeroCopy::finished(uint32_t low, uint32_t high) {
   const uint32_t first = low - static_cast<uint32_t>(first_open_);
   const uint32_t count = high - low + 1;
@@ -56,7 +59,7 @@ void ZeroCopy::finished(uint32_t low, uint32_t high) {
 }
 
 void discard_on_close(int fd) {
-  const linger now{1, 0};
+  const linger now{1, 0};  // on, with a time of 0: close() sends a reset
   ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
 }
 

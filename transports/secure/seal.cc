@@ -1,4 +1,8 @@
-// seal.cc: see seal.h.
+// seal.cc: AES-128-GCM piece by piece, with OpenSSL's EVP interface (see seal.h).
+//
+// From a direction's secret HKDF derives the key and a base nonce. The nonce of piece n is the base nonce XOR
+// n, as in TLS 1.3 (RFC 8446, 5.3). No nonce is used twice with a key, because n only grows and every key
+// begins with its own base nonce at 0.
 #include "transports/secure/seal.h"
 
 #include <openssl/core_names.h>
@@ -16,7 +20,7 @@ namespace {
 
 constexpr size_t kCipherKeyBytes = 16;
 constexpr size_t kNonceBytes = 12;
-// OpenSSL counts in int.
+// OpenSSL counts in int, so longer updates are cut.
 constexpr size_t kMostAtOnce = size_t{1} << 30;
 static_assert(kMostAtOnce <= INT_MAX);
 
@@ -24,7 +28,8 @@ struct FreeCipher {
   void operator()(EVP_CIPHER_CTX* context) const { EVP_CIPHER_CTX_free(context); }
 };
 
-// A direction: its cipher, and what the next piece is protected by.
+// One end of a direction, sealing or opening: the cipher, the present key and the number of the next piece.
+// GcmSealer and GcmOpener are its two faces.
 class GcmPieces {
  public:
   GcmPieces(Protection protection, bool sealing, const Secret& secret, uint64_t key_bytes)
@@ -44,16 +49,18 @@ class GcmPieces {
 
   bool encrypts() const { return encrypts_; }
 
+  // Both ends count the same bytes, so both change the key before the same piece.
   bool begin() {
     if (bytes_ >= key_bytes_ && !next_key()) return false;
     std::array<uint8_t, kNonceBytes> nonce = base_nonce_;
     for (size_t i = 0; i < sizeof number_; ++i)
       nonce[kNonceBytes - 1 - i] ^= static_cast<uint8_t>(number_ >> (8 * i));
     ++number_;
-    bytes_ += kTagBytes;  // pieces without content use up the key as well
+    bytes_ += kTagBytes;  // a piece without content uses the key as well
     return EVP_CipherInit_ex(cipher_.get(), nullptr, nullptr, nullptr, nonce.data(), sealing_ ? 1 : 0) == 1;
   }
 
+  // With an output place OpenSSL encrypts or decrypts; without one it takes the bytes as additional data.
   bool update(const std::byte* from, size_t bytes, std::byte* to) {
     bytes_ += bytes;
     if (!encrypts_ && to != nullptr && to != from && bytes > 0) std::memcpy(to, from, bytes);
@@ -82,12 +89,15 @@ class GcmPieces {
   }
 
  private:
+  // GCM has no padding: nothing may be left to write.
   bool finish() {
     std::array<unsigned char, EVP_MAX_BLOCK_LENGTH> rest{};
     int written = 0;
     return EVP_CipherFinal_ex(cipher_.get(), rest.data(), &written) == 1 && written == 0;
   }
 
+  // Derives key and base nonce from secret_ in one output, and begins with piece 0. The copy on the stack is
+  // wiped.
   bool set_key() {
     std::array<uint8_t, kCipherKeyBytes + kNonceBytes> derived{};
     bool set = hkdf_sha256(secret_, "hdt pieces", derived).is_ok();
@@ -100,6 +110,7 @@ class GcmPieces {
     return set;
   }
 
+  // HKDF cannot be inverted: the next secret does not give away the present one, which is overwritten.
   bool next_key() {
     Secret next{};
     if (!hkdf_sha256(secret_, "hdt next key", next).is_ok()) return false;
@@ -110,8 +121,8 @@ class GcmPieces {
 
   const bool encrypts_;
   const bool sealing_;
-  const uint64_t key_bytes_;
-  Secret secret_;
+  const uint64_t key_bytes_;  // after how many bytes the key changes
+  Secret secret_;             // of the present key; wiped by the destructor
   std::unique_ptr<EVP_CIPHER_CTX, FreeCipher> cipher_;
   std::array<uint8_t, kNonceBytes> base_nonce_{};
   uint64_t number_ = 0;  // of the next piece, with this key

@@ -1,4 +1,4 @@
-// secure.cc: see secure.h.
+// secure.cc: the names of protections, as security.transport has them in the configuration (see secure.h).
 #include "transports/secure/secure.h"
 
 namespace hdt::transport::secure {

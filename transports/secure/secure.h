@@ -1,8 +1,13 @@
-// secure.h: what protects the bytes of a connection between two daemons that share a key. A KeyExchange (TLS
-// 1.3 with a pre-shared key) proves the key and agrees on fresh ones; a Sealer and an Opener then protect one
-// direction each, piece by piece. The tcp backend uses these interfaces alone; the implementation (tls.h) is
-// the only part that needs OpenSSL.  Threads: a Security is immutable and may be shared by threads; all
-// others belong to one connection.
+// secure.h: the interfaces that protect the bytes of a connection between two daemons that share a key. A
+// KeyExchange (TLS 1.3 with a pre-shared key) proves that both ends have the key, and agrees on fresh keys. A
+// Sealer and an Opener then protect one direction each, piece by piece. The tcp backend, which also carries
+// control connections, uses these interfaces alone; only the implementation (tls.h, seal.h) needs OpenSSL.
+//
+// The sequence at each end: Security::exchange(), then advance() with the peer's bytes until done(), then
+// session() once, whose Sealer and Opener do the rest.
+//
+// Threads: a Security is immutable and may be shared by threads. All others belong to one connection and its
+// thread.
 #pragma once
 
 #include <array>
@@ -18,52 +23,56 @@
 
 namespace hdt::transport::secure {
 
-// security.transport. The numbers are on the wire.
+// How bytes are protected (configuration: security.transport). The numbers are on the wire.
 enum class Protection : uint8_t {
-  kNone = 0,
-  kMac = 1,      // what arrives is what was sent; everybody on the way can read it
-  kEncrypt = 2,  // and nobody else can read it
+  kNone = 0,     // not at all
+  kMac = 1,      // authenticated: a change on the way is detected, but everybody there can read the bytes
+  kEncrypt = 2,  // authenticated and encrypted
 };
 
+// "none", "mac", "encrypt", and back. Nothing for another text.
 const char* name_of(Protection protection);
 std::optional<Protection> parse_protection(const std::string& text);
 
 inline constexpr size_t kTagBytes = 16;
 inline constexpr size_t kBindingBytes = 32;
+// Authenticates one piece; sent behind it.
 using Tag = std::array<std::byte, kTagBytes>;
-// The same at both ends of a connection, and of no other one: what is signed together with it cannot be used
-// on another connection by somebody in the middle.
+// A channel binding (RFC 5056): bytes that both ends of this connection have, and no other connection. A
+// proof that is signed together with them cannot be used on another connection by a man in the middle.
 using Binding = std::array<std::byte, kBindingBytes>;
 
-// The sending end of one direction. What is protected is a sequence of pieces; each is begin(), any number of
-// update(), finish(). The other end opens the same pieces, in the same order, cut by update() as it likes.
-// Each call is false where OpenSSL fails: nothing may be sent after that.
+// The sending end of one direction. The protected bytes are a sequence of pieces. A piece is begin(), any
+// number of update(), and finish(). The other end opens the same pieces in the same order; the cuts between
+// its update() calls may differ. Each call returns false if OpenSSL fails; nothing may be sent after that.
 class Sealer {
  public:
   virtual ~Sealer() = default;
-  // True: what is sent differs from what was given, and update() needs a place for it.
+  // True: the bytes on the wire differ from those given, and update() needs a place for them.
   virtual bool encrypts() const = 0;
   virtual bool begin() = 0;
-  // What goes on the wire is written to `to`, which may be `from`. nullptr, where nothing is encrypted:
-  // `from` goes on the wire as it is.
+  // Protects [from, from + bytes). The bytes for the wire are written to `to`, which may be `from`. `to` may
+  // be nullptr if nothing is encrypted: the bytes at `from` are then sent as they are.
   virtual bool update(const std::byte* from, size_t bytes, std::byte* to) = 0;
-  // The tag goes on the wire behind the piece.
+  // Ends the piece. `tag` is to be sent behind it.
   virtual bool finish(Tag& tag) = 0;
 };
 
-// The receiving end. What update() gives out is not to be trusted before finish() has accepted the tag.
+// The receiving end of one direction. The bytes that update() gives out must not be used before finish() has
+// accepted the tag.
 class Opener {
  public:
   virtual ~Opener() = default;
   virtual bool encrypts() const = 0;
   virtual bool begin() = 0;
-  // `to` may be `from`, or nullptr where nothing is encrypted.
+  // Writes the opened bytes to `to`, which may be `from`, or nullptr if nothing is encrypted.
   virtual bool update(const std::byte* from, size_t bytes, std::byte* to) = 0;
-  // False: the piece is not what the other end sealed as its next one. The connection must end.
+  // False: the piece is not the one that the other end sealed next; it was changed, left out, repeated or
+  // moved. The connection must end.
   virtual bool finish(const Tag& tag) = 0;
 };
 
-// What both ends have once the exchange is done.
+// The keys of a protected connection, which each end has when the exchange is done.
 struct Session {
   std::unique_ptr<Sealer> sealer;
   std::unique_ptr<Opener> opener;
@@ -72,24 +81,31 @@ struct Session {
 
 enum class Role : uint8_t { kDialer, kAcceptor };
 
+// One end of a key exchange. It sends and receives nothing itself: the caller carries its bytes.
 class KeyExchange {
  public:
   virtual ~KeyExchange() = default;
-  // Takes what the other end sent (nothing, to begin as the dialer) and appends what is to be sent to it. Of
-  // a failure the code is kConfig where the other end does not know the key, and the text says so.
+  // Takes bytes that the other end sent, and appends the bytes to be sent to it. The dialer begins with a
+  // call without bytes. kConfig, with a text about it, if the other end does not have the same key; kLink for
+  // any other failure of the exchange; kSystem without memory. After a failure nothing was appended, not even
+  // TLS's alert, and the exchange cannot be continued: the caller refuses the peer in its own protocol.
   virtual Status advance(std::span<const std::byte> from_peer, std::vector<std::byte>& to_peer) = 0;
   virtual bool done() const = 0;
-  // Once, when it is done. Ends that give different `context` bytes (what they said in the clear before) get
-  // keys that do not fit.
+  // To be called once, when it is done; kInvalidUsage otherwise. `context`: what the two ends sent in the
+  // clear before. Ends with different context bytes get keys that do not fit each other, so a change of those
+  // bytes on the way is detected.
   virtual Result<Session> session(std::span<const std::byte> context) = 0;
 };
 
+// A cluster key and how it is used. Made once by the daemon (make_tls_security()) and shared by all
+// connections.
 class Security {
  public:
   virtual ~Security() = default;
-  virtual Protection protection() const = 0;
-  // This node, in what the other end is told of a refusal.
+  virtual Protection protection() const = 0;  // never kNone
+  // The name of this node, for the refusal that the other end gets.
   virtual const std::string& node_name() const = 0;
+  // Begins an exchange at the end of that role. kSystem if OpenSSL fails.
   virtual Result<std::unique_ptr<KeyExchange>> exchange(Role role) const = 0;
 };
 

@@ -1,4 +1,6 @@
-// tls.cc: see tls.h.
+// tls.cc: the key exchange by OpenSSL (see tls.h). OpenSSL reads from and writes to two memory buffers (BIO);
+// advance() moves bytes between them and the caller. The key is offered and found by OpenSSL's callbacks for
+// external pre-shared keys.
 #include "transports/secure/tls.h"
 
 #include <openssl/bio.h>
@@ -14,6 +16,8 @@ namespace hdt::transport::secure {
 
 namespace {
 
+// There is one cluster key, so its identity on the wire is a constant. The suite fixes the digest, SHA-256,
+// that a pre-shared key is bound to. The labels keep the two exported values apart (RFC 5705).
 constexpr char kIdentity[] = "hdt";
 constexpr size_t kIdentityBytes = sizeof kIdentity - 1;
 constexpr char kSuite[] = "TLS_AES_128_GCM_SHA256";
@@ -29,7 +33,8 @@ struct FreeTls {
 using Context = std::unique_ptr<SSL_CTX, FreeTls>;
 using Connection = std::unique_ptr<SSL, FreeTls>;
 
-// The first of OpenSSL's reasons for what has just failed; empties its queue.
+// The first of OpenSSL's reasons for what has just failed. Empties the thread's error queue, so that an old
+// reason is never taken for that of a later failure.
 std::string last_error() {
   const unsigned long first = ERR_get_error();
   ERR_clear_error();
@@ -37,7 +42,8 @@ std::string last_error() {
   return reason == nullptr ? "no reason is given" : reason;
 }
 
-// What TLS takes for a key: a session that was agreed on before.
+// A pre-shared key as OpenSSL takes it: a session with that key as its master key. The caller owns it; null
+// if OpenSSL fails.
 SSL_SESSION* session_of(SSL* connection, const Secret& key) {
   const SSL_CIPHER* suite = SSL_CIPHER_find(connection, kSuiteBytes);
   SSL_SESSION* session = SSL_SESSION_new();
@@ -50,10 +56,12 @@ SSL_SESSION* session_of(SSL* connection, const Secret& key) {
   return nullptr;
 }
 
+// The key lies in the TlsSecurity that owns the context; an exchange holds that object.
 const Secret& key_of(SSL* connection) {
   return *static_cast<const Secret*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(connection)));
 }
 
+// The dialer's callback. 1 without a session: the exchange goes on without a key, and fails at the other end.
 int offer_key(SSL* connection, const EVP_MD* digest, const unsigned char** id, size_t* id_bytes,
               SSL_SESSION** session) {
   *session = nullptr;
@@ -65,6 +73,7 @@ int offer_key(SSL* connection, const EVP_MD* digest, const unsigned char** id, s
   return *session != nullptr ? 1 : 0;
 }
 
+// The acceptor's callback.
 int find_key(SSL* connection, const unsigned char* identity, size_t bytes, SSL_SESSION** session) {
   *session = nullptr;  // and success: the exchange goes on without the key, and ends as there is nothing else
   if (bytes != kIdentityBytes || std::memcmp(identity, kIdentity, bytes) != 0) return 1;
@@ -72,6 +81,8 @@ int find_key(SSL* connection, const unsigned char* identity, size_t bytes, SSL_S
   return *session != nullptr ? 1 : 0;
 }
 
+// One end of an exchange. It frees the TLS connection on failure and when the keys have been taken, since
+// that holds some tens of KiB.
 class TlsExchange final : public KeyExchange {
  public:
   TlsExchange(std::shared_ptr<const Security> security, Connection connection, Role role)
@@ -82,16 +93,19 @@ class TlsExchange final : public KeyExchange {
 
   Status advance(std::span<const std::byte> from_peer, std::vector<std::byte>& to_peer) override {
     if (connection_ == nullptr || done_) return {Code::kLink, "the peer sends more than a key exchange"};
+    // 1. Put the peer's bytes into the input, within the limit.
     received_ += from_peer.size();
     if (received_ > kMaxExchangeBytes) return {Code::kLink, "a key exchange of more bytes than it can have"};
     BIO* in = SSL_get_rbio(connection_.get());
     if (!from_peer.empty() && BIO_write(in, from_peer.data(), static_cast<int>(from_peer.size())) !=
                                   static_cast<int>(from_peer.size()))
       return {Code::kSystem, "no memory for a key exchange"};
+    // 2. Go on. SSL_get_error() looks into the error queue, so that must be empty before.
     ERR_clear_error();
     const int result = SSL_do_handshake(connection_.get());
     const int error = result == 1 ? SSL_ERROR_NONE : SSL_get_error(connection_.get(), result);
     if (error != SSL_ERROR_NONE && error != SSL_ERROR_WANT_READ) return failure();
+    // 3. Give out what TLS has written.
     BIO* out = SSL_get_wbio(connection_.get());
     char* bytes = nullptr;
     const long count = BIO_get_mem_data(out, &bytes);
@@ -101,7 +115,8 @@ class TlsExchange final : public KeyExchange {
       (void)BIO_reset(out);
     }
     if (error == SSL_ERROR_WANT_READ) return Status::ok();
-    // Without a certificate nothing but the key can have led here; this says so once more.
+    // 4. Done. Without a certificate only the key can have led here. The check of a resumed session, which is
+    //    how TLS treats a pre-shared key, makes sure of it.
     if (SSL_session_reused(connection_.get()) != 1 || SSL_version(connection_.get()) != TLS1_3_VERSION)
       return {Code::kConfig, kWrongKey};
     if (BIO_pending(in) > 0) return {Code::kLink, "the peer sends more than a key exchange"};
@@ -114,6 +129,7 @@ class TlsExchange final : public KeyExchange {
   Result<Session> session(std::span<const std::byte> context) override {
     if (!done_ || connection_ == nullptr)
       return Status(Code::kInvalidUsage, "the keys of an exchange that is not done");
+    // The protection is a part of the context: ends that want different ones get keys that do not fit.
     std::vector<std::byte> seen = {static_cast<std::byte>(protection_)};
     seen.insert(seen.end(), context.begin(), context.end());
     struct {
@@ -137,18 +153,20 @@ class TlsExchange final : public KeyExchange {
   }
 
  private:
+  // A keying material exporter (RFC 8446, 7.5), with a context.
   bool get(const std::string& label, std::span<const std::byte> context, void* into, size_t bytes) {
     return SSL_export_keying_material(
                connection_.get(), static_cast<unsigned char*>(into), bytes, label.data(), label.size(),
                reinterpret_cast<const unsigned char*>(context.data()), context.size(), 1) == 1;
   }
 
+  // Tells a wrong key, which an administrator can mend, from other failures.
   Status failure() {
     const int reason = ERR_GET_REASON(ERR_peek_error());
     const std::string words = last_error();
     connection_.reset();
-    // At the end that checks the key, and at the end that offered it to a stranger or hears of it by an
-    // alert.
+    // The first two reasons come up at the end that checks the key. The others come up at an end whose peer
+    // offers no key that it knows, or that gets TLS's alert.
     if (reason == SSL_R_BINDER_DOES_NOT_VERIFY || reason == SSL_R_DIGEST_CHECK_FAILED ||
         reason == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER || reason == SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE ||
         reason == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM || reason == SSL_R_NO_SHARED_CIPHER)
@@ -164,6 +182,8 @@ class TlsExchange final : public KeyExchange {
   size_t received_ = 0;
 };
 
+// Immutable after open(). Each exchange holds a reference, so the key outlives the connections that refer to
+// it.
 class TlsSecurity final : public Security, public std::enable_shared_from_this<TlsSecurity> {
  public:
   TlsSecurity(Protection protection, std::string node_name)
@@ -172,6 +192,9 @@ class TlsSecurity final : public Security, public std::enable_shared_from_this<T
   TlsSecurity& operator=(const TlsSecurity&) = delete;
   ~TlsSecurity() override { OPENSSL_cleanse(key_.data(), key_.size()); }
 
+  // A key of the right length is derived from the cluster key, whatever that one's length is. Everything that
+  // could lead to a connection without the key is switched off: older versions, other suites, tickets, the
+  // session cache.
   Status open(const std::string& cluster_key) {
     HDT_RETURN_IF_ERROR(hkdf_sha256(
         {reinterpret_cast<const uint8_t*>(cluster_key.data()), cluster_key.size()}, "hdt tls 1", key_));
@@ -204,10 +227,10 @@ class TlsSecurity final : public Security, public std::enable_shared_from_this<T
       BIO_free(out);
       return Status(Code::kSystem, "OpenSSL cannot make a connection: " + last_error());
     }
-    BIO_set_mem_eof_return(in, -1);  // an empty buffer is "not yet", no end
-    SSL_set_bio(connection.get(), in, out);
+    BIO_set_mem_eof_return(in, -1);          // an empty input means "not yet", and not the end
+    SSL_set_bio(connection.get(), in, out);  // owns both from here on
     if (role == Role::kDialer) {
-      // No certificate is trusted: who has one in place of the key is nobody.
+      // No certificate is trusted, so an acceptor that has a certificate in place of the key is refused.
       SSL_set_verify(connection.get(), SSL_VERIFY_PEER, nullptr);
       SSL_set_connect_state(connection.get());
     } else {

@@ -1,4 +1,4 @@
-// hand_over.h: moves what a device has collected, completions mostly, to whoever polls it.
+// hand_over.h: moves the completions that a device has collected to the caller of poll().
 #pragma once
 
 #include <iterator>
@@ -6,7 +6,8 @@
 
 namespace hdt::transport {
 
-// Appends all of `collected` to `to`, and empties it. True if there was anything.
+// Appends all of `collected` to `to` and empties it. True if there was anything. If it throws for want of
+// memory, nothing is lost: `collected` is emptied only after the insertion.
 template <typename T>
 bool hand_over(std::vector<T>& collected, std::vector<T>& to) {
   const bool any = !collected.empty();

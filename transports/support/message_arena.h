@@ -1,4 +1,5 @@
-// message_arena.h: keeps the bytes of messages reported by one poll() valid until the next.
+// message_arena.h: keeps the bytes of messages that one poll() reports valid until the next poll()
+// (Completion::message). It is a list of blocks of 64 KiB in which messages are laid one behind the other.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,10 @@
 
 namespace hdt::transport {
 
+// One per device, used on its thread.
 class MessageArena {
  public:
+  // Copies `message`, of at most kMaxMessageBytes, and returns the copy. It stays valid until reset().
   std::span<const std::byte> copy(std::span<const std::byte> message) {
     if (blocks_.empty() || used_ + message.size() > kBlockBytes) {
       blocks_.push_back(std::make_unique<std::byte[]>(kBlockBytes));
@@ -25,7 +28,8 @@ class MessageArena {
     return {place, message.size()};
   }
 
-  // One block is kept: a steady trickle of messages allocates nothing.
+  // Ends the life of all copies; called at the begin of a poll(). One block is kept, so that a steady flow of
+  // few messages allocates nothing.
   void reset() {
     if (blocks_.size() > 1) blocks_.resize(1);
     used_ = 0;
@@ -35,7 +39,7 @@ class MessageArena {
   static constexpr size_t kBlockBytes = 64 << 10;
   static_assert(kBlockBytes >= kMaxMessageBytes);
   std::vector<std::unique_ptr<std::byte[]>> blocks_;
-  size_t used_ = 0;
+  size_t used_ = 0;  // bytes of the last block
 };
 
 }  // namespace hdt::transport

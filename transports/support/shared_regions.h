@@ -1,6 +1,6 @@
-// shared_regions.h: what the devices opened from one software backend share: registered memory. A region may
-// be written through any of them, so that any rail of a link can carry any chunk; and the strangers among
-// their connections.
+// shared_regions.h: what the devices of one software backend share. That is registered memory, because any
+// rail of a link must be able to carry any fragment, and the strangers among their connections, because the
+// limits hold for the Backend.
 #pragma once
 
 #include <sys/random.h>
@@ -14,15 +14,17 @@
 
 namespace hdt::transport {
 
-// `DeviceType` has on_withdrawn(uint64_t region, const RegionTable* of), called when the peer whose table
-// that is, or with null everybody, may not write to the region any more.
+// `DeviceType` has on_withdrawn(uint64_t region, const RegionTable* of). It is called when the peer with
+// table `of`, or every peer if `of` is null, may not write to the region any more. The device then closes the
+// connections that are in the middle of such a write. Devices enter and leave `devices` themselves.
 template <typename DeviceType>
 struct SharedRegions {
   RegionGrants regions;
   std::set<DeviceType*> devices;
   Strangers strangers;
 
-  // By a random key, which nobody guesses.
+  // Registers memory under a random key of 64 bits, which nobody can guess. kInvalidArgument for no memory,
+  // kSystem if the kernel gives no random number.
   Result<RegionKey> add(void* base, size_t bytes) {
     if (base == nullptr || bytes == 0) return Status(Code::kInvalidArgument, "cannot register no memory");
     uint64_t key = 0;
@@ -33,6 +35,7 @@ struct SharedRegions {
     return to_region_key(key);
   }
 
+  // The table changes before the devices are called: a write that a device looks up from now on is refused.
   void remove(const RegionKey& key) {
     const uint64_t region = from_region_key(key);
     regions.remove(region);

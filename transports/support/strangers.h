@@ -1,9 +1,10 @@
-// strangers.h: the accepted connections of a backend that have not been admitted: how many there are, of
-// which address, and which one goes when there are too many.
+// strangers.h: counts the strangers of a backend, that is, the accepted connections that are not admitted
+// yet. It knows their addresses, and decides which one is closed when there are too many.
 //
-// The oldest of the address that has the most goes, and not the newest: a peer needs a moment to show who it
-// is, and whoever fills the places says nothing. So a peer finds a place while strangers hold all, at its own
-// address, too.
+// At the limit of one address its oldest stranger is closed; at the limit of all, the oldest of the address
+// with the maximum number. The oldest goes and not the newest, because an honest peer needs only a moment to
+// authenticate itself, while an attacker's connections stay. So a peer finds a place while strangers hold all
+// places, even if they come from its own address.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +18,9 @@
 
 namespace hdt::transport {
 
-// A connection that was accepted, as long as it is a stranger. Leaves when it is destroyed.
 class Stranger;
 
+// The book of one Backend, over all its devices; used on its thread. It must outlive the strangers in it.
 class Strangers {
  public:
   void set_limits(const StrangerLimits& limits) { limits_ = limits; }
@@ -27,24 +28,26 @@ class Strangers {
 
  private:
   friend class Stranger;
-  // Newest last.
+  // A stranger's place in the list of its address. The newest is at the end.
   using Place = std::list<Stranger*>::iterator;
   Place enter(Stranger& stranger);
   void leave(const std::string& host, Place place);
-  // Turns the oldest one out of those of `host`.
+  // Closes the oldest stranger of `host`. `why` names the limit in the reason.
   void make_room(const std::string& host, const std::string& why);
 
   StrangerLimits limits_;
-  std::map<std::string, std::list<Stranger*>> by_host_;
-  size_t all_ = 0;
+  std::map<std::string, std::list<Stranger*>> by_host_;  // no list is empty
+  size_t all_ = 0;                                       // the sum of their lengths
 };
 
+// The base of an accepted connection. The connection enters when it is accepted, and leaves when it is
+// admitted or has ended; the destructor leaves, too.
 class Stranger {
  public:
   virtual ~Stranger() { leave(); }
 
  protected:
-  // `host`: the address it comes from, without a port. May turn out another one, never this one.
+  // `host`: the address that it comes from, without a port. May close another stranger, but never this one.
   void enter(Strangers& among, const std::string& host) {
     host_ = host;
     place_ = among.enter(*this);
@@ -53,7 +56,7 @@ class Stranger {
   void leave() {
     if (among_ != nullptr) std::exchange(among_, nullptr)->leave(host_, place_);
   }
-  // There are too many: it is to end itself with that reason. It has left.
+  // There are too many strangers: the connection must end itself with that reason. It has left already.
   virtual void on_turned_out(const Status& why) = 0;
 
  private:
@@ -73,7 +76,9 @@ inline Strangers::Place Strangers::enter(Stranger& stranger) {
     });
     make_room(most->first, "limits.strangers = " + std::to_string(limits_.all));
   }
-  std::list<Stranger*> one{&stranger};  // from here on either both books have it or none
+  // The node is allocated before the map's entry, and splicing allocates nothing: if either allocation
+  // throws, the list and the count agree.
+  std::list<Stranger*> one{&stranger};
   std::list<Stranger*>& those = by_host_[stranger.host_];
   those.splice(those.end(), one);
   ++all_;
@@ -90,7 +95,7 @@ inline void Strangers::leave(const std::string& host, Place place) {
 inline void Strangers::make_room(const std::string& host, const std::string& why) {
   const Status reason(Code::kSystem, "too many connections that have not shown who they are (" + why + ")");
   Stranger* oldest = by_host_.at(host).front();
-  oldest->leave();
+  oldest->leave();  // first, as ending itself may destroy it
   oldest->on_turned_out(reason);
 }
 
