@@ -5,9 +5,9 @@
 //   backend_bandwidth LOCAL REMOTE BYTES WRITES CONNECTIONS BACKEND [KEY=VALUE...]
 //
 // The program forks. The child opens a device at REMOTE, listens, and writes its address and region key to a
-// pipe (Meeting). The parent opens a device at LOCAL, connects, and posts WRITES writes of BYTES bytes in
-// all, in turn over the connections. It prints MB/s (10^6 bytes) from the first write to the last kSent, and
-// closes. The child checks the number of writes and every byte. Exit code: 0 measured, 1 failed, 2 wrong
+// pipe (Meeting). The parent opens a device at LOCAL, connects, and posts WRITES writes in all, each of BYTES
+// bytes, in turn over the connections. It prints MB/s (10^6 bytes) from the first write to the last kSent,
+// and closes. The child checks the number of writes and every byte. Exit code: 0 measured, 1 failed, 2 wrong
 // usage.
 #include <poll.h>
 #include <sys/wait.h>

@@ -38,11 +38,13 @@ void FakeConnection::leave_pipes() {
   out_->sender = nullptr;
 }
 
+// Before kConnected was reported nothing may be sent, although both ends exist already.
 Status FakeConnection::check_open() const {
   if (open_ && !finished_) return Status::ok();
   return {Code::kInvalidUsage, "the connection is not open"};
 }
 
+// In memory nothing has to be made ready, so kReady follows at once.
 Status FakeConnection::admit(const PeerName& peer) {
   const std::lock_guard lock(device_.network().mutex);
   HDT_RETURN_IF_ERROR(check_open());
@@ -73,6 +75,7 @@ Status FakeConnection::send(std::span<const std::byte> message, uint64_t token) 
   HDT_RETURN_IF_ERROR(check_open());
   if (granted_ == nullptr && message.size() > kMaxStrangerMessageBytes)
     return {Code::kInvalidUsage, "a peer that is not admitted is sent short messages only"};
+  // A message is copied now; the payload of a write is read when the receiver polls.
   Frame frame;
   frame.copy.assign(message.begin(), message.end());
   frame.bytes = message.size();
@@ -128,6 +131,7 @@ void FakeConnection::close() {
   finish(Status::ok(), Status(Code::kAborted, "the connection was closed on this side"), Status::ok());
 }
 
+// The peer reports kLink, where close() makes it report an end in order.
 void FakeConnection::abandon() {
   const std::lock_guard lock(device_.network().mutex);
   if (finished_) return;
@@ -143,10 +147,13 @@ Connection::Progress FakeConnection::progress() const {
           device_.network().faults_of(in_->from).round_ns};
 }
 
+// One poll of this end. For each frame in turn: wait for its delay, apply the faults, check what a stranger
+// may send, place the payload, report.
 bool FakeConnection::deliver() {
   if (finished_) return false;
   const Faults& faults = device_.network().faults_of(in_->from);
   if (faults.blackhole) return false;
+  // The payload bytes of this poll; messages cost nothing.
   uint64_t budget = faults.bytes_per_poll > 0 ? faults.bytes_per_poll : UINT64_MAX;
   bool any = false;
   // Frames are delivered in order: one that waits holds up all behind it.
@@ -198,7 +205,8 @@ bool FakeConnection::place(Frame& frame, uint64_t& budget) {
   return frame.placed == frame.bytes;
 }
 
-// Flips one bit of the placed payload, as a NIC with faulty memory would.
+// Flips one bit of the payload, as a NIC with faulty memory would, when all of it is placed and before it is
+// reported.
 void FakeConnection::corrupt(const Frame& frame, const Faults& faults) {
   if (!frame.is_write || frame.bytes == 0 || faults.corrupt_one_in == 0) return;
   NetworkState& network = device_.network();
@@ -207,6 +215,7 @@ void FakeConnection::corrupt(const Frame& frame, const Faults& faults) {
   target[network.random() % frame.bytes] ^= std::byte(1U << network.random() % 8);
 }
 
+// The sender gets kSent in its next poll.
 void FakeConnection::hand_over(const Frame& frame) {
   ++in_->delivered;
   if (frame.is_write) {
@@ -226,6 +235,7 @@ void FakeConnection::report_written(const Frame& frame) {
   completion.message = {locate(frame), frame.bytes};
 }
 
+// Only the frame at the front can be partly placed.
 bool FakeConnection::inside_write_to(uint64_t region, const RegionTable* of) const {
   return (of == nullptr || of == granted_.get()) && !finished_ && !in_->frames.empty() &&
          in_->frames.front().placed > 0 && in_->frames.front().region == region;
@@ -268,6 +278,7 @@ void FakeConnection::finish(const Status& reason, const Status& given_up, const 
   device_.report(Completion::Kind::kClosed, this).error = reason;
 }
 
+// A write is always reported, a message only if it has a token (transport.h).
 void FakeConnection::report_sent(const Frame& frame, const Status& status) {
   if (!frame.is_write && frame.token == 0) return;
   Completion& completion = device_.report(Completion::Kind::kSent, this);

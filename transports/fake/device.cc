@@ -27,6 +27,8 @@ FakeDevice::FakeDevice(std::shared_ptr<NetworkState> network, std::shared_ptr<Do
   domain_->devices.insert(this);
 }
 
+// The device leaves the lists of the network and its domain before anything is freed, so that nobody finds
+// it.
 FakeDevice::~FakeDevice() {
   {
     // The peers see a connection that was lost. Its ends are destroyed with the mutex held, as they leave
@@ -44,6 +46,7 @@ FakeDevice::~FakeDevice() {
   ::close(event_fd_);
 }
 
+// The address is "address:port" in a name space of this network alone; no system port is taken.
 Result<std::string> FakeDevice::listen(uint16_t port) {
   const std::lock_guard lock(network_->mutex);
   if (!listening_.empty()) return Status(Code::kInvalidUsage, info_.name + " listens already");
@@ -76,6 +79,8 @@ Result<Connection*> FakeDevice::connect(const std::string& address, int64_t time
   } else if (listener == network_->listeners.end() || network_->faults_of(info_.address).refuse_connects) {
     connection->refuse();
   } else {
+    // This end opens with its next poll(), which reports kConnected. The listener's end is open at once, and
+    // its device is woken by the report.
     opening_.push_back(connection);
     report(Completion::Kind::kConnected, connection);
     FakeConnection* other = listener->second->add_connection(connection->local_address(), there, back);
@@ -85,6 +90,7 @@ Result<Connection*> FakeDevice::connect(const std::string& address, int64_t time
   return connection;
 }
 
+// Every end gets a port of its own, so that addresses tell connections apart.
 FakeConnection* FakeDevice::add_connection(const std::string& remote, std::shared_ptr<Pipe> in,
                                            std::shared_ptr<Pipe> out) {
   const std::string local = info_.address + ":" + std::to_string(network_->next_port++);
@@ -93,6 +99,7 @@ FakeConnection* FakeDevice::add_connection(const std::string& remote, std::share
   return connections_.back().get();
 }
 
+// Keys come from the seed, so that a test runs in the same way every time. 0 is no key.
 Result<RegionKey> FakeDevice::register_memory(void* base, size_t bytes, int /*fd*/) {
   if (base == nullptr || bytes == 0) return Status(Code::kInvalidArgument, "cannot register no memory");
   const std::lock_guard lock(network_->mutex);
@@ -122,6 +129,7 @@ void FakeDevice::revoke(const RegionKey& key, const PeerName& peer) {
   for (FakeDevice* device : domain_->devices) device->on_withdrawn(from_region_key(key), table.get());
 }
 
+// A write that is partly placed cannot be taken back, so its connection ends.
 void FakeDevice::on_withdrawn(uint64_t region, const RegionTable* of) {
   for (const auto& connection : connections_) {
     if (connection->inside_write_to(region, of)) {
@@ -169,6 +177,7 @@ Completion& FakeDevice::report(Completion::Kind kind, FakeConnection* connection
   return completion;
 }
 
+// One write makes the eventfd readable until it is read; further ones would only cost system calls.
 void FakeDevice::signal() {
   if (signalled_) return;
   signalled_ = true;

@@ -9,6 +9,8 @@ namespace hdt::transport::fake {
 
 namespace {
 
+// A backend of the network. Its domain is its own: a region key is valid on the devices of one backend, as
+// with real ones.
 class FakeBackend final : public Backend {
  public:
   FakeBackend(std::shared_ptr<NetworkState> network, std::vector<DeviceInfo> devices)

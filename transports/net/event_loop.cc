@@ -36,6 +36,7 @@ Status EventLoop::open() {
   if (!epoll_.valid() || !wake_.valid() || !timer_.valid()) {
     return Status::from_errno("cannot make an epoll instance", errno);
   }
+  // The timer is level-triggered: it reports until it is read or set anew.
   // The eventfd is edge-triggered: every write to it is one event, and it need never be read.
   epoll_event wake{};
   wake.events = EPOLLIN | EPOLLET;
@@ -50,6 +51,7 @@ Status EventLoop::open() {
   return Status::ok();
 }
 
+// Sockets are level-triggered: one that is not read to its end is reported again by the next dispatch().
 Status EventLoop::add(int fd, EventSource* source, uint32_t epoll_events) {
   epoll_event event{};
   event.events = epoll_events;
@@ -85,6 +87,7 @@ void EventLoop::clear_deadline(EventSource* source) {
   arm_timer();
 }
 
+// One write is enough until the next dispatch().
 void EventLoop::wake() {
   if (woken_ || polling_ || attended_) return;
   woken_ = true;
@@ -112,15 +115,17 @@ bool EventLoop::dispatch() {
   for (int i = 0; i < count; ++i) {
     void* target = events[i].data.ptr;
     if (target == &wake_) continue;
+    // The timer is handled below, after the sockets.
     if (target == &timer_) {
       timer = true;
       continue;
     }
+    // A source that throws is told so by on_failure(), and the others are called all the same.
     auto* const source = static_cast<EventSource*>(target);
     (void)attempt_for(*source, [&] { source->on_event(events[i].events); });
     any = true;
   }
-  // Deadlines come last, so that an event that has come in time prevents its source's deadline.
+  // Deadlines come last, so that a source whose event has come in time clears its deadline first.
   return timer && run_due() ? true : any;
 }
 

@@ -46,6 +46,8 @@ uint32_t prefix_bits_of(const sockaddr* mask) {
   return bits;
 }
 
+// What is known of the NIC that an address belongs to. Each field that cannot be read keeps the value for
+// "unknown".
 DeviceInfo describe(const ifaddrs& entry, const SocketAddress& address) {
   DeviceInfo info;
   info.name = entry.ifa_name;
@@ -53,7 +55,7 @@ DeviceInfo describe(const ifaddrs& entry, const SocketAddress& address) {
   info.up = (entry.ifa_flags & IFF_UP) != 0 && (entry.ifa_flags & IFF_RUNNING) != 0;
   info.prefix_bits = prefix_bits_of(entry.ifa_netmask);
   const std::string folder = "/sys/class/net/" + info.name;
-  // Virtual interfaces report -1, or fail to be read.
+  // The speed is in Mbit/s. Virtual interfaces report -1, or reading fails; both mean that it is not known.
   const int64_t megabits = read_number(folder + "/speed").value_or(0);
   if (megabits > 0) info.bits_per_second = static_cast<uint64_t>(megabits) * 1'000'000;
   info.mtu = static_cast<uint32_t>(read_number(folder + "/mtu").value_or(0));
@@ -79,6 +81,8 @@ std::map<std::pair<std::string, std::string>, uint32_t> ipv6_flags() {
   while (file >> digits >> std::hex >> index >> prefix >> scope >> flags >> name) {
     sockaddr_in6 address{};
     address.sin6_family = AF_INET6;
+    // Two digits a byte. The text is converted to the form that host() writes, so that the keys can be
+    // compared.
     if (digits.size() != 2 * sizeof address.sin6_addr.s6_addr) continue;
     for (size_t i = 0; i < sizeof address.sin6_addr.s6_addr; ++i) {
       address.sin6_addr.s6_addr[i] =
@@ -125,6 +129,7 @@ Result<std::vector<DeviceInfo>> list_interfaces() {
       makeshift.push_back(std::move(info));
     }
   }
+  // insert() says whether the NIC had none yet, so that the first of its addresses counts and no other.
   for (DeviceInfo& info : makeshift) {
     if (with_lasting.insert(info.name).second) devices.push_back(std::move(info));
   }

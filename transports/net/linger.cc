@@ -19,6 +19,8 @@ constexpr int64_t kLingerMs = 1000;
 constexpr int kReadsPerEvent = 64;
 }  // namespace
 
+// One socket that lingers. It is an EventSource of its own, so that its owner's connection can be freed at
+// once.
 class LingerSet::Socket : public EventSource {
  public:
   Socket(LingerSet& owner, Fd fd) : owner_(owner), fd_(std::move(fd)) {}
@@ -29,12 +31,14 @@ class LingerSet::Socket : public EventSource {
     for (int i = 0; i < kReadsPerEvent; ++i) {
       const ssize_t n = ::recv(fd_.get(), dropped.data(), dropped.size(), MSG_DONTWAIT);
       if (n > 0 || (n < 0 && errno == EINTR)) continue;
+      // 0 is the peer's end; any other error means that nothing more can be read or sent.
       if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
       owner_.drop(this);  // destroys this
       return;
     }
   }
 
+  // Both destroy this.
   void on_deadline() override { owner_.drop(this); }
   void on_failure() override { owner_.drop(this); }
 

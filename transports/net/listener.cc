@@ -42,6 +42,8 @@ void Listener::on_event(uint32_t) {
     const int error = errno;
     if (error == EINTR || error == ECONNABORTED) continue;  // the peer has gone again: the next one
     if (error == EAGAIN || error == EWOULDBLOCK) return;
+    // What remains is a limit of descriptors, as a rule. The spare one makes room to accept and refuse this
+    // peer.
     UniqueFd refused = spare_.accept_instead(fd_.get(), error);
     if (!refused.valid()) {
       // The deadline comes first, as setting it may throw: without a deadline nothing would be accepted any
@@ -55,6 +57,7 @@ void Listener::on_event(uint32_t) {
   }
 }
 
+// The pause is over: another try to get the reserve back, and the listener is watched again in any case.
 void Listener::on_deadline() {
   spare_.restore();
   loop_.modify(fd_.get(), this, EPOLLIN);

@@ -19,6 +19,7 @@ constexpr int kKeepIdleSeconds = 4;
 constexpr int kKeepIntervalSeconds = 2;
 constexpr int kKeepProbes = 3;  // 4 + 3 * 2 s: together about kPeerTimeoutMs
 
+// Names the option in its error, as most failures are a kernel that does not know it.
 Status set_option(int fd, int level, int option, int value, const char* name) {
   if (::setsockopt(fd, level, option, &value, sizeof value) == 0) return Status::ok();
   return Status::from_errno(std::string("cannot set socket option ") + name, errno);
@@ -36,6 +37,8 @@ Result<Fd> open_listener(const SocketAddress& local) {
   Result<Fd> opened = open_stream(local.family());
   if (!opened.is_ok()) return opened;
   Fd fd = opened.take();
+  // A daemon that is started again must be able to take its port while connections of its predecessor are in
+  // TIME_WAIT.
   HDT_RETURN_IF_ERROR(set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR"));
   if (::bind(fd.get(), local.get(), local.bytes()) != 0 || ::listen(fd.get(), kBacklog) != 0) {
     return Status::from_errno("cannot listen on " + local.to_string(), errno);
@@ -72,6 +75,9 @@ Status bind_to_device(int fd, const std::string& name, const SocketAddress& remo
                             errno);
 }
 
+// TCP_NODELAY: frames are assembled here, and a small one must not wait for the acknowledgement of the one
+// before. TCP_USER_TIMEOUT bounds the time that sent data stays unacknowledged, and keepalive finds a peer
+// that vanished while nothing was sent.
 Status set_connection_options(int fd) {
   HDT_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
   HDT_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kPeerTimeoutMs, "TCP_USER_TIMEOUT"));
@@ -81,6 +87,7 @@ Status set_connection_options(int fd) {
   return set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes, "TCP_KEEPCNT");
 }
 
+// The kernel gives both times in microseconds.
 int64_t ordinary_round_ns(const tcp_info& info) {
   return (int64_t{info.tcpi_rtt} + 4 * int64_t{info.tcpi_rttvar}) * kNsPerUs;
 }

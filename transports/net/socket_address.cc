@@ -13,6 +13,7 @@ namespace hdt::transport::tcp {
 
 namespace {
 
+// What getnameinfo() writes: two texts that end with a zero byte.
 struct HostAndPort {
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};
@@ -34,6 +35,7 @@ Status bad_address(const std::string& text) {
 
 }  // namespace
 
+// sockaddr_storage is large enough for every family; the rest of it stays zero.
 SocketAddress::SocketAddress(const sockaddr* address, socklen_t bytes) : bytes_(bytes) {
   std::memcpy(&storage_, address, bytes);
 }
@@ -55,8 +57,10 @@ Result<SocketAddress> SocketAddress::parse(const std::string& text) {
   // The last colon separates the port: an IPv6 host has colons itself.
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return bad_address(text);
+  // Without the brackets; an IPv4 host has none.
   std::string host = text.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  // from_chars() takes digits only, and refuses numbers above 65535. Port 0 cannot be connected to.
   uint16_t port = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, port);

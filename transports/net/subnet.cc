@@ -20,6 +20,7 @@ constexpr uint32_t kGuessedPrefixV6 = 64;
 
 constexpr uint8_t kLoopbackV4 = 127;  // 127.0.0.0/8
 
+// All of 127.0.0.0/8, but of IPv6 ::1 alone.
 bool is_loopback(const NumericAddress& address) {
   if (!address.is_v6) return address.bytes[0] == kLoopbackV4;
   return std::memcmp(address.bytes.data(), &in6addr_loopback, sizeof in6addr_loopback) == 0;
@@ -29,6 +30,7 @@ bool is_loopback(const NumericAddress& address) {
 
 std::optional<NumericAddress> parse_numeric(std::string host) {
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  // inet_pton() accepts complete addresses only, and leaves the bytes alone if it fails.
   NumericAddress address;
   if (::inet_pton(AF_INET, host.c_str(), address.bytes.data()) == 1) return address;
   address.is_v6 = true;
@@ -42,6 +44,7 @@ Result<OwnAddresses> OwnAddresses::now() {
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, &::freeifaddrs);
   OwnAddresses own;
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    // Entries without an address, and those of other families (link layer), are left out.
     if (entry->ifa_addr == nullptr) continue;
     NumericAddress address;
     if (entry->ifa_addr->sa_family == AF_INET) {
@@ -81,6 +84,7 @@ bool in_subnet(const DeviceInfo& device, const std::string& host) {
                   : ours->is_v6           ? kGuessedPrefixV6
                                           : kGuessedPrefixV4;
   for (size_t i = 0; left > 0 && i < ours->bytes.size(); ++i) {
+    // The XOR has a bit wherever the two differ; the shift drops those behind the prefix.
     const uint32_t bits = std::min<uint32_t>(left, 8);
     if (((ours->bytes[i] ^ theirs->bytes[i]) >> (8 - bits)) != 0) return false;
     left -= bits;

@@ -14,6 +14,7 @@
 
 namespace hdt::transport::tcp {
 
+// A kernel without MSG_ZEROCOPY refuses the socket option.
 void ZeroCopy::enable(int fd, size_t least_bytes) {
   const int one = 1;
   least_bytes_ = least_bytes;
@@ -28,6 +29,7 @@ uint64_t ZeroCopy::started() {
 void ZeroCopy::read(int fd) {
   // One message of the queue a round, until the queue is empty. Other errors that lie in it are not for here.
   for (;;) {
+    // Room for the notification and the address that IPv6 appends; the message itself has no bytes.
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(sock_extended_err) + sizeof(sockaddr_in6))];
     msghdr message{};
     message.msg_control = control;
@@ -43,6 +45,8 @@ void ZeroCopy::read(int fd) {
       sock_extended_err error{};
       std::memcpy(&error, CMSG_DATA(part), sizeof error);
       if (error.ee_origin != SO_EE_ORIGIN_ZEROCOPY || error.ee_errno != 0) continue;
+      // The kernel had to copy. It will have to for the next sends as well, so the rest goes the ordinary
+      // way.
       if ((error.ee_code & SO_EE_CODE_ZEROCOPY_COPIED) != 0) on_ = false;
       finished(error.ee_info, error.ee_data);
     }
