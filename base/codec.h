@@ -71,8 +71,8 @@ class Reader {
       std::memset(into.data(), 0, into.size());
     }
   }
-  // What put_string() wrote. More than `limit` bytes are a failure; nothing is allocated before that is
-  // checked.
+  // A text as put_string() wrote it. More than `limit` bytes are a failure; nothing is allocated before
+  // that is checked.
   std::string get_string(size_t limit) {
     const auto length = get<uint32_t>();
     if (length > limit || !take(length)) {
@@ -81,8 +81,8 @@ class Reader {
     }
     return {reinterpret_cast<const char*>(taken_.data()), length};
   }
-  // The same, and a failure if the text holds control characters. What passes may stand in log lines and
-  // tables.
+  // The same, and a failure if the text holds control characters. A text that passes may stand in log
+  // lines and tables.
   std::string get_name(size_t limit) {
     std::string name = get_string(limit);
     if (is_printable(name)) return name;

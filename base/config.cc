@@ -120,6 +120,7 @@ std::string host_name() {
 }  // namespace
 
 ClassConfig Config::class_named(const std::string& name) const {
+  // The own section beats that of "default" as a whole; the two are not merged key by key.
   for (const std::string& candidate : {name, std::string("default")}) {
     const auto found = classes.find(candidate);
     if (found != classes.end()) return found->second;
@@ -134,6 +135,7 @@ ConfigPairs config_environment() {
   ConfigPairs pairs;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string text = *entry;
+    // A variable without '=' cannot be set by a shell, but by execve(); it is skipped.
     const size_t equals = text.find('=');
     if (text.starts_with("HDT_") && equals != std::string::npos) {
       pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
@@ -150,6 +152,7 @@ Result<ConfigPairs> take_config_flags(std::vector<std::string>& arguments) {
     const size_t equals = argument.find('=');
     const std::string flag = argument.substr(0, equals);
     if (!flag.starts_with("--") || flag.find('.') == std::string::npos) {
+      // Not ours: it has no dot, or is no flag.
       others.push_back(argument);
     } else if (equals != std::string::npos) {
       pairs.emplace_back(flag.substr(2), argument.substr(equals + 1));
@@ -164,6 +167,7 @@ Result<ConfigPairs> take_config_flags(std::vector<std::string>& arguments) {
 }
 
 Result<Config> load_config(const ConfigSources& sources) {
+  // The three sources in turn, each on top of what the earlier ones have set.
   Config config;
   const std::string file = chosen_file(sources);
   if (!file.empty()) {
@@ -177,6 +181,7 @@ Result<Config> load_config(const ConfigSources& sources) {
   for (const auto& flag : sources.flags) {
     HDT_RETURN_IF_ERROR(override_config(config, {flag}, "flag --" + flag.first));
   }
+  // The default of node.name is known only here; it has no origin, so print_config() calls it a default.
   if (config.node.name.empty()) config.node.name = host_name();
   return config;
 }
@@ -206,6 +211,7 @@ bool nic_selected(const Config::Nics& nics, const std::string& name) {
 
 int engine_threads(const Config& config, int nics, int usable_cores) {
   if (config.node.threads != kThreadsAuto) return static_cast<int>(config.node.threads);
+  // Rounded up, so that one NIC has a thread.
   constexpr int kNicsPerThread = 8;
   return std::max(1, std::min((nics + kNicsPerThread - 1) / kNicsPerThread, usable_cores / 2));
 }

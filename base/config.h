@@ -53,7 +53,7 @@ struct Config {
     std::vector<std::string> addresses;  // in place of `use` and `exclude`, if not empty
     int64_t port = 18520;                // on which other daemons reach this one; 0: any free port
   } nics;
-  // Who may be a peer, and who may use the socket.
+  // Rules for peers and for users of the socket.
   struct Security {
     std::string cluster_key_file;           // empty: no key, and only daemons of this host are peers
     bool insecure = false;                  // without a key: other hosts are peers all the same

@@ -52,6 +52,7 @@ std::string found(const RawValue& value) {
     std::string operator()(int64_t v) const { return std::to_string(v); }
     std::string operator()(bool) const { return "a boolean"; }
     std::string operator()(const std::vector<std::string>& v) const {
+      // Long lists are described, too.
       if (v.size() > 8) return fmt::format("a list of {} entries", v.size());
       std::string text;
       for (const std::string& entry : v) text += (text.empty() ? "" : ", ") + (*this)(entry);
@@ -69,6 +70,7 @@ std::vector<std::string> split_list(const std::string& text) {
   std::vector<std::string> entries;
   if (text.find_first_not_of(" \t") == std::string::npos) return entries;
   for (size_t begin = 0; begin <= text.size();) {
+    // One entry, without the blanks around it.
     const size_t end = std::min(text.find(',', begin), text.size());
     const std::string entry = text.substr(begin, end - begin);
     const size_t first = entry.find_first_not_of(" \t");
@@ -97,10 +99,12 @@ bool store(const Key& key, const RawValue& raw, std::string& field) {
   return true;
 }
 
+// An integer: typed, or as decimal text without blanks.
 bool store(const Key& key, const RawValue& raw, int64_t& field) {
   int64_t value = 0;
   const auto* untyped = std::get_if<Untyped>(&raw);
   const auto* text = untyped != nullptr ? &untyped->text : std::get_if<std::string>(&raw);
+  // "auto" may be typed or not.
   if (key.automatic && text != nullptr && *text == "auto") {
     field = kThreadsAuto;
     return true;
@@ -119,6 +123,7 @@ bool store(const Key& key, const RawValue& raw, int64_t& field) {
   return true;
 }
 
+// A boolean: typed, or true, false, 1 or 0 in a variable or a flag.
 bool store(const Key&, const RawValue& raw, bool& field) {
   if (const auto* given = std::get_if<bool>(&raw)) {
     field = *given;
@@ -133,6 +138,7 @@ bool store(const Key&, const RawValue& raw, bool& field) {
   return true;
 }
 
+// A list of texts: typed, or text with commas. Every entry must pass the key's check.
 bool store(const Key& key, const RawValue& raw, std::vector<std::string>& field) {
   std::vector<std::string> value;
   if (const auto* untyped = std::get_if<Untyped>(&raw)) {
@@ -164,6 +170,7 @@ Status apply_backend(const Entry& entry, Config& config) {
   auto& options = config.backends[entry.class_name];
   // An empty key only declares the section, which operator[] has made.
   if (entry.key.empty()) return Status::ok();
+  // The name of the key is foreign, too: it is printed, and stands in a variable's name.
   const bool plain = std::all_of(entry.key.begin(), entry.key.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '_';
   });

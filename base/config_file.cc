@@ -32,6 +32,7 @@ Result<std::string> read_file(const std::string& path) {
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     status = fail("expected a regular file");
   } else {
+    // Read in parts, because a regular file may be longer than fstat() reported (/proc).
     std::array<char, 16384> chunk{};
     for (ssize_t got = 0; (got = read(fd, chunk.data(), chunk.size())) != 0;) {
       if (got < 0) {
@@ -102,6 +103,7 @@ class Reader {
     for (const auto& [section, node] : root) {
       const auto* table = node.as_table();
       const std::string name(section.str());
+      // A key above the first [section].
       if (table == nullptr) {
         return Status(Code::kConfig, fmt::format("{}: {}: expected a key inside of a [section]{}",
                                                  place(section), name, suggestion("", "", name)));
@@ -112,6 +114,7 @@ class Reader {
       }
       for (const auto& [class_key, class_node] : *table) {
         const auto* class_table = class_node.as_table();
+        // A key right below [class] or [backend], where a name is missing.
         if (class_table == nullptr) {
           return Status(Code::kConfig,
                         fmt::format("{}: {}.{}: expected [{}.NAME] around it", place(class_key), name,
@@ -126,6 +129,7 @@ class Reader {
   }
 
  private:
+  // The file and the line of a key, for errors and print_config().
   std::string place(const toml::key& key) const {
     return fmt::format("{}:{}", path_, key.source().begin.line);
   }

@@ -85,6 +85,8 @@ std::string print_config(const Config& config) {
   }
   for (const auto& [name, unused] : config.classes)
     config::print_section(copy, config::kClassSection, name, out);
+  // Backends' keys are texts that the table does not know. Names and keys need no quotes, as apply() has
+  // checked.
   for (const auto& [name, options] : config.backends) {
     out += fmt::format("\n[{}]\n", config::full_name(config::kBackendSection, name, ""));
     for (const auto& [key, value] : options) {

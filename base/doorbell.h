@@ -1,6 +1,6 @@
-// doorbell.h: an eventcount in shared memory. It says "something you may be waiting for has changed".
-// While nobody sleeps, ringing costs a fence and a load, and no cache line moves. Only if somebody
-// sleeps, a system call is made.
+// doorbell.h: an eventcount in shared memory. A ring means: something you may be waiting for has
+// changed. While nobody sleeps, ringing costs a fence and a load, and no cache line moves. Only if
+// somebody sleeps, a system call is made.
 //
 // A waiter announces itself (Sleeper), then looks at the data it waits for, and sleeps only if the data
 // has not come. The ringer writes the data, then looks for announced sleepers. Each side writes its own

@@ -1,6 +1,6 @@
-// fork_mark.cc: marks a process as one that uses HDT, so that its forked copies can be told from it. The
-// mark is a word on a page that the kernel zeroes in every child, which also covers children of a bare
-// clone(); the handler of pthread_atfork() does the rest where it runs.
+// fork_mark.cc: marks a process as one that uses HDT, so that its forked copies can be distinguished
+// from it. The mark is a word on a page that the kernel zeroes in every child, which also covers
+// children of a bare clone(); the handler of pthread_atfork() does the rest where it runs.
 #include "base/fork_mark.h"
 
 #include <pthread.h>

@@ -26,8 +26,8 @@ extern std::atomic<volatile uint32_t*> mark;
 }  // namespace fork_mark
 
 // Whether this process is such a copy. One or two loads, so every entry point can ask. Any thread; also
-// in a child that has just been forked. The acquire pairs with the exchange in mark_use(): who sees the
-// pointer sees the word.
+// in a child that has just been forked. The acquire pairs with the exchange in mark_use(): a thread that
+// sees the pointer also sees the word.
 inline bool forked() {
   const volatile uint32_t* mark = fork_mark::mark.load(std::memory_order_acquire);
   return mark != nullptr && *mark == 0;

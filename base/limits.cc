@@ -110,8 +110,8 @@ Result<RaisedLimit> raise_descriptor_limit() {
   return raised;
 }
 
-// EAGAIN of pthread_create() does not say which limit it was, so all that are set are listed. The
-// machine's limit is named only if no other is.
+// EAGAIN of pthread_create() does not identify the limit, so all that are set are listed. The machine's
+// limit is named only if no other is.
 Status thread_refused(const std::string& name, int error) {
   std::string limits;
   const auto add = [&limits](const std::string& text) { limits += (limits.empty() ? ": " : "; ") + text; };

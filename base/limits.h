@@ -32,7 +32,7 @@ struct RaisedLimit {
 Result<RaisedLimit> raise_descriptor_limit();
 
 // The kSystem status for a thread that could not be started. It names the limits of threads that are in
-// force, because `error` (EAGAIN in most cases) does not tell which of them it was.
+// force, because `error` (EAGAIN in most cases) does not identify the one that was reached.
 Status thread_refused(const std::string& name, int error);
 
 }  // namespace hdt

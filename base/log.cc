@@ -17,9 +17,11 @@
 namespace hdt {
 namespace {
 
+// By LogLevel.
 constexpr const char* kLevelNames[] = {"trace", "debug", "info", "warn", "error"};
 constexpr size_t kThreadNameBytes = 16;  // the system's limit, with the closing zero
 
+// A copy of the thread's name, so that a line needs no system call for it. Empty: not asked for yet.
 thread_local std::array<char, kThreadNameBytes> this_thread_name{};
 
 // The field "%*" of the pattern: the name of the thread that logs.
@@ -81,6 +83,7 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
 
 namespace log_internal {
 
+// Written by init_log(), read by every log statement. Relaxed, as it orders nothing.
 std::atomic<int> lowest_level{static_cast<int>(LogLevel::kWarn)};
 
 // Formats the line, cleans it and writes it. May throw bad_alloc; the macros let that pass.
@@ -111,6 +114,7 @@ Status init_log(LogLevel level, const std::string& file) {
     the_logger().replace(std::make_shared<spdlog::sinks::stderr_sink_mt>());
   } else {
     try {
+      // The constructor throws if the file cannot be opened.
       the_logger().replace(std::make_shared<spdlog::sinks::basic_file_sink_mt>(file));
     } catch (const spdlog::spdlog_ex& error) {
       return {Code::kConfig, fmt::format("log.file: cannot be opened for appending: {}", error.what())};

@@ -14,8 +14,8 @@ namespace hdt {
 // its number only. If another process has that number by now, the pidfd watches that one: the end of the
 // first is then noticed late, but no process that runs is taken for ended.
 //
-// The descriptor is not valid where the system cannot say: before Linux 6.5 for a process of a PID
-// namespace that is not visible from here, before 5.3, or where pidfds are forbidden. kRankLost: the
+// The descriptor is not valid where the system cannot provide one: before Linux 6.5 for a process of a
+// PID namespace that is not visible from here, before 5.3, or where pidfds are forbidden. kRankLost: the
 // process has ended already. kSystem: no descriptor is left.
 Result<UniqueFd> watch_peer(int socket);
 // The same by the process's number, as watch_peer() does on kernels before 6.5. Public for its test.

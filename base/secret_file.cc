@@ -75,11 +75,13 @@ Result<std::string> read_secret_file(const std::string& path, size_t most_bytes,
   }
   if (size > most_bytes) return wrong(fmt::format("expected at most {} bytes", most_bytes));
   text.resize(size);
+  // Editors and `echo` end a file with a line's end, which is no part of the key.
   while (!text.empty() && std::strchr(" \t\r\n", text.back()) != nullptr) text.pop_back();
   return text;
 }
 
 Status make_secret_file(const std::string& path, const std::string& text) {
+  // Another thread of this process that makes the same file fails at O_EXCL.
   const std::string fresh = fmt::format("{}.{}", path, ::getpid());
   // O_EXCL and O_NOFOLLOW: nobody can have prepared a link at the temporary name.
   const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));

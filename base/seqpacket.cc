@@ -130,6 +130,7 @@ Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const
   if (bytes.size() > kMaxPacketBytes || fds.size() > kMaxPacketFds) {
     return {Code::kInternal, "a session message is over its limit"};
   }
+  // sendmsg() does not change the bytes; the type has no const.
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxPacketFds)> control{};
   msghdr message{};
@@ -147,6 +148,7 @@ Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const
   for (;;) {
     if (::sendmsg(socket, &message, MSG_NOSIGNAL) >= 0) return Status::ok();
     if (errno == EINTR) continue;
+    // Also the end of SO_SNDTIMEO's time.
     if (errno == EAGAIN || errno == EWOULDBLOCK) return {Code::kInProgress, "the session's socket is full"};
     if (errno == EPIPE || errno == ECONNRESET)
       return {Code::kDaemonLost, "the other side closed the session"};

@@ -76,6 +76,7 @@ void ServiceManager::say(const std::string& words) {
   const ssize_t sent = ::sendto(socket_.get(), words.data(), words.size(), MSG_NOSIGNAL,
                                 reinterpret_cast<const sockaddr*>(&to), size);
   const int error = sent < 0 ? errno : 0;
+  // One line for each row of failures; a manager that is away would fill the log with watchdog messages.
   if (error != 0 && !failed_) {
     HDT_LOG_WARN("the service manager at {} was not told '{}': {}", address_,
                  words.substr(0, words.find('\n')), Status::from_errno("sending", error).message());

@@ -31,6 +31,7 @@ SharedMemory::SharedMemory(SharedMemory&& other) noexcept
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)) {}
 
+// A swap: the old contents go with `other`.
 SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(data_, other.data_);
@@ -38,6 +39,8 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   return *this;
 }
 
+// The descriptor closes itself (UniqueFd). The kernel frees the pages when the last mapping and the last
+// descriptor of any process are gone.
 SharedMemory::~SharedMemory() {
   if (data_ == nullptr) return;
   ::munmap(data_, size_);

@@ -22,6 +22,7 @@ Status cannot(const char* what) {
 
 }  // namespace
 
+// The handle is a shared_ptr<void>, so that the header needs no OpenSSL.
 Result<SigningKey> SigningKey::own(void* key) {
   std::shared_ptr<void> owner(key, [](void* pair) { EVP_PKEY_free(static_cast<EVP_PKEY*>(pair)); });
   PublicKey half{};
@@ -33,6 +34,7 @@ Result<SigningKey> SigningKey::own(void* key) {
 }
 
 Result<SigningKey> SigningKey::make() {
+  // From OpenSSL's own generator, which the kernel seeds.
   EVP_PKEY* const key = EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519");
   if (key == nullptr) return cannot("make a key");
   return own(key);
@@ -65,6 +67,7 @@ Result<Signature> SigningKey::sign(std::span<const uint8_t> data) const {
   return signature;
 }
 
+// The key is foreign: with one that is no point on the curve no signature verifies.
 bool is_signed_by(const PublicKey& key, std::span<const uint8_t> data, const Signature& signature) {
   const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> half(
       EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, key.data(), key.size()), &EVP_PKEY_free);

@@ -41,6 +41,7 @@ void Topology::Destroy::operator()(hwloc_topology* topology) const { hwloc_topol
 
 // The part that both sources share. IMPORTANT keeps NICs among the I/O objects and leaves out bridges.
 Result<Topology> Topology::load_into(std::unique_ptr<hwloc_topology, Destroy> topology) {
+  // hwloc leaves out I/O devices by default.
   hwloc_topology_set_io_types_filter(topology.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   if (hwloc_topology_load(topology.get()) != 0)
     return Status::from_errno("reading the machine's topology", errno);
@@ -144,6 +145,7 @@ Status Topology::pin_thread_near(int numa_node) const {
   const hwloc_obj_t node =
       hwloc_get_obj_by_type(topology_.get(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(numa_node));
   const Bitmap cpus = allowed_cpus(topology_.get());
+  // Only those of the node's cores that this process may use.
   hwloc_bitmap_and(cpus.get(), cpus.get(), node->cpuset);
   // The administrator has kept this process off that node, which beats nearness.
   if (hwloc_bitmap_iszero(cpus.get())) return Status::ok();

@@ -1,5 +1,5 @@
 // users.h: whether a user's number means one user. In a user namespace all users that have no number
-// there share one, the overflow uid (65534, "nobody"). That number does not tell who the user is, so
+// there share one, the overflow uid (65534, "nobody"). That number does not identify the user, so
 // nothing may be granted by it.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace hdt {
 bool is_this_user(uid_t uid);
 // Whether the number stands for exactly one user.
 bool has_a_number(uid_t uid);
-// Whether this process's user can be told from others by its number.
+// Whether this process's user can be distinguished from others by its number.
 bool this_user_has_a_number();
 
 }  // namespace hdt

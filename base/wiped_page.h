@@ -1,6 +1,6 @@
 // wiped_page.h: a page of private memory that is all zeros in every process that a fork makes of this
-// one, whoever forks and by which call; the kernel wipes it (MADV_WIPEONFORK). What is written there
-// thus belongs to one process alone.
+// one, whoever forks and by which call; the kernel wipes it (MADV_WIPEONFORK). Data written there thus
+// belongs to one process alone.
 #pragma once
 
 #include <cstddef>

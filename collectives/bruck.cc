@@ -46,8 +46,8 @@ class BruckBuilder {
   }
 
  private:
-  // A run of blocks that is contiguous in the piece, and whose blocks are all on the same side at either end
-  // of a message.
+  // A run of blocks that is contiguous in the chunk, and whose blocks are all on the same side at either
+  // end of a message.
   struct Segment {
     uint64_t offset;
     uint64_t length;

@@ -29,7 +29,7 @@ struct Task {
 template <typename T>
 using SmallestFirst = std::priority_queue<T, std::vector<T>, std::greater<>>;
 
-// What happens to a task.
+// The events in a task's life.
 enum class EventKind : uint8_t {
   kRan,      // the CPU has run the step
   kSent,     // the payload's memory is the sender's again
@@ -202,7 +202,7 @@ class Simulation {
     begin_pieces(node);
   }
 
-  // What is given, then the state of the run.
+  // The input, then the state of the run.
   const CostProgram& program_;
   const uint32_t in_flight_;
   uint64_t now_ = 0;  // the time of the event that is handled
@@ -210,7 +210,7 @@ class Simulation {
   SmallestFirst<Event> events_;
   std::vector<Node> nodes_;
   std::vector<uint64_t> link_until_;  // by sender and receiver
-  // By place of a piece in flight, and step or node.
+  // By place of a chunk in flight, and step or node.
   std::vector<uint32_t> waits_;
   std::vector<bool> complete_;
   std::vector<uint32_t> first_;  // step that is not complete

@@ -25,7 +25,7 @@ namespace {
 // as many for so many parts.
 constexpr uint64_t kMostChunks = 4;
 
-// One of the two trees: who is above and below a place.
+// One of the two trees: the parent and the children of each place.
 class Tree {
  public:
   Tree(int size, bool second) : size_(size), second_(second) {}

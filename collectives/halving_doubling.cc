@@ -89,7 +89,7 @@ class HalvingDoublingBuilder {
     }
   }
 
-  // Of an allgather the odd node's block is put beside the even node's.
+  // For an allgather: puts the odd node's block beside the even node's.
   void fold_in_block() {
     if (!in_pair_) return;
     if (odd_) {

@@ -45,7 +45,7 @@ class PairwiseBuilder {
                     starts_there ? range.offset : waiting_place(problem_.me, range)});
   }
 
-  // Adds the contribution of `node` to what is held. What is held is the first operand, except at node
+  // Adds the contribution of `node` to what is held. The held value is the first operand, except at node
   // 1, which holds its own when node 0's comes. The own contribution at nodes 2, 3, ... is combined by a
   // local kReduce.
   void combine(int node, Area& held) {

@@ -47,7 +47,8 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(const std::string& path) 
       file->temporary_ = std::move(name);
       return file;
     }
-    if (errno != EEXIST) break;  // EEXIST: left by a process with our pid that was killed
+    // EEXIST: the name is left from a process with our pid that was killed; the next number is tried.
+    if (errno != EEXIST) break;
   }
   return Status::from_errno("cannot create " + path, errno);
 }

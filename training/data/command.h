@@ -16,7 +16,7 @@ struct CommandLimits {
   size_t output_bytes = size_t{64} << 20;  // of stdout and stderr together
 };
 
-// What the program left behind.
+// The result of a program that ended.
 struct CommandOutput {
   int exit_code = 0;  // 128 + signal if a signal ended it
   std::string out;

@@ -10,7 +10,7 @@
 
 namespace hdt::training {
 
-// What was written.
+// The size of the dataset that was written.
 struct MadeDataset {
   uint64_t documents = 0;
   uint64_t tokens = 0;  // with the ends of documents

@@ -147,7 +147,7 @@ Status EventWriter::flush() {
     }
     written += static_cast<size_t>(count);
   }
-  // What is left is written by the next flush, from the byte at which this one stopped.
+  // The rest is written by the next flush, from the byte at which this one stopped.
   buffer_.erase(0, written);
   return status;
 }

@@ -33,6 +33,7 @@ Result<std::unique_ptr<IndexedDataset>> IndexedDataset::open(const std::string& 
   if (!index_file.is_ok()) return index_file.status();
   auto data_file = open_file(data_path(prefix), prefix);
   if (!data_file.is_ok()) return data_file.status();
+  // Nothing of the index is used before this has checked all of it.
   auto index = parse_dataset_index(index_file.value().bytes(), data_file.value().size(), prefix);
   if (!index.is_ok()) return index.status();
   auto dataset = std::unique_ptr<IndexedDataset>(new IndexedDataset);

@@ -6,6 +6,7 @@
 
 namespace hdt::training {
 
+// The codes have no gaps.
 std::optional<ElementType> element_type_from_code(uint8_t code) {
   if (code < static_cast<uint8_t>(ElementType::kUint8) || code > static_cast<uint8_t>(ElementType::kUint16)) {
     return std::nullopt;
@@ -55,6 +56,7 @@ size_t element_bytes(ElementType type) {
 
 bool holds_tokens(ElementType type) { return type != ElementType::kFloat64 && type != ElementType::kFloat32; }
 
+// Unsigned types and floats: 0.
 int64_t element_minimum(ElementType type) {
   switch (type) {
     case ElementType::kInt8:

@@ -42,6 +42,7 @@ Result<Header> parse_header(std::span<const std::byte> bytes, const std::string&
   const auto refuse = [&](const std::string& why) {
     return Status(Code::kInvalidArgument, path + ": " + why);
   };
+  // The magic comes first, so that a file of another kind is reported as such and not as truncated.
   const size_t compared = std::min(bytes.size(), kIndexMagic.size());
   if (compared > 0 && std::memcmp(bytes.data(), kIndexMagic.data(), compared) != 0) {
     return refuse(fmt::format("not a Megatron index: starts with \"{}\", expected \"MMIDIDX\\x00\\x00\"",
@@ -62,6 +63,7 @@ Result<Header> parse_header(std::span<const std::byte> bytes, const std::string&
     return refuse(
         fmt::format("elements are {}, expected integers: floats are no tokens", element_type_name(*type)));
   }
+  // The counts are not checked yet.
   const Header header{*type, load<uint64_t>(bytes, 18), load<uint64_t>(bytes, 26)};
 
   // Each count is compared with what the remaining bytes can hold before it is multiplied, so no product
@@ -130,6 +132,7 @@ Result<DatasetIndex> parse_dataset_index(std::span<const std::byte> bytes, uint6
     }
   }
   index.token_starts.push_back(tokens);
+  // Bytes after the last sequence mean that the two files do not belong together.
   if (tokens * element != data_bytes) {
     return refuse(fmt::format("the sequences fill {} bytes, but {} has {}: the two are not of one dataset",
                               tokens * element, data_path(prefix), data_bytes));

@@ -75,6 +75,7 @@ Scales make_scales(const LossCurve& curve, const std::vector<LossPiece>& pieces)
       last = std::max(last, static_cast<double>(point.step));
     }
   }
+  // Without points an axis is drawn all the same.
   if (pieces.empty()) first = last = 0;
   if (first > 0 && first <= 0.05 * last) first = 0;  // an axis from 0 rather than from 1
   if (curve.reference) {
@@ -132,6 +133,7 @@ void draw_frame(SvgWriter& svg, const LossCurve& curve, const Scales& scales) {
             .classes = "note",
             .anchor = "middle",
             .text = curve.x_label});
+  // The label of the y axis reads upwards, around its own middle.
   const std::string turned = fmt::format("rotate(-90 22 {:.1f})", (kTop + kBottom) / 2);
   const std::string label = curve.y_label + (scales.losses.is_logarithmic() ? ", logarithmic" : "");
   svg.text({.x = 22,
@@ -185,6 +187,7 @@ LossDrawing draw_loss_curve(const LossCurve& requested) {
   std::vector<LossPiece> main = raw.pieces;
   std::string smooth_label;
   if (count >= kLeastSmoothed) {
+    // At least three points, or nothing is smoothed.
     const size_t window = std::max<size_t>(3, count / kSmoothingWindows);
     draw_pieces(svg, raw.pieces, scales, "raw", 1.5);
     main = smoothed_as_drawn(raw.pieces, window, scales.losses.is_logarithmic());
@@ -210,7 +213,7 @@ LossDrawing draw_loss_curve(const LossCurve& requested) {
               .anchor = "middle",
               .text = "no points to draw"});
   }
-  // A curve with gaps must say why.
+  // The drawing explains the gaps of the curve.
   if (raw.skipped > 0) {
     const std::string note = fmt::format("{} {} left out: the loss was not finite", raw.skipped,
                                          raw.skipped == 1 ? "point" : "points");

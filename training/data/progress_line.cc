@@ -21,6 +21,7 @@ std::string format_value(double value, int decimals) {
 
 }  // namespace
 
+// From the end, a comma after every three digits, but none after the sign.
 std::string format_grouped(int64_t number) {
   std::string text = std::to_string(number);
   const size_t first = number < 0 ? 1 : 0;
@@ -63,6 +64,7 @@ std::string ProgressLine::text(const StepReport& report) const {
 }
 
 void ProgressLine::step_done(const StepReport& report) {
+  // The rate counts every step, also those that are not shown.
   const auto now = options_.clock();
   rate_.add(now - last_, report.tokens);
   last_ = now;

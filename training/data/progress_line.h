@@ -14,7 +14,7 @@
 
 namespace hdt::training {
 
-// What a step has done.
+// The figures of one step.
 struct StepReport {
   int64_t step = 0;  // steps done, out of `total_steps`
   double loss = 0;

@@ -67,6 +67,7 @@ void SvgWriter::line(double x1, double y1, double x2, double y2, std::string_vie
                  y2, classes);
 }
 
+// All points in one attribute, which is the shortest form.
 void SvgWriter::polyline(const std::vector<std::pair<double, double>>& points, std::string_view classes) {
   out_ += "<polyline points=\"";
   for (const auto& [x, y] : points) fmt::format_to(std::back_inserter(out_), "{:.1f},{:.1f} ", x, y);

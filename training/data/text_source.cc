@@ -30,6 +30,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 // right before the colon; what is before them names the book, which may begin with a digit. False: the
 // line is no verse.
 bool parse_verse(std::string_view line, Verse& verse) {
+  // The reference ends at the first blank.
   const size_t space = line.find(' ');
   const size_t colon = line.find(':');
   if (space == std::string_view::npos || colon == std::string_view::npos || colon + 1 >= space) return false;
@@ -38,6 +39,7 @@ bool parse_verse(std::string_view line, Verse& verse) {
   }
   size_t chapter = colon;
   while (chapter > 0 && is_digit(line[chapter - 1])) --chapter;
+  // There must be a book, a chapter and a text.
   if (chapter == 0 || chapter == colon || space + 1 == line.size()) return false;
   for (const char c : line.substr(0, chapter)) {
     if (!is_digit(c) && std::isalpha(static_cast<unsigned char>(c)) == 0) return false;

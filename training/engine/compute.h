@@ -50,9 +50,9 @@ class StageCompute {
   virtual size_t activation_elements(size_t tokens) const = 0;
 
   // Computes one micro-batch. `samples` holds whole samples, one after the other; the first stage reads
-  // the inputs, the last one the targets. `input` is empty on the first stage, `output` on the last.
-  // What backward() needs is kept under `slot`; `samples` and `input` must stay unchanged until then,
-  // too. Returns the loss on the last stage, else zeros.
+  // the inputs, the last one the targets. `input` is empty on the first stage, `output` on the last. The
+  // state that backward() needs is kept under `slot`; `samples` and `input` must stay unchanged until
+  // then, too. Returns the loss on the last stage, else zeros.
   virtual LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
                           std::span<float> output) = 0;
   // Adds the derivative of the summed loss of the micro-batch in `slot` to the gradients. `output_gradient`

@@ -19,7 +19,7 @@ namespace hdt::training {
 // Operations of different sets are independent of each other.
 class GradientReducer {
  public:
-  // `bucket_elements`: see plan_buckets(). What is referred to must outlive the reducer.
+  // `bucket_elements`: see plan_buckets(). Sets, memory and messenger must outlive the reducer.
   GradientReducer(const std::vector<OwnerSet>& sets, UnitMemory& memory, Messenger& messenger,
                   size_t bucket_elements);
 

@@ -9,7 +9,7 @@
 
 namespace hdt::training {
 
-// The values of the flags of the same names. What was not given is empty.
+// The values of the flags of the same names. A flag that was not given is empty.
 struct LayoutFlags {
   int world_size = 1;
   int num_layers = 0;

@@ -57,13 +57,13 @@ class Player {
   }
 
  private:
-  // What has been done for one micro-batch in one chunk. `backward` is set by either form of it;
+  // The steps that were taken for one micro-batch in one chunk. `backward` is set by either form of it;
   // `weights` by the full one or by the second half.
   struct Progress {
     bool activation = false, forward = false, activation_sent = false;
     bool gradient = false, backward = false, weights = false, gradient_sent = false;
   };
-  // What a message carries.
+  // The contents of a message.
   struct Part {
     int chunk = 0;
     int micro_batch = 0;

@@ -24,7 +24,7 @@ using SampleReader = std::function<void(int64_t index, std::span<int64_t> tokens
 // for the receive that is posted early. A buffer is written again only after what was sent from it is gone.
 class PipelineRunner {
  public:
-  // Allocates the buffers. What is referred to must outlive the runner.
+  // Allocates the buffers. Compute and messenger must outlive the runner.
   static Result<PipelineRunner> create(const Layout& layout, Position position, StageCompute& compute,
                                        Messenger& messenger);
 
@@ -60,7 +60,7 @@ class PipelineRunner {
   Position position_;
   bool first_ = false;
   bool last_ = false;
-  // Of the replica in the global batch.
+  // The replica's first sample in the global batch.
   int64_t first_sample_ = 0;
   Replica replica_;
   StageCompute* compute_;

@@ -34,7 +34,7 @@ struct TrainerOptions {
   size_t bucket_elements = size_t{1} << 20;
 };
 
-// What one step has done; the same on all ranks.
+// The result of a step, the same on all ranks.
 struct StepResult {
   double loss = 0;  // mean over the tokens of all replicas, before the update
   int64_t tokens = 0;
@@ -54,7 +54,7 @@ class Trainer {
   // Fills `tokens` with sample `index` of the global batch of `step`; the same on every rank.
   using BatchReader = std::function<void(int64_t step, int64_t index, std::span<int64_t> tokens)>;
 
-  // What is referred to must outlive the trainer. Parameters get their start values. Fails if memory
+  // Compute and messenger must outlive the trainer. Parameters get their start values. Fails if memory
   // cannot be allocated.
   static Result<std::unique_ptr<Trainer>> create(const Layout& layout, StageCompute& compute,
                                                  Messenger& messenger, BatchReader batches,

@@ -1,5 +1,6 @@
-// blas_check.h: notices a reference BLAS, with which training is some 24 times slower. Free of torch headers.
-// libtorch takes matrix products from whatever BLAS the system has installed, and says nothing about it.
+// blas_check.h: notices a reference BLAS, with which training is some 24 times slower. Free of torch
+// headers. libtorch takes matrix products from whatever BLAS the system has installed, and does not
+// report which one it is.
 #pragma once
 
 #include <string>

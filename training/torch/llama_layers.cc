@@ -17,7 +17,8 @@
 namespace hdt::training {
 namespace {
 
-// Of start values, as in GPT-2 (Radford et al. 2019: "Language models are unsupervised multitask learners").
+// The deviation of start values, as in GPT-2 (Radford et al. 2019: "Language models are unsupervised
+// multitask learners").
 constexpr double kDeviation = 0.02;
 
 // Zhang and Sennrich 2019: "Root mean square layer normalization". The norm is over the last dimension.

@@ -20,8 +20,8 @@ struct ModelShape {
   double rotary_base = 10000.0;  // of the frequencies of rotary embeddings
 
   int64_t head_size() const { return hidden_size / num_attention_heads; }
-  // Of the whole model: attention has four matrices, SwiGLU three; each layer has two norms and the head
-  // one; the embedding and the head are separate.
+  // The parameters of the whole model: attention has four matrices, SwiGLU three; each layer has two
+  // norms and the head one; the embedding and the head are separate.
   int64_t parameters() const {
     const int64_t layer = 4 * hidden_size * hidden_size + 3 * hidden_size * ffn_hidden_size + 2 * hidden_size;
     return num_layers * layer + 2 * vocab_size * hidden_size + hidden_size;
