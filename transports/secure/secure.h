@@ -87,8 +87,8 @@ class KeyExchange {
   virtual ~KeyExchange() = default;
   // Takes bytes that the other end sent, and appends the bytes to be sent to it. The dialer begins with a
   // call without bytes. kConfig, with a text about it, if the other end does not have the same key; kLink for
-  // any other failure of the exchange; kSystem without memory. After a failure nothing was appended, not even
-  // TLS's alert, and the exchange cannot be continued: the caller refuses the peer in its own protocol.
+  // any other failure of the exchange; kSystem without memory. After a failure the exchange cannot be
+  // continued. TLS's alert is not given out: the caller refuses the peer in its own protocol.
   virtual Status advance(std::span<const std::byte> from_peer, std::vector<std::byte>& to_peer) = 0;
   virtual bool done() const = 0;
   // To be called once, when it is done; kInvalidUsage otherwise. `context`: what the two ends sent in the
