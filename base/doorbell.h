@@ -17,8 +17,8 @@
 namespace hdt {
 
 // Lives in the memory that waiters and ringers share, on a cache line of its own. Zeroed memory is a
-// valid doorbell. Other processes may write any values into it: they can cause wake-ups that are
-// spurious or missing, so every sleep has a deadline or another way to end.
+// valid doorbell. A process that shares the memory and writes other values into it can cause spurious
+// wake-ups, or prevent wake-ups.
 struct alignas(64) Doorbell {
   std::atomic<uint32_t> count{0};     // rings while someone was announced; the futex
   std::atomic<uint32_t> sleepers{0};  // Sleepers that exist
