@@ -61,6 +61,7 @@ void Sleeper::sleep(const Deadline& deadline) const {
 
 // The same for several futexes at once. The kernel checks all values before it sleeps.
 void sleep_on_any(std::span<const Sleeper> sleepers, const Deadline& deadline) {
+  if (sleepers.size() == 1) return sleepers[0].sleep(deadline);
   std::array<futex_waitv, kMaxDoorbells> words{};
   const size_t used = std::min(sleepers.size(), kMaxDoorbells);
   for (size_t i = 0; i < used; ++i) {
@@ -69,7 +70,11 @@ void sleep_on_any(std::span<const Sleeper> sleepers, const Deadline& deadline) {
     words[i].flags = FUTEX_32;
   }
   const timespec until = deadline.is_never() ? timespec{} : absolute_time(deadline);
-  ::syscall(SYS_futex_waitv, words.data(), used, 0, deadline.is_never() ? nullptr : &until, CLOCK_MONOTONIC);
+  const long woken = ::syscall(SYS_futex_waitv, words.data(), used, 0, deadline.is_never() ? nullptr : &until,
+                               CLOCK_MONOTONIC);
+  // ENOSYS: an old kernel. EPERM: a filter that does not know the call.
+  if (woken < 0 && (errno == ENOSYS || errno == EPERM) && used > 0)
+    sleepers[0].sleep(Deadline::earlier(deadline, Deadline::after_ms(1)));
 }
 
 }  // namespace hdt

@@ -70,7 +70,9 @@ class Sleeper {
 // The number of doorbells that one sleep may wait on: FUTEX_WAITV_MAX of the kernel.
 inline constexpr size_t kMaxDoorbells = 128;
 // Sleeps until one of several doorbells has been rung, until the deadline, or spuriously. Only the first
-// kMaxDoorbells are slept on. Needs futex_waitv (Linux 5.16); without it the call returns at once.
+// kMaxDoorbells are slept on. A kernel before Linux 5.16, or a container whose system-call filter is older,
+// has no futex_waitv: then the call sleeps on the first doorbell, for 1 ms at most, so that a ring of
+// another one is seen that much later.
 void sleep_on_any(std::span<const Sleeper> sleepers, const Deadline& deadline);
 
 }  // namespace hdt

@@ -39,10 +39,8 @@ Bitmap allowed_cpus(hwloc_topology* topology) {
 
 void Topology::Destroy::operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
 
-// The part that both sources share. IMPORTANT keeps NICs among the I/O objects and leaves out bridges.
+// The part that both sources share. By default hwloc leaves out I/O devices, which nothing here needs.
 Result<Topology> Topology::load_into(std::unique_ptr<hwloc_topology, Destroy> topology) {
-  // hwloc leaves out I/O devices by default.
-  hwloc_topology_set_io_types_filter(topology.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   if (hwloc_topology_load(topology.get()) != 0)
     return Status::from_errno("reading the machine's topology", errno);
   return Topology(std::move(topology));
@@ -52,8 +50,7 @@ Result<Topology> Topology::load() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return Status(Code::kSystem, "hwloc cannot be initialised");
   std::unique_ptr<hwloc_topology, Destroy> topology(raw);
-  // Only NICs matter here. hwloc's plugins for GPUs would start vendor runtimes. The one for PCI is not
-  // needed to place a NIC, as the kernel's own files (sysfs) report it.
+  // Only cores and caches matter here. hwloc's plugins for GPUs would start vendor runtimes.
   for (const char* component : {"cuda", "nvml", "rsmi", "levelzero", "opencl", "gl", "pci"}) {
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   }
@@ -88,10 +85,6 @@ int Topology::usable_cores() const {
   return std::max(cores, 1);
 }
 
-int Topology::numa_nodes() const {
-  return std::max(1, hwloc_get_nbobjs_by_type(topology_.get(), HWLOC_OBJ_NUMANODE));
-}
-
 uint64_t Topology::cache_bytes() const {
   // From the level farthest from the core; the first one that exists is the last before memory.
   for (const hwloc_obj_type_t level :
@@ -116,43 +109,6 @@ uint64_t cache_bytes() {
     return known > 0 ? known : kWhereNobodyTells;
   }();
   return bytes;
-}
-
-std::optional<int> Topology::numa_node_of(const std::string& device) const {
-  for (hwloc_obj_t os = nullptr; (os = hwloc_get_next_osdev(topology_.get(), os)) != nullptr;) {
-    if (os->name == nullptr || device != os->name) continue;
-    if (os->attr->osdev.type != HWLOC_OBJ_OSDEV_NETWORK &&
-        os->attr->osdev.type != HWLOC_OBJ_OSDEV_OPENFABRICS) {
-      continue;
-    }
-    // The NIC's place is that of the nearest object with CPUs. A nodeset of several bits means equally
-    // near to several nodes.
-    const hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(topology_.get(), os);
-    if (near == nullptr || hwloc_bitmap_weight(near->nodeset) != 1) return std::nullopt;
-    const hwloc_obj_t node = hwloc_get_numanode_obj_by_os_index(
-        topology_.get(), static_cast<unsigned>(hwloc_bitmap_first(near->nodeset)));
-    if (node == nullptr) return std::nullopt;
-    return static_cast<int>(node->logical_index);
-  }
-  return std::nullopt;
-}
-
-Status Topology::pin_thread_near(int numa_node) const {
-  if (numa_node < 0 || numa_node >= numa_nodes()) {
-    return {Code::kInvalidArgument, "no NUMA node " + std::to_string(numa_node)};
-  }
-  if (numa_nodes() == 1 || !hwloc_topology_is_thissystem(topology_.get())) return Status::ok();
-  const hwloc_obj_t node =
-      hwloc_get_obj_by_type(topology_.get(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(numa_node));
-  const Bitmap cpus = allowed_cpus(topology_.get());
-  // Only those of the node's cores that this process may use.
-  hwloc_bitmap_and(cpus.get(), cpus.get(), node->cpuset);
-  // The administrator has kept this process off that node, which beats nearness.
-  if (hwloc_bitmap_iszero(cpus.get())) return Status::ok();
-  if (hwloc_set_cpubind(topology_.get(), cpus.get(), HWLOC_CPUBIND_THREAD) != 0) {
-    return Status::from_errno("pinning a thread to NUMA node " + std::to_string(numa_node), errno);
-  }
-  return Status::ok();
 }
 
 // Walks from the process's cgroup up to the root, because every ancestor's quota limits it, too.

@@ -1,5 +1,5 @@
-// topology.h: what HDT needs to know of the machine: how many cores this process may use, on which NUMA
-// node a NIC sits, how large the caches are, and a way to keep a thread near a NIC. It uses hwloc.
+// topology.h: what HDT needs to know of the machine: how many cores this process may use, and how large the
+// caches are. It uses hwloc.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,16 @@ class Topology {
  public:
   // The topology of this machine. kSystem: hwloc refuses.
   static Result<Topology> load();
-  // A machine that is described in hwloc's XML format, for tests. Threads are never pinned by it.
+  // A machine that is described in hwloc's XML format, for tests.
   // kInvalidArgument: the text is no such description.
   static Result<Topology> from_xml(const std::string& xml);
 
   // Physical cores this process may use, at least 1: those of its affinity mask and cpuset, limited by
   // the CPU quota of its cgroup (rounded up).
   int usable_cores() const;
-  // At least 1.
-  int numa_nodes() const;
   // Bytes of the last cache before memory that a core reaches. If the caches differ, the smallest; 0 if
   // not known.
   uint64_t cache_bytes() const;
-  // Index of the NUMA node next to a network or RDMA device ("eth0", "mlx5_0"). Nothing if the device is
-  // unknown, has no hardware behind it, or is equally near to several nodes.
-  std::optional<int> numa_node_of(const std::string& device) const;
-  // Keeps the calling thread on the cores of a NUMA node, as far as it is allowed to use them. Does
-  // nothing on a machine with one node, or if none of the node's cores is allowed. kInvalidArgument:
-  // there is no such node.
-  Status pin_thread_near(int numa_node) const;
 
  private:
   struct Destroy {

@@ -41,7 +41,7 @@
 namespace hdt::transport {
 
 // The version of this contract. A module that was built for another one is refused (module.h).
-inline constexpr uint32_t kAbiVersion = 4;
+inline constexpr uint32_t kAbiVersion = 5;
 inline constexpr size_t kMaxMessageBytes = 8192;           // of a send()
 inline constexpr size_t kImmediateBytes = 64;              // of a write()
 inline constexpr size_t kMaxWriteBytes = size_t{1} << 30;  // of a write()
@@ -79,7 +79,6 @@ struct DeviceInfo {
   std::string name;              // interface name: "eth0", "lo", "mlx5_0"
   std::string address;           // numeric address it is reached at, without a port
   uint64_t bits_per_second = 0;  // nominal speed; 0: unknown
-  int numa_node = -1;            // -1: unknown
   uint32_t mtu = 0;              // in bytes; 0: unknown
   uint32_t prefix_bits = 0;      // length of its subnet's prefix; 0: unknown
   bool up = false;               // up and with a carrier when it was discovered

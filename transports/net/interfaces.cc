@@ -59,7 +59,6 @@ DeviceInfo describe(const ifaddrs& entry, const SocketAddress& address) {
   const int64_t megabits = read_number(folder + "/speed").value_or(0);
   if (megabits > 0) info.bits_per_second = static_cast<uint64_t>(megabits) * 1'000'000;
   info.mtu = static_cast<uint32_t>(read_number(folder + "/mtu").value_or(0));
-  info.numa_node = static_cast<int>(read_number(folder + "/device/numa_node").value_or(-1));
   return info;
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <thread>
 
 #include "temporary_file.h"
 
@@ -48,16 +47,8 @@ constexpr char kTwoNodes[] = R"(<?xml version="1.0" encoding="UTF-8"?>
 TEST(Topology, DescribedMachine) {
   Result<Topology> topology = Topology::from_xml(kTwoNodes);
   ASSERT_TRUE(topology.is_ok()) << topology.status().to_string();
-  EXPECT_EQ(topology.value().numa_nodes(), 2);
   EXPECT_EQ(topology.value().usable_cores(), 4);
   EXPECT_EQ(topology.value().cache_bytes(), uint64_t{16} << 20);
-  EXPECT_EQ(topology.value().numa_node_of("eth0"), 1);
-  EXPECT_EQ(topology.value().numa_node_of("mlx5_0"), 1);
-  EXPECT_EQ(topology.value().numa_node_of("eth1"), std::nullopt);
-  EXPECT_EQ(topology.value().numa_node_of("sda"), std::nullopt);
-  EXPECT_EQ(topology.value().numa_node_of("eth9"), std::nullopt);
-  EXPECT_TRUE(topology.value().pin_thread_near(1).is_ok());
-  EXPECT_EQ(topology.value().pin_thread_near(2).code(), Code::kInvalidArgument);
 }
 
 TEST(Topology, ForeignTextIsRefused) { EXPECT_FALSE(Topology::from_xml("<html></html>").is_ok()); }
@@ -97,24 +88,6 @@ TEST(Topology, TheCacheIsTheOneThatACoreReaches) {
   }
   if (largest == 0) GTEST_SKIP() << "the kernel does not tell the sizes of caches";
   EXPECT_EQ(cache_bytes(), largest);
-}
-
-TEST(Topology, PinningKeepsWithinTheMask) {
-  Result<Topology> topology = Topology::load();
-  ASSERT_TRUE(topology.is_ok());
-  std::thread([&] {
-    cpu_set_t before;
-    cpu_set_t after;
-    ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
-    ASSERT_TRUE(topology.value().pin_thread_near(0).is_ok());
-    ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
-    cpu_set_t both;
-    CPU_AND(&both, &before, &after);
-    EXPECT_TRUE(CPU_EQUAL(&both, &after));
-    if (topology.value().numa_nodes() == 1) {
-      EXPECT_TRUE(CPU_EQUAL(&before, &after));
-    }
-  }).join();
 }
 
 TEST(CgroupQuota, TheTightestAncestorCounts) {

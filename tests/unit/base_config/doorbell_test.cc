@@ -1,0 +1,75 @@
+// doorbell_test.cc: sleeping on several doorbells, with the kernel's call for it and without.
+#include "base/doorbell.h"
+
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <thread>
+#include <vector>
+
+namespace hdt {
+namespace {
+
+// From here on futex_waitv fails in this thread, as it does where the kernel has none.
+bool without_waitv(int error) {
+  std::array<sock_filter, 4> program = {{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // the call's number, the first field of seccomp_data
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_futex_waitv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog filter{program.size(), program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// How often a thread looks while it waits for a ring of the last of `count` doorbells.
+int looks_until_rung(size_t count, int missing_call_error) {
+  std::vector<Doorbell> doorbells(count);
+  std::atomic<bool> done{false};
+  std::atomic<bool> refused{false};
+  int looks = 0;
+  std::thread waiter([&] {
+    if (missing_call_error != 0 && !without_waitv(missing_call_error)) {
+      refused = true;
+      return;
+    }
+    for (;;) {
+      std::vector<Sleeper> sleepers;
+      for (Doorbell& doorbell : doorbells) sleepers.emplace_back(doorbell);
+      ++looks;
+      if (done.load()) return;
+      sleep_on_any(sleepers, Deadline::after_ms(60'000));
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  done.store(true);
+  doorbells.back().ring();
+  waiter.join();
+  return refused ? -1 : looks;
+}
+
+TEST(SleepOnAny, SleepsUntilOneOfThemIsRung) {
+  EXPECT_LE(looks_until_rung(1, 0), 10);
+  EXPECT_LE(looks_until_rung(3, 0), 10);
+}
+
+// It looks about every millisecond, and does not spin: that would be 100,000 times and more.
+TEST(SleepOnAny, SleepsAlsoWhereTheKernelCannotWaitForSeveral) {
+  for (const int error : {ENOSYS, EPERM}) {
+    const int looks = looks_until_rung(3, error);
+    if (looks < 0) GTEST_SKIP() << "no system-call filter can be set here";
+    EXPECT_GT(looks, 1);
+    EXPECT_LT(looks, 5'000);
+    EXPECT_LE(looks_until_rung(1, error), 10) << "one needs no call that is missing";
+  }
+}
+
+}  // namespace
+}  // namespace hdt
