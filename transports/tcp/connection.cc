@@ -1,4 +1,7 @@
-// connection.cc: see connection.h.
+// connection.cc: a TCP connection from the connect to the last byte received; see connection.h. The
+// order of things on a connection: dial() or accept(), the path test, the key exchange if it is to be
+// protected, admit() by the owner, then frames both ways. All functions run on the device's thread, from
+// inside the owner's calls or from inside poll().
 #include "transports/tcp/connection.h"
 
 #include <linux/tcp.h>
@@ -15,23 +18,27 @@
 namespace hdt::transport::tcp {
 
 namespace {
-// Enough to keep the kernel busy between two polls, little enough that a slow rail does not hold much back.
+// The write window: enough to keep the kernel busy between two polls, but little enough that a slow rail
+// does not hold much back that another rail could carry.
 constexpr size_t kMaxQueuedWrites = 64;
 constexpr size_t kMaxQueuedWriteBytes = size_t{1} << 20;
 // After so much input the other connections of the device have their turn.
 constexpr size_t kReadBudget = size_t{4} << 20;
-// Large packets that have not come after this time, in which TCP sends each at least three times, do not
-// pass. A group whose control connection and whose link both meet that is made, or fails, within 5 s.
+// Large packets that have not arrived after this time do not pass: TCP has sent each at least three
+// times by then. A group whose control connection and whose link both run into it is made, or fails,
+// within 5 s.
 constexpr int64_t kStuckMs = 1200;
+// How often the test is asked after that.
 constexpr int64_t kLookAgainMs = 100;
-// The peer's kernel answers a connect whatever its processes do: if it has not by then, three packets are
-// lost. Everything after that is answered by the peer's process, which may be waiting for a processor. It
-// has the whole time of the connect.
+// The peer's kernel answers a connect whatever its processes do: without an answer in this time, three
+// packets are lost. Everything after the connect is answered by the peer's process, which may be waiting
+// for a processor, so it has the whole time that the owner gave.
 constexpr int64_t kKernelMs = 3'500;
 
-// Segments in flight that the peer's kernel has not acknowledged; a window closed by a slow process leaves
-// none. But where the system drops a segment before it has left (a full queue, a filter), that one counts as
-// not sent, and is tried again half a second later.
+// True if segments are in flight that the peer's kernel has not acknowledged. A receive window that a
+// slow process has closed leaves none, so a slow peer does not count as a lost one. One case is counted
+// besides: a segment that this system drops before it leaves (a full queue, a filter) counts as "not
+// sent" in TCP_INFO, and TCP tries it again half a second later.
 bool under_way(const tcp_info& info) {
   if (info.tcpi_unacked > 0) return true;
   return info.tcpi_notsent_bytes > 0 &&
@@ -40,13 +47,14 @@ bool under_way(const tcp_info& info) {
 
 }  // namespace
 
+// The lists of the device must not keep a pointer to it. Completions are left only of a connection that
+// could not be begun: its device frees it at once, and the owner never knew it.
 TcpConnection::~TcpConnection() {
   if (fd_.valid()) device_.loop.remove(fd_.get(), this);
   if (fd_.valid() && writer_.kernel_reads()) discard_on_close(fd_.get());
   if (unflushed_) std::erase(device_.unflushed, this);
   if (unread_) std::erase(device_.unread, this);
   if (lost_) --device_.lost;
-  // Of one that could not be begun.
   std::erase_if(device_.pending, [this](const Completion& one) { return one.connection == this; });
 }
 
@@ -60,6 +68,9 @@ Status TcpConnection::connect(const SocketAddress& local, const SocketAddress& r
   return dial();
 }
 
+// Called by connect(), and again by on_stuck() with a smaller limit_. The congestion control and the
+// packet size must be set before the connect, as the SYN carries the maximum segment size. A deadline is
+// set only while the kernel connects; on_connect_result() sets the next one.
 Status TcpConnection::dial() {
   Result<Fd> opened = open_connector(local_);
   if (!opened.is_ok()) return opened.status();
@@ -79,6 +90,9 @@ Status TcpConnection::dial() {
   return Status::ok();
 }
 
+// The options of the listener are inherited, the choice of the congestion control among them. It was
+// made for near peers, so it is taken back for a peer that turns out not to be near. A protected
+// connection sends no payload without a copy, so zero copy is enabled for others only.
 Status TcpConnection::accept(Fd fd) {
   HDT_RETURN_IF_ERROR(set_connection_options(fd.get()));
   HDT_RETURN_IF_ERROR(device_.loop.add(fd.get(), this, watched_ = EPOLLIN));
@@ -98,11 +112,13 @@ Status TcpConnection::accept(Fd fd) {
   }
   phase_ = Phase::kOpen;
   accepted_ = true;
+  // May close another stranger, which is reported before this one's kAccepted.
   enter(device_.domain->strangers, host_of(remote_address_));
   report(Completion::Kind::kAccepted);
   return Status::ok();
 }
 
+// The peer is known: it leaves the count of strangers, and the readers drop the limits of strangers.
 Status TcpConnection::admit(const PeerName& peer) {
   if (phase_ != Phase::kOpen || granted_ != nullptr)
     return {Code::kInvalidUsage, "only an open connection can be admitted, once"};
@@ -141,6 +157,7 @@ Status TcpConnection::write(const void* data, size_t bytes, const RegionKey& reg
   return Status::ok();
 }
 
+// Both limits hold: the number of writes and their bytes.
 size_t TcpConnection::write_window() const {
   if (phase_ != Phase::kOpen || granted_ == nullptr || writer_.queued_write_bytes() >= kMaxQueuedWriteBytes)
     return 0;
@@ -148,6 +165,7 @@ size_t TcpConnection::write_window() const {
 }
 
 // Frames are handed over by the next poll(), so that those posted together leave in one system call.
+// While the socket is full (EPOLLOUT is watched), the loop calls flush() when it has room again.
 void TcpConnection::queued_something() {
   if (unflushed_ || (watched_ & EPOLLOUT) != 0) return;
   unflushed_ = true;
@@ -155,6 +173,10 @@ void TcpConnection::queued_something() {
   device_.loop.wake();
 }
 
+// Does nothing before the connection is settled: the end of the path test or of the key exchange calls
+// it again. If the send fails, the peer may have sent a reason before it closed, and the kernel still
+// holds those bytes: they are read first, so that the owner gets a goodbye or a refusal and not
+// "connection reset".
 void TcpConnection::flush() {
   unflushed_ = false;
   if (!settled() || test_.pending() || start_ != nullptr) return;
@@ -162,7 +184,6 @@ void TcpConnection::flush() {
   const int error = errno;
   report_sent(Status::ok());
   if (result == FrameWriter::Flush::kFailed) {
-    // The peer may have said why before it closed: read that first.
     for (FrameReader::State state = FrameReader::State::kBudget; state == FrameReader::State::kBudget;) {
       const FrameReader::Outcome outcome = read_frames();
       state = outcome.state;
@@ -181,8 +202,11 @@ FrameReader::Outcome TcpConnection::read_frames() {
                             : reader_.read(fd_.get(), kReadBudget, *this);
 }
 
+// The loop's call. EPOLLERR may mean that the error queue holds notifications of zero-copy sends, so
+// they are read before anything else is concluded from it. Writability goes to whichever part has
+// something to send: the path test, the key exchange, or the frames.
 void TcpConnection::on_event(uint32_t epoll_events) {
-  if (phase_ == Phase::kFinished) return;  // while this event was under way
+  if (phase_ == Phase::kFinished) return;  // it ended after epoll had collected this event
   if (phase_ == Phase::kConnecting) {
     int error = 0;
     socklen_t bytes = sizeof error;
@@ -191,6 +215,7 @@ void TcpConnection::on_event(uint32_t epoll_events) {
   }
   if ((epoll_events & EPOLLERR) != 0) read_errors();
   if (phase_ == Phase::kClosing) {
+    // EPOLLHUP: the connection is gone, so the kernel will send nothing more from that memory.
     if (writer_.kernel_reads() && (epoll_events & EPOLLHUP) == 0) return;
     const bool in_order = !writer_.kernel_reads();
     return finish(Status::ok(), closed_here(), in_order);
@@ -207,6 +232,7 @@ void TcpConnection::read_errors() {
   report_sent(Status::ok());
 }
 
+// The kernel has finished the connect, with `error` (0: connected). The path test begins.
 void TcpConnection::on_connect_result(int error) {
   device_.loop.clear_deadline(this);
   if (error == 0 && local_address_of(fd_.get()) == remote_address_of(fd_.get())) {
@@ -227,6 +253,7 @@ void TcpConnection::on_connect_result(int error) {
   pump_test();
 }
 
+// Once the test is sent, frames that the owner of an accepted connection has queued may follow.
 void TcpConnection::pump_test() {
   const PathTest::Pump pumped = test_.pump(fd_.get());
   if (pumped == PathTest::Pump::kFailed) return fail(std::strerror(errno));
@@ -235,12 +262,21 @@ void TcpConnection::pump_test() {
   if (phase_ == Phase::kOpen && tried_) flush();
 }
 
-// What a stranger says of the path is not kept: it would be used for connections of others.
+// Only an admitted peer is believed: what a stranger reports of the path would be used for connections
+// of others. Called at both moments after which both conditions may hold: admit() and kPathHere.
 void TcpConnection::keep_path() const {
   if (!accepted_ || !limit_ || granted_ == nullptr) return;
   PathMemory::of_process().keep(host_of(local_address_), remote_.host(), *limit_, now_ns());
 }
 
+// A frame of the path test, at either end (the protocol is in path_test.h). It is called from inside
+// read(), so it only queues; receive() sends it.
+//
+// 1. The dialer waits for kSeen. Then the path is good. If the packets were not limited, what was
+//    suspected of this pair of addresses is forgotten.
+// 2. The acceptor begins its own sizes when kHere has arrived, so both directions are tested at once. It
+//    takes the dialer's limit from kHere: TCP_MAXSEG of one end holds for both directions.
+// 3. The acceptor sends kSeen when all of the dialer's sizes have arrived, and is done.
 void TcpConnection::on_path(const FrameHeader& header) {
   if (!trying()) {
     out_of_order_ = true;
@@ -272,7 +308,10 @@ void TcpConnection::on_path(const FrameHeader& header) {
   tried_ = true;
 }
 
-// Small packets pass and large ones do not: begin again with such as pass.
+// Small packets pass and large ones do not: begins again with a new socket that sends packets of the
+// size that passes. Fails if even the smallest do not pass, or if a smaller limit is not found, because
+// that could repeat for ever. The readers and the test start from nothing; nothing of the owner was sent
+// or received yet.
 void TcpConnection::on_stuck(const PathLimit& limit) {
   if (limit.passes == 0 || (limit_ && limit.passes >= limit_->passes)) {
     return fail("small packets pass, but packets of " + std::to_string(limit.vanishes) + " bytes between " +
@@ -289,7 +328,8 @@ void TcpConnection::on_stuck(const PathLimit& limit) {
   if (const Status status = dial(); !status.is_ok()) fail(status.message());
 }
 
-// Called at the deadline while the path is tried.
+// At the deadline in kTrying, first after kStuckMs, then every kLookAgainMs, until the test or the key
+// exchange is over or the time of the connect has passed.
 void TcpConnection::look_again() {
   if (const auto limit = test_.stuck(fd_.get(), kStuckMs * kNsPerMs, now_ns())) return on_stuck(*limit);
   if (connect_until_.expired()) {
@@ -308,12 +348,16 @@ void TcpConnection::on_deadline() {
        std::to_string(std::min(kKernelMs, connect_timeout_ms_)) + " ms");
 }
 
+// Reads, then acts on what the calls of the sink have noted: they end nothing themselves, because the
+// reader is in the middle of its work. The order matters: a refusal explains more than a frame out of
+// place.
 void TcpConnection::receive() {
   const FrameReader::Outcome outcome = read_frames();
   if (refusal_) return refuse(*refusal_);
   if (out_of_order_) return fail("malformed frame: not in its place in the test of the path");
   if (outcome.state == FrameReader::State::kStopped) return on_secured();
   if (outcome.state != FrameReader::State::kEnded) {
+    // Bytes in the sealed reader's buffer cause no event: it reads beyond the message that it hands over.
     if (outcome.state == FrameReader::State::kBudget && sealed_ != nullptr && sealed_->has_more())
       look_again_soon();
     if (test_.pending()) return pump_test();
@@ -325,13 +369,14 @@ void TcpConnection::receive() {
   on_goodbye();
 }
 
-// The peer ends the connection in order. Before the keys are exchanged anybody can say so.
+// The peer ends the connection in order. Before the keys are exchanged anybody on the way could send a
+// goodbye, so it counts as a failure.
 void TcpConnection::on_goodbye() {
   if (!secured_) return fail("the peer said goodbye before the keys were exchanged");
   finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
 }
 
-// Of what was read already no event tells.
+// epoll reports bytes in the kernel only; for bytes in our buffer the device calls read_on().
 void TcpConnection::look_again_soon() {
   if (unread_) return;
   unread_ = true;
@@ -344,6 +389,8 @@ void TcpConnection::read_on() {
   if (phase_ == Phase::kOpen) receive();
 }
 
+// The reader holds a pointer to the place of the payload, so the connection must end before the caller
+// returns.
 void TcpConnection::on_withdrawn(uint64_t region, const RegionTable* of) {
   if (of != nullptr && of != granted_.get()) return;
   const bool inside = sealed_ != nullptr ? sealed_->inside_write_to(region) : reader_.inside_write_to(region);
@@ -353,6 +400,7 @@ void TcpConnection::on_withdrawn(uint64_t region, const RegionTable* of) {
   }
 }
 
+// TCP's own counters say what the peer's kernel has acknowledged, without the help of its process.
 Connection::Progress TcpConnection::progress() const {
   tcp_info info{};
   socklen_t bytes = sizeof info;
@@ -376,16 +424,19 @@ void TcpConnection::watch(uint32_t epoll_events) {
   device_.loop.modify(fd_.get(), this, epoll_events);
 }
 
+// Before the connection is settled a write has no place, which ends the connection.
 std::byte* TcpConnection::locate(uint64_t region, uint64_t offset, size_t bytes) {
   return granted_ == nullptr || !settled() ? nullptr : granted_->locate(region, offset, bytes);
 }
 
 void TcpConnection::on_message(std::span<const std::byte> message) {
   if (!settled()) {
+    // In place of the key exchange: the dialer is configured without protection.
     if (tried_ && start_ != nullptr) refusal_ = start_->unprotected();
     out_of_order_ = true;
     return;
   }
+  // The copy may throw, so it is made before the completion that refers to it.
   const auto kept = device_.arena.copy(message);
   report(Completion::Kind::kMessage);
   device_.pending.back().message = kept;
@@ -412,7 +463,7 @@ void TcpConnection::report(Completion::Kind kind) {
 
 void TcpConnection::report_sent(const Status& status) {
   for (const FrameWriter::Sent& frame : sent_) {
-    Status outcome = status;
+    Status outcome = status;  // copied before the completion is made, as it may throw
     report(Completion::Kind::kSent);
     device_.pending.back().token = frame.token;
     device_.pending.back().bytes = frame.bytes;

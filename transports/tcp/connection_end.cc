@@ -1,23 +1,38 @@
-// connection_end.cc: how a connection ends: in order, given up, failed, or for want of memory.
+// connection_end.cc: how a connection ends; see connection.h. Every way leads to kClosed as the last
+// completion:
+// - close(): in order. A goodbye is sent, and the socket lingers until the peer has read it.
+// - abandon(), fail() and on_turned_out(): at once; the socket is closed.
+// - on_failure(): an exception. Nothing can be allocated, so kClosed follows when there is memory again.
+//
+// What matters in all of them is that the kernel does not read the caller's memory after kSent or
+// kClosed. Payload sent with MSG_ZEROCOPY is waited for (close()) or taken back by resetting the socket
+// (all others).
 #include "transports/net/attempt.h"
 #include "transports/tcp/connection.h"
 
 namespace hdt::transport::tcp {
 
 namespace {
-// How long a connection that was closed waits for the peer to take what is read from the caller's memory.
+// How long a connection that was closed waits for the peer to take the payload that is sent from the
+// caller's memory.
 constexpr int64_t kCloseMs = 1000;
-// Large packets that have not come for so long may not pass (PathMemory::suspect), where the owner gives the
-// attempt up before that is known.
+// An attempt that the owner gives up early, before the test is stuck for kStuckMs, counts as a suspicion
+// (PathMemory::suspect) if large packets were missing for this long.
 constexpr int64_t kSuspectMs = 300;
 }  // namespace
 
+// The status of what was queued when this side closed.
 Status TcpConnection::closed_here() { return {Code::kAborted, "the connection was closed on this side"}; }
 
 void TcpConnection::close() {
   (void)attempt_for(*this, [this] { end_in_order(); });
 }
 
+// 1. Sends the goodbye behind what the kernel already has. It is not possible in the middle of a frame,
+//    or before the connection is open; then the socket is closed without one.
+// 2. If the kernel reads none of the caller's memory, that is the end.
+// 3. Otherwise the queue is given up now, and what was handed over is waited for in kClosing: its
+//    notifications come as EPOLLERR, which epoll always reports.
 void TcpConnection::end_in_order() {
   if (phase_ == Phase::kFinished || phase_ == Phase::kClosing) return;
   const bool in_order = phase_ == Phase::kOpen && !start_pending() && writer_.say_goodbye(fd_.get());
@@ -43,13 +58,14 @@ void TcpConnection::fail(const std::string& reason) {
   finish(status, status, false);
 }
 
-// In the middle of another one's work.
+// Called in the middle of the accept of another connection, so an exception must not pass.
 void TcpConnection::on_turned_out(const Status& why) {
   (void)attempt_for(*this, [&] { finish(why, why, false); });
 }
 
-// What was read or queued may be half in the books, so that nothing follows it but the end. What was under
-// way is not reported one by one: who hears kClosed knows that nothing more will be.
+// The books of the reader or the writer may be half updated, so the only thing that may follow is the
+// end. What was under way is not reported one by one: kClosed tells the owner that nothing more will be.
+// If the kernel still reads the caller's memory, the socket is reset.
 void TcpConnection::on_failure() {
   if (closed_ || lost_) return;
   leave();
@@ -65,6 +81,8 @@ void TcpConnection::on_failure() {
   device_.loop.wake();
 }
 
+// The completion is complete before it is appended; if appending throws, it is tried again with the next
+// poll().
 void TcpConnection::report_lost() {
   if (!lost_) return;
   Completion closed;
@@ -77,6 +95,9 @@ void TcpConnection::report_lost() {
   closed_ = true;
 }
 
+// Any step may throw for want of memory until closed_ is set, and on_failure() can end the connection
+// from every one of them. `reason` and `given_up` are copied or used before anything is freed, as they
+// may belong to this connection.
 void TcpConnection::finish(const Status& reason, const Status& given_up, bool in_order) {
   Status why = reason;
   leave();
@@ -88,7 +109,7 @@ void TcpConnection::finish(const Status& reason, const Status& given_up, bool in
   writer_.give_up(sent_);
   report_sent(given_up);
   device_.loop.remove(fd_.get(), this);
-  // Else the kernel would go on reading memory that is the caller's again.
+  // Otherwise the kernel would go on reading memory that is the caller's again.
   if (writer_.kernel_reads()) discard_on_close(fd_.get());
   if (in_order) {
     device_.lingering.add(std::move(fd_));

@@ -1,4 +1,7 @@
-// connection_secure.cc: how a connection comes to be protected (secure_start.h).
+// connection_secure.cc: the part of a connection in which it becomes protected, after the path test
+// (secure_start.h has the protocol). The dialer's begin_securing() sends the first frames; on_secure()
+// takes those of the peer; on_secured() replaces the reader and the writer when the keys are there;
+// pump_start() sends what is queued in the clear, and then lets the connection go on.
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -8,13 +11,16 @@
 
 namespace hdt::transport::tcp {
 
-// The test of the path is over, at the end that dialled.
+// On the end that dialled, when the path test is over.
 void TcpConnection::begin_securing() {
   start_ = std::make_unique<SecureStart>(device_.options.security, secure::Role::kDialer);
   if (const Status begun = start_->begin(); !begun.is_ok()) return fail(begun.message());
   pump_start();
 }
 
+// A kSecure frame has arrived. It is called from inside read(), so a refusal is only noted; receive()
+// sends it. Returns false when the reader must stop: after a refusal, and when the keys are there, as
+// sealed bytes follow.
 bool TcpConnection::on_secure(const FrameHeader& header, std::span<const std::byte> content) {
   if (!tried_) {
     out_of_order_ = true;
@@ -31,7 +37,10 @@ bool TcpConnection::on_secure(const FrameHeader& header, std::span<const std::by
   return !start_->done();
 }
 
-// All of the peer's part has come; what follows is sealed. What was read of that already goes on from here.
+// The keys are there: everything that the peer sends from now on is sealed. Bytes that the old reader
+// has read beyond the last kSecure frame are handed to the new one, which parses them now, because epoll
+// does not report them. What this end has queued in the clear leaves before any sealed byte: flush()
+// does nothing while start_ is set.
 void TcpConnection::on_secured() {
   secure::Session session = start_->take();
   binding_ = session.binding;
@@ -43,6 +52,8 @@ void TcpConnection::on_secured() {
   if (phase_ == Phase::kOpen) receive();
 }
 
+// Sends the queue of the exchange. When it is empty and the keys are there, the exchange is over: the
+// dialer reports kConnected, the acceptor sends what its owner has queued.
 void TcpConnection::pump_start() {
   const SecureStart::Pump pumped = start_->pump(fd_.get());
   if (pumped == SecureStart::Pump::kFailed) return fail(std::strerror(errno));
@@ -54,13 +65,15 @@ void TcpConnection::pump_start() {
   flush();
 }
 
-// Of the end that dialled: its owner may use it.
+// On the end that dialled: its owner may use the connection.
 void TcpConnection::open_up() {
   device_.loop.clear_deadline(this);
   phase_ = Phase::kOpen;
   report(Completion::Kind::kConnected);
 }
 
+// The peer can be refused in the clear only where a frame begins, so the queue of the exchange must have
+// left. As a rule only an accepted connection is open at this point; a dialer just closes.
 void TcpConnection::refuse(const Status& why) {
   bool told = false;
   if (start_ != nullptr) (void)start_->pump(fd_.get());  // so that the refusal is a frame of its own

@@ -1,4 +1,5 @@
-// device.cc: see device.h.
+// device.cc: one tcp device; see device.h. poll() is the only place where work is done: it sends what
+// was queued, reads what has arrived, and hands over what is to be reported.
 #include "transports/tcp/device.h"
 
 #include "base/limits.h"
@@ -11,7 +12,8 @@ Result<std::unique_ptr<Device>> TcpDevice::open(std::shared_ptr<Domain> domain, 
                                                 const Options& options) {
   Result<SocketAddress> local = SocketAddress::from_host(info.address, 0);
   if (!local.is_ok()) return local.status();
-  // Says now, and not at the first connect, that the address is not one of this node.
+  // A socket is bound to the address for a moment: an address that is not of this node is refused now,
+  // and not by the first connect.
   if (Result<Fd> probe = open_connector(local.value()); !probe.is_ok()) return probe.status();
   std::unique_ptr<TcpDevice> device(new TcpDevice(std::move(domain), info, local.value(), options));
   HDT_RETURN_IF_ERROR(device->state_.loop.open());
@@ -26,6 +28,7 @@ TcpDevice::TcpDevice(std::shared_ptr<Domain> domain, DeviceInfo info, SocketAddr
 
 TcpDevice::~TcpDevice() { state_.domain->devices.erase(this); }
 
+// Peers for which there is no descriptor get a kRefused frame with the limit as its reason.
 Result<std::string> TcpDevice::listen(uint16_t port) {
   if (listener_) return Status(Code::kInvalidUsage, state_.nic.name + " listens already");
   Result<SocketAddress> local = SocketAddress::from_host(state_.nic.address, port);
@@ -42,11 +45,12 @@ void TcpDevice::on_accept(Fd fd) {
   TcpConnection* const connection = keep(std::make_unique<TcpConnection>(state_));
   bool accepted = false;
   (void)attempt([&] { accepted = connection->accept(std::move(fd)).is_ok(); });
-  // A socket that died between accept and here was never reported, so there is nobody to tell.
+  // A socket that died between accept and here was never reported, so its owner does not know of it.
   if (!accepted) connections_.erase(connection);
 }
 
-// First of all: what is reported of a connection that is not kept names nothing.
+// The connection enters the map before it connects or is accepted. If the insertion threw later,
+// completions of it would be reported that name no connection.
 TcpConnection* TcpDevice::keep(std::unique_ptr<TcpConnection> connection) {
   make_room();
   TcpConnection* const kept = connection.get();
@@ -54,7 +58,9 @@ TcpConnection* TcpDevice::keep(std::unique_ptr<TcpConnection> connection) {
   return kept;
 }
 
-// For all connections, each of which is in a list once: so that noting one takes no memory.
+// Each connection is in each list once at most. With room for all of them, entering a list allocates
+// nothing and cannot throw, which queued_something() and look_again_soon() rely on. The capacity
+// doubles, so that it is rarely reserved.
 void TcpDevice::make_room() {
   const size_t all = connections_.size() + 1;
   for (auto* list : {&flushing_, &state_.unflushed, &state_.unread}) {
@@ -66,7 +72,7 @@ Result<Connection*> TcpDevice::connect(const std::string& address, int64_t timeo
   Result<SocketAddress> remote = SocketAddress::parse_remote(address, local_);
   if (!remote.is_ok()) return remote.status();
   TcpConnection* const connection = keep(std::make_unique<TcpConnection>(state_));
-  Status begun(Code::kSystem, "no memory");  // short: takes none
+  Status begun(Code::kSystem, "no memory");  // the text is short, so it takes no memory
   (void)attempt([&] { begun = connection->connect(local_, remote.value(), timeout_ms); });
   if (begun.is_ok()) return static_cast<Connection*>(connection);
   connections_.erase(connection);
@@ -92,10 +98,17 @@ void TcpDevice::on_withdrawn(uint64_t region, const RegionTable* of) {
   }
 }
 
+// 1. Messages reported last time are not read any more, so the arena is emptied, unless the hand-over
+//    failed.
+// 2. Frames that were queued since the last poll() are sent; buffered bytes are parsed; epoll is asked
+//    once.
+// 3. If a connection still has buffered bytes, the device wakes itself: epoll would not report them.
+// 4. Everything reported is handed over. If there is no memory for that, nothing is lost, and the device
+//    wakes itself to try again.
 bool TcpDevice::poll(std::vector<Completion>& completions) {
   if (!state_.messages_pending) state_.arena.reset();
   const bool flushed = !state_.unflushed.empty();
-  state_.loop.set_polling(true);  // what is reported from here on is handed over below
+  state_.loop.set_polling(true);  // reports from here on are handed over below, so they need no wake-up
   flush_unflushed();
   const bool resumed = read_on();
   const bool dispatched = state_.loop.dispatch();
@@ -112,6 +125,7 @@ bool TcpDevice::poll(std::vector<Completion>& completions) {
   return flushed || resumed || dispatched || reported;
 }
 
+// The list is swapped first: a connection may enter it again while it is worked on.
 void TcpDevice::flush_unflushed() {
   flushing_.swap(state_.unflushed);
   for (TcpConnection* connection : flushing_) {
@@ -130,6 +144,7 @@ bool TcpDevice::read_on() {
   return true;
 }
 
+// Looks through all connections only if one is lost, which is rare.
 void TcpDevice::report_lost() {
   for (auto& [key, connection] : connections_) {
     if (state_.lost == 0) return;

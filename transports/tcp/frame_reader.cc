@@ -1,4 +1,4 @@
-// frame_reader.cc: see frame_reader.h.
+// frame_reader.cc: reads frames of a connection that is not protected; see frame_reader.h.
 #include "transports/tcp/frame_reader.h"
 
 #include <sys/uio.h>
@@ -12,23 +12,32 @@
 namespace hdt::transport::tcp {
 
 namespace {
-// Behind a large payload only so much is read into the buffer as holds the next header: what follows that
-// header is payload again, and should go to its place without a copy.
+// Behind a large payload no more is read into the buffer than holds the next header: the bytes after
+// that header are payload again, and should be read to their place without a copy.
 constexpr size_t kLargePayload = 32 << 10;
 constexpr size_t kLookAhead = 2 << 10;
 static_assert(kLookAhead >= sizeof(WriteHead));
-// The test of the path takes ten sizes and three words, a key exchange a few more.
+// A connection begins with at most eleven kPath frames (kHere, eight sizes, kAll, kSeen) and a few
+// kSecure frames. The limit keeps a stranger from sending padding for ever.
 constexpr size_t kMaxBegun = 64;
 }  // namespace
 
+// The fast mode. Each round reads with one readv(): first the rest of the write's payload to its place,
+// then whatever follows into the buffer. parse() then handles the frames in the buffer.
+//
+// Between two rounds either remaining_ > 0 and the buffer is empty, or the buffer holds less than one
+// frame. A frame that has to be complete in the buffer (message, path test, key exchange, refusal) is
+// shorter than kBufferBytes by check_frame(), so there is always room for its rest.
 FrameReader::Outcome FrameReader::read(int fd, size_t budget, FrameSink& sink) {
   if (!large_) {
+    // A frame that began as a stranger's is completed as one: the small buffer and the counts are made
+    // for it.
     if (!admitted_ || checked_) return read_stranger(fd, sink);
     enlarge_buffer();
   }
   size_t taken = 0;
   while (taken < budget) {
-    if (begin_ > 0) {  // at most one incomplete frame is left
+    if (begin_ > 0) {  // at most one incomplete frame is left, so little is moved
       std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
       end_ -= begin_;
       begin_ = 0;
@@ -55,12 +64,14 @@ FrameReader::Outcome FrameReader::read(int fd, size_t budget, FrameSink& sink) {
     if (payload > 0) took_payload(payload, sink);
     end_ += bytes - payload;
     if (Outcome outcome = parse(sink); outcome.state != State::kDrained) return outcome;
+    // The socket had less than there was room for, so another read would only return EAGAIN.
     if (bytes < wanted) return {State::kDrained, {}};
     taken += bytes;
   }
   return {State::kBudget, {}};
 }
 
+// The first read after the admission. The old buffer may hold part of a header.
 void FrameReader::enlarge_buffer() {
   auto larger = std::make_unique<std::byte[]>(kBufferBytes);
   std::memcpy(larger.get(), buffer_.get(), end_);  // of a header
@@ -75,7 +86,12 @@ Status FrameReader::check_begun(const FrameHeader& header) {
   return check_stranger(header, messages_);
 }
 
-// Never reads beyond the frame that has begun: what follows it stays in the kernel, and the socket readable.
+// Reads one frame in steps: the header, its check, then the content. It never reads beyond the frame
+// that has begun, so what follows stays in the kernel and the socket stays readable (level-triggered).
+// The content of kPath is padding and is dropped, as it may be larger than the buffer.
+//
+// It returns after each message, so that the owner sees it and may admit the peer before the next frame
+// is judged by a stranger's rules.
 FrameReader::Outcome FrameReader::read_stranger(int fd, FrameSink& sink) {
   std::array<std::byte, 4096> nowhere;
   for (;;) {
@@ -94,6 +110,7 @@ FrameReader::Outcome FrameReader::read_stranger(int fd, FrameSink& sink) {
       padding_ -= static_cast<size_t>(got);
     }
     if (end_ < wanted_ || padding_ > 0) continue;
+    // The header is complete (first time), or the whole frame is (second time, or a frame without content).
     FrameHeader header;
     std::memcpy(&header, buffer_.get(), sizeof header);
     if (!checked_) {
@@ -113,20 +130,23 @@ FrameReader::Outcome FrameReader::read_stranger(int fd, FrameSink& sink) {
         return {State::kEnded, refused_by_peer(header, reinterpret_cast<const char*>(content))};
       case FrameType::kPath:
         sink.on_path(header);
-        // With it the connection may be open: what follows comes after its owner has heard of that.
+        // kPathSeen may open the connection. The owner must get kConnected before anything that follows,
+        // so the read ends here.
         if (admitted_ || header.region == kPathSeen) return {State::kBudget, {}};
         continue;
       case FrameType::kSecure:
         if (!sink.on_secure(header, {content, header.payload_bytes})) return {State::kStopped, {}};
         if (admitted_) return {State::kBudget, {}};
         continue;
-      default:
+      default:  // a message: check_stranger() has refused writes
         sink.on_message({content, header.payload_bytes});
         return {State::kBudget, {}};
     }
   }
 }
 
+// Ends when a frame is incomplete, or when a write's payload is still expected: that is read by read().
+// A goodbye or a refusal ends the connection; what the peer sent behind it is not looked at.
 FrameReader::Outcome FrameReader::parse(FrameSink& sink) {
   while (remaining_ == 0 && end_ - begin_ >= sizeof(FrameHeader)) {
     FrameHeader header;
@@ -157,10 +177,11 @@ FrameReader::Outcome FrameReader::parse(FrameSink& sink) {
       if (Status status = begin_write(header, sink); !status.is_ok()) return {State::kEnded, status};
     }
   }
-  if (begin_ == end_) begin_ = end_ = 0;
+  if (begin_ == end_) begin_ = end_ = 0;  // nothing is left: the next read needs no move
   return {State::kDrained, {}};
 }
 
+// A write without payload has no place to check, and is complete at once.
 Status FrameReader::begin_write(const FrameHeader& header, FrameSink& sink) {
   place_ = nullptr;
   if (header.payload_bytes > 0) {

@@ -1,4 +1,4 @@
-// frame_writer.cc: see frame_writer.h.
+// frame_writer.cc: queues frames and hands them to the kernel; see frame_writer.h.
 #include "transports/tcp/frame_writer.h"
 
 #include <sys/socket.h>
@@ -10,12 +10,14 @@
 namespace hdt::transport::tcp {
 
 namespace {
+// Pieces of one sendmsg(): 32 frames of two pieces each. The kernel allows 1024.
 constexpr size_t kMaxVectors = 64;
-}
+}  // namespace
 
 void FrameWriter::push_message(std::span<const std::byte> message, uint64_t token) {
-  Frame
-      frame{};  // as a whole or not at all: half a frame in the queue would be the beginning of the next one
+  // The frame is completed before it is queued, because copying may throw: half a frame in the queue would be
+  // sent as the beginning of the next one.
+  Frame frame{};
   frame.head.header.type = FrameType::kMessage;
   frame.head.header.payload_bytes = static_cast<uint32_t>(message.size());
   frame.head_bytes = sizeof(FrameHeader);
@@ -42,14 +44,16 @@ void FrameWriter::push_write(const void* data, size_t bytes, uint64_t region, ui
   queued_write_bytes_ += bytes;
 }
 
-// What goes in one call: many frames, or one large payload that is not copied.
+// What one sendmsg() sends: the pieces of many frames, or of one large payload that is not copied.
 struct FrameWriter::Batch {
   std::array<iovec, kMaxVectors> vectors;
   size_t count = 0;
   size_t bytes = 0;
-  int flags = 0;
+  int flags = 0;  // MSG_ZEROCOPY or MSG_MORE; 0 for ordinary frames
 };
 
+// Walks the queue from its front, leaves out the first front_done_ bytes, and stops at kMaxVectors.
+// `skip` is what still has to be left out.
 void FrameWriter::gather(Batch& batch) const {
   size_t skip = front_done_;
   const auto add = [&](const void* data, size_t bytes) {
@@ -65,8 +69,9 @@ void FrameWriter::gather(Batch& batch) const {
   for (auto frame = queue_.begin(); frame != queue_.end() && batch.count + 2 <= kMaxVectors; ++frame) {
     add(&frame->head, frame->head_bytes);
     if (frame->is_write() && zero_copy_.wanted(frame->payload_bytes)) {
-      // Heads and messages lie in the queue, which forgets them: they are copied, and the payload goes by
-      // itself.
+      // Heads and messages lie in the queue, which frees them, so the kernel must copy them. The large
+      // payload is a batch of its own: this batch ends before it, with MSG_MORE, as more follows at
+      // once; the next one holds nothing but the payload.
       batch.flags = batch.count > 0 ? MSG_MORE : MSG_ZEROCOPY;
       if (batch.count == 0) add(frame->payload, frame->payload_bytes);
       return;
@@ -75,9 +80,12 @@ void FrameWriter::gather(Batch& batch) const {
   }
 }
 
+// Sends batch after batch until the queue is empty or the socket takes less than a batch. ENOBUFS for a
+// zero-copy send means that the kernel has no room for its notifications, or may lock no more pages;
+// that batch is sent again as a copy.
 FrameWriter::Flush FrameWriter::flush(int fd, std::vector<Sent>& sent) {
   if (sealed_ != nullptr) return flush_sealed(fd, sent);
-  bool copy = false;  // the next batch, as the kernel has no room for its notes
+  bool copy = false;  // the next batch is copied, whatever its size
   while (!queue_.empty()) {
     Batch batch;
     gather(batch);
@@ -105,6 +113,9 @@ FrameWriter::Flush FrameWriter::flush(int fd, std::vector<Sent>& sent) {
   return Flush::kEmpty;
 }
 
+// Seals a batch, sends it completely, then seals the next one. A batch that was sealed must be sent in
+// any case: the sealer's counters have advanced, so leaving it out would make everything after it
+// invalid. The kernel copies sealed bytes, so a frame is done as soon as it is handed over.
 FrameWriter::Flush FrameWriter::flush_sealed(int fd, std::vector<Sent>& sent) {
   for (;;) {
     if (!sealed_->pending()) {
@@ -125,6 +136,7 @@ FrameWriter::Flush FrameWriter::flush_sealed(int fd, std::vector<Sent>& sent) {
   }
 }
 
+// A frame that does not fit in the batch goes on in the next one (kMore), with the same frame.
 bool FrameWriter::seal_batch() {
   while (sealed_frames_ < queue_.size()) {
     const Frame& frame = queue_[sealed_frames_];
@@ -136,6 +148,9 @@ bool FrameWriter::seal_batch() {
   return true;
 }
 
+// A goodbye may only stand where a frame begins. On a plain connection that is the case if no byte of
+// the front frame is in the kernel. On a protected one, no sealed byte may be left to send, and no
+// payload may be half sealed; then the batch has left and its place is free.
 bool FrameWriter::say_goodbye(int fd) {
   WriteHead goodbye{};
   goodbye.header.type = FrameType::kGoodbye;
@@ -150,6 +165,7 @@ bool FrameWriter::say_goodbye(int fd) {
          !sealed_->pending();
 }
 
+// pop_front() sets front_done_ to 0, so the rest is set after it.
 void FrameWriter::advance(size_t bytes, std::vector<Sent>& sent) {
   front_done_ += bytes;
   while (!queue_.empty() && front_done_ >= queue_.front().total()) {
@@ -174,6 +190,8 @@ void FrameWriter::read_errors(int fd, std::vector<Sent>& sent) {
   report_done(sent);
 }
 
+// The batch is dropped with the queue, so the connection must end after it. The frames go through a
+// queue of their own, as those in `handed_` may not be reported yet.
 void FrameWriter::give_up_queue(std::vector<Sent>& given_up) {
   sealed_frames_ = 0;
   std::deque<Handed> queued;
@@ -181,6 +199,7 @@ void FrameWriter::give_up_queue(std::vector<Sent>& given_up) {
   for (const Handed& frame : queued) given_up.push_back(frame.report);
 }
 
+// The frames in `handed_` come first: they are the older ones.
 void FrameWriter::give_up(std::vector<Sent>& given_up) {
   for (const Handed& frame : handed_) given_up.push_back(frame.report);
   handed_.clear();

@@ -1,4 +1,4 @@
-// options.cc: see options.h.
+// options.cc: reads the options of the tcp backend; see options.h.
 #include "transports/tcp/options.h"
 
 #include <algorithm>
@@ -9,11 +9,13 @@ namespace hdt::transport::tcp {
 
 namespace {
 
+// The maximum that may be configured, and the maximum of "auto".
 constexpr size_t kMostSockets = 16;
 constexpr size_t kMostAutomaticSockets = 8;
-// What a core moves through one socket on the way to fast Ethernet.
+// Bits per second that one core moves through one socket on the way to a fast Ethernet NIC.
 constexpr uint64_t kBitsPerSocket = 25'000'000'000;
 
+// The integer that is all of `text`, in [least, most]; nothing otherwise.
 std::optional<size_t> number_in(const std::string& text, size_t least, size_t most) {
   size_t value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -22,6 +24,7 @@ std::optional<size_t> number_in(const std::string& text, size_t least, size_t mo
   return value;
 }
 
+// kConfig for a key whose value is not what is expected.
 Status wrong(const std::string& key, const std::string& value, const std::string& expected) {
   return {Code::kConfig, "backend tcp: " + key + " = \"" + value + "\"; expected " + expected};
 }

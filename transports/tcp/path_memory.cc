@@ -1,4 +1,4 @@
-// path_memory.cc: see path_memory.h.
+// path_memory.cc: the table of narrow paths; see path_memory.h.
 #include "transports/tcp/path_memory.h"
 
 #include "base/clock.h"
@@ -9,17 +9,20 @@ namespace {
 
 constexpr int64_t kRememberedNs = 60 * kNsPerSecond;
 constexpr int kSuspicionsForCertainty = 3;
-// Addresses come from other nodes: what they can make us keep is bounded.
+// Addresses come from other nodes, so the memory that they can take is bounded; beyond it nothing is
+// added.
 constexpr size_t kMostPaths = 4096;
 
 }  // namespace
 
 PathMemory& PathMemory::of_process() {
-  // Never destroyed: the threads of an embedded daemon still use it while static objects are.
+  // It is never destroyed: the threads of an embedded daemon may still use it while static objects are
+  // destroyed.
   static PathMemory& memory = *new PathMemory();
   return memory;
 }
 
+// Expired entries are erased here and in keep().
 std::optional<PathLimit> PathMemory::limit(const std::string& from, const std::string& to, int64_t now) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find({from, to});
@@ -36,6 +39,7 @@ void PathMemory::keep(const std::string& from, const std::string& to, PathLimit 
   entries_[{from, to}] = {limit, now + kRememberedNs, 0, true};
 }
 
+// keep() takes the mutex itself, so it is called after the block.
 void PathMemory::suspect(const std::string& from, const std::string& to, PathLimit limit, int64_t now) {
   int suspicions = 0;
   {

@@ -1,4 +1,4 @@
-// path_test.cc: see path_test.h.
+// path_test.cc: the packets of the path test, and the conclusions from what arrives; see path_test.h.
 #include "transports/tcp/path_test.h"
 
 #include <linux/tcp.h>
@@ -16,15 +16,18 @@ namespace hdt::transport::tcp {
 
 namespace {
 
-// What NICs, tunnels and providers have as their MTU, from what is sure to pass. With the largest, and a
-// small packet before and after, these are the ten that a connection may send at once.
+// The usual MTUs of NICs, tunnels and providers, from one that is sure to pass. With the largest size
+// and two small frames around them, these make ten packets, as many as TCP may send at once on a new
+// connection (RFC 6928).
 constexpr std::array<uint32_t, 7> kUsualPackets = {576, 1280, 1400, 1500, 2000, 4000, 8900};
-// TCP_MAXSEG says no more, and all sizes together must fit into the window that a connection begins with (64
-// KiB).
+// TCP_MAXSEG goes no higher, and the sum of all sizes must fit into the window that a connection begins
+// with (64 KiB).
 constexpr uint32_t kMostPacket = 32'000;
+// Bytes of headers, without options other than time stamps.
 constexpr uint32_t kTcpHeader = 20, kTimestamps = 12, kIpv4Header = 20, kIpv6Header = 40;
 static_assert(kMostPacket <= kMaxPathBytes);
 
+// All zero if the socket is not connected.
 tcp_info info_of(int fd) {
   tcp_info info{};
   socklen_t bytes = sizeof info;
@@ -43,12 +46,16 @@ int family_of(int fd) {
 
 }  // namespace
 
+// The value is the maximum segment size without options; the kernel takes the time stamps off it itself.
 Status limit_packets(int fd, int family, uint32_t bytes) {
   const int segment = static_cast<int>(bytes - ip_header(family) - kTcpHeader);
   if (::setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment) == 0) return Status::ok();
   return Status::from_errno("cannot set socket option TCP_MAXSEG", errno);
 }
 
+// Each size is a frame whose payload fills the packet: packet length minus the headers of IP and TCP
+// minus the frame's header. Sizes at or above the largest segment are left out, as the kernel would cut
+// them; the largest itself is sent last.
 void PathTest::begin(int fd, bool sizes, const std::optional<PathLimit>& limit) {
   begun_ = true;
   begun_ns_ = now_ns();
@@ -73,6 +80,7 @@ void PathTest::begin(int fd, bool sizes, const std::optional<PathLimit>& limit) 
 
 void PathTest::confirm() { push(kPathSeen, 0, 0); }
 
+// Only the header is queued: the padding is zeroes that pump() adds.
 void PathTest::push(uint64_t step, uint32_t padding, uint64_t detail) {
   FrameHeader header;
   header.type = FrameType::kPath;
@@ -84,6 +92,8 @@ void PathTest::push(uint64_t step, uint32_t padding, uint64_t detail) {
   steps_.push_back({before + sizeof header + padding, step == kPathSize ? static_cast<uint32_t>(detail) : 0});
 }
 
+// MSG_EOR ends a packet with the frame. A frame that the socket took in part is continued, which only
+// happens if the socket buffer is full.
 PathTest::Pump PathTest::pump(int fd) {
   static const std::array<std::byte, kMaxPathBytes> kPadding{};
   while (!queue_.empty()) {
@@ -112,6 +122,8 @@ PathTest::Pump PathTest::pump(int fd) {
   return Pump::kDone;
 }
 
+// The header has passed check_frame(), so `region` is a known step. The contents are foreign: a limit
+// that makes no sense is ignored, and sizes are only compared.
 void PathTest::on_frame(const FrameHeader& header) {
   came_ns_ = now_ns();
   if (header.region == kPathHere) {
@@ -130,6 +142,13 @@ void PathTest::on_frame(const FrameHeader& header) {
   }
 }
 
+// Both directions are judged by themselves.
+// 1. Ours, by TCP_INFO: the peer's kernel has acknowledged the first frame but not the last, no
+//    acknowledgement has arrived for `patience_ns`, and everything has left our queue. The largest size
+//    that is acknowledged passes.
+// 2. Theirs: kHere has arrived, kAll has not, and nothing more came for `patience_ns`. The latest size
+//    that arrived passes.
+// `vanishes` is our next larger size, in both cases: both ends try the same sizes.
 std::optional<PathLimit> PathTest::stuck(int fd, int64_t patience_ns, int64_t now) const {
   std::optional<PathLimit> found;
   const auto narrow = [&](uint32_t passes) {
@@ -139,7 +158,7 @@ std::optional<PathLimit> PathTest::stuck(int fd, int64_t patience_ns, int64_t no
     found = PathLimit{passes, after->packet};
   };
   const tcp_info info = info_of(fd);
-  const uint64_t acknowledged = info.tcpi_bytes_acked;  // the request to connect counts as a byte
+  const uint64_t acknowledged = info.tcpi_bytes_acked;  // the SYN counts as a byte; every frame is longer
   const int64_t quiet_ns = int64_t{info.tcpi_last_ack_recv} * kNsPerMs;
   if (std::min(now - begun_ns_, quiet_ns) >= patience_ns && acknowledged >= sizeof(FrameHeader) &&
       acknowledged < steps_.back().end && queue_.empty()) {

@@ -1,17 +1,17 @@
-// path_test.h: the first words on every connection: packets of growing size, up to the largest that the
-// connection will send, from both ends. A NIC's MTU that is larger than what a switch or tunnel on the way
-// lets through drops large packets and tells nobody: connect, handshake and small calls work, and then
-// nothing moves. TCP itself would notice after minutes, if at all.
+// path_test.h: the beginning of every connection: both ends send packets of growing size, up to the
+// largest that the connection will send. If a switch or tunnel on the way has a smaller MTU than the
+// NIC, it drops large packets without a message. Connect, handshake and small calls then work, and after
+// that nothing moves. TCP itself would notice after minutes, if at all.
 //
 //   dialer                       acceptor
 //   kHere, kSize ..., kAll  -->
-//                           <--  kHere, kSize ..., kAll    when kHere has come
-//                           <--  kSeen                     when kAll has come: all sizes pass both ways
+//                           <--  kHere, kSize ..., kAll    when kHere has arrived
+//                           <--  kSeen                     when kAll has arrived: all sizes pass both ways
 //
-// So a connection takes one round trip more to be made, and nothing later. Each size is one packet of its own
-// (MSG_EOR keeps the kernel from joining them), and all are larger than the one before: what is stuck at one
-// size tells which pass. That the kernel at the other end has them is enough (TCP_INFO), so a peer whose
-// process is stopped is not taken for a narrow path.
+// So making a connection takes one more round trip, and nothing is slower later. Each size is one packet
+// of its own (MSG_EOR keeps the kernel from joining them), and each is larger than the one before, so
+// the size at which the stream is stuck tells which sizes pass. It is enough that the kernel at the
+// other end has a packet (TCP_INFO), so a peer whose process is stopped is not taken for a narrow path.
 #pragma once
 
 #include <cstdint>
@@ -25,55 +25,63 @@
 
 namespace hdt::transport::tcp {
 
+// One end of the test. Owned by its connection and used on its thread; a new test for every dial. It
+// queues and judges; the connection reads the peer's frames and has the deadlines.
 class PathTest {
  public:
+  // kDone: everything queued is sent. kBlocked: the socket is full. kFailed: errno is set.
   enum class Pump : uint8_t { kDone, kBlocked, kFailed };  // kFailed: errno is set
 
-  // On a connected socket. `sizes`: false on the loopback device, where there is nothing to try. `limit`: why
-  // the connection was begun with smaller packets; the peer is told.
+  // Queues kHere, the sizes and kAll. `fd` is connected. `sizes`: false on the loopback device, where
+  // nothing lies between the ends. `limit`: why the connection began with smaller packets, which the
+  // peer is sent in kHere; nothing: it did not.
   void begin(int fd, bool sizes, const std::optional<PathLimit>& limit);
-  // Queues kSeen: everything of the peer has come.
+  // Queues kSeen: everything of the peer has arrived.
   void confirm();
-  // Sends what is queued.
+  // Sends what is queued, one sendmsg() for each frame.
   Pump pump(int fd);
-  // A kPath frame of the peer has come in full.
+  // A kPath frame of the peer has arrived with all its padding.
   void on_frame(const FrameHeader& header);
 
   bool begun() const { return begun_; }
-  uint32_t largest() const { return largest_; }  // packet that is sent; 0: sizes are not tried
-  bool pending() const { return !queue_.empty(); }
-  bool heard() const { return heard_; }                           // the peer's kHere has come
-  bool all_came() const { return all_came_; }                     // of the peer's
-  bool confirmed() const { return confirmed_; }                   // by the peer: kSeen has come
-  const std::optional<PathLimit>& told() const { return told_; }  // of the peer's kHere
+  uint32_t largest() const { return largest_; }  // the largest packet sent, in bytes; 0: no sizes are tried
+  bool pending() const { return !queue_.empty(); }                // frames are queued
+  bool heard() const { return heard_; }                           // the peer's kHere has arrived
+  bool all_came() const { return all_came_; }                     // the peer's kAll has arrived
+  bool confirmed() const { return confirmed_; }                   // the peer's kSeen has arrived
+  const std::optional<PathLimit>& told() const { return told_; }  // from the peer's kHere; nothing: no limit
 
-  // Small packets pass, and for `patience_ns` nothing more has, though larger ones are under way: which pass.
-  // Nothing: that cannot be said (yet).
+  // The limit that the path seems to have: small packets pass, larger ones are under way, and for
+  // `patience_ns` no more have arrived in that direction. Nothing: that cannot be concluded, or not yet.
+  // Judges both directions and returns the smaller limit; `passes` is 0 if none of the sizes arrived.
   std::optional<PathLimit> stuck(int fd, int64_t patience_ns, int64_t now) const;
 
  private:
+  // Queues a frame of `padding` bytes payload; `detail` becomes its offset.
   void push(uint64_t step, uint32_t padding, uint64_t detail);
 
   bool begun_ = false;
   std::deque<FrameHeader> queue_;
   size_t front_done_ = 0;  // bytes of the front frame that are sent
+  // A frame that was queued, and where it ends in the stream of this direction.
   struct Step {
-    uint64_t end;     // of the stream, with it
-    uint32_t packet;  // its length; 0: a small one
+    uint64_t end;     // bytes of the stream up to its end
+    uint32_t packet;  // the length of the packet that it makes; 0: not a size
   };
-  std::vector<Step> steps_;  // queued, in order
+  std::vector<Step> steps_;  // everything that was queued, in order; not emptied by pump()
   uint32_t largest_ = 0;
-  uint32_t headers_ = 0;  // bytes of a packet that are not payload
-  int64_t begun_ns_ = 0;
+  uint32_t headers_ = 0;  // bytes of IP and TCP headers in each packet
+  int64_t begun_ns_ = 0;  // when begin() was called
   bool heard_ = false;
-  int64_t came_ns_ = 0;  // when something of the peer came last
-  uint32_t came_ = 0;    // the peer's last size that has come
+  int64_t came_ns_ = 0;  // when the latest frame of the peer arrived
+  uint32_t came_ = 0;    // the latest kSize of the peer that has arrived
   bool all_came_ = false;
   bool confirmed_ = false;
   std::optional<PathLimit> told_;
 };
 
-// Lets the socket, which is not connected yet, use packets up to this length only, in both directions.
+// Makes a socket that is not connected yet use packets of at most `bytes` bytes in both directions
+// (TCP_MAXSEG). `family`: AF_INET or AF_INET6. kSystem if the kernel refuses.
 Status limit_packets(int fd, int family, uint32_t bytes);
 
 }  // namespace hdt::transport::tcp

@@ -1,4 +1,4 @@
-// sealed_output.cc: see sealed_output.h.
+// sealed_output.cc: seals frames in batches and sends them; see sealed_output.h.
 #include "transports/tcp/sealed_output.h"
 
 #include <sys/socket.h>
@@ -13,12 +13,15 @@ namespace hdt::transport::tcp {
 
 namespace {
 
-// A batch stays in the caches from sealing to sending.
+// Bytes of a batch: few enough to stay in the caches from sealing to sending.
 constexpr size_t kBatchBytes = 128 << 10;
+// Pieces of one sendmsg().
 constexpr size_t kMaxSegments = 64;
-// Payload that is not encrypted is copied up to here: one vector more costs as much.
+// Payload that is not encrypted is copied if it is not longer than this: one more piece of sendmsg()
+// costs as much as the copy.
 constexpr size_t kCopiedBytes = 2 << 10;
-// Less room than this is left to the next batch.
+// With less room than this the batch is full. It is enough for a head, a part of payload that is copied,
+// and both tags.
 constexpr size_t kLeastRoom = sizeof(WriteHead) + 2 * secure::kTagBytes + kCopiedBytes;
 
 }  // namespace
@@ -26,11 +29,18 @@ constexpr size_t kLeastRoom = sizeof(WriteHead) + 2 * secure::kTagBytes + kCopie
 SealedOutput::SealedOutput(std::unique_ptr<secure::Sealer> sealer)
     : sealer_(std::move(sealer)), buffer_(std::make_unique<std::byte[]>(kBatchBytes)) {}
 
+// A call of add() makes at most three segments. The limit counts the larger of both lengths: used_
+// bounds the buffer, and bytes_ bounds what a batch sends from callers' memory.
 size_t SealedOutput::room() const {
   const size_t taken = std::max(used_, bytes_);
   return segments_.size() + 3 > kMaxSegments || taken + kLeastRoom > kBatchBytes ? 0 : kBatchBytes - taken;
 }
 
+// 1. The head is a piece of its own, header and immediate, for every type of frame, so the peer can
+//    check it before it uses any of it.
+// 2. The payload is a second piece. It may be sealed in several parts over several batches; the tag ends
+//    it.
+// Room for the tag is kept free when a part is cut.
 SealedOutput::Sealed SealedOutput::add(const Source& frame) {
   if (room() == 0) return Sealed::kMore;
   if (!begun_) {
@@ -55,6 +65,7 @@ SealedOutput::Sealed SealedOutput::add(const Source& frame) {
   return Sealed::kWhole;
 }
 
+// Without encryption the bytes on the wire are the bytes at `from`, so they need not be moved.
 bool SealedOutput::add_part(const std::byte* from, size_t bytes, bool copy) {
   if (!copy && !sealer_->encrypts()) {
     if (!sealer_->update(from, bytes, nullptr)) return false;
@@ -87,6 +98,7 @@ void SealedOutput::append(const std::byte* data, size_t bytes) {
   }
 }
 
+// Leaves out the first done_ bytes, which were handed over by earlier calls.
 bool SealedOutput::send(int fd) {
   std::array<iovec, kMaxSegments> vectors;
   size_t count = 0;

@@ -1,4 +1,4 @@
-// sealed_reader.cc: see sealed_reader.h.
+// sealed_reader.cc: reads the frames of a protected connection; see sealed_reader.h.
 #include "transports/tcp/sealed_reader.h"
 
 #include <sys/uio.h>
@@ -12,11 +12,13 @@ namespace hdt::transport::tcp {
 
 namespace {
 
-// What of a large payload is read at once where it is read to its place: it is authenticated while it is in
+// The maximum of payload that one read takes directly to its place: it is authenticated while it is in
 // the caches.
 constexpr size_t kDirectBytes = 128 << 10;
-// Behind it: its tag and the next head. What follows that is payload again.
+// The maximum that is read into the buffer behind it: room for its tag and the next head. What follows
+// the head is payload again.
 constexpr size_t kBehindPayload = 2 << 10;
+// Shorter rests of payload go through the buffer.
 constexpr size_t kWorthDirect = 16 << 10;
 static_assert(kBehindPayload >= secure::kTagBytes + kSealedHeadBytes);
 
@@ -34,11 +36,17 @@ SealedReader::SealedReader(std::unique_ptr<secure::Opener> opener, std::span<con
   std::copy(begun.begin(), begun.end(), buffer_.get());
 }
 
+// Like the fast mode of FrameReader, with one difference: payload that is encrypted always goes through
+// the buffer, as it has to be deciphered anyway. Payload that is only authenticated is read straight to
+// its place.
+//
+// Between two rounds the buffer holds less than a head, a message with its tag, or a tag. All of them
+// are shorter than the buffer, so there is always room.
 FrameReader::Outcome SealedReader::read(int fd, size_t budget, FrameSink& sink) {
   if (FrameReader::Outcome outcome = parse(sink); outcome.state != FrameReader::State::kDrained)
     return outcome;
   for (size_t taken = 0; taken < budget;) {
-    if (begin_ > 0) {  // less than a head, a message or a tag is left
+    if (begin_ > 0) {
       std::memmove(buffer_.get(), buffer_.get() + begin_, present());
       end_ -= begin_;
       begin_ = 0;
@@ -50,6 +58,7 @@ FrameReader::Outcome SealedReader::read(int fd, size_t budget, FrameSink& sink) 
     if (expected_ == Part::kPayload && !opener_->encrypts() && remaining_ >= kWorthDirect) {
       direct = std::min(remaining_, kDirectBytes);
       vectors[count++] = {place_, direct};
+      // More payload follows: nothing of it may go into the buffer.
       room = direct < remaining_ ? 0 : std::min(room, kBehindPayload);
     }
     if (room > 0) vectors[count++] = {buffer_.get() + end_, room};
@@ -77,6 +86,7 @@ FrameReader::Outcome SealedReader::read(int fd, size_t budget, FrameSink& sink) 
   return {FrameReader::State::kBudget, {}};
 }
 
+// A small state machine over expected_: a head, then nothing, a message, or payload and its tag.
 FrameReader::Outcome SealedReader::parse(FrameSink& sink) {
   for (;;) {
     switch (expected_) {
@@ -114,6 +124,8 @@ FrameReader::Outcome SealedReader::parse(FrameSink& sink) {
   }
 }
 
+// The head is authentic here, but the peer may still break the rules, so it is checked like a plain one.
+// The frames that begin a connection (path test, key exchange, refusal) are not allowed any more.
 Status SealedReader::open_head(FrameSink& sink) {
   const std::byte* head = open_piece(sizeof(WriteHead));
   if (head == nullptr) return {Code::kLink, kTampered};
@@ -143,6 +155,7 @@ Status SealedReader::open_head(FrameSink& sink) {
   return opener_->begin() ? Status::ok() : Status(Code::kSystem, "OpenSSL cannot open what came");
 }
 
+// `from` may be place_ itself, if it was read there.
 bool SealedReader::take_payload(std::byte* from, size_t bytes) {
   if (!opener_->update(from, bytes, place_)) return false;
   place_ += bytes;

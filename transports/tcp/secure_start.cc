@@ -1,4 +1,4 @@
-// secure_start.cc: see secure_start.h.
+// secure_start.cc: one end of the key exchange of a connection; see secure_start.h.
 #include "transports/tcp/secure_start.h"
 
 #include <sys/socket.h>
@@ -11,9 +11,12 @@ namespace hdt::transport::tcp {
 
 namespace {
 
+// Bytes of a node's name in a kOpening frame; a longer name is cut.
 constexpr size_t kMaxName = 64;
+// The end of both refusals.
 constexpr char kMend[] = ": set the same security.cluster_key_file and security.transport on all nodes";
 
+// The configuration's word for a protection; `protection` may be foreign.
 std::string quoted(uint64_t protection) {
   const auto known = static_cast<secure::Protection>(std::min<uint64_t>(protection, UINT8_MAX));
   return std::string("\"") + secure::name_of(known) + "\"";
@@ -21,6 +24,8 @@ std::string quoted(uint64_t protection) {
 
 }  // namespace
 
+// At each end the opening is queued before any bytes of the exchange. The dialer's exchange begins with
+// a call without bytes; the acceptor begins when kOpening has arrived.
 Status SecureStart::begin() {
   auto made = security_->exchange(role_);
   if (!made.is_ok()) return made.status();
@@ -29,6 +34,7 @@ Status SecureStart::begin() {
   return role_ == secure::Role::kDialer ? exchange({}) : Status::ok();
 }
 
+// The frame is kept as it is sent, as both openings go into the keys.
 void SecureStart::push_opening() {
   FrameHeader header;
   header.type = FrameType::kSecure;
@@ -56,6 +62,8 @@ Status SecureStart::on_frame(const FrameHeader& header, std::span<const std::byt
   return exchange(content);
 }
 
+// A different protection is refused before any keys are exchanged: the keys would not fit, and the
+// reason would be lost. The bytes that are kept are those of the frame as it arrived.
 Status SecureStart::on_opening(const FrameHeader& header, std::span<const std::byte> content) {
   if (peer_opened_ || content.size() > kMaxName)
     return {Code::kLink, "malformed frame: a key exchange begins twice, or with a long name"};
@@ -73,6 +81,8 @@ Status SecureStart::on_opening(const FrameHeader& header, std::span<const std::b
   return role_ == secure::Role::kAcceptor ? begin() : Status::ok();
 }
 
+// A kConfig of the key exchange means that the cluster keys differ. The session is derived from both
+// openings, the dialer's first, in the same order at both ends.
 Status SecureStart::exchange(std::span<const std::byte> from_peer) {
   std::vector<std::byte> answer;
   Status status = keys_->advance(from_peer, answer);

@@ -1,13 +1,15 @@
-// secure_start.h: the beginning of a connection that is protected, after the test of the path: both say which
-// protection they are set to and which node they are, and exchange keys (transports/secure):
+// secure_start.h: the beginning of a protected connection, after the path test. Both ends send the
+// protection that they are configured for and the name of their node, and exchange keys
+// (transports/secure):
 //
 //   dialer                                    acceptor
 //   kOpening (protection, name), kExchange -->
 //                                         <-- kOpening (protection, name), kExchange
 //   kExchange                             -->
 //
-// All after that is sealed. What was said in the clear goes into the keys, so a change of it is found out. An
-// acceptor that is set to something else says so in a refusal, and nothing falls back to less.
+// Everything after that is sealed. The bytes sent in the clear go into the keys, so a change of them on
+// the way is detected. An acceptor that is configured differently sends a refusal with the reason, and
+// neither end falls back to less protection.
 #pragma once
 
 #include <cstddef>
@@ -22,44 +24,52 @@
 
 namespace hdt::transport::tcp {
 
+// One end of the exchange. Owned by its connection and used on its thread. It queues what is to be sent;
+// the connection reads the peer's frames, and calls pump() to send.
 class SecureStart {
  public:
+  // kDone: everything queued is sent. kBlocked: the socket is full. kFailed: errno is set.
   enum class Pump : uint8_t { kDone, kBlocked, kFailed };  // kFailed: errno is set
 
   SecureStart(std::shared_ptr<const secure::Security> security, secure::Role role)
       : security_(std::move(security)), role_(role) {}
 
-  // The dialer's first words are queued.
+  // Begins the exchange; the dialer's first frames are queued. kSystem if OpenSSL fails.
   Status begin();
-  // A kSecure frame of the peer has come in full. A failure with kConfig is to be told to the peer.
+  // A kSecure frame of the peer has arrived in full. kConfig: the two ends are configured differently,
+  // which the peer should be sent. kLink: the peer broke the protocol.
   Status on_frame(const FrameHeader& header, std::span<const std::byte> content);
-  // What the end that accepts says to a peer that sends anything else in place of it.
+  // The reason of an acceptor to refuse a peer that sends another frame in place of the exchange.
   Status unprotected() const;
   // Sends what is queued.
   Pump pump(int fd);
   bool pending() const { return sent_ < out_.size(); }
-  // The keys are there, once; what is queued must go before anything that is sealed.
+  // True when the keys are there and were not taken. What is queued must leave before anything sealed.
   bool done() const { return session_.sealer != nullptr; }
+  // The keys; to be called once, when done().
   secure::Session take() { return std::move(session_); }
 
  private:
+  // The peer's kOpening: compares the protection. The acceptor then begins its own part.
   Status on_opening(const FrameHeader& header, std::span<const std::byte> content);
+  // Gives the peer's bytes to the key exchange, and queues its answer. Makes the Session when it is
+  // done.
   Status exchange(std::span<const std::byte> from_peer);
   void push_opening();
   void push(const FrameHeader& header, std::span<const std::byte> content);
 
   std::shared_ptr<const secure::Security> security_;
   secure::Role role_;
-  std::unique_ptr<secure::KeyExchange> keys_;  // null: nothing has begun
-  bool peer_opened_ = false;
-  std::string peer_name_;                                     // as it says
-  std::vector<std::byte> said_by_dialer_, said_by_acceptor_;  // in the clear
-  std::vector<std::byte> out_;
-  size_t sent_ = 0;
+  std::unique_ptr<secure::KeyExchange> keys_;  // null until begin()
+  bool peer_opened_ = false;                   // the peer's kOpening has arrived
+  std::string peer_name_;                      // as the peer gives it, made printable; proved by nothing
+  std::vector<std::byte> said_by_dialer_, said_by_acceptor_;  // the kOpening frames, headers included
+  std::vector<std::byte> out_;                                // queued bytes, whole frames
+  size_t sent_ = 0;                                           // bytes of out_ that are sent
   secure::Session session_;
 };
 
-// What an end that has no Security says to a peer that begins a protected connection.
+// The reason of an end without Security to refuse a peer that begins a protected connection.
 Status protected_by_peer_only();
 
 }  // namespace hdt::transport::tcp
