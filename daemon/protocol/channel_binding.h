@@ -1,6 +1,7 @@
-// channel_binding.h: ties a handshake to the protected connection that carries it. Somebody who has the
-// cluster key could open such a connection to each of two daemons and pass their signatures on, and each
-// would take him for the other; what they sign holds for one connection only.
+// channel_binding.h: ties a handshake to the protected connection that carries it (channel binding, RFC
+// 5056). Without it, somebody who has the cluster key could open a connection to each of two daemons and
+// pass their signatures on, and each daemon would take him for the other. What the daemons sign holds for
+// one connection only, as it includes a value that TLS derives for that connection.
 #pragma once
 
 #include "daemon/protocol/handshake.h"
@@ -9,8 +10,9 @@
 
 namespace hdt::daemon {
 
-// Before the dialer's start(), and before the acceptor hears its first message. Nothing where the connection
-// is not protected.
+// Binds `handshake` to `connection`. Call it before the dialer's start(), and on the accepting side
+// before the first message is handed to the handshake. Does nothing if the connection is not protected:
+// then the binding stays all zeros, on both ends.
 inline void bind_to_channel(Handshake& handshake, const transport::Connection& connection) {
   const auto* secured = dynamic_cast<const transport::SecuredConnection*>(&connection);
   if (secured != nullptr && secured->binding() != nullptr) handshake.bind(*secured->binding());

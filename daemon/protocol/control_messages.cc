@@ -1,3 +1,7 @@
+// control_messages.cc: encodes and decodes what control_messages.h declares. Put writes the fields of
+// each message; decode_control() reads the same fields in the same order. A message is accepted only if
+// all its bytes were read and its values are possible (valid()): what is computed from a Membership later
+// relies on that.
 #include "daemon/protocol/control_messages.h"
 
 #include <set>
@@ -9,12 +13,15 @@ namespace hdt::daemon {
 
 namespace {
 
+// Limits in bytes. A reply may be as long as a message, minus its other fields.
 constexpr size_t kMaxText = 4096;
 constexpr size_t kMaxReply = kMaxControlBytes - kMaxText;
-constexpr uint8_t kAuto = 0xff;  // in place of an algorithm
+// in the place of an algorithm: the configuration has "auto"
+constexpr uint8_t kAuto = 0xff;
 
 void put(Writer& w, const LiveClass& live) { w.put(live.version).put_string(live.settings); }
 
+// Writes the fields of a message behind its kind. One overload per alternative of ControlMessage.
 struct Put {
   Writer& w;
   void operator()(std::monostate) {}
@@ -60,7 +67,7 @@ LiveClass get_live_class(Reader& r) {
   LiveClass live;
   live.version = r.get<uint64_t>();
   live.settings = r.get_string(kMaxSettings);
-  // It is counted up by one with each change.
+  // A version grows by one with each change, so a huge one was not counted.
   if (live.version > kMaxClassVersion) r.fail();
   return live;
 }
@@ -83,6 +90,8 @@ Join get_join(Reader& r) {
   return m;
 }
 
+// The rank is one of the group's, someone waits for the group, the enums are known, and the node has at
+// least one engine.
 bool valid(const Join& m) {
   return m.meeting <= session::Meeting::kAgain && m.process_age_ms >= 0 && m.ranks > 0 &&
          m.ranks <= session::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0 && !m.node.rails.empty() &&
@@ -101,8 +110,8 @@ Membership get_membership(Reader& r) {
   return m;
 }
 
-// Every node is there once and has a rank at least, and no more than one has room for: everything that is
-// computed from a membership counts on it.
+// Every node appears once, has a rank and at least one engine, and has no more ranks than fit on a node.
+// Everything that is computed from a membership relies on this.
 bool valid(const Membership& m) {
   if (m.nodes.empty() || m.node_of_rank.size() < m.nodes.size()) return false;
   std::vector<uint32_t> ranks_of(m.nodes.size(), 0);

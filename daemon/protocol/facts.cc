@@ -1,3 +1,6 @@
+// facts.cc: facts to JSON and back. The macros below name the fields that travel; a field that is missing
+// in a text makes it invalid, so daemons of one peer version have the same fields. What a field means is
+// in facts.h.
 #include "daemon/protocol/facts.h"
 
 #include <fmt/core.h>
@@ -12,7 +15,8 @@
 
 namespace hdt::session {
 
-// As a list: traces hold a thousand of them per rank.
+// A list of values, not an object: a trace holds a thousand operations per rank, and the names of the
+// fields would be most of the text.
 static void to_json(nlohmann::json& json, const Operation& o) {
   json = {o.kind,  o.text,       o.sequence,   o.bytes,    o.peer,
           o.moved, o.entered_ns, o.started_ns, o.ended_ns, static_cast<int>(o.code)};
@@ -28,6 +32,7 @@ static void from_json(const nlohmann::json& json, Operation& o) {
   o.entered_ns = json.at(6).get<int64_t>();
   o.started_ns = json.at(7).get<int64_t>();
   o.ended_ns = json.at(8).get<int64_t>();
+  // Clamped, so that everything that is later looked up by the code is in its table.
   o.code = static_cast<Code>(std::clamp(json.at(9).get<int>(), 0, kCodeCount - 1));
 }
 
@@ -56,14 +61,17 @@ Status nonsense(const std::string& what) {
   return {Code::kInvalidArgument, "facts that make no sense: " + what};
 }
 
-// What a verdict counts through must be no more than there can be: a number costs its sender a few bytes, and
-// who counts up to it much more. Null: nothing is.
+// A verdict counts up to some of these numbers. A number costs its sender a few bytes, but whoever counts
+// up to it much more. So every such number must be no more than there can be. Returns what is wrong;
+// null: nothing.
 const char* beyond_limits(const NodeFacts& facts) {
-  constexpr uint64_t kMostMaking = uint64_t{16} * session::kMaxRanks;  // ranks of all groups together
+  // the ranks of all groups together
+  constexpr uint64_t kMostMaking = uint64_t{16} * session::kMaxRanks;
   for (const GroupFacts& group : facts.groups) {
     if (group.code < 0 || group.code >= kCodeCount) return "a failure of no kind";
     size_t ranks = group.local.size();
     for (const GroupNodeFacts& place : group.nodes) ranks += place.ranks.size();
+    // Each rank appears at most twice: among `local`, and in `nodes`.
     if (ranks > size_t{2} * session::kMaxRanks) return "too many ranks";
   }
   uint64_t making = 0;
@@ -80,6 +88,7 @@ Result<NodeFacts> facts_of(const std::string& text) {
   const auto json = parse_foreign_json(text);
   if (!json.is_ok())
     return Status(Code::kInvalidArgument, "facts that cannot be read: " + json.status().message());
+  // The JSON library would round a fraction to an integer silently.
   if (has_fractions(json.value())) return nonsense("a number that is no integer");
   try {
     auto facts = json.value().get<NodeFacts>();
@@ -92,6 +101,7 @@ Result<NodeFacts> facts_of(const std::string& text) {
 
 namespace {
 
+// The maximum number of operations per rank that keep_recent() leaves.
 constexpr size_t kMostUnderWay = 64;
 constexpr size_t kMostEnded = 4;
 
@@ -101,7 +111,8 @@ void complete(GroupFacts& group, const TickScale& scale) {
   for (RankFacts& rank : group.local) {
     rank.operations = session::read(rank.records, scale);
     rank.records.clear();
-    // A rank that has just joined may not have its seat yet.
+    // A rank that has just joined may not have a seat, and so no pid, yet. A rank that has departed may
+    // have ended in order; its process is not looked for.
     if (!rank.left) rank.process = rank.pid != 0 ? process_state(rank.pid) : "?";
   }
 }
@@ -109,6 +120,8 @@ void complete(GroupFacts& group, const TickScale& scale) {
 void keep_recent(NodeFacts& facts) {
   for (GroupFacts& group : facts.groups) {
     for (RankFacts& rank : group.local) {
+      // The list is ordered from old to new. Of those that have ended the first ones are dropped until
+      // kMostEnded are left; of those under way the first kMostUnderWay are kept.
       size_t under_way = 0;
       size_t ended = std::count_if(rank.operations.begin(), rank.operations.end(),
                                    [](const auto& operation) { return operation.ended_ns != 0; });
@@ -120,8 +133,9 @@ void keep_recent(NodeFacts& facts) {
   }
 }
 
-// A /proc of another PID namespace (a container with the host's) shows other processes under the same
-// numbers.
+// Whether /proc shows this process's PID namespace. A container with the host's /proc sees other
+// processes under the same numbers. /proc/self resolves to the reader's number in the namespace of the
+// mount, so it must equal getpid().
 static bool proc_is_ours() {
   static const bool ours = [] {
     char self[32] = {};
@@ -134,7 +148,9 @@ std::string process_state(uint32_t pid) {
   if (!proc_is_ours()) return "?";
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const size_t name_end = text.rfind(')');  // the name may hold anything
+  // The second field is the process's name in brackets, which may itself hold brackets and blanks. So the
+  // last bracket ends it.
+  const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos || name_end + 2 >= text.size()) return "";
   return text.substr(name_end + 2, 1);
 }

@@ -1,6 +1,10 @@
-// facts.h: what a node knows of its groups, ranks and rails, for diagnosis: plain values, taken on the
-// engines, told to other daemons as JSON, judged by verdict.h. Times are now_ns()'s of the node that tells
-// them.
+// facts.h: what a node knows of its groups, ranks and rails, for diagnosis. Plain values: engines fill
+// them in (engine_facts.cc), the control thread completes them, sends them to other daemons as JSON, and
+// hands those of all nodes to judge() (verdict.h). Times are now_ns() of the node that reports them;
+// NodeFacts::offset_ns relates its clock to ours.
+//
+// Facts of another daemon are foreign: facts_of() checks types and limits, but any text or number in them
+// may be a lie.
 #pragma once
 
 #include <cstdint>
@@ -15,84 +19,130 @@
 
 namespace hdt::daemon {
 
+// A rank of the reporting node in one group.
 struct RankFacts {
   uint32_t rank = 0;
+  // as the daemon sees the process; 0: it has no number here, or has no seat yet
   uint32_t pid = 0;
-  // Its state in /proc: "R" runs, "S" sleeps, "T" is stopped; "?": not known; "": there is no such process.
+  // The letter of its state in /proc: "R" runs, "S" sleeps, "T" is stopped. "?": not known. "": there is
+  // no such process. Set by complete().
   std::string process;
-  bool left = false;                           // it makes no more calls
-  std::string end;                             // how it was lost: "(pid 7) ended without leaving the group"
-  uint64_t calls = 0;                          // entered
-  std::vector<session::Operation> operations;  // oldest first
-  std::vector<session::RecordCopy> records;    // what operations are read from; not told to others
+  // it has departed: it makes no more calls
+  bool left = false;
+  // how it failed, as the rest of a sentence: "(pid 7) ended without leaving the group"; "": it has not
+  std::string end;
+  // the number of collective calls that it has entered
+  uint64_t calls = 0;
+  // oldest first; set by complete()
+  std::vector<session::Operation> operations;
+  // what complete() reads `operations` from; not sent to others
+  std::vector<session::RecordCopy> records;
 };
 
-// Another node, as a group sees it.
+// Another node, as the reporting node's part of a group sees it.
 struct PeerFacts {
   std::string node;
+  // the group has a link to that node
   bool linked = false;
-  uint64_t writes = 0;    // chunks handed to the link
-  uint64_t arrivals = 0;  // chunks that came from there
-  int64_t quiet_ns = -1;  // since the last one came; -1: none has
+  // writes handed to the link since the group was made
+  uint64_t writes = 0;
+  // frames that came from there
+  uint64_t arrivals = 0;
+  // ns since the latest of them came; -1: none has
+  int64_t quiet_ns = -1;
+  // writes that the peer has not acknowledged (a number, not bytes)
   uint64_t in_flight = 0;
 };
 
+// A node of a group and the ranks on it.
 struct GroupNodeFacts {
   std::string name;
-  std::string control;  // where its daemon listens
+  // where its daemon accepts control connections
+  std::string control;
   std::vector<uint32_t> ranks;
 };
 
+// The reporting node's part of a group.
 struct GroupFacts {
-  std::string id;    // the same on all nodes
-  std::string name;  // "group 1a2b3c4d (class dp)"
+  // the public name of the group (group_name.h), the same on all nodes
+  std::string id;
+  // for people: "group 1a2b3c4d (class dp)"
+  std::string name;
   std::string group_class;
-  std::vector<uint32_t> users;  // whose processes are its ranks on this node, or were
-  std::vector<NodeId> members;  // the nodes' daemons; not told to others
-  bool ended = false;           // all its ranks of this node have left
-  int code = 0;                 // of the failure, 0: none
+  // the users whose processes are its ranks on this node, or were
+  std::vector<uint32_t> users;
+  // the daemons of its nodes; used for access control (viewer.h), not sent to others
+  std::vector<NodeId> members;
+  // all its ranks of this node have departed or failed
+  bool ended = false;
+  // the Code of its failure; 0: it has not failed
+  int code = 0;
+  // the rank that the failure names; -1: none
   int failed_rank = -1;
+  // the text of the failure
   std::string failure;
+  // all nodes of the group
   std::vector<GroupNodeFacts> nodes;
+  // the ranks of the reporting node
   std::vector<RankFacts> local;
+  // all other nodes
   std::vector<PeerFacts> peers;
 };
 
+// A rail of a link between the reporting node and another one.
 struct RailFacts {
-  std::string node;  // at the other end
+  // the node at the other end
+  std::string node;
   std::string backend, nic, local, remote;
   std::string state;  // "up", "down", "connecting"
   std::string last_error;
+  // how often its connection was lost
   uint64_t losses = 0;
-  uint64_t bytes_per_s = 0;  // measured lately; 0: not yet
-  uint64_t in_flight = 0;    // bytes
-  uint64_t megabits = 0;     // nominal speed of the NIC; 0: not known
+  // what it carries, as measured lately; 0: not measured yet
+  uint64_t bytes_per_s = 0;
+  // bytes that the peer has not acknowledged
+  uint64_t in_flight = 0;
+  // the NIC's nominal speed in Mbit/s; 0: not known
+  uint64_t megabits = 0;
 };
 
+// All that one node reports.
 struct NodeFacts {
   std::string name;
-  std::string control;  // where its daemon listens
+  // where its daemon accepts control connections
+  std::string control;
+  // False: only `name`, `control` and `silence` mean anything. Set by who has asked.
   bool answered = true;
-  std::string silence;    // why it did not
-  int64_t offset_ns = 0;  // its clock less ours
+  // why it did not answer
+  std::string silence;
+  // its clock minus ours, in ns. Set by who has asked (Inquiries); 0 for the own node.
+  int64_t offset_ns = 0;
+  // its clock when it collected the facts
   int64_t now_ns = 0;
   std::vector<GroupFacts> groups;
   std::vector<RailFacts> rails;
   std::vector<MakingFacts> making;
-  uint64_t hidden = 0;  // groups that who asks does not see (viewer.h)
+  // how many groups were taken out because the viewer may not see them (viewer.h)
+  uint64_t hidden = 0;
 };
 
+// The facts as JSON. `records` and both `members` are left out.
 nlohmann::json to_text(const NodeFacts& facts);
-// Of another daemon: kInvalidArgument says what is wrong with it.
+// Facts from the JSON of another daemon. kInvalidArgument: the text is no JSON, a field is missing or of
+// another type, or a number is beyond what can be; the message says which.
 Result<NodeFacts> facts_of(const std::string& json);
 
-// Turns records into operations; for those that are under way, looks at their processes.
+// Fills in RankFacts::operations from the records, and RankFacts::process. `scale` translates the
+// recorder's ticks into now_ns(). Reads /proc once for each rank that has not departed, so it belongs on
+// the control thread.
 void complete(GroupFacts& group, const TickScale& scale);
 
-// Leaves of each rank's operations those that are under way and the last ones that ended.
+// Drops all operations of each rank but those under way (64 at most) and the latest four that have ended,
+// so that an answer stays short.
 void keep_recent(NodeFacts& facts);
 
-// The letter in /proc/PID/stat; "" if there is no such process, "?" if /proc is not of this PID namespace.
+// The letter of the process's state in /proc/PID/stat. "" if there is no such process; "?" if /proc does
+// not show this PID namespace.
 std::string process_state(uint32_t pid);
 
 }  // namespace hdt::daemon

@@ -1,3 +1,4 @@
+// group_name.cc: a group's name is the first 8 bytes of SHA-256(kPurpose, id).
 #include "daemon/protocol/group_name.h"
 
 #include <array>
@@ -11,6 +12,8 @@ namespace hdt::daemon {
 
 namespace {
 
+// Separates this use of SHA-256 from others, so that no other hash that HDT shows can equal a group's
+// name. Its closing zero is hashed, too.
 constexpr char kPurpose[] = "hdt name of a group";
 constexpr size_t kShortDigits = 8;
 

@@ -1,6 +1,6 @@
-// group_name.h: how diagnosis and logs name a group. Its id is known to its members only; its name, the same
-// on all nodes, is made from the id one way, so who reads it learns nothing that daemons or sessions would
-// take for the id.
+// group_name.h: the public name of a group in diagnosis and logs. A group's id is known to its members
+// only. Its name is a hash of the id: the same on all nodes, but a reader of a log learns nothing from it
+// that a daemon or a session would accept as the id.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace hdt::daemon {
 
-// GroupFacts::id: 16 hexadecimal digits.
+// The name: 16 hexadecimal digits (GroupFacts::id). "without a name" if OpenSSL refuses to hash.
 std::string id_text(uint64_t group);
-// Its first eight, for people.
+// The first eight digits of the name, for people.
 std::string short_id(uint64_t group);
 
 }  // namespace hdt::daemon

@@ -1,3 +1,6 @@
+// handshake.cc: the wire form of the handshake and its proofs. See handshake.h for the order of messages.
+// Everything in a Hello is foreign until the peer's proof, which covers the bytes of the whole Hello, has
+// been checked.
 #include "daemon/protocol/handshake.h"
 
 #include <algorithm>
@@ -22,7 +25,7 @@ std::span<const uint8_t> octets(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
 }
 
-// Names go into logs, tables and files.
+// A node's name appears in logs, tables and known_nodes, where a blank would end it: visible ASCII only.
 bool is_node_name(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
 }
@@ -33,6 +36,8 @@ Handshake::Handshake(Role role, PeerHello own, std::shared_ptr<Trust> trust)
     : role_(role), trust_(std::move(trust)) {
   std::array<uint8_t, kNonceBytes> nonce{};
   nonce_status_ = random_bytes(nonce);
+  // These bytes are sent as they are and are part of the transcript, so the Hello must not change
+  // afterwards.
   own_bytes_ = Writer()
                    .put(Message::kHello)
                    .put(kPeerMagic)
@@ -57,6 +62,7 @@ std::vector<std::vector<std::byte>> Handshake::start() {
 }
 
 std::vector<uint8_t> Handshake::transcript(Role of) const {
+  // The lengths stand before the Hellos so that no other pair of Hellos gives the same bytes.
   const bool own_dials = role_ == Role::kDialer;
   const auto& dialer = own_dials ? own_bytes_ : peer_bytes_;
   const auto& acceptor = own_dials ? peer_bytes_ : own_bytes_;
@@ -75,6 +81,7 @@ std::vector<uint8_t> Handshake::transcript(Role of) const {
 
 Result<std::vector<std::byte>> Handshake::proof() const {
   if (!nonce_status_.is_ok()) return nonce_status_;
+  // Without a cluster key: an empty proof.
   if (trust_->cluster_key().empty()) return std::vector<std::byte>();
   const auto text = transcript(role_);
   const auto mac = hmac_sha256(octets(std::as_bytes(std::span(trust_->cluster_key()))), text);
@@ -89,6 +96,9 @@ Result<std::vector<std::byte>> Handshake::proof() const {
 
 Status Handshake::check(std::span<const std::byte> proof) const {
   if (!nonce_status_.is_ok()) return nonce_status_;
+  // The checks go from the shared to the individual: whether a key is configured on both ends or on
+  // neither, the cluster key, the node key, and at last whether the name may have that node key. Trust
+  // remembers new nodes, so it comes last, when everything is proved.
   const bool has_key = !trust_->cluster_key().empty();
   if (has_key == proof.empty()) {
     return {
@@ -115,6 +125,9 @@ Status Handshake::check(std::span<const std::byte> proof) const {
 
 Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<const std::byte> message) {
   std::vector<std::vector<std::byte>> answer;
+  // State kWaitHello: 1. magic and version first, as the rest of the format depends on them; 2. the fields;
+  // 3. the node id must be the hash of the key and the nonce, so the proof of the key proves the id as well;
+  // 4. answer. The dialer has sent its Hello before, the acceptor sends it now; both send their proof.
   Reader reader(message);
   const auto kind = reader.get<Message>();
   if (state_ == State::kWaitHello && kind == Message::kHello) {
@@ -156,6 +169,7 @@ Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<cons
     state_ = State::kWaitProof;
     return answer;
   }
+  // State kWaitProof: one message, the proof, ends the handshake.
   if (state_ == State::kWaitProof && kind == Message::kProof) {
     HDT_RETURN_IF_ERROR(check(message.subspan(1)));
     state_ = State::kDone;

@@ -1,3 +1,4 @@
+// live_classes.cc: text to settings and back. See live_classes.h.
 #include "daemon/protocol/live_classes.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@ namespace hdt::daemon {
 
 namespace {
 
-// Names of classes have no dots.
+// The class in "class.NAME.KEY". Names of classes have no dots.
 std::string class_of(const std::string& key) {
   const size_t begin = key.find('.') + 1;
   return key.substr(begin, key.rfind('.') - begin);
@@ -36,7 +37,9 @@ void LiveClasses::changed(const std::string& settings) {
   std::set<std::string> touched;
   for (const auto& [key, value] : parse_settings(settings)) {
     LiveClass& live = classes_[class_of(key)];
+    // Several keys of one class are one change, so the class's version grows once.
     if (touched.insert(class_of(key)).second) ++live.version;
+    // The class's lines without this key, and then the key's new value as the last line.
     std::string lines;
     for (const auto& [old_key, old_value] : parse_settings(live.settings)) {
       if (old_key != key) lines.append(old_key).append("=").append(old_value).append("\n");
@@ -45,6 +48,8 @@ void LiveClasses::changed(const std::string& settings) {
   }
 }
 
+// Only the classes that are in the map have ever changed. Each stays there, with empty settings, so that
+// its version keeps growing.
 void LiveClasses::as_configured() {
   for (auto& [name, live] : classes_) live = {live.version + 1, ""};
 }
@@ -58,6 +63,8 @@ void take_origins(Config& config, const Config& from, const std::string& prefix)
 
 Result<Config> with_live_class(const Config& now, const Config& configured, const std::string& group_class,
                                const LiveClass& live) {
+  // Start from the file's settings, not from those in `now`: live.settings holds all differences from the
+  // file.
   Config config = now;
   const std::string prefix = "class." + group_class + ".";
   config.classes.erase(group_class);

@@ -1,3 +1,4 @@
+// node.cc: node ids as text, and the wire form of RailEnd and NodeInfo.
 #include "daemon/protocol/node.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,8 @@ std::string id_text(const NodeId& id) {
   return text;
 }
 
-// What has no node id in front is taken as addresses: connecting to them says what is wrong with them.
+// A text without a node id in front is taken as addresses as a whole: connecting to them then reports
+// what is wrong with them.
 DaemonAddress DaemonAddress::parse(const std::string& text) {
   NodeId id;
   const size_t digits = 2 * id.bytes.size();
@@ -41,7 +43,8 @@ std::vector<RailEnd> get_rail_ends(Reader& reader) {
     RailEnd& end = ends.emplace_back();
     end.backend = reader.get_name(kMaxName);
     end.nic = reader.get_name(kMaxName);
-    end.address = reader.get_string(kMaxName);  // the backend's: it may be any bytes
+    // The backend made this address, so it may be any bytes.
+    end.address = reader.get_string(kMaxName);
   }
   return ends;
 }
@@ -58,6 +61,7 @@ NodeInfo get_node(Reader& reader) {
   NodeInfo node;
   reader.get_bytes(node.id.bytes);
   node.name = reader.get_name(kMaxName);
+  // A place in the segment holds the address with a closing zero, hence the one byte less.
   node.address = reader.get_name(session::kMaxAddressBytes - 1);
   const uint32_t engines = reader.get_count(session::kMaxEngines);
   for (uint32_t e = 0; e < engines && !reader.failed(); ++e) node.rails.push_back(get_rail_ends(reader));

@@ -1,4 +1,5 @@
-// node.h: who a daemon is, as the others need to know it.
+// node.h: who a daemon is and where it can be reached, as the other daemons need to know it. Plain
+// values; all functions are pure.
 #pragma once
 
 #include <array>
@@ -13,22 +14,32 @@
 
 namespace hdt::daemon {
 
+// The maximum number of RailEnds of one engine on the wire. A longer list is malformed.
 inline constexpr uint32_t kMaxRails = 64;
-inline constexpr size_t kMaxName = 256;  // bytes of a name on the wire: a node, a class, a backend, a NIC
+// The maximum length in bytes of a name on the wire: a node, a class, a backend, a NIC, a backend's
+// address.
+inline constexpr size_t kMaxName = 256;
 
-// Random, made anew at every start of a daemon: a restarted daemon is another node to its peers.
+// Names one run of a daemon. It is derived from the daemon's node key and a nonce that is drawn at every
+// start (node_id_of() in trust.h). So a restarted daemon is another node to its peers, and nobody can
+// take over the id of another one. All zeros: no node, or one that is not known yet.
 struct NodeId {
   std::array<std::byte, 16> bytes{};
   auto operator<=>(const NodeId&) const = default;
 };
 
-std::string id_text(const NodeId& id);  // 32 hexadecimal digits
+// 32 hexadecimal digits.
+std::string id_text(const NodeId& id);
 
-// Where a daemon's control connections are made, as one text: "10.0.0.1:4000,10.0.1.1:4001", or with the node
-// id of the daemon that is meant in front: "<32 hexadecimal digits>@10.0.0.1:4000,10.0.1.1:4001".
+// Where a daemon accepts control connections. As one text it is a list "10.0.0.1:4000,10.0.1.1:4001", or
+// the same with the node id of the intended daemon in front: "<32 hexadecimal
+// digits>@10.0.0.1:4000,10.0.1.1:4001".
 struct DaemonAddress {
+  // nothing: any daemon at these addresses may be meant
   std::optional<NodeId> id;
+  // not checked; whoever connects to them finds out what is wrong
   std::string addresses;
+  // Never fails. A text without a well-formed id in front is taken as addresses as a whole.
   static DaemonAddress parse(const std::string& text);
 };
 
@@ -36,26 +47,35 @@ struct DaemonAddress {
 struct RailEnd {
   std::string backend;
   std::string nic;
-  std::string address;  // as the backend's Device::listen() gave it
+  // as the backend's Device::listen() returned it: any bytes, meaningful to that backend only
+  std::string address;
   auto operator<=>(const RailEnd&) const = default;
 };
 
-// Which of two nodes dials the links between them. The same one at each start, as names stay and ids do not;
-// where two have one name, the id tells.
+// Whether node `own` dials the links between itself and `peer`. Exactly one of the two does. The answer
+// stays the same over restarts, because names stay and ids do not; the ids decide only if both names are
+// equal.
 inline bool dials(const NodeId& own, const std::string& own_name, const NodeId& peer,
                   const std::string& peer_name) {
   return own_name != peer_name ? own_name < peer_name : own < peer;
 }
 
+// A node as others need to know it to make a group with it: its daemon travels with this in a Join, in
+// the Membership, and in the messages of a restart.
 struct NodeInfo {
   NodeId id;
+  // the same over restarts; shown to people
   std::string name;
-  std::string address;  // of its daemon's control connections, several by commas: where groups can meet
-  // By engine; in messages about a group those that its class may use on that node, best backend first.
+  // the addresses of its daemon's control connections, separated by commas, without an id
+  std::string address;
+  // The ends of each engine, by the engine's index. In a message about a group: only the ends that the
+  // group's class may use on that node, the best backend first. On a decoded node the names are printable
+  // text.
   std::vector<std::vector<RailEnd>> rails;
 };
 
-// Those that read fail the reader on impossible values.
+// The wire form of both. The reading ones fail the reader on impossible values: too many entries, names
+// that are too long or not printable.
 void put(Writer& writer, const std::vector<RailEnd>& ends);
 std::vector<RailEnd> get_rail_ends(Reader& reader);
 void put(Writer& writer, const NodeInfo& node);

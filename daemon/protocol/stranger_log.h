@@ -1,5 +1,6 @@
-// stranger_log.h: what the log says of connections of others that were ended before anybody knew whose they
-// were: one line a second with a count, as strangers may come as fast as they like.
+// stranger_log.h: the log lines for connections that were closed before it was known whose they were.
+// Strangers may connect as fast as they like, so there is at most one line a second; it says how many
+// others it stands for.
 #pragma once
 
 #include <string>
@@ -9,9 +10,12 @@
 
 namespace hdt::daemon {
 
+// Not thread-safe: it belongs to the owner of the connections and is used on the owner's thread (the
+// control thread, or an engine).
 class StrangerLog {
  public:
-  // `ended`: which one, in words. Owner and thread: whoever owns the connections.
+  // Writes one line, unless the latest one is less than a second old; then the event is only counted.
+  // `ended` names the connection, as the subject of a sentence.
   void say(const std::string& ended, const std::string& why, const std::string& node_name) {
     ++unsaid_;
     if (!next_.expired()) return;
@@ -24,7 +28,9 @@ class StrangerLog {
 
  private:
   static constexpr int64_t kEveryMs = 1'000;
+  // events since the latest line, the current one included
   uint64_t unsaid_ = 0;
+  // when the next line may be written
   Deadline next_ = Deadline::after_ms(0);
 };
 

@@ -1,3 +1,5 @@
+// trust.cc: the files of a daemon's identity, and the decision whether a name may have a key. Files in
+// the state folder: node.key (this node's secret key), known_nodes (the public keys of others).
 #include "daemon/protocol/trust.h"
 
 #include <fcntl.h>
@@ -20,17 +22,20 @@ namespace hdt::daemon {
 
 namespace {
 
+// Limits of the files, in bytes. All are far above what they need.
 constexpr size_t kMinKeyBytes = 16;
 constexpr size_t kMaxKeyBytes = 4096;
 constexpr size_t kMaxNodeKeyBytes = 256;
 constexpr size_t kMaxNodesBytes = size_t{4} << 20;
 constexpr size_t kMaxNodes = 16'384;
-constexpr size_t kShownDigits = 16;  // of a public key, in messages
+// of a public key, in messages: enough for people to compare
+constexpr size_t kShownDigits = 16;
+// Separates this use of SHA-256 from others.
 constexpr char kNodeIdText[] = "HDT node id";
 
 std::string shown(const PublicKey& key) { return hex_text(key).substr(0, kShownDigits); }
 
-// The key in the state folder; made there where there is none.
+// The key in the state folder. It is made if there is none.
 Result<SigningKey> lasting_key(const std::string& path) {
   bool missing = false;
   auto text = read_secret_file(path, kMaxNodeKeyBytes, &missing);
@@ -38,7 +43,8 @@ Result<SigningKey> lasting_key(const std::string& path) {
     auto fresh = SigningKey::make();
     if (!fresh.is_ok()) return fresh.status();
     const Status made = make_secret_file(path, fresh.value().text() + "\n");
-    // Another daemon of the folder may have been faster; then its key counts for both.
+    // kInvalidUsage: the file appeared meanwhile. Another daemon of the same folder was faster; then its
+    // key counts for both.
     if (!made.is_ok() && made.code() != Code::kInvalidUsage) return made;
     if (made.is_ok()) return fresh;
     text = read_secret_file(path, kMaxNodeKeyBytes);
@@ -63,7 +69,7 @@ Result<NodeId> node_id_of(const PublicKey& key, const StartNonce& start) {
 }
 
 Result<std::shared_ptr<Trust>> Trust::open(const Options& options) {
-  // Nothing is proved without a cluster key: then a node key is nothing worth keeping.
+  // Without a cluster key nothing is proved, so a node key is not worth keeping.
   const bool lasting = !options.cluster_key.empty() && !options.state_folder.empty();
   auto key = lasting ? lasting_key(options.state_folder + "/node.key") : SigningKey::make();
   if (!key.is_ok()) return key.status();
@@ -85,12 +91,19 @@ Result<std::shared_ptr<Trust>> Trust::open(const Options& options) {
 }
 
 Status Trust::check(const std::string& name, const PublicKey& key, bool lasting) {
+  // 1. A known name with the same key: accepted.
+  // 2. Otherwise the file is read again, as an administrator may have changed it. With known_nodes this
+  //    is done only for a known name with another key: the repair that the error below proposes takes
+  //    effect without a restart.
+  // 3. With a list: refused. Without: a known name with another key is refused, too.
+  // 4. A new name: accepted, and remembered if its key is lasting and there is room.
   std::function<void()> call;
   {
     const std::lock_guard lock(mutex_);
     auto found = known_.find(name);
     if (found == known_.end() || found->second != key) {
-      // What an administrator has changed in the file meanwhile counts at once.
+      // Names that this daemon has remembered and not written yet survive the reading. Where both have a
+      // name, the file counts.
       if (is_listed() || (lasting_ && found != known_.end())) {
         auto again = read_nodes(is_listed() ? options_.nodes_file : known_path());
         if (again.is_ok()) {
@@ -116,11 +129,13 @@ Status Trust::check(const std::string& name, const PublicKey& key, bool lasting)
                           "installed anew, {}; else another machine poses as it",
                           name, shown(key), shown(found->second), mend)};
     }
+    // A key that does not last is not remembered, or the node could not come back after its next start.
     if (!lasting || known_.size() >= kMaxNodes) return Status::ok();
     known_.emplace(name, key);
     unkept_.insert(name);
     call = on_new_;
   }
+  // Outside of the lock, so that the callee may call check() or keep().
   if (call) call();
   return Status::ok();
 }
@@ -133,6 +148,10 @@ void Trust::on_new(std::function<void()> call) {
 Status Trust::keep() {
   if (!lasting_ || is_listed()) return Status::ok();
   std::set<std::string> written;
+  // 1. Copy what is known, under the lock; 2. write a new file beside the old one, without the lock,
+  //    since writing may take long; 3. put it in the place of the old one, so that a reader finds either
+  //    file whole; 4. mark what was written. What check() adds meanwhile stays in unkept_ and calls for
+  //    another keep().
   std::string text =
       "# Nodes and their keys, as they were seen first (SECURITY.md). Remove the line of a node that was "
       "installed anew.\n";
@@ -181,6 +200,7 @@ Result<std::map<std::string, PublicKey>> read_nodes(const std::string& path) {
     if (errno == ENOENT) return nodes;
     return Status::from_errno("reading " + path, errno);
   }
+  // A list that others could write would let them choose who is a peer.
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
     return Status(Code::kConfig, path + ": expected a regular file");

@@ -1,3 +1,5 @@
+// viewer.cc: who a viewer is, its wire form, and the filter that removes from a node's facts what a
+// viewer may not see.
 #include "daemon/protocol/viewer.h"
 
 #include <algorithm>
@@ -10,13 +12,17 @@ namespace hdt::daemon {
 
 namespace {
 
+// The maximum length in bytes of a group's public name on the wire. A name has 16 digits.
 constexpr size_t kMaxGroupId = 64;
 
-// `is_shown` is asked about every group, made or being made.
+// Keeps the groups for which `is_shown` is true. It is asked about every group, running or being made
+// (GroupFacts and MakingFacts).
 template <typename IsShown>
 void keep_groups(NodeFacts& facts, const IsShown& is_shown) {
   const auto hidden = [&](const auto& group) { return !is_shown(group); };
-  std::set<std::string> taken_out;  // a group is there twice where this node's ranks wait and it coordinates
+  // A set, as a group being made appears twice where this node's ranks wait for it and this node
+  // coordinates it: it is counted once.
+  std::set<std::string> taken_out;
   for (const GroupFacts& group : facts.groups) {
     if (hidden(group)) taken_out.insert(group.id);
   }
@@ -26,6 +32,7 @@ void keep_groups(NodeFacts& facts, const IsShown& is_shown) {
   facts.hidden += taken_out.size();
   std::erase_if(facts.groups, hidden);
   std::erase_if(facts.making, hidden);
+  // A rail belongs to two nodes, not to a group. It is shown if some visible group spans these nodes.
   std::set<std::string> nodes;
   for (const GroupFacts& group : facts.groups) {
     for (const GroupNodeFacts& node : group.nodes) nodes.insert(node.name);
@@ -44,12 +51,14 @@ bool Viewer::sees(const std::string& group, const std::vector<uint32_t>& users) 
 }
 
 Viewer viewer_of(uint32_t uid) {
+  // The daemon's own user can read the daemon's memory anyhow.
   if (uid == 0 || is_this_user(uid)) return {true, uid, {}};
   return {false, has_a_number(uid) ? std::optional(uid) : std::nullopt, {}};
 }
 
 void put(Writer& writer, const Viewer& viewer) {
   writer.put(uint8_t{viewer.all}).put(uint8_t{viewer.uid.has_value()}).put(viewer.uid.value_or(0));
+  // What is beyond the limit is left out: the viewer then sees less on other nodes, which is safe.
   const auto count = static_cast<uint32_t>(std::min(viewer.groups.size(), kMaxViewerGroups));
   writer.put(count);
   for (uint32_t i = 0; i < count; ++i) writer.put_string(viewer.groups[i]);

@@ -1,7 +1,10 @@
-// viewer.h: on whose behalf diagnosis is done. Root and the daemon's own user see everything; another user
-// sees the groups that a process of its own is a rank of, and of others how many there are. The user of a
-// process is who its socket's other end is, as the kernel says; of processes on other nodes, who their daemon
-// says they are.
+// viewer.h: on whose behalf a diagnosis is made, and what that viewer may see. Root and the daemon's own
+// user see everything. Another user sees the groups in which a process of its own is a rank, and of all
+// others only how many there are.
+//
+// The user of a process is that of the peer of its socket, as the kernel reports it. For a process on
+// another node, that node's daemon vouches for the user in its Inquiry. This is only as good as the trust
+// between daemons, hence hide_from_node().
 #pragma once
 
 #include <cstdint>
@@ -16,33 +19,42 @@ namespace hdt::daemon {
 
 struct NodeFacts;
 
+// A viewer sees nothing by default. A plain value; used on the control thread and, as a copy, on the
+// engines.
 struct Viewer {
+  // true: root or the daemon's own user
   bool all = false;
-  // None: a user that has no number here (base/users.h), so that it cannot be told from others.
+  // The user's number on the node where it asks. Nothing: the user has no number there (base/users.h), so
+  // it cannot be distinguished from other users and sees nothing by its number.
   std::optional<uint32_t> uid;
-  // GroupFacts::id of groups that the viewer is in on the node where it asks: known to be its own on other
-  // nodes as well, where its ranks may have another user.
+  // The public names of the groups that the viewer sees on the node where it asks. Other nodes show these
+  // groups as well, since the viewer's ranks may have another user number there.
   std::vector<std::string> groups;
 
+  // Whether one of these users is the viewer's.
   bool sees(const std::vector<uint32_t>& users) const;
+  // Whether the viewer may see a group with this public name and these users of ranks.
   bool sees(const std::string& group, const std::vector<uint32_t>& users) const;
 };
 
+// The maximum of Viewer::groups on the wire; what is beyond it is cut off by the sender.
 inline constexpr size_t kMaxViewerGroups = 4096;
 
-// Of a process with this user, as the kernel gives it.
+// The viewer for a process of this user, as the kernel reported it for the process's socket.
 Viewer viewer_of(uint32_t uid);
 
+// The wire form. get_viewer() fails the reader on values that no daemon sends.
 void put(Writer& writer, const Viewer& viewer);
 Viewer get_viewer(Reader& reader);
 
-// Takes out of a node's facts what the viewer does not see: groups, and rails to nodes that none of its
-// groups is on. Counts what was taken out in NodeFacts::hidden.
+// Removes from a node's facts what the viewer may not see: groups, groups being made, and rails to nodes
+// that none of the remaining groups is on. Adds the number of removed groups to NodeFacts::hidden.
 void hide_others(NodeFacts& facts, const Viewer& viewer);
-// The same for groups that this node is no member of: where daemons prove nothing to each other, they hear of
-// the groups that they share.
+// The same for groups in which the daemon `asker` is no member. It is used where daemons prove nothing to
+// each other (no cluster key): such a daemon hears of the groups that the two share, whatever user it
+// vouches for.
 void hide_from_node(NodeFacts& facts, const NodeId& asker);
-// GroupFacts::id of all groups in there.
+// The public names of all groups in the facts, those being made included; sorted, each once.
 std::vector<std::string> groups_in(const NodeFacts& facts);
 
 }  // namespace hdt::daemon

@@ -1,3 +1,10 @@
+// wire.cc: encodes and decodes what wire.h declares. Put writes the fields of each message; get_note()
+// reads the same fields in the same order and rejects values that no correct node sends. The number of a
+// message on the wire is its index in the variant `Note`, so the cases of get_note() follow the order of
+// that type.
+//
+// A decoder never fails half-way: Reader stays failed after the first read past the end, and
+// decode_note() looks once at the end whether all bytes were there and none is left over.
 #include "daemon/protocol/wire.h"
 
 #include <cstring>
@@ -9,11 +16,16 @@ namespace hdt::daemon {
 
 namespace {
 
+// The first byte of a frame.
 constexpr uint8_t kPiece = 1, kChunk = 2, kProbe = 3;
-// A note must fit a transport message.
+// A message must fit a control message of the link (kMaxLinkMessageBytes). Longer texts are cut when they
+// are written; a longer text on the wire is malformed.
 constexpr size_t kMaxText = 2048;
+// One hour, in ms. A longer wait for a successor is malformed, so that a peer cannot make a group wait
+// for ever.
 constexpr int64_t kMaxRestartMs = 3'600'000;
 
+// A frame as the header of a write. The rest of the header is zero; decode_frame() does not look at it.
 transport::LinkHeader to_header(const Writer& writer) {
   transport::LinkHeader header{};
   static_assert(1 + 8 + 8 + 4 + 4 <= transport::kLinkHeaderBytes);
@@ -21,6 +33,7 @@ transport::LinkHeader to_header(const Writer& writer) {
   return header;
 }
 
+// Writes the fields of a message behind its kind. One overload per alternative of `Note`.
 struct Put {
   Writer& w;
   void operator()(std::monostate) {}
@@ -79,6 +92,7 @@ struct Put {
   }
 };
 
+// Every message begins with its group.
 template <typename T>
 T get_common(Reader& r) {
   T n{};
@@ -86,6 +100,7 @@ T get_common(Reader& r) {
   return n;
 }
 
+// A call as another node's ranks made it. Its enums and its root are checked for soundness in themselves.
 session::Call get_call(Reader& r) {
   session::Call call;
   call.count = r.get<uint64_t>();
@@ -93,11 +108,13 @@ session::Call get_call(Reader& r) {
   call.what = r.get<collectives::Collective>();
   call.type = r.get<collectives::DataType>();
   call.op = r.get<collectives::ReduceOp>();
-  // Whether it fits the ranks of a group is asked where the group is known.
+  // Whether it fits the ranks of a group is checked where the group is known.
   if (!session::is_sound(call)) r.fail();
   return call;
 }
 
+// The message of this kind; monostate for an unknown kind or a value that is out of range. The caller
+// checks that all bytes were read.
 Note get_note(size_t kind, Reader& r) {
   switch (kind) {
     case 1: {
