@@ -1,4 +1,5 @@
-// backend.cc: the rdma backend: reliable connections of InfiniBand, RoCE and iWARP adapters.
+// backend.cc: the rdma backend: reliable connections of InfiniBand, RoCE and iWARP adapters. See
+// docs/design/rdma.md.
 #include "transports/rdma/backend.h"
 
 #include "transports/rdma/device.h"
@@ -8,6 +9,7 @@ namespace hdt::transport::rdma {
 
 namespace {
 
+// One per engine. Its devices share the Domain and keep it alive.
 class RdmaBackend final : public Backend {
  public:
   explicit RdmaBackend(std::shared_ptr<Verbs> verbs) : domain_(std::make_shared<Domain>(std::move(verbs))) {}

@@ -1,4 +1,4 @@
-// device.cc: see device.h.
+// device.cc: one rdma device; see device.h. All work is done in poll().
 #include "transports/rdma/device.h"
 
 #include <sys/epoll.h>
@@ -11,11 +11,14 @@
 namespace hdt::transport::rdma {
 
 namespace {
+// Connect requests that may wait.
 constexpr int kBacklog = 512;
-// While completions keep coming, descriptors are looked at only so often.
+// While completions keep coming, the descriptors are looked at only in every so many polls.
 constexpr int kBusyPolls = 16;
 }  // namespace
 
+// The adapter is the one that rdma_cm gives for the address, whatever `info.name` is: that is a network
+// interface.
 Result<std::unique_ptr<Device>> RdmaDevice::open(std::shared_ptr<Domain> domain, const DeviceInfo& info) {
   Result<tcp::SocketAddress> local = tcp::SocketAddress::from_host(info.address, 0);
   if (!local.is_ok()) return local.status();
@@ -34,6 +37,8 @@ RdmaDevice::RdmaDevice(std::shared_ptr<Domain> domain, Nic& nic, DeviceInfo info
   nic.add(this);
 }
 
+// Connections first: their ids and queue pairs must be destroyed before the event channel and the
+// completion queues.
 RdmaDevice::~RdmaDevice() {
   connections_.clear();
   stop_listening();
@@ -42,6 +47,7 @@ RdmaDevice::~RdmaDevice() {
   state_.domain->devices.erase(this);
 }
 
+// The adapter's own values of speed, MTU and state replace those of the network interface.
 Status RdmaDevice::start(const tcp::SocketAddress& local, uint8_t port) {
   state_.local = local;
   port_ = port;
@@ -56,6 +62,7 @@ Status RdmaDevice::start(const tcp::SocketAddress& local, uint8_t port) {
   return Status::ok();
 }
 
+// The port that rdma_cm chose is read from the id.
 Result<std::string> RdmaDevice::listen(uint16_t port) {
   if (listener_ != nullptr) return Status(Code::kInvalidUsage, info_.name + " listens already");
   Result<tcp::SocketAddress> local = tcp::SocketAddress::from_host(info_.address, port);
@@ -79,6 +86,7 @@ void RdmaDevice::stop_listening() {
   listener_ = nullptr;
 }
 
+// A connection that could not be begun is destroyed here, and nothing is reported of it.
 Result<Connection*> RdmaDevice::connect(const std::string& address, int64_t timeout_ms) {
   Result<tcp::SocketAddress> remote = tcp::SocketAddress::parse_remote(address, state_.local);
   if (!remote.is_ok()) return remote.status();
@@ -96,7 +104,8 @@ Result<RegionKey> RdmaDevice::register_memory(void* base, size_t bytes, int /*fd
   return state_.domain->add_region(base, bytes);
 }
 
-// The adapter refuses what still comes for the key, which ends the connection that it comes on.
+// The adapter refuses what still comes for the key, which ends the connection that it comes on. If an
+// adapter has not given the memory up, every connection is ended, as any of them could be writing to it.
 void RdmaDevice::deregister_memory(const RegionKey& key) {
   if (state_.domain->remove_region(key)) return;
   for (RdmaDevice* device : state_.domain->devices) {
@@ -110,6 +119,8 @@ Status RdmaDevice::grant(const RegionKey& key, const PeerName& peer) {
 
 void RdmaDevice::revoke(const RegionKey& key, const PeerName& peer) { state_.domain->revoke(key, peer); }
 
+// id->context names the connection of an event: set by create_id() or by accept(). Events of a destroyed
+// id do not come: rdma_cm drops them with it.
 void RdmaDevice::on_cm_readable() {
   CmEvent event;
   while (state_.nic.verbs().next_cm_event(state_.channel, event)) {
@@ -123,14 +134,18 @@ void RdmaDevice::on_cm_readable() {
   }
 }
 
+// A request while the adapter is at its limits ends in accept(), which rejects it.
 void RdmaDevice::on_request(const CmEvent& event) {
   auto connection = std::make_unique<RdmaConnection>(state_);
-  // One that fails here was never reported, so there is nobody to tell.
+  // A connection that fails here was never reported, so its owner does not know of it.
   if (!connection->accept(event).is_ok()) return;
   Connection* const key = connection.get();
   connections_.emplace(key, std::move(connection));
 }
 
+// Events of a queue pair end its connection; of a port that goes down, all connections of this device, so
+// that the link moves to another rail at once. Ending a connection does not change connections_: it is
+// freed by release(), or by poll() if it was discarded.
 void RdmaDevice::on_async_event(const AsyncEvent& event) {
   switch (event.type) {
     case IBV_EVENT_QP_FATAL:
@@ -146,9 +161,11 @@ void RdmaDevice::on_async_event(const AsyncEvent& event) {
       if (event.port != port_) return;
       info_.up = false;
       return fail_all("port " + std::to_string(port_) + " of " + state_.nic.name() + " went down");
+    // New connections find the port up again; the link dials them.
     case IBV_EVENT_PORT_ACTIVE:
       if (event.port == port_) read_port(state_.nic.verbs(), state_.nic.context(), port_, info_);
       return;
+    // Some GIDs of the port changed, perhaps not that of any connection: each compares its own.
     case IBV_EVENT_GID_CHANGE:
       if (event.port != port_) return;
       for (auto& [unused, connection] : connections_) connection->check_gid();
@@ -166,9 +183,15 @@ void RdmaDevice::fail_all(const std::string& reason) {
   for (auto& [unused, connection] : connections_) connection->fail(reason);
 }
 
+// 1. Strangers hand over the messages that were held, and what the owner has posted goes to the adapter.
+// 2. Completions are drained. The descriptors are asked if there were none, or every kBusyPolls polls.
+// 3. What the completions have caused (credits, the next frames) goes to the adapter.
+// 4. If nothing was found, the adapter is asked for an event, and the queues are drained once more: a
+//    completion may have come before the request.
+// 5. If there is or may be more to do, the device wakes itself.
 bool RdmaDevice::poll(std::vector<Completion>& completions) {
   state_.arena.reset();
-  state_.loop.set_polling(true);  // what is reported from here on is handed over below
+  state_.loop.set_polling(true);  // reports from here on are handed over below, so they need no wake-up
   release_held();
   flush_unflushed();
   size_t handled = drain_completions();
@@ -179,7 +202,6 @@ bool RdmaDevice::poll(std::vector<Completion>& completions) {
     handled += drain_completions();
   }
   flush_unflushed();
-  // Asked for an event only when nothing more comes by itself, and looked again after that.
   if (handled == 0 && !state_.queues.armed()) {
     state_.queues.arm();
     handled = drain_completions();
@@ -193,20 +215,23 @@ bool RdmaDevice::poll(std::vector<Completion>& completions) {
   return handled > 0 || dispatched || reported;
 }
 
+// The upper half of a request's id names its connection (request_id()).
 size_t RdmaDevice::drain_completions() {
   return state_.queues.drain([this](const ibv_wc& completion) {
     const auto found = state_.by_number.find(static_cast<uint32_t>(completion.wr_id >> 32));
-    if (found != state_.by_number.end())
-      found->second->on_completion(completion);  // else of one that is gone
+    // A number that is not there is that of a connection that has ended.
+    if (found != state_.by_number.end()) found->second->on_completion(completion);
   });
 }
 
+// The list is swapped first: a connection may enter it again while it is worked on.
 void RdmaDevice::flush_unflushed() {
   flushing_.swap(state_.unflushed);
   for (RdmaConnection* connection : flushing_) connection->flush();
   flushing_.clear();
 }
 
+// Swapped for the same reason: a stranger enters the list again with its next message.
 void RdmaDevice::release_held() {
   releasing_.swap(state_.holding);
   for (RdmaConnection* connection : releasing_) connection->release_held();

@@ -1,4 +1,4 @@
-// discovery.cc: see discovery.h.
+// discovery.cc: asks rdma_cm and the adapters what there is; see discovery.h.
 #include "transports/rdma/discovery.h"
 
 #include <cerrno>
@@ -9,7 +9,8 @@ namespace hdt::transport::rdma {
 
 namespace {
 
-// Bits per second of one lane, by ibv_port_attr::active_speed.
+// Bits per second of one lane, by ibv_port_attr::active_speed: SDR, DDR, QDR and FDR10, FDR, EDR, HDR,
+// NDR. 0: unknown.
 uint64_t lane_speed(uint32_t code) {
   switch (code) {
     case 1:
@@ -32,7 +33,7 @@ uint64_t lane_speed(uint32_t code) {
   }
 }
 
-// By ibv_port_attr::active_width.
+// The number of lanes, by ibv_port_attr::active_width. 0: unknown.
 uint64_t lanes(uint8_t code) {
   switch (code) {
     case 1:
@@ -52,6 +53,7 @@ uint64_t lanes(uint8_t code) {
 
 }  // namespace
 
+// active_mtu is an exponent: IBV_MTU_256 is 1.
 void read_port(Verbs& verbs, ibv_context* context, uint8_t port, DeviceInfo& info) {
   ibv_port_attr attributes{};
   info.up = verbs.query_port(context, port, attributes) == 0 && attributes.state == IBV_PORT_ACTIVE;
@@ -61,6 +63,8 @@ void read_port(Verbs& verbs, ibv_context* context, uint8_t port, DeviceInfo& inf
   info.mtu = 128u << attributes.active_mtu;
 }
 
+// Binds an id to the address, reads what rdma_cm has bound it to, and drops it. Without any RDMA device or
+// without the kernel's module even the event channel cannot be made.
 Result<AdapterPort> adapter_of(Verbs& verbs, const tcp::SocketAddress& local) {
   rdma_event_channel* const channel = verbs.create_event_channel();
   if (channel == nullptr) {
@@ -91,6 +95,10 @@ Result<AdapterPort> adapter_of(Verbs& verbs, const tcp::SocketAddress& local) {
   return found;
 }
 
+// 1. Lists the network interfaces and their addresses, as for tcp.
+// 2. Keeps those that rdma_cm binds to an adapter which can be opened.
+// 3. Replaces speed, MTU and state by the adapter's.
+// If nothing is left, the latest reason is returned.
 Result<std::vector<DeviceInfo>> find_devices(Verbs& verbs) {
   Result<std::vector<DeviceInfo>> interfaces = tcp::list_interfaces();
   if (!interfaces.is_ok()) return interfaces.status();
@@ -101,6 +109,7 @@ Result<std::vector<DeviceInfo>> find_devices(Verbs& verbs) {
     if (!local.is_ok()) continue;
     const Result<AdapterPort> adapter = adapter_of(verbs, local.value());
     if (!adapter.is_ok()) {
+      // The node has no RDMA at all: the other addresses will not have any either.
       if (adapter.status().message().rfind("this node", 0) == 0) return adapter.status();
       continue;
     }

@@ -1,4 +1,4 @@
-// domain.cc: see domain.h.
+// domain.cc: registered memory and grants; see domain.h.
 #include "transports/rdma/domain.h"
 
 #include <unistd.h>
@@ -9,6 +9,7 @@
 
 namespace hdt::transport::rdma {
 
+// Registrations go before the adapters, which are members.
 Domain::~Domain() {
   for (auto& [base, region] : regions_) release(region);
 }
@@ -27,6 +28,9 @@ Result<Nic*> Domain::nic(const std::string& name) {
   return nics_.back().get();
 }
 
+// The right of peers to write is part of the registration, so it is given from the start. Nobody can use
+// it before a peer is admitted: queue pairs allow no writes until then (QueuePair::allow_writes()). A
+// limit of locked memory is the usual reason for a refusal, so the error names it.
 Result<RegionKey> Domain::add_region(void* base, size_t bytes) {
   Region region;
   region.base = static_cast<std::byte*>(base);
@@ -55,6 +59,8 @@ Result<RegionKey> Domain::add_region(void* base, size_t bytes) {
   return to_region_key(key);
 }
 
+// Any of the keys will do: a NIC gives each of its registrations a key of its own. A key of 0 is in no
+// map.
 const Domain::Region* Domain::region_of(const PackedKey& key) const {
   for (size_t slot = 0; slot < kMaxNics; ++slot) {
     const auto entry = by_key_[slot].find(key.keys[slot]);
@@ -63,6 +69,8 @@ const Domain::Region* Domain::region_of(const PackedKey& key) const {
   return nullptr;
 }
 
+// Grants of peers that have no connection and no region are dropped first, so that former peers take no
+// memory.
 std::shared_ptr<Domain::Grants> Domain::grants_of(const PeerName& peer) {
   std::erase_if(peers_, [](const auto& entry) {
     const auto& maps = entry.second->by_key;
@@ -74,6 +82,7 @@ std::shared_ptr<Domain::Grants> Domain::grants_of(const PeerName& peer) {
   return grants;
 }
 
+// A region that is granted to a peer without a connection waits in its Grants for the connection.
 Status Domain::grant(const RegionKey& region, const PeerName& peer) {
   PackedKey key;
   const Region* found = from_region_key(region, key) ? region_of(key) : nullptr;
@@ -85,6 +94,8 @@ Status Domain::grant(const RegionKey& region, const PeerName& peer) {
   return Status::ok();
 }
 
+// The adapter still has the key: a write of that peer that comes later is placed, but its kWritten ends
+// the connection. Only remove_region() makes the adapter refuse it.
 void Domain::revoke(const RegionKey& region, const PeerName& peer) {
   PackedKey key;
   const auto found = peers_.find(peer);
@@ -92,6 +103,8 @@ void Domain::revoke(const RegionKey& region, const PeerName& peer) {
   for (size_t slot = 0; slot < kMaxNics; ++slot) found->second->by_key[slot].erase(key.keys[slot]);
 }
 
+// The maps are cleared before the memory is deregistered, so nothing refers to the region when it is
+// erased.
 bool Domain::remove_region(const RegionKey& region) {
   PackedKey key;
   if (!from_region_key(region, key)) return true;
@@ -101,6 +114,7 @@ bool Domain::remove_region(const RegionKey& region) {
   for (size_t slot = 0; slot < kMaxNics; ++slot) {
     if (found->registrations[slot] != nullptr) by_key_[slot].erase(found->registrations[slot]->rkey);
   }
+  // Several regions may begin at the same address: the one that is meant is found by its identity.
   for (auto entry = regions_.lower_bound(found->base); entry != regions_.end(); ++entry) {
     if (&entry->second != found) continue;
     const bool gone = release(entry->second);
@@ -110,6 +124,7 @@ bool Domain::remove_region(const RegionKey& region) {
   return true;
 }
 
+// The registrations are forgotten even if an adapter refuses, as there is nothing else to do with them.
 bool Domain::release(Region& region) {
   bool gone = true;
   for (ibv_mr*& registration : region.registrations) {
@@ -119,9 +134,11 @@ bool Domain::release(Region& region) {
   return gone;
 }
 
+// Called for each write, so it is one look-up.
 bool Domain::find_source(uint16_t slot, const void* data, size_t bytes, Source& source) const {
   const auto* const begin = static_cast<const std::byte*>(data);
-  // Regions rarely overlap: the last one that begins at or before `data`.
+  // Regions rarely overlap, so only the last one that begins at or before `data` is looked at. If that one is
+  // too short, the caller registers the memory for the one write.
   auto entry = regions_.upper_bound(begin);
   if (entry == regions_.begin()) return false;
   const Region& region = std::prev(entry)->second;

@@ -1,4 +1,4 @@
-// module.cc: the rdma backend as a module.
+// module.cc: the one symbol of libhdt-transport-rdma.so (transports/module.h).
 #include "transports/module.h"
 
 #include "transports/rdma/backend.h"

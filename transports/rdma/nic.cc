@@ -1,4 +1,4 @@
-// nic.cc: see nic.h.
+// nic.cc: opens an adapter and passes on its events; see nic.h.
 #include "transports/rdma/nic.h"
 
 #include <cerrno>
@@ -20,6 +20,7 @@ Result<std::unique_ptr<Nic>> Nic::open(std::shared_ptr<Verbs> verbs, const std::
   return nic;
 }
 
+// After open() has failed half way, only what was opened is closed.
 Nic::~Nic() {
   if (pd_ != nullptr) verbs_->dealloc_pd(pd_);
   if (context_ != nullptr) verbs_->close_device(context_);

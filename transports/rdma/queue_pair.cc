@@ -1,4 +1,4 @@
-// queue_pair.cc: see queue_pair.h.
+// queue_pair.cc: makes a queue pair and takes it through its states; see queue_pair.h.
 #include "transports/rdma/queue_pair.h"
 
 #include <unistd.h>
@@ -12,20 +12,24 @@
 namespace hdt::transport::rdma {
 
 namespace {
-constexpr uint32_t kInlineBytes = 128;  // a write's SEND fits
+// A write's SEND (88 bytes) fits.
+constexpr uint32_t kInlineBytes = 128;
+// All requests and receives may complete before anybody drains the queue.
 constexpr int kEntries = static_cast<int>(SendQueue::kRequests + kReceiveSlots);
 constexpr size_t kSlotMemory = (size_t{kReceiveSlots} + SendQueue::kSlots) * kSlotBytes;
-// A packet that is not acknowledged is sent again after 4.096 us * 2^16, seven times: a peer that is gone
-// ends the connection after about two seconds. The link above notices a silent path sooner.
+// A packet that is not acknowledged is sent again after 4.096 us * 2^16 (0.27 s), seven times: a peer that
+// has gone ends the connection after about two seconds. The link above notices a silent path sooner.
 constexpr uint8_t kAckTimeout = 16;
 constexpr uint8_t kRetries = 7;
-// Credits keep the peer's receives posted; so few retries show soon that they did not.
+// Credits keep the peer's receives posted, so "receiver not ready" is an error of the protocol; a few
+// retries show soon that it is one.
 constexpr uint8_t kRnrRetries = 3;
-constexpr uint8_t kRnrTimer = 12;  // 0.64 ms
-// What ibv_modify_qp takes; rdma_cm of some kernels sets bits beyond.
+constexpr uint8_t kRnrTimer = 12;  // the code for 0.64 ms
+// The attributes that ibv_modify_qp() knows. rdma_cm of some kernels sets bits beyond them.
 constexpr int kStandardBits = (1 << 21) - 1;
 }  // namespace
 
+// What was made before a failure is released by destroy().
 Status QueuePair::create() {
   Verbs& verbs = nic_.verbs();
   slots_.reset(
@@ -39,13 +43,14 @@ Status QueuePair::create() {
   }
   cq_ = queues_.reserve(kEntries);
   if (cq_ == nullptr) return Status::from_errno("cannot make a completion queue of " + nic_.name(), errno);
+  // One piece of memory for each request; both directions share one completion queue.
   ibv_qp_init_attr attributes{};
   attributes.qp_type = IBV_QPT_RC;
   attributes.send_cq = attributes.recv_cq = cq_;
   attributes.cap = {SendQueue::kRequests, kReceiveSlots, 1, 1, kInlineBytes};
   qp_ = verbs.create_qp(nic_.pd(), attributes);
   inline_bytes_ = kInlineBytes;
-  if (qp_ == nullptr && errno == EINVAL) {  // some adapters take less, or nothing, inline
+  if (qp_ == nullptr && errno == EINVAL) {  // some adapters take fewer bytes inline, or none
     attributes.cap = {SendQueue::kRequests, kReceiveSlots, 1, 1, 0};
     qp_ = verbs.create_qp(nic_.pd(), attributes);
     inline_bytes_ = 0;
@@ -61,6 +66,8 @@ Status QueuePair::connect(rdma_cm_id* id) {
   return change(id, IBV_QPS_RTS, "RTS");
 }
 
+// At each step rdma_cm fills in what it knows, and this adds what is ours: no remote access at INIT, and
+// the timers. At RTR the GID of the path is read, for gid_moved().
 Status QueuePair::change(rdma_cm_id* id, ibv_qp_state state, const char* name) {
   ibv_qp_attr attributes{};
   attributes.qp_state = state;
@@ -87,6 +94,7 @@ Status QueuePair::change(rdma_cm_id* id, ibv_qp_state state, const char* name) {
   return Status::from_errno("cannot take a queue pair of " + nic_.name() + " to " + name, error);
 }
 
+// Changes the access flags of a queue pair that is in RTS already.
 Status QueuePair::allow_writes() {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTS;
@@ -96,6 +104,7 @@ Status QueuePair::allow_writes() {
   return Status::from_errno("cannot let the peer write through a queue pair of " + nic_.name(), error);
 }
 
+// A failure is ignored: destroy() ends everything in any case.
 void QueuePair::to_error() {
   if (qp_ == nullptr) return;
   ibv_qp_attr attributes{};
@@ -103,6 +112,7 @@ void QueuePair::to_error() {
   nic_.verbs().modify_qp(qp_, attributes, IBV_QP_STATE);
 }
 
+// The queue pair goes first: the adapter uses the completion queue and the slots until it is destroyed.
 void QueuePair::destroy() {
   if (qp_ != nullptr) nic_.verbs().destroy_qp(qp_);
   qp_ = nullptr;
@@ -113,6 +123,7 @@ void QueuePair::destroy() {
   slots_.reset();
 }
 
+// A GID that cannot be read any more counts as moved.
 bool QueuePair::gid_moved() const {
   if (gid_index_ < 0) return false;
   ibv_gid now{};

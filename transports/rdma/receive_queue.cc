@@ -1,4 +1,4 @@
-// receive_queue.cc: see receive_queue.h.
+// receive_queue.cc: posts receives; see receive_queue.h.
 #include "transports/rdma/receive_queue.h"
 
 #include "transports/rdma/send_queue.h"
@@ -21,6 +21,7 @@ std::span<const std::byte> ReceiveQueue::frame(uint32_t slot, uint32_t bytes) co
   return {slots_ + size_t{slot} * kSlotBytes, bytes};
 }
 
+// It is counted out before it is posted: if posting fails, it is not under way any more.
 Status ReceiveQueue::post_again(uint32_t slot) {
   --under_way_;
   HDT_RETURN_IF_ERROR(post(slot));
@@ -28,6 +29,7 @@ Status ReceiveQueue::post_again(uint32_t slot) {
   return Status::ok();
 }
 
+// The id names the connection and the slot (request_id()).
 Status ReceiveQueue::post(uint32_t slot) {
   ibv_sge place{};
   place.addr = reinterpret_cast<uintptr_t>(slots_ + size_t{slot} * kSlotBytes);

@@ -1,4 +1,10 @@
-// send_queue.cc: see send_queue.h.
+// send_queue.cc: builds and posts send requests; see send_queue.h.
+//
+// The books: every request that is built enters requests_, and its id holds its sequence number. A
+// completion takes requests off the front, up to and including its own. A request gives back what it used:
+// its bytes of the window, or its slot. Slots are used in turn and SENDs complete in order, so the next
+// slot is free whenever sends_under_way_ is below kSlots. Credits are given back by the peer, not by
+// completions.
 #include "transports/rdma/send_queue.h"
 
 #include <algorithm>
@@ -8,13 +14,15 @@
 namespace hdt::transport::rdma {
 
 namespace {
-// A write is cut, so that its progress can be seen and memory that is deregistered meanwhile is soon left
-// alone.
+// The size of one RDMA WRITE. Long writes are cut, so that their progress can be seen, and memory that is
+// deregistered in the meantime is soon left alone.
 constexpr size_t kWriteBytes = size_t{256} << 10;
-// Enough for the fastest NIC over a row of switches; the rest waits here, where it can still be given up.
+// Payload that is with the adapter: enough for the fastest NIC over several switches. The rest waits in
+// the queue, where close() can still give it up.
 constexpr size_t kMaxBytesUnderWay = size_t{2} << 20;
 }  // namespace
 
+// The queue pair must be destroyed before: the adapter may still read borrowed memory.
 SendQueue::~SendQueue() {
   for (Frame& frame : frames_) {
     if (frame.borrowed != nullptr) nic_.verbs().deregister_memory(frame.borrowed);
@@ -36,6 +44,7 @@ void SendQueue::push_message(std::span<const std::byte> message, uint64_t token)
   frame.message.assign(message.begin(), message.end());
 }
 
+// `located` is found out when the write is posted, as the memory may be registered until then.
 void SendQueue::push_write(const void* data, size_t bytes, uint32_t region, uint64_t address,
                            const Immediate& immediate, uint64_t token) {
   Frame& frame = frames_.emplace_back();
@@ -49,6 +58,9 @@ void SendQueue::push_write(const void* data, size_t bytes, uint32_t region, uint
   queued_bytes_ += bytes;
 }
 
+// 1. Builds requests frame by frame, until one does not fit completely.
+// 2. Adds a kCredits frame if half of the peer's receives are owed to it and no frame carried them.
+// 3. Hands over everything with one call of post_send().
 Status SendQueue::post(uint32_t& owed) {
   while (!stopped_ && begun_ < frames_.size()) {
     Frame& frame = frames_[begun_];
@@ -57,7 +69,7 @@ Status SendQueue::post(uint32_t& owed) {
     if (!whole) break;
     ++begun_;
   }
-  // A peer that has nothing to send, or cannot, still needs its credits back.
+  // A peer that gets no frame from us still needs its credits back. This may use the first reserved credit.
   if (owed >= kReceiveSlots / 2 && credits_ > 1 && sends_under_way_ < kSlots && has_room(1)) {
     FrameHeader header;
     header.type = FrameType::kCredits;
@@ -66,6 +78,7 @@ Status SendQueue::post(uint32_t& owed) {
   return hand_over();
 }
 
+// May use the last credit.
 bool SendQueue::post_goodbye(uint32_t& owed) {
   if (credits_ == 0 || sends_under_way_ == kSlots || !has_room(1)) return false;
   FrameHeader header;
@@ -76,7 +89,8 @@ bool SendQueue::post_goodbye(uint32_t& owed) {
   return hand_over().is_ok();
 }
 
-// Memory that was registered is used by its key; other memory is registered for this write.
+// Memory that is registered is used by its key. Other memory is registered for this one write, and
+// released in finish_frame(). Short payload is taken inline and needs no key.
 Status SendQueue::locate(Frame& frame) {
   frame.located = true;
   if (frame.bytes <= inline_bytes_) return Status::ok();
@@ -92,6 +106,8 @@ Status SendQueue::locate(Frame& frame) {
   return Status::ok();
 }
 
+// Each piece takes a slot, a credit and a request, so a long message may be built over several calls;
+// `posted` says how far it is.
 bool SendQueue::build_message(Frame& frame, uint32_t& owed) {
   while (frame.posted < frame.message.size()) {
     if (!may_send()) return false;
@@ -108,17 +124,21 @@ bool SendQueue::build_message(Frame& frame, uint32_t& owed) {
   return true;
 }
 
+// The WRITEs of a write, then the SEND. Every WRITE but the last asks for a completion, which shows
+// progress. If the SEND must wait for a credit or a slot, the last WRITE asks for one as well; otherwise
+// that of the SEND stands for it. One WRITE is always allowed, whatever its length, so that the limit
+// cannot stop everything.
 bool SendQueue::build_write(Frame& frame, uint32_t& owed) {
   while (frame.posted < frame.bytes) {
     const size_t bytes = std::min(kWriteBytes, frame.bytes - frame.posted);
-    // The SEND that follows must find room.
+    // Two: the SEND that follows must find room.
     if (!has_room(2) || (bytes_under_way_ > 0 && bytes_under_way_ + bytes > kMaxBytesUnderWay)) return false;
     const bool last = frame.posted + bytes == frame.bytes;
     Request made;
     made.bytes = bytes;
     ibv_send_wr& request = next_request(made);
     request.opcode = IBV_WR_RDMA_WRITE;
-    // The SEND's completion says that the write before it has completed, too.
+    // The SEND's completion says that the WRITE before it has completed as well.
     if (!last || !may_send()) request.send_flags = IBV_SEND_SIGNALED;
     request.wr.rdma.remote_addr = frame.address + frame.posted;
     request.wr.rdma.rkey = frame.region;
@@ -145,6 +165,8 @@ bool SendQueue::build_write(Frame& frame, uint32_t& owed) {
   return true;
 }
 
+// The frame is copied into a slot; the adapter reads it from there until the request completes, unless it
+// takes it inline. Every SEND asks for a completion, because that frees its slot.
 void SendQueue::build_send(FrameHeader header, std::span<const std::byte> body, uint32_t& owed,
                            Request made) {
   header.credits = static_cast<uint16_t>(owed);
@@ -165,6 +187,7 @@ void SendQueue::build_send(FrameHeader header, std::span<const std::byte> body, 
   --credits_;
 }
 
+// The request's sequence number is its place in requests_, counted from first_sequence_.
 ibv_send_wr& SendQueue::next_request(Request made) {
   Batch& batch = *batch_;
   ibv_send_wr& request = batch.requests[batch.count];
@@ -179,6 +202,8 @@ ibv_send_wr& SendQueue::next_request(Request made) {
   return request;
 }
 
+// After a failure the connection ends. The requests that the adapter has taken still complete, so they
+// stay in requests_, and the others leave it.
 Status SendQueue::hand_over() {
   if (batch_->count == 0) return Status::ok();
   ibv_send_wr* bad = nullptr;
@@ -193,14 +218,16 @@ Status SendQueue::hand_over() {
   return Status::ok();
 }
 
+// The difference of the sequence numbers is taken modulo 2^31, as they wrap.
 void SendQueue::on_completed(uint32_t sequence, std::vector<Sent>& sent) {
   const uint32_t count = ((sequence - first_sequence_) & kSequenceMask) + 1;
-  if (count > requests_.size()) return;  // of a device that reports what was not asked for
+  if (count > requests_.size()) return;  // the adapter reports a request that does not exist
   for (uint32_t i = 0; i < count; ++i) {
     const Request request = requests_.front();
     requests_.pop_front();
     bytes_under_way_ -= request.bytes;
     if (request.send) --sends_under_way_;
+    // A completed SEND was acknowledged by the peer's adapter.
     if (request.goodbye) goodbye_sent_ = true;
     if (request.ends_frame) finish_frame(sent);
   }
@@ -208,6 +235,7 @@ void SendQueue::on_completed(uint32_t sequence, std::vector<Sent>& sent) {
   ++completed_;
 }
 
+// The requests leave, but their frames do not: they are reported as failed by give_up().
 void SendQueue::on_failed(uint32_t sequence) {
   stopped_ = true;
   const uint32_t count = ((sequence - first_sequence_) & kSequenceMask) + 1;
@@ -220,6 +248,7 @@ void SendQueue::give_up(std::vector<Sent>& sent) {
   while (!frames_.empty()) finish_frame(sent);
 }
 
+// begun_ counts from the front, so it goes down with the frame that leaves.
 void SendQueue::finish_frame(std::vector<Sent>& sent) {
   Frame& frame = frames_.front();
   if (frame.borrowed != nullptr) nic_.verbs().deregister_memory(frame.borrowed);

@@ -1,4 +1,6 @@
-// system_verbs.cc: Verbs by libibverbs and librdmacm.
+// system_verbs.cc: Verbs by libibverbs and librdmacm; see verbs.h for what each call promises. Most calls
+// are passed on. What is added: descriptors never block, the two conventions of errors (errno value
+// returned, or -1 and errno) become one, and events are copied and acknowledged at once.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -11,10 +13,13 @@ namespace hdt::transport::rdma {
 
 namespace {
 
+// For calls that return -1 and set errno.
 int error_of(int result) { return result == 0 ? 0 : errno; }
 
+// For the descriptors that the libraries make; next_...() then return at once.
 void never_block(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
+// Which member of ibv_async_event::element is valid depends on the type.
 bool is_qp_event(ibv_event_type type) {
   return type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR ||
          type == IBV_EVENT_COMM_EST || type == IBV_EVENT_SQ_DRAINED || type == IBV_EVENT_PATH_MIG ||
@@ -29,6 +34,7 @@ bool is_port_event(ibv_event_type type) {
 
 class SystemVerbs final : public Verbs {
  public:
+  // ibv_free_device_list() may change errno, so it is kept.
   ibv_context* open_device(const std::string& name) override {
     int count = 0;
     ibv_device** devices = ::ibv_get_device_list(&count);
@@ -83,6 +89,8 @@ class SystemVerbs final : public Verbs {
     return channel;
   }
   void destroy_completion_channel(ibv_comp_channel* channel) override { ::ibv_destroy_comp_channel(channel); }
+  // Events must be acknowledged before a queue can be destroyed; one at a time is enough, as events are
+  // rare.
   bool next_completion_event(ibv_comp_channel* channel) override {
     ibv_cq* cq = nullptr;
     void* context = nullptr;
@@ -120,6 +128,8 @@ class SystemVerbs final : public Verbs {
     return channel;
   }
   void destroy_event_channel(rdma_event_channel* channel) override { ::rdma_destroy_event_channel(channel); }
+  // rdma_ack_cm_event() frees the private data, and rdma_destroy_id() waits for events that are not
+  // acknowledged.
   bool next_cm_event(rdma_event_channel* channel, CmEvent& event) override {
     rdma_cm_event* found = nullptr;
     if (::rdma_get_cm_event(channel, &found) != 0) return false;
@@ -134,6 +144,7 @@ class SystemVerbs final : public Verbs {
     ::rdma_ack_cm_event(found);
     return true;
   }
+  // The port space of TCP: addresses and ports as sockets have them, reliable connections.
   rdma_cm_id* create_id(rdma_event_channel* channel, void* context) override {
     rdma_cm_id* id = nullptr;
     return ::rdma_create_id(channel, &id, context, RDMA_PS_TCP) == 0 ? id : nullptr;
