@@ -1,3 +1,5 @@
+// adoption.cc: checks the memory that a rank of a predecessor's group hands over, and makes from it the
+// description that an engine starts the group with. See adoption.h for what is trusted.
 #include "daemon/membership/adoption.h"
 
 #include <sys/stat.h>
@@ -13,12 +15,13 @@ namespace hdt::daemon {
 
 namespace {
 
-// Memory that a rank brings first: all that is ever read of its header.
+// Memory that a rank brings first. `group` is all that is ever read of its header.
 struct Brought {
   SharedMemory memory;
   session::Description group;
 };
 
+// Maps and checks memory that no rank has brought yet.
 Result<Brought> bring(UniqueFd fd, const struct stat& file) {
   if (file.st_uid != ::geteuid())
     return Status(Code::kInvalidUsage, "the memory was not made by a daemon of this one's user");
@@ -26,6 +29,7 @@ Result<Brought> bring(UniqueFd fd, const struct stat& file) {
   if (!mapped.is_ok()) return mapped.status();
   auto group = session::Description::read(mapped.value().data(), mapped.value().size());
   if (!group.is_ok()) return group.status();
+  // Layout fits into the size, as Description::read() has checked. More than that a daemon never makes.
   if (mapped.value().size() != group.value().layout.total)
     return Status(Code::kInvalidUsage, "the memory is larger than its group needs");
   return Brought{mapped.take(), group.take()};
@@ -36,6 +40,8 @@ Result<Brought> bring(UniqueFd fd, const struct stat& file) {
 Result<Adoption::Found> Adoption::find(const session::AdoptRequest& request, uint32_t uid, UniqueFd fd) {
   struct stat file {};
   if (::fstat(fd.get(), &file) != 0) return Status::from_errno("fstat of a group's memory", errno);
+  // A file is known by device and inode. The inode of a file that is gone may be given again, so entries
+  // of groups that have ended must go first.
   std::erase_if(known_, [](const auto& entry) { return entry.second.memory.expired(); });
   const std::pair<dev_t, ino_t> name{file.st_dev, file.st_ino};
   const auto no_such_rank = [&](size_t local_ranks) {
@@ -43,6 +49,7 @@ Result<Adoption::Found> Adoption::find(const session::AdoptRequest& request, uin
                                            " of a group that has " + std::to_string(local_ranks) +
                                            " on this node");
   };
+  // A later rank: its descriptor is dropped, and nothing is read from the memory again.
   if (const auto known = known_.find(name); known != known_.end()) {
     Known& group = known->second;
     if (group.engine != request.engine || group.uid != uid)
@@ -53,6 +60,7 @@ Result<Adoption::Found> Adoption::find(const session::AdoptRequest& request, uin
     group.taken[request.local_index] = true;
     return Found{group.id, nullptr, std::nullopt};
   }
+  // The first rank. All checks come before the entry, so that a refused rank leaves nothing behind.
   auto brought = bring(std::move(fd), file);
   if (!brought.is_ok()) return brought.status();
   session::Description& group = brought.value().group;
@@ -86,6 +94,8 @@ Result<GroupSpec> Adoption::describe(const Found& found, const NodeInfo& node) c
   spec.memory = found.memory;
   spec.group_class = group.group_class;
   spec.me = group.node;
+  // 1. The ranks of each node. The table of members is foreign: each entry is copied once and checked.
+  //    With one node there is no table to read.
   std::vector<uint32_t> ranks_of(layout.nodes, 0);
   for (uint32_t rank = 0; rank < layout.ranks; ++rank) {
     const uint32_t of = layout.nodes == 1 ? 0 : foreign_copy(segment.members()[rank].node);
@@ -93,17 +103,22 @@ Result<GroupSpec> Adoption::describe(const Found& found, const NodeInfo& node) c
     spec.node_of_rank.push_back(of);
     ++ranks_of[of];
   }
+  // 2. As valid(Membership) demands: every node has a rank and no more than fit; this node has as many as
+  //    its memory has seats for.
   const bool full = std::all_of(ranks_of.begin(), ranks_of.end(),
                                 [](uint32_t ranks) { return ranks > 0 && ranks <= session::kMaxLocalRanks; });
   if (!full || ranks_of[spec.me] != layout.local_ranks || !is_printable(group.group_class)) {
     return Status(Code::kInvalidArgument, "the members of the group do not fit its memory");
   }
   for (uint32_t other = 0; other < layout.nodes; ++other) {
-    // The others' names are learned when they are met.
+    // 3. The other nodes: their addresses are in the segment; their names and ids are learned when they
+    //    are met.
     const std::string address = segment.places()[other].get();
     spec.nodes.push_back(other == spec.me ? node : NodeInfo{{}, "at " + address, address, {}});
   }
   if (layout.nodes == 1) return spec;
+  // 4. What all nodes agreed on when the group was made: the same algorithm and measured rates must be
+  //    used again, or nodes would run different schedules.
   const auto agreed = session::Journal(segment.journals(), layout.nodes, layout.slots).agreed();
   if (!agreed) return Status(Code::kDaemonLost, "the daemon died while the group was made");
   spec.algorithm = agreed->algorithm;

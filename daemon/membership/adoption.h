@@ -1,10 +1,13 @@
-// adoption.h: groups that a daemon takes over from its predecessor: their ranks hand over the shared memory,
-// from which everything is read that the predecessor knew. The memory is foreign: what is read from it is
-// copied and checked, once, by the rank that brings it first; of later ranks only which file it is counts.
+// adoption.h: groups that a daemon takes over from its predecessor (docs/design/restart.md). Their ranks
+// hand over the shared memory of the group, and everything that the predecessor knew is read from it. The
+// memory is foreign: what is read from it is copied and checked once, for the rank that brings it first.
+// Of later ranks only the identity of the file counts.
 //
-// Whoever holds a group's memory has been given it by a daemon. So memory is taken only if a daemon of this
-// one's user made it, and it has exactly the size that its geometry needs: nobody makes groups here out of
-// files of his own.
+// Whoever holds a group's memory was given it by a daemon. So memory is accepted only if a daemon of this
+// daemon's user made it and it has exactly the size that its geometry needs. Nobody can make groups here
+// out of his own files.
+//
+// Owner and thread: Control (on_adopt()); the control thread.
 #pragma once
 
 #include <sys/types.h>
@@ -23,31 +26,41 @@
 
 namespace hdt::daemon {
 
-// What one user may have a daemon take over: as many groups as a node's ranks can be in.
+// The maximum number of groups of one user that a daemon takes over: as many as a node's ranks can be in.
 inline constexpr size_t kMostAdoptedGroups = 1024;
 
 class Adoption {
  public:
+  // A group that a rank has brought.
   struct Found {
+    // the group's id, from its memory
     uint64_t id = 0;
-    std::shared_ptr<SharedMemory> memory;       // null: another rank has brought the group before
-    std::optional<session::Description> group;  // with `memory`
+    // the mapped memory; null: another rank has brought the group before
+    std::shared_ptr<SharedMemory> memory;
+    // the checked copy of the header; set exactly if `memory` is
+    std::optional<session::Description> group;
   };
-  // The group whose memory this is, for the rank of the request, whose process is of user `uid`. Each rank is
-  // taken once.
+  // Finds the group whose memory this is, for the rank that the request names, whose process is of user
+  // `uid`. Each rank is accepted once. kInvalidUsage: the memory or the rank does not fit; kSystem: a
+  // limit is reached; other codes come from SharedMemory::map() and Description::read().
   Result<Found> find(const session::AdoptRequest& request, uint32_t uid, UniqueFd memory);
   // What an engine needs to go on with a group that was found for the first time. `node` is this daemon.
+  // kInvalidArgument: the members in the memory make no sense. kDaemonLost: the predecessor died while
+  // the group was made, so there is nothing to go on with.
   Result<GroupSpec> describe(const Found& group, const NodeInfo& node) const;
 
  private:
+  // A group that some rank has brought. The entry is dropped when the group's memory is gone here.
   struct Known {
     uint64_t id;
     std::weak_ptr<SharedMemory> memory;
     uint32_t engine;
     uint32_t uid;
-    std::vector<bool> taken;  // by local index
+    // by local index: the rank has come back
+    std::vector<bool> taken;
   };
-  std::map<std::pair<dev_t, ino_t>, Known> known_;  // by the file
+  // by the file that the memory is
+  std::map<std::pair<dev_t, ino_t>, Known> known_;
 };
 
 }  // namespace hdt::daemon

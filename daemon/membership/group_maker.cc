@@ -21,21 +21,23 @@ namespace hdt::daemon {
 
 namespace {
 
-// Rank 0's daemon may not listen yet: it is dialled again, soon at first.
+// Rank 0's daemon may not listen yet. It is dialled again, soon at first.
 constexpr int64_t kFirstRetryMs = 30;
 constexpr int64_t kMaxRetryMs = 500;
-// A unique id's daemon runs: who has dialled its loopback addresses in vain for so long is on another host.
+// The daemon of a unique id runs already: whoever has dialled its loopback addresses in vain for so long
+// is on another host.
 constexpr int64_t kElsewhereMs = 400;
-// The coordinator knows who is missing, so its answer is awaited a little longer than the deadline.
+// The coordinator knows which ranks are missing, so its answer is awaited a little longer than the
+// deadline.
 constexpr int64_t kGraceMs = 1'000;
-// Two jobs of one user that start together at one address may have been mixed up. Within this time of its
-// making, a group whose address a further process comes to is failed; later the newcomer is refused and the
-// group goes on.
+// Two jobs of one user that start together at one address may have been mixed up. If another process
+// comes to the address this soon after the group was made, the group is failed; later the newcomer is
+// refused and the group goes on.
 constexpr int64_t kYoungNs = kNsPerSecond;
-// Below it a port is root's.
+// Ports below it are root's.
 constexpr uint16_t kFirstUserPort = 1'024;
 
-// Jobs that meet at an address everybody can guess are of one user.
+// At an address that everybody can guess only ranks of one user meet: the user is mixed into the key.
 Result<GroupKey> key_for_user(const GroupKey& key, uint32_t uid) {
   const auto text = Writer().put_bytes(key).put(uid).take();
   const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
@@ -91,9 +93,11 @@ void GroupMaker::on_join(LocalJoin join) {
     request.key = mixed.value();
   }
   const GroupKey key = request.key;
+  // 1. The key may be that of a living group, or of one that was refused while this process existed.
   const std::string joiner = process_text(join.pid, join.uid);
   if (const auto why = taken(key, request.meeting, joiner)) return services_.refused(join, *why);
   if (const auto why = refused_.find(key, request.process_age_ms)) return services_.refused(join, *why);
+  // 2. The first rank of a key determines what the group needs; later ones must be of the same user.
   const auto [entry, is_new] = groups_.try_emplace(key);
   Pending& pending = entry->second;
   if (is_new) {
@@ -103,7 +107,7 @@ void GroupMaker::on_join(LocalJoin join) {
     pending.place = request.place.empty() ? request.rendezvous : request.place;
     pending.until = Deadline::after_ms(saturating_add(request.timeout_ms, kGraceMs));
     pending.retry_ms = kFirstRetryMs;
-    // Who has named loopback addresses for this daemon has the others on this host, too.
+    // If loopback addresses are configured for this daemon, the other nodes are on this host, too.
     const auto& named = config_.nics.addresses;
     const bool knows_others = named.empty() || !is_loopback(named.front());
     if (knows_others && DaemonAddress::parse(request.rendezvous).id && all_loopback(request.rendezvous))
@@ -120,6 +124,7 @@ void GroupMaker::on_join(LocalJoin join) {
              "the group belongs to user {} on node {}, as that is whose rank joined first; {} cannot join it",
              pending.uid, node_.name, joiner)});
   }
+  // 3. The rank comes twice, or the group is complete. At an address that may be two jobs: none is made.
   const auto same_rank = pending.joins.find(request.rank);
   if (pending.made || same_rank != pending.joins.end()) {
     const bool complete = pending.made && same_rank == pending.joins.end();
@@ -141,6 +146,7 @@ void GroupMaker::on_join(LocalJoin join) {
       services_.send(pending.channel, Cancel{key, why.code(), request.rank, why.message()});
     return refuse(key, why);
   }
+  // 4. Rank 0 is here: listen at the meeting place before dialling it.
   if (request.host != session::Hosting::kNone && !pending.hosted) {
     auto place = place_for(join);
     const Status listening = place.is_ok() ? services_.host(place.value()) : place.status();
@@ -188,8 +194,7 @@ Result<HostedPlace> GroupMaker::place_for(const LocalJoin& join) {
 }
 
 void GroupMaker::contact(const GroupKey&, Pending& pending) {
-  // An address that ranks meet at may be one that every host has: only rank 0's node is the one that is
-  // meant.
+  // Every host may have the address that ranks meet at: if rank 0 is not here, another node is meant.
   const bool by_address = pending.meeting == session::Meeting::kAddress;
   pending.channel = services_.dial(pending.rendezvous,
                                    by_address ? std::optional(pending.hosted.has_value()) : std::nullopt);
@@ -224,7 +229,7 @@ void GroupMaker::refuse(const GroupKey& key, const Status& why) {
   if (found == groups_.end()) return;
   Pending pending = std::move(found->second);
   groups_.erase(found);
-  // Whatever else cannot be done: all ranks hear of it.
+  // All ranks must be told, whatever else fails: so each step before it is contained by itself.
   if (pending.meeting != session::Meeting::kAgain)
     (void)contained("the memory of a refusal", [&] { refused_.remember(key, why); });
   (void)contained("a group that is not made", [&] { release(pending); });
@@ -263,8 +268,8 @@ bool GroupMaker::has_id(uint64_t id) const {
 void GroupMaker::on_membership(ChannelId from, const Membership& membership) {
   const auto found = groups_.find(membership.key);
   if (found == groups_.end() || found->second.made || found->second.channel != from) return;
-  // Where it cannot be made for want of memory the coordinator hears that from the channel's end, and tells
-  // the others.
+  // Without memory for the group the connection is ended: from that the coordinator learns it and tells
+  // the other nodes.
   (void)contained(
       "a membership", [&] { make(membership, found->second); },
       [&](const std::string& why) {
@@ -292,8 +297,8 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
     return Status(Code::kInternal, "the coordinator made a group without this node");
   GroupSpec spec;
   spec.id = group_id(membership.secret);
-  // Ids are drawn at random by who coordinates. One that is in use was chosen, and could be taken for the
-  // other group's.
+  // Ids are drawn at random by the coordinator. One that is in use was chosen, and frames for it could be
+  // taken for the other group's.
   if (has_id(spec.id))
     return Status(Code::kInvalidUsage,
                   "the coordinator gave the group an id that another group of this node has");
@@ -307,6 +312,7 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
   for (uint32_t rank = 0; rank < spec.node_of_rank.size(); ++rank) {
     if (spec.node_of_rank[rank] == spec.me) local.push_back(rank);
   }
+  // The ranks that still wait here must be those of the Membership: one may have ended meanwhile.
   const bool same = std::equal(local.begin(), local.end(), pending.joins.begin(), pending.joins.end(),
                                [](uint32_t rank, const auto& entry) { return rank == entry.first; });
   if (!same)
@@ -327,6 +333,8 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
         &node == &spec.nodes[spec.me] ? "" : misfit(spec.nodes[spec.me], node, spec.group_class);
     if (!wrong.empty()) return Status(Code::kNoBackend, wrong);
   }
+  // Every node computes the same engine from the id. Links connect engines of one index, so only an index
+  // that all nodes have will do.
   size_t engines = session::kMaxEngines;
   for (const NodeInfo& node : spec.nodes) engines = std::min(engines, node.rails.size());
   const session::Layout layout(static_cast<uint32_t>(spec.node_of_rank.size()),
@@ -379,7 +387,7 @@ void GroupMaker::take_up(const GroupKey& key, const Status& status) {
                 std::exchange(pending.hosted, std::nullopt),
                 std::move(pending.group_claim)};
   living_.insert_or_assign(key, std::move(living));
-  // From here on there is a group.
+  // From here on the key names a living group. Each rank is answered whatever happens to the other ones.
   Pending done = std::move(pending);
   groups_.erase(found);
   (void)contained("a group that was made", [&] { release(done); });
@@ -396,7 +404,7 @@ void GroupMaker::on_group_ended(const std::string& id) {
   });
 }
 
-// The ranks met at a place of the predecessor's; nobody listens there any more, so a job that meets there
+// The ranks met at a place of the predecessor. Nobody listens there any more, so a job that meets there
 // later is refused on this node only.
 Status GroupMaker::on_adopted(const session::Description& group, uint32_t engine, uint32_t pid,
                               uint32_t uid) {
@@ -410,7 +418,7 @@ Status GroupMaker::on_adopted(const session::Description& group, uint32_t engine
   return Status::ok();
 }
 
-// Bad news from the coordinator: ranks missing, or another node that could not make its part.
+// The coordinator reports that ranks are missing, or that another node could not make its part.
 void GroupMaker::on_outcome(ChannelId from, const Outcome& outcome) {
   const auto found = groups_.find(outcome.key);
   if (found == groups_.end() || outcome.code == Code::kSuccess || found->second.channel != from) return;
@@ -426,8 +434,8 @@ void GroupMaker::on_outcome(ChannelId from, const Outcome& outcome) {
 }
 
 void GroupMaker::on_closed(ChannelId channel, const Status& why) {
-  // This daemon is at a limit, or the other one, or another host is meant and this daemon has no peers there:
-  // who waits is told now, and not at the deadline.
+  // One of both daemons is at a limit, or another host is meant and this daemon has no peers there.
+  // Dialling again would not help, so the ranks are told now and not at their deadline.
   std::vector<std::pair<GroupKey, Status>> refused;
   for (const auto& [key, pending] : groups_) {
     if (pending.channel != channel || pending.made) continue;
@@ -446,7 +454,7 @@ void GroupMaker::on_closed(ChannelId channel, const Status& why) {
     if (pending.channel != channel) continue;
     pending.last_error = why.message();
     pending.channel = 0;
-    // Its answer is not needed once the membership is known. Before, the coordinator may just not be up yet.
+    // The coordinator is not needed once the Membership has come. Before that it may just not be up yet.
     if (pending.made) continue;
     pending.retry_at = Deadline::after_ms(pending.retry_ms);
     pending.retry_ms = std::min(2 * pending.retry_ms, kMaxRetryMs);

@@ -1,6 +1,20 @@
-// group_maker.h: this node's side of making groups: the Joins of local ranks until the coordinator's
-// Membership arrives, then the node's shared memory and the engine's group. It also knows which groups exist,
-// so that a key names at most one of them. Runs on the control thread.
+// group_maker.h: this node's side of making groups. It sends the Joins of local ranks to the coordinator,
+// and when the Membership arrives it makes the node's shared memory and has an engine make the group. It
+// also knows which groups of this node exist, so that a key names one of them at most.
+//
+// A key passes through these states:
+// 1. pending, no connection (`channel` 0): the coordinator could not be reached yet, and is dialled again
+//    at `retry_at`.
+// 2. pending, connected: the Joins have been sent, and the coordinator waits for other ranks.
+// 3. made: the Membership has come. The engine connects to the other nodes. It reports the result once,
+//    through GroupSpec::on_ready; whatever fails the group now does so through the engine.
+// 4. living: the ranks have been answered, and the entry is in `living_` until the group has ended.
+//
+// From every pending state refuse() leads to the end: all ranks that wait are told why. Before state 3
+// this happens at `until`, when a rank is refused by the coordinator, or when no coordinator can be
+// reached at all. A rank whose process ends is taken out, and the coordinator is told.
+//
+// Owner and thread: Control; the control thread. Services::post brings what engines report back to it.
 #pragma once
 
 #include <algorithm>
@@ -22,136 +36,187 @@
 
 namespace hdt::daemon {
 
+// A rank of this node that wants to join.
 struct LocalJoin {
+  // the session of its process (ClientSessions)
   uint64_t session = 0;
   session::JoinRequest request;
-  // Of the process, as the kernel gave them for its session's socket.
+  // The process's number and user, as the kernel reported them for the session's socket. `pid` is 0 if
+  // the process has no number here.
   uint32_t pid = 0;
   uint32_t uid = 0;
 };
 
-// A group that this node's ranks may use now.
+// A group whose part on this node has been made.
 struct MadeGroup {
   uint64_t id = 0;
+  // index of the engine that runs it
   uint32_t engine = 0;
+  // the segment of the group on this node
   std::shared_ptr<SharedMemory> memory;
+  // from the Membership: members derive the keys of later groups from it
   GroupKey secret{};
 };
 
 // Where this node's daemon listens for the ranks of a group, as its rank 0 asked.
 struct HostedPlace {
+  // with ports, separated by commas, as the rank gave them
   std::string addresses;
+  // also at the same port on all NICs of this node
   bool on_nics = false;
+  // one of the user's listeners; null if there are no limits
   std::shared_ptr<UserLimits::Claim> claim;
 };
 
 class GroupMaker {
  public:
+  // What GroupMaker needs of the rest of the daemon; tests replace it. All are called on the control
+  // thread.
   struct Services {
-    // `self`: whether this node may be the one that is meant; nothing: its addresses say so.
+    // Connects to the coordinator; never 0. `self`: whether this node itself may be the one that is
+    // meant; nothing: that depends on the addresses (ControlNetwork::dial()).
     std::function<ChannelId(const std::string& address, std::optional<bool> self)> dial;
     std::function<void(ChannelId, const ControlMessage&)> send;
-    // Says that nothing more is sent on the channel: it closes when what was sent has left.
+    // Nothing more will be sent on the connection: it closes when what was sent has left.
     std::function<void(ChannelId)> finish;
-    // Ends the channel, as something that was to be said on it is lost. Takes no memory.
+    // Ends the connection at once, because a message that belongs on it is lost. Takes no memory.
     std::function<void(ChannelId)> give_up;
-    // Begin and end to listen at a meeting place (ControlNetwork::host_place, leave_place).
+    // Begin and end to listen at a meeting place (ControlNetwork::host_place() and leave_place()).
     std::function<Status(const HostedPlace&)> host;
     std::function<void(const HostedPlace&)> leave;
-    // Creates the group in engine number `engine`; spec.on_ready may be called from that engine's thread.
+    // Has engine number `engine` create the group. spec.on_ready may be called on that engine's thread.
     std::function<void(uint32_t engine, GroupSpec)> create;
-    // What a user's ranks want to have.
+    // Takes a part of a user's limit (UserLimits::claim()). An empty function: there are no limits.
     std::function<Result<UserLimits::Claim>(uint32_t uid, UserLimits::What)> claim;
-    // Runs work on the control thread.
+    // Runs work on the control thread; called from any thread.
     std::function<void(std::function<void()>)> post;
+    // Fails a group that an engine has.
     std::function<void(uint32_t engine, uint64_t group, const Outcome&)> fail;
+    // Answers a join with success.
     std::function<void(const LocalJoin&, const MadeGroup&, uint32_t local_index)> joined;
-    // Nobody takes this seat of a group that has been made.
+    // The rank with this local index will never take its seat in a group that has been made.
     std::function<void(const MadeGroup&, uint32_t local)> lost;
+    // Answers a join with a failure.
     std::function<void(const LocalJoin&, const Status&)> refused;
-    // Where this node can be reached for groups of a class.
+    // The ends at which this node can be reached for groups of a class, by engine.
     std::function<std::vector<std::vector<RailEnd>>(const std::string& group_class)> rails_for;
   };
+  // `config` must live as long as this object; its classes may change meanwhile (class_change.h).
   GroupMaker(NodeInfo node, const Config& config, Services services);
 
+  // A rank of this node wants to join. It is answered by `joined` or `refused`, at once or later.
   void on_join(LocalJoin join);
+  // The session of a process has ended; `how` completes "rank 3 on node n0 ...". Its ranks in pending
+  // groups are taken out. Groups that are made hear of it from the engine.
   void on_session_gone(uint64_t session, const std::string& how);
-  // Only the coordinator's word counts: what comes over the channel on which the ranks' Joins went out.
+  // Messages of the coordinator. They count only on the connection on which the ranks' Joins were sent.
   void on_membership(ChannelId from, const Membership& membership);
   void on_outcome(ChannelId from, const Outcome& outcome);
+  // A connection has ended, for the reason `why`. kSystem and kConfig end the wait at once: dialling
+  // again would not help.
   void on_closed(ChannelId channel, const Status& why);
-  // A group of this node has ended; `id` as GroupFacts has it.
+  // A group of this node has ended; `id` is its public name (GroupFacts::id). Its key is free again.
   void on_group_ended(const std::string& id);
-  // A group that this daemon goes on with after its predecessor. The process is that of one of its ranks on
-  // this node.
-  // Fails where another group of this node has its id, or its key.
+  // Registers a group that this daemon takes over from its predecessor. The process is that of one of its
+  // ranks on this node. kInvalidUsage: another group of this node has its id or its key.
   Status on_adopted(const session::Description& group, uint32_t engine, uint32_t pid, uint32_t uid);
-  // Why a process cannot join by this key: a group that exists has it. Nothing: it may.
+  // Why a process cannot join by this key: a living group has it. Nothing: it may. `joiner` names the
+  // process in messages. Has an effect: if the group met at an address less than a second ago, ranks of
+  // two jobs may have been mixed up, so the group is failed as well.
   std::optional<Status> taken(const GroupKey& key, session::Meeting meeting, const std::string& joiner);
+  // Dials again, and refuses groups whose deadline has passed.
   void on_time();
+  // When on_time() has something to do next; nothing: never.
   std::optional<Deadline> next_time() const;
+  // Groups in states 1 to 3.
   size_t open_groups() const { return groups_.size(); }
-  // For diagnosis: groups that ranks of this node wait for.
+  // The same groups, for diagnosis.
   std::vector<MakingFacts> making() const;
-  // Groups that have all their ranks, and are not made yet.
+  // Groups in state 3.
   size_t being_connected() const {
     return static_cast<size_t>(std::count_if(groups_.begin(), groups_.end(),
                                              [](const auto& g) { return g.second.made.has_value(); }));
   }
 
  private:
+  // A group in states 1 to 3. What concerns the whole group is taken from the rank that joined first.
   struct Pending {
+    // where the coordinator is met, as addresses
     std::string rendezvous;
     std::string group_class;
     session::Meeting meeting = session::Meeting::kSecret;
-    std::string place;  // where the ranks meet, in the user's words
+    // the same in the user's words, for messages
+    std::string place;
+    // set: this node listens there, as rank 0 is here
     std::optional<HostedPlace> hosted;
-    ChannelId channel = 0;  // 0: to be dialled at retry_at
-    int64_t retry_ms = 0;   // how long to wait before the next dial
+    // the connection to the coordinator; 0: none
+    ChannelId channel = 0;
+    // ms between the end of this connection and the next dial; doubled each time, 30 to 500
+    int64_t retry_ms = 0;
+    // when to dial again; never: there is a connection, or none is needed any more
     Deadline retry_at = Deadline::never();
+    // the first rank's deadline, and a second for the coordinator's answer
     Deadline until = Deadline::never();
-    // The coordinator is met on its own host only, and has been there before this: it is another host.
+    // Set if the id names a certain daemon and loopback addresses only: that daemon has peers on its own
+    // host only. If it still cannot be reached at this time, it is on another host.
     Deadline elsewhere_at = Deadline::never();
+    // why the latest connection ended
     std::string last_error;
-    std::map<uint32_t, LocalJoin> joins;  // by rank
-    uint32_t uid = 0;                     // of the first rank, whose user the group belongs to
+    // by rank; never empty between two events
+    std::map<uint32_t, LocalJoin> joins;
+    // the user of the first rank; the group belongs to it
+    uint32_t uid = 0;
+    // The first ends with this entry; the second is handed on to the living group.
     UserLimits::Claim making_claim;
     std::shared_ptr<UserLimits::Claim> group_claim;
-    std::optional<MadeGroup> made;  // membership has come; the engine connects
+    // state 3
+    std::optional<MadeGroup> made;
+    // State 3: the coordinator has reported a failure, but the engine could not be told for want of
+    // memory. on_time() tries again. kSuccess: nothing is to be told.
     Code to_fail =
         Code::kSuccess;  // `made`: the coordinator has said that it fails, and the engine is still to be told
   };
-  // What the user of a group's first rank needs for it.
+  // Takes what the user of the group's first rank needs for it. kSystem: it has as many already.
   Status claim_group(Pending& pending, const LocalJoin& join);
-  // Where a process may have this daemon listen: as many places as its user may have, at ports that it could
-  // take itself.
+  // Checks where a process wants this daemon to listen: as many places as its user may have, at ports
+  // that the process could take itself. kInvalidUsage, or kSystem at a limit.
   Result<HostedPlace> place_for(const LocalJoin& join);
+  // State 1 to state 2: dials, and sends all Joins.
   void contact(const GroupKey& key, Pending& pending);
   void send_join(Pending& pending, const LocalJoin& join);
+  // Ends a pending group: all its ranks are answered with `why`.
   void refuse(const GroupKey& key, const Status& why);
-  // What a pending group holds beside its joins: its channel and its meeting place.
+  // Gives back what a pending group holds besides its joins: its connection and its meeting place.
   void release(Pending& pending);
-  // Of a class on this node; none: "auto".
+  // The algorithm that this node's configuration has for a class; nothing: "auto".
   std::optional<collectives::Algorithm> configured_algorithm(const std::string& group_class) const;
+  // Checks a Membership against this node and makes the group's memory. Fills in `made`.
   Result<GroupSpec> prepare(const Membership& membership, const Pending& pending, MadeGroup& made);
-  // A group of this node, made or being made, has that id.
+  // Whether a group of this node, living or in state 3, has that id.
   bool has_id(uint64_t id) const;
+  // The engine's report. on_ready() contains the exceptions of take_up(), which does the work.
   void on_ready(const GroupKey& key, const Status& status);
   void take_up(const GroupKey& key, const Status& status);
+  // State 2 to state 3.
   void make(const Membership& membership, Pending& pending);
 
+  // this node; its rails are asked for anew with each Join (rails_for)
   NodeInfo node_;
   const Config& config_;
   Services services_;
+  // states 1 to 3
   std::map<GroupKey, Pending> groups_;
-  // A group that exists, under the key by which its ranks met.
+  // A group in state 4. Kept so that other processes that come with its key are refused by name.
   struct Living {
     uint64_t id = 0;
     uint32_t engine = 0;
-    std::string who;  // "pid 7 of user 1000 (rank 0 of 2) on node n0"
+    // for messages: "pid 7 of user 1000 (rank 0 of 2) on node n0"
+    std::string who;
+    // where its ranks met, in the user's words
     std::string place;
     int64_t made_at = 0;  // seconds since 1970
-    int64_t made_ns = 0;  // now_ns(); 0: by a predecessor of this daemon
+    // now_ns() when it was made; 0: it was made by a predecessor of this daemon
+    int64_t made_ns = 0;
     std::optional<HostedPlace> hosted;
     std::shared_ptr<UserLimits::Claim> claim;
   };

@@ -1,4 +1,5 @@
-// What a group maker says of itself for diagnosis.
+// group_maker_facts.cc: what GroupMaker contributes to diagnosis (making_facts.h): the groups that ranks
+// of this node wait for.
 #include "daemon/membership/group_maker.h"
 #include "daemon/protocol/facts.h"
 
@@ -8,6 +9,8 @@ std::vector<MakingFacts> GroupMaker::making() const {
   std::vector<MakingFacts> all;
   for (const auto& [key, pending] : groups_) {
     MakingFacts& facts = all.emplace_back();
+    // Until the Membership has come the group's id is not known; the coordinator names the group by its
+    // key as well, so both reports have the same name.
     facts.id = id_text(pending.made ? pending.made->id : group_id(key));
     facts.group_class = pending.group_class;
     facts.rendezvous = pending.rendezvous;

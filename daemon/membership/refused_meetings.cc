@@ -1,3 +1,4 @@
+// refused_meetings.cc: a map with an age limit. See refused_meetings.h.
 #include "daemon/membership/refused_meetings.h"
 
 #include <algorithm>
@@ -15,6 +16,7 @@ constexpr size_t kMaxRefusals = 1'024;
 void RefusedMeetings::remember(const session::GroupKey& key, const Status& why) {
   const int64_t now = now_ns();
   std::erase_if(refusals_, [now](const auto& entry) { return now - entry.second.at_ns > kKeepNs; });
+  // Keys come from processes, so their number is bounded.
   if (refusals_.size() >= kMaxRefusals) {
     refusals_.erase(std::min_element(refusals_.begin(), refusals_.end(), [](const auto& a, const auto& b) {
       return a.second.at_ns < b.second.at_ns;
@@ -27,6 +29,7 @@ std::optional<Status> RefusedMeetings::find(const session::GroupKey& key, int64_
   const auto found = refusals_.find(key);
   if (found == refusals_.end()) return std::nullopt;
   const int64_t passed_ns = now_ns() - found->second.at_ns;
+  // A process that is younger than the refusal was started after it: another run of the job.
   if (passed_ns > kKeepNs || process_age_ms < passed_ns / kNsPerMs) return std::nullopt;
   return found->second.why;
 }

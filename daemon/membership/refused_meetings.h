@@ -1,8 +1,11 @@
-// refused_meetings.h: why groups were not made, for members that come late. Without it a rank that joins
-// after the others have been refused would start a group of its own and wait for them until its deadline.
+// refused_meetings.h: remembers for a minute why groups were not made, for members that come late.
+// Without it a rank that joins after the others have been refused would start a group of its own and wait
+// for them until its deadline.
 //
-// The same key may be tried again by another run of the job: a process that started after the failure belongs
-// to that run, and is not refused. Owner and thread: the control thread.
+// The same key may be tried again by another run of the job: a process that was started after the failure
+// belongs to that run and is not refused.
+//
+// Owner and thread: Rendezvous and GroupMaker have one each; the control thread.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +20,16 @@ namespace hdt::daemon {
 
 class RefusedMeetings {
  public:
+  // Remembers that the group with this key was refused now. A later refusal of the key replaces an
+  // earlier one. At most 1024 are kept; the oldest goes first.
   void remember(const session::GroupKey& key, const Status& why);
-  // Why a process that has existed for `process_age_ms` is refused; nothing: it is not.
+  // Why a process that has existed for `process_age_ms` (ms) is refused; nothing: it is not.
   std::optional<Status> find(const session::GroupKey& key, int64_t process_age_ms) const;
 
  private:
   struct Refusal {
     Status why;
+    // now_ns() of the refusal
     int64_t at_ns = 0;
   };
   std::map<session::GroupKey, Refusal> refusals_;

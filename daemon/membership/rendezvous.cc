@@ -1,3 +1,6 @@
+// rendezvous.cc: see rendezvous.h for the states of a group. A group is erased only when all replies
+// about it exist: memory may run out at any allocation, and then the event's connection ends, or
+// on_time() comes to the group again (base/contained.h).
 #include "daemon/membership/rendezvous.h"
 
 #include <algorithm>
@@ -11,16 +14,18 @@ namespace hdt::daemon {
 
 namespace {
 
-// How many missing ranks a message names before it says "and n more".
+// The number of missing ranks that a message names before it says "and n more".
 constexpr size_t kNamedMissing = 16;
 
-// After completion the nodes still have to connect to each other; their own deadlines are the joins'.
+// After completion the nodes have to connect to each other, until the deadline that their ranks' Joins
+// carried. The coordinator waits this much longer for their reports.
 constexpr int64_t kOutcomeGraceMs = 5'000;
 
-// Two jobs of one user that start at the same moment at one address are told apart by nothing but this: one
-// rank comes twice. So a group whose ranks met at an address waits this long before it is made.
+// If two jobs of one user start at the same moment at one address, the only sign of it is that one rank
+// comes twice. So a group whose ranks meet at an address waits this long before it is made.
 constexpr int64_t kSettleMs = 300;
 
+// "1, 2, 5 and 7 more"
 std::string missing_ranks(const std::set<uint32_t>& missing) {
   std::string text;
   size_t named = 0;
@@ -38,11 +43,13 @@ std::string configured(const Join& join) {
   return "\"" + name + "\" on node " + join.node.name;
 }
 
+// Names a process for an error message.
 std::string process(const Join& join) {
   return "pid " + std::to_string(join.pid) + " of user " + std::to_string(join.uid) + " on node " +
          join.node.name;
 }
 
+// The error when two processes join as the same rank.
 std::string two_jobs(const Join& first, const Join& second) {
   const std::string text = "two processes join as rank " + std::to_string(second.rank) + ": " +
                            process(first) + " and " + process(second);
@@ -54,21 +61,27 @@ std::string two_jobs(const Join& first, const Join& second) {
 }  // namespace
 
 std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& join) {
+  // 1. The group has been refused before: this rank is told at once, or it would wait for the others
+  //    until its deadline.
   if (const auto why = refused_.find(join.key, join.process_age_ms)) {
     return {{from, Outcome{join.key, why->code(), -1, why->message()}}};
   }
+  // 2. The group is complete: this rank is too late, or another one took its place.
   Group& group = groups_[join.key];
   if (group.complete) {
     const std::string late = "rank " + std::to_string(join.rank) + " joins a group that is complete already";
     const Reply refusal{from, Outcome{join.key, Code::kInvalidUsage, static_cast<int32_t>(join.rank), late}};
     if (group.meeting != session::Meeting::kAddress) return {refusal};
-    // Nothing but its rank distinguishes the one that comes too late from the one that was taken for it.
+    // With an address as the key, nothing distinguishes the late rank from a foreign one that was taken
+    // for it. So the whole group is refused. (The rank may exceed the size of the group, hence the
+    // min().)
     auto replies = refuse(join.key, group, Code::kMismatch, static_cast<int32_t>(join.rank),
                           two_jobs(group.members.at(std::min(join.rank, group.ranks - 1)).join, join));
     replies.push_back(refusal);
     groups_.erase(join.key);
     return replies;
   }
+  // 3. The first rank determines what the others must agree with.
   if (group.members.empty()) {
     group.ranks = join.ranks;
     group.meeting = join.meeting;
@@ -78,6 +91,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
   const auto& [rank, first] = group.members.empty()
                                   ? std::pair<const uint32_t, Member>{join.rank, {from, join}}
                                   : *group.members.begin();
+  // 4. Compare with the first member, by rank. The first difference refuses the group for all.
   std::string wrong;
   Code code = Code::kMismatch;
   if (join.ranks != group.ranks) {
@@ -95,12 +109,14 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
   }
   if (!wrong.empty()) {
     auto replies = refuse(join.key, group, code, static_cast<int32_t>(join.rank), wrong);
+    // refuse() knows only the connections that have joined; the sender of this Join may be on a new one.
     const auto to_joiner = [from](const Reply& reply) { return reply.to == from; };
     if (std::none_of(replies.begin(), replies.end(), to_joiner))
       replies.push_back({from, Outcome{join.key, code, static_cast<int32_t>(join.rank), wrong}});
     groups_.erase(join.key);
     return replies;
   }
+  // 5. The rank is a member. With the last one the group is complete, or settles.
   group.members.emplace(join.rank, Member{from, join});
   group.deadline = Deadline::earlier(group.deadline, Deadline::after_ms(join.timeout_ms));
   if (group.members.size() < group.ranks) return {};
@@ -110,6 +126,8 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
 }
 
 std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& group) {
+  // Nodes are numbered in the order of their lowest rank, as the map is ordered by rank. Two ranks of a
+  // node have the same node id; the connection of the first one stands for the node.
   Membership membership{key, {}, group.group_class, {}, std::vector<uint32_t>(group.ranks)};
   const Status drawn =
       random_bytes({reinterpret_cast<uint8_t*>(membership.secret.data()), membership.secret.size()});
@@ -135,7 +153,8 @@ std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& 
     nodes.emplace(channel, false);
     replies.push_back({channel, membership});
   }
-  // From here on nothing throws: a group that is complete has been told to its members.
+  // From here on nothing throws: the replies exist, so a group that is complete has been sent to its
+  // members.
   group.nodes.swap(nodes);
   group.complete = true;
   group.secret = membership.secret;
@@ -147,10 +166,12 @@ std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& 
 
 std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Group& group, Code code,
                                                   int32_t rank, const std::string& why) {
+  // One message for each connection, however many ranks joined on it.
   std::set<ChannelId> channels;
   for (const auto& [number, member] : group.members) channels.insert(member.channel);
   std::vector<Reply> replies;
   for (ChannelId channel : channels) replies.push_back({channel, Outcome{key, code, rank, why}});
+  // With kAgain the same processes may use the key again, so they must not be refused then.
   if (group.meeting != session::Meeting::kAgain) refused_.remember(key, {code, why});
   return replies;
 }
@@ -176,6 +197,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_outcome(ChannelId from, const Outc
   std::vector<Reply> replies;
   if (outcome.code != Code::kSuccess) {
     replies = refuse(outcome.key, group, outcome.code, outcome.rank, outcome.text);
+    // The node that reports the failure knows it.
     std::erase_if(replies, [from](const Reply& reply) { return reply.to == from; });
   } else {
     if (const auto node = group.nodes.find(from); node != group.nodes.end()) node->second = true;
@@ -194,7 +216,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_closed(ChannelId channel) {
         std::find_if(group.members.begin(), group.members.end(),
                      [channel](const auto& entry) { return entry.second.channel == channel; });
     if (member == group.members.end()) continue;
-    // A node that has reported success does not need us any more.
+    // A node that has reported success needs the coordinator no more.
     if (const auto node = group.nodes.find(channel); node != group.nodes.end() && node->second) continue;
     auto refused = refuse(key, group, Code::kRankLost, static_cast<int32_t>(member->first),
                           "node " + member->second.join.node.name + " (rank " +
@@ -207,13 +229,15 @@ std::vector<Rendezvous::Reply> Rendezvous::on_closed(ChannelId channel) {
   return replies;
 }
 
-// Once all of their replies are there: a group that is gone is told of nowhere again.
+// Called when all replies of the event exist: if making one throws, the group is still here, and
+// on_time() or the next event tells its members.
 void Rendezvous::erase(const std::vector<GroupKey>& over) {
   for (const GroupKey& key : over) groups_.erase(key);
 }
 
 std::vector<Rendezvous::Reply> Rendezvous::on_time() {
-  // One group each time: what throws for the next one does not lose the replies of this one.
+  // One group each time, so that an exception for the next one does not lose these replies. next_time()
+  // is due at once for the others.
   for (auto& [key, group] : groups_) {
     if (group.settled.expired()) return complete(GroupKey(key), group);
   }
@@ -222,6 +246,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_time() {
   for (const auto& [key, group] : groups_) {
     if (!group.deadline.expired()) continue;
     over.push_back(key);
+    // Its nodes have deadlines of their own, and have failed the group by now if they had to.
     if (group.complete) continue;
     std::set<uint32_t> missing;
     for (uint32_t rank = 0; rank < group.ranks; ++rank) {
@@ -253,6 +278,7 @@ std::vector<MakingFacts> Rendezvous::making() const {
   std::vector<MakingFacts> all;
   for (const auto& [key, group] : groups_) {
     MakingFacts& facts = all.emplace_back();
+    // Before the secret is drawn, a group is named by its key; the nodes' GroupMaker does the same.
     facts.id = id_text(group_id(group.complete ? group.secret : key));
     facts.group_class = group.group_class;
     facts.coordinates = true;

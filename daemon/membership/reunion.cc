@@ -1,3 +1,5 @@
+// reunion.cc: see reunion.h. The other side of the exchange is Control::on_successor()
+// (control_restart.cc).
 #include "daemon/membership/reunion.h"
 
 #include "daemon/protocol/facts.h"
@@ -6,6 +8,8 @@ namespace hdt::daemon {
 
 namespace {
 
+// How often a Successor is sent. Ranks wait meanwhile, and an answer takes one round trip; so a lost one
+// costs little.
 constexpr int64_t kAgainMs = 20;
 
 }  // namespace
@@ -34,10 +38,13 @@ void Reunion::on_known(ChannelId channel, const Known& answer) {
   const auto asked = channels_.find(seeking->second.address);
   if (asked == channels_.end() || asked->second != channel || answer.from != seeking->second.word.from)
     return;
+  // Sent again anyway. Only newer settings need something done here first; if this node knows the newer
+  // ones, the other node takes them from the next Successor.
   if (answer.code == Code::kInProgress) {
     if (answer.live > seeking->second.word.live) services_.newer(seeking->second.word, answer);
     return;
   }
+  // The search goes on: only the engine knows when the group works with that node (end()).
   if (answer.code == Code::kSuccess) return services_.met(seeking->second.word, answer);
   give_up(answer);
 }
