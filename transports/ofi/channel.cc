@@ -1,4 +1,4 @@
-// channel.cc: see channel.h.
+// channel.cc: an endpoint of libfabric as a data path; see channel.h.
 #include "transports/ofi/channel.h"
 
 #include <rdma/fi_cm.h>
@@ -9,10 +9,14 @@
 namespace hdt::transport::ofi {
 
 namespace {
+// More than a connection has under way: 64 frames in the window, 16 receives for frames, and up to 64
+// segments each way.
 constexpr size_t kQueueEntries = 256;
+// Completions taken by one call, and by one poll(), about.
 constexpr size_t kEntriesPerRead = 32;
 constexpr size_t kMaxPollEntries = 128;
 
+// libfabric keeps a pointer for each operation and returns it with the completion; the id travels in it.
 void* context_of(uint64_t id) { return reinterpret_cast<void*>(id); }
 uint64_t id_of(const void* context) { return reinterpret_cast<uint64_t>(context); }
 }  // namespace
@@ -25,7 +29,8 @@ Result<std::unique_ptr<tagged::Channel>> OfiChannel::open(fid_fabric* fabric, fi
   return std::unique_ptr<tagged::Channel>(std::move(channel));
 }
 
-// With a descriptor to sleep on where the provider has one.
+// Asks for a queue with a descriptor to sleep on, and takes one without where the provider has none (shm).
+// Some providers open the queue and refuse the descriptor only then.
 Status OfiChannel::open_queue(fid_domain* domain) {
   fi_cq_attr attributes{};
   attributes.size = kQueueEntries;
@@ -44,6 +49,9 @@ Status OfiChannel::open_queue(fid_domain* domain) {
   return error == 0 ? Status::ok() : from_fi_error("cannot open a completion queue", error);
 }
 
+// 1. An address table for one peer, and the endpoint, bound to the table and the queue.
+// 2. The address of the endpoint: a first call gives its length (with FI_ETOOSMALL), a second one the
+//    bytes.
 Status OfiChannel::open_endpoint(fid_domain* domain, fi_info* info) {
   fi_av_attr attributes{};
   attributes.type = FI_AV_TABLE;
@@ -63,12 +71,14 @@ Status OfiChannel::open_endpoint(fid_domain* domain, fi_info* info) {
   if (error != 0) return from_fi_error("cannot tell an endpoint's address", error);
   address_.resize(bytes);
   inject_bytes_ = info->tx_attr->inject_size;
-  // Addresses of one size are passed by number of entries, not of bytes: a shorter one would be read beyond
-  // its end.
+  // libfabric takes binary addresses by their number and not by their length, so it would read beyond the
+  // end of a short one. connect() compares the length with that of our own.
   if (info->addr_format != FI_ADDR_STR) address_limit_ = bytes;
   return Status::ok();
 }
 
+// The address is foreign. Text must end with a zero byte inside the span; a binary address must have the
+// exact length.
 Status OfiChannel::connect(std::span<const std::byte> peer) {
   const bool text = address_limit_ == 0;
   if (text ? peer.back() != std::byte{0} : peer.size() != address_limit_) {
@@ -80,16 +90,19 @@ Status OfiChannel::connect(std::span<const std::byte> peer) {
   return Status::ok();
 }
 
+// FI_EAGAIN: the queues of the endpoint are full.
 Result<bool> OfiChannel::send(uint64_t tag, const void* data, size_t bytes, uint64_t id) {
   const bool inject = bytes <= inject_bytes_;
   const ssize_t error = inject ? fi_tinject(endpoint_.get(), data, bytes, peer_, tag)
                                : fi_tsend(endpoint_.get(), data, bytes, nullptr, peer_, tag, context_of(id));
   if (error == -FI_EAGAIN) return false;
   if (error != 0) return from_fi_error("cannot send", error);
+  // An injected send is over when the call returns, and makes no completion.
   if (inject) injected_.push_back(id);
   return true;
 }
 
+// No bit of the tag is ignored, and the endpoint has one peer, so the sender is not named.
 Result<bool> OfiChannel::receive(uint64_t tag, void* place, size_t bytes, uint64_t id) {
   const ssize_t error =
       fi_trecv(endpoint_.get(), place, bytes, nullptr, FI_ADDR_UNSPEC, tag, 0, context_of(id));
@@ -98,6 +111,8 @@ Result<bool> OfiChannel::receive(uint64_t tag, void* place, size_t bytes, uint64
   return true;
 }
 
+// Reads the queue, which also makes progress, until it is empty or the budget is used up. An error that
+// lies in the queue (FI_EAVAIL) stops further reading until it is taken off.
 Status OfiChannel::poll(std::vector<tagged::Finished>& finished) {
   for (const uint64_t id : injected_) finished.push_back({id, 0, {}});
   injected_.clear();
@@ -122,6 +137,7 @@ Status OfiChannel::read_error(std::vector<tagged::Finished>& finished) {
   return Status::ok();
 }
 
+// fi_trywait() fails if the queue has something, or if progress has to be made first.
 bool OfiChannel::arm() {
   if (!injected_.empty()) return false;
   fid* waited = &queue_.get()->fid;

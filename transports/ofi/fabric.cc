@@ -1,4 +1,4 @@
-// fabric.cc: see fabric.h.
+// fabric.cc: asks libfabric for a provider and opens it; see fabric.h.
 #include "transports/ofi/fabric.h"
 
 #include <rdma/fi_endpoint.h>
@@ -11,25 +11,29 @@ namespace hdt::transport::ofi {
 
 namespace {
 
-// The oldest interface that has all we use.
+// The oldest version of the interface that has everything used here.
 constexpr uint32_t kApiVersion = FI_VERSION(1, 14);
+// Operations that an endpoint can have under way, in each direction.
 constexpr size_t kOperations = 256;
 
+// What is asked of libfabric: only what is set here matters to the choice.
 Info hints_for(const Provider& provider) {
   Info hints(fi_allocinfo());
-  // Frames of the window and segments ahead fit; the defaults of some providers cost tens of MiB an endpoint.
+  // Frames of the window and segments ahead fit. The defaults of some providers cost tens of MiB for each
+  // endpoint.
   hints->tx_attr->size = kOperations;
   hints->rx_attr->size = kOperations;
   hints->caps = FI_TAGGED | FI_SEND | FI_RECV;
   hints->ep_attr->type = FI_EP_RDM;
   hints->fabric_attr->prov_name = ::strdup(provider.name);
-  // One thread uses a device and all of its connections. Progress is made in our calls, so nothing is placed
-  // in anybody's memory outside of them.
+  // One thread uses a device and all of its connections. Progress is made inside our calls only, so
+  // nothing is placed in memory between them.
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  // Without FI_MR_LOCAL: the provider registers what it sends from and receives into itself.
+  // FI_MR_LOCAL is left out: the provider itself registers the memory that it sends from and receives
+  // into.
   hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   return hints;
 }
@@ -41,6 +45,8 @@ std::string library_version() {
   return "libfabric " + std::to_string(FI_MAJOR(version)) + "." + std::to_string(FI_MINOR(version));
 }
 
+// A provider that stays in the node (shm) has no addresses of NICs, so it is asked for without one. The
+// first offer is the best one.
 Result<Info> find_info(const Provider& provider, const std::string& address) {
   const Info hints = hints_for(provider);
   fi_info* found = nullptr;

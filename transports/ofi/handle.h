@@ -1,4 +1,4 @@
-// handle.h: an owned libfabric object, and libfabric's errors as Status.
+// handle.h: an owned object of libfabric, and libfabric's errors as Status.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -11,7 +11,8 @@
 
 namespace hdt::transport::ofi {
 
-// T is a libfabric object whose first member is `fid`.
+// T is a libfabric object whose first member is `fid`. The destructor closes the object; an error of that
+// is ignored, as nothing can be done about it.
 template <typename T>
 class Handle {
  public:
@@ -26,13 +27,14 @@ class Handle {
     if (object_ != nullptr) fi_close(&std::exchange(object_, nullptr)->fid);
   }
   T* get() const { return object_; }
+  // For the functions that make objects; the handle must be empty.
   T** out() { return &object_; }
 
  private:
   T* object_ = nullptr;
 };
 
-// `error` as libfabric returns it: negative.
+// kLink, with the text of libfabric. `error` as libfabric returns it: negative.
 inline Status from_fi_error(const std::string& what, ssize_t error) {
   return {Code::kLink, what + ": " + fi_strerror(static_cast<int>(-error))};
 }

@@ -1,4 +1,4 @@
-// module.cc: the one symbol of libhdt-transport-ofi.so.
+// module.cc: the one symbol of libhdt-transport-ofi.so (transports/module.h).
 #include "transports/ofi/backend.h"
 #include "transports/ofi/fabric.h"
 

@@ -1,4 +1,5 @@
-// provider.cc: see provider.h.
+// provider.cc: the providers and their settings; see provider.h. The limits below avoid what libfabric
+// 1.17 does not survive (docs/design/ofi.md).
 #include "transports/ofi/provider.h"
 
 #include <algorithm>
@@ -14,11 +15,13 @@ namespace {
 constexpr const char* kBufferVariable = "FI_OFI_RXM_BUFFER_SIZE";
 constexpr const char* kEagerVariable = "FI_OFI_RXM_EAGER_LIMIT";
 
-// ofi_rxm sends a message up to the eager limit as it is, longer ones in parts (SAR), still longer ones by a
-// rendezvous of remote reads. libfabric 1.17 survives an endpoint that is closed only with messages of the
-// first kind under way; so no segment is longer. Over tcp they go from and into the caller's memory, and
-// buffers, 2048 of them an endpoint, hold only small messages: 16 KiB each would be 34 MiB. Over verbs the
-// limit is the size of the buffers, through which everything is copied.
+// ofi_rxm sends a message in one of three ways: up to the eager limit as it is; longer ones in parts
+// (SAR); still longer ones by a rendezvous of remote reads. If an endpoint is closed, libfabric 1.17
+// survives only messages of the first kind under way, so no segment is longer than the eager limit.
+//
+// Over tcp such messages are sent from and received into the caller's memory. The buffers, 2048 for each
+// endpoint, then hold small messages only: with the default of 16 KiB each they would take 34 MiB. Over
+// verbs the limit is the size of the buffers, through which everything is copied.
 constexpr size_t kTcpSegmentBytes = size_t{256} << 10;
 constexpr const char* kTcpBufferBytes = "512";
 constexpr size_t kVerbsSegmentBytes = size_t{9} << 10;
@@ -31,6 +34,7 @@ constexpr std::array<Provider, 3> kProviders = {
 
 bool is_verbs(const Provider& provider) { return &provider == &kProviders[1]; }
 
+// A variable that is set already, by whoever started the process, stays.
 void set_default(const char* variable, const std::string& value) {
   constexpr int kKeep = 0;
   ::setenv(variable, value.c_str(), kKeep);
@@ -53,14 +57,14 @@ void prepare_environment(const Provider& provider) {
     return;
   }
   set_default(kBufferVariable, std::to_string(kVerbsSegmentBytes));
-  // Receives of the endpoint instead of the connection's: those are posted again through a connection that is
-  // closed already.
+  // Receives belong to the endpoint instead of the connection: those of a connection are posted again
+  // through it when it is closed already.
   set_default("FI_OFI_RXM_USE_SRX", "1");
-  // So many are more than the frames and segments that can be on their way; the default, 4096, would be 40
-  // MiB.
+  // More than the frames and segments that can be on their way. The default, 4096, would take 40 MiB.
   set_default("FI_OFI_RXM_MSG_RX_SIZE", "256");
 }
 
+// A value that is no number becomes the minimum.
 size_t segment_bytes(const Provider& provider) {
   const char* limit = provider.limit_variable == nullptr ? nullptr : std::getenv(provider.limit_variable);
   if (limit == nullptr) return provider.segment_bytes;

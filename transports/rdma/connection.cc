@@ -301,7 +301,7 @@ void RdmaConnection::on_removal() {
 // 1. From here on nothing new is posted, and the stranger leaves the count. A close keeps its reason.
 // 2. A connection that the owner does not know (kAccepting) is put aside, to be freed by poll(); it cannot
 //    be freed here, as its own call may be under way.
-// 3. The queue pair goes to ERR, and the peer is told by rdma_cm's disconnect if there was a connection.
+// 3. The queue pair goes to ERR, and rdma_cm sends the peer a disconnect if there was a connection.
 //    Frames that are held are dropped.
 // 4. finish() follows at once if nothing is with the adapter, otherwise when the last request has come
 //    back.

@@ -1,4 +1,13 @@
-// connection.cc: its life; see connection.h. What moves on the channel: connection_data.cc.
+// connection.cc: the life of a connection, from the control socket's connect to kClosed; see connection.h.
+// What moves on the channel is in connection_data.cc.
+//
+//   dialer                                    acceptor
+//   connect                              -->  kAccepted
+//   kConnected                           <--  kHere
+//   messages of the owners              <-->  messages of the owners
+//   admit(): channel, hello             <-->  admit(): channel, hello
+//   probe, through the channel           -->  kReady
+//   kReady                               <--  probe, which acknowledges the first
 #include "transports/tagged/connection.h"
 
 #include <linux/tcp.h>
@@ -15,18 +24,23 @@
 namespace hdt::transport::tagged {
 
 namespace {
-// An admitted peer says within this time where its endpoint is, and something comes through the channel.
+// After the admission the peer's hello must arrive, and a frame must pass through the channel, within this
+// time.
 constexpr int64_t kReadyMs = 10'000;
-// A channel that fails because the peer closes or dies fails a little before or after the control socket.
+// If the peer closes or dies, the channel fails a little before or after the control socket. The control
+// socket has this time to deliver the better reason.
 constexpr int64_t kVerdictMs = 1000;
 }  // namespace
 
+// The channel first: its descriptor is in the loop.
 TaggedConnection::~TaggedConnection() {
   drop_channel();
   if (control_.valid()) device_.loop.remove(control_.fd(), this);
   if (hot_) std::erase(device_.hot, this);
 }
 
+// The deadline covers kHere as well: a port that another protocol listens on accepts, and then sends
+// nothing, or something else.
 Status TaggedConnection::connect(const tcp::SocketAddress& local, const tcp::SocketAddress& remote,
                                  int64_t timeout_ms) {
   Result<tcp::Fd> opened = tcp::open_connector(local);
@@ -42,6 +56,7 @@ Status TaggedConnection::connect(const tcp::SocketAddress& local, const tcp::Soc
   return Status::ok();
 }
 
+// kAccepted is reported before flush_control(), which may end the connection.
 Status TaggedConnection::accept(tcp::Fd fd) {
   HDT_RETURN_IF_ERROR(tcp::set_connection_options(fd.get()));
   HDT_RETURN_IF_ERROR(device_.loop.add(fd.get(), this, EPOLLIN));
@@ -68,6 +83,7 @@ void TaggedConnection::on_event(uint32_t epoll_events) {
   if (phase_ != Phase::kFinished && (epoll_events & EPOLLOUT) != 0) flush_control();
 }
 
+// The kernel has finished the connect, with `error` (0: connected).
 void TaggedConnection::on_connect_result(int error) {
   local_address_ = tcp::local_address_of(control_.fd());
   if (error == 0 && local_address_ == tcp::remote_address_of(control_.fd())) {
@@ -83,6 +99,9 @@ void TaggedConnection::on_connect_result(int error) {
   phase_ = Phase::kCalling;
 }
 
+// Each end does this when its owner has authenticated the other, so the two hellos cross at any time. If
+// the channel cannot be opened, the owner must close the connection: the control socket already accepts a
+// hello, and there is no channel for it.
 Status TaggedConnection::admit(const PeerName& peer) {
   if (phase_ != Phase::kMeeting)
     return {Code::kInvalidUsage, "only an open connection can be admitted, once"};
@@ -97,7 +116,7 @@ Status TaggedConnection::admit(const PeerName& peer) {
   return Status::ok();
 }
 
-// Each side tells of its channel as soon as it has one: when it has admitted the peer.
+// Each end sends its hello as soon as it has a channel, that is, when it has admitted the peer.
 Status TaggedConnection::open_channel() {
   Result<std::unique_ptr<Channel>> opened = device_.fabric->open_channel();
   if (!opened.is_ok()) return opened.status();
@@ -107,6 +126,7 @@ Status TaggedConnection::open_channel() {
   return Status::ok();
 }
 
+// Messages are reported as sent when the queue is empty; they are few, and short.
 void TaggedConnection::flush_control() {
   if (!control_.flush())
     return fail({Code::kLink, std::string("cannot talk to the peer: ") + std::strerror(errno)});
@@ -117,6 +137,9 @@ void TaggedConnection::flush_control() {
   device_.loop.modify(control_.fd(), this, control_.flushed() ? EPOLLIN : EPOLLIN | EPOLLOUT);
 }
 
+// Handles one event of the handshake, and the end. The order matters: what came before the end counts. A
+// hello may end the connection itself, so the phase is asked again. In kEnding a socket that broke says no
+// more than the failed channel did, whose reason is then used; a goodbye or another reason is better.
 void TaggedConnection::read_control() {
   const Control::Input input = control_.read();
   if (input.here) {
@@ -131,11 +154,13 @@ void TaggedConnection::read_control() {
   if (!input.ended) return;
   if (!input.reason.is_ok())
     return fail(phase_ == Phase::kEnding && input.reason.code() == Code::kLink ? failure_ : input.reason);
-  // The channel is not looked at any more: a peer that has said goodbye has had an answer to all it was told
-  // was sent, and a library may not survive a look at an endpoint that is gone.
+  // The channel is not looked at any more. A peer that sent a goodbye has had an answer to everything that
+  // was reported to it as sent, and a library may not survive a poll of an endpoint whose peer has gone.
   finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
 }
 
+// The hello of an admitted peer; its lengths were checked. Both ends use the smaller of the two segment
+// lengths, so they number segments alike.
 void TaggedConnection::on_hello(const Hello& hello) {
   if (hello.protocol != device_.fabric->protocol()) {
     return fail({Code::kNoBackend, "the peer's device speaks '" + hello.protocol + "', this one '" +
@@ -146,12 +171,13 @@ void TaggedConnection::on_hello(const Hello& hello) {
   outgoing_.set_segment_bytes(segment_bytes);
   incoming_.set_segment_bytes(segment_bytes);
   phase_ = Phase::kProving;
-  // The other end answers a probe with its own: endpoints that both connect at once refuse each other
-  // (ofi_rxm), and one may wait for ever.
+  // Only the dialer sends a probe now; the other end answers it with its own. Endpoints of ofi_rxm that
+  // both connect at once refuse each other, and one might wait for ever.
   if (!accepting_) outgoing_.push_probe();
   heat();
 }
 
+// The text names the step that was not reached.
 void TaggedConnection::on_deadline() {
   if (phase_ == Phase::kEnding) return fail(failure_);
   const std::string within = " within " + std::to_string(connect_timeout_ms_) + " ms";
@@ -163,6 +189,7 @@ void TaggedConnection::on_deadline() {
                          device_.fabric->protocol() + within});
 }
 
+// Messages that were held leave before anything that the owner sends from now on.
 void TaggedConnection::opened() {
   device_.loop.clear_deadline(this);
   phase_ = Phase::kOpen;
@@ -171,6 +198,8 @@ void TaggedConnection::opened() {
   heat();
 }
 
+// Once it is open, the failure of the channel may be the end of the peer, which its control socket
+// explains better. No memory is touched while it waits for that.
 void TaggedConnection::on_channel_failed(const Status& reason) {
   if (phase_ != Phase::kOpen) return fail(reason);
   failure_ = reason;
@@ -179,6 +208,7 @@ void TaggedConnection::on_channel_failed(const Status& reason) {
   device_.loop.set_deadline(this, kVerdictMs);
 }
 
+// A receive for the payload may be posted, so the channel has to go.
 void TaggedConnection::on_withdrawn(uint64_t region, const RegionTable* of) {
   if (of != nullptr && of != granted_.get()) return;
   if (channel_ && incoming_.inside_write_to(region)) {
@@ -188,6 +218,8 @@ void TaggedConnection::on_withdrawn(uint64_t region, const RegionTable* of) {
   }
 }
 
+// A goodbye can be sent once kHere has shown that the peer speaks this protocol. What is under way on the
+// channel is given up.
 void TaggedConnection::close() {
   if (phase_ == Phase::kFinished) return;
   const bool met = phase_ != Phase::kConnecting && phase_ != Phase::kCalling && phase_ != Phase::kEnding;
@@ -200,8 +232,9 @@ void TaggedConnection::abandon() {
   finish(Status::ok(), Status(Code::kAborted, "the connection was given up on this side"), false);
 }
 
-// What the library has on its way tells nothing of a peer that is slow, so a tick on the control socket asks
-// the peer's kernel, whenever there is something to ask for and no tick under way.
+// The library does not say whether a peer is slow or gone. A tick on the control socket asks the peer's
+// kernel instead, whenever something is outstanding and no tick is under way: its acknowledgement shows
+// that the host is there.
 Connection::Progress TaggedConnection::progress() const {
   tcp_info info{};
   socklen_t bytes = sizeof info;
@@ -218,6 +251,8 @@ void TaggedConnection::drop_channel() {
   channel_.reset();
 }
 
+// The channel is destroyed first. Only then may the owner hear that its memory is free. What is given up
+// is reported in the order in which it was sent: control socket, held, channel.
 void TaggedConnection::finish(const Status& reason, const Status& given_up, bool in_order) {
   leave();
   drop_channel();

@@ -1,7 +1,9 @@
-// connection.h: one connection of a device: a control socket and a channel, its life (connecting, meeting,
-// greeting, proving that the channel works, open, finished) and its two halves. As long as its owner does not
-// know who the peer is, all goes over the control socket; there is a channel, and an endpoint address goes to
-// the library, after admit() only.
+// connection.h: one connection of the backends ofi and ucx: a control socket, a channel, and the two
+// halves that use the channel (Outgoing, Incoming).
+//
+// Until the owner knows who the peer is, everything goes over the control socket. The channel is made, and
+// an endpoint's address given to the library, only after admit(), so a stranger reaches nothing of the
+// library. connection.cc has the life of a connection, connection_data.cc what moves on the channel.
 #pragma once
 
 #include <memory>
@@ -23,7 +25,8 @@ namespace hdt::transport::tagged {
 
 class TaggedConnection;
 
-// What a device's connections share.
+// What the connections of one device share with it. Owned by the TaggedDevice, which outlives its
+// connections; used on the device's thread only.
 struct DeviceState {
   DeviceState(std::shared_ptr<Domain> shared, std::unique_ptr<Fabric> opened)
       : domain(std::move(shared)), fabric(std::move(opened)) {}
@@ -34,9 +37,15 @@ struct DeviceState {
   std::unique_ptr<Fabric> fabric;
   MessageArena arena;
   std::vector<Completion> pending;     // reported by the next poll()
-  std::vector<TaggedConnection*> hot;  // to be worked on by the next poll()
+  std::vector<TaggedConnection*> hot;  // the next poll() works on them; each is listed once
 };
 
+// Owned by its TaggedDevice, which makes it, polls it and frees it; used on the device's thread.
+//
+// Invariants: everything is reported into device_.pending. Nothing is reported after kClosed. The channel
+// is destroyed before anything is reported as given up, and before kClosed: after that the library touches
+// no memory of this connection. From kReady on all messages and writes go through the channel; the control
+// socket then carries signals only.
 class TaggedConnection final : public Connection,
                                private tcp::EventSource,
                                private FrameSink,
@@ -45,13 +54,18 @@ class TaggedConnection final : public Connection,
   explicit TaggedConnection(DeviceState& device) : device_(device), channel_events_(*this) {}
   ~TaggedConnection() override;
 
-  // Starts connecting. A refusal by the system is reported as kClosed, like one by the peer.
+  // Starts to connect the control socket. A refusal by the system is reported as kClosed, like one by the
+  // peer. kSystem if there is no socket.
   Status connect(const tcp::SocketAddress& local, const tcp::SocketAddress& remote, int64_t timeout_ms);
+  // Takes over an accepted socket, and reports kAccepted. kSystem: the socket is of no use.
   Status accept(tcp::Fd fd);
-  // Moves what can be moved. True: wants to be asked again before anybody sleeps.
+  // Moves what can be moved on the channel. True: it wants to be called again before anybody sleeps.
   bool work();
+  // Makes it hot, if it has a channel. set_cold(): it is not in the list any more.
   void heat();
   void set_cold() { hot_ = false; }
+  // The peer with the table `of`, or every peer if it is null, may not write to `region` any more. Ends
+  // the connection if such a write has begun.
   void on_withdrawn(uint64_t region, const RegionTable* of);
 
   Status admit(const PeerName& peer) override;
@@ -66,9 +80,13 @@ class TaggedConnection final : public Connection,
   std::string remote_address() const override { return remote_address_; }
 
  private:
-  // kCalling: the peer is to say that it is there; kMeeting: the owners talk; kGreeting: the peer was
-  // admitted here, its hello has not come; kEnding: the channel has failed, the control socket may know why.
+  // kConnecting: the kernel connects. kCalling: connected, waits for the peer's kHere. kMeeting: reported
+  // as kConnected or kAccepted; the owners authenticate each other over the control socket. kGreeting: the
+  // peer was admitted here, and its hello has not arrived. kProving: the channel is connected, and a frame
+  // has to pass both ways. kOpen: kReady was reported. kEnding: the channel has failed, and the control
+  // socket has a moment to say why. kFinished: kClosed was reported.
   enum class Phase { kConnecting, kCalling, kMeeting, kGreeting, kProving, kOpen, kEnding, kFinished };
+  // The channel's descriptor in the event loop.
   class ChannelEvents : public tcp::EventSource {
    public:
     explicit ChannelEvents(TaggedConnection& owner) : owner_(owner) {}
@@ -89,46 +107,58 @@ class TaggedConnection final : public Connection,
   void on_written(const Immediate& immediate, std::span<const std::byte> placed) override;
 
   void on_connect_result(int error);
+  // The channel is made, and its hello is sent.
   Status open_channel();
+  // The peer's hello has arrived: the channel is connected.
   void on_hello(const Hello& hello);
+  // Send and read the control socket.
   void flush_control();
   void read_control();
-  // One round of sending, receiving and looking; false if the connection is over.
+  // One round on the channel: send, post receives, poll, handle what is over. `moved`: something was over.
+  // False: the connection has ended or is ending.
   bool step(bool& moved);
+  // Sends the number of frames taken, if the peer needs it and no other frame carried it. False as above.
   bool tell_taken();
+  // An operation of the channel is over. A failure ends the connection.
   Status on_finished(const Finished& operation);
   void on_channel_failed(const Status& reason);
+  // A frame has passed in both directions: reports kReady, and sends what was held.
   void opened();
+  // Appends a completion; the caller fills in the rest. report_sent() makes kSent of everything in sent_.
   void report(Completion::Kind kind);
   void report_sent(const Status& status);
+  // Destroys the channel, and with it everything that is under way.
   void drop_channel();
-  // Reports what was under way and kClosed; touches no foreign memory afterwards.
+  // Reports everything that was under way as failed with `given_up`, then kClosed with `reason`.
+  // `in_order`: a goodbye was sent, so the control socket lingers (linger.h).
   void finish(const Status& reason, const Status& given_up, bool in_order);
   void fail(const Status& reason) { finish(reason, reason, false); }
 
   DeviceState& device_;
   Phase phase_ = Phase::kConnecting;
-  bool accepting_ = false;
-  bool hot_ = false;
+  bool accepting_ = false;       // the end that accepted
+  bool hot_ = false;             // is in device_.hot
   RegionGrants::Table granted_;  // to the peer; null: it is a stranger
   Control control_;
-  std::unique_ptr<Channel> channel_;
+  std::unique_ptr<Channel> channel_;  // from kGreeting to the end; null otherwise
   ChannelEvents channel_events_;
-  int64_t connect_timeout_ms_ = 0;
+  int64_t connect_timeout_ms_ = 0;  // of the deadline that is set, for the text of an error
   std::string local_address_;
   std::string remote_address_;
-  std::vector<Outgoing::Sent> said_;  // messages that go over the control socket and have not left
+  // Messages in the control socket's queue that are to be reported when it is empty.
+  std::vector<Outgoing::Sent> said_;
+  // A message sent after the admission, before the channel works.
   struct Held {
     std::vector<std::byte> message;
     uint64_t token;
   };
-  std::vector<Held> held_;  // sent after the admission, before the channel works
+  std::vector<Held> held_;
   Outgoing outgoing_;
   Incoming incoming_;
-  uint64_t moved_ = 0;  // operations that the library has completed
-  Status failure_;      // kEnding: of the channel
-  std::vector<Finished> finished_;
-  std::vector<Outgoing::Sent> sent_;
+  uint64_t moved_ = 0;                // operations that are over; a measure of progress
+  Status failure_;                    // kEnding: why the channel failed
+  std::vector<Finished> finished_;    // scratch of step()
+  std::vector<Outgoing::Sent> sent_;  // scratch: to be reported by report_sent(); empty between calls
 };
 
 }  // namespace hdt::transport::tagged

@@ -1,17 +1,22 @@
-// connection_data.cc: what moves on a connection's channel; see connection.h.
+// connection_data.cc: what moves on a connection's channel; see connection.h. Outgoing and Incoming have
+// the protocol; here they are driven, and their results become completions.
 #include "transports/tagged/connection.h"
 #include "transports/tagged/operation.h"
 
 namespace hdt::transport::tagged {
 
 namespace {
-// Enough to keep the library busy between two polls, little enough that a slow rail does not hold much back.
+// The write window: enough to keep the library busy between two polls, but little enough that a slow rail
+// does not hold much back.
 constexpr size_t kMaxQueuedWrites = 64;
 constexpr size_t kMaxQueuedWriteBytes = size_t{4} << 20;
 // After so many rounds the other connections of the device have their turn.
 constexpr int kRoundsPerTurn = 4;
 }  // namespace
 
+// How a message goes depends on the phase: over the control socket between strangers, held back after the
+// admission, through the channel once it works. The peer has read everything on the control socket before
+// its channel is connected, so the order is kept.
 Status TaggedConnection::send(std::span<const std::byte> message, uint64_t token) {
   if (message.empty() || message.size() > kMaxMessageBytes) {
     return {Code::kInvalidArgument, "a message has 1 to " + std::to_string(kMaxMessageBytes) +
@@ -53,6 +58,7 @@ size_t TaggedConnection::write_window() const {
   return kMaxQueuedWrites - std::min(kMaxQueuedWrites, outgoing_.queued_writes());
 }
 
+// Without a channel there is nothing to work on; the control socket is handled by events.
 void TaggedConnection::heat() {
   if (hot_ || !channel_) return;
   hot_ = true;
@@ -60,6 +66,11 @@ void TaggedConnection::heat() {
   device_.loop.wake();
 }
 
+// 1. Rounds until nothing moves any more, a bounded number of them.
+// 2. The peer is sent how much was taken, if no frame carried it.
+// 3. Decides whether it may sleep. If anything moved, or the library had no room, it is called again.
+//    Otherwise the channel is armed; a channel without a descriptor is polled as long as operations are
+//    under way.
 bool TaggedConnection::work() {
   if (phase_ != Phase::kProving && phase_ != Phase::kOpen) return false;
   bool any = false;
@@ -70,13 +81,15 @@ bool TaggedConnection::work() {
     any = true;
   }
   if (!tell_taken()) return false;
-  // Looks once more before it sleeps, and all the time while it is not known whether the library wakes
-  // anybody.
+  // It looks once more before it sleeps. In kProving it never sleeps, because it is not known yet whether the
+  // library's descriptor wakes anybody.
   if (any || phase_ == Phase::kProving || outgoing_.starved() || incoming_.starved()) return true;
   if (channel_->fd() >= 0) return !channel_->arm();
   return outgoing_.library_busy() || incoming_.segments_busy();
 }
 
+// Every frame that is sent carries the number of frames taken, so a peer that is sent anything needs no
+// kTaken. Operations that are over before a failure was noticed still count: their frames were delivered.
 bool TaggedConnection::step(bool& moved) {
   moved = false;
   bool told = false;
@@ -89,7 +102,6 @@ bool TaggedConnection::step(bool& moved) {
   for (const Finished& operation : finished_) {
     if (!operation.error.is_ok() && status.is_ok()) status = operation.error;
   }
-  // What has come before the failure counts.
   for (const Finished& operation : finished_) {
     if (!operation.error.is_ok()) continue;
     moved = true;
@@ -105,6 +117,7 @@ bool TaggedConnection::step(bool& moved) {
   return false;
 }
 
+// kTaken is sent outside of the window, as the peer may need it to open its own.
 bool TaggedConnection::tell_taken() {
   if (!incoming_.to_tell()) return true;
   bool told = false;
@@ -131,12 +144,15 @@ Status TaggedConnection::on_finished(const Finished& operation) {
   return {Code::kInternal, "an operation that nobody started"};
 }
 
+// The acceptor answers the dialer's probe, and is ready: its own probe leaves first, as frames are sent in
+// order.
 void TaggedConnection::on_probe() {
   if (!accepting_ || phase_ != Phase::kProving) return;
   outgoing_.push_probe();
   opened();
 }
 
+// The dialer is ready when its probe was taken, which the first frame of the peer says.
 Status TaggedConnection::on_taken(uint64_t number) {
   HDT_RETURN_IF_ERROR(outgoing_.on_taken(number, sent_));
   if (!accepting_ && phase_ == Phase::kProving && number > 0) opened();

@@ -1,4 +1,4 @@
-// control.cc: see control.h.
+// control.cc: reads and writes the control socket; see control.h.
 #include "transports/tagged/control.h"
 
 #include <sys/socket.h>
@@ -14,13 +14,15 @@
 namespace hdt::transport::tagged {
 
 namespace {
+// Signals are read in pieces, a bounded number for each event.
 constexpr int kReadsPerEvent = 16;
 constexpr size_t kReadBytes = 4096;
+// The first byte and the length; the first byte and the HelloHeader.
 constexpr size_t kMessageHead = 1 + sizeof(uint16_t);
 constexpr size_t kHelloHead = 1 + sizeof(HelloHeader);
 static_assert(kMaxMessageBytes <= UINT16_MAX);
 
-// recv() has returned `n`, and what errno says counts where it is negative.
+// recv() has returned `n`: 0 at the end of the stream, negative with errno set.
 Status ended_without_goodbye(ssize_t n) {
   return {Code::kLink, n < 0 ? std::strerror(errno) : "the peer closed without a goodbye (did it crash?)"};
 }
@@ -58,6 +60,7 @@ bool Control::flush() {
   return true;
 }
 
+// A signal must not overtake or split what is queued, so there is none while the outbox has bytes.
 bool Control::signal(Signal signal) const {
   return outbox_.empty() &&
          ::send(fd_.get(), &signal, sizeof signal, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof signal;
@@ -86,6 +89,8 @@ std::span<const std::byte> Control::receive(std::span<std::byte> room, Input& in
   return {};
 }
 
+// Reads no further than to the end of the item that has begun: never more than wanted_ bytes. The rest
+// stays in the kernel, and the socket stays readable. It returns after each event of the handshake.
 void Control::read_word(Input& input) {
   std::array<std::byte, kReadBytes> piece;
   while (!input.ended && !input.here && !input.hello && input.message.empty()) {
@@ -100,6 +105,8 @@ void Control::read_word(Input& input) {
   }
 }
 
+// The first byte decides. The states of an item are in wanted_: 1, the length of its head, the whole
+// length.
 Status Control::look(Input& input) {
   const std::byte kind = inbox_.front();
   if (std::exchange(expects_here_, false)) {
@@ -117,6 +124,7 @@ Status Control::look(Input& input) {
   return Status::ok();
 }
 
+// Length and number are limited before a byte of the content is read.
 Status Control::look_at_message(Input& input) {
   if (wanted_ == 1) {
     if (!admitted_ && ++messages_ > kMaxStrangerMessages)
@@ -138,6 +146,7 @@ Status Control::look_at_message(Input& input) {
   return Status::ok();
 }
 
+// Magic and version come first, then the lengths, before anything of that length is read.
 Status Control::look_at_hello(Input& input) {
   if (!admitted_) return {Code::kLink, "the peer names an endpoint before it is known who it is"};
   if (wanted_ == 1) {
@@ -173,6 +182,7 @@ Status Control::look_at_hello(Input& input) {
   return Status::ok();
 }
 
+// The signals have no content, so several are the same as one.
 void Control::read_signals(Input& input) {
   std::array<std::byte, kReadBytes> piece;
   for (int i = 0; i < kReadsPerEvent; ++i) {

@@ -1,12 +1,13 @@
-// control.h: the control socket of a connection, plain TCP: says who is at the other end and where his
-// channel is, and knows what a connectionless library does not: that nobody listens, that the peer has closed
-// in order, that it has died.
+// control.h: the control socket of a connection, plain TCP. It shows who is at the other end and where its
+// channel is, and it detects what a connectionless library cannot: that nobody listens, that the peer has
+// closed in order, that it has died.
 //
-// Each side sends words, of which the first byte says what they are: messages of their owners ('M'), as long
-// as these find out about each other; then, to a peer that was admitted, one hello ('A'). After it each byte
-// is a signal; all of them ring. A peer that is not admitted may send a few short messages and nothing else,
-// and is read no further than to the end of the word that has begun: it costs one buffer of
-// kMaxStrangerMessageBytes.
+// Each end sends items whose first byte says what they are (`Word`). First come messages of the owners
+// ('M'), as long as these authenticate each other; then, to a peer that was admitted, one hello ('A').
+// After the hello every byte is a Signal, and each signal rings: the receiver polls its channel.
+//
+// A peer that is not admitted may send a few short messages and nothing else. It is read no further than
+// to the end of the item that has begun, so it costs one buffer of kMaxStrangerMessageBytes.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +23,13 @@
 
 namespace hdt::transport::tagged {
 
+// Ends with different versions refuse each other at the hello.
 inline constexpr uint32_t kHelloMagic = 0x43544448;  // "HDTC"
 inline constexpr uint16_t kHelloVersion = 2;
 inline constexpr size_t kMaxProtocolBytes = 64;
 inline constexpr size_t kMaxAddressBytes = 16 << 10;
 
+// The head of a hello; the protocol and the address follow. Little endian. Foreign until it was checked.
 struct HelloHeader {
   uint32_t magic = kHelloMagic;
   uint16_t version = kHelloVersion;
@@ -36,76 +39,88 @@ struct HelloHeader {
 };
 static_assert(sizeof(HelloHeader) == 16);
 
-// What a side tells of its channel, to a peer that it has admitted.
+// What an end sends about its channel to a peer that it has admitted.
 struct Hello {
   size_t segment_bytes = 0;        // Fabric::segment_bytes()
   std::string protocol;            // Fabric::protocol()
   std::vector<std::byte> address;  // Channel::address()
 };
 
-// What each side says before the signals.
+// The first byte of what each end sends before the signals.
 enum class Word : uint8_t {
-  kHere = 'H',     // by the end that accepted, at once: the port is one of this protocol
-  kMessage = 'M',  // uint16_t: how long; the message
-  kHello = 'A',    // HelloHeader, protocol, address
+  kHere = 'H',     // of the end that accepted, at once: the port speaks this protocol
+  kMessage = 'M',  // a uint16_t with its length in bytes follows, then the message
+  kHello = 'A',    // HelloHeader, protocol and address follow
 };
 
+// A byte after the hello; the goodbye may come before it as well.
 enum class Signal : uint8_t {
-  kRing = 'R',     // look at your channel: for libraries that cannot wake anybody
-  kTick = 'T',     // the kernel's acknowledgement of it shows that the peer's host can be reached
+  kRing = 'R',     // a frame was sent: for libraries whose channel has no descriptor
+  kTick = 'T',     // asks only for the acknowledgement of the peer's kernel (progress())
   kGoodbye = 'G',  // the sender closes in order; nothing follows
 };
 
+// One end of a control socket. Owned by its connection and used on its thread; the connection watches the
+// descriptor and calls read() and flush().
 class Control {
  public:
+  // What one read() has found. It holds one event of the handshake at most: the owner may admit the peer
+  // because of it, and the bytes behind it are then judged differently.
   struct Input {
-    std::vector<std::byte> message;  // empty: none came; one at most, as its owner may admit the peer then
+    std::vector<std::byte> message;  // empty: none
+    // Checked, except for the address, which only the library can judge.
     std::optional<Hello> hello;
-    bool here = false;
-    bool rung = false;
-    bool ended = false;  // `reason`: why; success after a goodbye
+    bool here = false;   // kHere has arrived
+    bool rung = false;   // signals have arrived
+    bool ended = false;  // the peer has ended: `reason` says why; success after a goodbye
     Status reason;
   };
 
+  // The socket, which is non-blocking. detach() gives it away, drop() closes it.
   void attach(tcp::Fd fd) { fd_ = std::move(fd); }
   int fd() const { return fd_.get(); }
   bool valid() const { return fd_.valid(); }
   tcp::Fd detach() { return std::move(fd_); }
   void drop() { fd_.reset(); }
 
-  // The peer is no stranger any more.
+  // The peer is not a stranger any more: longer messages and a hello are allowed.
   void admit() { admitted_ = true; }
-  // Of the end that accepted; the other one waits for it.
+  // Of the end that accepted; the end that dialled calls expect_here() and waits for it.
   void push_here() { outbox_.push_back(static_cast<std::byte>(Word::kHere)); }
   void expect_here() { expects_here_ = true; }
+  // Queues what flush() sends. A hello's parts must be within kMaxProtocolBytes and kMaxAddressBytes.
   void push_message(std::span<const std::byte> message);
   void push_hello(const Hello& hello);
-  // Hands over what is left of what was pushed; false if the socket failed (errno).
+  // Sends what is queued, as far as the socket takes it. False: the socket has failed, and errno is set.
   bool flush();
   bool flushed() const { return outbox_.empty(); }
-  // False if it could not be handed over. A socket that is full is one the peer has yet to read: it is rung
-  // already.
+  // Sends one signal, without a queue. False if it could not be sent. A socket that is full holds bytes
+  // that the peer has not read, so the peer is rung already.
   bool signal(Signal signal) const;
+  // Reads what has arrived, as far as the rules above allow.
   Input read();
 
  private:
-  // What has come, into `room`. Nothing: there is nothing now, or the peer has ended, as `input` says then.
+  // Reads into `room` and returns what has arrived. Empty: nothing is there now, or the peer has ended,
+  // which is then in `input`.
   std::span<const std::byte> receive(std::span<std::byte> room, Input& input) const;
+  // Before the hello, and after it.
   void read_word(Input& input);
-  // What has come of a word is as long as was wanted: it is complete, or says how much is missing.
+  // As many bytes of an item have arrived as were wanted: it is complete, or its head says how many are
+  // missing. Failure: malformed, the connection ends.
   Status look(Input& input);
   Status look_at_message(Input& input);
   Status look_at_hello(Input& input);
   void read_signals(Input& input);
 
   tcp::Fd fd_;
-  std::vector<std::byte> outbox_;
-  std::vector<std::byte> inbox_;
-  size_t wanted_ = 1;    // of the word that inbox_ begins with
-  size_t messages_ = 0;  // of a stranger
+  std::vector<std::byte> outbox_;  // queued bytes
+  std::vector<std::byte> inbox_;   // the item that has begun
+  size_t wanted_ = 1;              // how long inbox_ must be before it is looked at again
+  size_t messages_ = 0;            // of a stranger, the one under way included
   bool admitted_ = false;
-  bool expects_here_ = false;
-  bool greeted_ = false;
+  bool expects_here_ = false;  // kHere must be the next item
+  bool greeted_ = false;       // the hello has arrived: signals follow
 };
 
 }  // namespace hdt::transport::tagged

@@ -1,4 +1,4 @@
-// device.cc: see device.h.
+// device.cc: one device of the backends ofi and ucx; see device.h.
 #include "transports/tagged/device.h"
 
 #include "transports/support/hand_over.h"
@@ -9,7 +9,8 @@ Result<std::unique_ptr<Device>> TaggedDevice::open(std::shared_ptr<Domain> domai
                                                    std::unique_ptr<Fabric> fabric) {
   Result<tcp::SocketAddress> local = tcp::SocketAddress::from_host(info.address, 0);
   if (!local.is_ok()) return local.status();
-  // Says now, and not at the first connect, that the address is not one of this node.
+  // A socket is bound to the address for a moment: an address that is not of this node is refused now, and
+  // not by the first connect.
   if (Result<tcp::Fd> probe = tcp::open_connector(local.value()); !probe.is_ok()) return probe.status();
   std::unique_ptr<TaggedDevice> device(
       new TaggedDevice(std::move(domain), info, local.value(), std::move(fabric)));
@@ -29,7 +30,8 @@ Result<std::string> TaggedDevice::listen(uint16_t port) {
   if (listener_) return Status(Code::kInvalidUsage, info_.name + " listens already");
   Result<tcp::SocketAddress> local = tcp::SocketAddress::from_host(info_.address, port);
   if (!local.is_ok()) return local.status();
-  // No refusal: a control socket has no words for one, and a peer would take others for those of a stranger.
+  // Without a refusal: a control socket has no item for one, and the peer would read its text as the
+  // message of a stranger.
   auto listener = std::make_unique<tcp::Listener>(
       state_.loop, [this](tcp::Fd fd) { on_accept(std::move(fd)); }, nullptr);
   Result<std::string> address = listener->open(local.value());
@@ -39,12 +41,13 @@ Result<std::string> TaggedDevice::listen(uint16_t port) {
 
 void TaggedDevice::on_accept(tcp::Fd fd) {
   auto connection = std::make_unique<TaggedConnection>(state_);
-  // A socket that died between accept and here was never reported, so there is nobody to tell.
+  // A socket that died between accept and here was never reported, so its owner does not know of it.
   if (!connection->accept(std::move(fd)).is_ok()) return;
   Connection* const key = connection.get();
   connections_.emplace(key, std::move(connection));
 }
 
+// A connection that could not be begun is destroyed here.
 Result<Connection*> TaggedDevice::connect(const std::string& address, int64_t timeout_ms) {
   Result<tcp::SocketAddress> remote = tcp::SocketAddress::parse_remote(address, local_);
   if (!remote.is_ok()) return remote.status();
@@ -71,9 +74,13 @@ void TaggedDevice::on_withdrawn(uint64_t region, const RegionTable* of) {
   for (auto& [unused, connection] : connections_) connection->on_withdrawn(region, of);
 }
 
+// 1. Sockets and descriptors that have events are handled; they make connections hot.
+// 2. Hot connections work on their channels.
+// 3. If any stays hot, the device wakes itself, so that event_fd() is readable and the owner polls again.
+// 4. Everything reported is handed over.
 bool TaggedDevice::poll(std::vector<Completion>& completions) {
   state_.arena.reset();
-  state_.loop.set_polling(true);  // what is reported from here on is handed over below
+  state_.loop.set_polling(true);  // reports from here on are handed over below, so they need no wake-up
   const bool dispatched = state_.loop.dispatch();
   const bool worked = work_on_hot();
   state_.loop.set_polling(false);
@@ -82,6 +89,8 @@ bool TaggedDevice::poll(std::vector<Completion>& completions) {
   return dispatched || worked || reported;
 }
 
+// Each connection is cold before it works: whatever makes it hot in the meantime puts it on the new list.
+// Work does not free connections, which only release() does.
 bool TaggedDevice::work_on_hot() {
   working_.swap(state_.hot);
   bool again = false;

@@ -1,4 +1,4 @@
-// incoming.cc: see incoming.h.
+// incoming.cc: receives, orders and delivers frames; see incoming.h.
 #include "transports/tagged/incoming.h"
 
 #include <algorithm>
@@ -8,8 +8,10 @@
 
 namespace hdt::transport::tagged {
 
+// Some 130 KB, not zeroed: a frame is read only as far as it has arrived.
 Incoming::Incoming() : buffers_(std::make_unique_for_overwrite<std::byte[]>(kSlots * kMaxFrameBytes)) {}
 
+// A slot is free again when its frame was taken, so receives are posted up to kSlots beyond next_.
 Status Incoming::post(Channel& channel) {
   starved_ = false;
   while (posted_ < next_ + kSlots) {
@@ -26,6 +28,9 @@ Status Incoming::post(Channel& channel) {
   return post_segments(channel);
 }
 
+// Goes through the waiting writes in order, as the sender does, and posts receives until segments_ahead()
+// are under way. A write whose place overlaps with that of an earlier one stops it: its segments could
+// otherwise be placed before those of the earlier write.
 Status Incoming::post_segments(Channel& channel) {
   for (size_t i = 0; i < waiting_.size() && segments_busy_ < segments_ahead(segment_bytes_); ++i) {
     Item& item = waiting_[i];
@@ -48,7 +53,7 @@ Status Incoming::post_segments(Channel& channel) {
   return Status::ok();
 }
 
-// Writes are placed in order where it can be seen: one to the same bytes waits for those before it.
+// Messages have neither place nor bytes, and overlap with nothing.
 bool Incoming::overlaps_earlier(size_t index) const {
   const Item& item = waiting_[index];
   return std::any_of(
@@ -57,6 +62,9 @@ bool Incoming::overlaps_earlier(size_t index) const {
       });
 }
 
+// Frames may arrive in any order. They are taken in the order of their numbers, as far as they are there
+// without a gap. The slot is released before its frame is taken: a receive for it is posted only by
+// post(), so its buffer is still untouched.
 Status Incoming::on_frame(uint64_t number, size_t bytes, FrameSink& sink) {
   Slot& slot = slots_[number % kSlots];
   if (number < next_ || number >= posted_ || !slot.posted || slot.bytes != 0) {
@@ -73,6 +81,11 @@ Status Incoming::on_frame(uint64_t number, size_t bytes, FrameSink& sink) {
   return Status::ok();
 }
 
+// 1. Checks the frame by itself, and that the probe is the first frame and no other.
+// 2. Takes note of what the peer has taken of ours.
+// 3. kTaken has no delivery. Every other frame becomes an item, of which a peer that keeps to the window
+//    has at most kFrameWindow.
+// 4. A write's place is checked. Then whatever is complete is delivered.
 Status Incoming::take(std::span<const std::byte> frame, FrameSink& sink) {
   FrameHeader header;
   std::memcpy(&header, frame.data(), sizeof header);
@@ -94,6 +107,8 @@ Status Incoming::take(std::span<const std::byte> frame, FrameSink& sink) {
   return Status::ok();
 }
 
+// Short payload is copied out of the frame, not to its place: an earlier write to the same bytes may not
+// be complete.
 Status Incoming::begin_write(const FrameHeader& header, std::span<const std::byte> body, Item& item,
                              FrameSink& sink) {
   if (header.payload_bytes > 0) {
@@ -117,6 +132,8 @@ Status Incoming::begin_write(const FrameHeader& header, std::span<const std::byt
   return Status::ok();
 }
 
+// Only segments with a posted receive can arrive, so the item is found among those that wait. A segment
+// that is shorter than announced would leave a hole; a longer one is an error of the library.
 Status Incoming::on_segment(uint64_t number, size_t bytes, FrameSink& sink) {
   for (Item& item : waiting_) {
     if (number < item.first_segment || number >= item.first_segment + item.posted) continue;
@@ -132,6 +149,7 @@ Status Incoming::on_segment(uint64_t number, size_t bytes, FrameSink& sink) {
   return {Code::kInternal, "a segment was received twice"};
 }
 
+// The item leaves the queue before it is delivered, so taken() is right if the sink sends something.
 void Incoming::deliver_ready(FrameSink& sink) {
   while (!waiting_.empty() && waiting_.front().arrived == waiting_.front().segments) {
     const Item item = std::move(waiting_.front());
@@ -148,6 +166,7 @@ void Incoming::deliver_ready(FrameSink& sink) {
   }
 }
 
+// A write that waits may have receives posted, or short payload that is still to be copied to its place.
 bool Incoming::inside_write_to(uint64_t region) const {
   return std::any_of(waiting_.begin(), waiting_.end(), [region](const Item& item) {
     return item.type == FrameType::kWrite && item.bytes > 0 && item.region == region;

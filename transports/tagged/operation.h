@@ -1,10 +1,12 @@
-// operation.h: ids of a channel's operations: what it was, and which.
+// operation.h: the ids of a channel's operations. The two upper bits are the kind, and the rest is the
+// number of the frame or segment.
 #pragma once
 
 #include <cstdint>
 
 namespace hdt::transport::tagged {
 
+// What was started. Frames and segments are numbered for each direction by itself.
 enum class Operation : uint64_t {
   kFrameSent = 0,
   kFrameReceived = 1,

@@ -1,4 +1,4 @@
-// outgoing.cc: see outgoing.h.
+// outgoing.cc: queues and sends frames and segments; see outgoing.h.
 #include "transports/tagged/outgoing.h"
 
 #include <cstring>
@@ -7,6 +7,8 @@
 
 namespace hdt::transport::tagged {
 
+// The fields that are known later are written into the bytes of the header: `taken` when the frame is
+// sent, region and offset by push_write().
 Outgoing::Frame& Outgoing::push(FrameType type, uint64_t token, size_t frame_bytes, size_t payload_bytes) {
   Frame& frame = queue_.emplace_back();
   frame.type = type;
@@ -45,6 +47,11 @@ void Outgoing::push_write(const void* data, size_t bytes, uint64_t region, uint6
   queued_write_bytes_ += bytes;
 }
 
+// 1. Sends frames until the window is closed, the queue is empty or the channel is full.
+// 2. Sends segments of the frames that were sent.
+// 3. If no frame has carried `taken` and the peer needs it, inserts a kTaken frame before the frames that
+//    wait. They have no number yet, so nothing changes for them. If there is no room for it, it is removed
+//    again.
 Status Outgoing::flush(Channel& channel, uint64_t taken, bool tell, bool& told) {
   told = false;
   starved_ = false;
@@ -55,7 +62,7 @@ Status Outgoing::flush(Channel& channel, uint64_t taken, bool tell, bool& told) 
   }
   HDT_RETURN_IF_ERROR(send_segments(channel));
   if (!tell || told || !went) return Status::ok();
-  // Before what waits for the window: the peer may be waiting for this to open its own.
+  // Before the frames that wait for the window: the peer may be waiting for this one to open its own.
   Frame frame;
   frame.type = FrameType::kTaken;
   FrameHeader header;
@@ -69,6 +76,7 @@ Status Outgoing::flush(Channel& channel, uint64_t taken, bool tell, bool& told) 
   return Status::ok();
 }
 
+// The number is the frame's place in the queue, so it must not be inserted before a handed frame.
 Status Outgoing::send_front(Channel& channel, uint64_t taken, bool& went) {
   Frame& frame = queue_[handed_];
   const uint64_t number = first_ + handed_;
@@ -86,6 +94,8 @@ Status Outgoing::send_front(Channel& channel, uint64_t taken, bool& went) {
   return Status::ok();
 }
 
+// Segments follow their frame in the order of the queue, because the receiver posts its receives in that
+// order. Frames without segments are passed over; the frame to go on with is remembered from call to call.
 Status Outgoing::send_segments(Channel& channel) {
   segment_frame_ = std::max(segment_frame_, first_);
   while (segments_busy_ < segments_ahead(segment_bytes_) && segment_frame_ < first_ + handed_) {
@@ -113,6 +123,7 @@ Status Outgoing::send_segments(Channel& channel) {
   return Status::ok();
 }
 
+// The channel's numbers are checked like foreign ones.
 Outgoing::Frame* Outgoing::sent_frame(uint64_t number) {
   return number >= first_ && number - first_ < handed_ ? &queue_[number - first_] : nullptr;
 }
@@ -137,6 +148,8 @@ Status Outgoing::on_segment_sent(uint64_t number, std::vector<Sent>& sent) {
   return Status::ok();
 }
 
+// Frames of kTaken were not counted when they were sent. The front may be beyond peer_taken_, as kTaken
+// frames leave without an answer.
 Status Outgoing::on_taken(uint64_t number, std::vector<Sent>& sent) {
   if (number < peer_taken_ || number > first_ + handed_) {
     return {Code::kLink, "malformed frame: the peer has taken " + std::to_string(number) + " of " +
@@ -151,7 +164,9 @@ Status Outgoing::on_taken(uint64_t number, std::vector<Sent>& sent) {
   return Status::ok();
 }
 
-// kTaken frames need no answer: they are gone when the library is done with them.
+// A frame needs three things to leave: the channel is done with it and with all its segments, and the peer
+// has taken it. kTaken needs no answer, so it leaves without the last. Everything behind a frame that must
+// wait waits as well, as kSent is reported in order.
 void Outgoing::retire(std::vector<Sent>& sent) {
   while (handed_ > 0) {
     const Frame& front = queue_.front();
@@ -165,6 +180,7 @@ void Outgoing::retire(std::vector<Sent>& sent) {
   }
 }
 
+// The number of the front grows with every frame that leaves.
 void Outgoing::pop_front(std::vector<Sent>& sent) {
   const Frame& frame = queue_.front();
   if (frame.type == FrameType::kWrite) {

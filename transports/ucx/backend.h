@@ -1,5 +1,5 @@
-// backend.h: the UCX backend. Options: tls, as UCX_TLS, e.g. "tcp" or "rc,self"; everything else by the UCX_*
-// environment.
+// backend.h: the UCX backend: tagged messages of UCP, under the connections of transports/tagged. See
+// docs/design/ucx.md.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,9 @@
 
 namespace hdt::transport {
 
+// For the module, on the thread that loads backends. Option: tls, a list as UCX_TLS has it, such as "tcp"
+// or "rc,self". Everything else is set by the UCX_* environment. kConfig for another key or an empty
+// value.
 Result<std::unique_ptr<Backend>> make_ucx_backend(const BackendOptions& options);
 
 }  // namespace hdt::transport

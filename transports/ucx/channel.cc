@@ -1,4 +1,4 @@
-// channel.cc: see channel.h.
+// channel.cc: a worker of UCX as a data path; see channel.h.
 #include "transports/ucx/channel.h"
 
 #include <cstring>
@@ -9,10 +9,12 @@
 namespace hdt::transport::ucx {
 
 namespace {
+// No bit of a tag is ignored.
 constexpr ucp_tag_t kWholeTag = ~ucp_tag_t{0};
+// Bounds for the loops below, so that one connection does not keep the others waiting.
 constexpr int kProgressPerPoll = 64;
 constexpr int kArmsPerPoll = 4;
-// How often a channel that ends looks for the answers to its cancellations.
+// How often a channel that ends makes progress while it waits for its requests.
 constexpr int kProgressAtEnd = 1000;
 }  // namespace
 
@@ -22,6 +24,7 @@ Result<std::unique_ptr<tagged::Channel>> UcxChannel::open(ucp_context_h context)
   return std::unique_ptr<tagged::Channel>(std::move(channel));
 }
 
+// One thread uses a worker. The address that UCX returns is copied, as it belongs to the worker.
 Status UcxChannel::open_worker(ucp_context_h context) {
   ucp_worker_params_t parameters{};
   parameters.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
@@ -49,7 +52,12 @@ UcxChannel::~UcxChannel() {
   ucp_worker_destroy(worker_);
 }
 
-// The worker must have its requests back before it goes. What is still missing after a while goes with it.
+// The worker should have its requests back before it is destroyed. What is still missing after
+// kProgressAtEnd rounds is destroyed with it.
+// 1. Closes the endpoint by force: sends end with an error, without waiting for the peer.
+// 2. Cancels every request that has not come back by that. The list is copied first, as callbacks change
+//    under_way_.
+// 3. Makes progress until the close and all requests are over.
 void UcxChannel::cancel_all() {
   std::vector<void*> requests;
   for (const auto& [request, id] : under_way_) requests.push_back(request);
@@ -70,6 +78,8 @@ void UcxChannel::cancel_all() {
   if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
 }
 
+// With UCP_ERR_HANDLING_MODE_PEER a peer that dies ends the operations and calls on_endpoint_failed(). The
+// address is foreign and opaque: UCX alone can judge it, which only an admitted peer can make it do.
 Status UcxChannel::connect(std::span<const std::byte> peer) {
   ucp_ep_params_t parameters{};
   parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
@@ -82,6 +92,7 @@ Status UcxChannel::connect(std::span<const std::byte> peer) {
   return status == UCS_OK ? Status::ok() : from_ucs("UCX finds no way to the peer", status);
 }
 
+// A null request means that the send was over at once, and that no callback comes.
 Result<bool> UcxChannel::send(uint64_t tag, const void* data, size_t bytes, uint64_t id) {
   ucp_request_param_t parameters{};
   parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -97,7 +108,9 @@ Result<bool> UcxChannel::send(uint64_t tag, const void* data, size_t bytes, uint
   return true;
 }
 
-// What is there already completes inside the call; how long it is only a request tells.
+// A message that is there already completes inside the call. UCX then tells its length only through a
+// request, so one is always asked for (NO_IMM_CMPL). Its callback may run before the request is in
+// under_way_, and does nothing then; the test after the call finds such a request.
 Result<bool> UcxChannel::receive(uint64_t tag, void* place, size_t bytes, uint64_t id) {
   ucp_request_param_t parameters{};
   parameters.op_attr_mask =
@@ -122,19 +135,22 @@ void UcxChannel::on_received(void* request, ucs_status_t status, const ucp_tag_r
   static_cast<UcxChannel*>(self)->done(request, status, status == UCS_OK ? info->length : 0);
 }
 
+// The callback of a receive may come inside the call that starts it; receive() then calls this itself.
 void UcxChannel::done(void* request, ucs_status_t status, size_t bytes) {
   const auto found = under_way_.find(request);
-  if (found == under_way_.end()) return;  // inside the call that starts it
+  if (found == under_way_.end()) return;
   finished_.push_back(
       {found->second, bytes, status == UCS_OK ? Status::ok() : from_ucs("UCX reports", status)});
   under_way_.erase(found);
   ucp_request_free(request);
 }
 
+// Only noted: poll() reports it, and the endpoint is closed when the channel ends.
 void UcxChannel::on_endpoint_failed(void* self, ucp_ep_h, ucs_status_t status) {
   static_cast<UcxChannel*>(self)->failed_ = status;
 }
 
+// What has completed is handed over even if the peer was lost.
 Status UcxChannel::poll(std::vector<tagged::Finished>& finished) {
   for (int i = 0; i < kProgressPerPoll && ucp_worker_progress(worker_) != 0; ++i) {
   }
@@ -142,7 +158,8 @@ Status UcxChannel::poll(std::vector<tagged::Finished>& finished) {
   return failed_ == UCS_OK ? Status::ok() : from_ucs("UCX lost the peer", failed_);
 }
 
-// Events that have come since the last call make UCX refuse until it has looked at them.
+// UCX refuses to be armed while there are events that nobody has handled: progress is made, and it is
+// tried again, a few times. If that completes something, poll() has to hand it over first.
 bool UcxChannel::arm() {
   for (int i = 0; i < kArmsPerPoll && finished_.empty() && failed_ == UCS_OK; ++i) {
     const ucs_status_t status = ucp_worker_arm(worker_);

@@ -1,4 +1,4 @@
-// fabric.cc: see fabric.h.
+// fabric.cc: configures and opens UCX for one NIC; see fabric.h.
 #include "transports/ucx/fabric.h"
 
 #include <cstdlib>
@@ -12,11 +12,13 @@ namespace hdt::transport::ucx {
 
 namespace {
 
-// Far over the threshold of UCX's rendezvous, which places without a copy, for a handshake with each.
+// The longest segments that there are. They are far above the threshold of UCX's rendezvous, which places
+// payload without a copy but costs a handshake for each.
 constexpr size_t kSegmentBytes = tagged::kMaxSegmentBytes;
 
-// The RDMA devices that belong to a network interface, as UCX names them ("mlx5_0:1"), and the interface
-// itself.
+// The value of NET_DEVICES for a network interface: its own name, and the RDMA devices that belong to it
+// as UCX names them ("mlx5_0:1"). A device belongs to it if its first GID is that of the interface (RoCE),
+// or if both are on the same PCI device.
 std::string devices_of(const std::string& interface) {
   std::string names = interface;
   std::error_code ignored;
@@ -34,12 +36,15 @@ std::string devices_of(const std::string& interface) {
   return names;
 }
 
+// Changes one setting of `config`, whatever the environment says.
 Status set(ucp_config_t* config, const char* key, const std::string& value) {
   const ucs_status_t status = ucp_config_modify(config, key, value.c_str());
   return status == UCS_OK ? Status::ok()
                           : from_ucs(std::string("UCX does not take ") + key + " = '" + value + "'", status);
 }
 
+// Limits UCX to the NIC of this device, because striping over several NICs is the job of the link. An
+// UCX_NET_DEVICES of the environment overrides that.
 Status configure(ucp_config_t* config, const std::string& transports, const DeviceInfo& device) {
   if (!transports.empty()) HDT_RETURN_IF_ERROR(set(config, "TLS", transports));
   if (std::getenv("UCX_NET_DEVICES") == nullptr && !device.name.empty()) {
@@ -54,6 +59,9 @@ std::string library_version() { return std::string("UCX ") + ucp_get_version_str
 
 size_t UcxFabric::segment_bytes() const { return kSegmentBytes; }
 
+// 1. Reads the configuration from the UCX_* environment.
+// 2. Adds the settings of this backend and of this NIC.
+// 3. Opens a context for tagged messages with which a worker can be slept on.
 Result<std::unique_ptr<tagged::Fabric>> UcxFabric::open(const std::string& transports,
                                                         const DeviceInfo& device) {
   ucp_config_t* config = nullptr;
@@ -65,6 +73,7 @@ Result<std::unique_ptr<tagged::Fabric>> UcxFabric::open(const std::string& trans
   ucp_params_t parameters{};
   parameters.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   parameters.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
+  // UCX chooses its transports by the number of peers of a worker.
   parameters.estimated_num_eps = 1;
   std::unique_ptr<UcxFabric> opened(new UcxFabric);
   if (const ucs_status_t status = ucp_init(&parameters, config, &opened->context_); status != UCS_OK) {

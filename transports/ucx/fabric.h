@@ -1,4 +1,5 @@
-// fabric.h: UCX opened on one NIC. What it uses there is UCX's own choice, and that of the UCX_* environment.
+// fabric.h: UCX opened on one NIC. What it uses there (RDMA, TCP, shared memory) is its own choice, and
+// that of the UCX_* environment.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -11,16 +12,20 @@
 
 namespace hdt::transport::ucx {
 
-// "UCX 1.13.1"
+// Of the library at run time, for the module's description: "UCX 1.13.1".
 std::string library_version();
 
+// kLink, with the text of UCX.
 inline Status from_ucs(const std::string& what, ucs_status_t status) {
   return {Code::kLink, what + ": " + ucs_status_string(status)};
 }
 
+// Owned by a TaggedDevice, used on its thread. It holds a UCP context, which is limited to its NIC;
+// channels must be destroyed before it.
 class UcxFabric final : public tagged::Fabric {
  public:
-  // `transports` as in UCX_TLS; empty: what the environment says, or all.
+  // `transports`: a list as in UCX_TLS; empty: what the environment says, or all. kNoBackend if UCX finds
+  // nothing to use on the NIC; kLink if it does not take its settings.
   static Result<std::unique_ptr<tagged::Fabric>> open(const std::string& transports,
                                                       const DeviceInfo& device);
   ~UcxFabric() override;

@@ -1,4 +1,4 @@
-// module.cc: the one symbol of libhdt-transport-ucx.so.
+// module.cc: the one symbol of libhdt-transport-ucx.so (transports/module.h).
 #include "transports/ucx/backend.h"
 #include "transports/ucx/fabric.h"
 
