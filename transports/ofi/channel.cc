@@ -80,6 +80,7 @@ Status OfiChannel::open_endpoint(fid_domain* domain, fi_info* info) {
 // The address is foreign. Text must end with a zero byte inside the span; a binary address must have the
 // exact length.
 Status OfiChannel::connect(std::span<const std::byte> peer) {
+  // Text addresses have any length (FI_ADDR_STR).
   const bool text = address_limit_ == 0;
   if (text ? peer.back() != std::byte{0} : peer.size() != address_limit_) {
     return {Code::kLink, "the peer's endpoint address is malformed"};

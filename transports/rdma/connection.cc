@@ -22,6 +22,7 @@ constexpr int64_t kGoodbyeMs = 1000;
 constexpr int64_t kDrainMs = 1000;
 }  // namespace
 
+// Makes nothing on the adapter; that begins in open_pair().
 RdmaConnection::RdmaConnection(DeviceState& device)
     : device_(device),
       verbs_(device.nic.verbs()),
@@ -154,6 +155,7 @@ void RdmaConnection::on_completion(const ibv_wc& completion) {
 // stranger has handed over a message in this round, its further frames are held: the owner may admit it
 // before they are judged.
 void RdmaConnection::on_received(uint32_t slot, uint32_t bytes) {
+  // A peer that sends has seen the reply.
   if (phase_ == Phase::kAccepting) opened(Completion::Kind::kAccepted);
   if (held_.empty() && (granted_ != nullptr || !looked_at_)) return on_frame(slot, bytes);
   held_.emplace_back(slot, bytes);

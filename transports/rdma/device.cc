@@ -81,6 +81,7 @@ Result<std::string> RdmaDevice::listen(uint16_t port) {
       .to_string();
 }
 
+// Connections that were accepted go on.
 void RdmaDevice::stop_listening() {
   if (listener_ != nullptr) state_.nic.verbs().destroy_id(listener_);
   listener_ = nullptr;
@@ -124,6 +125,7 @@ void RdmaDevice::revoke(const RegionKey& key, const PeerName& peer) { state_.dom
 void RdmaDevice::on_cm_readable() {
   CmEvent event;
   while (state_.nic.verbs().next_cm_event(state_.channel, event)) {
+    // Three kinds of ids: that of a request is new, the listener's, and those of connections.
     if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
       on_request(event);
     } else if (event.id == listener_) {
@@ -170,6 +172,7 @@ void RdmaDevice::on_async_event(const AsyncEvent& event) {
       if (event.port != port_) return;
       for (auto& [unused, connection] : connections_) connection->check_gid();
       return;
+    // The adapter was removed, or is broken beyond repair.
     case IBV_EVENT_DEVICE_FATAL:
       info_.up = false;
       for (auto& [unused, connection] : connections_) connection->on_removal();
@@ -179,6 +182,7 @@ void RdmaDevice::on_async_event(const AsyncEvent& event) {
   }
 }
 
+// The connections stay in the map until they are released.
 void RdmaDevice::fail_all(const std::string& reason) {
   for (auto& [unused, connection] : connections_) connection->fail(reason);
 }

@@ -88,6 +88,7 @@ Result<AdapterPort> adapter_of(Verbs& verbs, const tcp::SocketAddress& local) {
     verbs.destroy_id(id);
   }
   verbs.destroy_event_channel(channel);
+  // An address without an adapter is refused, or bound without a device.
   if (error == ENODEV || (error == 0 && found.device.empty())) {
     return Status(Code::kNoBackend, "the address " + local.host() + " belongs to no RDMA device");
   }

@@ -30,6 +30,7 @@ class Domain {
   Domain& operator=(const Domain&) = delete;
   ~Domain();
 
+  // The libraries, or a simulation of them.
   Verbs& verbs() const { return *verbs_; }
   // The adapter of that name; opened if it is not open yet. kNoBackend for more than kMaxNics.
   Result<Nic*> nic(const std::string& name);

@@ -26,6 +26,7 @@ Nic::~Nic() {
   if (context_ != nullptr) verbs_->close_device(context_);
 }
 
+// removed_ is set before the listeners are called, so that they open nothing on the adapter any more.
 void Nic::dispatch_async_events() {
   AsyncEvent event;
   while (verbs_->next_async_event(context_, event)) {

@@ -16,6 +16,7 @@ namespace {
 constexpr uint32_t kInlineBytes = 128;
 // All requests and receives may complete before anybody drains the queue.
 constexpr int kEntries = static_cast<int>(SendQueue::kRequests + kReceiveSlots);
+// The slots of receives come first, then those of SENDs.
 constexpr size_t kSlotMemory = (size_t{kReceiveSlots} + SendQueue::kSlots) * kSlotBytes;
 // A packet that is not acknowledged is sent again after 4.096 us * 2^16 (0.27 s), seven times: a peer that
 // has gone ends the connection after about two seconds. The link above notices a silent path sooner.
@@ -78,6 +79,7 @@ Status QueuePair::change(rdma_cm_id* id, ibv_qp_state state, const char* name) {
       attributes.qp_access_flags = 0;  // until allow_writes()
       port_ = attributes.port_num;
     }
+    // The peer is asked to wait for kRnrTimer if a receive is missing.
     if (state == IBV_QPS_RTR) {
       attributes.min_rnr_timer = kRnrTimer;
       if (attributes.ah_attr.is_global != 0) gid_index_ = attributes.ah_attr.grh.sgid_index;

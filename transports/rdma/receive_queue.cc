@@ -11,6 +11,7 @@ void ReceiveQueue::open(ibv_qp* qp, std::byte* slots, uint32_t slots_key) {
   slots_key_ = slots_key;
 }
 
+// After a failure some slots are posted; the connection ends, which destroys the queue pair.
 Status ReceiveQueue::post_all() {
   for (uint32_t slot = 0; slot < kReceiveSlots; ++slot) HDT_RETURN_IF_ERROR(post(slot));
   return Status::ok();

@@ -1,6 +1,8 @@
 // send_queue.h: what a connection has to send, in order, and how much of it the adapter has taken. A
 // message is cut into SENDs of one slot each. A write becomes RDMA WRITEs and then a SEND with its
-// immediate; the adapter executes them in this order.
+// immediate; the adapter executes them in this order. A write of 600 KiB, for example:
+//
+//   WRITE 256 KiB, WRITE 256 KiB, WRITE 88 KiB, SEND (kWritten, immediate)
 //
 // A SEND needs a credit, which stands for a receive that the peer has posted, so the peer's adapter never
 // lacks a receive. The last two credits are not used for data: one is for a kCredits frame, one for the

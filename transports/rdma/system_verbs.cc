@@ -61,10 +61,13 @@ class SystemVerbs final : public Verbs {
   int query_port(ibv_context* context, uint8_t port, ibv_port_attr& attributes) override {
     return ::ibv_query_port(context, port, &attributes);
   }
+  // ibv_query_gid() returns -1 on failure, unlike the other queries.
   int query_gid(ibv_context* context, uint8_t port, int index, ibv_gid& gid) override {
     return error_of(::ibv_query_gid(context, port, index, &gid));
   }
   int async_fd(ibv_context* context) override { return context->async_fd; }
+  // The queue pair in an event stays valid until the event is acknowledged, so its number is taken before
+  // that.
   bool next_async_event(ibv_context* context, AsyncEvent& event) override {
     ibv_async_event found{};
     if (::ibv_get_async_event(context, &found) != 0) return false;
@@ -78,6 +81,7 @@ class SystemVerbs final : public Verbs {
 
   ibv_pd* alloc_pd(ibv_context* context) override { return ::ibv_alloc_pd(context); }
   void dealloc_pd(ibv_pd* pd) override { ::ibv_dealloc_pd(pd); }
+  // With an address of our choice instead of the virtual one (region_key.h).
   ibv_mr* register_memory(ibv_pd* pd, void* base, size_t bytes, uint64_t iova, unsigned access) override {
     return ::ibv_reg_mr_iova(pd, base, bytes, iova, access);
   }
@@ -102,6 +106,7 @@ class SystemVerbs final : public Verbs {
     return ::ibv_create_cq(context, entries, nullptr, channel, 0);
   }
   void destroy_cq(ibv_cq* cq) override { ::ibv_destroy_cq(cq); }
+  // For any completion, not only for those that the sender has marked (solicited).
   int request_notification(ibv_cq* cq) override { return ::ibv_req_notify_cq(cq, 0); }
   int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions) override {
     return ::ibv_poll_cq(cq, entries, completions);
@@ -153,10 +158,12 @@ class SystemVerbs final : public Verbs {
   int bind(rdma_cm_id* id, const sockaddr* address) override {
     return error_of(::rdma_bind_addr(id, const_cast<sockaddr*>(address)));
   }
+  // An id that was bound to an address of no RDMA device has no context.
   std::string device_of(const rdma_cm_id* id) override {
     return id->verbs == nullptr ? "" : ::ibv_get_device_name(id->verbs->device);
   }
   int listen(rdma_cm_id* id, int backlog) override { return error_of(::rdma_listen(id, backlog)); }
+  // Without a source address, as the id is bound to one.
   int resolve_address(rdma_cm_id* id, const sockaddr* remote, int timeout_ms) override {
     return error_of(::rdma_resolve_addr(id, nullptr, const_cast<sockaddr*>(remote), timeout_ms));
   }

@@ -4,7 +4,14 @@
 // own. Little endian, no padding.
 //
 // A frame of a write is a FrameHeader, the immediate, and the payload if it is short. A frame of a message
-// is a FrameHeader and the message. The other two types are a FrameHeader alone.
+// is a FrameHeader and the message. The other two types are a FrameHeader alone. A write of 2.5 MiB and
+// then a message, for example, with segments of 1 MiB, on a channel that has carried 7 frames and 4
+// segments:
+//
+//   tag 7: kWrite    tags kSegmentTag + 4, 5, 6: its payload    tag 8: kMessage
+//
+// The receiver posts the receives for tags 4 to 6 when it has checked the frame 7, and delivers the
+// message 8 after the write.
 #pragma once
 
 #include <algorithm>

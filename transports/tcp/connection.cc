@@ -173,9 +173,9 @@ void TcpConnection::queued_something() {
   device_.loop.wake();
 }
 
-// Does nothing before the connection is settled: the end of the path test or of the key exchange calls
-// it again. If the send fails, the peer may have sent a reason before it closed, and the kernel still
-// holds those bytes: they are read first, so that the owner gets a goodbye or a refusal and not
+// Does nothing before the connection is settled: the end of the path test or of the key exchange calls it
+// again. If the send fails, the peer may have sent a reason before it closed, and the kernel still holds
+// those bytes: they are read first, so that the owner gets a goodbye or the refusal of a limit, and not
 // "connection reset".
 void TcpConnection::flush() {
   unflushed_ = false;

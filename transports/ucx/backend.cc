@@ -69,6 +69,7 @@ Result<std::unique_ptr<Backend>> make_ucx_backend(const BackendOptions& options)
     if (key != kTransportsKey) {
       return Status(Code::kConfig, "[backend.ucx] " + key + ": unknown key; expected " + kTransportsKey);
     }
+    // An empty list would mean "what the environment says", which leaving the key out means already.
     if (value.empty()) {
       return Status(Code::kConfig, std::string("[backend.ucx] ") + kTransportsKey +
                                        " = '': expected a list as UCX_TLS has it, e.g. 'tcp' or 'rc,self'");

@@ -69,8 +69,10 @@ void UcxChannel::cancel_all() {
     closing = ucp_ep_close_nbx(endpoint_, &parameters);
   }
   for (void* request : requests) {
+    // The close, or a cancellation, may have completed it: then it is freed already.
     if (under_way_.contains(request)) ucp_request_cancel(worker_, request);
   }
+  // True while the close of the endpoint is under way; it may also be over at once.
   const auto open = [&] {
     return UCS_PTR_IS_PTR(closing) && ucp_request_check_status(closing) == UCS_INPROGRESS;
   };

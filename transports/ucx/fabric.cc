@@ -68,6 +68,7 @@ Result<std::unique_ptr<tagged::Fabric>> UcxFabric::open(const std::string& trans
   if (const ucs_status_t status = ucp_config_read(nullptr, nullptr, &config); status != UCS_OK) {
     return from_ucs("cannot read UCX's configuration", status);
   }
+  // Released on every way out; ucp_init() copies what it needs.
   const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> owner(config, &ucp_config_release);
   HDT_RETURN_IF_ERROR(configure(config, transports, device));
   ucp_params_t parameters{};
