@@ -22,8 +22,9 @@ namespace hdt::daemon {
 
 namespace {
 
-// Engines look at their work this long before they sleep, giving their core to whoever wants it in between.
+// How long an engine polls before it sleeps. It gives up its core between the polls (sched_yield()).
 constexpr int64_t kSpinNs = 50 * kNsPerUs;
+// How long a stop waits at most, in ms, until what was sent to other nodes has left.
 constexpr int64_t kTellMs = 200;
 
 }  // namespace
@@ -53,6 +54,9 @@ Status Control::open_devices() {
       HDT_LOG_WARN("{}; it is measured again", known.status().message());
     }
   }
+  // Engines: as many as the configuration says, or one for 8 NICs. They start here, and from then on may
+  // post to the mailbox; run() handles that later. Their callbacks run on the engines' threads, so each
+  // only posts.
   auto topology = Topology::load();
   if (!topology.is_ok()) return topology.status();
   const int cores = topology.value().usable_cores();
@@ -91,6 +95,7 @@ Status Control::open_devices() {
       mailbox_.post([this, change, answer] { on_proposed(change, answer); });
     };
     options.known = figures_;
+    // Shared, as std::function needs a copyable callable and facts may be large.
     options.on_ended = [this](GroupFacts ended) {
       mailbox_.post([this, shared = std::make_shared<GroupFacts>(std::move(ended))] {
         maker_->on_group_ended(shared->id);
@@ -105,6 +110,7 @@ Status Control::open_devices() {
     HDT_RETURN_IF_ERROR(engines_.back()->start());
     node_.rails.push_back(engines_.back()->rail_ends());
   }
+  // The control network listens on each address once, also where several backends use the NIC.
   ControlNetworkOptions options;
   options.node_name = node_.name;
   options.trust = trust_;
@@ -121,7 +127,7 @@ Status Control::open_devices() {
     on_control(channel, message);
   };
   options.on_closed = [this](ChannelId channel, const Status& why) {
-    // Said again where one of them throws: to each it may be said twice.
+    // Called again if one of the four throws, so each of them may hear of the same end twice.
     reply(rendezvous_.on_closed(channel));
     maker_->on_closed(channel, why);
     reunion_->on_closed(channel);
@@ -137,7 +143,7 @@ Status Control::start() {
   if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
   HDT_RETURN_IF_ERROR(mailbox_.status());
   HDT_RETURN_IF_ERROR(open_devices());
-  // A session has a socket, a pidfd, a page, and an eventfd for each engine.
+  // The descriptors of one session: a socket, a pidfd, a page, and an eventfd for each engine.
   limits_ = std::make_unique<UserLimits>(config_.limits, 3 + static_cast<int64_t>(engines_.size()));
   maker_ = std::make_unique<GroupMaker>(node_, config_, group_services());
   reunion_ = std::make_unique<Reunion>(reunion_services());
@@ -174,8 +180,8 @@ void Control::keep(const std::function<void(KnownFigures&)>& measured) {
   if (!saved.is_ok()) HDT_LOG_WARN("measured figures are not kept: {}", saved.message());
 }
 
-// A descriptor that was closed has left the epoll set by itself, and its number may have come again since. So
-// all are added whenever any changed; those that are in the set already answer EEXIST.
+// A descriptor that was closed has left the epoll set by itself, and its number may have been given again
+// since. So all are added whenever any has changed; those that are in the set already answer EEXIST.
 void Control::watch_network() {
   if (watched_ == network_->device_changes()) return;
   watched_ = network_->device_changes();
@@ -216,7 +222,8 @@ void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
   } else if (const auto* membership = std::get_if<Membership>(&message)) {
     maker_->on_membership(channel, *membership);
   } else if (const auto* outcome = std::get_if<Outcome>(&message)) {
-    // The coordinator's own node hears itself over a connection like any other, so both may be meant.
+    // The coordinator's own node is connected to itself like any other, so both may be meant: an Outcome
+    // for the coordinator, or one from it. Each ignores what is not for it.
     reply(rendezvous_.on_outcome(channel, *outcome));
     maker_->on_outcome(channel, *outcome);
   } else if (const auto* inquiry = std::get_if<Inquiry>(&message)) {
@@ -226,6 +233,7 @@ void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
   } else if (const auto* word = std::get_if<Successor>(&message)) {
     on_successor(channel, *word);
   } else if (const auto* known = std::get_if<Known>(&message)) {
+    // A daemon answers for its own node only.
     if (network_->is_from(channel, known->node)) reunion_->on_known(channel, *known);
   } else {
     HDT_LOG_WARN("a malformed control message was ignored {}", LogTag{.node = node_.name});
@@ -298,13 +306,16 @@ void Control::on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t l
       });
 }
 
-// By a session that there is not: nobody must wait for this rank.
+// The seat goes to session 0, which does not exist. The engine then treats the rank as failed, so that
+// nobody waits for it.
 void Control::lose_seat(const MadeGroup& made, uint32_t local) {
   Engine* engine = engines_[made.engine].get();
   engine->post([engine, id = made.id, local] { engine->attach(0, 0, id, local); });
 }
 
 void Control::take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t local) {
+  // The engine is told first, with the session's handle or without a session: either way the seat's fate
+  // is known there. A process whose session has ended meanwhile gets no answer.
   std::shared_ptr<UserLimits::Claim> claim;
   if (auto held = joining_.extract({join.session, join.request.request}))
     claim = std::move(held.mapped().claim);
@@ -339,12 +350,15 @@ void Control::on_opened(uint64_t session) {
 }
 
 void Control::on_rendezvous(uint64_t session) {
-  // The successor of an embedded daemon listens at the same addresses under another node id.
+  // The successor of an embedded daemon listens at the same addresses with another node id, so its id is
+  // left out.
   const std::string at = host_pid_ != 0 ? network_->address() : network_->address_with_id();
   sessions_->send(session, session::encode_text(session::Kind::kRendezvousAt, Code::kSuccess, at));
 }
 
 void Control::on_join(uint64_t session, const session::JoinRequest& request) {
+  // A join is answered exactly once, by its number. Until then joining_ holds it, with the claim for the
+  // seat.
   if (leaving_) return ask_successor(session, request.request);
   const PeerCredentials& who = sessions_->find(session)->credentials;
   const std::pair<uint64_t, uint32_t> number{session, request.request};
@@ -358,6 +372,7 @@ void Control::on_join(uint64_t session, const session::JoinRequest& request) {
     return;
   }
   joining_[number] = {request, std::make_shared<UserLimits::Claim>(claim.take())};
+  // From here GroupMaker answers, through its services `joined` and `refused`.
   maker_->on_join({session, request, static_cast<uint32_t>(who.pid), who.uid});
 }
 
@@ -365,7 +380,7 @@ void Control::on_notice(uint64_t session, session::Kind kind, const session::Gro
   ClientSession* client = sessions_->find(session);
   const auto seat = client->seats.find(notice.handle);
   if (seat == client->seats.end()) return;
-  // A group fails once: who says it again and again keeps nobody busy.
+  // A group fails once. A process that reports it again and again keeps nobody busy.
   if (kind == session::Kind::kDeadline && std::exchange(seat->second.told_deadline, true)) return;
   if (kind == session::Kind::kFail && std::exchange(seat->second.told_failure, true)) return;
   if (kind == session::Kind::kDeadline) return on_deadline(session, seat->second, notice);
@@ -396,7 +411,7 @@ void Control::on_unshared(uint64_t number) {
 }
 
 // Memory is given only to processes of the same user that are in the group in which its owner uses it.
-// Whether it does not exist or is not for this one is not told.
+// The answer does not reveal whether the memory exists.
 void Control::on_open(uint64_t session, const session::MemoryRequest& request) {
   const ClientSession* asker = sessions_->find(session);
   const auto seat = asker->seats.find(request.handle);
@@ -426,10 +441,11 @@ void Control::on_gone(uint64_t session, const std::string& how) {
   }
 }
 
-// Called by another thread. Draining polls: it happens once in a daemon's life.
+// Called by another thread. It polls while it drains, as that happens once in a daemon's life.
 void Control::stop(int64_t drain_ms, const std::string& why) {
   if (thread_.joinable()) {
-    // What processes said before now has been heard when this is answered, a last hdtCommDestroy too.
+    // 1. What processes have sent before now is read first, also a last hdtCommDestroy. Then nobody else
+    //    comes.
     std::promise<void> heard;
     mailbox_.post([this, &heard] {
       (void)contained("the last messages of sessions", [this] { sessions_->read_all(); });
@@ -437,20 +453,23 @@ void Control::stop(int64_t drain_ms, const std::string& why) {
       heard.set_value();
     });
     heard.get_future().wait();
+    // 2. Calls under way may finish, until the deadline. 3. All groups fail, here and on the other nodes.
     const Deadline drain = Deadline::after_ms(drain_ms);
     while (!ask_engines([](Engine& engine) { return engine.quiet(); }) && !drain.expired()) ::usleep(10'000);
     ask_engines([&](Engine& engine) {
       engine.fail_all(Code::kDaemonLost, why);
       return true;
     });
-    // Let what was said to other nodes leave before the connections close.
+    // 4. What was sent to other nodes leaves before the connections close.
     const Deadline told = Deadline::after_ms(kTellMs);
     while (!ask_engines([](Engine& engine) { return engine.links_idle(); }) && !told.expired())
       ::usleep(1'000);
+    // 5. Sessions end, then the control thread, and at last the engines.
     std::promise<void> closed;
     mailbox_.post([&] {
       (void)contained("the end of sessions", [&] {
-        // Who uses an embedded daemon and has no rank there finds another one when it wants one.
+        // A process that uses an embedded daemon and has no rank there finds another daemon when it needs
+        // one.
         if (host_pid_ != 0) {
           sessions_->abandon();
         } else {

@@ -1,5 +1,6 @@
-// What the control thread tells hdtctl: the daemon's status, and why a call takes the algorithm that it
-// takes.
+// control_answers.cc: answers to hdtctl: the daemon's status, why a call takes the algorithm that it
+// takes, and how two nodes are linked. Each collects its parts on the engines and puts them together on
+// the control thread. By then the session may have ended; sending to it does nothing.
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +12,8 @@
 namespace hdt::daemon {
 
 void Control::send_json(uint64_t session, std::span<const std::byte> answer, const nlohmann::json& json) {
-  // Names of classes come from processes and may be any bytes.
+  // Names of classes come from processes and may be any bytes; those that are no UTF-8 are replaced, or
+  // dump() would throw. An answer may be longer than a message, so it goes through a memfd.
   const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   auto memory = SharedMemory::create("hdt-answer", text.size() + 1);
   if (!memory.is_ok()) return sessions_->refuse(session, memory.status().code(), memory.status().message());
@@ -35,6 +37,7 @@ void Control::on_status(uint64_t session) {
         status["address"] = network_->address();
         status["uptime_s"] = static_cast<double>(now_ns() - started_ns_) / kNsPerSecond;
         status["sessions"] = nlohmann::json::array();
+        // What the viewer may not see is counted, so that it knows that there is more.
         size_t others = 0;
         for (const auto& [number, client] : sessions_->all()) {
           if (!viewer.sees({client.credentials.uid})) {
@@ -56,6 +59,7 @@ void Control::on_status(uint64_t session) {
           for (const auto& peer : part["peers"]) status["peers"].push_back(peer);
         }
         status["others"] = {{"sessions", others}, {"groups", other_groups}, {"peers", other_peers}};
+        // The limits depend on the asking process's user; without the session there is nobody to answer.
         const ClientSession* asker = sessions_->find(session);
         if (asker == nullptr) return;
         const uid_t uid = asker->credentials.uid;
@@ -67,7 +71,7 @@ void Control::on_status(uint64_t session) {
 
 namespace {
 
-// "allreduce, reduce, ...": what the names of an enumeration are.
+// "allreduce, reduce, ...": the names of an enumeration with `count` values from 0 on.
 template <typename Enum>
 std::string names(int count) {
   std::string text;
@@ -76,6 +80,8 @@ std::string names(int count) {
   return text;
 }
 
+// The call that the question is about. kInvalidArgument: an operation or type of this name does not
+// exist.
 Result<session::Call> call_of(const session::ExplainRequest& request) {
   const auto what = collectives::parse_collective(request.what);
   if (!what) {
@@ -110,6 +116,8 @@ void Control::on_explain(uint64_t session, const session::ExplainRequest& reques
         (*parts)[engine.index()] = engine.explain(name, call, viewer);
       },
       [this, parts, session, refuse, name = request.group] {
+        // Each engine has looked among its groups. A name may be that of a class, and so of several
+        // groups; then the asker must choose one.
         nlohmann::json found = nlohmann::json::array();
         for (const auto& part : *parts) found.insert(found.end(), part.begin(), part.end());
         if (found.empty()) {
@@ -129,6 +137,8 @@ void Control::on_explain(uint64_t session, const session::ExplainRequest& reques
       });
 }
 
+// Questions by their first word (session::Question). ClientSessions reads nothing else of the session
+// until this is answered.
 void Control::on_ask(uint64_t session, const session::Question& question) {
   if (question.what == "backends") {
     nlohmann::json answer = {

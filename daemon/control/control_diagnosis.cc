@@ -1,6 +1,10 @@
-// What the control thread does for diagnosis: it collects facts of this node and of those it shares groups
-// with, or makes them with, and answers hdtctl why and trace, other daemons, and ranks whose deadline has
-// passed.
+// control_diagnosis.cc: what the control thread does for diagnosis. It collects the facts of this node
+// and of the nodes that it shares groups with or makes groups with, and answers hdtctl why and trace,
+// other daemons, and ranks whose deadline has passed.
+//
+// The way of the facts: engines copy them (group_facts(), rail_facts(), lacks()); the control thread
+// completes them and removes what the viewer may not see (local_facts()); Inquiries collects those of
+// other nodes (all_facts()); judge() makes verdicts of all of them.
 #include <algorithm>
 #include <set>
 
@@ -16,13 +20,18 @@ using session::Operation;
 
 namespace {
 
-// hdtctl why answers within 5 s; a rank whose deadline has passed waits less.
+// How long other nodes have to answer, in ms. hdtctl why answers within 5 s; a rank whose deadline has
+// passed waits less.
 constexpr int64_t kAskMs = 3'000;
 constexpr int64_t kDeadlineAskMs = 1'500;
+// The maximum number of other nodes that are asked.
 constexpr size_t kMostNodes = 1'024;
-// Groups that have ended stay known, with what their ranks did, up to this many ranks.
+// Groups that have ended stay known, with what their ranks did, up to this many ranks. The latest one
+// stays in any case.
 constexpr size_t kPastRanks = 64;
 
+// Whether a user who says `name` means this group: "" is every group, else a class, a public name, or its
+// first 8 digits.
 bool is_meant(const std::string& id, const std::string& group_class, const std::string& name) {
   return name.empty() || group_class == name || id == name || (name.size() == 8 && id.starts_with(name));
 }
@@ -37,6 +46,8 @@ nlohmann::json to_json(const Verdict& verdict) {
           {"sentence", verdict.sentence}};
 }
 
+// A row of hdtctl's table: a rank with its latest ended operation and its oldest one under way.
+// Operations are ordered from old to new. saturating_sub(): the times are another node's, and foreign.
 nlohmann::json row_of(const NodeFacts& node, const RankFacts& rank) {
   nlohmann::json row = {{"rank", rank.rank},       {"node", node.name},   {"pid", rank.pid},
                         {"process", rank.process}, {"calls", rank.calls}, {"left", rank.left},
@@ -70,6 +81,7 @@ nlohmann::json to_json(const MakingVerdict& verdict) {
 
 }  // namespace
 
+// The records are turned into operations now, so that only those are kept.
 void Control::remember(GroupFacts ended) {
   complete(ended, TickScale(made_, TickMoment::now()));
   past_ranks_ += ended.local.size();
@@ -86,6 +98,7 @@ Viewer Control::viewer_in(uint64_t session) {
 }
 
 void Control::local_facts(bool all_operations, const Viewer& viewer, std::function<void(NodeFacts)> then) {
+  // What each engine has told; each writes its own place.
   struct Parts {
     std::vector<std::vector<GroupFacts>> groups;
     std::vector<std::vector<RailFacts>> rails;
@@ -110,12 +123,13 @@ void Control::local_facts(bool all_operations, const Viewer& viewer, std::functi
         for (auto& part : parts->rails) std::move(part.begin(), part.end(), std::back_inserter(facts.rails));
         const TickScale scale(made_, TickMoment::now());
         for (GroupFacts& group : facts.groups) complete(group, scale);
-        // A group may end between an engine's answer and now.
+        // An ended group may be in both lists, if it ended between an engine's answer and now.
         for (const GroupFacts& ended : past_) {
           const auto is_it = [&](const GroupFacts& group) { return group.id == ended.id; };
           if (std::none_of(facts.groups.begin(), facts.groups.end(), is_it)) facts.groups.push_back(ended);
         }
         facts.making = maker_->making();
+        // Only engines know which connections are missing.
         for (MakingFacts& making : facts.making) {
           for (auto& lacks : parts->lacks) {
             if (const auto found = lacks.find(making.id); found != lacks.end()) making.lacks = found->second;
@@ -131,6 +145,7 @@ void Control::local_facts(bool all_operations, const Viewer& viewer, std::functi
 
 void Control::all_facts(bool all_operations, const Viewer& viewer, int64_t budget_ms,
                         std::function<void(std::vector<NodeFacts>)> then) {
+  // 1. This node's own facts name the other nodes, by the addresses of their daemons.
   const auto ask_others = [this, all_operations, viewer, budget_ms, then = std::move(then)](NodeFacts own) {
     std::map<std::string, std::string> others;  // name by address
     for (const GroupFacts& group : own.groups) {
@@ -138,7 +153,8 @@ void Control::all_facts(bool all_operations, const Viewer& viewer, int64_t budge
         if (node.control != node_.address && others.size() < kMostNodes) others[node.control] = node.name;
       }
     }
-    // Who is there already is known where the ranks of a group meet.
+    // The coordinator of a group that is being made knows which ranks have joined. Its node has no name
+    // yet.
     for (const MakingFacts& making : own.making) {
       if (!making.rendezvous.empty() && making.rendezvous != own.control && others.size() < kMostNodes)
         others.try_emplace(making.rendezvous);
@@ -146,6 +162,7 @@ void Control::all_facts(bool all_operations, const Viewer& viewer, int64_t budge
     std::vector<std::string> addresses;
     for (const auto& [address, name] : others) addresses.push_back(address);
     const auto facts = std::make_shared<NodeFacts>(std::move(own));
+    // 3. With all answers: a node that did not answer, or whose facts make no sense, is a fact as well.
     const auto collect = [others, then, facts](std::vector<Answer> answers) {
       std::vector<NodeFacts> all = {std::move(*facts)};
       all[0].now_ns = now_ns();
@@ -158,7 +175,8 @@ void Control::all_facts(bool all_operations, const Viewer& viewer, int64_t budge
           told = silent;
         }
         const std::string& name = others.at(answer.address);
-        // A rendezvous may be an address of this node, or of one that was asked under its own.
+        // A coordinator's address may be one of this node, or of a node that was asked under its name as
+        // well. Then its facts are here already.
         const auto same = [&](const NodeFacts& known) { return known.control == told.value().control; };
         if (name.empty() && (!told.value().answered || std::any_of(all.begin(), all.end(), same))) continue;
         NodeFacts& node = all.emplace_back(told.take());
@@ -168,6 +186,8 @@ void Control::all_facts(bool all_operations, const Viewer& viewer, int64_t budge
       }
       then(std::move(all));
     };
+    // 2. Ask the others. A user's number may differ there, so the groups that it sees here are named,
+    //    too.
     Viewer there = viewer;
     if (!viewer.all) there.groups = groups_in(*facts);
     inquiries_->ask(addresses, all_operations ? "operations" : "facts", there, budget_ms, collect);
@@ -176,6 +196,7 @@ void Control::all_facts(bool all_operations, const Viewer& viewer, int64_t budge
 }
 
 void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
+  // JSON may hold any bytes from processes; what is no UTF-8 is replaced.
   const auto answer = [this, channel, number = inquiry.number](const nlohmann::json& json) {
     const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     send(channel, Reply{number, Code::kSuccess, now_ns(), text});
@@ -186,7 +207,8 @@ void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
   if (inquiry.what == "facts" || inquiry.what == "operations") {
     return local_facts(inquiry.what == "operations", inquiry.viewer,
                        [this, channel, answer](NodeFacts facts) {
-                         // Without a key a daemon may be anybody, and vouch for anybody.
+                         // Without a cluster key the peer may be any process and vouch for any user. It
+                         // is told only of groups that it is a member of.
                          if (trust_->cluster_key().empty()) hide_from_node(facts, network_->peer_of(channel));
                          answer(to_text(facts));
                        });
@@ -197,6 +219,7 @@ void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
 
 void Control::answer_why(uint64_t session, const std::string& name) {
   all_facts(false, viewer_in(session), kAskMs, [this, session, name](const std::vector<NodeFacts>& facts) {
+    // 1. Which groups are meant. A group that ended without a failure is meant only if it is named.
     std::set<std::string> meant, concerned;  // ids of groups, addresses of their nodes' daemons
     for (const NodeFacts& node : facts) {
       for (const GroupFacts& group : node.groups) {
@@ -206,16 +229,19 @@ void Control::answer_why(uint64_t session, const std::string& name) {
         for (const GroupNodeFacts& place : group.nodes) concerned.insert(place.control);
       }
     }
+    // 2. Groups that are being made. A node that has made its part reports the group as running already.
     std::vector<MakingVerdict> making = judge_making(facts);
     std::erase_if(making, [&](const MakingVerdict& group) {
       return meant.contains(group.group_id) || !is_meant(group.group_id, group.group_class, name);
     });
+    // The same answer for a group that does not exist and for one that the viewer may not see.
     if (meant.empty() && making.empty() && !name.empty()) {
       sessions_->send(session, session::encode_text(session::Kind::kAnswerIs, Code::kInvalidUsage,
                                                     "node " + node_.name + " has and had no group '" + name +
                                                         "' that you may see; hdtctl status lists those"));
       return;
     }
+    // 3. The answer: verdicts, and for each a table of its ranks and of what its nodes have exchanged.
     nlohmann::json answer = {
         {"node", node_.name}, {"silent", nlohmann::json::array()}, {"verdicts", nlohmann::json::array()}};
     answer["hidden"] = facts.front().hidden;
@@ -260,14 +286,16 @@ void Control::answer_trace(uint64_t session) {
   });
 }
 
-// The group fails with the verdict; others of its ranks that come with theirs meanwhile hear of it as the
-// failure.
+// The group fails with the verdict. Other ranks of it whose deadline passes meanwhile are not diagnosed
+// again: they learn the failure from the group.
 void Control::on_deadline(uint64_t session, const Seat& seat, const session::GroupNotice& notice) {
   if (!in_diagnosis_.insert(seat.group).second) return;
   const auto fail = [this, session, seat, notice](const std::vector<NodeFacts>& facts) {
     in_diagnosis_.erase(seat.group);
     Engine* engine = engines_[seat.engine].get();
     std::string text = notice.text;
+    // The text is the rank's own, followed by the verdicts about the group. The failure names the first
+    // rank of the last verdict that names any.
     int32_t rank = -1;
     for (const Verdict& verdict : judge(facts)) {
       if (verdict.group_id != id_text(seat.group)) continue;

@@ -1,5 +1,10 @@
-// What the control thread does for hdtctl doctor: this node's description of itself, and ways to other nodes'
-// data ports and back, tried as a job uses them.
+// control_doctor.cc: what the control thread does for hdtctl doctor: this node's description of itself,
+// and trials of the paths between this node's tcp NICs and those of other nodes, in both directions, with
+// the same backend that jobs use.
+//
+// The steps: answer_doctor() asks the other daemons for their descriptions. ask_paths() then starts two
+// things at once: this node's trials to their ports, and the "paths" question to them, which has them try
+// this node's ports. When both are done, one answer goes to hdtctl.
 #include <algorithm>
 #include <ctime>
 
@@ -14,13 +19,14 @@ namespace hdt::daemon {
 
 namespace {
 
-// hdtctl waits 10 s: for what the other daemons say of themselves, then for the trials. These go on long
-// enough for a path on which large packets vanish to be found out and used with smaller ones.
+// Times in ms. hdtctl waits 10 s: for the descriptions, then for the trials. The trials last long enough
+// for a path on which large packets vanish to be detected and used with smaller ones.
 constexpr int64_t kDescribeMs = 3'000;
 constexpr int64_t kTrialMs = 3'500;
 constexpr int64_t kPathsMs = 5'000;
 
-// "NIC|ADDRESS", with commas between, behind kPathsQuestion.
+// The ends in a "paths" question: "NIC|ADDRESS", separated by commas. Foreign: what has no bar is
+// skipped.
 std::vector<RailEnd> ends_of(const std::string& text) {
   std::vector<RailEnd> ends;
   for (size_t at = 0; at < text.size();) {
@@ -33,7 +39,7 @@ std::vector<RailEnd> ends_of(const std::string& text) {
   return ends;
 }
 
-// Of what another daemon says of itself.
+// The tcp ends in another daemon's description. Foreign JSON: what is of another type is skipped.
 std::vector<RailEnd> ends_told(const nlohmann::json& description) {
   std::vector<RailEnd> ends;
   const auto rails = description.is_object() ? description.find("rails") : description.end();
@@ -44,7 +50,7 @@ std::vector<RailEnd> ends_told(const nlohmann::json& description) {
       return rail.is_object() && found != rail.end() && found->is_string() ? found->get<std::string>()
                                                                            : std::string();
     };
-    // Connections of other backends are made by their libraries.
+    // Only tcp is tried: other backends' connections are made by their libraries.
     if (text("backend") == "tcp") ends.push_back({"tcp", text("nic"), text("address")});
   }
   return ends;
@@ -68,6 +74,7 @@ nlohmann::json Control::description() const {
                     {"megabits", info.bits_per_second / 1'000'000},
                     {"up", info.up}});
   }
+  // The first engine stands for all: they use the same NICs.
   nlohmann::json rails = nlohmann::json::array();
   for (const RailEnd& end : node_.rails.front()) {
     rails.push_back({{"backend", end.backend}, {"nic", end.nic}, {"address", end.address}});
@@ -92,7 +99,7 @@ nlohmann::json Control::description() const {
   return described;
 }
 
-// Each NIC of this node to each of these.
+// One trial from each tcp NIC of this node to each of these ends.
 std::vector<PathTrial> Control::paths_to(const std::vector<RailEnd>& ends) const {
   std::vector<PathTrial> paths;
   for (const auto& [backend, info] : plan_.nics()) {
@@ -108,6 +115,7 @@ std::vector<PathTrial> Control::paths_to(const std::vector<RailEnd>& ends) const
 }
 
 void Control::try_paths(std::vector<PathTrial> paths, std::function<void(std::vector<PathTrial>)> then) {
+  // The trials run on threads of their own, which hand the results to the control thread.
   trials_.start(
       [plan = plan_, security = security_] {
         return transport::make_backend("tcp", plan.options("tcp"), plan.folders(), security);
@@ -118,7 +126,7 @@ void Control::try_paths(std::vector<PathTrial> paths, std::function<void(std::ve
       });
 }
 
-// Another node's: whether this one reaches its data ports.
+// Answers another node's question whether this node reaches its data ports.
 void Control::answer_paths(ChannelId channel, const Inquiry& inquiry) {
   try_paths(paths_to(ends_of(inquiry.what.substr(kPathsQuestion.size()))),
             [this, channel, number = inquiry.number](const std::vector<PathTrial>& tried) {
@@ -128,7 +136,7 @@ void Control::answer_paths(ChannelId channel, const Inquiry& inquiry) {
             });
 }
 
-// `about`: addresses of other daemons, with commas between.
+// `about`: addresses of other daemons, separated by commas.
 void Control::answer_doctor(uint64_t session, const std::string& about) {
   std::vector<std::string> addresses;
   for (size_t at = 0; at < about.size();) {
@@ -165,11 +173,12 @@ void Control::answer_doctor(uint64_t session, const std::string& about) {
       });
 }
 
-// Tries the ways there while the others try the ways back.
+// Tries the paths to the peers while the peers try the paths back.
 void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there,
                         std::vector<PathTrial> paths, std::vector<size_t> counts) {
   struct Both {
     nlohmann::json answer;
+    // how many of the two are not done
     int open = 2;
   };
   auto both = std::make_shared<Both>();
@@ -183,6 +192,7 @@ void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vect
     if (end.backend != "tcp") continue;
     const std::string text =
         (question.size() == kPathsQuestion.size() ? "" : ",") + end.nic + "|" + end.address;
+    // Ends that do not fit into the question are not tried.
     if (question.size() + text.size() <= session::kMaxText) question += text;
   }
   inquiries_->ask(there, question, {}, kPathsMs, [both, finish](const std::vector<Answer>& answers) {
@@ -198,6 +208,7 @@ void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vect
   });
   try_paths(std::move(paths),
             [both, finish, counts = std::move(counts)](const std::vector<PathTrial>& tried) {
+              // `tried` is in the order of `paths`: counts[0] of the first peer, then those of the next.
               size_t next = 0;
               for (size_t peer = 0; peer < counts.size(); ++peer) {
                 const auto first = tried.begin() + static_cast<std::ptrdiff_t>(next);

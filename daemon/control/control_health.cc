@@ -1,4 +1,4 @@
-// What the control thread's object tells of the daemon itself: whether its threads work, and what it uses.
+// control_health.cc: what Control says of the daemon itself: whether its threads work, and what it uses.
 #include <sys/resource.h>
 
 #include "daemon/control/control.h"
@@ -6,6 +6,9 @@
 
 namespace hdt::daemon {
 
+// A thread that sleeps is healthy, so it is asked and woken first (heartbeat.h), and judged at the next
+// call: if it has not passed its loop since then, it hangs. As long as one hangs nobody is asked anew.
+// The caller decides how long a thread has to answer, by the time between its calls.
 std::vector<std::string> Control::hung_threads() {
   std::vector<std::string> hung;
   if (!heartbeat_.has_passed()) hung.emplace_back("hdt-control");
@@ -19,7 +22,7 @@ std::vector<std::string> Control::hung_threads() {
   return hung;
 }
 
-// Of all users, also where the viewer sees only its own: these are numbers, and tell of nobody.
+// These numbers are of all users, also if the viewer sees only its own groups: they identify nobody.
 nlohmann::json Control::own_use(size_t groups) const {
   const OwnUse use = own_use_now();
   return {{"descriptors", use.descriptors},

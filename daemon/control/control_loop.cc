@@ -1,5 +1,5 @@
-// The control thread's loop, and what it asks engines. What is done for one session, channel or group ends
-// with that one where it throws (base/contained.h).
+// control_loop.cc: the loop of the control thread, and how engines are asked. Work for one session,
+// channel or group that throws ends that one only (base/contained.h).
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -14,7 +14,10 @@ namespace hdt::daemon {
 void Control::run() {
   std::array<epoll_event, 64> events{};
   while (!stop_.load(std::memory_order_acquire)) {
+    // Passed once per round, before the sleep: a watchdog wakes the thread by its mailbox and looks
+    // whether it came by here (hung_threads()).
     heartbeat_.pass();
+    // The set is level-triggered: what is not handled in this round wakes the next one.
     const int ready = ::epoll_wait(epoll_.get(), events.data(), events.size(), sleep_ms());
     for (int i = 0; i < ready; ++i) hear(events[static_cast<size_t>(i)].data.fd);
     work();
@@ -22,22 +25,28 @@ void Control::run() {
 }
 
 void Control::hear(int fd) {
+  // An exception while accepting leaves nobody to end, so it would repeat at once; hence the pause.
   if (fd == sessions_->listener()) {
     (void)contained(
         "a new session", [this] { sessions_->accept_some(); },
         [](const std::string&) { ::usleep(kAfterFailureUs); });
   } else {
+    // The session of this descriptor ends if its work throws. A descriptor of the mailbox or the network
+    // belongs to no session and is ignored here; work() looks at those.
     (void)contained(
         "a session", [this, fd] { sessions_->on_readable(fd); },
         [this, fd](const std::string& why) { sessions_->end_of(fd, why); });
   }
 }
 
-// Each timer is come back to, as what has not been done is still due.
+// One round of everything that no descriptor reports. Each part is contained by itself: what it has not
+// done is still due and is tried in the next round. After a failure the thread pauses, so that a part
+// that always throws does not keep it busy.
 void Control::work() {
   bool failed = false;
   const auto part = [&failed](const char* what, const auto& work) { failed |= !contained(what, work); };
   part("messages of daemons", [this] {
+    // Until both have nothing more: work that is handled here posts and sends further work.
     while (mailbox_.run() || network_->poll()) {
     }
   });
@@ -53,7 +62,8 @@ void Control::work() {
   if (failed) ::usleep(kAfterFailureUs);
 }
 
-// `then` waits for all engines, also for one that could not do its part.
+// `then` runs when all engines have answered, also if one threw. `left` is touched on the control thread
+// only; the mailboxes order everything that `work` wrote before `then`.
 void Control::on_every_engine(const std::function<void(Engine&)>& work, std::function<void()> then) {
   auto left = std::make_shared<size_t>(engines_.size());
   for (auto& engine : engines_) {
@@ -66,6 +76,8 @@ void Control::on_every_engine(const std::function<void(Engine&)>& work, std::fun
   }
 }
 
+// Blocks. An engine that has stopped would never answer: this must run before Engine::stop(). The
+// references in the posted work are valid because this waits for the answer.
 bool Control::ask_engines(const std::function<bool(Engine&)>& question) {
   bool all = true;
   for (auto& engine : engines_) {

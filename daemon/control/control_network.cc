@@ -20,15 +20,16 @@ using transport::Completion;
 
 namespace {
 
-// First byte of every transport message on an established channel.
+// The first byte of each transport message says whether more parts of the control message follow.
 constexpr std::byte kMore{0}, kLast{1};
 constexpr size_t kPart = transport::kMaxMessageBytes - 1;
 // The token of every part of a message: only their number counts.
 constexpr uint64_t kPartToken = 1;
-constexpr int64_t kNextAddressMs = 250;  // without an answer: the next one is tried beside the first one
-// The end of a channel, when somebody who was told of it threw.
+// After so long without an answer the next address is tried beside the first one (as RFC 8305 does).
+constexpr int64_t kNextAddressMs = 250;
+// When on_closed is called again, if it threw.
 constexpr int64_t kTellAgainMs = 10;
-// A dial's failures in words; a list of addresses is short, but it comes from other programs.
+// The longest text about the failures of a dial. The list of addresses comes from other programs.
 constexpr size_t kMaxFailures = 1'024;
 
 bool is_v6(const std::string& address) { return address.starts_with('['); }
@@ -130,8 +131,7 @@ Result<transport::Device*> ControlNetwork::device_for(const std::string& address
   const std::string host = without_brackets(host_of(address));
   for (size_t i = 0; i < nics_; ++i) {
     const transport::DeviceInfo& nic = devices_[i]->info();
-    // Every address that begins with 127 is of the loopback interface, whatever subnet a daemon's own one is
-    // taken for.
+    // Every address that begins with 127 belongs to the loopback interface, whatever subnet the NIC says.
     const bool loopback = nic.address.starts_with("127.") && host.starts_with("127.");
     if (loopback || transport::in_subnet(nic, host)) return devices_[i].get();
   }
@@ -195,7 +195,8 @@ bool ControlNetwork::tell_ended() {
       ++next;
       continue;
     }
-    // What is told here may end others, behind this one: their numbers are no guide to that.
+    // The callback may end other channels. They come behind this one or before it in the map, so the loop
+    // does not rely on their numbers.
     channel.tell_at = Deadline::after_ms(kTellAgainMs);
     const bool told =
         contained("the end of a control connection",
@@ -279,7 +280,8 @@ bool ControlNetwork::poll() {
   return any;
 }
 
-// What fails with one connection ends it, and then its channel: whoever waits there hears of it.
+// An exception ends the connection whose completion was handled, and with it the channel, so that whoever
+// waits for that learns of it. A connection that is closed already is released here.
 void ControlNetwork::contain_completion(transport::Device& device, const Completion& completion) {
   transport::Connection* const connection = completion.connection;
   const auto route = routes_.find(connection);
@@ -371,8 +373,8 @@ void ControlNetwork::on_handshake(Channel& channel, Route& route, transport::Con
   auto answer = route.handshake.on_message(bytes);
   if (!answer.is_ok()) return refuse(route, connection, answer.status().message());
   const PeerHello& peer = route.handshake.peer();
-  // Before anything is proved to who answers, so that the other end makes no channel of a connection that was
-  // not meant for it.
+  // Checked before this end proves anything: otherwise the other end would accept a channel that was not
+  // meant for it.
   if (!route.address.empty() && (route.handshake.done() || peer.node != NodeId{})) {
     const std::string wrong = not_meant(channel, peer);
     if (!wrong.empty()) return refuse(route, connection, wrong);
@@ -408,7 +410,7 @@ void ControlNetwork::on_connection_closed(const Completion& completion) {
                                 : completion.error.message();
     channel.failures += (channel.failures.empty() ? "" : "; ");
     channel.at_limit |= completion.error.code() == Code::kSystem;
-    // What connecting reports begins with the address.
+    // The texts of connect() begin with the address.
     channel.failures += why.find(route.address) != std::string::npos ? why : route.address + ": " + why;
     if (route.address.empty()) {  // accepted: nobody here waits for it
       if (completion.error.code() == Code::kSystem) {
@@ -461,7 +463,7 @@ std::optional<Deadline> ControlNetwork::next_time() const {
     if (!route.handshake.done() && route.refused.empty()) next = Deadline::earlier(next, route.until);
   }
   for (const auto& [address, place] : places_) {
-    // One that is kept by a connection closes when it is looked at after that has ended.
+    // A place whose deadline has passed is still here because of a connection. It closes after that one.
     if (!place.close_at.expired()) next = Deadline::earlier(next, place.close_at);
   }
   return next.is_never() ? std::nullopt : std::optional(next);

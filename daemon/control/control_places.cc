@@ -1,4 +1,6 @@
-// Where a control network listens besides its own addresses: the meeting places of groups.
+// control_places.cc: where a ControlNetwork listens besides its own addresses: the meeting places of
+// groups. Several groups may meet at one place, so places are counted. A place's sockets stay open for
+// kLateMs after its last group, for ranks that come late.
 #include <algorithm>
 
 #include "base/address.h"
@@ -19,6 +21,8 @@ std::string ControlNetwork::place_of(const std::string& address) const {
   return options_.own_host_only ? within_host(address) : address;
 }
 
+// host_place() and leave_place() compute the same list from the same arguments, so that each place's
+// count returns to 0. NICs and own_host_only do not change after start().
 Result<std::vector<std::string>> ControlNetwork::places_of(const std::string& addresses, bool on_nics) const {
   std::vector<std::string> wanted;
   for (const std::string& address : addresses_in(addresses)) {
@@ -47,14 +51,17 @@ Status ControlNetwork::host_place(const std::string& addresses, bool on_nics) {
   std::string elsewhere;
   bool any = false;
   for (const std::string& address : wanted.value()) {
+    // 1. It listens there anyway.
     if (has(own, address)) {
       any = true;
       continue;
     }
+    // 2. It may not listen there.
     if (options_.own_host_only && !is_loopback(host_of(address))) {
       elsewhere += (elsewhere.empty() ? "" : "; ") + address + " is not here";
       continue;
     }
+    // 3. A new place, or one of another group, perhaps one that is about to close.
     const auto [entry, is_new] = places_.try_emplace(address);
     Place& place = entry->second;
     if (is_new) {
@@ -62,7 +69,8 @@ Status ControlNetwork::host_place(const std::string& addresses, bool on_nics) {
       info.address = without_brackets(host_of(address));
       info.prefix_bits = 0;
       std::string at;
-      // An address that cannot be bound is another host's; one whose port is taken is a conflict.
+      // An address that cannot be bound belongs to another host: it is skipped. If its port is taken, the
+      // call fails, and what it had opened is closed again.
       auto device = backend_->open(info);
       const Status listening =
           device.is_ok() ? device.value()->listen(port_of(address)).status() : device.status();
@@ -97,6 +105,7 @@ void ControlNetwork::leave_place(const std::string& addresses, bool on_nics) {
   for (const std::string& address : wanted.value()) {
     const auto found = places_.find(address);
     if (found == places_.end() || found->second.users == 0) continue;
+    // on_time() closes it then.
     if (--found->second.users == 0) found->second.close_at = Deadline::after_ms(kLateMs);
   }
 }
@@ -111,7 +120,7 @@ bool ControlNetwork::listens_at(const std::string& addresses) const {
                      [this](const std::string& one) { return is_here(place_of(one)); });
 }
 
-// A device goes with its connections.
+// A device closes together with its connections, so a place with a route stays until the route has ended.
 void ControlNetwork::close_places() {
   std::erase_if(places_, [&](const auto& entry) {
     const Place& place = entry.second;

@@ -1,4 +1,7 @@
-// Groups over restarts of daemons, as the control thread sees them: this one's own, and those of other nodes.
+// control_restart.cc: groups over restarts of daemons (docs/design/restart.md), as the control thread
+// sees them. Three parts: before this daemon ends for a successor (prepare_handover()); when it is the
+// successor and processes bring their groups (on_adopt(), Reunion); and when another node's daemon was
+// started again (on_successor()).
 #include <chrono>
 #include <future>
 #include <thread>
@@ -10,18 +13,25 @@
 namespace hdt::daemon {
 
 namespace {
+// How often a handover looks whether it may happen.
 constexpr int64_t kLookEveryNs = 5 * kNsPerMs;
-constexpr int64_t kSuccessionMs = 3'000;  // all ranks hear of a loss within 5 s
-// A thread that does not answer so long after the end of the drain is not waited for.
+// How long other nodes wait for the successor of an embedded daemon at most, in ms: all ranks are to
+// learn of a loss within 5 s.
+constexpr int64_t kSuccessionMs = 3'000;
+// A thread that has not answered so long after the end of the drain is not waited for, in ms.
 constexpr int64_t kAnswerMs = 1'000;
 }  // namespace
 
-// A group is being made from the first of its joins until each of its ranks has been answered, here and on
-// the other nodes. It goes from hand to hand: what processes have said and nobody has read yet; the maker,
-// and the rendezvous where this node coordinates, until all nodes have it; the engine, until every rank
-// everywhere has its seat and the other nodes have heard of those here (EngineGroup::is_made). All of them
-// are asked in one turn of the thread that hands it on, so none is between two of them; and once the answer
-// is yes, that same turn takes no further join.
+// A group is being made from the first of its joins until each of its ranks has been answered, here and
+// on the other nodes. It is handed on from part to part:
+// 1. what processes have sent and nobody has read yet: read here first;
+// 2. the maker, and on the coordinator's node the rendezvous, until all nodes have reported success;
+// 3. a control connection, while a failure is on its way to other nodes;
+// 4. the engine, until every rank everywhere has its seat and the other nodes have heard of the seats
+//    here (EngineGroup::is_made()).
+//
+// All parts are asked in one turn of the thread that hands the group on, so no group is between two of
+// them. When the answer is yes, the same turn stops accepting joins.
 bool Control::may_hand_over() {
   sessions_->read_all();
   const bool under_way = maker_->open_groups() != 0 || rendezvous_.open_groups() != 0 || change_ || reload_ ||
@@ -35,7 +45,7 @@ bool Control::groups_are_made() {
   return ask_engines([](Engine& engine) { return engine.groups_are_made(); });
 }
 
-// Polls, as stop() does.
+// Polls, as stop() does: it happens once in a daemon's life.
 bool Control::prepare_handover(int64_t drain_ms) {
   const Deadline drain = Deadline::after_ms(drain_ms);
   const Deadline answer = Deadline::after_ms(saturating_add(drain_ms, kAnswerMs));
@@ -50,6 +60,7 @@ Reunion::Services Control::reunion_services() {
   Reunion::Services services;
   services.dial = [this](const std::string& address) { return network_->dial(address); };
   services.send = [this](ChannelId channel, const ControlMessage& m) { send(channel, m); };
+  // Which engine has the group is not known here: all are asked, and the others do not know it.
   services.met = [this](const Successor& word, const Known& known) {
     for (auto& engine : engines_) {
       engine->post([e = engine.get(), own = word.node, known] {
@@ -59,6 +70,7 @@ Reunion::Services Control::reunion_services() {
   };
   services.newer = [this](const Successor& word, const Known& known) {
     const Status taken = take_live_class(word.group_class, known.live);
+    // The Successor is renewed when the change is done (take_live_class()).
     if (taken.is_ok()) return;
     reunion_->give_up({known.group, known.from, known.to, taken.code(), -1,
                        cannot_be(word.group_class, known.node, taken), known.live, known.node});
@@ -82,14 +94,15 @@ std::string Control::cannot_be(const std::string& group_class, const NodeInfo& a
          why.message();
 }
 
-// Another process that uses an embedded daemon takes its place at once; if there is none, nobody has to wait
-// long for it.
+// Another process that uses an embedded daemon takes its place at once. If there is none, nobody should
+// wait long for it.
 int64_t Control::restart_ms() const {
   const int64_t configured = config_.timeouts.restart_ms;
   return host_pid_ != 0 ? std::min(configured, kSuccessionMs) : configured;
 }
 
 Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) {
+  // Links are made between engines of one index, so the group must stay with the engine that it had.
   ClientSession* client = sessions_->find(session);
   if (request.engine >= engines_.size()) {
     return {Code::kConfig, "the group belongs to engine thread " + std::to_string(request.engine) +
@@ -97,18 +110,21 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
                                ": start it with the same node.threads"};
   }
   if (client->seats.contains(request.handle)) return {Code::kInvalidUsage, "two groups have the same handle"};
+  // A refusal further below drops the memory again, and with it what adoption_ knows of the group.
   auto claim = limits_->claim(client->credentials.uid, UserLimits::What::kSeats);
   if (!claim.is_ok()) return claim.status();
   auto found = adoption_.find(request, client->credentials.uid, std::move(segment));
   if (!found.is_ok()) return found.status();
   Adoption::Found& group = found.value();
   Engine* engine = engines_[request.engine].get();
+  // 1. The first rank that brings the group: an engine creates it, and the other nodes are searched.
   if (group.memory != nullptr) {
     auto spec = adoption_.describe(group, node_);
     if (!spec.is_ok()) return spec.status();
     spec.value().nodes[spec.value().me] = self_for(spec.value().group_class);
     spec.value().deadline = Deadline::after_ms(restart_ms());
-    // Only the rank that brings the group first brings memory that stays mapped.
+    // Fails if the key or the id is that of another group. Later ranks' memory is the same file and is
+    // not mapped again.
     HDT_RETURN_IF_ERROR(maker_->on_adopted(*group.group, request.engine,
                                            static_cast<uint32_t>(client->credentials.pid),
                                            client->credentials.uid));
@@ -123,6 +139,8 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
                       others.nodes[node].address, others.deadline);
     }
   }
+  // 2. Each rank gets its seat. Seats compare groups by the memory (Seat::same_group()), so all of them
+  //    refer to the mapping of the first rank.
   if (group.memory != nullptr) {
     std::erase_if(adopted_, [](const auto& entry) { return entry.second.expired(); });
     adopted_[group.id] = group.memory;
@@ -137,8 +155,10 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
   return Status::ok();
 }
 
-// A group that no engine has may not be adopted yet, if this daemon was started again, too; later it never
-// will be.
+// Answers in three steps. 1. Is the sender the node that it names? 2. Do both know the same settings of
+// the class? If not, the older ones are replaced first, here or there, and the other node asks again. 3.
+// Does an engine have the group? If none has, it may still be adopted while this daemon is young, as it
+// may have been started again, too; later it never will be.
 void Control::on_successor(ChannelId channel, const Successor& word) {
   if (!network_->is_from(channel, word.node)) {
     HDT_LOG_WARN("a daemon speaks in the name of node {}, which it is not {}", word.node.name,
@@ -161,6 +181,8 @@ void Control::on_successor(ChannelId channel, const Successor& word) {
     }
     return send(channel, *answer);
   }
+  // `known` and `answer` are changed on the control thread only. An engine posts its answer before
+  // on_every_engine() posts the end, so the end comes after it.
   auto known = std::make_shared<bool>(false);
   on_every_engine(
       [this, word, answer, known](Engine& engine) {

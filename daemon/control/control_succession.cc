@@ -1,6 +1,6 @@
-// The end of a process that hosts an embedded daemon: other processes of the node go on with a daemon of
-// their own, which adopts their groups as after a kill (docs/design/restart.md). What a successor could not
-// go on with is finished before.
+// control_succession.cc: the end of a process that hosts an embedded daemon. Other processes of the node
+// go on with a daemon of their own, which adopts their groups as after a kill (docs/design/restart.md).
+// What a successor could not go on with is finished before.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,8 +15,10 @@ namespace hdt::daemon {
 
 namespace {
 
+// How often the ending process looks whether it may go, in us.
 constexpr int64_t kLookUs = 2'000;
 
+// The port of the first of these addresses.
 std::string first_port(const std::string& addresses) {
   const std::string first = addresses.substr(0, addresses.find(','));
   return first.substr(first.rfind(':') + 1);
@@ -25,6 +27,7 @@ std::string first_port(const std::string& addresses) {
 }  // namespace
 
 bool Control::ask_control(std::function<bool()> question, Deadline until) {
+  // Shared, since the work may run after this function has given up.
   const auto answer = std::make_shared<std::promise<bool>>();
   auto future = answer->get_future();
   mailbox_.post([answer, question = std::move(question)] {
@@ -39,8 +42,8 @@ bool Control::ask_control(std::function<bool()> question, Deadline until) {
   return future.get();
 }
 
-// By the kernel's word on the socket's peer. A process of another PID namespace has no pid here, and is not
-// the host.
+// By the pid of the socket's peer, as the kernel reports it. A process of another PID namespace has no
+// pid here, and is not the host.
 bool Control::is_host(uint64_t session) const {
   const ClientSession* client = sessions_->find(session);
   return client != nullptr && host_pid_ != 0 && static_cast<uint32_t>(client->credentials.pid) == host_pid_;
@@ -51,7 +54,7 @@ bool Control::others_join() const {
                      [this](const auto& entry) { return !is_host(entry.first.first); });
 }
 
-// Whoever has no rank here finds another daemon when it wants one.
+// A process without a rank here finds another daemon when it needs one.
 bool Control::needed_by_others() const {
   const auto& all = sessions_->all();
   return others_join() || std::any_of(all.begin(), all.end(), [this](const auto& entry) {
@@ -59,11 +62,13 @@ bool Control::needed_by_others() const {
          });
 }
 
-// Then a join that is asked again of the successor is as good: it has this daemon's address, and the daemons
-// of other nodes ask again, too.
+// A rank that waits for such a group can as well ask the successor: that one has this daemon's address,
+// and the daemons of other nodes dial it again.
 bool Control::coordinates(const std::string& rendezvous) const { return network_->listens_at(rendezvous); }
 
-// True once nothing is under way that a successor could not go on with.
+// What a successor could not go on with: a rank of another process that waits for a coordinator
+// elsewhere, which would give the group up when this daemon goes; groups between their Membership and
+// their last seat; a change of classes.
 bool Control::can_leave() {
   const bool elsewhere = std::any_of(joining_.begin(), joining_.end(), [this](const auto& entry) {
     return !is_host(entry.first.first) && entry.second.request.host == session::Hosting::kNone &&
@@ -81,25 +86,32 @@ void Control::ask_successor(uint64_t session, uint32_t request) {
   sessions_->send(session, session::encode(answer));
 }
 
-// Polls: it happens once in a daemon's life.
+// Blocks and polls, as it happens once in a daemon's life.
 bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
   if (!thread_.joinable()) return false;
   const auto needed = [this] {
     return ask_control([this] {
-      sessions_->read_all();  // a last hdtCommDestroy, too
+      // a last hdtCommDestroy may not have been read
+      sessions_->read_all();
       return needed_by_others();
     });
   };
-  // Ranks of one job leave their groups at about the same time: then nobody has to take anything over.
+  // 1. The host's ranks have left a group of several nodes, and other ranks of this node are still in it.
+  //    Ranks of one job leave at about the same time; if they do, nobody has to take anything over. So
+  //    they get `quiet_ms` for that.
   const Deadline quiet = Deadline::after_ms(quiet_ms);
   while (needed() && !ask_engines([](Engine& engine) { return !engine.host_left_before_others(); }) &&
          !quiet.expired()) {
     ::usleep(kLookUs);
   }
+  // 2. What the host's ranks have sent arrives: nobody sends it again after them.
   const Deadline drain = Deadline::after_ms(drain_ms);
   while (!ask_engines([](Engine& engine) { return engine.departed_are_done(); }) && !drain.expired()) {
     ::usleep(kLookUs);
   }
+  // 3. Leave: at once if nobody else needs the daemon, else when nothing is in the way of a successor, or
+  //    at the deadline. The decision and what follows from it are one turn of the control thread, so that
+  //    no message of a process comes in between.
   bool left = false;
   bool others = true;
   const auto try_to_leave = [&] {
@@ -107,9 +119,9 @@ bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
     others = needed_by_others();
     left = !others || can_leave() || drain.expired();
     if (!others || !left) return left;
-    // From here on who joins is told to ask the successor. A process that ends closes its session before it
-    // looks whether anybody listens here: so either this one sees that it has gone, or that one sees that
-    // nobody listens.
+    // From here on a process that joins is told to ask the successor. A process that ends closes its
+    // session before it looks whether anybody listens here. So either this process sees that the other
+    // one has gone, or the other one sees that nobody listens.
     leaving_ = true;
     sessions_->stop_listening();
     sessions_->read_all();
@@ -120,10 +132,14 @@ bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
         ask_successor(who.first, who.second);
     }
     sessions_->abandon();
-    stop_.store(true, std::memory_order_release);  // here: this thread reads no session's end
+    // Set in this turn: the control thread must not read the end of the sessions, which it would take for
+    // the end of their processes.
+    stop_.store(true, std::memory_order_release);
     return true;
   };
   while (!ask_control(try_to_leave)) ::usleep(kLookUs);
+  // 4. Nobody needs it: the caller stops it in order. Otherwise it ends as if it had been killed: engines
+  //    close their connections without a message, and groups go on with the successor.
   if (!others) return false;
   thread_.join();
   for (auto& engine : engines_) engine->abandon();
@@ -135,7 +151,8 @@ bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
 
 std::string Control::settings() const {
   Config config = config_;
-  // Where the others look for it, and as many engines as groups count on.
+  // The successor listens where the others look for this daemon, and has as many engines as its groups
+  // rely on.
   (void)override_config(
       config,
       {{"nics.port", first_port(network_->address())}, {"node.threads", std::to_string(engines_.size())}},

@@ -1,4 +1,5 @@
-// What the control thread does about who other daemons are (trust.h), and for whom they speak.
+// control_trust.cc: what Control does about the identity of daemons (trust.h): its own keys at start,
+// warnings about who can be a peer, and whether a daemon may join ranks in a node's name.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -18,7 +19,8 @@ namespace hdt::daemon {
 
 namespace {
 
-// What the daemons of a job have in the place of a cluster key.
+// The cluster key of a job's embedded daemons, made from the job's secret. The text in front separates it
+// from other uses of SHA-256.
 Result<std::string> job_key(const std::string& secret) {
   const std::string text = "HDT job " + secret;
   const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
@@ -31,7 +33,8 @@ Result<std::string> job_key(const std::string& secret) {
 Status Control::open_trust() {
   auto key = job_secret_.empty() ? load_cluster_key(config_.security.cluster_key_file) : job_key(job_secret_);
   if (!key.is_ok()) return key.status();
-  // An embedded daemon is its job's: it is nobody whom other nodes should know again.
+  // An embedded daemon belongs to its job. Other nodes need not recognize it later, so its node key is
+  // not kept.
   const bool embedded = host_pid_ != 0;
   auto trust = Trust::open(
       {key.take(), embedded ? "" : config_.node.state_folder, embedded ? "" : config_.security.nodes_file});
@@ -43,7 +46,8 @@ Status Control::open_trust() {
   return open_security();
 }
 
-// What protects the payload; control connections are encrypted wherever there is a key (control_network.cc).
+// What protects the payload of tcp. Control connections are encrypted wherever there is a key
+// (ControlNetwork::start()).
 Status Control::open_security() {
   const auto protection = transport::secure::parse_protection(config_.security.transport);
   if (!protection) return {Code::kInternal, "no such protection: " + config_.security.transport};
@@ -60,6 +64,7 @@ Status Control::open_security() {
 }
 
 void Control::say_who_can_be_a_peer() const {
+  // The backends whose payload TLS does not protect.
   std::set<std::string> bare;
   for (const BackendNic& nic : plan_.nics()) {
     if (nic.backend != kTcp) bare.insert(nic.backend);
@@ -72,7 +77,8 @@ void Control::say_who_can_be_a_peer() const {
   if (!trust_->cluster_key().empty()) return;
   const std::string& address = plan_.nics().front().info.address;
   if (own_host_only_) {
-    // Who has named loopback addresses knows that there are no others.
+    // If loopback addresses are configured, no other hosts are expected, and there is nothing to warn
+    // about.
     const auto& named = config_.nics.addresses;
     HDT_LOG_AT(named.empty() || !is_loopback(named.front()) ? LogLevel::kWarn : LogLevel::kInfo,
                "no security.cluster_key_file: only daemons of this host are peers; {}", how_to_have_peers());
@@ -83,6 +89,7 @@ void Control::say_who_can_be_a_peer() const {
 
 void Control::say_who_can_join(const std::vector<NodeInfo>& nodes) {
   if (host_pid_ == 0 || said_who_can_join_ || !trust_->cluster_key().empty()) return;
+  // A node is on another host if the first address of its daemon is none of this host's.
   const auto own = transport::OwnAddresses::now();
   const auto is_outside = [&own](const NodeInfo& node) {
     return own.is_ok() && !own.value().has(host_of(node.address.substr(0, node.address.find(','))));
@@ -99,7 +106,9 @@ void Control::keep_nodes() {
   if (!kept.is_ok()) HDT_LOG_WARN("the keys of other nodes are not kept: {}", kept.message());
 }
 
-// Asked before the coordinator's bookkeeping, which forgets a group once it is made.
+// A Join must be made by the daemon of its node, must not mix users where an embedded daemon serves one,
+// and must not have the key of a living group of this node. The last is asked here because Rendezvous
+// forgets a group when it is made.
 void Control::on_join_message(ChannelId channel, const Join& join) {
   std::optional<Status> why;
   if (!network_->is_from(channel, join.node)) {
