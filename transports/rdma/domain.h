@@ -48,8 +48,9 @@ class Domain {
     uint64_t address = 0;  // as the adapter counts
     uint32_t key = 0;      // the local key
   };
-  // Finds [data, data + bytes) in the registered regions, for the adapter in that slot. False if none of
-  // them holds all of it.
+  // Finds [data, data + bytes) in the registered regions, for the adapter in that slot. False if it is in
+  // none of them, or if regions overlap and the wrong one was looked at: the caller then registers it
+  // itself.
   bool find_source(uint16_t slot, const void* data, size_t bytes, Source& source) const;
 
   // A registered region.

@@ -1,5 +1,5 @@
 // receive_queue.h: the receives that a connection has posted, one slot each. A slot is posted anew as soon
-// as its frame was taken out of it; the peer hears of that by credits. A receive is identified by its
+// as its frame was taken out of it; credits notify the peer of it. A receive is identified by its
 // slot's number.
 #pragma once
 

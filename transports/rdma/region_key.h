@@ -3,7 +3,7 @@
 // (Hello::nic_slot).
 //
 // Memory is registered with its offset within a page as the adapter's address. So the address of a byte is
-// that page offset plus the offset in the region, and the key tells nothing of where the memory lies in
+// that page offset plus the offset in the region, and the key does not reveal where the memory lies in
 // the process. A write that leaves the region leaves what the remote key allows, and the adapter refuses
 // it.
 #pragma once

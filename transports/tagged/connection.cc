@@ -251,7 +251,7 @@ void TaggedConnection::drop_channel() {
   channel_.reset();
 }
 
-// The channel is destroyed first. Only then may the owner hear that its memory is free. What is given up
+// The channel is destroyed first. Only then may the owner learn that its memory is free. What is given up
 // is reported in the order in which it was sent: control socket, held, channel.
 void TaggedConnection::finish(const Status& reason, const Status& given_up, bool in_order) {
   leave();

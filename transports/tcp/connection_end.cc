@@ -63,9 +63,9 @@ void TcpConnection::on_turned_out(const Status& why) {
   (void)attempt_for(*this, [&] { finish(why, why, false); });
 }
 
-// The books of the reader or the writer may be half updated, so the only thing that may follow is the
-// end. What was under way is not reported one by one: kClosed tells the owner that nothing more will be.
-// If the kernel still reads the caller's memory, the socket is reset.
+// The books of the reader or the writer may be half updated, so the only thing that may follow is the end.
+// What was under way is not reported one by one: kClosed implies it. If the kernel still reads the
+// caller's memory, the socket is reset.
 void TcpConnection::on_failure() {
   if (closed_ || lost_) return;
   leave();

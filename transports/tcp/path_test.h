@@ -10,7 +10,7 @@
 //
 // So making a connection takes one more round trip, and nothing is slower later. Each size is one packet
 // of its own (MSG_EOR keeps the kernel from joining them), and each is larger than the one before, so
-// the size at which the stream is stuck tells which sizes pass. It is enough that the kernel at the
+// the size at which the stream is stuck shows which sizes pass. It is enough that the kernel at the
 // other end has a packet (TCP_INFO), so a peer whose process is stopped is not taken for a narrow path.
 #pragma once
 

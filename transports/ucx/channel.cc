@@ -110,7 +110,7 @@ Result<bool> UcxChannel::send(uint64_t tag, const void* data, size_t bytes, uint
   return true;
 }
 
-// A message that is there already completes inside the call. UCX then tells its length only through a
+// A message that is there already completes inside the call. UCX then gives its length only through a
 // request, so one is always asked for (NO_IMM_CMPL). Its callback may run before the request is in
 // under_way_, and does nothing then; the test after the call finds such a request.
 Result<bool> UcxChannel::receive(uint64_t tag, void* place, size_t bytes, uint64_t id) {
