@@ -1,4 +1,5 @@
-// Of ClientSessions: who connects, who may stay, and how a session begins.
+// client_admission.cc: the part of ClientSessions that admits processes: accepting connections, refusing
+// them at limits, and the hello.
 #include <grp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -19,18 +20,21 @@ using session::Kind;
 
 namespace {
 
-// A listener that cannot even refuse is left alone for so long.
+// How long, in ms, a listener is left alone if not even a refusal was possible.
 constexpr int64_t kPauseMs = 100;
-// While the daemon is at a limit it says so this often at most.
+// While the daemon is at a limit it logs this at most so often, in ms.
 constexpr int64_t kSayAgainMs = 10'000;
-// In one turn: others come between.
+// How many connections are accepted in one turn, so that sessions come in between.
 constexpr size_t kConnectionsPerTurn = 64;
 constexpr size_t kRefusalsPerTurn = 16;
-// After so many refusals who else wants to connect waits for so long.
+// After so many refusals in one turn the listener is left alone for kRefusedPauseMs, so that a process
+// that connects in a loop does not keep the thread busy.
 constexpr int64_t kRefusedPauseMs = 10;
+// Linux has at most 65536 groups for a process (NGROUPS_MAX).
 constexpr size_t kMaxPeerGroups = 65'536;
 
-// The groups of the process that connected, as the kernel knows them: no user's name is looked up.
+// The groups of the process that connected, as the kernel knows them. No name of a user is looked up,
+// which may block. If the kernel does not tell, only its main group counts.
 std::vector<gid_t> groups_of_peer(int socket, gid_t own) {
   std::vector<gid_t> groups(32);
   for (;;) {
@@ -39,6 +43,7 @@ std::vector<gid_t> groups_of_peer(int socket, gid_t own) {
       groups.resize(bytes / sizeof(gid_t));
       break;
     }
+    // ERANGE: the kernel has written how many bytes are needed.
     const size_t needed = bytes / sizeof(gid_t);
     if (errno != ERANGE || needed <= groups.size() || needed > kMaxPeerGroups) {
       groups.clear();
@@ -55,6 +60,7 @@ std::vector<gid_t> groups_of_peer(int socket, gid_t own) {
 ClientSessions::ClientSessions(Options options, UserLimits& limits, SessionHandler& handler)
     : options_(std::move(options)), limits_(limits), handler_(handler) {
   for (const std::string& name : options_.allow_groups) {
+    // Looked up once, here, since it may take long.
     if (const group* known = ::getgrnam(name.c_str()); known != nullptr) {  // NOLINT(concurrency-mt-unsafe)
       allowed_.push_back(known->gr_gid);
     } else {
@@ -87,12 +93,17 @@ void ClientSessions::stop_listening() {
 void ClientSessions::accept_some() {
   size_t refused = 0;
   for (size_t i = 0; i < kConnectionsPerTurn; ++i) {
+    // Each connection takes one of four ways: none is left; it is refused, since there are no
+    // descriptors; it is refused, since its user is at a limit; it becomes a session that waits for its
+    // hello.
     if (refused >= kRefusalsPerTurn) return pause(kRefusedPauseMs);
     UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid()) {
       const int error = errno;
       if (error == EAGAIN || error == EWOULDBLOCK) return;
       if (error == EINTR || error == ECONNABORTED) continue;
+      // At the limit of descriptors: accept in the place of the spare one, so that the process is told
+      // why.
       fd = spare_.accept_instead(listener_.get(), error);
       if (!fd.valid()) {
         say_limit(Status::from_errno("accepting sessions", error));
@@ -126,7 +137,9 @@ void ClientSessions::accept_some() {
     }
     if (std::exchange(at_limit_, false)) HDT_LOG_INFO("sessions are taken again");
     const uint64_t number = next_number_++;
-    silent_.emplace_back(Deadline::after_ms(options_.hello_ms), number);  // with or without a session
+    // First the places that name the session, then the session: an entry that names none is harmless if
+    // the next step throws.
+    silent_.emplace_back(Deadline::after_ms(options_.hello_ms), number);
     by_fd_[fd.get()] = number;
     ClientSession& session = sessions_[number];
     session.socket = std::move(fd);
@@ -135,7 +148,8 @@ void ClientSessions::accept_some() {
   }
 }
 
-// Its hello may not have come yet: it reads the answer all the same (libclient/daemon_client/session.cc).
+// The process may not have sent its hello yet. It reads the refusal all the same
+// (libclient/daemon_client/session.cc).
 void ClientSessions::turn_away(UniqueFd socket, const Status& why) {
   (void)send_packet(socket.get(), session::encode_text(Kind::kRefused, why.code(), why.message()), {});
   say_limit(why);
@@ -168,6 +182,7 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
     return {Code::kInvalidUsage, "user " + std::to_string(client.credentials.uid) +
                                      " is in none of the groups in security.allow_groups"};
   }
+  // From here on the session ends with its process.
   HDT_RETURN_IF_ERROR(watch_process(number, client));
   auto memory = SharedMemory::create("hdt-session-" + std::to_string(number), sizeof(session::SessionPage));
   if (!memory.is_ok()) return memory.status();
@@ -186,6 +201,7 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
   }
   client.link = std::move(link);
   client.greeted = true;
+  // Before the Welcome: engines watch the page before the process can ring.
   handler_.on_opened(number);
   send(number,
        session::encode(session::Welcome{options_.software, options_.node_name, options_.host_pid,
@@ -197,6 +213,8 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
 Status ClientSessions::watch_process(uint64_t number, ClientSession& client) {
   auto watch = watch_peer(client.socket.get());
   if (!watch.is_ok()) return watch.status();
+  // The system has no pidfds, or the process is not visible from here: then only its socket tells its
+  // end.
   if (!watch.value().valid()) return Status::ok();
   epoll_event event{};
   event.events = EPOLLIN;

@@ -1,4 +1,6 @@
-// Of ClientSessions: the memory that processes share in their groups.
+// client_memory.cc: the part of ClientSessions that concerns memory of hdtMemAlloc. A process shares a
+// memfd in one of its groups (kShare); the daemon maps it, so that engines can send from it and receive
+// into it, and gives it a random number, by which other ranks of the group ask for it (kOpen).
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -15,7 +17,8 @@ constexpr uint64_t kMib = uint64_t{1} << 20;
 
 }  // namespace
 
-// Nobody can guess one.
+// A random number that is not in use. Knowing it is part of the right to open the memory, so it must not
+// be guessed.
 Result<uint64_t> ClientSessions::free_memory_number() const {
   uint64_t number = 0;
   while (number == 0 || memory_owners_.contains(number)) {
@@ -41,10 +44,13 @@ void ClientSessions::end_seat(ClientSession& client, uint32_t handle) {
   for (const auto& [memory, block] : client.memories) {
     if (block.handle == handle) shared.push_back(memory);
   }
+  // Collected first, as forget_memory() erases from the map.
   for (const uint64_t memory : shared) forget_memory(client, memory);
 }
 
 Status ClientSessions::share(uint64_t number, Packet& packet) {
+  // 1. The request must be one that a correct library makes; otherwise the session ends (an error that is
+  //    returned).
   const auto request = session::decode_memory_request(packet.bytes);
   if (!request.is_ok()) return request.status();
   if (packet.descriptors.is_ok() && packet.fds.size() != 1)
@@ -53,7 +59,9 @@ Status ClientSessions::share(uint64_t number, Packet& packet) {
   ClientSession& client = sessions_.at(number);
   session::MemoryAnswer answer;
   answer.request = request.value().request;
-  // A limit concerns that memory alone; but what a predecessor had taken has no other place to be told.
+  // 2. From here on an error of kSystem is a limit: it concerns this memory alone, and the process gets
+  //    it as an answer. But memory that a predecessor had accepted has no request that waits for an
+  //    answer, so the session ends.
   const auto refused = [&](const Status& why) {
     if (why.code() != Code::kSystem || wanted != 0) return why;
     answer.code = why.code();
@@ -65,13 +73,16 @@ Status ClientSessions::share(uint64_t number, Packet& packet) {
     return {Code::kInvalidUsage,
             "shared memory " + std::to_string(wanted) + " of this daemon's predecessor has been taken"};
   }
-  // A predecessor's groups are handed over after what is shared in them.
+  // A process that has just come from a predecessor shares its memory before it hands its groups over, so
+  // it has no seats yet.
   if (wanted == 0 && !client.seats.contains(request.value().handle))
     return {Code::kInvalidUsage, "memory to share in a group that the process is not in"};
   if (!packet.descriptors.is_ok()) return refused(packet.descriptors);
   struct stat file {};
   if (::fstat(packet.fds[0].get(), &file) != 0)
     return refused(Status::from_errno("fstat of memory to share", errno));
+  // 3. Claims and mapping. A file that the process shares already, in another group, is mapped and
+  //    counted once.
   SharedBlock block;
   block.handle = request.value().handle;
   block.device = file.st_dev;
@@ -97,6 +108,8 @@ Status ClientSessions::share(uint64_t number, Packet& packet) {
     block.memory = std::make_shared<SharedMemory>(memory.take());
     block.size_claim = std::make_shared<UserLimits::Claim>(size.take());
   }
+  // 4. Its number: the one that a predecessor gave it, or a new one. The engines learn of it before the
+  //    process does, so that a call never uses memory that its engine does not know.
   answer.memory = wanted;
   if (wanted == 0) {
     const auto drawn = free_memory_number();

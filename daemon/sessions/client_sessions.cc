@@ -1,3 +1,10 @@
+// client_sessions.cc: the life of a session after its hello: reading, dispatching and answering its
+// messages, and its end. client_admission.cc has what comes before, client_memory.cc what concerns shared
+// memory.
+//
+// A session may end inside nearly every call (its process violates a rule, does not read, or has gone).
+// So functions take the session's number and look it up again after such a call, and loops over all
+// sessions use a copy of the numbers.
 #include "daemon/sessions/client_sessions.h"
 
 #include <linux/sockios.h>
@@ -19,19 +26,22 @@ using session::Kind;
 
 namespace {
 
-// Of a session in one turn: others come between.
+// How many messages of one session are handled in one turn, so that others come in between.
 constexpr size_t kMessagesPerTurn = 16;
-// Of a process that has ended, or of all when the daemon ends: more than a socket holds.
+// The same for a process that has ended, or for all when the daemon ends: more than a socket holds.
 constexpr size_t kMessagesAtEnd = 4'096;
-// How often a session is looked at that may have read its answer, and how long it has for that.
+// How often it is checked whether a session has read its answer, and how long the session may take for
+// that, in ms.
 constexpr int64_t kLookAtAnswersMs = 20;
 constexpr int64_t kReadAnswerMs = 10'000;
 
+// The kind of a message that this daemon has encoded.
 Kind kind_to_send(std::span<const std::byte> bytes) {
   const auto kind = session::kind_of(bytes);
   return kind.is_ok() ? kind.value() : Kind::kRefused;
 }
 
+// Whether a message answers a question (OpenQuestion).
 bool is_answer(Kind kind) {
   return kind == Kind::kStatusIs || kind == Kind::kExplanationIs || kind == Kind::kAnswerIs;
 }
@@ -44,16 +54,20 @@ std::string pid_text(const PeerCredentials& credentials) {
 }
 
 void ClientSessions::on_time() {
+  // 1. The listener's pause is over.
   if (go_on_at_.expired()) {
     go_on_at_ = Deadline::never();
     spare_.restore();
     if (listener_.valid()) watch_listener(EPOLLIN);
   }
+  // 2. Connections without a hello. The queue is ordered by deadline, as all have the same time. An entry
+  //    whose session has greeted or ended is dropped when it comes to the front.
   while (!silent_.empty()) {
     const auto& [until, number] = silent_.front();
     const ClientSession* client = find(number);
     const bool waits = client != nullptr && !client->greeted;
     if (waits && !until.expired()) break;
+    // A copy: `number` refers into the queue's entry.
     const uint64_t late = number;
     silent_.pop_front();
     if (waits)
@@ -61,6 +75,7 @@ void ClientSessions::on_time() {
              "a session must begin with a hello within " + std::to_string(options_.hello_ms) +
                  " ms (limits.hello_ms)");
   }
+  // 3. Answers that may have been read.
   if (look_at_.expired()) look_at_questions();
 }
 
@@ -75,7 +90,8 @@ void ClientSessions::on_readable(int fd) {
   if (found == by_fd_.end()) return;
   const uint64_t number = found->second;
   receive(number, kMessagesPerTurn);
-  // Asked anew: the event may be of a descriptor that had this number before.
+  // Handling messages may have ended the session. And the event may be of a descriptor that had this
+  // number before; so has_ended() asks the pidfd itself.
   const ClientSession* client = find(number);
   if (client != nullptr && client->process.get() == fd && has_ended(fd)) process_ended(number);
 }
@@ -90,14 +106,14 @@ void ClientSessions::end_of(int fd, const std::string& why) {
   hang_up(number);
 }
 
-// What is missing of a session's end is done when its socket is found closed: each step of it may be done
-// twice.
+// What the end of the session still lacks is done when its socket is found closed: each step of end() may
+// be done twice.
 void ClientSessions::hang_up(uint64_t number) {
   if (const ClientSession* client = find(number)) ::shutdown(client->socket.get(), SHUT_RDWR);
 }
 
-// It has said all that it ever will: what is left in the socket is read. A child that holds the socket is not
-// it.
+// The process will never send anything again, so what is left in the socket is all. A child of fork()
+// that holds a copy of the socket is not the process.
 void ClientSessions::process_ended(uint64_t number) {
   receive(number, kMessagesAtEnd);
   if (const ClientSession* client = find(number)) {
@@ -118,6 +134,8 @@ std::vector<uint64_t> ClientSessions::numbers() const {
 void ClientSessions::receive(uint64_t number, size_t messages) {
   for (size_t i = 0; i < messages; ++i) {
     const auto found = sessions_.find(number);
+    // Looked up anew for each message, as the previous one may have ended the session or opened a
+    // question.
     if (found == sessions_.end() || found->second.question) return;
     auto packet = receive_packet(found->second.socket.get());
     if (!packet.is_ok()) {
@@ -129,12 +147,14 @@ void ClientSessions::receive(uint64_t number, size_t messages) {
   }
 }
 
-// Nothing else of the session is heard until it has read the answer, so that no more than one is on its way.
+// Nothing else of the session is read until it has read the answer, so at most one answer is on its way
+// to it. Out of epoll, since a level-triggered socket that is not read would wake the thread for ever.
 Result<bool> ClientSessions::begin_question(uint64_t number, Kind answer) {
   ClientSession& client = sessions_.at(number);
   auto claim = limits_.claim(client.credentials.uid, UserLimits::What::kQuestions);
   if (!claim.is_ok()) {
-    if (answer == Kind::kStatusIs) return claim.status();  // an answer without words
+    // kStatusIs has no text for an error, so the session ends with it.
+    if (answer == Kind::kStatusIs) return claim.status();
     send(number, session::encode_text(answer, claim.status().code(), claim.status().message()));
     return false;
   }
@@ -147,10 +167,13 @@ Result<bool> ClientSessions::begin_question(uint64_t number, Kind answer) {
 void ClientSessions::look_at_questions() {
   look_at_ = Deadline::never();
   for (auto next = asking_.begin(); next != asking_.end();) {
+    // Advanced first: refuse() erases the entry.
     const uint64_t number = *next++;
     ClientSession& client = sessions_.at(number);
     if (!client.question->answered) continue;
     int unread = 0;
+    // What the kernel still holds of our messages is not read by the process. There is no event for its
+    // becoming empty, hence the timer.
     if (::ioctl(client.socket.get(), SIOCOUTQ, &unread) == 0 && unread > 0) {
       look_at_ = Deadline::after_ms(kLookAtAnswersMs);
       if (client.question->read_until.expired())
@@ -163,7 +186,8 @@ void ClientSessions::look_at_questions() {
   }
 }
 
-// Out of epoll, which would tell of a socket that is closed again and again.
+// Takes the socket out of epoll, which would report it again and again while it is not read, and puts it
+// back.
 void ClientSessions::hear(const ClientSession& client, bool heard) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -172,6 +196,8 @@ void ClientSessions::hear(const ClientSession& client, bool heard) {
 }
 
 Status ClientSessions::handle(uint64_t number, Packet& packet) {
+  // Every message is decoded and checked here; the handler gets well-formed values. An error that is
+  // returned ends the session.
   const auto kind = session::kind_of(packet.bytes);
   if (!kind.is_ok()) return kind.status();
   if (!sessions_.at(number).greeted) {
@@ -266,7 +292,9 @@ ClientSession* ClientSessions::find(uint64_t number) {
   return found == sessions_.end() ? nullptr : &found->second;
 }
 
-// Descriptors on their way count against the limit of the daemon's user, and so against everybody.
+// Descriptors in messages that nobody has read count against the limit of the daemon's user, and so
+// against every session. What the kernel reports as unread covers all messages before this one; if there
+// is nothing, the earlier claims are over.
 Status ClientSessions::claim_unread(ClientSession& client) {
   int unread = 0;
   if (::ioctl(client.socket.get(), SIOCOUTQ, &unread) != 0 || unread == 0) {
@@ -288,13 +316,16 @@ bool ClientSessions::send(uint64_t number, std::span<const std::byte> bytes, std
                       {});
   }
   const Status sent = may.is_ok() ? send_packet(client->socket.get(), bytes, fds) : may;
+  // The question is answered, even if sending failed: then the socket is shut below.
   if (client->question && is_answer(kind_to_send(bytes))) {
     client->question->answered = true;
     client->question->read_until = Deadline::after_ms(kReadAnswerMs);
     look_at_ = Deadline::after_ms(0);
   }
   if (sent.is_ok()) return true;
-  // A process that does not read its answers is as good as gone. Its socket reports the end on the next read.
+  // A process that does not read its answers is treated as gone. Shutting its socket makes the next read
+  // find the end, where the session is ended; it must not end inside this call, which may come from
+  // anywhere.
   warn_for(*client, sent.message());
   ::shutdown(client->socket.get(), SHUT_RDWR);
   return false;
@@ -320,8 +351,9 @@ void ClientSessions::abandon() {
 void ClientSessions::end(uint64_t number, const std::string& how) {
   ClientSession* client = find(number);
   if (client == nullptr) return;
+  // The handler first, while the session's entry exists: it looks at its seats.
   handler_.on_gone(number, how);
-  // Out of epoll by name: where somebody holds a copy, closing does not do it.
+  // Taken out of epoll explicitly: if somebody holds a copy of the descriptor, closing does not do it.
   for (const int fd : {client->socket.get(), client->process.get()}) {
     if (fd < 0) continue;
     ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);

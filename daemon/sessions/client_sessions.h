@@ -1,5 +1,16 @@
-// client_sessions.h: the daemon's side of sessions: who is connected, what they ask. A session that breaks a
-// rule is closed with a reason; nothing else notices.
+// client_sessions.h: the daemon's side of sessions. It accepts processes at the daemon's socket, reads
+// their messages, checks their form, and hands well-formed requests to a SessionHandler (Control). A
+// session that breaks a rule is closed with a reason; nobody else notices.
+//
+// A session passes through these states: accepted (counted against its user's limit, and closed after
+// hello_ms without a hello), greeted (it has a page and eventfds, and may ask for anything), ended. It
+// ends when its process ends, when its socket is closed, or when it is refused. For its ranks the
+// handler's on_gone() is the end.
+//
+// Fairness: a session is read a few messages at a time, and not at all while an answer to a question is
+// on its way. What lasts is claimed from UserLimits.
+//
+// Owner and thread: Control; the control thread.
 #pragma once
 
 #include <sys/types.h>
@@ -24,15 +35,24 @@
 
 namespace hdt::daemon {
 
-struct Seat {  // a rank of a process
+// A rank of a process in a group that has been made. It exists from the answer to the join until the rank
+// leaves or the session ends.
+struct Seat {
+  // index of the engine that has the group
   uint32_t engine = 0;
+  // the group's id
   uint64_t group = 0;
-  // The group's memory on this node: it alone says which group it is, as ids are drawn elsewhere.
+  // The group's memory on this node. It alone says which group this is: an id is drawn elsewhere, and so
+  // decides nothing.
   std::weak_ptr<const SharedMemory> memory;
+  // one of the user's seats
   std::shared_ptr<UserLimits::Claim> claim;
-  bool told_failure = false;  // a group fails once; what else is said of it is not heard
+  // The process has reported a failure, or that its deadline has passed. A group fails once, so later
+  // reports of the same kind are ignored.
+  bool told_failure = false;
   bool told_deadline = false;
 
+  // Whether both seats are in the same group: their memory is one object, even if it is gone.
   bool same_group(const Seat& other) const {
     return !memory.owner_before(other.memory) && !other.memory.owner_before(memory);
   }
@@ -40,32 +60,43 @@ struct Seat {  // a rank of a process
 
 // Memory that a process shares with the other ranks of one of its groups.
 struct SharedBlock {
-  uint32_t handle = 0;  // of its seat in the group
+  // the process's seat in the group
+  uint32_t handle = 0;
   std::shared_ptr<SharedMemory> memory;
-  dev_t device = 0;  // the file: shared in several groups it is mapped once
+  // which file it is: if it is shared in several groups it is mapped once
+  dev_t device = 0;
   ino_t inode = 0;
   UserLimits::Claim claim;
-  std::shared_ptr<UserLimits::Claim> size_claim;  // of all blocks of the file
+  // for its size; shared by all blocks of the file
+  std::shared_ptr<UserLimits::Claim> size_claim;
 };
 
-// What a process has asked as hdtctl does: until it has read the answer nothing else of it is heard.
+// A question, as hdtctl asks it. Until the process has read the answer nothing else of it is read.
 struct OpenQuestion {
   UserLimits::Claim claim;
   bool answered = false;
-  Deadline read_until = Deadline::never();  // answered
+  // when answered: the process must have read the answer by then
+  Deadline read_until = Deadline::never();
 };
 
+// A process that is connected.
 struct ClientSession {
   UniqueFd socket;
-  // A pidfd of the peer (base/process_watch.h); not valid where the system has none, or before the hello.
+  // A pidfd of the process (base/process_watch.h). Not valid if the system has none, or before the hello.
   UniqueFd process;
+  // the process's pid, user and group, as the kernel reported them when it connected
   PeerCredentials credentials{};
+  // its hello has come, and it was welcomed
   bool greeted = false;
   UserLimits::Claim claim;
   std::shared_ptr<SessionLink> link;
-  std::map<uint32_t, Seat> seats;            // by handle
-  std::map<uint64_t, SharedBlock> memories;  // by number
+  // by handle, which the process uses as the name of its rank
+  std::map<uint32_t, Seat> seats;
+  // what it shares, by number
+  std::map<uint64_t, SharedBlock> memories;
+  // at most one
   std::optional<OpenQuestion> question;
+  // for answers with descriptors that were sent while another one was unread; dropped when all is read
   std::vector<UserLimits::Claim>
       unread;  // for answers with descriptors that came while another one was unread
 
@@ -80,119 +111,171 @@ struct ClientSession {
   }
 };
 
-// "pid 12", or that it has none here: the process is in a PID namespace that is not seen from this one.
+// "pid 12"; or that the process has no number here, as it is in a PID namespace that is not seen from
+// this one.
 std::string pid_text(const PeerCredentials& credentials);
 
-// What the control thread does with well-formed requests.
+// What Control does with well-formed requests. ClientSessions calls it on the control thread, with the
+// number of a session that exists. A callee may end sessions only through ClientSessions' public
+// functions.
 class SessionHandler {
  public:
   virtual ~SessionHandler() = default;
+  // The session was greeted: engines are to watch its page.
   virtual void on_opened(uint64_t session) = 0;
+  // Each of the next ones is one message of the process (session::Kind). Requests are answered with
+  // send().
   virtual void on_rendezvous(uint64_t session) = 0;
   virtual void on_join(uint64_t session, const session::JoinRequest& request) = 0;
   virtual void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) = 0;
   virtual void on_status(uint64_t session) = 0;
   virtual void on_explain(uint64_t session, const session::ExplainRequest& request) = 0;
   virtual void on_ask(uint64_t session, const session::Question& question) = 0;
+  // The process shares memory in one of its groups, or no longer shares it: engines are to know of it.
   virtual void on_shared(uint64_t session, uint64_t number, const SharedBlock& block) = 0;
   virtual void on_unshared(uint64_t number) = 0;
+  // The process brings a group of this daemon's predecessor. An error is sent to the process and does not
+  // end its session.
   virtual Status on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) = 0;
+  // The process wants to map memory that another rank shares.
   virtual void on_open(uint64_t session, const session::MemoryRequest& request) = 0;
-  // The session is gone; `how` completes "rank 3 ...". Its entry is erased afterwards.
+  // The session ends; `how` completes "rank 3 ...". Its entry is erased afterwards. May be called twice
+  // for one session if something throws.
   virtual void on_gone(uint64_t session, const std::string& how) = 0;
 };
 
 class ClientSessions {
  public:
+  // The first five are told to processes in the Welcome.
   struct Options {
     std::string software;
     std::string node_name;
     uint32_t host_pid = 0;
     uint32_t engines = 1;
     int64_t restart_ms = 0;
-    std::vector<std::string> allow_groups;  // unix groups; empty: everyone
-    int64_t hello_ms = 5'000;               // to the first word
+    // unix groups whose members may connect; empty: everyone
+    std::vector<std::string> allow_groups;
+    // how long, in ms, a connection may wait with its hello
+    int64_t hello_ms = 5'000;
   };
-  // Looks up the groups' names, which may take long: not for the control thread.
+  // Looks up the numbers of the groups, which may take long (NSS). So it must not be made on the control
+  // thread.
   ClientSessions(Options options, UserLimits& limits, SessionHandler& handler);
 
-  // `epoll` gets every socket, and a pidfd for each session; events carry the descriptor.
+  // Begins to listen at `path`. The epoll set gets every socket, and a pidfd for each session; an event's
+  // data is the descriptor. Errors of listen_seqpacket().
   Status listen(const std::string& path, int epoll);
+  // Closes the listener and removes its path. Sessions go on.
   void stop_listening();
   int listener() const { return listener_.get(); }
-  // At a limit of the daemon's or of the user's, connections are refused by name. After some of those, or
-  // where not even that can be done, who else comes waits for a while, so that the daemon sleeps.
+  // Accepts those who wait, up to 64 in one turn. If the daemon or a user is at a limit, connections are
+  // refused with a reason. After some refusals, or if not even a refusal is possible, the listener is
+  // left alone for a while, so that the daemon sleeps.
   void accept_some();
+  // Does what is due: watches the listener again, refuses connections without a hello, looks whether
+  // answers were read.
   void on_time();
   Deadline next_time() const;
-  // A session's socket is readable, or its process has ended: what it said before is heard in either case.
+  // A session's socket is readable, or its process has ended. What it has sent before its end is handled
+  // in either case. Ignores a descriptor that belongs to no session.
   void on_readable(int fd);
-  // What was to be done for the session of this descriptor threw: the session ends.
+  // Something that was done for the session of this descriptor threw: the session ends.
   void end_of(int fd, const std::string& why);
-  // Hears all that processes said before now, whatever the last wait saw.
+  // Handles everything that processes have sent before now, except for sessions that have a question
+  // open.
   void read_all();
+  // Null: it has ended. Valid until the session ends.
   ClientSession* find(uint64_t number);
   // The session that shares that memory, or null.
   const ClientSession* owner_of(uint64_t memory) const;
-  // A process has left a group: what it shared there is shared no more.
+  // Ends a seat: the process has left the group. What it shared there is shared no more.
   void end_seat(ClientSession& client, uint32_t handle);
   const std::map<uint64_t, ClientSession>& all() const { return sessions_; }
+  // Sends a message, with descriptors if there are any. False: the session has ended, or ends now because
+  // it does not read its messages. Never blocks.
   bool send(uint64_t session, std::span<const std::byte> bytes, std::span<const int> fds = {});
-  // Tells the process why and ends the session.
+  // Sends the process the reason and ends the session.
   void refuse(uint64_t session, Code code, const std::string& why);
   void refuse_all(Code code, const std::string& why);
-  // Ends all without a word, as a kill would, also for processes that hold copies of the sockets.
+  // Stops listening and shuts all sockets without a message, as a kill would, also for processes that
+  // hold copies of the sockets. Sessions are not ended here: the caller stops reading them.
   void abandon();
-  // Without a word: the process hears that the session has ended, and so does the daemon. Takes no memory.
+  // Shuts the session's socket without a message: the process learns that the session has ended, and so
+  // does the daemon, at the next read. Takes no memory.
   void hang_up(uint64_t number);
 
  private:
+  // Refuses a connection that cannot become a session.
   void turn_away(UniqueFd socket, const Status& why);
+  // Logs that connections are refused, at most every 10 s.
   void say_limit(const Status& why);
+  // Leaves the listener alone for a while.
   void pause(int64_t ms);
+  // Sets what epoll reports of the listener; 0: nothing.
   void watch_listener(uint32_t events);
-  // For work in which sessions end.
+  // The numbers of all sessions, for loops in which sessions end.
   std::vector<uint64_t> numbers() const;
-  // At most so many messages; what is left comes in the next turn.
+  // Handles at most so many messages of the session; what is left comes in the next turn.
   void receive(uint64_t number, size_t messages);
+  // Handles one message. An error ends the session, with its text as the reason.
   Status handle(uint64_t number, Packet& packet);
+  // The hello: makes the page and eventfds, and welcomes the process.
   Status greet(uint64_t number, const Packet& packet);
-  // A process's end ends its session, whoever holds copies of its socket.
+  // Watches the process itself: its end ends the session, whoever holds copies of its socket.
   Status watch_process(uint64_t number, ClientSession& client);
+  // Handles what the process has sent, and ends the session.
   void process_ended(uint64_t number);
+  // kShare and kAdopt.
   Status share(uint64_t number, Packet& packet);
   Status adopt(uint64_t number, Packet& packet);
-  // False: the user asks too much at a time, and has been told so.
+  // Opens a question. False: the user has too many open, and the process has been told so. An error ends
+  // the session.
   Result<bool> begin_question(uint64_t number, session::Kind answer);
+  // Closes the questions whose answer was read.
   void look_at_questions();
+  // Claims an answer with descriptors, if earlier messages are still unread. kSystem at the limit.
   Status claim_unread(ClientSession& client);
+  // Adds the session's socket to the epoll set, or takes it out.
   void hear(const ClientSession& client, bool heard);
+  // client_memory.cc
   Result<uint64_t> free_memory_number() const;
   void forget_memory(ClientSession& client, uint64_t memory);
+  // Whether security.allow_groups admits the process.
   bool allowed(const ClientSession& client) const;
-  // A line in the log that the session's user has caused, if it may have one more.
+  // Logs a line that the session's user has caused, if the user may cause one more.
   void warn_for(const ClientSession& client, const std::string& line);
+  // Ends the session: tells the handler, and erases the entry.
   void end(uint64_t number, const std::string& how);
 
   Options options_;
-  std::vector<gid_t> allowed_;  // of options_.allow_groups
+  // the numbers of options_.allow_groups
+  std::vector<gid_t> allowed_;
   UserLimits& limits_;
   SessionHandler& handler_;
   int epoll_ = -1;
   std::string path_;
   UniqueFd listener_;
+  // lets it accept, and refuse, a connection when there are no descriptors left
   SpareDescriptor spare_;
+  // a connection was refused at a limit of the daemon, and none was accepted since
   bool at_limit_ = false;
+  // when say_limit() may log again
   Deadline say_again_ = Deadline::never();
-  Deadline go_on_at_ = Deadline::never();  // the listener is left alone until then
+  // set: the listener is left alone until then
+  Deadline go_on_at_ = Deadline::never();
   uint64_t next_number_ = 1;
   std::map<uint64_t, ClientSession> sessions_;
-  std::unordered_map<uint64_t, uint64_t> memory_owners_;  // sessions by the numbers of what they share
+  // sessions by the numbers of the memory that they share
+  std::unordered_map<uint64_t, uint64_t> memory_owners_;
+  // sessions that may not have sent a hello, the oldest first; some have, or have ended
   std::deque<std::pair<Deadline, uint64_t>>
-      silent_;                            // sessions that may not have said hello, the oldest first
-  std::set<uint64_t> asking_;             // sessions with a question
-  Deadline look_at_ = Deadline::never();  // at those that may have read their answer
-  std::map<int, uint64_t> by_fd_;         // sessions by their sockets, and by the pidfds of their processes
+      silent_;  // sessions that may not have said hello, the oldest first
+  // sessions with a question
+  std::set<uint64_t> asking_;
+  // when look_at_questions() is due
+  Deadline look_at_ = Deadline::never();
+  // sessions by their sockets, and by the pidfds of their processes
+  std::map<int, uint64_t> by_fd_;
 };
 
 }  // namespace hdt::daemon

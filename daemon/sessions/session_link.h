@@ -1,5 +1,7 @@
-// session_link.h: what the daemon's threads share about one session (a process): its page and how to know it
-// rang.
+// session_link.h: what the daemon's threads share about one session (a connected process): its page and
+// the eventfds with which the process wakes engines. ClientSessions makes it when the session is greeted;
+// the control thread and all engines hold it by shared_ptr. Nothing in it changes after that except the
+// page's content, which the process writes as well.
 #pragma once
 
 #include <atomic>
@@ -12,12 +14,17 @@
 
 namespace hdt::daemon {
 
+// See session::SessionPage (ipc/page.h) for how a process wakes an engine without a system call.
 struct SessionLink {
+  // the session's number, unique in the life of the daemon
   uint64_t number = 0;
+  // the process, as the kernel reported it; 0: it has no number here
   uint32_t pid = 0;
   uint32_t uid = 0;
-  SharedMemory memory;             // a SessionPage
-  std::vector<UniqueFd> eventfds;  // per engine: written by the process when the engine sleeps
+  // holds the SessionPage; the process has it mapped, so what is read from it is foreign
+  SharedMemory memory;
+  // by engine: the process writes to it when that engine sleeps
+  std::vector<UniqueFd> eventfds;
   session::SessionPage& page() const { return *reinterpret_cast<session::SessionPage*>(memory.data()); }
 };
 

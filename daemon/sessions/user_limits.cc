@@ -1,3 +1,4 @@
+// user_limits.cc: see user_limits.h.
 #include "daemon/sessions/user_limits.h"
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@ namespace hdt::daemon {
 
 namespace {
 
+// By What, in the order of the enumeration.
 struct Name {
   const char* key;   // limits.KEY, and in status
   const char* noun;  // "1024 sessions"
@@ -27,6 +29,7 @@ constexpr std::array<Name, UserLimits::kWhats> kNames = {{{"sessions", "sessions
 
 const Name& name_of(UserLimits::What what) { return kNames[static_cast<size_t>(what)]; }
 
+// How many descriptors this process may have.
 int64_t descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return INT64_MAX;
@@ -46,6 +49,7 @@ UserLimits::Claim& UserLimits::Claim::operator=(Claim&& other) noexcept {
 }
 
 void UserLimits::Claim::release() {
+  // The user's entry exists: one that has anything is never forgotten.
   if (limits_ == nullptr) return;
   UserLimits* limits = std::exchange(limits_, nullptr);
   limits->user(uid_).used[static_cast<size_t>(what_)] -= amount_;
@@ -56,6 +60,8 @@ UserLimits::UserLimits(const Config::Limits& limits, int64_t session_descriptors
     : limits_{limits.sessions,   limits.groups,    limits.seats,     limits.making, limits.memories,
               limits.memory_mib, limits.listeners, limits.questions, limits.unread},
       lines_per_s_(limits.log_lines_per_s) {
+  // One user may have 1/parts of all descriptors in each of these: 1/2 + 1/8 + 1/16 + 1/16 + 1/8 = 7/8.
+  // The rest is left for other users and for the daemon itself. The limit is one at least.
   const int64_t all = descriptor_limit();
   const auto fit = [&](What what, int64_t parts, int64_t descriptors) {
     int64_t& limit = limits_[static_cast<size_t>(what)];
@@ -79,7 +85,8 @@ UserLimits::User& UserLimits::user(uid_t uid) {
   return entry->second;
 }
 
-// A user that has nothing is remembered only while lines are counted, a second.
+// The entry of a user that has nothing is kept for a second after its latest log line, so that ending all
+// sessions does not refill the bucket.
 void UserLimits::forget_idle(uid_t uid) {
   const auto found = users_.find(uid);
   if (found == users_.end()) return;
@@ -93,6 +100,7 @@ Result<UserLimits::Claim> UserLimits::claim(uid_t uid, What what, int64_t amount
   const auto index = static_cast<size_t>(what);
   User& who = user(uid);
   const int64_t limit = limits_[index];
+  // Written so that the sum cannot overflow.
   if (!is_exempt(uid) && (amount > limit || who.used[index] > limit - amount)) {
     return Status(
         Code::kSystem,
