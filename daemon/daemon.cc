@@ -1,3 +1,4 @@
+// daemon.cc: forwards every call to Control, which is the daemon.
 #include "daemon/daemon.h"
 
 #include "daemon/control/control.h"

@@ -1,3 +1,5 @@
+// embedded.cc: a Daemon behind the interface that the client library sees, and the configuration that it
+// is started with.
 #include "daemon/embedded.h"
 
 #include <sys/mman.h>
@@ -14,9 +16,10 @@ namespace hdt::daemon {
 
 namespace {
 
-// Ranks of one job that end together have so long before one of them takes the daemon over.
+// Ranks of one job that end together have so long, in ms, before one of them takes the daemon over.
 constexpr int64_t kQuietMs = 1'000;
 
+// The pid of this process makes the daemon an embedded one.
 class Embedded : public EmbeddedDaemon {
  public:
   Embedded(Config config, const std::string& job_secret)
@@ -35,7 +38,8 @@ class Embedded : public EmbeddedDaemon {
   Daemon daemon_;
 };
 
-// The only reader of configurations reads files.
+// A configuration from a predecessor's settings. load_config() reads files only, so the text goes through
+// a memfd.
 Result<Config> config_from(const std::string& settings, const ConfigPairs& flags) {
   const UniqueFd file(::memfd_create("hdt-settings", MFD_CLOEXEC));
   if (!file.valid() ||
@@ -47,6 +51,8 @@ Result<Config> config_from(const std::string& settings, const ConfigPairs& flags
   return load_config(sources);
 }
 
+// Starts one daemon with this configuration. What lies at the socket's path is that of a daemon that has
+// ended: the caller holds the lock that says so (embedded_hosts.h).
 Result<std::unique_ptr<EmbeddedDaemon>> start(const std::string& socket, Result<Config> config,
                                               const std::string& job_secret) {
   if (!config.is_ok()) return config.status();
@@ -60,15 +66,19 @@ Result<std::unique_ptr<EmbeddedDaemon>> start(const std::string& socket, Result<
 
 Result<std::unique_ptr<EmbeddedDaemon>> start_embedded(const std::string& socket, const std::string& settings,
                                                        const std::string& job_secret) {
+  // 1. As a successor: with the predecessor's settings, at its port, where the other nodes look for it.
   ConfigPairs flags = {{"node.socket", socket}};
   if (!settings.empty()) {
     auto successor = start(socket, config_from(settings, flags), job_secret);
     if (successor.is_ok()) return successor;
     HDT_LOG_WARN("{}: this node's daemon is met at another port than before", successor.status().message());
+    // 2. The port may be taken: any other one. Nodes whose daemons are lost at the same time do not find
+    //    this one.
     flags.emplace_back("nics.port", "0");
     successor = start(socket, config_from(settings, flags), job_secret);
     if (successor.is_ok()) return successor;
   }
+  // 3. No predecessor, or its settings do not work here: the usual configuration.
   ConfigSources sources;
   sources.environment = config_environment();
   // Several jobs of a user may each have one on this machine: its own socket, any free port.

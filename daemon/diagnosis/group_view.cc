@@ -1,3 +1,5 @@
+// group_view.cc: puts the reports of nodes together, and searches them for a circle of processes that
+// wait for each other. See group_view.h.
 #include "daemon/diagnosis/group_view.h"
 
 #include <algorithm>
@@ -11,6 +13,8 @@ using session::Operation;
 
 uint64_t MemberView::calls() const {
   if (facts == nullptr) return 0;
+  // The board counts calls that are published. The recorder may already have one that waits for its turn;
+  // its number is counted from 0.
   uint64_t calls = facts->calls;
   for (const Operation& operation : facts->operations) {
     if (!operation.is_message()) calls = std::max(calls, saturating_add(operation.sequence, uint64_t{1}));
@@ -43,12 +47,14 @@ std::map<std::string, GroupView> views_of(const std::vector<NodeFacts>& facts) {
   for (const NodeFacts& node : facts) {
     for (const GroupFacts& group : node.groups) {
       GroupView& view = views[group.id];
+      // The first report counts, unless a later one knows that the group has failed.
       const bool tells_failure = view.facts != nullptr && view.facts->code == 0 && group.code != 0;
       if (view.facts == nullptr || tells_failure) view.facts = &group;
       for (const GroupNodeFacts& place : group.nodes) {
         for (const uint32_t rank : place.ranks) view.members[rank].node = place.name;
       }
       for (const RankFacts& rank : group.local) {
+        // A node cannot report a rank that the group does not have.
         const auto member = view.members.find(rank.rank);
         if (member == view.members.end()) continue;
         member->second.told_by = &node;
@@ -59,7 +65,8 @@ std::map<std::string, GroupView> views_of(const std::vector<NodeFacts>& facts) {
   for (auto& [id, view] : views) {
     for (const NodeFacts& node : facts) {
       const auto& places = view.facts->nodes;
-      // Not by name: a daemon that was started again may listen elsewhere.
+      // Compared by address, not by name, as a silent node has no name of its own; another daemon may
+      // answer at another address after a restart.
       const auto is_this = [&](const GroupNodeFacts& place) { return place.control == node.control; };
       if (!node.answered && std::any_of(places.begin(), places.end(), is_this)) view.silent.push_back(&node);
     }
@@ -76,6 +83,8 @@ std::vector<std::pair<const Operation*, uint32_t>> unmatched(const GroupView& gr
     const auto other = group.members.find(static_cast<uint32_t>(mine.peer));
     if (other == group.members.end() || other->second.facts == nullptr) continue;
     const auto& theirs = other->second.facts->operations;
+    // Messages between two ranks are counted in each direction. The other side has met message n if it
+    // has begun its n-th counterpart, or a later one: earlier ones may have been dropped from the report.
     const bool met = std::any_of(theirs.begin(), theirs.end(), [&](const Operation& operation) {
       return operation.peer == me && operation.kind != mine.kind && operation.sequence >= mine.sequence;
     });
@@ -86,7 +95,8 @@ std::vector<std::pair<const Operation*, uint32_t>> unmatched(const GroupView& gr
 
 namespace {
 
-// Node, pid, and the rank of a group where the pid is not known: such ranks may be one process or several.
+// A process: its node and pid. If the pid is not known the rank in the group is the third part, as such
+// ranks may be one process or several.
 using Process = std::tuple<std::string, uint32_t, std::string>;
 
 Process process_of(const GroupView& group, uint32_t rank, const MemberView& member) {
@@ -94,12 +104,14 @@ Process process_of(const GroupView& group, uint32_t rank, const MemberView& memb
   return {member.node, pid, pid != 0 ? "" : group.facts->id + " " + std::to_string(rank)};
 }
 
+// A process waits for the process `to`, because of `wait`.
 struct Edge {
   Process to;
   Wait wait;
 };
 
-// Processes with an operation under way: only these can be part of a circle.
+// Processes with an operation under way: only these can be part of a circle, since all others will go on
+// by themselves.
 std::set<Process> waiting(const std::map<std::string, GroupView>& groups) {
   std::set<Process> found;
   for (const auto& [id, group] : groups) {
@@ -114,6 +126,8 @@ std::set<Process> waiting(const std::map<std::string, GroupView>& groups) {
   return found;
 }
 
+// The graph: an edge goes from a process in an operation to each process that has not entered it and is
+// itself in another one. Failed groups hold nobody up.
 std::map<Process, std::vector<Edge>> waits_of(const std::map<std::string, GroupView>& groups) {
   const std::set<Process> all_waiting = waiting(groups);
   std::map<Process, std::vector<Edge>> edges;
@@ -144,6 +158,9 @@ std::map<Process, std::vector<Edge>> waits_of(const std::map<std::string, GroupV
 }  // namespace
 
 std::vector<Wait> circle(const std::map<std::string, GroupView>& groups) {
+  // Depth-first search for a cycle. `way` is the path from the start, `waits` its edges; `over` holds
+  // processes from which no cycle can be reached, so each is visited once. walk() returns the place in
+  // `way` where the cycle begins.
   const auto edges = waits_of(groups);
   std::set<Process> over;  // lead to no circle
   std::vector<Process> way;

@@ -1,3 +1,5 @@
+// inquiries.cc: see inquiries.h. The clocks are compared as NTP does it: the other daemon's time is taken
+// to be that of the middle of the exchange; the fastest exchange has the smallest error.
 #include "daemon/diagnosis/inquiries.h"
 
 #include <algorithm>
@@ -9,6 +11,7 @@ namespace hdt::daemon {
 
 namespace {
 
+// The number of exchanges about the clock.
 constexpr int kClocks = 4;
 
 }  // namespace
@@ -56,7 +59,7 @@ void Inquiries::on_reply(ChannelId channel, const Reply& reply) {
   }
   if (asked.is_clock) {
     const int64_t now = now_ns();
-    // The first exchange waits for the connection and is the slowest.
+    // The fastest exchange counts. The first one waits for the connection and is the slowest.
     if (now - asked.sent_ns < answer.round_trip_ns) {
       answer.round_trip_ns = now - asked.sent_ns;
       answer.offset_ns = saturating_sub(reply.now_ns, asked.sent_ns + answer.round_trip_ns / 2);
@@ -86,6 +89,7 @@ void Inquiries::rest(ChannelId channel) {
 
 void Inquiries::on_closed(ChannelId channel, const Status& why) {
   std::erase_if(channels_, [&](const auto& entry) { return entry.second.channel == channel; });
+  // Taken out of the map first: `then` may ask anew.
   std::vector<Asked> over;
   std::erase_if(asked_, [&](const auto& entry) {
     if (entry.second.channel == channel) over.push_back(entry.second);

@@ -1,3 +1,6 @@
+// link_verdict.cc: each node reports the rails that it has to each peer; each end of a link is judged by
+// itself, as a rail may work in one direction only. Rails of several classes to the same node are judged
+// together, as facts do not say which class a rail belongs to.
 #include "daemon/diagnosis/link_verdict.h"
 
 #include <fmt/core.h>
@@ -10,11 +13,11 @@ namespace hdt::daemon {
 
 namespace {
 
-// A rail of several that does less than this part of what the best one does for its NIC's speed is called
-// slow.
+// A rail is called slow if it carries less than this part of what the best one carries, both relative to
+// their NICs' nominal speeds.
 constexpr double kSlowPart = 0.25;
 
-// What a rail carries, by what its NIC should: NICs of different speed are all in order.
+// What a rail carries, relative to its NIC's speed, so that NICs of different speed are all in order.
 double score(const RailFacts& rail) {
   const auto rate = static_cast<double>(rail.bytes_per_s);
   return rail.megabits == 0 ? rate : rate / static_cast<double>(rail.megabits);
@@ -29,7 +32,8 @@ std::string megabytes(const RailFacts& rail) {
   return fmt::format("{:.1f} MB/s", static_cast<double>(rail.bytes_per_s) / 1e6);
 }
 
-// Of one node to another, over one backend.
+// Judges the rails of one node to another over one backend: first whether any works, then whether one is
+// down, then whether one is slow.
 std::optional<LinkTrouble> judge_link(const std::string& from, const std::string& to,
                                       const std::vector<const RailFacts*>& rails) {
   std::vector<const RailFacts*> up;
@@ -50,6 +54,8 @@ std::optional<LinkTrouble> judge_link(const std::string& from, const std::string
                        fmt::format("{} from node {} to node {} is down ({}); {} other(s) carry its traffic",
                                    name(*rail), from, to, error(*rail), up.size())};
   }
+  // Only rails that were measured can be compared, and only if the speeds of both NICs are known, or of
+  // none.
   std::erase_if(up, [](const RailFacts* rail) { return rail->bytes_per_s == 0; });
   if (up.size() < 2) return {};
   const auto [slowest, fastest] = std::minmax_element(
@@ -77,6 +83,7 @@ std::optional<LinkTrouble> judge_links(const GroupView& group) {
         for (const RailFacts& rail : node->rails) {
           if (rail.node == peer.node) by_backend[rail.backend].push_back(&rail);
         }
+        // No rail at all: a dead link.
         if (by_backend.empty()) by_backend[""];
         for (const auto& [backend, rails] : by_backend) {
           auto trouble = judge_link(node->name, peer.node, rails);

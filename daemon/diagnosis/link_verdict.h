@@ -1,4 +1,4 @@
-// link_verdict.h: what is wrong with the rails between a group's nodes, as verdict.h asks it.
+// link_verdict.h: what is wrong with the rails between a group's nodes, for verdict.h. Pure functions.
 #pragma once
 
 #include <optional>
@@ -9,17 +9,22 @@
 
 namespace hdt::daemon {
 
+// A rail or link that explains why a group is slow or stands still.
 struct LinkTrouble {
-  Cause cause = Cause::kDeadRail;  // dead link, dead rail or slow rail
-  std::string node;                // whose end of the rail it is
+  // kDeadLink, kDeadRail or kSlowRail
+  Cause cause = Cause::kDeadRail;
+  // the node that has reported it, at one end of the rail
+  std::string node;
+  // the rest of the verdict's sentence
   std::string words;
 };
 
-// The worst one. Nothing: the rails are as they should be, or the group is of one node.
+// The worst trouble of all links of the group. Nothing: the rails are as they should be, or the group has
+// one node.
 std::optional<LinkTrouble> judge_links(const GroupView& group);
 
-// Since the latest chunk of the group came from another node, over all nodes; nothing: none has come, or it
-// is of one node.
+// Seconds since the latest payload of the group came from another node, over all nodes. Nothing: none has
+// come, or the group has one node.
 std::optional<double> quiet_seconds(const GroupView& group);
 
 }  // namespace hdt::daemon

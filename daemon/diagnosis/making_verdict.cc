@@ -1,3 +1,6 @@
+// making_verdict.cc: see making_verdict.h. Three sentences are possible: all have joined, and these
+// connections are missing; these ranks have not joined, as the coordinator reports; or the coordinator
+// has not reported, and so these ranks wait for it.
 #include "daemon/diagnosis/making_verdict.h"
 
 #include <fmt/core.h>
@@ -13,6 +16,7 @@ namespace hdt::daemon {
 
 namespace {
 
+// One report about the group. A node may report twice: as coordinator and as a node whose ranks wait.
 struct Told {
   const NodeFacts* node;
   const MakingFacts* facts;
@@ -46,8 +50,10 @@ MakingVerdict judge(const std::vector<Told>& told) {
   verdict.group_class = any.group_class;
   std::map<uint32_t, std::string> joined;
   const MakingFacts* coordinator = nullptr;
-  const MakingFacts* waits = nullptr;  // for the coordinator, in vain
+  // a report of ranks that wait for the coordinator, if possible one that could not reach it
+  const MakingFacts* waits = nullptr;
   bool complete = false;
+  // the earliest time at which somebody gives up
   int64_t left_ns = -1;
   std::string lacks;
   for (const auto& [node, facts] : told) {

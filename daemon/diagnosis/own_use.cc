@@ -1,3 +1,4 @@
+// own_use.cc: counts by /proc/self. What cannot be read counts as 0.
 #include "daemon/diagnosis/own_use.h"
 
 #include <dirent.h>
@@ -16,6 +17,7 @@ namespace hdt::daemon {
 
 namespace {
 
+// How long a count is kept.
 constexpr int64_t kGoodForMs = 100;
 
 void count_descriptors(OwnUse& use) {
@@ -25,6 +27,7 @@ void count_descriptors(OwnUse& use) {
     const std::string name = entry->d_name;
     int fd = -1;
     const auto read = std::from_chars(name.data(), name.data() + name.size(), fd);
+    // "." and "..", and the descriptor of this very folder.
     if (read.ec != std::errc{} || fd == ::dirfd(folder.get())) continue;
     ++use.descriptors;
     int family = 0;
@@ -33,6 +36,7 @@ void count_descriptors(OwnUse& use) {
     if (family != AF_INET && family != AF_INET6) continue;
     sockaddr_storage peer{};
     size = sizeof peer;
+    // A socket that listens, or is bound only, has no peer.
     const bool has_peer = ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
     ++(has_peer ? use.connected : use.listening);
   }

@@ -1,24 +1,31 @@
-// own_use.h: what the process uses, counted: what does not come back after groups have ended is a leak. For
-// an embedded daemon it is the whole process that is counted.
+// own_use.h: what this process uses of the system. For tests and operators: what does not come back after
+// groups have ended is a leak. In an embedded daemon the whole process is counted, the program included.
 #pragma once
 
 #include <cstdint>
 
 namespace hdt::daemon {
 
+// A count at one moment.
 struct OwnUse {
+  // open descriptors, and the soft limit of them
   uint64_t descriptors = 0;
   uint64_t descriptors_allowed = 0;
-  uint64_t listening = 0;  // sockets of the internet families that listen or are bound without a peer
-  uint64_t connected = 0;  // and those that have a peer
+  // sockets of the internet families that have no peer: they listen, or are only bound
+  uint64_t listening = 0;
+  // sockets of these families that have a peer
+  uint64_t connected = 0;
   uint64_t threads = 0;
-  uint64_t memory_bytes = 0;     // resident, what it shares with processes included
-  uint64_t shared_memories = 0;  // segments, pages of sessions, what processes share
-  uint64_t shared_bytes = 0;     // mapped for them
+  // resident memory, including what it shares with other processes
+  uint64_t memory_bytes = 0;
+  // shared memory that is mapped: segments, sessions' pages, what processes share
+  uint64_t shared_memories = 0;
+  // their size together
+  uint64_t shared_bytes = 0;
 };
 
-// Two system calls for each descriptor: what was counted is good for 100 ms, so that nobody keeps a thread
-// busy by asking. For one thread.
+// Counts. That takes two system calls for each descriptor, so a count is kept for 100 ms: nobody can keep
+// a thread busy by asking. Not thread-safe: for the control thread only.
 OwnUse own_use_now();
 
 }  // namespace hdt::daemon

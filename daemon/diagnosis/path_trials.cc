@@ -1,3 +1,4 @@
+// path_trials.cc: see path_trials.h.
 #include "daemon/diagnosis/path_trials.h"
 
 #include <poll.h>
@@ -15,10 +16,10 @@ namespace {
 
 using transport::Completion;
 
-// What other nodes and users may make a daemon do at a time.
+// Limits of what other nodes and users may make a daemon do at a time.
 constexpr size_t kMostRunning = 4;
 constexpr size_t kMostTrials = 256;
-// So often a trial looks whether the daemon ends.
+// How often, in ms, a trial checks whether the daemon ends.
 constexpr int64_t kLookMs = 50;
 
 void fail_all(std::vector<PathTrial>& paths, const std::string& why) {
@@ -38,6 +39,8 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
                const std::atomic<bool>& stop) {
   std::map<std::string, std::unique_ptr<transport::Device>> devices;  // by own address
   std::map<transport::Connection*, PathTrial*> open;
+  // 1. Open one device per NIC and begin all connections. Until it is connected, a path's error is the
+  //    one that it will have if nothing more happens.
   for (PathTrial& path : paths) {
     auto& device = devices[path.from.address];
     if (device == nullptr) {
@@ -52,6 +55,8 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
     if (connection.is_ok()) open[connection.value()] = &path;
   }
   std::erase_if(devices, [](const auto& entry) { return entry.second == nullptr; });
+  // 2. Wait. A connection that is up is closed at once; its kClosed ends the trial. What is open at the
+  //    end closes with its device.
   const Deadline deadline = Deadline::after_ms(budget_ms);
   std::vector<Completion> completions;
   while (!open.empty() && !deadline.expired() && !stop.load(std::memory_order_acquire)) {
@@ -73,6 +78,7 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
           }
           completion.connection->close();
         } else if (completion.kind == Completion::Kind::kClosed) {
+          // It was never up: the reason why it was closed is the result.
           if (!path.error.empty()) path.error = completion.error.message();
           device->release(completion.connection);
           open.erase(found);
@@ -96,6 +102,7 @@ void PathTrials::join_ended() {
 }
 
 void PathTrials::start(MakeBackend make_backend, std::vector<PathTrial> paths, int64_t budget_ms, Then then) {
+  // Threads that have ended are joined here, at the next start, or by the destructor.
   join_ended();
   if (running_.size() >= kMostRunning || paths.size() > kMostTrials) {
     fail_all(paths, paths.size() > kMostTrials

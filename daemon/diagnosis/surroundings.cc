@@ -1,3 +1,4 @@
+// surroundings.cc: reads limits from the kernel and from the files of control groups, versions 1 and 2.
 #include "daemon/diagnosis/surroundings.h"
 
 #include <fmt/core.h>
@@ -18,7 +19,8 @@ namespace hdt::daemon {
 
 namespace {
 
-// The smallest group of several nodes: what its segment may take, of which only what is touched counts.
+// The smallest group of several nodes. Its segment's size is an upper bound: only pages that are touched
+// take memory.
 constexpr uint32_t kRanks = 2, kNodes = 2, kLocalRanks = 1;
 
 uint64_t limit_of(int which) {
@@ -39,10 +41,12 @@ std::optional<uint64_t> number_in(const std::filesystem::path& path) {
   std::ifstream file(path);
   uint64_t value = 0;
   if (file >> value) return value;
-  return std::nullopt;  // also "max"
+  // "max" as well: no limit
+  return std::nullopt;
 }
 
-// What is left below the tightest limit of a folder of control groups and all above it.
+// What is left below the tightest limit of a control group and all its ancestors, in bytes. Nothing:
+// there is no limit.
 std::optional<uint64_t> left_in(std::filesystem::path folder, const std::filesystem::path& root,
                                 const char* limit, const char* used) {
   std::optional<uint64_t> least;
@@ -53,6 +57,7 @@ std::optional<uint64_t> left_in(std::filesystem::path folder, const std::filesys
   }
 }
 
+// The smallest of what the control groups leave and what the machine has available, in bytes.
 std::optional<uint64_t> memory_left() {
   std::optional<uint64_t> least;
   const auto take = [&](const std::optional<uint64_t>& left) {
@@ -64,7 +69,7 @@ std::optional<uint64_t> memory_left() {
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const std::filesystem::path root = controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    // In a container the path may be that of the host, of which only the root is seen.
+    // In a container the path may be that of the host, of which only the root is visible here.
     std::filesystem::path folder = root.string() + line.substr(second + 1);
     std::error_code error;
     if (!std::filesystem::is_directory(folder, error)) folder = root;
@@ -107,6 +112,7 @@ nlohmann::json surroundings(const std::string& socket) {
                          {"memory_free", nullptr},
                          {"socket", socket},
                          {"socket_shut", shut_to_others(socket)}};
+  // Absent values stay null.
   if (const auto left = memory_left()) told["memory_free"] = *left;
   const size_t bytes = session::Layout(kRanks, kNodes, kLocalRanks).total;
   told["group_bytes"] = bytes;

@@ -1,3 +1,5 @@
+// verdict.cc: see verdict.h. Judge looks at one group. What concerns several groups at once, ranks that
+// wait for each other in a circle, is found once before (circle() in group_view.h).
 #include "daemon/diagnosis/verdict.h"
 
 #include <fmt/core.h>
@@ -60,8 +62,10 @@ bool is_trouble(Cause cause) { return cause < Cause::kUnderWay; }
 
 namespace {
 
+// Below so many seconds without progress the verdict is "under way", not "stuck".
 constexpr double kStuckSeconds = 1;
 
+// The state letter of /proc/PID/stat in words (proc(5)).
 const char* state_words(const std::string& process) {
   switch (process.empty() ? '\0' : process[0]) {
     case '\0':
@@ -90,7 +94,8 @@ std::string list(const std::vector<uint32_t>& ranks) {
   return ranks.size() > kNamedRanks ? text + fmt::format(" and {} more", ranks.size() - kNamedRanks) : text;
 }
 
-// One group's judgement under way.
+// The judgement of one group under way. run() is called once; the other functions each look for one cause
+// and make the sentence.
 class Judge {
  public:
   Judge(const std::string& id, const GroupView& group, int64_t now_ns) : group_(group), now_ns_(now_ns) {
@@ -100,6 +105,9 @@ class Judge {
   }
 
   Verdict run(const std::vector<Wait>& wrong_order) {
+    // The order is that of verdict.h's causes where both could be true: 1. the failure says why; 2. a
+    // process or a daemon is gone; 3. nothing is under way; 4. a circle, a mismatch; 5. a rank that is
+    // stopped or late; 6. a message without its counterpart; 7. all are in it: links.
     if (group_.facts->code != 0) return failed();
     find_current();
     if (const auto rank = first([](const MemberView& m) { return m.dead(); })) {
@@ -126,6 +134,7 @@ class Judge {
   }
 
  private:
+  // The lowest rank for which `is` holds.
   template <typename Is>
   std::optional<uint32_t> first(Is is) const {
     for (const auto& [rank, member] : group_.members) {
@@ -149,7 +158,8 @@ class Judge {
     return std::max(0.0, static_cast<double>(since_ns) / kNsPerSecond);
   }
 
-  // The oldest collective call that a rank is in, and how long the first one has waited in it.
+  // Finds the oldest collective call that a rank is in (current_, in_it_), whether a message is under way
+  // (messages_), and for how long the longest operation of all has lasted.
   void find_current() {
     for (const auto& [rank, member] : group_.members) {
       if (member.facts == nullptr) continue;
@@ -168,6 +178,7 @@ class Judge {
       verdict_.operation = fmt::format("call {} ({})", current_->sequence, current_->text);
   }
 
+  // The end of a sentence: who waits for how long.
   std::string waiting() const {
     if (current_ != nullptr) {
       return fmt::format("; rank {} is in {} of {} for {:.1f} s", in_it_, verdict_.operation, verdict_.group,
@@ -178,6 +189,7 @@ class Judge {
     return " (" + verdict_.group + ")";
   }
 
+  // Completes the verdict. If it is about one rank, the node is that rank's.
   Verdict say(Cause cause, std::vector<uint32_t> ranks, const std::string& words) {
     verdict_.cause = cause;
     verdict_.ranks = std::move(ranks);
@@ -189,13 +201,17 @@ class Judge {
     return verdict_;
   }
 
+  // The group has failed: the cause follows from the failure's code, and from what is known of the rank
+  // that it names.
   Verdict failed() {
     const GroupFacts& facts = *group_.facts;
     std::vector<uint32_t> ranks;
     if (facts.failed_rank >= 0) ranks.push_back(static_cast<uint32_t>(facts.failed_rank));
     const auto lost = ranks.empty() ? group_.members.end() : group_.members.find(ranks[0]);
+    // departed in order, rather than lost
     const bool left = lost != group_.members.end() && lost->second.facts != nullptr &&
                       lost->second.facts->left && lost->second.facts->end.empty();
+    // The failure names a rank of a node whose daemon does not answer: that is the cause.
     const bool silent = lost != group_.members.end() &&
                         std::any_of(group_.silent.begin(), group_.silent.end(),
                                     [&](const NodeFacts* node) { return node->name == lost->second.node; });
@@ -244,6 +260,7 @@ class Judge {
   }
 
   std::optional<Verdict> mismatched() {
+    // Ranks in the same call describe it by the same text if its arguments are equal.
     if (current_ == nullptr) return {};
     for (const auto& [rank, member] : group_.members) {
       const Operation* own = member.current();
@@ -256,6 +273,8 @@ class Judge {
   }
 
   std::optional<Verdict> not_entered() {
+    // A rank is late if it has made no more calls than current_'s number, counted from 0. Of a rank of
+    // which nothing is known nothing is said.
     std::vector<uint32_t> late;
     for (const auto& [rank, member] : group_.members) {
       if (member.facts == nullptr || member.calls() > current_->sequence) continue;
@@ -267,6 +286,7 @@ class Judge {
     }
     if (late.empty()) return {};
     const MemberView& member = group_.members.at(late[0]);
+    // If there is one late rank, say what it did before: that is where it may hang.
     const Operation* last = member.last();
     const std::string before =
         last == nullptr ? "it has made no call before"
@@ -297,7 +317,7 @@ class Judge {
     return {};
   }
 
-  // Everyone is in it.
+  // Every rank is in the operation. What is left are the links, and time.
   Verdict inside() {
     const std::string what = verdict_.operation.empty() ? "a message" : verdict_.operation;
     if (const auto trouble = judge_links(group_)) {
@@ -319,8 +339,11 @@ class Judge {
 
   const GroupView& group_;
   const int64_t now_ns_;
+  // the oldest collective call under way; null: none
   const Operation* current_ = nullptr;
+  // the first rank that is in it
   uint32_t in_it_ = 0;
+  // a message is under way
   bool messages_ = false;
   Verdict verdict_;
 };
@@ -337,7 +360,7 @@ std::vector<Verdict> judge(const std::vector<NodeFacts>& facts) {
         std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) { return wait.group == name; });
     verdicts.push_back(Judge(id, group, facts[0].now_ns).run(in_circle ? waits : std::vector<Wait>{}));
   }
-  // What is over comes after what goes on, however bad.
+  // What is over comes after what goes on, however bad it was.
   const auto order = [&](const Verdict& v) {
     const bool over = groups.at(v.group_id).facts->ended;
     return std::pair{

@@ -1,4 +1,10 @@
-// verdict.h: why a group does not come forward: a pure function of the facts that its nodes have told.
+// verdict.h: why a group does not make progress: a pure function of the facts that its nodes have
+// reported. It goes from what is certain to what is guessed, and takes the first cause that the facts
+// show (docs/design/diagnosis.md). The facts of other nodes are foreign, so any text or time in them may
+// be wrong; nothing here fails because of that.
+//
+// Used by Control for hdtctl why and for the failure of a group whose rank's deadline has passed.
+// Thread-safe, as nothing is kept.
 #pragma once
 
 #include <cstdint>
@@ -9,47 +15,75 @@
 
 namespace hdt::daemon {
 
-// The worst first: so verdicts are ordered.
+// Causes, the worst first, so that verdicts can be ordered by them.
 enum class Cause : uint8_t {
-  kDeadRank,           // its process is gone
-  kUnreachableDaemon,  // a node's daemon does not answer
+  // a rank's process has ended without leaving the group
+  kDeadRank,
+  // a node's daemon does not answer
+  kUnreachableDaemon,
+  // the group failed because a daemon was stopped
   kDaemonEnded,
-  kLeftEarly,  // a rank left the group before a call that needs it
+  // a rank departed before a call that needs it
+  kLeftEarly,
+  // a rank has aborted the group
   kAborted,
-  kMismatchedCall,    // ranks call different things
-  kWrongOrder,        // ranks wait for each other in a circle
-  kStoppedProcess,    // by a signal or a debugger
-  kLateRank,          // it has not entered what others are in
-  kUnmatchedMessage,  // sent and not received, or the other way round
-  kDeadLink,          // no rail between two nodes works
-  kDeadRail,          // some do
+  // two ranks are in the same call with different arguments
+  kMismatchedCall,
+  // ranks wait for each other in a circle
+  kWrongOrder,
+  // a rank's process is stopped, by a signal or a debugger
+  kStoppedProcess,
+  // a rank has not entered the call that others are in
+  kLateRank,
+  // a message is sent and not received, or the other way round
+  kUnmatchedMessage,
+  // no rail between two nodes works
+  kDeadLink,
+  // a rail between two nodes is down, others work
+  kDeadRail,
+  // a rail carries much less than the best one does for its NIC's speed
   kSlowRail,
-  kDeadline,  // passed; what was known then is in the sentence
-  kFailed,    // in another way; what the group's failure says
-  kStuck,     // all have entered, and nothing moves
+  // a rank's deadline has passed; the sentence has what was known then
+  kDeadline,
+  // the group failed in another way; the sentence has the failure's text
+  kFailed,
+  // all ranks have entered, and nothing moves
+  kStuck,
+  // nothing is wrong: ranks are in an operation
   kUnderWay,
+  // nothing is wrong: no operation is under way
   kNothingToDo,
 };
 
-const char* name_of(Cause cause);  // "late rank"
+// The cause as text, e.g. "late rank".
+const char* name_of(Cause cause);
+// False for the last two causes.
 bool is_trouble(Cause cause);
 
+// The judgement of one group.
 struct Verdict {
   Cause cause = Cause::kNothingToDo;
-  std::string group_id, group;  // group: "group 1a2b3c4d (class dp)"
+  // public name of the group; `group`: the same for people, "group 1a2b3c4d (class dp)"
+  std::string group_id, group;
   std::string group_class;
-  std::vector<uint32_t> ranks;  // that it is about
-  std::string node;             // that it is about; "": none, or several
-  std::string operation;        // "call 3 (barrier)"
-  double waiting_s = 0;         // how long others have waited
+  // the ranks that it is about
+  std::vector<uint32_t> ranks;
+  // the node that it is about; "": none, or several
+  std::string node;
+  // the operation that does not end: "call 3 (barrier)"; "": none
+  std::string operation;
+  // how long others have waited, in seconds
+  double waiting_s = 0;
+  // one sentence for people, which begins with name_of(cause)
   std::string sentence;
 };
 
-// So many ranks a sentence names before it says "and n more".
+// The number of ranks that a sentence names before it says "and n more".
 inline constexpr size_t kNamedRanks = 16;
 
-// One verdict for each group, the worst first. `facts[0]` are those of the node that asks; the others' clocks
-// are turned into its one.
+// One verdict for each group, the worst first; groups that have ended come after those that run. `facts`
+// must not be empty. facts[0] are those of the node that asks; the other nodes' times are translated to
+// its clock.
 std::vector<Verdict> judge(const std::vector<NodeFacts>& facts);
 
 }  // namespace hdt::daemon
