@@ -16,6 +16,8 @@ constexpr int kClocks = 4;
 
 }  // namespace
 
+// The question is shared by its addresses: each holds a pointer to it, and the last one to be answered
+// calls `then`.
 void Inquiries::ask(const std::vector<std::string>& addresses, const std::string& what, const Viewer& viewer,
                     int64_t budget_ms, Then then) {
   auto question = std::make_shared<Question>();
@@ -26,9 +28,13 @@ void Inquiries::ask(const std::vector<std::string>& addresses, const std::string
   question->then = std::move(then);
   question->open = addresses.size();
   for (const std::string& address : addresses)
+    // INT64_MAX, so that the first exchange is the fastest so far.
     question->answers.push_back({address, Status::ok(), "", 0, INT64_MAX});
   if (addresses.empty()) return question->then({});
   for (size_t i = 0; i < addresses.size(); ++i) {
+    // An open connection is used again, and is no longer idle. Of a new one nothing is known yet; the
+    // control network keeps the inquiry until it is connected, and reports through on_closed() if that
+    // fails.
     const auto [found, is_new] = channels_.try_emplace(addresses[i]);
     Connection& connection = found->second;
     if (is_new) connection.channel = services_.dial(addresses[i]);
@@ -37,6 +43,8 @@ void Inquiries::ask(const std::vector<std::string>& addresses, const std::string
   }
 }
 
+// The clock is asked without a viewer, as it reveals nothing about groups. The entry is made before the
+// message is sent, so that whatever ends the connection finds it.
 void Inquiries::send(Asked asked) {
   asked.is_clock = asked.clocks < kClocks;
   asked.sent_ns = now_ns();
@@ -48,6 +56,7 @@ void Inquiries::send(Asked asked) {
 }
 
 void Inquiries::on_reply(ChannelId channel, const Reply& reply) {
+  // A late answer to a question that is over, or one in another daemon's name.
   const auto found = asked_.find(reply.number);
   if (found == asked_.end() || found->second.channel != channel) return;
   Asked asked = std::move(found->second);
@@ -57,6 +66,7 @@ void Inquiries::on_reply(ChannelId channel, const Reply& reply) {
     close(asked, Status(reply.code, reply.text));
     return rest(channel);
   }
+  // The next inquiry of this address: the clock again, or the question itself.
   if (asked.is_clock) {
     const int64_t now = now_ns();
     // The fastest exchange counts. The first one waits for the connection and is the slowest.
@@ -72,6 +82,7 @@ void Inquiries::on_reply(ChannelId channel, const Reply& reply) {
   rest(channel);
 }
 
+// exchange(): `then` runs once, and what it holds is freed afterwards.
 void Inquiries::close(const Asked& asked, const Status& status) {
   Question& question = *asked.question;
   question.answers[asked.index].status = status;
@@ -87,6 +98,7 @@ void Inquiries::rest(ChannelId channel) {
   }
 }
 
+// All questions on the connection end with it. The next ask() dials anew.
 void Inquiries::on_closed(ChannelId channel, const Status& why) {
   std::erase_if(channels_, [&](const auto& entry) { return entry.second.channel == channel; });
   // Taken out of the map first: `then` may ask anew.
@@ -99,6 +111,8 @@ void Inquiries::on_closed(ChannelId channel, const Status& why) {
 }
 
 void Inquiries::on_time() {
+  // 1. Questions whose time is over. Their connections are kept: the daemon may only be slow, and its
+  //    late answer is ignored.
   std::vector<Asked> over;
   std::erase_if(asked_, [&](const auto& entry) {
     if (entry.second.question->until.expired()) over.push_back(entry.second);
@@ -109,6 +123,7 @@ void Inquiries::on_time() {
           Status(Code::kTimeout, "no answer within " + std::to_string(asked.question->budget_ms) + " ms"));
   }
   for (const Asked& asked : over) rest(asked.channel);
+  // 2. Connections that nothing has been asked on for a while.
   std::erase_if(channels_, [&](const auto& entry) {
     if (!entry.second.idle_until.expired()) return false;
     services_.finish(entry.second.channel);

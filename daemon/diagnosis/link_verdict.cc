@@ -23,6 +23,7 @@ double score(const RailFacts& rail) {
   return rail.megabits == 0 ? rate : rate / static_cast<double>(rail.megabits);
 }
 
+// The rail in words, by NIC if it is known.
 std::string name(const RailFacts& rail) {
   return fmt::format("the rail on {} ({} - {})", rail.nic.empty() ? rail.local : rail.nic, rail.local,
                      rail.remote);
@@ -43,6 +44,7 @@ std::optional<LinkTrouble> judge_link(const std::string& from, const std::string
   const auto error = [](const RailFacts& rail) {
     return rail.last_error.empty() ? "no reason known" : rail.last_error;
   };
+  // The error of the first rail stands for all.
   if (up.empty()) {
     return LinkTrouble{Cause::kDeadLink, from,
                        fmt::format("no rail from node {} to node {} works: {}", from, to,
@@ -58,6 +60,7 @@ std::optional<LinkTrouble> judge_link(const std::string& from, const std::string
   // none.
   std::erase_if(up, [](const RailFacts* rail) { return rail->bytes_per_s == 0; });
   if (up.size() < 2) return {};
+  // Slowest and fastest relative to their NICs.
   const auto [slowest, fastest] = std::minmax_element(
       up.begin(), up.end(), [](const auto* a, const auto* b) { return score(*a) < score(*b); });
   const bool alike = ((*slowest)->megabits == 0) == ((*fastest)->megabits == 0);
@@ -71,6 +74,7 @@ std::optional<LinkTrouble> judge_link(const std::string& from, const std::string
 
 std::optional<LinkTrouble> judge_links(const GroupView& group) {
   std::optional<LinkTrouble> worst;
+  // The nodes that have reported the group, each once.
   std::set<const NodeFacts*> nodes;
   for (const auto& [rank, member] : group.members) {
     if (member.told_by != nullptr) nodes.insert(member.told_by);
@@ -79,6 +83,7 @@ std::optional<LinkTrouble> judge_links(const GroupView& group) {
     for (const GroupFacts& facts : node->groups) {
       if (facts.id != group.facts->id) continue;
       for (const PeerFacts& peer : facts.peers) {
+        // By backend: a link uses the rails of one backend, and those of another may lie idle.
         std::map<std::string, std::vector<const RailFacts*>> by_backend;
         for (const RailFacts& rail : node->rails) {
           if (rail.node == peer.node) by_backend[rail.backend].push_back(&rail);
@@ -96,6 +101,7 @@ std::optional<LinkTrouble> judge_links(const GroupView& group) {
 }
 
 std::optional<double> quiet_seconds(const GroupView& group) {
+  // The smallest over all nodes: one arrival anywhere is progress of the group.
   std::optional<int64_t> least;
   for (const auto& [rank, member] : group.members) {
     if (member.told_by == nullptr) continue;

@@ -22,6 +22,7 @@ struct Told {
   const MakingFacts* facts;
 };
 
+// "0, 1, 2 and 7 more"
 std::string numbers(const std::vector<uint32_t>& ranks) {
   std::string text;
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -41,8 +42,10 @@ std::string by_node(const std::vector<MakingRank>& joined) {
   return text;
 }
 
+// The noun for so many ranks.
 std::string have(size_t count) { return count == 1 ? "rank" : "ranks"; }
 
+// Judges one group by all reports about it, of which there is one at least.
 MakingVerdict judge(const std::vector<Told>& told) {
   MakingVerdict verdict;
   const MakingFacts& any = *told.front().facts;
@@ -56,6 +59,7 @@ MakingVerdict judge(const std::vector<Told>& told) {
   // the earliest time at which somebody gives up
   int64_t left_ns = -1;
   std::string lacks;
+  // 1. Combine the reports. The largest number of ranks counts, as it is 0 in a report without ranks.
   for (const auto& [node, facts] : told) {
     verdict.ranks = std::max(verdict.ranks, facts->ranks);
     complete |= facts->complete;
@@ -67,14 +71,17 @@ MakingVerdict judge(const std::vector<Told>& told) {
     for (const std::string& lack : facts->lacks)
       lacks += fmt::format("{}node {} {}", lacks.empty() ? "" : "; ", node->name, lack);
   }
+  // 2. The sentence, according to how far the group has come.
   for (const auto& [rank, node] : joined) verdict.joined.push_back({rank, node});
   verdict.coordinator_told = coordinator != nullptr;
   std::string text = fmt::format("group {} (class {}) is being made: ",
                                  any.id.substr(any.id.size() > 8 ? any.id.size() - 8 : 0), any.group_class);
+  // a) All have joined. What is missing are connections, as the engines report it.
   if (complete) {
     text += fmt::format("all {} ranks have joined", verdict.ranks);
     text += lacks.empty() ? ", and their nodes are getting ready" : "; " + lacks;
   } else if (coordinator != nullptr) {
+    // b) The coordinator knows who is missing. beyond_limits() in facts.cc bounds this loop.
     std::set<uint32_t> here;
     for (const MakingRank& rank : coordinator->joined) here.insert(rank.rank);
     for (uint32_t rank = 0; rank < coordinator->ranks; ++rank) {
@@ -87,6 +94,8 @@ MakingVerdict judge(const std::vector<Told>& told) {
     if (waits != nullptr && !waits->last_error.empty())
       text += fmt::format("; the last attempt to reach {} failed: {}", waits->rendezvous, waits->last_error);
   } else {
+    // c) The coordinator has not reported: all that is known is who waits for it, and why it cannot be
+    // reached.
     text += fmt::format("{} {} of {} {} at the rendezvous {}, which ", have(joined.size()),
                         by_node(verdict.joined), verdict.ranks, joined.size() == 1 ? "waits" : "wait",
                         any.rendezvous);
@@ -102,6 +111,7 @@ MakingVerdict judge(const std::vector<Told>& told) {
 }  // namespace
 
 std::vector<MakingVerdict> judge_making(const std::vector<NodeFacts>& facts) {
+  // Reports of the coordinator and of other nodes have the same public name, so they meet here.
   std::map<std::string, std::vector<Told>> groups;
   for (const NodeFacts& node : facts) {
     for (const MakingFacts& making : node.making) groups[making.id].push_back({&node, &making});

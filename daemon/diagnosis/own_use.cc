@@ -20,6 +20,8 @@ namespace {
 // How long a count is kept.
 constexpr int64_t kGoodForMs = 100;
 
+// Counts descriptors and, among them, sockets of the internet families. /proc/self/fd is the only way to
+// enumerate one's own descriptors.
 void count_descriptors(OwnUse& use) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
   if (folder == nullptr) return;
@@ -42,6 +44,7 @@ void count_descriptors(OwnUse& use) {
   }
 }
 
+// One whole count. RSS and the number of threads are in lines "KEY: NUMBER ..." of /proc/self/status.
 OwnUse count() {
   OwnUse use;
   count_descriptors(use);
@@ -63,6 +66,7 @@ OwnUse count() {
 }  // namespace
 
 OwnUse own_use_now() {
+  // Static: one count serves all askers of this process.
   static OwnUse counted;
   static Deadline again = Deadline::after_ms(0);
   if (!again.expired()) return counted;

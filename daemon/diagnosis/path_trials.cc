@@ -22,6 +22,7 @@ constexpr size_t kMostTrials = 256;
 // How often, in ms, a trial checks whether the daemon ends.
 constexpr int64_t kLookMs = 50;
 
+// All paths have the same error.
 void fail_all(std::vector<PathTrial>& paths, const std::string& why) {
   for (PathTrial& path : paths) path.error = why;
 }
@@ -42,6 +43,7 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
   // 1. Open one device per NIC and begin all connections. Until it is connected, a path's error is the
   //    one that it will have if nothing more happens.
   for (PathTrial& path : paths) {
+    // A NIC that cannot be opened is tried again for its next path, and fails with the same error.
     auto& device = devices[path.from.address];
     if (device == nullptr) {
       auto opened = backend.open(path.from);
@@ -54,6 +56,7 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
                                     : connection.status().message();
     if (connection.is_ok()) open[connection.value()] = &path;
   }
+  // Entries of NICs that could not be opened.
   std::erase_if(devices, [](const auto& entry) { return entry.second == nullptr; });
   // 2. Wait. A connection that is up is closed at once; its kClosed ends the trial. What is open at the
   //    end closes with its device.
@@ -62,9 +65,11 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
   while (!open.empty() && !deadline.expired() && !stop.load(std::memory_order_acquire)) {
     std::vector<pollfd> fds;
     for (auto& [address, device] : devices) fds.push_back({device->event_fd(), POLLIN, 0});
+    // A short sleep, so that `stop` is noticed.
     ::poll(fds.data(), fds.size(), static_cast<int>(std::min<int64_t>(kLookMs, deadline.poll_timeout_ms())));
     for (auto& [address, device] : devices) {
       completions.clear();
+      // Completions are handled as the engine does it: close(), and release() after kClosed.
       device->poll(completions);
       for (const Completion& completion : completions) {
         const auto found = open.find(completion.connection);
@@ -89,6 +94,7 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
 }
 
 PathTrials::~PathTrials() {
+  // Trials look at stop_ every kLookMs, so this takes little longer. Their `then` may still be called.
   stop_.store(true, std::memory_order_release);
   for (Running& running : running_) running.thread.join();
 }
@@ -110,6 +116,8 @@ void PathTrials::start(MakeBackend make_backend, std::vector<PathTrial> paths, i
                         : "not tried: other trials are under way, ask again");
     return then(std::move(paths));
   }
+  // The thread sets `done` as its last step; join() then returns at once. Nothing else is shared with it,
+  // except stop_.
   auto done = std::make_shared<std::atomic<bool>>(false);
   running_.push_back(
       {done, std::thread([this, done, make_backend = std::move(make_backend), paths = std::move(paths),

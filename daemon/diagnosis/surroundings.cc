@@ -23,11 +23,13 @@ namespace {
 // take memory.
 constexpr uint32_t kRanks = 2, kNodes = 2, kLocalRanks = 1;
 
+// The soft limit; RLIM_INFINITY if there is none.
 uint64_t limit_of(int which) {
   rlimit limit{};
   return ::getrlimit(static_cast<__rlimit_resource>(which), &limit) == 0 ? limit.rlim_cur : 0;
 }
 
+// Counts the descriptor of the folder itself as well.
 size_t open_files() {
   std::error_code error;
   size_t count = 0;
@@ -37,6 +39,7 @@ size_t open_files() {
   return count;
 }
 
+// The number that a file holds. Nothing: the file is not there, or holds none.
 std::optional<uint64_t> number_in(const std::filesystem::path& path) {
   std::ifstream file(path);
   uint64_t value = 0;
@@ -50,6 +53,7 @@ std::optional<uint64_t> number_in(const std::filesystem::path& path) {
 std::optional<uint64_t> left_in(std::filesystem::path folder, const std::filesystem::path& root,
                                 const char* limit, const char* used) {
   std::optional<uint64_t> least;
+  // A limit of an ancestor holds for all below it, so every level up to the root is looked at.
   for (;; folder = folder.parent_path()) {
     const auto most = number_in(folder / limit), now = number_in(folder / used);
     if (most && now) least = std::min(least.value_or(UINT64_MAX), *most - std::min(*most, *now));
@@ -65,6 +69,8 @@ std::optional<uint64_t> memory_left() {
   };
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {  // "0::/system.slice/x", "9:memory:/x"
+    // "NUMBER:CONTROLLERS:PATH". Version 2 has no controllers in its only line; in version 1 the memory
+    // controller has a hierarchy of its own.
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
@@ -77,6 +83,7 @@ std::optional<uint64_t> memory_left() {
     if (controllers == "memory")
       take(left_in(folder.lexically_normal(), root, "memory.limit_in_bytes", "memory.usage_in_bytes"));
   }
+  // "MemAvailable:   123456 kB"
   std::ifstream info("/proc/meminfo");
   for (std::string name, unit; info >> name;) {
     uint64_t kib = 0;
@@ -92,6 +99,7 @@ std::optional<uint64_t> memory_left() {
 std::string shut_to_others(const std::string& socket) {
   struct stat state {};
   std::error_code error;
+  // To connect, a process needs the right to write to the socket and to search all folders above it.
   const std::filesystem::path path = std::filesystem::absolute(socket, error);
   if (::stat(path.c_str(), &state) != 0) return fmt::format("{}: {}", path.string(), std::strerror(errno));
   if ((state.st_mode & S_IWOTH) == 0)
@@ -116,6 +124,7 @@ nlohmann::json surroundings(const std::string& socket) {
   if (const auto left = memory_left()) told["memory_free"] = *left;
   const size_t bytes = session::Layout(kRanks, kNodes, kLocalRanks).total;
   told["group_bytes"] = bytes;
+  // Tried, not computed: a limit or a seccomp filter may forbid it.
   const auto memory = SharedMemory::create("hdt-doctor", bytes);
   told["memory_error"] = memory.is_ok() ? "" : memory.status().message();
   std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");

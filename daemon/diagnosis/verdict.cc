@@ -87,6 +87,7 @@ const char* state_words(const std::string& process) {
   }
 }
 
+// "0, 1, 2 and 7 more"
 std::string list(const std::vector<uint32_t>& ranks) {
   std::string text;
   for (size_t i = 0; i < std::min(ranks.size(), kNamedRanks); ++i)
@@ -98,17 +99,20 @@ std::string list(const std::vector<uint32_t>& ranks) {
 // and make the sentence.
 class Judge {
  public:
+  // `now_ns`: the asking node's clock. The view must live as long as the Judge.
   Judge(const std::string& id, const GroupView& group, int64_t now_ns) : group_(group), now_ns_(now_ns) {
     verdict_.group_id = id;
     verdict_.group = group.facts->name;
     verdict_.group_class = group.facts->group_class;
   }
 
+  // `wrong_order`: the circle, if this group is part of one; else empty.
   Verdict run(const std::vector<Wait>& wrong_order) {
     // The order is that of verdict.h's causes where both could be true: 1. the failure says why; 2. a
     // process or a daemon is gone; 3. nothing is under way; 4. a circle, a mismatch; 5. a rank that is
     // stopped or late; 6. a message without its counterpart; 7. all are in it: links.
     if (group_.facts->code != 0) return failed();
+    // What is under way is part of nearly every sentence.
     find_current();
     if (const auto rank = first([](const MemberView& m) { return m.dead(); })) {
       return say(Cause::kDeadRank, {*rank}, fmt::format("{} is gone{}", who(*rank), waiting()));
@@ -153,6 +157,8 @@ class Judge {
                        state_words(member.facts->process));
   }
 
+  // Seconds since `ns`, a time of the member's node. Never negative: a translated time may lie in the
+  // future by the error of the clocks, or by a lie.
   double seconds_since(const MemberView& member, int64_t ns) const {
     const int64_t since_ns = saturating_sub(now_ns_, GroupView::time_of(member, ns));
     return std::max(0.0, static_cast<double>(since_ns) / kNsPerSecond);
@@ -236,6 +242,7 @@ class Judge {
     }
   }
 
+  // A daemon does not answer. Its ranks may still run: they need no daemon within their node.
   Verdict silent_node() {
     const NodeFacts& node = *group_.silent.front();
     std::vector<uint32_t> ranks;
@@ -248,6 +255,8 @@ class Judge {
                            list(ranks), node.silence, waiting()));
   }
 
+  // One clause for each step of the circle. It may lead through several groups; the sentence is the same
+  // for all of them.
   Verdict ordered_wrongly(const std::vector<Wait>& waits) {
     std::vector<uint32_t> ranks;
     std::string words = "ranks wait for each other in a circle:";
@@ -259,6 +268,8 @@ class Judge {
     return say(Cause::kWrongOrder, ranks, words);
   }
 
+  // Two ranks are in the same call with different arguments. Ranks find that out themselves when all have
+  // come; here it is found before that.
   std::optional<Verdict> mismatched() {
     // Ranks in the same call describe it by the same text if its arguments are equal.
     if (current_ == nullptr) return {};
@@ -272,6 +283,7 @@ class Judge {
     return {};
   }
 
+  // A rank has not entered current_. If it has departed, it never will.
   std::optional<Verdict> not_entered() {
     // A rank is late if it has made no more calls than current_'s number, counted from 0. Of a rank of
     // which nothing is known nothing is said.
@@ -300,6 +312,8 @@ class Judge {
     return say(Cause::kLateRank, late, words);
   }
 
+  // The first message without a counterpart. The verdict is about the other rank, which should have made
+  // one.
   std::optional<Verdict> unmatched_message() {
     for (const auto& [rank, member] : group_.members) {
       for (const auto& [operation, other] : unmatched(group_, rank)) {
@@ -325,6 +339,8 @@ class Judge {
       return say(trouble->cause, {},
                  fmt::format("{}; every rank is in {} of {}", trouble->words, what, verdict_.group));
     }
+    // Under way: the operation is young, or something came from another node a moment ago. A group of one
+    // node has no such sign, so only the time counts.
     const auto quiet = quiet_seconds(group_);
     if (verdict_.waiting_s < kStuckSeconds || (quiet && *quiet < kStuckSeconds)) {
       return say(

@@ -69,6 +69,7 @@ ClientSessions::ClientSessions(Options options, UserLimits& limits, SessionHandl
   }
 }
 
+// The listener stays in the epoll set until the end; a pause only changes what epoll reports of it.
 Status ClientSessions::listen(const std::string& path, int epoll) {
   epoll_ = epoll;
   path_ = path;
@@ -114,6 +115,7 @@ void ClientSessions::accept_some() {
       ++refused;
       continue;
     }
+    // By the kernel, as of the moment of connect(): a process cannot state another user.
     const auto credentials = peer_credentials(fd.get());
     if (!credentials.is_ok()) continue;
     auto claim = limits_.claim(credentials.value().uid, UserLimits::What::kSessions);
@@ -130,6 +132,7 @@ void ClientSessions::accept_some() {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = fd.get();
+    // ENOSPC: the user's limit of watches (fs.epoll.max_user_watches) is reached.
     if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd.get(), &event) != 0) {
       turn_away(std::move(fd), Status::from_errno("watching a session", errno));
       ++refused;
@@ -167,6 +170,7 @@ void ClientSessions::pause(int64_t ms) {
   go_on_at_ = Deadline::after_ms(ms);
 }
 
+// EPOLL_CTL_MOD with no events keeps the descriptor in the set without reports.
 void ClientSessions::watch_listener(uint32_t events) {
   epoll_event event{};
   event.events = events;
@@ -174,6 +178,8 @@ void ClientSessions::watch_listener(uint32_t events) {
   ::epoll_ctl(epoll_, EPOLL_CTL_MOD, listener_.get(), &event);
 }
 
+// 1. Version and user. 2. A pidfd. 3. The page and one eventfd per engine, which the process gets with
+//    the Welcome. An error ends the session, whatever is made by then.
 Status ClientSessions::greet(uint64_t number, const Packet& packet) {
   const auto hello = session::decode_hello(packet.bytes);
   if (!hello.is_ok()) return hello.status();
@@ -226,6 +232,7 @@ Status ClientSessions::watch_process(uint64_t number, ClientSession& client) {
   return Status::ok();
 }
 
+// Root and the daemon's own user are always admitted.
 bool ClientSessions::allowed(const ClientSession& client) const {
   if (options_.allow_groups.empty() || limits_.is_exempt(client.credentials.uid)) return true;
   const auto groups = groups_of_peer(client.socket.get(), client.credentials.gid);

@@ -13,6 +13,7 @@ namespace hdt::daemon {
 
 namespace {
 
+// A claim for memory is rounded up to whole MiB.
 constexpr uint64_t kMib = uint64_t{1} << 20;
 
 }  // namespace
@@ -22,6 +23,7 @@ constexpr uint64_t kMib = uint64_t{1} << 20;
 Result<uint64_t> ClientSessions::free_memory_number() const {
   uint64_t number = 0;
   while (number == 0 || memory_owners_.contains(number)) {
+    // 0 is never a number: in a request it means that there is none.
     HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(&number), sizeof number}));
   }
   return number;
@@ -32,6 +34,7 @@ const ClientSession* ClientSessions::owner_of(uint64_t memory) const {
   return owner == memory_owners_.end() ? nullptr : &sessions_.at(owner->second);
 }
 
+// Engines are told last: they stop using the mapping, which they hold by shared_ptr, when they get there.
 void ClientSessions::forget_memory(ClientSession& client, uint64_t memory) {
   if (client.memories.erase(memory) == 0) return;
   memory_owners_.erase(memory);

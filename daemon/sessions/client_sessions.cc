@@ -48,6 +48,8 @@ bool is_answer(Kind kind) {
 
 }  // namespace
 
+// The kernel reports pid 0 for a process that is not visible in the reader's PID namespace (socket(7),
+// SO_PEERCRED).
 std::string pid_text(const PeerCredentials& credentials) {
   if (credentials.pid == 0) return "a process of a PID namespace that is not seen from here";
   return "pid " + std::to_string(credentials.pid);
@@ -85,6 +87,9 @@ Deadline ClientSessions::next_time() const {
   return next;
 }
 
+// `fd` is a session's socket, or the pidfd of its process. Both lead here, and what is in the socket is
+// read first in either case: a process may leave its groups and end at once, and must not be taken for
+// lost.
 void ClientSessions::on_readable(int fd) {
   const auto found = by_fd_.find(fd);
   if (found == by_fd_.end()) return;
@@ -96,6 +101,8 @@ void ClientSessions::on_readable(int fd) {
   if (client != nullptr && client->process.get() == fd && has_ended(fd)) process_ended(number);
 }
 
+// refuse() may throw again, in which case the session still has its socket: hang_up() then makes the next
+// read end it.
 void ClientSessions::end_of(int fd, const std::string& why) {
   const auto found = by_fd_.find(fd);
   if (found == by_fd_.end()) return;
@@ -121,6 +128,7 @@ void ClientSessions::process_ended(uint64_t number) {
   }
 }
 
+// For a moment at which what was sent must have been handled, such as a handover.
 void ClientSessions::read_all() {
   for (const uint64_t number : numbers()) receive(number, kMessagesAtEnd);
 }
@@ -139,6 +147,7 @@ void ClientSessions::receive(uint64_t number, size_t messages) {
     if (found == sessions_.end() || found->second.question) return;
     auto packet = receive_packet(found->second.socket.get());
     if (!packet.is_ok()) {
+      // Nothing more is in the socket.
       if (packet.status().code() == Code::kInProgress) return;
       return end(number, "(" + pid_text(found->second.credentials) + ") ended without leaving the group");
     }
@@ -201,6 +210,7 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
   const auto kind = session::kind_of(packet.bytes);
   if (!kind.is_ok()) return kind.status();
   if (!sessions_.at(number).greeted) {
+    // Before its hello a process may ask for nothing.
     if (kind.value() != Kind::kHello) return {Code::kInvalidArgument, "a session must begin with a hello"};
     return greet(number, packet);
   }
@@ -272,6 +282,7 @@ Status ClientSessions::adopt(uint64_t number, Packet& packet) {
                              ? handler_.on_adopt(number, request.value(), std::move(packet.fds[0]))
                              : packet.descriptors;
   if (adopted.is_ok()) return adopted;
+  // The reason goes to the log as well: the group ends for its ranks.
   warn_for(sessions_.at(number), "a group is not adopted: " + adopted.message());
   send(number, session::encode(Kind::kNotAdopted, session::GroupNotice{request.value().handle, adopted.code(),
                                                                        -1, adopted.message()}));
@@ -280,6 +291,7 @@ Status ClientSessions::adopt(uint64_t number, Packet& packet) {
 
 void ClientSessions::warn_for(const ClientSession& client, const std::string& line) {
   if (!limits_.may_log(client.credentials.uid)) return;
+  // Lines of a user are limited, since a process can cause them at will.
   const int64_t left_out = limits_.take_unlogged(client.credentials.uid);
   HDT_LOG_WARN("session of {}: {}{}", pid_text(client.credentials), line,
                left_out == 0 ? ""
@@ -331,6 +343,7 @@ bool ClientSessions::send(uint64_t number, std::span<const std::byte> bytes, std
   return false;
 }
 
+// The message may not reach a process that does not read; the session ends in any case.
 void ClientSessions::refuse(uint64_t number, Code code, const std::string& why) {
   ClientSession* client = find(number);
   if (client == nullptr) return;
@@ -359,6 +372,7 @@ void ClientSessions::end(uint64_t number, const std::string& how) {
     ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
     by_fd_.erase(fd);
   }
+  // What the session claimed ends with its entry. Engines forget its memory in on_gone().
   for (const auto& [memory, block] : client->memories) memory_owners_.erase(memory);
   asking_.erase(number);
   sessions_.erase(number);

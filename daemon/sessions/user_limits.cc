@@ -27,6 +27,7 @@ constexpr std::array<Name, UserLimits::kWhats> kNames = {{{"sessions", "sessions
                                                           {"questions", "questions under way"},
                                                           {"unread", "unread answers with descriptors"}}};
 
+// The names of a limit.
 const Name& name_of(UserLimits::What what) { return kNames[static_cast<size_t>(what)]; }
 
 // How many descriptors this process may have.
@@ -38,6 +39,7 @@ int64_t descriptor_limit() {
 
 }  // namespace
 
+// What the target held is given back first.
 UserLimits::Claim& UserLimits::Claim::operator=(Claim&& other) noexcept {
   if (this == &other) return *this;
   release();
@@ -74,11 +76,14 @@ UserLimits::UserLimits(const Config::Limits& limits, int64_t session_descriptors
   fit(What::kUnread, 8, 1);
 }
 
+// Without a number of its own a user is not taken for the daemon's (is_this_user()), so it is limited
+// together with all such users.
 bool UserLimits::is_exempt(uid_t uid) const { return uid == 0 || is_this_user(uid); }
 
 UserLimits::User& UserLimits::user(uid_t uid) {
   const auto [entry, is_new] = users_.try_emplace(uid);
   if (is_new) {
+    // A full bucket.
     entry->second.lines = static_cast<double>(lines_per_s_);
     entry->second.counted_ns = now_ns();
   }
@@ -120,6 +125,7 @@ bool UserLimits::may_log(uid_t uid) {
   who.lines =
       std::min(static_cast<double>(lines_per_s_), who.lines + more * static_cast<double>(lines_per_s_));
   who.counted_ns = now;
+  // The bucket is refilled by the time that has passed, up to its size, and a line takes 1 from it.
   if (who.lines < 1) {
     ++who.unlogged;
     return false;
