@@ -83,7 +83,8 @@ struct NodeChange {
   std::string settings;
   // all classes become as in the file
   bool from_file = false;
-  // Only on the node that asks all others:
+  // These two matter on the node that asks all others.
+  //
   // engines that have not reported yet that all nodes of their groups can change
   size_t engines_left = 0;
   // gets the outcome; empty: another node asks

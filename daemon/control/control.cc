@@ -38,6 +38,7 @@ Control::Control(Config config, uint32_t host_pid, std::string job_secret)
 
 Control::~Control() { stop(0, "the daemon ends"); }
 
+// Opens, in this order: identity, the plan of backends and NICs, known figures, engines, the control network.
 Status Control::open_devices() {
   HDT_RETURN_IF_ERROR(open_trust());
   node_.name = config_.node.name;
@@ -127,7 +128,7 @@ Status Control::open_devices() {
     on_control(channel, message);
   };
   options.on_closed = [this](ChannelId channel, const Status& why) {
-    // Called again if one of the four throws, so each of them may hear of the same end twice.
+    // Called again if one of the four throws, so each of them may get the same end twice.
     reply(rendezvous_.on_closed(channel));
     maker_->on_closed(channel, why);
     reunion_->on_closed(channel);
@@ -139,6 +140,7 @@ Status Control::open_devices() {
   return Status::ok();
 }
 
+// The thread starts last, when everything that it uses exists.
 Status Control::start() {
   if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
   HDT_RETURN_IF_ERROR(mailbox_.status());
@@ -193,6 +195,7 @@ void Control::watch_network() {
   }
 }
 
+// The earliest of all timers whose work work() does.
 int Control::sleep_ms() const {
   Deadline next = Deadline::earlier(reload_at_, change_ ? change_->until : Deadline::never());
   next = Deadline::earlier(next, sessions_->next_time());
@@ -240,6 +243,8 @@ void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
   }
 }
 
+// Engines are reached through their mailboxes only. Answers to joins are contained here, since a loop
+// over all ranks of a group calls them.
 GroupMaker::Services Control::group_services() {
   GroupMaker::Services services;
   services.dial = [this](const std::string& address, std::optional<bool> self) {
@@ -314,7 +319,7 @@ void Control::lose_seat(const MadeGroup& made, uint32_t local) {
 }
 
 void Control::take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t local) {
-  // The engine is told first, with the session's handle or without a session: either way the seat's fate
+  // The engine is informed first, with the session's handle or without a session: either way the seat's fate
   // is known there. A process whose session has ended meanwhile gets no answer.
   std::shared_ptr<UserLimits::Claim> claim;
   if (auto held = joining_.extract({join.session, join.request.request}))

@@ -177,7 +177,8 @@ class Control : public SessionHandler {
   // Tries to change all classes to those of the file that was read last.
   void reload();
 
-  // control_diagnosis.cc
+  // control_diagnosis.cc, down to answer_trace().
+  //
   // Keeps what an engine knew of a group that has ended, for hdtctl why and trace.
   void remember(GroupFacts ended);
   // The viewer who asks in a session. If the session has ended, one that sees nothing.
@@ -244,7 +245,7 @@ class Control : public SessionHandler {
   // The same on the control thread, by another thread. False also if it does not answer before `until`.
   // control_succession.cc
   bool ask_control(std::function<bool()> question, Deadline until = Deadline::never());
-  // Whether every group that an engine has is made to the last word (EngineGroup::is_made). On the
+  // Whether every group that an engine has is made in full (EngineGroup::is_made). On the
   // control thread, which waits for the engines: so none of them is given another group meanwhile.
   // control_restart.cc, as the rest.
   bool groups_are_made();

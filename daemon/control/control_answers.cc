@@ -11,6 +11,8 @@
 
 namespace hdt::daemon {
 
+// If there is no memory for the answer, the session ends with that as the reason, as a question that is
+// never answered would keep it from being read.
 void Control::send_json(uint64_t session, std::span<const std::byte> answer, const nlohmann::json& json) {
   // Names of classes come from processes and may be any bytes; those that are no UTF-8 are replaced, or
   // dump() would throw. An answer may be longer than a message, so it goes through a memfd.
@@ -22,6 +24,8 @@ void Control::send_json(uint64_t session, std::span<const std::byte> answer, con
   sessions_->send(session, answer, fds);
 }
 
+// 1. On each engine: its groups and links that the viewer may see. 2. Here: sessions, the parts put
+//    together, limits, and what the daemon itself uses.
 void Control::on_status(uint64_t session) {
   auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
   const Viewer viewer = viewer_in(session);
@@ -52,6 +56,7 @@ void Control::on_status(uint64_t session) {
         status["peers"] = nlohmann::json::array();
         size_t other_groups = 0;
         size_t other_peers = 0;
+        // Each part has the form that Engine::status() describes.
         for (const auto& part : *parts) {
           other_groups += part["other_groups"].get<size_t>();
           other_peers += part["other_peers"].get<size_t>();
@@ -103,8 +108,11 @@ Result<session::Call> call_of(const session::ExplainRequest& request) {
 
 }  // namespace
 
+// An error of the question is answered with a text. Otherwise each engine explains the call for its groups
+// that the name means, and there must be one such group in all.
 void Control::on_explain(uint64_t session, const session::ExplainRequest& request) {
   using session::Kind;
+  // Also closes the question (ClientSessions::send()).
   const auto refuse = [this, session](Code code, const std::string& why) {
     sessions_->send(session, session::encode_text(Kind::kExplanationIs, code, why));
   };
@@ -137,7 +145,7 @@ void Control::on_explain(uint64_t session, const session::ExplainRequest& reques
       });
 }
 
-// Questions by their first word (session::Question). ClientSessions reads nothing else of the session
+// Hands a question on by its kind (session::Question). ClientSessions reads nothing else of the session
 // until this is answered.
 void Control::on_ask(uint64_t session, const session::Question& question) {
   if (question.what == "backends") {
@@ -155,6 +163,8 @@ void Control::on_ask(uint64_t session, const session::Question& question) {
                                        "the daemon does not know the question '" + question.what + "'"));
 }
 
+// Links belong to engines: each engine has its own to the same node, so a class may appear once per
+// engine.
 void Control::answer_link(uint64_t session, const std::string& node) {
   auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
   const Viewer viewer = viewer_in(session);

@@ -21,7 +21,7 @@ namespace hdt::daemon {
 namespace {
 
 // How long, in ms, a change may take: less than hdtctl waits for its answer. A node that another one has
-// asked forgets the change somewhat later, if it never hears how it ended.
+// asked forgets the change somewhat later, if it never learns how it ended.
 constexpr int64_t kChangeMs = 8'000;
 constexpr int64_t kForgetMs = 12'000;
 // How often a reload is tried, at intervals of 50 to 450 ms.
@@ -144,6 +144,8 @@ void Control::end_change(const Status& outcome) {
   done(outcome);
 }
 
+// The one place where config_ and plan_ change after start(). Engines get the new priorities and weights;
+// new groups see the new plan.
 void Control::adopt_change() {
   config_ = change_->config;
   if (change_->from_file) {
@@ -172,7 +174,7 @@ void Control::on_prepare(const NodeChange::Asker& asker, const ClassPrepare& pre
     if (change_->open) answer_askers(Status::ok());
     return;
   }
-  // Without settings every node goes by its own file: the one that it was told to read, if it was, else
+  // Without settings every node goes by its own file: the one that it was asked to read, if it was, else
   // it stays as it is.
   const bool from_file = prepare.settings.empty() && reload_;
   Config config = from_file ? with_classes_of(*reload_) : config_;
@@ -210,6 +212,7 @@ void Control::on_commit(uint64_t number, bool commit) {
   change_.reset();
 }
 
+// First a reload that is due, then the deadline of the change under way.
 void Control::on_change_time() {
   if (reload_at_.expired()) {
     reload_at_ = Deadline::never();
@@ -228,6 +231,7 @@ void Control::answer_class(uint64_t session, const std::string& about) {
   const auto answer = [this, session](Code code, const std::string& text) {
     sessions_->send(session, session::encode_text(session::Kind::kAnswerIs, code, text));
   };
+  // Exists, as this runs while the session's message is handled.
   const ClientSession* client = sessions_->find(session);
   if (client->credentials.uid != 0 && !is_this_user(client->credentials.uid)) {
     return answer(Code::kInvalidUsage, "only root and the daemon's own user may change classes");
@@ -303,9 +307,9 @@ Config Control::with_classes_of(const Config& other) const {
   return changed;
 }
 
-// The file has changed. Other nodes have files of their own: each node that was told to read its file at
+// The file has changed. Other nodes have files of their own: each node that was asked to read its file at
 // about the same time goes by its new one; the others keep their configuration. Until all nodes that must
-// change have been told, there may be no path between two of them (kNoBackend), and nodes that ask each
+// change have been asked, there may be no path between two of them (kNoBackend), and nodes that ask each
 // other are refused (kInvalidUsage). So it is tried again for a while, after a random time, so that two
 // nodes do not meet again and again.
 void Control::reload() {
@@ -327,6 +331,7 @@ void Control::reload() {
   });
 }
 
+// A reload under way is replaced: its outcome is ignored, as `reloads_` has changed.
 void Control::reconfigure(Config config) {
   mailbox_.post([this, config = std::move(config)] {
     reload_ = config;

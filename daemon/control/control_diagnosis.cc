@@ -36,8 +36,10 @@ bool is_meant(const std::string& id, const std::string& group_class, const std::
   return name.empty() || group_class == name || id == name || (name.size() == 8 && id.starts_with(name));
 }
 
+// For JSON: seconds are easier to read than ns.
 double seconds(int64_t ns) { return static_cast<double>(ns) / kNsPerSecond; }
 
+// The fields that hdtctl prints and tests read.
 nlohmann::json to_json(const Verdict& verdict) {
   return {{"cause", name_of(verdict.cause)}, {"trouble", is_trouble(verdict.cause)},
           {"group", verdict.group_id},       {"class", verdict.group_class},
@@ -97,8 +99,10 @@ Viewer Control::viewer_in(uint64_t session) {
   return client == nullptr ? Viewer{} : viewer_of(client->credentials.uid);
 }
 
+// The facts of this node. on_every_engine() collects raw copies, which is quick for the engines; the
+// translation is done here.
 void Control::local_facts(bool all_operations, const Viewer& viewer, std::function<void(NodeFacts)> then) {
-  // What each engine has told; each writes its own place.
+  // What each engine has reported; each writes its own place.
   struct Parts {
     std::vector<std::vector<GroupFacts>> groups;
     std::vector<std::vector<RailFacts>> rails;
@@ -195,6 +199,8 @@ void Control::all_facts(bool all_operations, const Viewer& viewer, int64_t budge
   local_facts(all_operations, viewer, ask_others);
 }
 
+// Answers at once, or when the engines have answered. The connection may have ended by then; sending to
+// it does nothing.
 void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
   // JSON may hold any bytes from processes; what is no UTF-8 is replaced.
   const auto answer = [this, channel, number = inquiry.number](const nlohmann::json& json) {
@@ -208,7 +214,7 @@ void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
     return local_facts(inquiry.what == "operations", inquiry.viewer,
                        [this, channel, answer](NodeFacts facts) {
                          // Without a cluster key the peer may be any process and vouch for any user. It
-                         // is told only of groups that it is a member of.
+                         // gets only groups that it is a member of.
                          if (trust_->cluster_key().empty()) hide_from_node(facts, network_->peer_of(channel));
                          answer(to_text(facts));
                        });
@@ -217,6 +223,8 @@ void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
                       "node " + node_.name + " does not know the question '" + inquiry.what + "'"});
 }
 
+// Groups that have ended without a failure are left out unless they are named, since nobody asks why they
+// do not go on.
 void Control::answer_why(uint64_t session, const std::string& name) {
   all_facts(false, viewer_in(session), kAskMs, [this, session, name](const std::vector<NodeFacts>& facts) {
     // 1. Which groups are meant. A group that ended without a failure is meant only if it is named.
@@ -277,6 +285,7 @@ void Control::answer_why(uint64_t session, const std::string& name) {
   });
 }
 
+// All facts as they are; hdtctl makes the trace of them.
 void Control::answer_trace(uint64_t session) {
   all_facts(true, viewer_in(session), kAskMs, [this, session](const std::vector<NodeFacts>& facts) {
     nlohmann::json answer = {

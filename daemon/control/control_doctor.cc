@@ -64,6 +64,8 @@ nlohmann::json to_json(const std::vector<PathTrial>& trials) {
 
 }  // namespace
 
+// What another node or hdtctl needs to judge this one: its NICs and data ports, versions, clock, and the
+// settings that decide who can be a peer.
 nlohmann::json Control::description() const {
   nlohmann::json nics = nlohmann::json::array();
   for (const auto& [backend, info] : plan_.nics()) {
@@ -79,6 +81,7 @@ nlohmann::json Control::description() const {
   for (const RailEnd& end : node_.rails.front()) {
     rails.push_back({{"backend", end.backend}, {"nic", end.nic}, {"address", end.address}});
   }
+  // Wall clock time, so that hdtctl can compare nodes' clocks as people see them.
   timespec wall{};
   ::clock_gettime(CLOCK_REALTIME, &wall);
   nlohmann::json described = surroundings(config_.node.socket);
@@ -118,6 +121,7 @@ void Control::try_paths(std::vector<PathTrial> paths, std::function<void(std::ve
   // The trials run on threads of their own, which hand the results to the control thread.
   trials_.start(
       [plan = plan_, security = security_] {
+        // On the trial's thread: a backend belongs to the thread that uses it.
         return transport::make_backend("tcp", plan.options("tcp"), plan.folders(), security);
       },
       std::move(paths), kTrialMs,
@@ -144,6 +148,7 @@ void Control::answer_doctor(uint64_t session, const std::string& about) {
     if (comma > at) addresses.push_back(about.substr(at, comma - at));
     at = comma + 1;
   }
+  // No viewer: a description names no groups.
   inquiries_->ask(
       addresses, "description", {}, kDescribeMs, [this, session](const std::vector<Answer>& answers) {
         nlohmann::json answer = {{"own", description()}, {"peers", nlohmann::json::array()}};
@@ -196,6 +201,8 @@ void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vect
     if (question.size() + text.size() <= session::kMaxText) question += text;
   }
   inquiries_->ask(there, question, {}, kPathsMs, [both, finish](const std::vector<Answer>& answers) {
+    // The answers are matched to the peers by address: only those that have described themselves were
+    // asked.
     for (const Answer& way : answers) {
       for (nlohmann::json& peer : both->answer["peers"]) {
         if (peer["address"] != way.address) continue;

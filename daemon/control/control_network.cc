@@ -122,6 +122,8 @@ void ControlNetwork::dial_for(Channel& channel, const std::string& addresses, st
   }
   const bool all_own =
       std::all_of(all.begin(), all.end(), [this](const std::string& one) { return is_here(one); });
+  // Only a daemon that is meant may answer; this one itself, if its id or addresses are given, or the
+  // caller says so.
   channel.may_be_self = channel.expected == options_.trust->node() || self.value_or(all_own);
   channel.untried.assign(all.begin(), all.end());
   try_next(channel);
@@ -182,6 +184,7 @@ void ControlNetwork::try_next(Channel& channel) {
 void ControlNetwork::end(ChannelId id, Status why) {
   auto node = channels_.extract(id);
   if (node.empty()) return;
+  // Moved as a whole node of the map: no allocation, so a channel can end even without memory.
   node.mapped().ended = std::move(why);
   node.mapped().tell_at = Deadline::after_ms(0);
   ended_.insert(std::move(node));
@@ -207,6 +210,7 @@ bool ControlNetwork::tell_ended() {
   return any;
 }
 
+// A connection that closes leads to end() by its completion.
 void ControlNetwork::give_up(ChannelId id) {
   const auto found = channels_.find(id);
   if (found == channels_.end()) return;
@@ -229,6 +233,7 @@ bool ControlNetwork::is_from(ChannelId id, const NodeInfo& node) const {
 }
 
 void ControlNetwork::send_now(Channel& channel, std::span<const std::byte> message) {
+  // An empty message is one part as well. A part that cannot be sent means that the connection is ending.
   do {
     const size_t size = std::min(kPart, message.size());
     std::vector<std::byte> part;
@@ -268,6 +273,8 @@ void ControlNetwork::close(Channel& channel, const std::string& why) {
   channel.connection->close();
 }
 
+// Ended channels are reported before and after, so that one that ends in this round need not wait for the
+// next.
 bool ControlNetwork::poll() {
   bool any = tell_ended();
   for (size_t i = 0; i < devices_.size(); ++i) {  // on_message may open more
@@ -395,6 +402,8 @@ void ControlNetwork::on_handshake(Channel& channel, Route& route, transport::Con
 }
 
 void ControlNetwork::on_connection_closed(const Completion& completion) {
+  // One of three has ended: an attempt of a channel that is in use already, an attempt that has failed, or
+  // the channel itself.
   const auto node = routes_.extract(completion.connection);
   const Route& route = node.mapped();
   route.device->release(completion.connection);

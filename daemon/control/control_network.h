@@ -15,9 +15,10 @@
 // first that completes the handshake becomes the channel's connection, and the others are closed. An
 // accepted channel has one route.
 //
-// A channel that a caller knows ends exactly once: by finish() without a word, or with on_closed, which the
-// next poll() calls. on_closed is called again if it throws, since whoever waits on the channel must learn
-// of its end. An accepted channel whose handshake fails is dropped silently: nobody here knows it.
+// A channel that a caller knows ends exactly once: by finish() without a callback, or with on_closed,
+// which the next poll() calls. on_closed is called again if it throws, since whoever waits on the channel
+// must learn of its end. An accepted channel whose handshake fails is dropped silently: nobody here knows
+// it.
 //
 // Owner and thread: Control; the control thread.
 #pragma once
@@ -42,7 +43,7 @@
 namespace hdt::daemon {
 
 // For so long, in ms, the socket of a meeting place stays open after its last group, so that ranks that
-// come late are told why they are.
+// come late get a reason.
 inline constexpr int64_t kLateMs = 5'000;
 
 struct ControlNetworkOptions {
@@ -59,8 +60,7 @@ struct ControlNetworkOptions {
   transport::StrangerLimits strangers{};
   // This daemon has peers on its own host only (own_host.h): it listens at meeting places on loopback,
   // and dials no other host.
-  bool own_host_only =
-      false;  // own_host.h: meeting places of this host are at loopback, others are not dialled
+  bool own_host_only = false;
   // A whole message has come; its bytes are valid during the call.
   std::function<void(ChannelId, std::span<const std::byte>)> on_message;
   // The channel has ended, for this reason. Nothing more comes on it, and send() drops what is sent on
@@ -243,8 +243,7 @@ class ControlNetwork {
   ControlNetworkOptions options_;
   std::unique_ptr<transport::Backend> backend_;
   // the NICs' first, then those of meeting places and of any_source_
-  std::vector<std::unique_ptr<transport::Device>>
-      devices_;  // the NICs' first, then those of places and sources
+  std::vector<std::unique_ptr<transport::Device>> devices_;
   // how many of devices_ are NICs'
   size_t nics_ = 0;
   // by "is IPv6": devices that are bound to no address of this host, for dialing only

@@ -11,12 +11,16 @@ namespace hdt::daemon {
 
 namespace {
 
+// Whether the list has the address, as text. All addresses here have the form in which a daemon writes
+// them.
 bool has(const std::vector<std::string>& list, const std::string& address) {
   return std::find(list.begin(), list.end(), address) != list.end();
 }
 
 }  // namespace
 
+// host_place() and dial_for() both go through this, so that a rank meets the socket that was opened for
+// it.
 std::string ControlNetwork::place_of(const std::string& address) const {
   return options_.own_host_only ? within_host(address) : address;
 }
@@ -43,6 +47,8 @@ Result<std::vector<std::string>> ControlNetwork::places_of(const std::string& ad
   return wanted;
 }
 
+// Each wanted address is opened or skipped, until one of them is a conflict. Then everything is undone,
+// so that a failed call needs no leave_place().
 Status ControlNetwork::host_place(const std::string& addresses, bool on_nics) {
   const auto wanted = places_of(addresses, on_nics);
   if (!wanted.is_ok()) return wanted.status();
@@ -65,6 +71,7 @@ Status ControlNetwork::host_place(const std::string& addresses, bool on_nics) {
     const auto [entry, is_new] = places_.try_emplace(address);
     Place& place = entry->second;
     if (is_new) {
+      // A place's address need not belong to one of the NICs; the kernel decides whether it can be bound.
       transport::DeviceInfo info = options_.devices.front();
       info.address = without_brackets(host_of(address));
       info.prefix_bits = 0;
@@ -99,6 +106,7 @@ Status ControlNetwork::host_place(const std::string& addresses, bool on_nics) {
   return Status::ok();
 }
 
+// Addresses that host_place() skipped are not in places_.
 void ControlNetwork::leave_place(const std::string& addresses, bool on_nics) {
   const auto wanted = places_of(addresses, on_nics);
   if (!wanted.is_ok()) return;
@@ -114,6 +122,7 @@ bool ControlNetwork::is_here(const std::string& address) const {
   return has(addresses_in(address_), address) || places_.contains(address);
 }
 
+// A place that is about to close counts: it still accepts connections.
 bool ControlNetwork::listens_at(const std::string& addresses) const {
   const auto all = addresses_in(without_id(addresses));
   return std::any_of(all.begin(), all.end(),

@@ -27,7 +27,7 @@ constexpr int64_t kAnswerMs = 1'000;
 // 1. what processes have sent and nobody has read yet: read here first;
 // 2. the maker, and on the coordinator's node the rendezvous, until all nodes have reported success;
 // 3. a control connection, while a failure is on its way to other nodes;
-// 4. the engine, until every rank everywhere has its seat and the other nodes have heard of the seats
+// 4. the engine, until every rank everywhere has its seat and the other nodes know of the seats
 //    here (EngineGroup::is_made()).
 //
 // All parts are asked in one turn of the thread that hands the group on, so no group is between two of
@@ -45,7 +45,8 @@ bool Control::groups_are_made() {
   return ask_engines([](Engine& engine) { return engine.groups_are_made(); });
 }
 
-// Polls, as stop() does: it happens once in a daemon's life.
+// Polls, as stop() does: it happens once in a daemon's life. Asks the control thread again and again.
+// Ranks may join in between: each answer holds for its turn only, except the one that is yes.
 bool Control::prepare_handover(int64_t drain_ms) {
   const Deadline drain = Deadline::after_ms(drain_ms);
   const Deadline answer = Deadline::after_ms(saturating_add(drain_ms, kAnswerMs));
@@ -56,6 +57,8 @@ bool Control::prepare_handover(int64_t drain_ms) {
   }
 }
 
+// What Reunion asks of the rest of the daemon. reunion_ is made before the thread starts, so `this`
+// outlives every call.
 Reunion::Services Control::reunion_services() {
   Reunion::Services services;
   services.dial = [this](const std::string& address) { return network_->dial(address); };
@@ -68,6 +71,8 @@ Reunion::Services Control::reunion_services() {
       });
     }
   };
+  // The other node knows newer settings of the class. If this node cannot have them, the group cannot go
+  // on here.
   services.newer = [this](const Successor& word, const Known& known) {
     const Status taken = take_live_class(word.group_class, known.live);
     // The Successor is renewed when the change is done (take_live_class()).
@@ -84,6 +89,7 @@ Reunion::Services Control::reunion_services() {
   return services;
 }
 
+// The ends are those of the class as it is now; a change of the class may alter them.
 NodeInfo Control::self_for(const std::string& group_class) const {
   return {node_.id, node_.name, node_.address, plan_.ends_for(group_class, node_.rails)};
 }
@@ -121,6 +127,8 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
   if (group.memory != nullptr) {
     auto spec = adoption_.describe(group, node_);
     if (!spec.is_ok()) return spec.status();
+    // describe() knows this node without the ends of the class. The group fails at `deadline` if ranks of
+    // this node have not come back by then.
     spec.value().nodes[spec.value().me] = self_for(spec.value().group_class);
     spec.value().deadline = Deadline::after_ms(restart_ms());
     // Fails if the key or the id is that of another group. Later ranks' memory is the same file and is
@@ -132,6 +140,7 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
     engine->post([engine, shared = std::make_shared<GroupSpec>(spec.take())] {
       engine->create_group(std::move(*shared));
     });
+    // The other nodes are searched at once, before all ranks of this node are back: both take time.
     for (uint32_t node = 0; node < others.nodes.size(); ++node) {
       if (node == others.me) continue;
       reunion_->begin(Successor{group.id, others.me, node, others.group_class, live_.of(others.group_class),

@@ -119,7 +119,7 @@ bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
     others = needed_by_others();
     left = !others || can_leave() || drain.expired();
     if (!others || !left) return left;
-    // From here on a process that joins is told to ask the successor. A process that ends closes its
+    // From here on a process that joins is referred to the successor. A process that ends closes its
     // session before it looks whether anybody listens here. So either this process sees that the other
     // one has gone, or the other one sees that nobody listens.
     leaving_ = true;

@@ -30,6 +30,8 @@ Result<std::string> job_key(const std::string& secret) {
 
 }  // namespace
 
+// 1. The key: a job's secret, else the configured file. 2. The node key and known nodes. 3. Who may be a
+//    peer at all. 4. TLS for payload.
 Status Control::open_trust() {
   auto key = job_secret_.empty() ? load_cluster_key(config_.security.cluster_key_file) : job_key(job_secret_);
   if (!key.is_ok()) return key.status();
@@ -40,8 +42,11 @@ Status Control::open_trust() {
       {key.take(), embedded ? "" : config_.node.state_folder, embedded ? "" : config_.security.nodes_file});
   if (!trust.is_ok()) return trust.status();
   trust_ = trust.take();
+  // Handshakes happen on all threads; the file is written on this one.
   trust_->on_new([this] { mailbox_.post([this] { keep_nodes(); }); });
   node_.id = trust_->node();
+  // An embedded daemon without a job secret is not confined: its job may span hosts, and its user cannot
+  // be asked for a key.
   own_host_only_ = trust_->cluster_key().empty() && !config_.security.insecure && !embedded;
   return open_security();
 }
@@ -101,6 +106,7 @@ void Control::say_who_can_join(const std::vector<NodeInfo>& nodes) {
       "give all its ranks the same HDT_JOB_SECRET (any random text), or run hdtcommd with a cluster key");
 }
 
+// If it fails, the nodes stay known until the daemon ends; the next new node leads to another attempt.
 void Control::keep_nodes() {
   const Status kept = trust_->keep();
   if (!kept.is_ok()) HDT_LOG_WARN("the keys of other nodes are not kept: {}", kept.message());
@@ -124,6 +130,7 @@ void Control::on_join_message(ChannelId channel, const Join& join) {
     why = maker_->taken(join.key, join.meeting,
                         fmt::format("pid {} of user {} on node {}", join.pid, join.uid, join.node.name));
   }
+  // What the rank's daemon gets is an Outcome in either case, now or later.
   if (!why) return reply(rendezvous_.on_join(channel, join));
   reply({{channel, Outcome{join.key, why->code(), -1, why->message()}}});
 }

@@ -53,7 +53,7 @@ struct GroupView {
 std::map<std::string, GroupView> views_of(const std::vector<NodeFacts>& facts);
 
 // Messages of rank `me` under way for which the other rank has not made the counterpart: (operation, the
-// other rank). Nothing is said of a rank of which nothing is known.
+// other rank). Ranks of which nothing is known are left out.
 std::vector<std::pair<const session::Operation*, uint32_t>> unmatched(const GroupView& group, uint32_t me);
 
 // One step of a circle: `rank` is in `operation`, which `other` has not entered.

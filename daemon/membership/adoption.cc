@@ -37,6 +37,8 @@ Result<Brought> bring(UniqueFd fd, const struct stat& file) {
 
 }  // namespace
 
+// Checks who made the file, that its size is exact, and that user, engine and rank are consistent over all
+// ranks that bring it. Whether the process may use this engine and handle is checked by Control::on_adopt().
 Result<Adoption::Found> Adoption::find(const session::AdoptRequest& request, uint32_t uid, UniqueFd fd) {
   struct stat file {};
   if (::fstat(fd.get(), &file) != 0) return Status::from_errno("fstat of a group's memory", errno);
@@ -44,6 +46,7 @@ Result<Adoption::Found> Adoption::find(const session::AdoptRequest& request, uin
   // of groups that have ended must go first.
   std::erase_if(known_, [](const auto& entry) { return entry.second.memory.expired(); });
   const std::pair<dev_t, ino_t> name{file.st_dev, file.st_ino};
+  // The error for a local index that the group does not have.
   const auto no_such_rank = [&](size_t local_ranks) {
     return Status(Code::kInvalidUsage, "local rank " + std::to_string(request.local_index) +
                                            " of a group that has " + std::to_string(local_ranks) +
@@ -79,11 +82,15 @@ Result<Adoption::Found> Adoption::find(const session::AdoptRequest& request, uin
               std::move(group)};
   Known known{found.id, found.memory, request.engine, uid,
               std::vector<bool>(found.group->layout.local_ranks)};
+  // The entry's weak_ptr expires with the group: when the caller refuses it, or when the engine has ended
+  // it.
   known.taken[request.local_index] = true;
   known_.emplace(name, std::move(known));
   return found;
 }
 
+// Makes the same GroupSpec as GroupMaker::prepare() does, from the segment instead of a Membership.
+// Everything that others may write is copied once.
 Result<GroupSpec> Adoption::describe(const Found& found, const NodeInfo& node) const {
   const session::Description& group = *found.group;
   const session::Layout& layout = group.layout;
@@ -113,6 +120,7 @@ Result<GroupSpec> Adoption::describe(const Found& found, const NodeInfo& node) c
   for (uint32_t other = 0; other < layout.nodes; ++other) {
     // 3. The other nodes: their addresses are in the segment; their names and ids are learned when they
     //    are met.
+    // An address may be any text: whoever dials it checks it, and the handshake says who is there.
     const std::string address = segment.places()[other].get();
     spec.nodes.push_back(other == spec.me ? node : NodeInfo{{}, "at " + address, address, {}});
   }

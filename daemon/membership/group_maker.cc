@@ -229,7 +229,7 @@ void GroupMaker::refuse(const GroupKey& key, const Status& why) {
   if (found == groups_.end()) return;
   Pending pending = std::move(found->second);
   groups_.erase(found);
-  // All ranks must be told, whatever else fails: so each step before it is contained by itself.
+  // All ranks must be answered, whatever else fails: so each step before it is contained by itself.
   if (pending.meeting != session::Meeting::kAgain)
     (void)contained("the memory of a refusal", [&] { refused_.remember(key, why); });
   (void)contained("a group that is not made", [&] { release(pending); });
@@ -268,7 +268,7 @@ bool GroupMaker::has_id(uint64_t id) const {
 void GroupMaker::on_membership(ChannelId from, const Membership& membership) {
   const auto found = groups_.find(membership.key);
   if (found == groups_.end() || found->second.made || found->second.channel != from) return;
-  // Without memory for the group the connection is ended: from that the coordinator learns it and tells
+  // Without memory for the group the connection is ended: from that the coordinator learns it and informs
   // the other nodes.
   (void)contained(
       "a membership", [&] { make(membership, found->second); },
@@ -435,7 +435,7 @@ void GroupMaker::on_outcome(ChannelId from, const Outcome& outcome) {
 
 void GroupMaker::on_closed(ChannelId channel, const Status& why) {
   // One of both daemons is at a limit, or another host is meant and this daemon has no peers there.
-  // Dialling again would not help, so the ranks are told now and not at their deadline.
+  // Dialling again would not help, so the ranks are answered now and not at their deadline.
   std::vector<std::pair<GroupKey, Status>> refused;
   for (const auto& [key, pending] : groups_) {
     if (pending.channel != channel || pending.made) continue;

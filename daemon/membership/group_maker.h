@@ -10,9 +10,9 @@
 //    through GroupSpec::on_ready; whatever fails the group now does so through the engine.
 // 4. living: the ranks have been answered, and the entry is in `living_` until the group has ended.
 //
-// From every pending state refuse() leads to the end: all ranks that wait are told why. Before state 3
+// From every pending state refuse() leads to the end: all ranks that wait get the reason. Before state 3
 // this happens at `until`, when a rank is refused by the coordinator, or when no coordinator can be
-// reached at all. A rank whose process ends is taken out, and the coordinator is told.
+// reached at all. A rank whose process ends is taken out, and the coordinator gets a Cancel.
 //
 // Owner and thread: Control; the control thread. Services::post brings what engines report back to it.
 #pragma once
@@ -107,7 +107,7 @@ class GroupMaker {
   // A rank of this node wants to join. It is answered by `joined` or `refused`, at once or later.
   void on_join(LocalJoin join);
   // The session of a process has ended; `how` completes "rank 3 on node n0 ...". Its ranks in pending
-  // groups are taken out. Groups that are made hear of it from the engine.
+  // groups are taken out. Groups that are made learn it from the engine.
   void on_session_gone(uint64_t session, const std::string& how);
   // Messages of the coordinator. They count only on the connection on which the ranks' Joins were sent.
   void on_membership(ChannelId from, const Membership& membership);
@@ -171,10 +171,9 @@ class GroupMaker {
     std::shared_ptr<UserLimits::Claim> group_claim;
     // state 3
     std::optional<MadeGroup> made;
-    // State 3: the coordinator has reported a failure, but the engine could not be told for want of
-    // memory. on_time() tries again. kSuccess: nothing is to be told.
-    Code to_fail =
-        Code::kSuccess;  // `made`: the coordinator has said that it fails, and the engine is still to be told
+    // State 3: the coordinator has reported a failure, but it could not be passed to the engine for want of
+    // memory. on_time() tries again. kSuccess: nothing is to be passed on.
+    Code to_fail = Code::kSuccess;
   };
   // Takes what the user of the group's first rank needs for it. kSystem: it has as many already.
   Status claim_group(Pending& pending, const LocalJoin& join);
@@ -214,7 +213,8 @@ class GroupMaker {
     std::string who;
     // where its ranks met, in the user's words
     std::string place;
-    int64_t made_at = 0;  // seconds since 1970
+    // when it was made, in seconds since 1970
+    int64_t made_at = 0;
     // now_ns() when it was made; 0: it was made by a predecessor of this daemon
     int64_t made_ns = 0;
     std::optional<HostedPlace> hosted;

@@ -61,7 +61,7 @@ std::string two_jobs(const Join& first, const Join& second) {
 }  // namespace
 
 std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& join) {
-  // 1. The group has been refused before: this rank is told at once, or it would wait for the others
+  // 1. The group has been refused before: this rank is refused at once, or it would wait for the others
   //    until its deadline.
   if (const auto why = refused_.find(join.key, join.process_age_ms)) {
     return {{from, Outcome{join.key, why->code(), -1, why->message()}}};
@@ -181,6 +181,8 @@ bool Rendezvous::has_joined(const Group& group, ChannelId channel) {
                      [channel](const auto& member) { return member.second.channel == channel; });
 }
 
+// The sender is a node whose rank has failed or has come twice. The refusal goes to all who have joined, the
+// sender included.
 std::vector<Rendezvous::Reply> Rendezvous::on_cancel(ChannelId from, const Cancel& cancel) {
   const auto found = groups_.find(cancel.key);
   if (found == groups_.end() || !has_joined(found->second, from)) return {};
@@ -190,6 +192,8 @@ std::vector<Rendezvous::Reply> Rendezvous::on_cancel(ChannelId from, const Cance
   return replies;
 }
 
+// Outcomes count in state 3 only. The first bad one ends the group for all; the last good one ends the
+// coordinator's part.
 std::vector<Rendezvous::Reply> Rendezvous::on_outcome(ChannelId from, const Outcome& outcome) {
   const auto found = groups_.find(outcome.key);
   if (found == groups_.end() || !found->second.complete || !has_joined(found->second, from)) return {};
@@ -208,6 +212,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_outcome(ChannelId from, const Outc
   return replies;
 }
 
+// May be called twice for the same connection. The second time finds no group.
 std::vector<Rendezvous::Reply> Rendezvous::on_closed(ChannelId channel) {
   std::vector<Reply> replies;
   std::vector<GroupKey> over;
@@ -230,7 +235,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_closed(ChannelId channel) {
 }
 
 // Called when all replies of the event exist: if making one throws, the group is still here, and
-// on_time() or the next event tells its members.
+// on_time() or the next event informs its members.
 void Rendezvous::erase(const std::vector<GroupKey>& over) {
   for (const GroupKey& key : over) groups_.erase(key);
 }
@@ -256,6 +261,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_time() {
         group.meeting == session::Meeting::kAddress
             ? "; ranks of different users meet at an address only if all have the same HDT_JOB_SECRET"
             : "";
+    // The lowest missing rank is named as the one to blame.
     const auto refused = refuse(key, group, Code::kTimeout, static_cast<int32_t>(*missing.begin()),
                                 "making a group of " + std::to_string(group.ranks) + " ranks: rank " +
                                     missing_ranks(missing) + " did not join in time" + hint);
@@ -265,6 +271,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_time() {
   return replies;
 }
 
+// A group in state 2 has both times; what is never is later than any other.
 std::optional<Deadline> Rendezvous::next_time() const {
   std::optional<Deadline> next;
   for (const auto& [key, group] : groups_) {

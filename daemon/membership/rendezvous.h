@@ -8,8 +8,8 @@
 // 2. settling: all ranks are there, and the group waits until `settled` whether a second job comes to the
 //    same address. Only for Meeting::kAddress.
 // 3. complete: the Membership was sent, and some nodes have not reported success yet. If anything fails
-//    now, all nodes are told.
-// 4. gone: erased here. The group works, or all who had joined were told why not (refused_meetings.h
+//    now, all nodes are informed.
+// 4. gone: erased here. The group works, or all who had joined got the reason why not (refused_meetings.h
 //    remembers it for those who come later).
 //
 // Owner and thread: Control; the control thread.
@@ -49,7 +49,7 @@ class Rendezvous {
   // node has reported success already.
   std::vector<Reply> on_closed(ChannelId channel);
   // Completes one group that has settled, if there is one; otherwise refuses the groups whose deadline
-  // has passed: all who have joined are told which ranks are missing.
+  // has passed: all who have joined learn which ranks are missing.
   std::vector<Reply> on_time();
   // When on_time() has something to do next; nothing if there are no groups.
   std::optional<Deadline> next_time() const;
@@ -93,7 +93,7 @@ class Rendezvous {
   static bool has_joined(const Group& group, ChannelId channel);
   // State 2 (or 1) to state 3: draws the secret and returns the Membership for each node.
   std::vector<Reply> complete(const GroupKey& key, Group& group);
-  // The messages that tell all who have joined that the group is not made. Also remembers why, for
+  // The messages to all who have joined that the group is not made. Also remembers why, for
   // members that come later. The caller erases the group.
   std::vector<Reply> refuse(const GroupKey& key, const Group& group, Code code, int32_t rank,
                             const std::string& why);

@@ -14,6 +14,7 @@ constexpr int64_t kAgainMs = 20;
 
 }  // namespace
 
+// The first message leaves at once; on_time() repeats it.
 void Reunion::begin(const Successor& word, const std::string& address, Deadline until) {
   Seeking& seeking =
       seekings_.insert_or_assign({word.group, word.to}, Seeking{word, address, until, Deadline::never()})
@@ -21,6 +22,7 @@ void Reunion::begin(const Successor& word, const std::string& address, Deadline 
   tell(seeking);
 }
 
+// A connection that has failed is dialled again by the next repetition, as on_closed() has dropped it.
 void Reunion::tell(Seeking& seeking) {
   const auto [channel, is_new] = channels_.try_emplace(seeking.address, 0);
   if (is_new) channel->second = services_.dial(seeking.address);
@@ -35,6 +37,8 @@ void Reunion::end_group(const std::string& id) {
 void Reunion::on_known(ChannelId channel, const Known& answer) {
   const auto seeking = seekings_.find({answer.group, answer.to});
   if (seeking == seekings_.end()) return;
+  // An answer is believed only on the connection to the address at which the group's node was looked for.
+  // Control has checked that the sender is the node that it names.
   const auto asked = channels_.find(seeking->second.address);
   if (asked == channels_.end() || asked->second != channel || answer.from != seeking->second.word.from)
     return;
@@ -58,10 +62,12 @@ void Reunion::refresh(const std::function<void(Successor&)>& renew) {
   for (auto& [whom, seeking] : seekings_) renew(seeking.word);
 }
 
+// The connection is shared by all searches at its address; they go on.
 void Reunion::on_closed(ChannelId channel) {
   std::erase_if(channels_, [channel](const auto& entry) { return entry.second == channel; });
 }
 
+// 1. Searches that are too late end silently: the engine fails the group. 2. What is due is sent again.
 void Reunion::on_time() {
   std::erase_if(seekings_, [](const auto& entry) { return entry.second.until.expired(); });
   for (auto& [whom, seeking] : seekings_) {

@@ -56,7 +56,7 @@ struct Join {
   int64_t timeout_ms = 0;
   NodeInfo node;
   // Who joins, as the node's daemon vouches for it: how the ranks meet, the process's number and user on
-  // its node, and how long it has existed. The age tells a rank of the same run that is late from one of
+  // its node, and how long it has existed. The age distinguishes a late rank of the same run from one of
   // a later run (refused_meetings.h).
   session::Meeting meeting = session::Meeting::kSecret;
   uint32_t pid = 0;
@@ -64,7 +64,7 @@ struct Join {
   int64_t process_age_ms = 0;
 };
 // "This rank had joined and has failed, or must not be in the group." The coordinator gives the group up
-// and tells all who have joined.
+// and informs all who have joined.
 struct Cancel {
   GroupKey key{};
   Code code = Code::kRankLost;

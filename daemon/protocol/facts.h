@@ -94,7 +94,8 @@ struct RailFacts {
   // the node at the other end
   std::string node;
   std::string backend, nic, local, remote;
-  std::string state;  // "up", "down", "connecting"
+  // "up", "down" or "connecting"
+  std::string state;
   std::string last_error;
   // how often its connection was lost
   uint64_t losses = 0;

@@ -43,7 +43,7 @@ inline constexpr uint32_t kPeerVersion = 14;
 // What a connection is for.
 // - kControl: messages of the control threads.
 // - kRail: a rail of the link between two engines.
-// - kNoRail: it carries no data. An end that does not dial tells the dialer that it has no rail of `link`
+// - kNoRail: it carries no data. An end that does not dial informs the dialer that it has no rail of `link`
 //   left. Each end finds out about a dead rail in its own time; the dialer gives up for good the rails
 //   that it still takes for alive, and dials again.
 enum class Purpose : uint8_t { kControl = 1, kRail = 2, kNoRail = 3 };

@@ -24,8 +24,7 @@ struct LiveClass {
   // the number of changes; 0: never changed
   uint64_t version = 0;
   // lines "class.NAME.KEY=VALUE", one for each key that was changed; "": the class is as in the file
-  std::string
-      settings;  // lines "class.NAME.KEY=VALUE", one for each key that was changed; empty: as in the file
+  std::string settings;
   // The newer one is greater.
   auto operator<=>(const LiveClass&) const = default;
 };

@@ -51,7 +51,7 @@ Viewer get_viewer(Reader& reader);
 // that none of the remaining groups is on. Adds the number of removed groups to NodeFacts::hidden.
 void hide_others(NodeFacts& facts, const Viewer& viewer);
 // The same for groups in which the daemon `asker` is no member. It is used where daemons prove nothing to
-// each other (no cluster key): such a daemon hears of the groups that the two share, whatever user it
+// each other (no cluster key): such a daemon gets the groups that the two share, whatever user it
 // vouches for.
 void hide_from_node(NodeFacts& facts, const NodeId& asker);
 // The public names of all groups in the facts, those being made included; sorted, each once.

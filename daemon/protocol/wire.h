@@ -127,7 +127,8 @@ struct OutputNote {
   uint64_t group;
   uint32_t from;
   uint64_t sequence;
-  session::Call call;  // nobody writes to a buffer that was made for another call
+  // The call that the region was offered for: nobody writes to a buffer that was made for another call.
+  session::Call call;
   uint8_t direct;
   transport::RegionKey region;
   uint64_t offset;

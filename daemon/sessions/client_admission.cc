@@ -34,7 +34,7 @@ constexpr int64_t kRefusedPauseMs = 10;
 constexpr size_t kMaxPeerGroups = 65'536;
 
 // The groups of the process that connected, as the kernel knows them. No name of a user is looked up,
-// which may block. If the kernel does not tell, only its main group counts.
+// which may block. If the kernel does not report them, only the main group counts.
 std::vector<gid_t> groups_of_peer(int socket, gid_t own) {
   std::vector<gid_t> groups(32);
   for (;;) {
@@ -103,8 +103,8 @@ void ClientSessions::accept_some() {
       const int error = errno;
       if (error == EAGAIN || error == EWOULDBLOCK) return;
       if (error == EINTR || error == ECONNABORTED) continue;
-      // At the limit of descriptors: accept in the place of the spare one, so that the process is told
-      // why.
+      // At the limit of descriptors: accept in the place of the spare one, so that the process gets
+      // a reason.
       fd = spare_.accept_instead(listener_.get(), error);
       if (!fd.valid()) {
         say_limit(Status::from_errno("accepting sessions", error));
@@ -219,8 +219,8 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
 Status ClientSessions::watch_process(uint64_t number, ClientSession& client) {
   auto watch = watch_peer(client.socket.get());
   if (!watch.is_ok()) return watch.status();
-  // The system has no pidfds, or the process is not visible from here: then only its socket tells its
-  // end.
+  // The system has no pidfds, or the process is not visible from here: then only its socket shows
+  // its end.
   if (!watch.value().valid()) return Status::ok();
   epoll_event event{};
   event.events = EPOLLIN;

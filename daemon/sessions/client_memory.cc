@@ -34,7 +34,7 @@ const ClientSession* ClientSessions::owner_of(uint64_t memory) const {
   return owner == memory_owners_.end() ? nullptr : &sessions_.at(owner->second);
 }
 
-// Engines are told last: they stop using the mapping, which they hold by shared_ptr, when they get there.
+// Engines are informed last: they stop using the mapping, which they hold by shared_ptr, when they get there.
 void ClientSessions::forget_memory(ClientSession& client, uint64_t memory) {
   if (client.memories.erase(memory) == 0) return;
   memory_owners_.erase(memory);

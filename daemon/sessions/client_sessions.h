@@ -97,8 +97,7 @@ struct ClientSession {
   // at most one
   std::optional<OpenQuestion> question;
   // for answers with descriptors that were sent while another one was unread; dropped when all is read
-  std::vector<UserLimits::Claim>
-      unread;  // for answers with descriptors that came while another one was unread
+  std::vector<UserLimits::Claim> unread;
 
   // The smallest handle that is not in use.
   uint32_t free_handle() const {
@@ -146,7 +145,7 @@ class SessionHandler {
 
 class ClientSessions {
  public:
-  // The first five are told to processes in the Welcome.
+  // The first five are sent to processes in the Welcome.
   struct Options {
     std::string software;
     std::string node_name;
@@ -228,8 +227,8 @@ class ClientSessions {
   // kShare and kAdopt.
   Status share(uint64_t number, Packet& packet);
   Status adopt(uint64_t number, Packet& packet);
-  // Opens a question. False: the user has too many open, and the process has been told so. An error ends
-  // the session.
+  // Opens a question. False: the user has too many open, and the process has got that as the answer. An
+  // error ends the session.
   Result<bool> begin_question(uint64_t number, session::Kind answer);
   // Closes the questions whose answer was read.
   void look_at_questions();
@@ -244,7 +243,7 @@ class ClientSessions {
   bool allowed(const ClientSession& client) const;
   // Logs a line that the session's user has caused, if the user may cause one more.
   void warn_for(const ClientSession& client, const std::string& line);
-  // Ends the session: tells the handler, and erases the entry.
+  // Ends the session: informs the handler, and erases the entry.
   void end(uint64_t number, const std::string& how);
 
   Options options_;
@@ -268,8 +267,7 @@ class ClientSessions {
   // sessions by the numbers of the memory that they share
   std::unordered_map<uint64_t, uint64_t> memory_owners_;
   // sessions that may not have sent a hello, the oldest first; some have, or have ended
-  std::deque<std::pair<Deadline, uint64_t>>
-      silent_;  // sessions that may not have said hello, the oldest first
+  std::deque<std::pair<Deadline, uint64_t>> silent_;
   // sessions with a question
   std::set<uint64_t> asking_;
   // when look_at_questions() is due
