@@ -20,7 +20,7 @@ class EmbeddedDaemon {
   // in order, with the reason `why`. Blocks until what its own ranks have sent has arrived and groups
   // that are being made are made, but for some seconds at most.
   virtual bool end(const std::string& why) = 0;
-  // What a successor is started with: the configuration as TOML, with this daemon's port and number of
+  // The settings for a successor: the configuration as TOML, with this daemon's port and number of
   // engine threads.
   virtual std::string settings() const = 0;
 };

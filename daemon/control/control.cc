@@ -449,8 +449,8 @@ void Control::on_gone(uint64_t session, const std::string& how) {
 // Called by another thread. It polls while it drains, as that happens once in a daemon's life.
 void Control::stop(int64_t drain_ms, const std::string& why) {
   if (thread_.joinable()) {
-    // 1. What processes have sent before now is read first, also a last hdtCommDestroy. Then nobody else
-    //    comes.
+    // 1. Messages that processes have sent before now are read first, also a last hdtCommDestroy. Then no
+    //    new session is accepted.
     std::promise<void> heard;
     mailbox_.post([this, &heard] {
       (void)contained("the last messages of sessions", [this] { sessions_->read_all(); });

@@ -125,14 +125,14 @@ class Control : public SessionHandler {
   // exception of `work` counts as done. Does not block.
   void on_every_engine(const std::function<void(Engine&)>& work, std::function<void()> then);
 
-  // What processes ask for (SessionHandler); all on the control thread. control.cc, unless another file
+  // The requests of processes (SessionHandler); all on the control thread. control.cc, unless another file
   // is named.
   void on_opened(uint64_t session) override;
   void on_rendezvous(uint64_t session) override;
   void on_join(uint64_t session, const session::JoinRequest& request) override;
   void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) override;
   void on_status(uint64_t session) override;
-  // What the daemon itself uses: descriptors, ports, threads, memory. control_health.cc
+  // The resources that the daemon itself uses: descriptors, ports, threads, memory. control_health.cc
   nlohmann::json own_use(size_t groups) const;
   void on_explain(uint64_t session, const session::ExplainRequest& request) override;
   void on_ask(uint64_t session, const session::Question& question) override;
@@ -196,7 +196,7 @@ class Control : public SessionHandler {
   void answer_why(uint64_t session, const std::string& group);
   // Answers `hdtctl trace`.
   void answer_trace(uint64_t session);
-  // What this node says of itself to hdtctl doctor. control_doctor.cc, as the next five.
+  // This node's description of itself for hdtctl doctor. control_doctor.cc, as the next five.
   nlohmann::json description() const;
   // The trials from each tcp NIC of this node to each of these ends.
   std::vector<PathTrial> paths_to(const std::vector<RailEnd>& ends) const;

@@ -41,7 +41,7 @@ void Control::on_status(uint64_t session) {
         status["address"] = network_->address();
         status["uptime_s"] = static_cast<double>(now_ns() - started_ns_) / kNsPerSecond;
         status["sessions"] = nlohmann::json::array();
-        // What the viewer may not see is counted, so that it knows that there is more.
+        // Sessions that the viewer may not see are counted, so that it knows that there are more.
         size_t others = 0;
         for (const auto& [number, client] : sessions_->all()) {
           if (!viewer.sees({client.credentials.uid})) {

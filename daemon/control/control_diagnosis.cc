@@ -102,7 +102,7 @@ Viewer Control::viewer_in(uint64_t session) {
 // The facts of this node. on_every_engine() collects raw copies, which is quick for the engines; the
 // translation is done here.
 void Control::local_facts(bool all_operations, const Viewer& viewer, std::function<void(NodeFacts)> then) {
-  // What each engine has reported; each writes its own place.
+  // The engines' reports; each engine writes its own place.
   struct Parts {
     std::vector<std::vector<GroupFacts>> groups;
     std::vector<std::vector<RailFacts>> rails;

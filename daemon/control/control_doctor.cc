@@ -64,8 +64,8 @@ nlohmann::json to_json(const std::vector<PathTrial>& trials) {
 
 }  // namespace
 
-// What another node or hdtctl needs to judge this one: its NICs and data ports, versions, clock, and the
-// settings that decide who can be a peer.
+// Everything that another node or hdtctl needs to judge this one: its NICs and data ports, versions,
+// clock, and the settings that decide who can be a peer.
 nlohmann::json Control::description() const {
   nlohmann::json nics = nlohmann::json::array();
   for (const auto& [backend, info] : plan_.nics()) {

@@ -7,7 +7,7 @@
 namespace hdt::daemon {
 
 // A thread that sleeps is healthy, so it is asked and woken first (heartbeat.h), and judged at the next
-// call: if it has not passed its loop since then, it hangs. As long as one hangs nobody is asked anew.
+// call: if it has not passed its loop since then, it hangs. As long as one hangs, no thread is asked anew.
 // The caller decides how long a thread has to answer, by the time between its calls.
 std::vector<std::string> Control::hung_threads() {
   std::vector<std::string> hung;

@@ -25,7 +25,7 @@ void Control::run() {
 }
 
 void Control::hear(int fd) {
-  // An exception while accepting leaves nobody to end, so it would repeat at once; hence the pause.
+  // An exception while accepting ends no session, so it would repeat at once; hence the pause.
   if (fd == sessions_->listener()) {
     (void)contained(
         "a new session", [this] { sessions_->accept_some(); },

@@ -124,7 +124,7 @@ class ControlNetwork {
   std::vector<int> fds() const;
   // counts how often they have changed
   uint64_t device_changes() const { return device_changes_; }
-  // Who is at the other end; all zeros while the handshake is not done, and of a channel that has ended.
+  // The node at the other end; all zeros while the handshake is not done, and of a channel that has ended.
   NodeId peer_of(ChannelId channel) const;
   size_t open_channels() const { return channels_.size(); }
   // Whether the transport has sent everything on the channels whose handshake is done.
@@ -213,7 +213,7 @@ class ControlNetwork {
                    Handshake::Role role);
   // The device to dial an address with: a NIC in its subnet, else one that lets the routing table choose.
   Result<transport::Device*> device_for(const std::string& address);
-  // What dial() does, apart from its handling of exceptions.
+  // The work of dial(), which contains its exceptions.
   void dial_for(Channel& channel, const std::string& addresses, std::optional<bool> self);
   // Connects to the next address at which that is possible. Ends the channel if none is left and no
   // attempt is under way.

@@ -24,7 +24,7 @@ constexpr int64_t kAnswerMs = 1'000;
 
 // A group is being made from the first of its joins until each of its ranks has been answered, here and
 // on the other nodes. It is handed on from part to part:
-// 1. what processes have sent and nobody has read yet: read here first;
+// 1. the sessions' sockets, while a process's request is unread: they are read here first;
 // 2. the maker, and on the coordinator's node the rendezvous, until all nodes have reported success;
 // 3. a control connection, while a failure is on its way to other nodes;
 // 4. the engine, until every rank everywhere has its seat and the other nodes know of the seats
@@ -57,7 +57,7 @@ bool Control::prepare_handover(int64_t drain_ms) {
   }
 }
 
-// What Reunion asks of the rest of the daemon. reunion_ is made before the thread starts, so `this`
+// The connection of Reunion to the rest of the daemon. reunion_ is made before the thread starts, so `this`
 // outlives every call.
 Reunion::Services Control::reunion_services() {
   Reunion::Services services;

@@ -1,6 +1,6 @@
 // control_succession.cc: the end of a process that hosts an embedded daemon. Other processes of the node
 // go on with a daemon of their own, which adopts their groups as after a kill (docs/design/restart.md).
-// What a successor could not go on with is finished before.
+// Work that a successor could not go on with is finished before.
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ bool Control::needed_by_others() const {
 // and the daemons of other nodes dial it again.
 bool Control::coordinates(const std::string& rendezvous) const { return network_->listens_at(rendezvous); }
 
-// What a successor could not go on with: a rank of another process that waits for a coordinator
+// A successor could not go on with these: a rank of another process that waits for a coordinator
 // elsewhere, which would give the group up when this daemon goes; groups between their Membership and
 // their last seat; a change of classes.
 bool Control::can_leave() {
@@ -104,7 +104,7 @@ bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
          !quiet.expired()) {
     ::usleep(kLookUs);
   }
-  // 2. What the host's ranks have sent arrives: nobody sends it again after them.
+  // 2. Data that the host's ranks have sent must arrive: nobody sends it again after them.
   const Deadline drain = Deadline::after_ms(drain_ms);
   while (!ask_engines([](Engine& engine) { return engine.departed_are_done(); }) && !drain.expired()) {
     ::usleep(kLookUs);

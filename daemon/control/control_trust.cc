@@ -51,7 +51,7 @@ Status Control::open_trust() {
   return open_security();
 }
 
-// What protects the payload of tcp. Control connections are encrypted wherever there is a key
+// The protection of payload over tcp. Control connections are encrypted wherever there is a key
 // (ControlNetwork::start()).
 Status Control::open_security() {
   const auto protection = transport::secure::parse_protection(config_.security.transport);
@@ -130,7 +130,7 @@ void Control::on_join_message(ChannelId channel, const Join& join) {
     why = maker_->taken(join.key, join.meeting,
                         fmt::format("pid {} of user {} on node {}", join.pid, join.uid, join.node.name));
   }
-  // What the rank's daemon gets is an Outcome in either case, now or later.
+  // The rank's daemon gets an Outcome in either case, now or later.
   if (!why) return reply(rendezvous_.on_join(channel, join));
   reply({{channel, Outcome{join.key, why->code(), -1, why->message()}}});
 }

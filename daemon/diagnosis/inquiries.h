@@ -19,7 +19,7 @@
 
 namespace hdt::daemon {
 
-// What one daemon has answered.
+// The answer of one daemon.
 struct Answer {
   // as it was asked: the daemon's address
   std::string address;
@@ -35,7 +35,7 @@ struct Answer {
 
 class Inquiries {
  public:
-  // What Inquiries needs of the control network.
+  // The control network, as Inquiries needs it.
   struct Services {
     std::function<ChannelId(const std::string& address)> dial;
     std::function<void(ChannelId, const ControlMessage&)> send;

@@ -17,7 +17,7 @@ namespace {
 // their NICs' nominal speeds.
 constexpr double kSlowPart = 0.25;
 
-// What a rail carries, relative to its NIC's speed, so that NICs of different speed are all in order.
+// The rate of a rail relative to its NIC's speed, so that NICs of different speed are all in order.
 double score(const RailFacts& rail) {
   const auto rate = static_cast<double>(rail.bytes_per_s);
   return rail.megabits == 0 ? rate : rate / static_cast<double>(rail.megabits);

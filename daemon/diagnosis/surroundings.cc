@@ -48,7 +48,7 @@ std::optional<uint64_t> number_in(const std::filesystem::path& path) {
   return std::nullopt;
 }
 
-// What is left below the tightest limit of a control group and all its ancestors, in bytes. Nothing:
+// The bytes that are left below the tightest limit of a control group and all its ancestors. Nothing:
 // there is no limit.
 std::optional<uint64_t> left_in(std::filesystem::path folder, const std::filesystem::path& root,
                                 const char* limit, const char* used) {

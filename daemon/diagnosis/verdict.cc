@@ -112,7 +112,7 @@ class Judge {
     // process or a daemon is gone; 3. nothing is under way; 4. a circle, a mismatch; 5. a rank that is
     // stopped or late; 6. a message without its counterpart; 7. all are in it: links.
     if (group_.facts->code != 0) return failed();
-    // What is under way is part of nearly every sentence.
+    // Nearly every sentence names the operation under way.
     find_current();
     if (const auto rank = first([](const MemberView& m) { return m.dead(); })) {
       return say(Cause::kDeadRank, {*rank}, fmt::format("{} is gone{}", who(*rank), waiting()));
@@ -376,7 +376,7 @@ std::vector<Verdict> judge(const std::vector<NodeFacts>& facts) {
         std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) { return wait.group == name; });
     verdicts.push_back(Judge(id, group, facts[0].now_ns).run(in_circle ? waits : std::vector<Wait>{}));
   }
-  // What is over comes after what goes on, however bad it was.
+  // Groups that have ended come after those that run, however bad their end was.
   const auto order = [&](const Verdict& v) {
     const bool over = groups.at(v.group_id).facts->ended;
     return std::pair{

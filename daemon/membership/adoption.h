@@ -3,7 +3,7 @@
 // memory is foreign: what is read from it is copied and checked once, for the rank that brings it first.
 // Of later ranks only the identity of the file counts.
 //
-// Whoever holds a group's memory was given it by a daemon. So memory is accepted only if a daemon of this
+// A process that holds a group's memory got it from a daemon. So memory is accepted only if a daemon of this
 // daemon's user made it and it has exactly the size that its geometry needs. Nobody can make groups here
 // out of his own files.
 //
@@ -44,9 +44,9 @@ class Adoption {
   // `uid`. Each rank is accepted once. kInvalidUsage: the memory or the rank does not fit; kSystem: a
   // limit is reached; other codes come from SharedMemory::map() and Description::read().
   Result<Found> find(const session::AdoptRequest& request, uint32_t uid, UniqueFd memory);
-  // What an engine needs to go on with a group that was found for the first time. `node` is this daemon.
-  // kInvalidArgument: the members in the memory make no sense. kDaemonLost: the predecessor died while
-  // the group was made, so there is nothing to go on with.
+  // Makes the description with which an engine goes on with a group that was found for the first time.
+  // `node` is this daemon. kInvalidArgument: the members in the memory make no sense. kDaemonLost: the
+  // predecessor died while the group was made, so there is nothing to go on with.
   Result<GroupSpec> describe(const Found& group, const NodeInfo& node) const;
 
  private:

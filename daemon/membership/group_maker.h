@@ -70,7 +70,7 @@ struct HostedPlace {
 
 class GroupMaker {
  public:
-  // What GroupMaker needs of the rest of the daemon; tests replace it. All are called on the control
+  // The rest of the daemon, as GroupMaker needs it; tests replace it. All are called on the control
   // thread.
   struct Services {
     // Connects to the coordinator; never 0. `self`: whether this node itself may be the one that is

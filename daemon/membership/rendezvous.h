@@ -69,8 +69,7 @@ class Rendezvous {
     ChannelId channel;
     Join join;
   };
-  // What is known of a group, from its first Join on, which determines `ranks`, `meeting` and
-  // `group_class`.
+  // A group from its first Join on, which determines `ranks`, `meeting` and `group_class`.
   struct Group {
     uint32_t ranks = 0;
     session::Meeting meeting = session::Meeting::kSecret;

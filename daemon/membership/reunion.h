@@ -24,7 +24,7 @@ namespace hdt::daemon {
 
 class Reunion {
  public:
-  // What Reunion needs of Control. The callbacks may call refresh() and give_up().
+  // The rest of the daemon, as Reunion needs it. The callbacks may call refresh() and give_up().
   struct Services {
     std::function<ChannelId(const std::string& address)> dial;
     std::function<void(ChannelId, const ControlMessage&)> send;

@@ -33,14 +33,13 @@
 
 namespace hdt::daemon {
 
-// The first four bytes of a Hello's content.
-// "HDTP"
+// The first four bytes of a Hello's content. "HDTP"
 inline constexpr uint32_t kPeerMagic = 0x48445450;
 // Counted up with each change of any message between daemons: of the handshake, control_messages.h,
 // wire.h, or the JSON of facts.h. Daemons of different versions refuse each other (kVersion).
 inline constexpr uint32_t kPeerVersion = 14;
 
-// What a connection is for.
+// The purpose of a connection.
 // - kControl: messages of the control threads.
 // - kRail: a rail of the link between two engines.
 // - kNoRail: it carries no data. An end that does not dial informs the dialer that it has no rail of `link`
@@ -53,8 +52,8 @@ struct PeerHello {
   Purpose purpose = Purpose::kControl;
   NodeId node;
   std::string name;
-  // The following four are meaningful with kRail and kNoRail only.
-  // index of the engine; a link connects engines of the same index
+  // The following four are meaningful with kRail and kNoRail only. index of the engine; a link connects
+  // engines of the same index
   uint32_t engine = 0;
   // number of the link between these engines, given by the dialer; there may be several
   uint32_t link = 0;

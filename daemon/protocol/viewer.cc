@@ -58,7 +58,7 @@ Viewer viewer_of(uint32_t uid) {
 
 void put(Writer& writer, const Viewer& viewer) {
   writer.put(uint8_t{viewer.all}).put(uint8_t{viewer.uid.has_value()}).put(viewer.uid.value_or(0));
-  // What is beyond the limit is left out: the viewer then sees less on other nodes, which is safe.
+  // Names beyond the limit are left out: the viewer then sees fewer groups on other nodes, which is safe.
   const auto count = static_cast<uint32_t>(std::min(viewer.groups.size(), kMaxViewerGroups));
   writer.put(count);
   for (uint32_t i = 0; i < count; ++i) writer.put_string(viewer.groups[i]);

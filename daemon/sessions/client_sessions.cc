@@ -113,8 +113,8 @@ void ClientSessions::end_of(int fd, const std::string& why) {
   hang_up(number);
 }
 
-// What the end of the session still lacks is done when its socket is found closed: each step of end() may
-// be done twice.
+// The steps of the session's end that are still missing are done when its socket is found closed: each
+// step of end() may be done twice.
 void ClientSessions::hang_up(uint64_t number) {
   if (const ClientSession* client = find(number)) ::shutdown(client->socket.get(), SHUT_RDWR);
 }
@@ -181,8 +181,8 @@ void ClientSessions::look_at_questions() {
     ClientSession& client = sessions_.at(number);
     if (!client.question->answered) continue;
     int unread = 0;
-    // What the kernel still holds of our messages is not read by the process. There is no event for its
-    // becoming empty, hence the timer.
+    // The process has not read the bytes that the kernel still holds. No event reports that they are
+    // read, hence the timer.
     if (::ioctl(client.socket.get(), SIOCOUTQ, &unread) == 0 && unread > 0) {
       look_at_ = Deadline::after_ms(kLookAtAnswersMs);
       if (client.question->read_until.expired())
@@ -372,7 +372,7 @@ void ClientSessions::end(uint64_t number, const std::string& how) {
     ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
     by_fd_.erase(fd);
   }
-  // What the session claimed ends with its entry. Engines forget its memory in on_gone().
+  // The session's claims end with its entry. Engines forget its memory in on_gone().
   for (const auto& [memory, block] : client->memories) memory_owners_.erase(memory);
   asking_.erase(number);
   sessions_.erase(number);

@@ -1,6 +1,6 @@
 // client_sessions.h: the daemon's side of sessions. It accepts processes at the daemon's socket, reads
 // their messages, checks their form, and hands well-formed requests to a SessionHandler (Control). A
-// session that breaks a rule is closed with a reason; nobody else notices.
+// session that breaks a rule is closed with a reason; the others are not affected.
 //
 // A session passes through these states: accepted (counted against its user's limit, and closed after
 // hello_ms without a hello), greeted (it has a page and eventfds, and may ask for anything), ended. It
@@ -114,7 +114,7 @@ struct ClientSession {
 // this one.
 std::string pid_text(const PeerCredentials& credentials);
 
-// What Control does with well-formed requests. ClientSessions calls it on the control thread, with the
+// Handles well-formed requests: Control. ClientSessions calls it on the control thread, with the
 // number of a session that exists. A callee may end sessions only through ClientSessions' public
 // functions.
 class SessionHandler {

@@ -39,7 +39,7 @@ int64_t descriptor_limit() {
 
 }  // namespace
 
-// What the target held is given back first.
+// The claim that the target holds is given back first.
 UserLimits::Claim& UserLimits::Claim::operator=(Claim&& other) noexcept {
   if (this == &other) return *this;
   release();

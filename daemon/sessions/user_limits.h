@@ -28,7 +28,7 @@ namespace hdt::daemon {
 
 class UserLimits {
  public:
-  // What is limited. For each there is a key in the section [limits] of the configuration.
+  // The things that are limited. For each there is a key in the section [limits] of the configuration.
   enum class What : uint8_t {
     // connections to the socket, greeted or not
     kSessions,
@@ -95,7 +95,7 @@ class UserLimits {
   nlohmann::json status(std::optional<uid_t> only = std::nullopt) const;
 
  private:
-  // What one user has.
+  // The parts that one user holds.
   struct User {
     // by What
     std::array<int64_t, kWhats> used{};
