@@ -88,6 +88,8 @@ std::string names(int count) {
 // The call that the question is about. kInvalidArgument: an operation or type of this name does not
 // exist.
 Result<session::Call> call_of(const session::ExplainRequest& request) {
+  // The count is rounded down to whole elements. Whether the root is a rank of the group is checked by
+  // the engine, which knows the group.
   const auto what = collectives::parse_collective(request.what);
   if (!what) {
     return Status(Code::kInvalidArgument, "operation '" + request.what + "' given; expected one of " +
@@ -148,6 +150,7 @@ void Control::on_explain(uint64_t session, const session::ExplainRequest& reques
 // Hands a question on by its kind (session::Question). ClientSessions reads nothing else of the session
 // until this is answered.
 void Control::on_ask(uint64_t session, const session::Question& question) {
+  // The plan was made at start or by the latest class change; nothing is asked of engines.
   if (question.what == "backends") {
     nlohmann::json answer = {
         {"node", node_.name}, {"folders", plan_.folders()}, {"backends", plan_.report()}};

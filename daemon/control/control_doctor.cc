@@ -42,6 +42,7 @@ std::vector<RailEnd> ends_of(const std::string& text) {
 // The tcp ends in another daemon's description. Foreign JSON: what is of another type is skipped.
 std::vector<RailEnd> ends_told(const nlohmann::json& description) {
   std::vector<RailEnd> ends;
+  // Every step checks the type first: at(), [] and get() would throw or insert.
   const auto rails = description.is_object() ? description.find("rails") : description.end();
   if (!description.is_object() || rails == description.end() || !rails->is_array()) return ends;
   for (const auto& rail : *rails) {
@@ -102,7 +103,8 @@ nlohmann::json Control::description() const {
   return described;
 }
 
-// One trial from each tcp NIC of this node to each of these ends.
+// One trial from each tcp NIC of this node to each of these ends. Every pair is tried: a job may use any
+// NIC with any other one.
 std::vector<PathTrial> Control::paths_to(const std::vector<RailEnd>& ends) const {
   std::vector<PathTrial> paths;
   for (const auto& [backend, info] : plan_.nics()) {
@@ -117,6 +119,7 @@ std::vector<PathTrial> Control::paths_to(const std::vector<RailEnd>& ends) const
   return paths;
 }
 
+// An error of the backend, or too many trials at once, is a result of the paths as well.
 void Control::try_paths(std::vector<PathTrial> paths, std::function<void(std::vector<PathTrial>)> then) {
   // The trials run on threads of their own, which hand the results to the control thread.
   trials_.start(

@@ -24,6 +24,7 @@ std::vector<std::string> Control::hung_threads() {
 
 // These numbers are of all users, also if the viewer sees only its own groups: they identify nobody.
 nlohmann::json Control::own_use(size_t groups) const {
+  // The keys are those that hdtctl and the tests read.
   const OwnUse use = own_use_now();
   return {{"descriptors", use.descriptors},
           {"descriptors_allowed", use.descriptors_allowed},

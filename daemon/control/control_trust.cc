@@ -80,6 +80,8 @@ void Control::say_who_can_be_a_peer() const {
         config_.security.transport, fmt::join(bare, ", "));
   }
   if (!trust_->cluster_key().empty()) return;
+  // With security.insecure anybody who reaches this address can be a peer; that is worth a warning unless
+  // it is loopback.
   const std::string& address = plan_.nics().front().info.address;
   if (own_host_only_) {
     // If loopback addresses are configured, no other hosts are expected, and there is nothing to warn
@@ -118,6 +120,7 @@ void Control::keep_nodes() {
 void Control::on_join_message(ChannelId channel, const Join& join) {
   std::optional<Status> why;
   if (!network_->is_from(channel, join.node)) {
+    // A daemon speaks for its own node only.
     why = Status(Code::kInvalidUsage,
                  "a daemon joins in the name of node " + join.node.name + ", which it is not");
   } else if (join.meeting == session::Meeting::kAddress && host_pid_ != 0 && join.uid != ::geteuid()) {

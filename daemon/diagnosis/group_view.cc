@@ -11,6 +11,7 @@ namespace hdt::daemon {
 
 using session::Operation;
 
+// The larger of two counts: that of the board and that of the recorder.
 uint64_t MemberView::calls() const {
   if (facts == nullptr) return 0;
   // The board counts calls that are published. The recorder may already have one that waits for its turn;
@@ -42,6 +43,8 @@ const Operation* MemberView::last() const {
   return last;
 }
 
+// 1. Each node's report of a group names all ranks and their nodes, and describes its own ranks. 2. Nodes
+//    that did not answer are assigned to their groups.
 std::map<std::string, GroupView> views_of(const std::vector<NodeFacts>& facts) {
   std::map<std::string, GroupView> views;
   for (const NodeFacts& node : facts) {
@@ -99,6 +102,8 @@ namespace {
 // ranks may be one process or several.
 using Process = std::tuple<std::string, uint32_t, std::string>;
 
+// The process of a rank. Ranks of different groups with the same pid on a node are one process: this is
+// what connects groups.
 Process process_of(const GroupView& group, uint32_t rank, const MemberView& member) {
   const uint32_t pid = member.facts->pid;
   return {member.node, pid, pid != 0 ? "" : group.facts->id + " " + std::to_string(rank)};
@@ -133,6 +138,7 @@ std::map<Process, std::vector<Edge>> waits_of(const std::map<std::string, GroupV
   std::map<Process, std::vector<Edge>> edges;
   for (const auto& [id, group] : groups) {
     if (group.facts->code != 0) continue;
+    // Adds an edge, unless both ranks are of one process or the other one waits for nothing.
     const auto add = [&, &view = group](uint32_t rank, uint32_t other, const std::string& operation) {
       const MemberView& from = view.members.at(rank);
       const MemberView& to = view.members.at(other);
@@ -146,6 +152,7 @@ std::map<Process, std::vector<Edge>> waits_of(const std::map<std::string, GroupV
       if (const Operation* current = member.current()) {
         const std::string text = "call " + std::to_string(current->sequence) + " (" + current->text + ")";
         for (const auto& [other, peer] : group.members) {
+          // A rank that has made more calls than the number of this one has entered it.
           if (peer.facts != nullptr && peer.calls() <= current->sequence) add(rank, other, text);
         }
       }

@@ -26,6 +26,7 @@ void count_descriptors(OwnUse& use) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
   if (folder == nullptr) return;
   while (const dirent* entry = ::readdir(folder.get())) {
+    // Entries are the numbers of the descriptors.
     const std::string name = entry->d_name;
     int fd = -1;
     const auto read = std::from_chars(name.data(), name.data() + name.size(), fd);

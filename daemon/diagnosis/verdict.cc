@@ -114,9 +114,12 @@ class Judge {
     if (group_.facts->code != 0) return failed();
     // Nearly every sentence names the operation under way.
     find_current();
+    // A process that is gone is certain, whatever else the facts show.
     if (const auto rank = first([](const MemberView& m) { return m.dead(); })) {
       return say(Cause::kDeadRank, {*rank}, fmt::format("{} is gone{}", who(*rank), waiting()));
     }
+    // Without the facts of a node the rest would be guessed. A group that has ended here needs nobody's
+    // answer.
     if (!group_.silent.empty() && !group_.facts->ended) return silent_node();
     if (current_ == nullptr && !messages_) {
       return say(Cause::kNothingToDo, {},
@@ -125,6 +128,7 @@ class Judge {
     }
     if (!wrong_order.empty()) return ordered_wrongly(wrong_order);
     if (auto mismatch = mismatched()) return *mismatch;
+    // A stopped rank looks like a late one, so it is looked for before.
     if (const auto rank = first([](const MemberView& m) { return m.stopped(); })) {
       return say(Cause::kStoppedProcess, {*rank},
                  fmt::format("{} does not run{}; kill -CONT {} continues it", who(*rank), waiting(),
@@ -147,7 +151,8 @@ class Judge {
     return {};
   }
 
-  // "rank 1 on node n0 (pid 12, sleeping)"
+  // "rank 1 on node n0 (pid 12, sleeping)" A rank of which nothing is known is named without pid and
+  // state.
   std::string who(uint32_t rank) const {
     const MemberView& member = group_.members.at(rank);
     if (member.facts == nullptr) return fmt::format("rank {} on node {}", rank, member.node);
@@ -169,6 +174,7 @@ class Judge {
   void find_current() {
     for (const auto& [rank, member] : group_.members) {
       if (member.facts == nullptr) continue;
+      // Messages count for the waiting time, too.
       for (const Operation& operation : member.facts->operations) {
         if (operation.ended_ns != 0) continue;
         messages_ |= operation.is_message();
@@ -225,6 +231,9 @@ class Judge {
     switch (static_cast<Code>(facts.code)) {
       case Code::kMismatch:
         return say(Cause::kMismatchedCall, ranks, facts.failure);
+      // One code stands for two causes: the rank's process has ended, or the rank has departed before a
+      // call that needs it. The failure's text tells them apart on nodes that do not know how the rank
+      // ended.
       case Code::kRankLost:
         return say(
             left || facts.failure.find(" left ") != std::string::npos ? Cause::kLeftEarly : Cause::kDeadRank,
@@ -317,6 +326,7 @@ class Judge {
   std::optional<Verdict> unmatched_message() {
     for (const auto& [rank, member] : group_.members) {
       for (const auto& [operation, other] : unmatched(group_, rank)) {
+        // The kinds are those that ipc/recorder.h writes.
         const bool send = operation->kind == "send";
         const double since = seconds_since(member, operation->entered_ns);
         verdict_.operation = fmt::format("message {} ({})", operation->sequence, operation->text);
@@ -367,11 +377,13 @@ class Judge {
 }  // namespace
 
 std::vector<Verdict> judge(const std::vector<NodeFacts>& facts) {
+  // 1. One view per group, and the circle over all of them.
   const auto groups = views_of(facts);
   const auto waits = circle(groups);
   std::vector<Verdict> verdicts;
   for (const auto& [id, group] : groups) {
     const std::string& name = group.facts->name;
+    // 2. Each group that the circle leads through gets the same verdict.
     const bool in_circle =
         std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) { return wait.group == name; });
     verdicts.push_back(Judge(id, group, facts[0].now_ns).run(in_circle ? waits : std::vector<Wait>{}));

@@ -19,6 +19,7 @@ constexpr size_t kMaxReply = kMaxControlBytes - kMaxText;
 // in the place of an algorithm: the configuration has "auto"
 constexpr uint8_t kAuto = 0xff;
 
+// Not in live_classes.h, as only these messages carry one.
 void put(Writer& w, const LiveClass& live) { w.put(live.version).put_string(live.settings); }
 
 // Writes the fields of a message behind its kind. One overload per alternative of ControlMessage.
@@ -72,6 +73,7 @@ LiveClass get_live_class(Reader& r) {
   return live;
 }
 
+// The fields only. Whether they are possible is checked by valid().
 Join get_join(Reader& r) {
   Join m;
   r.get_bytes(m.key);
@@ -98,6 +100,8 @@ bool valid(const Join& m) {
          (!m.algorithm || static_cast<int>(*m.algorithm) < collectives::kAlgorithmCount);
 }
 
+// The counts are limited before anything is allocated for them, so a short message cannot take much
+// memory.
 Membership get_membership(Reader& r) {
   Membership m;
   r.get_bytes(m.key);
@@ -150,6 +154,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.rank = r.get<uint32_t>();
       m.text = r.get_string(kMaxText);
       const int code = static_cast<int>(m.code);
+      // A Cancel has a reason, so its code is never kSuccess.
       if (r.complete() && code > 0 && code < kCodeCount && m.rank < session::kMaxRanks) return m;
       return {};
     }
@@ -194,6 +199,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.group_class = r.get_name(session::kMaxClassBytes);
       m.live = get_live_class(r);
       m.node = get_node(r);
+      // A node that wants to go on has one engine at least.
       if (r.complete() && !m.node.rails.empty()) return m;
       return {};
     }
@@ -208,6 +214,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.live = get_live_class(r);
       m.node = get_node(r);
       const int code = static_cast<int>(m.code);
+      // The engines connect only after kSuccess; other answers need no ends.
       if (r.complete() && code >= 0 && code < kCodeCount &&
           (m.code != Code::kSuccess || !m.node.rails.empty()))
         return m;

@@ -16,11 +16,14 @@ namespace hdt::daemon {
 
 namespace {
 
+// As long as the hash, so that two connections never have the same transcript.
 constexpr size_t kNonceBytes = 32;
+// Separates these proofs from other uses of the keys.
 constexpr char kProofText[] = "HDT handshake";
 
 enum class Message : uint8_t { kHello = 1, kProof = 2 };
 
+// The same bytes as the cryptography's type.
 std::span<const uint8_t> octets(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
 }
@@ -35,6 +38,7 @@ bool is_node_name(const std::string& text) {
 Handshake::Handshake(Role role, PeerHello own, std::shared_ptr<Trust> trust)
     : role_(role), trust_(std::move(trust)) {
   std::array<uint8_t, kNonceBytes> nonce{};
+  // A constructor cannot fail: proof() and check() do, if there is no nonce.
   nonce_status_ = random_bytes(nonce);
   // These bytes are sent as they are and are part of the transcript, so the Hello must not change
   // afterwards.
@@ -84,6 +88,7 @@ Result<std::vector<std::byte>> Handshake::proof() const {
   // Without a cluster key: an empty proof.
   if (trust_->cluster_key().empty()) return std::vector<std::byte>();
   const auto text = transcript(role_);
+  // Over the transcript with this end's own role.
   const auto mac = hmac_sha256(octets(std::as_bytes(std::span(trust_->cluster_key()))), text);
   if (!mac.is_ok()) return mac.status();
   const auto signature = trust_->key().sign(text);
@@ -108,9 +113,12 @@ Status Handshake::check(std::span<const std::byte> proof) const {
             : "node " + peer_.name + " has a cluster key and this one has none (security.cluster_key_file)"};
   }
   if (!has_key) return Status::ok();
+  // The peer's proof is about the transcript with the peer's role.
   const auto text = transcript(role_ == Role::kDialer ? Role::kAcceptor : Role::kDialer);
   const auto mac = hmac_sha256(octets(std::as_bytes(std::span(trust_->cluster_key()))), text);
   if (!mac.is_ok()) return mac.status();
+  // The comparison takes the same time wherever the bytes differ, so its duration helps nobody to guess a
+  // proof.
   Signature signature{};
   if (proof.size() != mac.value().size() + signature.size() ||
       !equal_in_constant_time(mac.value(), octets(proof.first(mac.value().size())))) {

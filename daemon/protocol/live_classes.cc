@@ -21,6 +21,7 @@ ConfigPairs parse_settings(const std::string& lines) {
   for (size_t begin = 0; begin < lines.size();) {
     const size_t end = std::min(lines.find('\n', begin), lines.size());
     const std::string line = lines.substr(begin, end - begin);
+    // Without '=' the whole line is the key, and its value is empty.
     const size_t equals = std::min(line.find('='), line.size());
     pairs.emplace_back(line.substr(0, equals), line.substr(std::min(equals + 1, line.size())));
     begin = end + 1;
@@ -72,6 +73,7 @@ Result<Config> with_live_class(const Config& now, const Config& configured, cons
     config.classes[group_class] = known->second;
   take_origins(config, configured, prefix);
   const ConfigPairs settings = parse_settings(live.settings);
+  // Foreign: another node may change this class only.
   if (!std::all_of(settings.begin(), settings.end(),
                    [&](const auto& s) { return s.first.starts_with(prefix); })) {
     return Status(Code::kInvalidArgument,

@@ -21,6 +21,7 @@ std::string id_text(const NodeId& id) {
 DaemonAddress DaemonAddress::parse(const std::string& text) {
   NodeId id;
   const size_t digits = 2 * id.bytes.size();
+  // 32 digits and '@', or it is no id. An IPv6 address or host name cannot look like that.
   if (text.size() <= digits || text[digits] != '@') return {std::nullopt, text};
   for (size_t i = 0; i < id.bytes.size(); ++i) {
     uint8_t byte = 0;

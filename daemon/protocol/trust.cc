@@ -70,15 +70,18 @@ Result<NodeId> node_id_of(const PublicKey& key, const StartNonce& start) {
 
 Result<std::shared_ptr<Trust>> Trust::open(const Options& options) {
   // Without a cluster key nothing is proved, so a node key is not worth keeping.
+  // 1. The node key: from the state folder, or made for this run.
   const bool lasting = !options.cluster_key.empty() && !options.state_folder.empty();
   auto key = lasting ? lasting_key(options.state_folder + "/node.key") : SigningKey::make();
   if (!key.is_ok()) return key.status();
   std::shared_ptr<Trust> trust(new Trust(options, key.take(), lasting));
+  // 2. The node id of this start.
   HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(trust->start_.data()), trust->start_.size()}));
   const auto id = node_id_of(trust->key_.public_key(), trust->start_);
   if (!id.is_ok()) return id.status();
   trust->node_ = id.value();
   if (options.cluster_key.empty()) return trust;
+  // 3. The keys of other nodes. An empty list is an error: with it no node could be a peer.
   if (trust->is_listed() || lasting) {
     auto known = read_nodes(trust->is_listed() ? options.nodes_file : trust->known_path());
     if (!known.is_ok()) return known.status();
@@ -179,6 +182,7 @@ Result<std::string> load_cluster_key(const std::string& file) {
   if (file.empty()) return std::string();
   auto key = read_secret_file(file, kMaxKeyBytes);
   if (!key.is_ok()) return Status(Code::kConfig, "security.cluster_key_file: " + key.status().message());
+  // A short key could be found by trying.
   if (key.value().size() < kMinKeyBytes) {
     return Status(
         Code::kConfig,
@@ -210,6 +214,7 @@ Result<std::map<std::string, PublicKey>> read_nodes(const std::string& path) {
         fmt::format("{}: others than root and this daemon's user can write it: chown {} {}; chmod go-w {}",
                     path, ::geteuid(), path, path));
   }
+  // Limits, so that a wrong file (a log, a device) does not take all memory.
   size_t bytes = 0;
   int number = 0;
   for (std::string line; std::getline(file, line);) {

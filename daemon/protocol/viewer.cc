@@ -42,6 +42,8 @@ void keep_groups(NodeFacts& facts, const IsShown& is_shown) {
 
 }  // namespace
 
+// A viewer without a number of its own matches no user, even if another user has the same overflow
+// number.
 bool Viewer::sees(const std::vector<uint32_t>& users) const {
   return all || (uid && std::find(users.begin(), users.end(), *uid) != users.end());
 }
@@ -69,6 +71,7 @@ Viewer get_viewer(Reader& reader) {
   const auto all = reader.get<uint8_t>();
   const auto known = reader.get<uint8_t>();
   const auto uid = reader.get<uint32_t>();
+  // Booleans are 0 or 1, and a viewer without a number has none on the wire either.
   if (all > 1 || known > 1 || (known == 0 && uid != 0)) reader.fail();
   viewer.all = all == 1;
   if (known == 1) viewer.uid = uid;

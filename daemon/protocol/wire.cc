@@ -162,6 +162,7 @@ Note get_note(size_t kind, Reader& r) {
       n.rank = r.get<int32_t>();
       n.text = r.get_string(kMaxText);
       const int code = static_cast<int>(n.code);
+      // A failure is neither kSuccess (0) nor kInProgress (1).
       if (code < 2 || code >= kCodeCount) return {};
       return n;
     }
@@ -179,6 +180,7 @@ Note get_note(size_t kind, Reader& r) {
       auto n = get_common<ProbeNote>(r);
       n.kind = r.get<ProbeNote::Kind>();
       r.get_bytes(n.landing.bytes);
+      // A measurement belongs to a link: a group in it is malformed.
       if (n.group != 0 || n.kind < ProbeNote::Kind::kHere || n.kind > ProbeNote::Kind::kTurn) return {};
       return n;
     }
@@ -206,6 +208,7 @@ Note get_note(size_t kind, Reader& r) {
       n.code = r.get<Code>();
       n.text = r.get_string(kMaxText);
       const int code = static_cast<int>(n.code);
+      // kSuccess is an answer as well.
       if (code < 0 || code >= kCodeCount) return {};
       return n;
     }
@@ -219,6 +222,7 @@ Note get_note(size_t kind, Reader& r) {
       return get_common<LinkMoved>(r);
     case 16: {
       auto n = get_common<LinkUnused>(r);
+      // It concerns the link, so no group may be named.
       if (n.group != 0) return {};
       return n;
     }
@@ -226,6 +230,7 @@ Note get_note(size_t kind, Reader& r) {
       auto n = get_common<PieceState>(r);
       n.piece = r.get<uint64_t>();
       n.from = r.get<uint32_t>();
+      // The count is limited before memory is taken for it.
       const uint32_t count = r.get_count(kMaxTags);
       for (uint32_t i = 0; i < count && !r.failed(); ++i) n.tags.push_back(r.get<uint32_t>());
       return n;
@@ -277,6 +282,9 @@ transport::LinkHeader encode(const ChunkFrame& f) {
 
 transport::LinkHeader encode(const ProbeFrame& f) { return to_header(Writer().put(kProbe).put(f.group)); }
 
+// All frames have the same fields, two numbers of 64 bits and two of 32, so one sequence of reads serves
+// them all. A ProbeFrame is shorter, and the rest of its header is zero. A header is longer than the
+// fields, so a read cannot fail.
 Frame decode_frame(const transport::LinkHeader& header) {
   Reader r(header);
   const auto kind = r.get<uint8_t>();

@@ -118,6 +118,7 @@ void ClientSessions::accept_some() {
     // By the kernel, as of the moment of connect(): a process cannot state another user.
     const auto credentials = peer_credentials(fd.get());
     if (!credentials.is_ok()) continue;
+    // Counted from the connection on, so that connections without a hello are limited as well.
     auto claim = limits_.claim(credentials.value().uid, UserLimits::What::kSessions);
     if (!claim.is_ok()) {
       (void)send_packet(fd.get(),
@@ -200,6 +201,7 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
   new (link->memory.data()) session::SessionPage{};
   std::vector<int> fds = {link->memory.fd()};
   for (uint32_t engine = 0; engine < options_.engines; ++engine) {
+    // Not blocking: an engine reads it whether or not the process has written.
     UniqueFd event(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (!event.valid()) return Status::from_errno("eventfd", errno);
     fds.push_back(event.get());

@@ -134,11 +134,13 @@ bool UserLimits::may_log(uid_t uid) {
   return true;
 }
 
+// Does not make an entry for a user that has none.
 int64_t UserLimits::take_unlogged(uid_t uid) {
   const auto found = users_.find(uid);
   return found == users_.end() ? 0 : std::exchange(found->second.unlogged, 0);
 }
 
+// Users that have nothing are left out, even while their log lines are counted.
 nlohmann::json UserLimits::status(std::optional<uid_t> only) const {
   nlohmann::json each = nlohmann::json::object(), all = nlohmann::json::array();
   for (size_t i = 0; i < kWhats; ++i) each[kNames[i].key] = limits_[i];
