@@ -2,7 +2,7 @@
 // and of the nodes that it shares groups with or makes groups with, and answers hdtctl why and trace,
 // other daemons, and ranks whose deadline has passed.
 //
-// The way of the facts: engines copy them (group_facts(), rail_facts(), lacks()); the control thread
+// The path of the facts: engines copy them (group_facts(), rail_facts(), lacks()); the control thread
 // completes them and removes what the viewer may not see (local_facts()); Inquiries collects those of
 // other nodes (all_facts()); judge() makes verdicts of all of them.
 #include <algorithm>

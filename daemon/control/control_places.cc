@@ -11,8 +11,7 @@ namespace hdt::daemon {
 
 namespace {
 
-// Whether the list has the address, as text. All addresses here have the form in which a daemon writes
-// them.
+// Whether the list has the address, compared as text.
 bool has(const std::vector<std::string>& list, const std::string& address) {
   return std::find(list.begin(), list.end(), address) != list.end();
 }

@@ -151,8 +151,7 @@ class Judge {
     return {};
   }
 
-  // "rank 1 on node n0 (pid 12, sleeping)" A rank of which nothing is known is named without pid and
-  // state.
+  // "rank 1 on node n0 (pid 12, sleeping)". A rank of which nothing is known is named without pid and state.
   std::string who(uint32_t rank) const {
     const MemberView& member = group_.members.at(rank);
     if (member.facts == nullptr) return fmt::format("rank {} on node {}", rank, member.node);
