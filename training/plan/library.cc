@@ -1,4 +1,7 @@
-// library.cc: the functions of hdt/plan.hpp.
+// library.cc: the functions of hdt/plan.hpp, as calls of the predictor and the search.
+//
+// Inside, errors are `Status` and `Result`. They become exceptions here and nowhere else, since the
+// library's users do not have base/status.h.
 #include <fmt/format.h>
 
 #include "hdt/plan.hpp"
@@ -9,16 +12,20 @@
 namespace hdt::planner {
 namespace {
 
+// Takes the value, or throws the error's message as it is: the readers' messages already name the file.
 template <typename T>
 T value_of(Result<T> result) {
   if (!result.is_ok()) throw Error(result.status().message());
   return result.take();
 }
 
+// For messages that do not name a file: `where` goes before them.
 void check(const Status& status, const std::string& where) {
   if (!status.is_ok()) throw Error(where + ": " + status.message());
 }
 
+// The three inputs, read and checked against each other. PredictionInputs holds references into it, so
+// it must outlive what inputs() returns.
 struct Read {
   explicit Read(const Inputs& files)
       : cluster(value_of(plan::read_cluster(files.cluster))),
@@ -40,6 +47,7 @@ Step predict(const Inputs& inputs, const std::string& path) {
   const plan::Plan plan = value_of(plan::read_plan(path));
   const auto prediction = plan::predict(read.inputs(), plan);
   check(prediction.status(), path);
+  // A plan that lacks memory would never finish a step, so it has no time to report.
   const plan::MemoryExcess excess = plan::memory_excess(read.cluster, plan, prediction.value());
   if (excess.bytes > 0)
     throw Error(fmt::format("{}: does not fit: worker {} lacks {:.3f} GiB on each device", path,

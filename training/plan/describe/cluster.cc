@@ -1,4 +1,4 @@
-// cluster.cc: finding nodes and kinds.
+// cluster.cc: finds nodes and kinds, and checks what a cluster's description says about NICs.
 #include "training/plan/describe/cluster.h"
 
 #include <fmt/format.h>
@@ -13,9 +13,10 @@
 namespace hdt::plan {
 namespace {
 
-// Those that come with HDT and go between nodes.
+// The backends that come with HDT and connect nodes, as hdtcommd's configuration names them.
 constexpr const char* kBackends[] = {"tcp", "rdma", "ofi", "ucx"};
 
+// One [[nic]] table: known backends, each once.
 Status check_nic(const std::string& field, const NicKind& nic) {
   for (const std::string& backend : nic.backends) {
     if (std::ranges::find(kBackends, backend) == std::end(kBackends))
@@ -27,6 +28,8 @@ Status check_nic(const std::string& field, const NicKind& nic) {
   return Status::ok();
 }
 
+// All [[nic]] tables. A class of groups has one list of backends for all NIC kinds (group_classes.h), so
+// the kinds' own lists must be parts of one order.
 Status check_nics(const Cluster& cluster) {
   std::set<std::string> names;
   std::vector<std::vector<std::string>> preferences;
@@ -42,6 +45,8 @@ Status check_nics(const Cluster& cluster) {
                 "two kinds of NICs have them in opposite orders; a class has one order for all");
 }
 
+// The NIC kinds of one node. `next` only moves forward through the cluster's kinds, so a kind that comes
+// twice or out of order is not found.
 Status check_nics_of(const Node& node, const Cluster& cluster) {
   const std::string field = fmt::format("node '{}'.nics", node.name);
   if (node.nics.empty())
@@ -93,7 +98,8 @@ std::optional<std::vector<std::string>> merged_preferences(std::vector<std::vect
   std::vector<std::string> merged;
   const auto is_empty = [](const auto& list) { return list.empty(); };
   while (!std::ranges::all_of(lists, is_empty)) {
-    // The head of a list that no other list has behind its own head.
+    // Topological sort: take the first head that no list has behind its own head. If there is none, the
+    // lists form a cycle.
     const auto chosen = std::ranges::find_if(lists, [&](const auto& list) {
       return !list.empty() && std::ranges::none_of(lists, [&](const auto& other) {
         return !other.empty() && std::find(other.begin() + 1, other.end(), list.front()) != other.end();

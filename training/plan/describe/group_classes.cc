@@ -1,4 +1,5 @@
-// group_classes.cc: from who talks with whom to settings, and back.
+// group_classes.cc: derives the settings of the classes from which nodes talk, and checks given settings
+// against the same.
 #include "training/plan/describe/group_classes.h"
 
 #include <fmt/format.h>
@@ -17,16 +18,20 @@ namespace {
 using Names = std::vector<std::string>;
 using Uses = std::map<std::string, std::set<ClassUse>>;
 
+// The backend of groups that stay inside a node. It stands alone in a list of backends.
 constexpr char kInsideNode[] = "shm";
+// In a list of NICs: all of them.
 constexpr char kAll[] = "*";
 
 bool contains(const Names& names, const std::string& name) { return std::ranges::count(names, name) > 0; }
 
+// The name must be one of the cluster's; check_cluster() has seen to that.
 const NicKind& nic_named(const Cluster& cluster, const std::string& name) {
   return *std::ranges::find(cluster.nics, name, &NicKind::name);
 }
 
-// Collects the uses of one class.
+// Collects the uses of one class. Nodes are known by their address in `cluster`, which must outlive this
+// object.
 class Talks {
  public:
   Talks(const Cluster& cluster, std::set<ClassUse>& uses) : cluster_(cluster), uses_(uses) {
@@ -35,6 +40,7 @@ class Talks {
 
   const Node* node(const Stage& stage) const { return nodes_.at(stage.node); }
 
+  // The two nodes exchange messages, in either direction. Nothing to do for two stages on one node.
   Status add(const Node* from, const Node* to) {
     if (from == to) return Status::ok();
     const int nic = cluster_.nic_between(*from, *to);
@@ -47,7 +53,9 @@ class Talks {
     return Status::ok();
   }
 
-  // Each with each.
+  // Any two of the members may exchange messages: the algorithm of a reduction is chosen when it runs.
+  // Uses depend on the kinds of nodes alone, so two members of each kind stand for all: one for the talk
+  // with other kinds, and the second for the talk within the kind.
   Status add_all(const std::set<const Node*>& members) {
     std::map<std::string, std::vector<const Node*>> kinds;  // two of each stand for all
     for (const Node* node : members) {
@@ -67,6 +75,7 @@ class Talks {
   std::map<std::string, const Node*> nodes_;
 };
 
+// Each NIC kind of the class must be on some node. Otherwise its name is probably mistyped.
 Status check_nics(const std::string& field, const ClassConfig& settings, const Cluster& cluster) {
   for (const std::string& nic : settings.nics) {
     if (nic == kAll) continue;
@@ -78,6 +87,7 @@ Status check_nics(const std::string& field, const ClassConfig& settings, const C
   return Status::ok();
 }
 
+// Each backend must belong to a NIC kind of the class, and be given once.
 Status check_backends(const std::string& field, const ClassConfig& settings, const Cluster& cluster) {
   for (const std::string& backend : settings.backends) {
     const bool known = std::ranges::any_of(cluster.nics, [&](const NicKind& nic) {
@@ -93,6 +103,7 @@ Status check_backends(const std::string& field, const ClassConfig& settings, con
   return Status::ok();
 }
 
+// Two kinds of nodes talk over use.nic: the class must have that NIC kind, and one of its backends.
 Status check_use(const std::string& field, const ClassConfig& settings, const ClassUse& use,
                  const Cluster& cluster) {
   if (!contains(settings.nics, kAll) && !contains(settings.nics, use.nic))
@@ -106,7 +117,7 @@ Status check_use(const std::string& field, const ClassConfig& settings, const Cl
                                                  fmt::join(backends, ", "), use.from, use.to));
 }
 
-// Two classes send through one NIC of some node.
+// Whether some kind of node sends messages of both classes through the same kind of NIC.
 bool share_nics(const std::set<ClassUse>& one, const std::set<ClassUse>& other) {
   return std::ranges::any_of(one, [&](const ClassUse& a) {
     return std::ranges::any_of(other, [&](const ClassUse& b) {
@@ -120,6 +131,8 @@ bool share_nics(const std::set<ClassUse>& one, const std::set<ClassUse>& other) 
 Result<Uses> class_uses(const Plan& plan, const Cluster& cluster) {
   Uses uses;
   if (plan.replicas.size() > 1) {
+    // Gradients: all owners of the same units. Many owner sets have the same nodes, so each set of nodes
+    // is looked at once.
     Talks dp(cluster, uses["dp"]);
     std::set<std::set<const Node*>> done;
     for (const Ring& ring : rings_of(plan)) {
@@ -129,12 +142,14 @@ Result<Uses> class_uses(const Plan& plan, const Cluster& cluster) {
       if (done.insert(members).second) HDT_RETURN_IF_ERROR(dp.add_all(members));
     }
   }
+  // Activations and gradients of activations: neighbouring stages of a replica.
   for (const Replica& replica : plan.replicas) {
     if (replica.stages.size() < 2) continue;
     Talks pp(cluster, uses["pp"]);
     for (size_t s = 1; s < replica.stages.size(); ++s)
       HDT_RETURN_IF_ERROR(pp.add(pp.node(replica.stages[s - 1]), pp.node(replica.stages[s])));
   }
+  // A stage is on one node, so "tp" exists if a stage has several devices, but it uses no NIC.
   for (const Replica& replica : plan.replicas) {
     for (const Stage& stage : replica.stages) {
       if (stage.tensor_parallel > 1) uses["tp"];
@@ -184,6 +199,7 @@ Status check_classes(const Plan& plan, const Cluster& cluster) {
                     fmt::format("the plan has no groups of this class, expected {}", fmt::join(known, ", ")));
     }
     HDT_RETURN_IF_ERROR(check_nics(field + ".nics", settings, cluster));
+    // "shm" alone is right if and only if the class stays inside nodes.
     const bool inside = settings.backends == Names{kInsideNode};
     if (inside && used->second.empty()) continue;
     if (inside)

@@ -1,5 +1,6 @@
-// group_classes.h: what hdtcommd has to do for the groups of a plan. Their classes are the engine's: "dp" for
-// the owners of the same units, "pp" for the stages of a replica, "tp" for the devices of a stage.
+// group_classes.h: which settings hdtcommd needs for the groups of a plan. The classes are those that
+// the engine makes its groups with: "dp" for the owners of the same units, "pp" for the stages of a
+// replica, "tp" for the devices of a stage.
 #pragma once
 
 #include <compare>
@@ -14,25 +15,33 @@
 
 namespace hdt::plan {
 
-// Kinds of nodes that talk in groups of a class, and over which kind of NIC.
+// Two kinds of nodes that talk in groups of a class, and the kind of NIC that they use for it.
 struct ClassUse {
   std::string from;
-  std::string to;  // from <= to
+  // Kinds as Node::kind() names them. from <= to, so that a pair has one entry.
+  std::string to;
   std::string nic;
   auto operator<=>(const ClassUse&) const = default;
 };
 
-// By class; a class whose groups stay inside nodes has none. The cluster has the plan's nodes and NIC kinds.
-// kConfig when two nodes that talk have no NIC kind in common.
+// The uses of each class that the plan has groups of. A class whose groups all stay inside nodes has an
+// empty set. The cluster must have the plan's nodes and must name NIC kinds. kConfig if two nodes that
+// talk have no NIC kind in common.
 Result<std::map<std::string, std::set<ClassUse>>> class_uses(const Plan& plan, const Cluster& cluster);
 
-// Backends in the cluster's order and NIC kinds of what each class uses, "shm" for what stays inside nodes;
-// pp before dp where they share NICs, since a pipeline waits for each message and gradients have until the
-// end of the step. None where the cluster names no NICs.
+// The settings that the plan needs, by class; empty if the cluster names no NICs.
+//
+// The NIC kinds are those that the class uses, and the backends are theirs, in the cluster's order. A
+// class that stays inside nodes has the backend "shm" alone. If "pp" and "dp" share NICs, "pp" gets the
+// priority "latency": a pipeline waits for each of its messages, and gradients have until the end of the
+// step.
 Result<std::map<std::string, ClassConfig>> class_settings(const Plan& plan, const Cluster& cluster);
 
-// Refuses classes that no group has, NIC kinds that no node has, backends that these do not have, and what
-// leaves nodes that talk without the NIC or the backends that the prediction takes them to have.
+// Checks the classes that a plan brings. kConfig if
+// - a class has no groups in this plan, or a class that has some is missing;
+// - a NIC kind is on no node, or no NIC kind of the class has one of its backends;
+// - nodes that talk would lack the NIC kind or every backend that the prediction assumes for them. A
+//   plan without classes is accepted.
 Status check_classes(const Plan& plan, const Cluster& cluster);
 
 }  // namespace hdt::plan

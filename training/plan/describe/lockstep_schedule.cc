@@ -1,4 +1,4 @@
-// lockstep_schedule.cc: the lockstep generator.
+// lockstep_schedule.cc: generates the lockstep order for one stage.
 #include "training/plan/describe/lockstep_schedule.h"
 
 #include <algorithm>
@@ -15,10 +15,16 @@ std::vector<PipelineStep> lockstep_one_forward_one_backward(int stages, int stag
   std::vector<PipelineStep> steps;
   int previous = -1;
   // The first forward of a stage is in half step `stage`, its first backward in 2 * stages - 1 - stage.
+  // `current` is the micro-batch that this half step computes, and `previous` that of the half step
+  // before. Either may be out of range while the pipeline fills and drains; the stage then does nothing
+  // for it.
   for (int half_step = 0; half_step < 2 * (micro_batches + stages - 1); ++half_step) {
     const bool forward = half_step % 2 == stage % 2;
     const int since = half_step - (forward ? stage : 2 * stages - 1 - stage);
     const int current = since < 0 ? -1 : since / 2;
+    // The two messages of a half step go to or come from the same neighbour: the previous stage before a
+    // forward, the next stage before a backward. That neighbour does the matching half of the exchange
+    // in the same half step.
     if (forward) {
       if (exists(previous) && !first) steps.push_back({PipelineAction::kSendGradient, previous});
       if (exists(current) && !first) steps.push_back({PipelineAction::kReceiveActivation, current});
@@ -38,7 +44,8 @@ int most_in_flight(const std::vector<PipelineStep>& steps) {
   int most = 0;
   for (const PipelineStep& step : steps) {
     if (step.action == PipelineAction::kForward) most = std::max(most, ++in_flight);
-    // Activations are kept for the weights' gradient too.
+    // The gradient of the weights is computed from the activations too. Where the backward is in two
+    // parts, memory is freed after the second part.
     if (step.action == PipelineAction::kBackward || step.action == PipelineAction::kWeightGradient)
       --in_flight;
   }

@@ -1,4 +1,4 @@
-// model.cc: the row of units.
+// model.cc: units of the row, counted over the layer kinds.
 #include "training/plan/describe/model.h"
 
 #include <fmt/format.h>

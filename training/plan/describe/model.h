@@ -1,6 +1,7 @@
-// model.h: a model as the planner sees it: a row of units of parameters, each of one layer kind.
+// model.h: a model as the planner sees it: a row of units with parameters, each unit of one layer kind.
 //
-// The row is that of the engine (training/engine/layout.h): the embedding, the transformer layers, the head.
+// The row is that of the engine (training/engine/layout.h): the embedding, the transformer layers, the
+// head. A unit is never split among stages.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +17,32 @@ namespace hdt::plan {
 struct LayerKind {
   std::string name;
   int count = 1;
-  int64_t output_bytes = 0;                // of one sample: what the next stage receives
-  std::map<int, int64_t> parameter_bytes;  // by tensor-parallel degree: of one device, one unit
+  // Bytes that one unit passes on for one sample, which is what the next stage receives. All devices of
+  // a tensor-parallel group together.
+  int64_t output_bytes = 0;
+  // By tensor-parallel degree: bytes of parameters that one device has of one unit. A degree that is
+  // missing cannot be used.
+  std::map<int, int64_t> parameter_bytes;
 };
 
+// The whole row. check_model() must accept it before anything else uses it.
 struct Model {
   std::string name;
-  // Bytes kept per byte of parameters: 4 for the weight, the gradient and Adam's two moments in one type.
+  // Bytes of training state for each byte of parameters. 4 is right if the weight, the gradient and
+  // Adam's two moments are of one type.
   double state_factor = 4;
-  std::vector<LayerKind> layers;  // first the embedding, last the head, each one unit
+  // In the order of the row. The first is the embedding and the last is the head, each one unit.
+  std::vector<LayerKind> layers;
 
   int num_units() const;
-  int num_layers() const { return num_units() - 2; }  // without embedding and head
+  // Units without the embedding and the head: what the stages of a plan divide.
+  int num_layers() const { return num_units() - 2; }
+  // The kind of the unit at `index`, from 0 to num_units() - 1.
   const LayerKind& unit(int index) const;
 };
 
-// kConfig with the field and the reason unless the row can be trained.
+// kConfig with field and reason if there are fewer than three kinds, the embedding or the head is not
+// one unit, or a name is given twice.
 Status check_model(const Model& model);
 
 }  // namespace hdt::plan

@@ -1,4 +1,4 @@
-// node_link.cc: the NIC kind first, then the profile.
+// node_link.cc: asks the cluster for the NIC kind first, then the profile for the link.
 #include "training/plan/describe/node_link.h"
 
 namespace hdt::plan {

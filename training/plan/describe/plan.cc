@@ -1,4 +1,7 @@
-// plan.cc: a plan against what it would run on.
+// plan.cc: checks a plan against itself and against what it would run on.
+//
+// Plans may have ten thousand stages, and the search checks each plan that it plays. So nodes are found
+// in a table, and what is equal for many stages is looked up once.
 #include "training/plan/describe/plan.h"
 
 #include <fmt/format.h>
@@ -18,6 +21,9 @@
 namespace hdt::plan {
 namespace {
 
+// The model and the profile must know every layer kind with the stage's degree and micro-batch size. The
+// kinds that the stage does not hold are asked for too: a profile has all kinds or none
+// (check_profile()).
 Status check_stage(const std::string& field, const Stage& stage, const Replica& replica,
                    const std::string& device, const Model& model, const Profile& profile) {
   for (const LayerKind& kind : model.layers) {
@@ -33,6 +39,8 @@ Status check_stage(const std::string& field, const Stage& stage, const Replica& 
   return Status::ok();
 }
 
+// A plan that recomputes needs a whole backward: in two parts it would need the activations twice, once
+// for either gradient, and the predictor doesn't model that.
 Status check_recomputation(const std::string& field, const Stage& stage, const Runtime& runtime) {
   if (stage.recomputed_layers == 0) return Status::ok();
   if (stage.recomputed_layers < 0 || stage.recomputed_layers > stage.layers)
@@ -55,19 +63,22 @@ Status check_not_empty(const Plan& plan) {
   return Status::ok();
 }
 
-// The nodes by name, and how many of their devices are taken.
+// Counts the devices that the stages of a plan take, by node.
 class Devices {
  public:
   explicit Devices(const Cluster& cluster) {
     for (const Node& node : cluster.nodes) nodes_.try_emplace(node.name, &node, 0);
   }
 
+  // kConfig, which names `field`, if the cluster has no such node.
   Result<const Node*> find(const std::string& field, const Stage& stage) const {
     const auto found = nodes_.find(stage.node);
     if (found == nodes_.end()) return refuse(field, fmt::format("the cluster has no node '{}'", stage.node));
     return found->second.first;
   }
 
+  // Takes the devices of stages[index]. If none are left, the message tells a pipeline that comes back
+  // to a node from a node that simply has too few devices. The stage's node must exist.
   Status take(const std::string& field, const std::vector<Stage>& stages, size_t index) {
     const Stage& stage = stages[index];
     auto& [node, taken] = nodes_.at(stage.node);
@@ -90,10 +101,14 @@ class Devices {
   std::unordered_map<std::string_view, std::pair<const Node*, int>> nodes_;
 };
 
-// Any two nodes of the plan may talk in a reduction, and two workers on one node inside it.
+// Checks that the profile has every link that a prediction may ask for. Any two nodes of the plan may
+// talk in a reduction, whatever its algorithm, and two workers on one node talk inside it. Links depend
+// on the kinds of nodes alone, so kinds are compared, and not the nodes themselves.
 Status check_links(const Plan& plan, const Cluster& cluster, const Devices& devices, const Profile& profile) {
   struct Used {
-    const Node* node = nullptr;  // the first
+    // The first node of this kind stands for all.
+    const Node* node = nullptr;
+    // The number of workers, by node.
     std::map<std::string_view, int> workers;
   };
   std::map<std::string, Used> used;  // by kind of node
@@ -106,6 +121,7 @@ Status check_links(const Plan& plan, const Cluster& cluster, const Devices& devi
   }
   for (const auto& [from, from_nodes] : used) {
     for (const auto& [to, to_nodes] : used) {
+      // Each pair of kinds once; a kind with itself only if the plan has two nodes of it.
       const bool talk = from < to || (from == to && from_nodes.workers.size() > 1);
       if (!talk) continue;
       const int nic = cluster.nic_between(*from_nodes.node, *to_nodes.node);
@@ -117,6 +133,7 @@ Status check_links(const Plan& plan, const Cluster& cluster, const Devices& devi
                                           from_nodes.node->device, to_nodes.node->device,
                                           cluster.nics.empty() ? "" : " over " + cluster.nics[nic].name));
     }
+    // Two workers share a node, so they use the link inside it.
     const bool shared =
         std::ranges::any_of(from_nodes.workers, [](const auto& node) { return node.second > 1; });
     const std::string& device = from_nodes.node->device;
@@ -150,6 +167,7 @@ int64_t Plan::global_batch_size() const {
 }
 
 training::Layout Plan::layout() const {
+  // All replicas have the same sum of layers (check_replicas), so that of the first one holds.
   std::vector<training::Replica> shapes;
   int num_layers = 0;
   for (const Stage& stage : replicas.front().stages) num_layers += stage.layers;

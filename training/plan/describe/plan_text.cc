@@ -1,4 +1,4 @@
-// plan_text.cc: counts equal replicas and neighbouring equal stages.
+// plan_text.cc: counts equal replicas and equal neighbouring stages.
 #include "training/plan/describe/plan_text.h"
 
 #include <fmt/format.h>
@@ -11,6 +11,7 @@
 namespace hdt::plan {
 namespace {
 
+// The kind of each node, by its name. The names are those in the cluster, which outlives the table.
 using KindOf = std::unordered_map<std::string_view, std::string>;
 
 KindOf kinds_of(const Cluster& cluster) {
@@ -25,7 +26,7 @@ std::string stage_kind(const Stage& stage, const KindOf& kinds) {
   return text;
 }
 
-// Equal texts that follow each other, with their number.
+// Joins the texts, and replaces equal ones that follow each other by their number and one of them.
 std::string runs(const std::vector<std::string>& texts, const char* times, const char* between) {
   std::vector<std::string> parts;
   for (size_t first = 0; first < texts.size();) {

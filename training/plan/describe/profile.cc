@@ -1,4 +1,4 @@
-// profile.cc: finding and interpolating measurements.
+// profile.cc: finds measurements and interpolates between them.
 #include "training/plan/describe/profile.h"
 
 #include <fmt/format.h>
@@ -14,6 +14,8 @@ namespace hdt::plan {
 
 namespace {
 
+// Linear in the logarithm of the size, since sizes are measured in powers of two. No extrapolation: a
+// rate that still rises at the largest size would soon be above what the link can carry.
 double rate_at(const std::vector<std::pair<double, double>>& bandwidth, double bytes) {
   if (bytes <= bandwidth.front().first) return bandwidth.front().second;
   if (bytes >= bandwidth.back().first) return bandwidth.back().second;
@@ -56,6 +58,7 @@ const Link* Profile::find_link(const std::string& from, const std::string& to, b
   return nic.empty() ? nullptr : find_link(from, to, inside);
 }
 
+// The map is ordered by device, layer, degree and micro-batch size, so the wanted keys are neighbours.
 std::vector<int> Profile::micro_batch_sizes(const std::string& device, const std::string& layer,
                                             int tensor_parallel) const {
   std::vector<int> sizes;

@@ -1,6 +1,7 @@
-// profile.h: what was measured: seconds and memory of each layer kind on each device kind, and links by
-// message size. Measured by a tool, written by hand or imported; the predictor knows nothing else about
-// hardware.
+// profile.h: what was measured of the hardware: seconds and memory of each layer kind on each device
+// kind, and the rates of links by message size. A profile is measured by a tool, written by hand or
+// imported. The predictor knows nothing else about hardware. Times are seconds, sizes are bytes, rates
+// are bytes per second.
 #pragma once
 
 #include <compare>
@@ -16,6 +17,8 @@
 
 namespace hdt::plan {
 
+// What one entry of Profile::compute is about. The order of the members matters: micro_batch_sizes()
+// walks over keys that differ in the last one only.
 struct ComputeKey {
   std::string device;
   std::string layer;
@@ -24,76 +27,100 @@ struct ComputeKey {
   auto operator<=>(const ComputeKey&) const = default;
 };
 
-// One unit, one micro-batch, on one device of a tensor-parallel group.
+// What one unit costs for one micro-batch, on one device of a tensor-parallel group.
 struct LayerCost {
-  double forward = 0;            // seconds
-  double input_gradient = 0;     // seconds
-  double weight_gradient = 0;    // seconds
-  double update = 0;             // seconds of the optimizer, once a step
-  int64_t activation_bytes = 0;  // kept from forward to backward
+  // Seconds.
+  double forward = 0;
+  // Seconds of the backward's part that the stage before waits for.
+  double input_gradient = 0;
+  // Seconds of the backward's part that only the update needs.
+  double weight_gradient = 0;
+  // Seconds of the optimizer, once a step.
+  double update = 0;
+  // Memory that is kept from the forward to the backward.
+  int64_t activation_bytes = 0;
 
   double backward() const { return input_gradient + weight_gradient; }
   bool operator==(const LayerCost&) const = default;
 };
 
-// Between two nodes (all their devices together), or inside one.
+// A link between two nodes, which all devices of these nodes share, or the link inside one node.
 struct LinkKey {
+  // Device kinds of the two ends.
   std::string from;
   std::string to;
+  // True for the link inside a node; `from` and `to` are then equal.
   bool inside = false;
-  std::string nic = {};  // kind of the NICs (cluster.h); empty: of any for which there is no other entry
+  // The kind of NIC (cluster.h). Empty: for NIC kinds that have no entry of their own.
+  std::string nic = {};
   auto operator<=>(const LinkKey&) const = default;
 };
 
+// What was measured of one link.
 struct Link {
-  double latency = 0;  // seconds
-  // Message size in bytes, bytes per second; sizes increase. Between points the rate is linear in log(size),
-  // outside it is that of the nearest point.
+  // Seconds that pass before the first byte has arrived.
+  double latency = 0;
+  // (message size in bytes, bytes per second), sizes increasing, at least one point. Between two points
+  // the rate is linear in log(size); outside of them it is that of the nearest point.
   std::vector<std::pair<double, double>> bandwidth;
-  // The same of an allreduce, over each hop of its ring; empty: as messages.
+  // The same for an allreduce: the rate over each hop of its ring, by the size of the whole buffer.
+  // Empty: the rates of messages apply.
   std::vector<std::pair<double, double>> allreduce = {};
 
+  // Rates for a message, or for an allreduce, of `bytes`.
   double rate(double bytes) const;
   double allreduce_rate(double bytes) const;
   bool operator==(const Link&) const = default;
 };
 
-// What collectives cost besides links (collectives/cost_model.h). What was not measured costs nothing.
+// What collectives cost besides links (collectives/cost_model.h). The defaults say that whatever was not
+// measured costs nothing.
 struct CollectiveFigures {
-  double step_overhead = 0;                                      // seconds of CPU a step
-  double reduce_rate = std::numeric_limits<double>::infinity();  // bytes/s of combining
-  double copy_rate = std::numeric_limits<double>::infinity();    // bytes/s
-  int64_t piece_bytes = int64_t{512} << 10;  // an operation is cut into pieces of at most so much
+  // Seconds of processor time for each step of a schedule.
+  double step_overhead = 0;
+  // Bytes per second of adding up.
+  double reduce_rate = std::numeric_limits<double>::infinity();
+  // Bytes per second of copying.
+  double copy_rate = std::numeric_limits<double>::infinity();
+  // libhdt cuts an operation into pieces of at most this size, which overlap each other.
+  int64_t piece_bytes = int64_t{512} << 10;
   bool operator==(const CollectiveFigures&) const = default;
 };
 
+// All measurements. check_profile() says whether they cover a model.
 struct Profile {
   std::string name;
-  // Computation takes so many times longer while a message or reduction of its worker is under way: where the
-  // device kind has no number of its own, and by device kind.
+  // Computation takes this many times longer while a message or a reduction of its worker is under way;
+  // at least 1. It applies to the device kinds that are not in `overlap_slowdowns`.
   double overlap_slowdown = 1;
   std::map<std::string, double> overlap_slowdowns = {};
   CollectiveFigures collective;
   std::map<ComputeKey, LayerCost> compute;
   std::map<LinkKey, Link> links;
 
+  // Null if it was not measured. Valid as long as the profile is not changed.
   const LayerCost* find(const ComputeKey& key) const;
+  // The device kind's entry in `overlap_slowdowns`, or `overlap_slowdown`.
   double slowdown_of(const std::string& device) const;
-  // Links are the same in both directions unless both are given.
+  // The link between two device kinds over `nic`, or null. Entries are tried in this order: the pair,
+  // the pair the other way round, then both without a NIC kind. So a link is the same in both directions
+  // unless both are given.
   const Link* find_link(const std::string& from, const std::string& to, bool inside,
                         const std::string& nic = {}) const;
-  // Measured micro-batch sizes of a layer, increasing.
+  // The micro-batch sizes that were measured for a layer kind, increasing.
   std::vector<int> micro_batch_sizes(const std::string& device, const std::string& layer,
                                      int tensor_parallel) const;
 };
 
-// From seconds of the same computation alone and beside communication, measured in turn: the median of the
-// ratios, so that what disturbs the machine for a while disturbs both of a pair; at least 1. Of at least one
-// pair.
+// The slow-down of computation beside communication, from seconds of the same computation alone and
+// beside communication. Both are measured in turns; the result is the median of the pairs' ratios, so
+// that what disturbs the machine for a while disturbs both members of a pair. At least 1. Needs at least
+// one pair; entries without a partner are ignored.
 double measured_slowdown(const std::vector<double>& alone, const std::vector<double>& beside);
 
-// Every device kind must have every layer kind of the model for each (tensor-parallel degree, micro-batch
-// size) that it has for any: a profile with holes would make some plans look impossible.
+// kConfig unless every device kind has every layer kind of the model, for each (tensor-parallel degree,
+// micro-batch size) that the device kind has for any layer. A profile with holes would make some plans
+// look impossible.
 Status check_profile(const Profile& profile, const Model& model);
 
 }  // namespace hdt::plan

@@ -1,4 +1,4 @@
-// refuse.h: what is wrong with a field of a description, as one line.
+// refuse.h: the error for a field of a description, as one line.
 #pragma once
 
 #include <string>
@@ -7,6 +7,7 @@
 
 namespace hdt::plan {
 
+// kConfig with "FIELD: REASON". The reader that knows the file puts its path before.
 inline Status refuse(const std::string& field, const std::string& reason) {
   return {Code::kConfig, field + ": " + reason};
 }

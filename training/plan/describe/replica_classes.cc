@@ -1,4 +1,9 @@
-// replica_classes.cc: rings of owner sets, and colour refinement.
+// replica_classes.cc: the rings of owner sets, and colour refinement.
+//
+// Refinement begins with a coarse division and splits classes until nothing changes. In each round, a
+// node's new class follows from its old one, the hops of the rings through it and the stages on it; a
+// replica's new class follows from its old one and the classes of its nodes. Each round costs time in
+// proportion to the plan, and there are at most as many rounds as classes.
 #include "training/plan/describe/replica_classes.h"
 
 #include <algorithm>
@@ -9,6 +14,7 @@
 namespace hdt::plan {
 namespace {
 
+// What tells members of two classes apart, as numbers. Equal signatures mean one class.
 using Signature = std::vector<int>;
 
 // Numbers signatures in the order in which they come.
@@ -23,6 +29,8 @@ class Numbering {
   std::map<Signature, int> numbers_;
 };
 
+// The node of each stage, by replica, as an index into the cluster. The table is for plans of thousands
+// of stages.
 std::vector<std::vector<int>> nodes_of(const Cluster& cluster, const Plan& plan) {
   std::unordered_map<std::string_view, int> index;
   for (size_t i = 0; i < cluster.nodes.size(); ++i) index.emplace(cluster.nodes[i].name, static_cast<int>(i));
@@ -34,6 +42,8 @@ std::vector<std::vector<int>> nodes_of(const Cluster& cluster, const Plan& plan)
   return nodes;
 }
 
+// Fills the counts of a ring. A hop goes from one replica's owner to the next one's, and the last goes
+// back to the first.
 void count_hops(const Cluster& cluster, const std::vector<std::vector<int>>& nodes, Ring& ring) {
   const int networks = cluster.num_networks();
   ring.out.assign(cluster.nodes.size() * networks, 0);
@@ -53,6 +63,9 @@ void count_hops(const Cluster& cluster, const std::vector<std::vector<int>>& nod
   }
 }
 
+// The first division of the replicas: counts, and for each stage its layers, devices, recomputation and
+// kind of node. The last number says which earlier stage is on the same node, as stages that share a
+// node share its ports.
 Signature first_signature(const Cluster& cluster, const Replica& replica, const std::vector<int>& nodes,
                           Numbering& kinds) {
   Signature signature = {replica.micro_batch_size, replica.micro_batches};
@@ -83,6 +96,8 @@ std::vector<Ring> rings_of(const Plan& plan) {
       one_of_each.replicas.push_back(replica);
   }
   const training::Layout layout = one_of_each.layout();
+  // The owner sets of `one_of_each` have one rank for each split. Every replica owns the units with the
+  // stage that its split's rank has.
   for (const training::OwnerSet& set : training::owner_sets(layout)) {
     Ring ring{set.units, {}, {}, {}, {}};
     for (const int split : split_of) ring.stages.push_back(layout.position_of(set.ranks[split]).stage);
@@ -109,6 +124,7 @@ ReplicaClasses divide_replicas(const Cluster& cluster, const Plan& plan, bool ap
     }
     classes = numbering.size();
   }
+  // -1 is the class of nodes that hold no stage; they never get another one.
   found.node_class.assign(cluster.nodes.size(), -1);
   for (int before = 0; classes != before;) {
     before = classes;
@@ -122,6 +138,7 @@ ReplicaClasses divide_replicas(const Cluster& cluster, const Plan& plan, bool ap
     for (size_t node = 0; node < held.size(); ++node) {
       if (held[node].empty()) continue;
       std::ranges::sort(held[node]);
+      // The old class comes first, so that classes are only ever divided.
       Signature signature = {found.node_class[node]};
       for (const Ring& ring : found.rings) {
         for (int network = 0; network < networks; ++network) {

@@ -23,7 +23,8 @@ std::vector<training::PipelineStep> steps_of(ScheduleKind schedule, int stages, 
 int most_in_flight(ScheduleKind schedule, int stages, int stage, int micro_batches) {
   switch (schedule) {
     case ScheduleKind::kZeroBubble:
-      // As many fewer are before their backward as wait for their weights' gradient.
+      // Stage s of ZB-H1 has s micro-batches fewer before their backward than stage 0, and lets s of
+      // them wait for the gradient of their weights. So all stages keep as many as stage 0 does.
       return std::min(stages, micro_batches);
     case ScheduleKind::kLockstep:
     case ScheduleKind::kOneForwardOneBackward:

@@ -1,4 +1,4 @@
-// toml_fields.cc: strict reading.
+// toml_fields.cc: the strict reading of TOML fields.
 #include "training/plan/describe/toml_fields.h"
 
 #include <fmt/format.h>
@@ -21,6 +21,8 @@ Result<toml::table> parse_toml_file(const std::string& path) {
   if (!file.is_ok()) return Status(Code::kConfig, path + ": " + file.status().message());
   const auto bytes = file.value().bytes();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  // A file of another origin may be nested or long enough to exhaust the parser, so limits are checked
+  // before it runs.
   if (const Status fits = check_toml_limits(text); !fits.is_ok())
     return Status(Code::kConfig, path + ": " + fits.message());
   toml::parse_result parsed = toml::parse(text, path);
@@ -154,6 +156,7 @@ std::vector<std::pair<std::string, const toml::table*>> TomlFields::named_tables
       if (entry.is_table()) tables.emplace_back(std::string(name.str()), entry.as_table());
     }
   }
+  // A [field] with plain values in it is not a set of named tables.
   if (!all || tables.size() < all->size()) fail(field, fmt::format("expected tables [{}.NAME]", field));
   return tables;
 }
@@ -213,6 +216,7 @@ std::vector<TomlFields> TomlFields::tables(const char* field, size_t least) {
   const toml::node* node = find(field, least > 0);
   if (!node) return tables;
   const toml::array* list = node->as_array();
+  // `least` 0 makes the whole array optional. An array of anything else than tables is refused here.
   if (!list || list->size() < least || (!list->empty() && !list->is_homogeneous(toml::node_type::table))) {
     fail(field, fmt::format("expected [[{}]] tables", field));
     return tables;

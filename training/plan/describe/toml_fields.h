@@ -1,5 +1,9 @@
-// toml_fields.h: reads the fields of a TOML table strictly: a missing field, a wrong type, a value out of
-// range or a field nobody asked for is an error that names file, table, field and what was expected.
+// toml_fields.h: reads the fields of a TOML table strictly. A missing field, a wrong type, a value out
+// of range, or a field that was not asked for is an error that names the file, the table, the field and
+// what was expected.
+//
+// A reader takes field after field and checks nothing in between: after an error, the functions return
+// harmless values, and only the first error is kept. read_toml() reports it at the end.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +19,19 @@
 
 namespace hdt::plan {
 
-// As a TOML string, and as a list of them.
+// The text as a TOML string, with quotes and escapes.
 std::string in_quotes(std::string_view text);
+// A TOML array of such strings.
 std::string quoted_list(const std::vector<std::string>& texts);
 
-// The first thing wrong in a file. Reading goes on with harmless values, so that readers need no checks.
+// Keeps the first error of a file. One object serves all tables of the file and must outlive their
+// TomlFields.
 class TomlErrors {
  public:
   explicit TomlErrors(std::string file) : file_(std::move(file)) {}
+  // Becomes "FILE: WHERE: REASON" (kConfig) if it is the first.
   void add(const std::string& where, const std::string& reason);
+  // Ok as long as nothing was added.
   Status status() const { return first_; }
   const std::string& file() const { return file_; }
 
@@ -32,41 +40,56 @@ class TomlErrors {
   Status first_;
 };
 
+// Parses a whole file. kConfig, with path and line, if it cannot be read, is beyond the limits of
+// base/toml.h, or is no TOML.
 Result<toml::table> parse_toml_file(const std::string& path);
 
+// The fields of one table. A function without a suffix demands its field; "_or" and "_or_none" return a
+// default if it is missing; "optional_" returns nothing then. The table must outlive the object.
 class TomlFields {
  public:
+  // `where` is the table's name in messages, as "replica 2.stage 1"; empty for the file's top level.
   TomlFields(const toml::table& table, std::string where, TomlErrors& errors);
 
+  // Strings that are not empty.
   std::string text(const char* field);
   std::string text_or(const char* field, const char* otherwise);
   bool flag_or(const char* field, bool otherwise);
+  // Finite numbers above 0. Integers are accepted.
   double positive(const char* field);
   double positive_or(const char* field, double otherwise);
   std::optional<double> optional_positive(const char* field);
+  // A finite number of at least 0.
   double not_negative_or(const char* field, double otherwise);
-  int64_t count(const char* field);  // at least 1
+  // An integer from 1 to the maximum of int, so that callers may store it in an int.
+  int64_t count(const char* field);
   int64_t count_or(const char* field, int64_t otherwise);
-  std::optional<int64_t> optional_size(const char* field);  // at least 0
+  // An integer of at least 0.
+  std::optional<int64_t> optional_size(const char* field);
+  // An integer of at least 1.
   int64_t size(const char* field);
-  // ["a", "b", ...], at least one, none empty.
+  // ["a", "b", ...]: at least one text, and none of them empty.
   std::vector<std::string> texts(const char* field);
   std::vector<std::string> texts_or_none(const char* field);
-  // [1.0, 2.0, ...] of positive numbers; may be empty.
+  // [1.0, 2.0, ...]: finite numbers above 0; may be empty.
   std::vector<double> positives(const char* field);
-  // [[1.0, 2.0], ...] of positive numbers, the first ones increasing.
+  // [[1.0, 2.0], ...]: at least one pair of finite numbers above 0. The first numbers increase.
   std::vector<std::pair<double, double>> points(const char* field);
   std::vector<std::pair<double, double>> points_or_none(const char* field);
-  // The tables of [[field]], at least `least`.
+  // The tables of [[field]], at least `least` of them. Call end() on each.
   std::vector<TomlFields> tables(const char* field, size_t least = 1);
-  // The tables [field.NAME], by name, if there are any.
+  // The tables [field.NAME] with their names; empty if there are none. Their fields are for the caller
+  // to check.
   std::vector<std::pair<std::string, const toml::table*>> named_tables(const char* field);
-  // Call last: refuses fields that were not read.
+  // Refuses the fields that were not read. Call it last.
   void end();
 
+  // Adds an error about a field. For checks that only the reader can make.
   void fail(const std::string& field, const std::string& reason);
 
  private:
+  // Marks the field as read, so that end() accepts it. Null if it is missing, which is an error if
+  // `required`.
   const toml::node* find(const char* field, bool required);
   double number(const char* field, double otherwise, bool required);
   int64_t integer(const char* field, int64_t least, std::optional<int64_t> otherwise);

@@ -1,4 +1,5 @@
-// toml_files.cc: the readers.
+// toml_files.cc: the readers of the four kinds of files. Each takes all fields first (toml_fields.h),
+// then checks the whole, if there was no error.
 #include "training/plan/describe/toml_files.h"
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 namespace hdt::plan {
 namespace {
 
+// The checks of a whole value do not know its file: puts the path before their message.
 Status in_file(const std::string& path, const Status& status) {
   return status.is_ok() ? status : Status(status.code(), path + ": " + status.message());
 }
@@ -24,6 +26,7 @@ LayerKind read_layer(TomlFields& fields) {
   kind.count = static_cast<int>(fields.count_or("count", 1));
   kind.output_bytes = fields.size("output_bytes");
   for (const auto& [degree, bytes] : fields.points("parameter_bytes")) {
+    // Up to 9e15 a double holds every whole number, so nothing is lost on the way.
     if (degree != std::floor(degree) || degree > std::numeric_limits<int>::max() ||
         bytes != std::floor(bytes) || bytes > 9e15)
       fields.fail("parameter_bytes", "expected [[tensor_parallel, bytes], ...] of whole numbers");
@@ -50,6 +53,7 @@ void read_compute(TomlFields& fields, Profile& profile) {
   if (!profile.compute.emplace(key, cost).second) fields.fail("device", "this layer was given before");
 }
 
+// Must come after [[compute]], as it refuses device kinds that were not profiled.
 void read_overlap(TomlFields& fields, Profile& profile) {
   const std::string device = fields.text("device");
   const double slowdown = fields.positive("slowdown");
@@ -100,6 +104,7 @@ Replica read_replica(TomlFields& fields) {
   return replica;
 }
 
+// These fields are at the top level of a plan's file.
 void read_runtime(TomlFields& fields, Runtime& runtime) {
   const std::string schedule = fields.text_or("schedule", schedule_name(runtime.schedule));
   const auto* kind = std::ranges::find(kScheduleKinds, schedule, schedule_name);
@@ -117,6 +122,8 @@ void read_runtime(TomlFields& fields, Runtime& runtime) {
   runtime.bucket_bytes = fields.count_or("bucket_bytes", runtime.bucket_bytes);
 }
 
+// A TOML value as base/config reads values. What it has no type for becomes Foreign, which every key
+// refuses with a message.
 config::RawValue raw_value(const toml::node& node) {
   if (const auto text = node.value_exact<std::string>()) return *text;
   if (const auto integer = node.value_exact<int64_t>()) return *integer;
@@ -131,7 +138,9 @@ config::RawValue raw_value(const toml::node& node) {
   return config::Foreign{"something else"};
 }
 
-// The daemon's own rules for [class.NAME]; whether its values fit the cluster is check_classes' question.
+// Applies the daemon's own rules to [class.NAME], so that a plan's classes are what hdtcommd accepts.
+// Whether their values fit the cluster is checked by check_classes(). The first call makes the class
+// even if its table is empty.
 Status read_classes(const std::string& path, TomlFields& fields, Plan& plan) {
   Config config;
   for (const auto& [name, table] : fields.named_tables("class")) {
@@ -188,7 +197,8 @@ Result<Cluster> read_cluster(const std::string& path) {
       const int64_t count = entry.count_or("count", 1);
       entry.end();
       if (count > 1'000'000) entry.fail("count", "expected at most 1000000");
-      // Several alike are called name-1, name-2, ...
+      // A table with `count` stands for so many nodes that are alike, with the names name-1, name-2, ...
+      // The limit is checked again here, as reading goes on after an error.
       for (int64_t i = 1; i <= std::min<int64_t>(count, 1'000'000); ++i) {
         result.nodes.push_back(node);
         if (count > 1) result.nodes.back().name = fmt::format("{}-{}", node.name, i);
@@ -201,6 +211,8 @@ Result<Cluster> read_cluster(const std::string& path) {
 }
 
 Result<Plan> read_plan(const std::string& path) {
+  // The classes' errors are not TomlErrors. They are returned after those of the fields, which come
+  // first in the file.
   Status classes;
   Result<Plan> read = read_toml<Plan>(path, [&](TomlFields& fields) {
     Plan plan;

@@ -1,5 +1,6 @@
-// toml_files.h: profiles, clusters, models and plans as TOML files (docs/predictor.md describes the fields).
-// Reading checks everything that can be said about the file alone; a failure (kConfig) names file, field and
+// toml_files.h: profiles, clusters, models and plans as TOML files (docs/predictor.md describes the
+// fields). Reading checks everything that can be said about the file alone; whether files fit each other
+// is for check_plan() and check_profile(). An error is kConfig and names the file, the field and the
 // reason.
 #pragma once
 
@@ -18,7 +19,7 @@ Result<Profile> read_profile(const std::string& path);
 Result<Cluster> read_cluster(const std::string& path);
 Result<Plan> read_plan(const std::string& path);
 
-// The text of a file that reads back as the same thing.
+// The text of a file that reads back as the same value, to the last bit of each number.
 std::string to_toml(const Model& model);
 std::string to_toml(const Profile& profile);
 std::string to_toml(const Cluster& cluster);

@@ -1,4 +1,6 @@
-// toml_write.cc: the writers. Numbers are written so that they read back as the same number.
+// toml_write.cc: the writers. fmt prints a double with as many digits as are needed to read back the
+// same number. A field is left out if the reader would refuse its default, as it refuses an infinite
+// rate.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,6 +12,8 @@
 
 namespace hdt::plan {
 
+// TOML's basic strings: quotes and backslashes are escaped, and control characters are written by their
+// number.
 std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -45,7 +49,7 @@ std::string to_toml(const Profile& profile) {
   const CollectiveFigures& figures = profile.collective;
   out += fmt::format("\n[[collective]]\nstep_overhead = {}\npiece_bytes = {}\n", figures.step_overhead,
                      figures.piece_bytes);
-  // Infinite: not measured, and not a number that is read back.
+  // Infinity means "not measured", and the reader accepts no infinite number.
   if (std::isfinite(figures.reduce_rate)) out += fmt::format("reduce_rate = {}\n", figures.reduce_rate);
   if (std::isfinite(figures.copy_rate)) out += fmt::format("copy_rate = {}\n", figures.copy_rate);
   for (const auto& [device, slowdown] : profile.overlap_slowdowns)

@@ -1,4 +1,5 @@
-// class_sections.cc: see class_sections.h.
+// class_sections.cc: replaces the NIC kinds of the plan's classes by the NICs that hdtcommd knows, and
+// writes both forms.
 #include "training/plan/output/class_sections.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@
 namespace hdt::plan {
 namespace {
 
-// Of the NIC kinds of a class: the NICs as hdtcommd names them, each once.
+// The NICs of a class as hdtcommd names them: those of its NIC kinds, in the cluster's order, each once.
 std::vector<std::string> interfaces_of(const ClassConfig& settings, const Cluster& cluster) {
   const bool all = std::ranges::count(settings.nics, "*") > 0;
   std::vector<std::string> interfaces;

@@ -1,4 +1,4 @@
-// class_sections.h: a plan's classes as hdtcommd and hdtctl read them.
+// class_sections.h: a plan's classes as text that hdtcommd and hdtctl read.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace hdt::plan {
 
-// The sections for hdtcommd's configuration, each with the command that changes running groups. The plan has
+// The [class.NAME] sections for hdtcommd's configuration. Before each of them, a comment holds the
+// `hdtctl class set` command that moves running groups to the same settings. Empty if the plan has no
 // classes.
 std::string class_sections(const Plan& plan, const Cluster& cluster);
 

@@ -1,4 +1,5 @@
-// explanation.cc: plays the step again with better hardware.
+// explanation.cc: explains a prediction by its parts, and plays the step again with better hardware and
+// with another plan.
 #include "training/plan/output/explanation.h"
 
 #include <fmt/format.h>
@@ -16,9 +17,11 @@
 namespace hdt::plan {
 namespace {
 
+// The improvements that changes() tries.
 constexpr double kFasterDevice = 1.1;
 constexpr double kWiderLink = 2;
 
+// All four times of a layer shrink alike; memory and links stay.
 Profile with_faster_device(Profile profile, const std::string& device) {
   for (auto& [key, cost] : profile.compute) {
     if (key.device != device) continue;
@@ -28,7 +31,9 @@ Profile with_faster_device(Profile profile, const std::string& device) {
   return profile;
 }
 
-// The parts of a step, averaged over all devices of the cluster.
+// The parts of a step, averaged over all devices of the cluster. A device that the plan doesn't use
+// spends the whole step as "of unused devices". The averages of two plans have the same sum only if
+// their steps are equal, so their difference shows where the slower plan loses time.
 std::vector<std::pair<double, std::string>> device_seconds(const PredictionInputs& inputs, const Plan& plan,
                                                            const Prediction& prediction) {
   std::vector<std::pair<double, std::string>> parts = {
@@ -74,9 +79,11 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
     return inputs.cluster.nodes[inputs.cluster.index_of(stage.node)];
   };
   const Node& node = node_of(stages[position.stage]);
+  // A message is held up by the link to one of the neighbours, and a reduction by a hop of one of its
+  // rings; in both cases the slowest one is named. The other parts have no link behind them.
   std::string text = binding_part(prediction.workers[worker]);
   if (text == "pipeline messages") {
-    // Of the two neighbours the one behind the slower link.
+    // A stage has two neighbours at most. Rates are compared at the largest message that was measured.
     double slowest = std::numeric_limits<double>::infinity();
     for (const int other : {position.stage - 1, position.stage + 1}) {
       if (other < 0 || other >= static_cast<int>(stages.size())) continue;
@@ -88,6 +95,8 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
       text = fmt::format("link {} - {}", node.kind(), neighbour.kind());
     }
   } else if (text == "gradient reduction") {
+    // Reductions are known for one replica of each class only, so look at the worker that stands for
+    // this one.
     const EqualReplicas equal = find_equal_replicas(inputs, plan);
     const int alike = equal.plan.layout().rank_of({equal.class_of[position.replica], position.stage});
     double slowest = std::numeric_limits<double>::infinity();
@@ -104,6 +113,7 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
       }
     }
   }
+  // Memory does not take time, but a stage that fills its devices cannot take more layers.
   constexpr double kFull = .95;
   if (prediction.peak_memory_bytes[worker] > kFull * static_cast<double>(node.memory_bytes))
     text += ", memory";
@@ -111,6 +121,7 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
 }
 
 Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Plan& plan) {
+  // Search as the plan was made: the same batch and runtime, and recomputation if the plan uses it.
   SearchOptions options;
   options.global_batch_size = plan.global_batch_size();
   options.runtime = plan.runtime;
@@ -122,6 +133,7 @@ Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Pl
   if (!found.is_ok()) return found.status();
   SearchResult result = found.take();
   Rival rival{std::move(result.plan), result.step_seconds, ""};
+  // If the best plan has the given plan's own shape, the best one of another shape is the rival.
   if (shape_text(rival.plan, inputs.cluster) == shape_text(plan, inputs.cluster)) {
     if (!result.runner_up) return std::optional<Rival>();
     rival.plan = std::move(*result.runner_up);
@@ -131,7 +143,7 @@ Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Pl
   const auto other = predict(inputs, rival.plan);
   if (!mine.is_ok()) return mine.status();
   if (!other.is_ok()) return other.status();
-  // By device: what a step is made of, unused devices as waiting.
+  // The reason is the part that differs most, in the direction in which the whole step differs.
   const std::vector<std::pair<double, std::string>> before = device_seconds(inputs, plan, mine.value());
   const std::vector<std::pair<double, std::string>> after = device_seconds(inputs, rival.plan, other.value());
   const bool slower = rival.step_seconds > mine.value().step_seconds;
@@ -161,6 +173,7 @@ Result<std::vector<Change>> changes(const PredictionInputs& inputs, const Plan& 
   for (const std::string& device : used)
     HDT_RETURN_IF_ERROR(
         play(fmt::format("{} a tenth faster", device), with_faster_device(inputs.profile, device)));
+  // Each link is tried alone, and only those between device kinds of the plan.
   for (const auto& [key, link] : inputs.profile.links) {
     if (!used.contains(key.from) || !used.contains(key.to)) continue;
     Profile profile = inputs.profile;

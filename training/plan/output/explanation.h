@@ -1,4 +1,5 @@
-// explanation.h: why a plan takes as long as it does: what binds each stage, and what would help.
+// explanation.h: why a plan takes as long as it does: what limits each stage, and what would help. The
+// text is for people; tools/hdt-plan prints it.
 #pragma once
 
 #include <optional>
@@ -12,32 +13,36 @@
 
 namespace hdt::plan {
 
-// The largest part of a worker's step.
+// The name of the largest part of a worker's step.
 const char* binding_part(const WorkerTime& time);
 
-// What that part hangs on: "compute", "link A - B" of a neighbour or of the slowest hop of its gradients'
-// ring, "waiting for others", "optimizer"; and memory, when less than a twentieth of it is left.
+// What limits worker `worker`: "compute", "optimizer", "waiting for others", or a link by the kinds of
+// its ends. For messages it is the slower link to a neighbour, for gradients the slowest hop of the
+// worker's rings. ", memory" is added if less than a twentieth of the device's memory is free.
 std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, const Prediction& prediction,
                              int worker);
 
-// The best plan that search finds in another shape (other device kinds or sizes of stages) than the given
-// one.
+// The best plan of another shape (other device kinds or other sizes of stages) that the search has
+// played.
 struct Rival {
   Plan plan;
   double step_seconds = 0;
-  std::string reason;  // what takes longer in it than in the given plan, or shorter
+  // The part of the step that takes more time in it than in the given plan, or less if it is the faster
+  // one.
+  std::string reason;
 };
-// Nothing when there is no other shape.
+// Searches anew, which takes as long as `hdt-plan search`. Nothing if no plan of another shape was
+// played. kConfig if the search finds no plan or a plan cannot run.
 Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Plan& plan);
 
-// The step when one piece of hardware were better and the plan the same.
+// What the step would be if one piece of hardware were better and the plan the same.
 struct Change {
   std::string what;
   double step_seconds = 0;
 };
 
-// Every device kind of the plan a tenth faster, every link between its nodes with twice the bandwidth; the
-// change that helps most comes first.
+// Tries every device kind of the plan a tenth faster, and every link between its device kinds with twice
+// the bandwidth. The change that helps most comes first.
 Result<std::vector<Change>> changes(const PredictionInputs& inputs, const Plan& plan);
 
 }  // namespace hdt::plan

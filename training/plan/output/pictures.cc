@@ -1,4 +1,4 @@
-// pictures.cc: spans as trace events and as rectangles.
+// pictures.cc: the spans of a predicted step as trace events and as rectangles.
 #include "training/plan/output/pictures.h"
 
 #include <fmt/format.h>
@@ -15,12 +15,14 @@
 namespace hdt::plan {
 namespace {
 
+// A worker does these one after the other; all other spans may overlap.
 bool is_computation(SpanKind kind) {
   return kind == SpanKind::kForward || kind == SpanKind::kBackward || kind == SpanKind::kInputGradient ||
          kind == SpanKind::kWeightGradient || kind == SpanKind::kUpdate;
 }
 
-// Spans that overlap must not share a thread of a trace: each goes to the first lane that is free.
+// A thread of a trace cannot show spans that overlap. Each span goes to the first lane that is free,
+// which needs as few lanes as possible if spans come in the order of their start.
 class Lanes {
  public:
   int take(const Span& span) {
@@ -53,6 +55,8 @@ const char* style_class(SpanKind kind) {
 
 }  // namespace
 
+// A process for each replica, numbered from 1. Thread ids are 1000 x (stage + 1) + lane; lane 0 is
+// computation, so a stage's threads stand together in Perfetto's list. The format wants microseconds.
 std::string perfetto_trace(const Plan& plan, const Prediction& prediction) {
   constexpr int kThreadsOfStage = 1000;  // lanes a stage may have
   const training::Layout layout = plan.layout();
@@ -82,6 +86,7 @@ std::string perfetto_trace(const Plan& plan, const Prediction& prediction) {
   return nlohmann::ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n";
 }
 
+// Lengths are pixels. The chart is always equally wide; the scale follows from the length of the step.
 std::string pipeline_svg(const Plan& plan, const Prediction& prediction) {
   constexpr int kLeft = 190;
   constexpr int kChart = 960;

@@ -1,4 +1,4 @@
-// pictures.h: a predicted step for people: a trace for ui.perfetto.dev and a picture of the pipeline.
+// pictures.h: pictures of a predicted step: a trace for ui.perfetto.dev, and an SVG of the pipeline.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace hdt::plan {
 
-// JSON in the trace event format, which Perfetto reads: a process a replica; of each stage one thread for
-// computation, and threads for its messages and reductions, which may overlap.
+// JSON in the trace event format, which Perfetto reads. Each replica is a process. Each stage has one
+// thread for its computation, and more threads for its messages and reductions, which may overlap.
 std::string perfetto_trace(const Plan& plan, const Prediction& prediction);
 
-// SVG: a row a worker; forwards, backwards, waits for reductions and updates over time.
+// An SVG with a row for each worker, which shows forwards, backwards, reductions and updates over time.
+// Messages are not drawn.
 std::string pipeline_svg(const Plan& plan, const Prediction& prediction);
 
 }  // namespace hdt::plan

@@ -1,4 +1,4 @@
-// plan_export.cc: writes the command lines.
+// plan_export.cc: writes a plan as command lines.
 #include "training/plan/output/plan_export.h"
 
 #include <fmt/format.h>
@@ -17,6 +17,7 @@ namespace {
 
 // "n0 value0 n1 value1 ...": runs of replicas with the same value.
 template <typename Value>
+// " n0 value0 n1 value1 ...": runs of replicas with the same value, as Megatron's forks take them.
 std::string per_replica(const Plan& plan, Value value) {
   std::vector<std::pair<int, int>> runs;
   for (const Replica& replica : plan.replicas) {
@@ -28,7 +29,8 @@ std::string per_replica(const Plan& plan, Value value) {
   return text;
 }
 
-// "n0 layers_0_0 layers_0_1 ... n1 layers_1_0 ...": runs of stages on the same device kind.
+// " n0 layers_0_0 layers_0_1 ... n1 layers_1_0 ...": runs of stages on the same device kind, each with
+// its number of stages and the layers of each.
 std::string stages_by_kind(const Replica& replica, const Cluster& cluster) {
   std::string text;
   std::vector<int> layers;
@@ -47,7 +49,8 @@ std::string stages_by_kind(const Replica& replica, const Cluster& cluster) {
   return text;
 }
 
-// --recompute-num-layers is one number for all stages: the most that any needs, so that all fit.
+// --recompute-num-layers is one number for all stages. The largest that any stage needs is given, so
+// that all of them fit memory; the others recompute more than they have to.
 void add_recomputation(const Plan& plan, MegatronFlags& result) {
   int most = 0;
   int least = std::numeric_limits<int>::max();
@@ -68,6 +71,8 @@ void add_recomputation(const Plan& plan, MegatronFlags& result) {
 
 }  // namespace
 
+// Words of harmless characters stay as they are; all others go between single quotes. A single quote
+// inside ends the quotes, follows escaped, and begins them again.
 std::string shell_word(const std::string& argument) {
   const bool plain = !argument.empty() && std::ranges::all_of(argument, [](unsigned char c) {
     return std::isalnum(c) ||
@@ -79,6 +84,7 @@ std::string shell_word(const std::string& argument) {
   return text + "'";
 }
 
+// One check for each property that the predictor knows and the engine does not have.
 Status check_engine_runs(const Plan& plan) {
   const auto refuse = [](const std::string& reason) { return Status(Code::kConfig, reason); };
   if (plan.runtime.schedule != ScheduleKind::kOneForwardOneBackward)
@@ -89,6 +95,7 @@ Status check_engine_runs(const Plan& plan) {
     return refuse("overlap_gradients: false given; hdt-train always reduces during the last backward");
   if (plan.runtime.background_send_bytes)
     return refuse("background_send_bytes: given; hdt-train sends everything in the background");
+  // One warning is enough for each property; the first replica that differs is named.
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
     for (size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {
       const int degree = plan.replicas[r].stages[s].tensor_parallel;
@@ -145,6 +152,8 @@ MegatronFlags megatron_flags(const Plan& plan, const Cluster& cluster) {
 
 std::string mpirun_command(const Plan& plan, const std::string& plan_path,
                            const std::vector<std::string>& arguments) {
+  // Open MPI numbers ranks in the order of the applications on the command line. Each run of workers on
+  // one node is one application, so rank i is worker i of the plan.
   std::map<std::string, int> slots;
   std::vector<std::pair<std::string, int>> runs;  // ranks that follow each other on one node
   for (const Replica& replica : plan.replicas) {
@@ -159,7 +168,8 @@ std::string mpirun_command(const Plan& plan, const std::string& plan_path,
   std::string text = "mpirun --bind-to none";
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto& [node, ranks] = runs[i];
-    // Open MPI takes a host's slots from the first mention: all of the plan's ranks on it.
+    // Open MPI takes the slots of a host from its first mention, so each mention gives the slots for all
+    // ranks of the plan on this host.
     text += fmt::format("{} \\\n  -np {} --host {}:{} {}", i == 0 ? "" : " :", ranks, shell_word(node),
                         slots[node], program);
   }

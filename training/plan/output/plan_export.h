@@ -1,5 +1,5 @@
-// plan_export.h: a plan as command lines: flags of mixed-vendor Megatron forks, and the start of hdt-train on
-// the plan's nodes.
+// plan_export.h: a plan as command lines: the flags of mixed-vendor Megatron forks, and the command that
+// starts hdt-train on the plan's nodes.
 #pragma once
 
 #include <string>
@@ -11,24 +11,28 @@
 
 namespace hdt::plan {
 
-// kConfig with field and reason when the engine of hdt-train does not run such plans.
+// kConfig with field and reason if hdt-train's engine cannot run the plan.
 Status check_engine_runs(const Plan& plan);
 
-// As one word of a shell command.
+// The text as one word of a POSIX shell's command line.
 std::string shell_word(const std::string& text);
 
+// Flags, and what they leave out.
 struct MegatronFlags {
-  std::string flags;                  // one line
-  std::vector<std::string> warnings;  // what of the plan these flags cannot say
+  std::string flags;  // one line
+  // One sentence for each property of the plan that the flags cannot express.
+  std::vector<std::string> warnings;
 };
 
-// --hetero-pipeline-stages groups neighbouring stages on one device kind. The forks have one split and one
-// tensor-parallel degree for all replicas: where the plan has several, the first replica's are given, with a
-// warning. The cluster must have the plan's nodes.
+// Translates a plan with at least one replica. --hetero-pipeline-stages groups neighbouring stages on
+// one device kind. The forks have one split and one tensor-parallel degree for all replicas; if the plan
+// has several, those of the first replica are given, with a warning. The cluster must have the plan's
+// nodes.
 MegatronFlags megatron_flags(const Plan& plan, const Cluster& cluster);
 
-// The shell command that starts one rank a worker of the plan on its node, with Open MPI's mpirun.
-// `plan_path` and `arguments` go to hdt-train.
+// The shell command that starts one rank for each worker of the plan on the worker's node, with Open
+// MPI's mpirun. Node names must be host names. `plan_path` and `arguments` go to hdt-train; they are
+// quoted here.
 std::string mpirun_command(const Plan& plan, const std::string& plan_path,
                            const std::vector<std::string>& arguments);
 

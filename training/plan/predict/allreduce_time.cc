@@ -1,4 +1,8 @@
-// allreduce_time.cc: from profile figures to the cost model's.
+// allreduce_time.cc: translates the profile's figures into those of the collectives' cost model, and
+// remembers its answers.
+//
+// Links depend on the kinds of nodes alone. So where a question is about all pairs of nodes, two nodes
+// of each kind are looked at: enough for the links between kinds and within a kind.
 #include "training/plan/predict/allreduce_time.h"
 
 #include <algorithm>
@@ -18,8 +22,10 @@ namespace {
 using collectives::Algorithm;
 
 constexpr int kMostSimulatedNodes = 32;
+// Gradients are summed as 32-bit floats.
 constexpr uint64_t kElementBytes = 4;
-// As the engine runs pieces (ipc/segment.h, ipc/plan.cc).
+// The rules by which libhdt cuts a call into pieces and chooses the direct ring (ipc/segment.h,
+// ipc/plan.cc). They are repeated here, as this layer includes neither.
 constexpr int kPiecesInFlight = 4;
 constexpr uint64_t kSmallestDirectBytes = uint64_t{64} << 10;  // a node
 constexpr int kMostDirectNodes = 16;
@@ -27,11 +33,13 @@ constexpr uint64_t kScratchPieces = 2;
 // Figures of the memo; beyond them it starts anew.
 constexpr size_t kMostRemembered = 100'000;
 
+// The link must exist; check_plan() has seen to that.
 const Link& link_of(const PredictionInputs& inputs, int from, int to) {
   const auto& nodes = inputs.cluster.nodes;
   return *link_between(inputs.cluster, inputs.profile, nodes[from], nodes[to], false);
 }
 
+// How an operation is cut: `count` pieces of `elements` elements each, the last one perhaps smaller.
 struct Pieces {
   uint64_t elements = 1;  // of one
   uint64_t count = 1;
@@ -44,6 +52,7 @@ Pieces pieces_of(const PredictionInputs& inputs, double bytes) {
   return {(all + count - 1) / count, count};
 }
 
+// An allreduce of one piece, divided into equal blocks, one a node.
 collectives::Problem problem_of(int nodes, uint64_t elements) {
   collectives::Problem problem;
   problem.what = collectives::Collective::kAllReduce;
@@ -52,6 +61,8 @@ collectives::Problem problem_of(int nodes, uint64_t elements) {
   return problem;
 }
 
+// What libhdt would choose: large operations on 3 to 16 nodes go by the direct ring, and all others by
+// the algorithm that collectives::select_algorithm() picks for this scratch memory.
 Algorithm algorithm_of(const PredictionInputs& inputs, const collectives::Problem& problem, double bytes) {
   const uint64_t scratch =
       kScratchPieces * static_cast<uint64_t>(inputs.profile.collective.piece_bytes) / kElementBytes;
@@ -60,8 +71,8 @@ Algorithm algorithm_of(const PredictionInputs& inputs, const collectives::Proble
   return direct ? Algorithm::kRing : select_algorithm(problem, collectives::DataType::kFloat32, scratch);
 }
 
-// A link's rate is that for all bytes: a small message's is low because it waits, and what a step waits is
-// the latency here.
+// The rate of a link is that for all `bytes`, even though pieces are smaller. A small message has a low
+// rate because it waits, and the model counts this waiting by the latency of each step.
 double simulated(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
   const CollectiveFigures& given = inputs.profile.collective;
   const Pieces pieces = pieces_of(inputs, bytes);
@@ -79,7 +90,7 @@ double simulated(const PredictionInputs& inputs, const std::vector<int>& nodes, 
                               figures);
 }
 
-// Each kind of node once: links depend on the kind alone, and a ring of equal nodes has none inside.
+// Up to two nodes of each kind, which stand for all nodes (see above).
 std::vector<int> kinds_among(const PredictionInputs& inputs, const std::vector<int>& nodes) {
   std::vector<int> kinds;
   std::map<std::string, int> seen;
@@ -99,6 +110,8 @@ void for_each_link(const PredictionInputs& inputs, const std::vector<int>& nodes
   }
 }
 
+// 2 (n - 1) steps of a ring or 2 log2(n) of a recursive algorithm, and 2 (n - 1) / n of the bytes over
+// the slowest link: what any allreduce that is optimal in bandwidth sends (Patarasuk and Yuan, 2009).
 double closed_form(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
   const auto count = static_cast<double>(nodes.size());
   const Pieces pieces = pieces_of(inputs, bytes);
@@ -114,6 +127,8 @@ double closed_form(const PredictionInputs& inputs, const std::vector<int>& nodes
   return steps * (latency + inputs.profile.collective.step_overhead) + 2 * (count - 1) / count * bytes / rate;
 }
 
+// Answers by everything that they depend on, shared by all threads. The lock is not held while an answer
+// is computed: two threads may compute the same one, which costs time and nothing else.
 class Memo {
  public:
   using Key = std::vector<double>;
@@ -137,7 +152,9 @@ class Memo {
   std::map<Key, double> known_;
 };
 
-// Everything that the answer depends on.
+// Everything that the answer depends on. The nodes enter as numbers of their kinds in the order of their
+// first node, and the links as their figures, so equal questions about different nodes, or in different
+// profiles, have one key.
 Memo::Key key_of(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
   const CollectiveFigures& figures = inputs.profile.collective;
   Memo::Key key = {bytes,
@@ -160,6 +177,7 @@ Memo::Key key_of(const PredictionInputs& inputs, const std::vector<int>& nodes, 
 
 double allreduce_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
   if (nodes.size() > kMostSimulatedNodes) return closed_form(inputs, nodes, bytes);
+  // Lives as long as the process, since a search makes many short-lived predictors.
   static Memo memo;
   return memo.find(key_of(inputs, nodes, bytes), [&] { return simulated(inputs, nodes, bytes); });
 }

@@ -1,5 +1,6 @@
-// allreduce_time.h: what an allreduce between nodes takes when nothing else uses their links: the schedules
-// that libhdt runs, in the simulated time of the collectives' cost model.
+// allreduce_time.h: how long an allreduce between nodes takes when nothing else uses their links. The
+// schedules that libhdt would run are played in the simulated time of the collectives' cost model. All
+// functions may be called by several threads at once.
 #pragma once
 
 #include <vector>
@@ -8,17 +9,21 @@
 
 namespace hdt::plan {
 
-// `nodes` are indices into the cluster, at least two, each once for each node that takes part (equal ones may
-// be named by the same index). Up to 32 nodes the schedule is simulated; beyond, where that takes too long
-// for a search, its closed form is used: the steps of one piece, then the bytes over the slowest link.
-// Answers are remembered, as a search asks for the same ones again and again.
+// Seconds of an allreduce of `bytes` bytes of 32-bit floats. `nodes` has an entry for each node that
+// takes part, at least two; an entry is an index into the cluster, and equal nodes may share one index.
+//
+// Up to 32 nodes the schedule is simulated. With more nodes that takes too long for a search, so the
+// algorithm's closed form is used: the steps of one piece, then the bytes over the slowest link. Answers
+// of simulations are remembered, because a search asks for the same ones again and again.
 double allreduce_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes);
 
-// Whether every link between these nodes has rates that were measured for allreduces: better than any model.
+// True if every link between these nodes has rates that were measured for allreduces. These are better
+// than any model.
 bool allreduce_measured(const PredictionInputs& inputs, const std::vector<int>& nodes);
 
-// The sum of a few numbers over all workers before each update (the gradients' norm): recursive doubling
-// between the nodes, and one exchange inside them where workers share a node.
+// Seconds of the sum of a few numbers over all workers (the gradients' norm, before each update):
+// recursive doubling between the nodes, and one exchange inside them if workers share a node
+// (`shared_nodes`). Latencies only; the bytes take no time.
 double small_sum_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, bool shared_nodes);
 
 }  // namespace hdt::plan

@@ -12,6 +12,7 @@
 namespace hdt::plan {
 namespace {
 
+// The share of plans that an interval shall hold for.
 constexpr double kCoverage = 0.8;
 
 }  // namespace
@@ -19,6 +20,8 @@ constexpr double kCoverage = 0.8;
 std::optional<StepInterval> step_interval(const CalibrationRecord& record, double predicted_seconds) {
   if (record.ratios.empty()) return std::nullopt;
   std::vector<double> errors;
+  // A step that is twice as long as predicted is as wrong as one that is half as long, so errors are
+  // logarithms.
   for (const double ratio : record.ratios) errors.push_back(std::abs(std::log(ratio)));
   std::ranges::sort(errors);
   const size_t rows = errors.size();

@@ -1,4 +1,7 @@
-// equal_replicas.cc: from classes to the smaller plan and its hops.
+// equal_replicas.cc: makes the smaller plan, its hops and its reductions from the classes.
+//
+// Every node is replaced by the first node of its class. A hop between two nodes of one class then
+// begins and ends at the same node, though it crosses the network; Hop::crosses says so.
 #include "training/plan/predict/equal_replicas.h"
 
 #include <algorithm>
@@ -11,7 +14,7 @@
 namespace hdt::plan {
 namespace {
 
-// Stands for all nodes of each class: the first of them.
+// By node class: the first node of the class, which stands for all of them.
 std::vector<int> first_nodes(const ReplicaClasses& classes) {
   std::vector<int> first;
   for (size_t node = 0; node < classes.node_class.size(); ++node) {
@@ -23,7 +26,8 @@ std::vector<int> first_nodes(const ReplicaClasses& classes) {
   return first;
 }
 
-// How many replicas of its class have this stage on the same node as the given one has.
+// The number of replicas of the same class that have this stage on the same node as `replica`. They all
+// send at the same time, through the same port.
 int alike_on_node(const ReplicaClasses& classes, int replica, int stage) {
   int alike = 0;
   for (size_t other = 0; other < classes.nodes.size(); ++other) {
@@ -33,13 +37,15 @@ int alike_on_node(const ReplicaClasses& classes, int replica, int stage) {
   return alike;
 }
 
+// From and to are nodes of the cluster; the hop is between the nodes that stand for them.
 Hop hop_between(const std::vector<int>& stands_for, const ReplicaClasses& classes, int from, int to) {
   Hop hop{stands_for[classes.node_class[from]], stands_for[classes.node_class[to]]};
   hop.crosses = from != to && hop.from == hop.to;
   return hop;
 }
 
-// A ring's hops, each kind once. The users of a port are counted with the first hop that goes through it.
+// The hops of a ring, each kind once. Network adds up the users of a port over the hops of a transfer,
+// so all users are counted with the first hop that goes through the port, and 0 with the others.
 std::vector<Hop> ring_hops(const Cluster& cluster, const std::vector<int>& stands_for,
                            const ReplicaClasses& classes, const Ring& ring) {
   const int networks = cluster.num_networks();
@@ -84,6 +90,8 @@ EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& pl
   equal.plan.runtime = plan.runtime;
   equal.class_of = classes.replica_class;
   std::vector<int> first;  // replica of each class
+  // The first replica of each class, on the nodes that stand for its own. Classes are numbered by their
+  // first replica, so a class number that was not seen is the next one.
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
     if (equal.class_of[r] < static_cast<int>(first.size())) continue;
     first.push_back(static_cast<int>(r));
@@ -100,6 +108,7 @@ EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& pl
     }
   }
   const training::Layout layout = equal.plan.layout();
+  // Reductions of the whole plan, with one worker of each class.
   std::vector<OwnedRange> ranges;
   for (const Ring& ring : classes.rings) {
     OwnedRange range{{},
@@ -107,6 +116,7 @@ EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& pl
                      static_cast<int>(plan.replicas.size()),
                      ring_hops(inputs.cluster, stands_for, classes, ring),
                      {}};
+    // A node with several owners takes part in the allreduce once.
     std::set<int> seen;
     for (size_t r = 0; r < plan.replicas.size(); ++r) {
       const int node = classes.nodes[r][ring.stages[r]];
@@ -122,6 +132,7 @@ EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& pl
     for (const int node_class : classes.node_class) {
       if (node_class >= 0) used.push_back(stands_for[node_class]);
     }
+    // Some node has two workers if there are more workers than nodes.
     size_t workers = 0;
     for (const Replica& replica : plan.replicas) workers += replica.stages.size();
     equal.norm_seconds = small_sum_seconds(inputs, used, workers > used.size());
@@ -133,6 +144,7 @@ Prediction EqualReplicas::of_all(const Prediction& prediction) const {
   const training::Layout layout = plan.layout();
   Prediction all;
   all.step_seconds = prediction.step_seconds;
+  // By worker of `plan`: the numbers of its equals in the whole plan.
   std::vector<std::vector<int>> copies(layout.world_size());  // by worker of `plan`
   for (const int replica_class : class_of) {
     for (int stage = 0; stage < layout.replica(replica_class).stages(); ++stage) {

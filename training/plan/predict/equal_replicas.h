@@ -1,13 +1,13 @@
 // equal_replicas.h: a plan with one replica of each class of equal ones, so that a step of thousands of
-// workers is as quick to play as one of a few.
+// workers is played as fast as one of a few.
 //
-// Replicas are equal when nothing that happens in a step tells them apart: the same split and counts, on
-// nodes that are equal; nodes are equal when they have the same device kind, hold equally many stages of each
-// class, and equally many hops of each reduction's ring leave, enter and stay in them. Such classes are found
-// by refining a first division until nothing changes (Hopcroft's and Weisfeiler and Leman's colour
-// refinement). All of a class then do the same at the same time, because what is shared is shared equally
-// (network.h): playing one of them, with the ports counting all users, is the step of the whole plan to the
-// last bit.
+// Replicas are equal if nothing that happens in a step tells them apart: they have the same split and
+// counts, on nodes that are equal. Nodes are equal if they have the same device kind, hold equally many
+// stages of each class, and if equally many hops of each reduction's ring leave, enter and stay in them.
+// These classes are found by refining a first division until nothing changes (colour refinement, by
+// Hopcroft and by Weisfeiler and Leman). Whatever is shared is shared equally (network.h), so all
+// members of a class do the same at the same time. Therefore the step of the whole plan is found, to the
+// last bit, by playing one replica of each class while the ports count all users.
 #pragma once
 
 #include <vector>
@@ -20,22 +20,26 @@
 
 namespace hdt::plan {
 
+// The smaller plan, and what it needs to be played for the whole one.
 struct EqualReplicas {
-  Plan plan;                                  // the first replica of each class
-  std::vector<int> class_of;                  // by replica of the whole plan
-  std::vector<std::vector<Hop>> activations;  // by class and stage but the last: to the next stage
-  std::vector<Reduction> reductions;          // of the whole plan; workers are those of `plan`
+  Plan plan;                  // the first replica of each class
+  std::vector<int> class_of;  // by replica of the whole plan
+  // By class and stage, for all stages but the last: the hop of an activation to the next stage.
+  std::vector<std::vector<Hop>> activations;
+  // All reductions of the whole plan. Their workers are numbered as in `plan`.
+  std::vector<Reduction> reductions;
 
-  double norm_seconds = 0;  // of the sum over all workers before the update
+  // Seconds of the sum over all workers before the update. 0 if the plan's runtime has none.
+  double norm_seconds = 0;
 
-  // The same hop the other way.
+  // The same hop in the opposite direction: the way of the gradient.
   static Hop back(const Hop& hop);
-  // Times of the workers of the whole plan from those of `plan`; spans likewise.
+  // Copies the times, memory and spans of `plan`'s workers to all workers of the whole plan.
   Prediction of_all(const Prediction& prediction) const;
 };
 
-// The plan must have passed check_plan. With `apart` each replica is a class of its own: the same step,
-// played in full.
+// The plan must have passed check_plan(). With `apart` each replica is a class of its own: the step is
+// the same, but is played in full. Tests compare the two.
 EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& plan, bool apart = false);
 
 }  // namespace hdt::plan

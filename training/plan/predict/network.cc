@@ -1,4 +1,5 @@
-// network.cc: equal shares.
+// network.cc: equal shares of ports. The number of transfers is small, as one replica stands for its
+// equals, so every change sets all rates anew.
 #include "training/plan/predict/network.h"
 
 #include <algorithm>
@@ -16,6 +17,7 @@ Network::Network(const Cluster& cluster, const Profile& profile)
       networks_(cluster.num_networks()),
       users_((2 * networks_ + 1) * cluster.nodes.size(), 0) {}
 
+// The order of a node's ports is that of users_: inside, then out and in by network.
 void Network::add_ports(const Hop& hop, Transfer& transfer) const {
   const bool inside = hop.inside();
   const int from = (2 * networks_ + 1) * hop.from;
@@ -35,6 +37,7 @@ int Network::start(TransferKind kind, const std::vector<Hop>& hops, double bytes
     const bool inside = hop.inside();
     const Link& link =
         *link_between(cluster_, profile_, cluster_.nodes[hop.from], cluster_.nodes[hop.to], inside);
+    // All hops move at once, so the longest latency counts once.
     transfer.latency = std::max(transfer.latency, link.latency);
     transfer.hop_rates.push_back(efficiency * (kind == TransferKind::kAllreduce
                                                    ? link.allreduce_rate(message_bytes)
@@ -44,8 +47,8 @@ int Network::start(TransferKind kind, const std::vector<Hop>& hops, double bytes
   return add(std::move(transfer));
 }
 
-// Its bytes are seconds, its rate alone is 1: each hop's is as many times higher as the transfer itself
-// shares its ports.
+// The transfer's "bytes" are seconds, so its rate must be 1 when it is alone. It may itself be several
+// users of a port; the rate of each hop is therefore multiplied by the number of its own users.
 int Network::start_timed(const std::vector<Hop>& hops, double seconds) {
   Transfer transfer;
   transfer.bytes = seconds;
@@ -71,6 +74,7 @@ void Network::use_ports(const Transfer& transfer, int sign) {
     users_[transfer.ports[port]] += sign * transfer.port_users[port];
 }
 
+// The slowest hop determines the rate, and on each hop the busier port.
 void Network::share() {
   for (Transfer& transfer : transfers_) {
     transfer.rate = std::numeric_limits<double>::infinity();
@@ -90,9 +94,10 @@ double Network::next_end() const {
 
 std::vector<int> Network::advance(double seconds) {
   std::vector<int> ended;
-  // What remains of a transfer by rounding alone would never end.
+  // A transfer whose remaining time is only a rounding error would never end: it is taken as ended.
   constexpr double kRounding = 1e-12;
   for (Transfer& transfer : transfers_) {
+    // Latency passes first, then bytes move. `left` is computed before either is changed.
     const double left = transfer.latency + transfer.bytes / transfer.rate - seconds;
     const double waited = std::min(transfer.latency, seconds);
     transfer.latency -= waited;

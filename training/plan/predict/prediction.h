@@ -1,4 +1,4 @@
-// prediction.h: what the predictor says about a plan.
+// prediction.h: the result of a prediction. Times are seconds from the begin of the step.
 #pragma once
 
 #include <string>
@@ -6,6 +6,8 @@
 
 namespace hdt::plan {
 
+// What a worker does in a span. kBackward is a backward in one part, kInputGradient and kWeightGradient
+// are its two parts.
 enum class SpanKind {
   kForward,
   kBackward,
@@ -17,35 +19,43 @@ enum class SpanKind {
   kWeightGradient
 };
 
+// A name for pictures and traces.
 const char* span_name(SpanKind kind);
 
-// One thing a worker did. Messages belong to their sender, reductions to each owner.
+// One thing that a worker did. A message belongs to its sender; a reduction has a span for each owner.
 struct Span {
   int worker = 0;
   SpanKind kind = SpanKind::kForward;
-  int index = 0;  // micro-batch; of a reduction its number, of an update 0
+  // The micro-batch; for a reduction its number among the plan's reductions, for an update 0.
+  int index = 0;
   double start = 0;
   double end = 0;
 };
 
-// Where a worker's time of a step goes; the parts sum to the step.
+// Where the time of a worker goes in a step. The parts sum to the step.
 struct WorkerTime {
   double compute = 0;
-  double exposed_pipeline = 0;   // waiting for a message that is on its way
-  double exposed_reduction = 0;  // waiting for a reduction that is running
-  double bubble = 0;             // waiting for others: for their messages, gradients, or the end of the step
+  // Waiting for a message that is on its way.
+  double exposed_pipeline = 0;
+  // Waiting for a reduction that is running.
+  double exposed_reduction = 0;
+  // Waiting for other workers: until they send, until their gradients are complete, or until the end of
+  // the step.
+  double bubble = 0;
   double optimizer = 0;
 
   double sum() const { return compute + exposed_pipeline + exposed_reduction + bubble + optimizer; }
 };
 
-// A worker is one stage of one replica, numbered as in Plan::layout.
+// A predicted step. A worker is one stage of one replica, numbered as in Plan::layout().
 struct Prediction {
   double step_seconds = 0;
   std::vector<WorkerTime> workers;
-  std::vector<double> peak_memory_bytes;  // by worker: of each of its devices
+  // By worker: what each of its devices needs.
+  std::vector<double> peak_memory_bytes;
   std::vector<Span> spans;
 
+  // The maximum over the workers; there must be one.
   double most_memory_bytes() const;
 };
 

@@ -1,4 +1,5 @@
-// predictor.cc: checks, then plays the step.
+// predictor.cc: a prediction in four steps: check the plan, find equal replicas, play one of each class,
+// and copy the result to all workers.
 #include "training/plan/predict/predictor.h"
 
 #include <algorithm>
@@ -56,6 +57,8 @@ Result<double> predict_checked_seconds(const PredictionInputs& inputs, const Pla
   return simulation.take().step_seconds;
 }
 
+// Every stage needs the memory of its largest moment: all micro-batches that its schedule keeps in
+// flight.
 double WorkerMemory::bytes(const PredictionInputs& inputs) const {
   return stage_memory_bytes(inputs, cost, tensor_parallel, in_flight);
 }

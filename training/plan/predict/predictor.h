@@ -1,4 +1,5 @@
-// predictor.h: the time and the memory of one training step of a plan.
+// predictor.h: predicts the time and the memory of one training step of a plan. The functions keep no
+// state but the memo of allreduce_time.h, so several threads may call them.
 #pragma once
 
 #include <vector>
@@ -10,28 +11,34 @@
 
 namespace hdt::plan {
 
-// kConfig when the plan cannot run (plan.h, step_simulation.h). Whether it fits memory: see memory_excess.
+// Checks the plan and plays its step. kConfig if the plan cannot run (plan.h, step_simulation.h).
+// Whether it fits memory is a question of its own: see memory_excess().
 Result<Prediction> predict(const PredictionInputs& inputs, const Plan& plan);
 
-// The step alone: what a search asks for many plans.
+// The seconds of the step alone, without memory and spans of all workers: what a search asks for many
+// plans.
 Result<double> predict_seconds(const PredictionInputs& inputs, const Plan& plan);
-// Of a plan that check_plan has accepted: what a fit asks again and again.
+// The same for a plan that check_plan() has accepted: what a fit asks again and again.
 Result<double> predict_checked_seconds(const PredictionInputs& inputs, const Plan& plan);
 
-// By worker: what each of its devices needs. The plan must be one that can run.
+// By worker: the bytes that each of its devices needs. The plan must be one that check_plan() accepts.
 std::vector<double> peak_memory_bytes(const PredictionInputs& inputs, const Plan& plan);
 
-// What a worker's memory is made of, whatever the calibration's factors of memory are.
+// What a worker's memory is made of. It doesn't depend on the calibration's factors of memory, so a fit
+// can compute it once and try many factors.
 struct WorkerMemory {
   StageCost cost;
   int tensor_parallel = 1;
+  // The maximum number of micro-batches whose activations are kept.
   int in_flight = 1;
 
+  // What each device needs with the calibration in `inputs`.
   double bytes(const PredictionInputs& inputs) const;
 };
 std::vector<WorkerMemory> worker_memory(const PredictionInputs& inputs, const Plan& plan);
 
-// The worker that lacks most memory, and by how much on each of its devices; bytes 0: all fit.
+// The worker that lacks the most memory, and how many bytes each of its devices lacks. 0 bytes: all
+// workers fit.
 struct MemoryExcess {
   int worker = 0;
   double bytes = 0;

@@ -1,4 +1,4 @@
-// reductions.cc: from owner sets to rings.
+// reductions.cc: makes reductions from owner sets, in the buckets of the engine.
 #include "training/plan/predict/reductions.h"
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 namespace hdt::plan {
 namespace {
 
+// The reduction of `units`, a part of `range`. The cost model is asked only for reductions by libhdt
+// between several nodes, and only if the profile has no rates that were measured for allreduces.
 Reduction reduction_of(const PredictionInputs& inputs, const Plan& plan, const training::Layout& layout,
                        const OwnedRange& range, training::UnitRange units) {
   Reduction reduction{range.workers, units, range.owners, 0, range.hops, {}};
@@ -18,7 +20,8 @@ Reduction reduction_of(const PredictionInputs& inputs, const Plan& plan, const t
     for (int unit = units.first; unit < units.end; ++unit)
       bytes += static_cast<double>(inputs.model.unit(unit).parameter_bytes.at(stage.tensor_parallel)) *
                stage.tensor_parallel;
-    // Owners of other degrees keep more or fewer copies of what is not cut; the ring carries the most.
+    // Owners with other tensor-parallel degrees hold more or fewer copies of what is not cut, so their
+    // bytes may differ. The ring carries the largest number.
     reduction.bytes = std::max(reduction.bytes, bytes);
   }
   if (plan.runtime.reduction == ReductionKind::kHdt && range.nodes.size() > 1 &&
@@ -46,6 +49,8 @@ std::vector<Reduction> plan_reductions(const PredictionInputs& inputs, const Pla
   }
   std::vector<training::OwnerSet> sets;
   for (const OwnedRange& range : ranges) sets.push_back({range.workers, range.units});
+  // The engine closes buckets by size. It has one degree; here the smallest degree that the model knows
+  // stands for it.
   const auto unit_bytes = [&](int unit) {
     const auto& [degree, bytes] = *inputs.model.unit(unit).parameter_bytes.begin();
     return static_cast<size_t>(bytes) * static_cast<size_t>(degree);

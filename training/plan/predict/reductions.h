@@ -1,4 +1,5 @@
-// reductions.h: the gradient reductions of a plan: which ranges of units, by which workers, over which links.
+// reductions.h: the gradient reductions of a plan: which range of units, between which workers, over
+// which links.
 #pragma once
 
 #include <optional>
@@ -10,32 +11,39 @@
 
 namespace hdt::plan {
 
-// One ring allreduce. With n owners every hop carries 2 (n - 1) / n of the bytes (Patarasuk and Yuan,
-// "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009); all devices of a stage
-// reduce their parts at the same time over the ports of their node.
+// One allreduce of gradients. As a ring with n owners, every hop carries 2 (n - 1) / n of the bytes
+// (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
+// All devices of a stage reduce their parts at the same time, over the ports of their node.
 struct Reduction {
-  std::vector<int> workers;  // one of each class of equal ones (equal_replicas.h)
+  // One owner of each class of equal replicas (equal_replicas.h).
+  std::vector<int> workers;
   training::UnitRange units;
-  int owners = 0;         // all of them
-  double bytes = 0;       // of all devices of one owner
-  std::vector<Hop> hops;  // the ring's
-  // With nothing else on the links, by the collectives' cost model; none: what the ring takes.
+  // The number of all owners, the equal ones included.
+  int owners = 0;
+  // The bytes of all devices of one owner together.
+  double bytes = 0;
+  // The hops of the ring, each kind once.
+  std::vector<Hop> hops;
+  // The time with nothing else on the links, by the collectives' cost model. No value: the time follows
+  // from the ring's bytes and rates.
   std::optional<double> seconds_alone;
 
   double bytes_over_each_hop() const;
 };
 
-// A range of units with one set of owners.
+// A range of units with one set of owners, from which reductions are made. `workers`, `owners` and
+// `hops` are as in Reduction.
 struct OwnedRange {
   std::vector<int> workers;
   training::UnitRange units;
   int owners = 0;
   std::vector<Hop> hops;
-  std::vector<int> nodes;  // each that has owners, once; of equal ones one stands for all
+  // Each node with owners once. A node may be named by the one that stands for its class.
+  std::vector<int> nodes;
 };
 
-// A reduction for each range, or with overlap for each bucket of it. `plan` and `layout` have the ranges'
-// workers.
+// One reduction for each range or, if gradients overlap with the backward, for each bucket of it. The
+// ranges' workers are numbered by `plan` and `layout`. Empty if there are no ranges.
 std::vector<Reduction> plan_reductions(const PredictionInputs& inputs, const Plan& plan,
                                        const training::Layout& layout, const std::vector<OwnedRange>& ranges);
 

@@ -1,4 +1,4 @@
-// reliability.cc: rates of many parts.
+// reliability.cc: reads the file, and adds up the rates of many parts.
 #include "training/plan/predict/reliability.h"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace hdt::plan {
 namespace {
 
-// P(fewer than `spares` nodes are in repair) where their number is Poisson.
+// The probability that fewer than `spares` nodes are in repair, if their number has a Poisson
+// distribution. Terms are computed as logarithms, since mean^n and n! would overflow.
 double spare_is_free(double mean_in_repair, int spares) {
   double probability = 0;
   for (int n = 0; n < spares; ++n) {

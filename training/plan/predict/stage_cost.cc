@@ -1,4 +1,4 @@
-// stage_cost.cc: costs from profile and calibration.
+// stage_cost.cc: looks up the profile's measurements, applies the calibration and sums over units.
 #include "training/plan/predict/stage_cost.h"
 
 #include <algorithm>
@@ -6,10 +6,11 @@
 namespace hdt::plan {
 namespace {
 
+// A time of a layer: its forward or its backward.
 using Part = double (*)(const LayerCost&);
 
-// Host time by extrapolation from the two smallest micro-batches to none; 0 where the profile is not
-// launch-bound.
+// The host's time, by linear extrapolation from the two smallest micro-batches to an empty one. 0 if the
+// profile isn't limited by launches: if the host's time is less than half of the smallest micro-batch's.
 double launch_seconds(const Profile& profile, ComputeKey key, const std::vector<int>& sizes, Part part) {
   if (sizes.size() < 2) return 0;
   key.micro_batch_size = sizes[0];
@@ -20,6 +21,8 @@ double launch_seconds(const Profile& profile, ComputeKey key, const std::vector<
   return host > smallest / 2 ? host : 0;
 }
 
+// `key` is that of `profiled`. Without a factor for launches, or where they do not limit, the measured
+// time is scaled as a whole.
 double calibrated(const PredictionInputs& inputs, const LayerCost& profiled, ComputeKey key, Part part) {
   const Calibration& calibration = inputs.calibration;
   const double measured = calibration.compute * part(profiled);
@@ -29,6 +32,7 @@ double calibrated(const PredictionInputs& inputs, const LayerCost& profiled, Com
   if (host == 0) return measured;
   const int size = key.micro_batch_size;
   key.micro_batch_size = sizes.back();
+  // The largest micro-batch is the least affected by launches, so its rate is the device's own.
   const double device = part(*inputs.profile.find(key)) / sizes.back() * size;
   return *calibration.launch * host + calibration.compute * device;
 }
@@ -42,6 +46,7 @@ UnitCost unit_cost(const PredictionInputs& inputs, const std::string& device, co
   UnitCost cost;
   cost.forward = calibrated(inputs, profiled, key, [](const LayerCost& layer) { return layer.forward; });
   cost.backward = calibrated(inputs, profiled, key, [](const LayerCost& layer) { return layer.backward(); });
+  // The calibration knows the backward as a whole; its parts keep the profile's proportion.
   cost.weight_gradient = cost.backward * profiled.weight_gradient / profiled.backward();
   cost.update = inputs.calibration.update * profiled.update;
   cost.parameter_bytes = kind.parameter_bytes.at(tensor_parallel);
@@ -59,18 +64,21 @@ StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const tra
   const Stage& stage = replica.stages[position.stage];
   const std::string& device = inputs.cluster.nodes[inputs.cluster.index_of(stage.node)].device;
   const training::UnitRange range = layout.units_of(position);
+  // Unit 0 is the embedding, which is not a layer and is never recomputed.
   const int first_layer = std::max(range.first, 1);
   StageCost cost;
   const LayerKind* previous = nullptr;
   UnitCost profiled;
   for (int unit = range.first; unit < range.end; ++unit) {
     const LayerKind& kind = inputs.model.unit(unit);
-    // Looked up once for units that are alike: a search asks for many stages.
+    // Units of one kind have one cost, so it is looked up once: a search asks for many stages.
     if (&kind != previous)
       profiled = unit_cost(inputs, device, kind, stage.tensor_parallel, replica.micro_batch_size);
     previous = &kind;
     UnitCost& added = cost.units.emplace_back(profiled);
     if (unit >= first_layer && unit < first_layer + stage.recomputed_layers) {
+      // A recomputed layer runs its forward again before its backward and keeps its input only. One
+      // layer at a time is computed again, so the largest one determines the extra memory.
       added.backward += added.forward;
       cost.recomputed_bytes = std::max(cost.recomputed_bytes, added.activation_bytes);
       added.activation_bytes = unit_input_bytes(inputs.model, unit, replica.micro_batch_size);
@@ -81,6 +89,7 @@ StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const tra
     cost.update += added.update;
     cost.parameter_bytes += added.parameter_bytes;
     cost.activation_bytes += added.activation_bytes;
+    // After the loop: that of the stage's last unit.
     cost.output_bytes = kind.output_bytes * replica.micro_batch_size;
   }
   return cost;

@@ -1,4 +1,4 @@
-// stage_cost.h: seconds and bytes of one stage of a plan, from the profile and the calibration.
+// stage_cost.h: the seconds and bytes of one stage of a plan, from the profile and the calibration.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace hdt::plan {
 
-// What a plan is predicted from. The referred objects must outlive it.
+// What a plan is predicted from. The objects that it refers to must outlive it.
 struct PredictionInputs {
   const Cluster& cluster;
   const Model& model;
@@ -20,45 +20,57 @@ struct PredictionInputs {
   Calibration calibration;
 };
 
+// One unit on one device of a tensor-parallel group.
 struct UnitCost {
-  double forward = 0;  // seconds of one micro-batch
+  // Seconds of one micro-batch.
+  double forward = 0;
   double backward = 0;
-  double weight_gradient = 0;    // that part of the backward
-  double update = 0;             // seconds of one step
+  // The part of `backward` that computes the gradient of the weights.
+  double weight_gradient = 0;
+  // Seconds of one step.
+  double update = 0;
   int64_t parameter_bytes = 0;   // of one device
   int64_t activation_bytes = 0;  // of one device and micro-batch, as profiled
 };
 
-// One unit on a device kind.
+// The calibrated cost of one unit of a layer kind on a device kind; the profile must have it.
 //
-// At small micro-batches a profile may show the time the host takes to launch kernels instead of the
-// device's: doubling the smallest micro-batch then adds less than half of its time. Host and device times are
-// told apart as the profile's extrapolation to an empty micro-batch, and its rate at the largest one; a run,
-// which waits for the device at every tensor-parallel reduction, takes `launch` times the one plus the other
-// (calibration.h).
+// With small micro-batches a profile may show the time that the host takes to launch kernels instead of
+// the device's time. Doubling the smallest micro-batch then adds less than half of its time. The host's
+// time is the profile's extrapolation to an empty micro-batch; the device's time follows from the rate
+// at the largest micro-batch. A run waits for the device at every tensor-parallel reduction, so it takes
+// `launch` times the host's time plus the device's time (calibration.h).
 UnitCost unit_cost(const PredictionInputs& inputs, const std::string& device, const LayerKind& kind,
                    int tensor_parallel, int micro_batch_size);
 
+// Sums over the units of a stage. Times are for one micro-batch, bytes for one device, except as noted.
 struct StageCost {
   double forward = 0;
   double backward = 0;
   double weight_gradient = 0;
   double update = 0;
   int64_t parameter_bytes = 0;
-  int64_t activation_bytes = 0;  // kept
-  int64_t recomputed_bytes = 0;  // besides, of the layer whose activations are being computed again
-  int64_t output_bytes = 0;      // of one micro-batch, all devices together: what the next stage receives
-  std::vector<UnitCost> units;   // in the order of the model's row
+  // Kept for each micro-batch in flight.
+  int64_t activation_bytes = 0;
+  // Needed once: the activations of the largest layer that is being computed again.
+  int64_t recomputed_bytes = 0;
+  // What the next stage receives for one micro-batch, all devices together.
+  int64_t output_bytes = 0;
+  // The units one by one, in the order of the model's row. RangeCosts leaves them out.
+  std::vector<UnitCost> units;
 };
 
-// Of one device and micro-batch: what a unit computes from, as every device of a tensor-parallel group has
-// all of it.
+// The bytes of a unit's input for one micro-batch: the output of the unit before, or 0 for the first.
+// Every device of a tensor-parallel group holds all of it.
 int64_t unit_input_bytes(const Model& model, int unit, int micro_batch_size);
 
+// The cost of the stage at `position`. The plan must have passed check_plan(), and `layout` is the
+// plan's.
 StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const training::Layout& layout,
                      training::Position position);
 
-// Of one device, when `in_flight` micro-batches are between their forward and their backward.
+// What one device needs at the moment when `in_flight` micro-batches are between their forward and the
+// end of their backward.
 double stage_memory_bytes(const PredictionInputs& inputs, const StageCost& cost, int tensor_parallel,
                           int in_flight);
 

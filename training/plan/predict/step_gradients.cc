@@ -1,18 +1,23 @@
 // step_gradients.cc: when gradients are complete, reduced and used in the step simulation.
+//
+// A gradient is the sum over all micro-batches, so it is complete during the last backward of its stage.
+// That backward goes from the last unit to the first, so the gradients of the last units are complete
+// first, and are reduced while the rest is computed.
 #include <algorithm>
 
 #include "training/plan/predict/step_simulation.h"
 
 namespace hdt::plan {
 
-// All schedules finish micro-batches in order: the last one completes the gradients.
+// All schedules finish micro-batches in order, so the last micro-batch completes the gradients.
 bool StepSimulation::completes_gradients(int index, const training::PipelineStep& step) const {
   return plan_.runtime.overlap_gradients &&
          step.micro_batch + 1 == plan_.replicas[layout_.position_of(index).replica].micro_batches;
 }
 
-// Says when each reduction has this worker's part: during the computation that begins now and goes from the
-// last unit to the first, with so many `seconds` for each.
+// Notes when each reduction gets this worker's part: during the computation that begins now. It goes
+// from the last unit to the first and takes `seconds` of each. The part of a reduction is complete when
+// its first unit is done; what is left then is the work of the units before.
 void StepSimulation::gradients_during(int index, double UnitCost::*seconds) {
   Worker& worker = workers_[index];
   const training::UnitRange owned = layout_.units_of(layout_.position_of(index));
@@ -26,6 +31,7 @@ void StepSimulation::gradients_during(int index, double UnitCost::*seconds) {
   std::ranges::sort(worker.gradients);
 }
 
+// All gradients of the worker are complete at once.
 void StepSimulation::gradients_complete(int index) {
   for (size_t i = 0; i < reductions_.size(); ++i) {
     if (std::ranges::find(reductions_[i].workers, index) != reductions_[i].workers.end())
@@ -33,12 +39,15 @@ void StepSimulation::gradients_complete(int index) {
   }
 }
 
+// Clamped, so that rounding puts it neither into the past nor behind the end of the computation.
 double StepSimulation::next_gradient(const Worker& worker) const {
   if (worker.gradients.empty()) return worker.until;
   const double when = worker.paced + (worker.work - worker.gradients.back().first) / worker.pace;
   return std::clamp(when, now_, std::max(now_, worker.until));
 }
 
+// A reduction by the cost model is a timed transfer, all others move the ring's bytes. Both share ports
+// with everything else that is under way.
 void StepSimulation::gradient_ready(int index) {
   if (--running_[index].missing > 0) return;
   running_[index].started = now_;
@@ -54,8 +63,9 @@ void StepSimulation::gradient_ready(int index) {
 bool StepSimulation::finish_reductions(int index) {
   Worker& worker = workers_[index];
   if (worker.open_reductions > 0) return false;
-  // Waiting while any of the worker's reductions runs is exposed communication; the rest is waiting for
-  // owners.
+  // While any of the worker's reductions runs, waiting is exposed communication. The rest of the wait is
+  // for other owners. The intervals are merged in the order of their starts: `covered` is the end of
+  // what has been counted.
   double busy = 0;
   double covered = worker.waiting_since;
   std::vector<std::pair<double, double>> times;
@@ -72,6 +82,7 @@ bool StepSimulation::finish_reductions(int index) {
   prediction_.workers[index].bubble += now_ - worker.waiting_since - busy;
   worker.waiting_since = now_;
   worker.phase = Phase::kNorm;
+  // The sum of the norm begins when the last worker has come.
   const bool all_are_there = ++at_norm_ == static_cast<int>(workers_.size());
   if (all_are_there) {
     norm_ends_ = now_ + equal_.norm_seconds;
@@ -80,7 +91,9 @@ bool StepSimulation::finish_reductions(int index) {
   return true;
 }
 
-// The engine sums the norm of the gradients over all workers before any of them updates.
+// The engine sums the norm of the gradients over all workers before any of them updates. Without
+// libhdt's reductions there is no such sum, and a worker updates as soon as its own reductions have
+// ended.
 bool StepSimulation::finish_norm(int index) {
   Worker& worker = workers_[index];
   if (plan_.runtime.reduction == ReductionKind::kHdt) {

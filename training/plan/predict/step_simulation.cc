@@ -1,4 +1,8 @@
-// step_simulation.cc: the event loop, and what a worker does.
+// step_simulation.cc: the event loop, and what a worker computes. Messages are in step_messages.cc,
+// gradients in step_gradients.cc.
+//
+// Computation has a pace: while a worker takes part in a transfer, its work goes on more slowly. A
+// computation is therefore kept as work that is left, and each change of pace computes its end anew.
 #include "training/plan/predict/step_simulation.h"
 
 #include <fmt/format.h>
@@ -35,6 +39,8 @@ StepSimulation::StepSimulation(const PredictionInputs& inputs, const EqualReplic
     workers_.push_back(std::move(worker));
   }
   for (const Reduction& reduction : reductions_) {
+    // Only the owners that are played are waited for: the others are equal to one of them, and ready at
+    // the same time.
     running_.push_back({static_cast<int>(reduction.workers.size()), -1, -1});
     for (const int worker : reduction.workers) ++workers_[worker].open_reductions;
   }
@@ -45,7 +51,8 @@ StepSimulation::StepSimulation(const PredictionInputs& inputs, const EqualReplic
 
 Status StepSimulation::run() {
   while (true) {
-    // Workers act on each other only through events, so only those that an event touched can go on.
+    // Workers act on each other only through events, so only those that an event has touched can go on.
+    // They are sorted so that the result does not depend on the order of events.
     std::ranges::sort(touched_);
     touched_.erase(std::ranges::unique(touched_).begin(), touched_.end());
     for (const int worker : touched_) {
@@ -53,6 +60,7 @@ Status StepSimulation::run() {
     }
     touched_.clear();
     if (done_ == workers_.size()) break;
+    // Nobody can go on and nothing is under way, so this is a deadlock.
     if (transfers_.empty() && due_.empty())
       return {Code::kConfig,
               fmt::format("schedule {}: its stages would wait for each other for ever when sends of this "
@@ -60,12 +68,14 @@ Status StepSimulation::run() {
                           schedule_name(plan_.runtime.schedule))};
     next_event();
   }
+  // A worker that was done early waits for the end of the step.
   prediction_.step_seconds = now_;
   for (size_t i = 0; i < workers_.size(); ++i) prediction_.workers[i].bubble += now_ - workers_[i].until;
   return Status::ok();
 }
 
 void StepSimulation::next_event() {
+  // An entry of due_ may be overdue by a rounding error; time never goes back.
   double next = now_ + network_.next_end();
   if (!due_.empty()) next = std::min(next, std::max(now_, due_.top().when));
   const std::vector<int> ended = network_.advance(next - now_);
@@ -74,6 +84,7 @@ void StepSimulation::next_event() {
     const auto found = transfers_.find(id);
     TransferUse& use = found->second;
     use.span.end = now_;
+    // Both ends of a message may go on now, and neither communicates by it any longer.
     if (use.message) {
       use.message->arrived = now_;
       for (const int worker : {use.span.worker, receiver_of(use.span)}) {
@@ -93,6 +104,7 @@ void StepSimulation::next_event() {
     }
     transfers_.erase(found);
   }
+  // Several things may be due at the same time, and all of them happen before any worker goes on.
   while (!due_.empty() && due_.top().when <= now_) {
     const int worker = due_.top().worker;
     due_.pop();
@@ -105,7 +117,8 @@ void StepSimulation::next_event() {
   }
 }
 
-// What is due for a worker now, if it is not overtaken.
+// An entry of due_ is obsolete if the worker's pace has changed since it was made. Then neither an end
+// nor a gradient is due now, and another entry is in the queue for the new time.
 void StepSimulation::happens(int index) {
   Worker& worker = workers_[index];
   if (!worker.busy) return;
@@ -117,6 +130,7 @@ void StepSimulation::happens(int index) {
     gradient_ready(reduction);
     moved = true;
   }
+  // If a gradient was complete, the next one needs an entry of its own.
   if (done)
     end_computation(index);
   else if (moved)
@@ -129,6 +143,7 @@ bool StepSimulation::advance(int index) {
   switch (worker.phase) {
     case Phase::kSteps:
       if (worker.next < worker.steps.size()) return take_step(index, worker.steps[worker.next]);
+      // Without overlap all gradients of the worker are reduced from here on.
       if (!plan_.runtime.overlap_gradients) gradients_complete(index);
       worker.waiting_since = now_;
       worker.phase = Phase::kReducing;
@@ -174,10 +189,12 @@ bool StepSimulation::take_step(int index, const PipelineStep& step) {
       compute(index, SpanKind::kWeightGradient, step.micro_batch, worker.cost.weight_gradient);
       break;
   }
+  // Only computations come here. They have begun, and `busy` holds the worker until they end.
   ++worker.next;
   return true;
 }
 
+// The entry is for full pace. If the worker communicates, set_pace() adds a later one.
 void StepSimulation::compute(int index, SpanKind kind, int micro_batch, double seconds) {
   Worker& worker = workers_[index];
   worker.busy = true;
@@ -191,6 +208,7 @@ void StepSimulation::compute(int index, SpanKind kind, int micro_batch, double s
   set_pace(index);
 }
 
+// The whole length counts as computation, even the part that is caused by a slower pace.
 void StepSimulation::end_computation(int index) {
   Worker& worker = workers_[index];
   worker.busy = false;
@@ -206,7 +224,7 @@ void StepSimulation::communicate(int index, int change) {
   set_pace(index);
 }
 
-// Computation is slowed down while the worker communicates.
+// First settles the work done at the old pace.
 void StepSimulation::set_pace(int index) {
   Worker& worker = workers_[index];
   const double pace = worker.communicating > 0 ? 1 / worker.slowdown : 1;

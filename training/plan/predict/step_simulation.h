@@ -1,8 +1,13 @@
 // step_simulation.h: plays one training step of a plan, event by event.
 //
-// A worker runs the steps of its schedule in order. Messages and reductions are transfers of the network, so
-// they slow each other down. After its last step a worker waits for the reductions it takes part in, then
-// updates.
+// A worker runs the steps of its schedule in order. Messages and reductions are transfers of the
+// network, so they slow each other down. After its last step a worker waits for the reductions that it
+// takes part in, then for the sum of the norm if the runtime has one, then it updates.
+//
+// The simulation alternates between two activities until all workers are done:
+// 1. Every worker that an event has touched goes on as far as it can without time passing.
+// 2. Time goes on to the next event: a transfer ends, a computation ends, or a gradient is complete
+//    during a computation. The step ends when the last worker has updated.
 #pragma once
 
 #include <cstddef>
@@ -21,84 +26,127 @@
 
 namespace hdt::plan {
 
+// Plays one step, once: construct, run(), take(). Used by one thread. `inputs` and `equal` must outlive
+// it.
 class StepSimulation {
  public:
-  // One replica of each class is played; what comes out is of these.
+  // Only one replica of each class is played; the results are for these (EqualReplicas::of_all).
   StepSimulation(const PredictionInputs& inputs, const EqualReplicas& equal);
-  // kConfig when the workers wait for each other for ever (sends that wait under an order not made for it).
+  // kConfig if the workers wait for each other for ever. That happens if sends wait for their receivers
+  // under an order that isn't made for it.
   Status run();
+  // The result of run(), without peak_memory_bytes. Call it once.
   Prediction take() { return std::move(prediction_); }
 
  private:
+  // The states of a worker, in this order. kSteps: its schedule. kReducing: waiting for its reductions.
+  // kNorm: waiting for the sum of the norm; passed at once if the runtime has none. kUpdating: the
+  // optimizer.
   enum class Phase { kSteps, kReducing, kNorm, kUpdating, kDone };
+  // The state of one stage of one played replica.
   struct Worker {
     StageCost cost;
     int devices = 1;
-    double slowdown = 1;  // while it communicates
+    // How many times longer computation takes while the worker communicates.
+    double slowdown = 1;
     std::vector<training::PipelineStep> steps;
+    // The next one of `steps`.
     size_t next = 0;
     Phase phase = Phase::kSteps;
-    bool busy = false;  // computing until `until`, if its pace does not change
+    // The worker computes. The following five members describe that computation.
+    bool busy = false;
+    // When it ends if its pace does not change. After the update: when the worker was done.
     double until = 0;
-    double work = 0;  // seconds of it left at `paced`, when nothing slows it down
+    // Seconds of work that were left at the time `paced`, counted at full pace.
+    double work = 0;
+    // Work per second since `paced`: 1, or 1 / slowdown while the worker communicates.
     double pace = 1;
     double paced = 0;
-    size_t span = 0;        // of what it computes
-    int communicating = 0;  // transfers it takes part in
-    // Gradients complete during this computation: when so much work is left, reduction. The next one is the
-    // last.
+    // Index into the prediction's spans.
+    size_t span = 0;
+    // Transfers under way that the worker takes part in. Its pace depends on whether there are any.
+    int communicating = 0;
+    // The gradients that become complete during this computation: (work left at that moment, reduction).
+    // Sorted by work, and taken from the back, as less and less work is left.
     std::vector<std::pair<double, int>> gradients;
-    double waiting_since = -1;  // at its next step; negative: it is not waiting
+    // When the worker began to wait at its next step; negative if it does not wait.
+    double waiting_since = -1;
+    // Reductions with this worker that have not ended.
     int open_reductions = 0;
   };
-  // Between neighbouring stages, by sender, direction and micro-batch.
+  // A message between neighbouring stages. The four times are negative until they have come.
   struct Message {
+    // The sender has reached its send.
     double posted = -1;
+    // The receiver has reached its receive.
     double wanted = -1;
+    // The transfer has begun: with `posted`, or for sends that wait for their receiver with the later
+    // one of `posted` and `wanted`.
     double started = -1;
+    // The transfer has ended.
     double arrived = -1;
   };
+  // The state of one of `reductions_`.
   struct RunningReduction {
-    int missing = 0;  // owners whose gradient is not complete
+    // Owners (of those that are played) whose gradient is not complete. At 0 the transfer begins.
+    int missing = 0;
     double started = -1;
     double ended = -1;
   };
+  // What a transfer of the network is for: a message, or else a reduction.
   struct TransferUse {
-    Message* message = nullptr;  // or
+    // Points into messages_, whose vectors never grow after the constructor. Null for a reduction.
+    Message* message = nullptr;
     int reduction = -1;
+    // What is shown of the transfer; its end is set when it ends.
     Span span;
   };
-  // Something that happens to a worker at a time: it is done, or a gradient is complete. What has been
-  // overtaken by a change of pace is still in the queue, and does nothing when its time comes.
+  // Something that happens to a worker at a given time: its computation ends, or a gradient is complete.
+  // A change of pace makes entries obsolete without removing them; happens() finds nothing to do then.
   struct Due {
     double when = 0;
-    int worker = 0;                                                       // or kNorm
-    bool operator<(const Due& other) const { return when > other.when; }  // earliest on top
+    // Or kNorm: the sum of the norm is there, for all workers.
+    int worker = 0;
+    // Reversed, so that the earliest entry is on top of the queue.
+    bool operator<(const Due& other) const { return when > other.when; }
   };
   static constexpr int kNorm = -1;
 
+  // Stages of a replica have neighbouring numbers.
   static int receiver_of(const Span& message) {
     return message.kind == SpanKind::kActivation ? message.worker + 1 : message.worker - 1;
   }
+  // By sender, direction and micro-batch.
   Message& message(int sender, bool activation, int micro_batch);
-  bool advance(int worker);  // one state change, if there is one to make now
+  // Makes one change of a worker's state, if one can be made now. False: it has to wait for an event.
+  bool advance(int worker);
+  // The following three: false if the step has to wait.
   bool take_step(int worker, const training::PipelineStep& step);
   bool send(int worker, bool activation, int micro_batch);
   bool receive(int worker, bool activation, int micro_batch);
+  // Begins a computation of `seconds` at full pace, and its span.
   void compute(int worker, SpanKind kind, int micro_batch, double seconds);
   void start_message(int sender, bool activation, int micro_batch, Message& sent);
+  // Divides the wait that ends now between exposed_pipeline and bubble.
   void account_wait(Worker& worker, WorkerTime& time, double transfer_started);
   void end_computation(int worker);
+  // One transfer of the worker begins (change 1) or ends (-1).
   void communicate(int worker, int change);
+  // Adapts the pace of a computation under way to `communicating`.
   void set_pace(int worker);
+  // Does what is due for a worker now, if it is not obsolete.
   void happens(int worker);
+  // When the worker's next gradient is complete, or when its computation ends if there is none.
   double next_gradient(const Worker& worker) const;
+  // Whether this backward is the worker's last, with gradients reduced while it runs.
   bool completes_gradients(int worker, const training::PipelineStep& step) const;
   void gradients_during(int worker, double UnitCost::*seconds);
   void gradients_complete(int worker);
+  // One more owner's part of a reduction is complete; the last one starts the transfer.
   void gradient_ready(int reduction);
   bool finish_reductions(int worker);
   bool finish_norm(int worker);
+  // Lets time pass until the next event, and does what happens then.
   void next_event();
 
   const PredictionInputs& inputs_;
@@ -109,13 +157,19 @@ class StepSimulation {
   std::vector<Worker> workers_;
   const std::vector<Reduction>& reductions_;
   std::vector<RunningReduction> running_;
-  std::map<std::pair<int, bool>, std::vector<Message>> messages_;  // by sender and direction
+  // By sender and direction (true: an activation), then micro-batch.
+  std::map<std::pair<int, bool>, std::vector<Message>> messages_;
+  // By the network's id: the transfers under way.
   std::map<int, TransferUse> transfers_;
-  int at_norm_ = 0;        // workers that wait for the sum of the norm or are past it
-  double norm_ends_ = -1;  // once all are there
+  // Workers that wait for the sum of the norm or are past it.
+  int at_norm_ = 0;
+  // When the sum of the norm is there; negative until all workers have reached it.
+  double norm_ends_ = -1;
   std::priority_queue<Due> due_;
-  std::vector<int> touched_;  // workers that may go on
-  size_t done_ = 0;           // workers
+  // Workers that may be able to go on. May hold a worker more than once.
+  std::vector<int> touched_;
+  // Workers in Phase::kDone.
+  size_t done_ = 0;
   double now_ = 0;
   Prediction prediction_;
 };

@@ -1,4 +1,4 @@
-// class_mix.cc: simplex and knapsack.
+// class_mix.cc: the simplex method for the mix of several kinds, and a knapsack for each kind.
 #include "training/plan/search/class_mix.h"
 
 #include <algorithm>
@@ -10,10 +10,11 @@ namespace {
 
 using Counts = std::vector<int>;
 
-// Stages of a kind are neighbours.
+// Stages of a kind are neighbours, so the first and the last one tell.
 bool several_kinds(const ReplicaClass& made) { return made.kinds.front() != made.kinds.back(); }
 
-// The best use of 0, 1, ... devices of one kind by classes of that kind alone.
+// The best use of 0, 1, ... devices of one kind by classes of that kind alone: the unbounded knapsack,
+// whose table serves every number of devices that is left over. `classes` must outlive it.
 class KindKnapsack {
  public:
   KindKnapsack(const std::vector<ReplicaClass>& classes, const std::vector<int64_t>& value, int kind,
@@ -23,6 +24,8 @@ class KindKnapsack {
     for (size_t c = 0; c < classes.size(); ++c) {
       if (value[c] > 0 && classes[c].devices[kind] > 0 && !several_kinds(classes[c])) usable.push_back(c);
     }
+    // best_[room] is the maximum of samples with `room` devices. Either the last device stays unused, or
+    // some class is the last one added.
     for (int room = 1; room <= devices; ++room) {
       best_[room] = best_[room - 1];
       for (const size_t c : usable) {
@@ -35,7 +38,8 @@ class KindKnapsack {
     }
   }
 
-  // Adds the replicas for `room` devices and takes their devices from it.
+  // Adds the replicas that are best for `room` devices to `replicas`, and takes their devices from
+  // `room`.
   void fill(int& room, Counts& replicas) const {
     for (int at = room; at > 0;) {
       if (last_[at] < 0) {
@@ -56,6 +60,7 @@ class KindKnapsack {
   std::vector<int> last_;  // class that was added at this room; -1: the best is that of less room
 };
 
+// Whether one replica of the class finds its devices.
 bool fits(const ReplicaClass& made, const std::vector<int>& room) {
   for (size_t kind = 0; kind < room.size(); ++kind) {
     if (made.devices[kind] > room[kind]) return false;

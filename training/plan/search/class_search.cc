@@ -1,4 +1,4 @@
-// class_search.cc: from mixes to played plans.
+// class_search.cc: from mixes of classes to played plans.
 #include "training/plan/search/class_search.h"
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 namespace hdt::plan {
 namespace {
 
-// Steps played to improve the best mix.
+// The maximum number of steps that are played to improve the best mix.
 constexpr int kMostImprovements = 300;
 
-// An estimate may be so much longer than what is played.
+// An estimate may be longer than the played step by this factor.
 constexpr double kEstimate = 1.02;
 
-// The order of replicas in shapes (search_space.h).
+// Replicas come in the order that shapes have (search_space.h): those with the larger key first.
 auto order_key(const ReplicaClass& made) {
   return std::tuple(made.tensor_parallel, made.devices, made.micro_batch_size);
 }
@@ -33,11 +33,14 @@ ClassSearch::ClassSearch(const PredictionInputs& inputs, const SearchOptions& op
 
 bool ClassSearch::run() {
   const std::vector<ReplicaClass> all = maker_.all();
+  // No class fits memory: find out how much is missing, for the message.
   if (all.empty()) {
     note_excess();
     return !maker_.variants().empty();
   }
   std::vector<Candidate> candidates;
+  // Estimates the shortest mix of the classes that fulfil a condition. An estimate is quick; only the
+  // best few are played.
   const auto add = [&](const auto& condition) {
     std::vector<ReplicaClass> classes;
     std::ranges::copy_if(all, std::back_inserter(classes), condition);
@@ -56,8 +59,8 @@ bool ClassSearch::run() {
   for (const int degree : degrees)
     add([&](const ReplicaClass& made) { return made.tensor_parallel == degree; });
   for (const int size : sizes) add([&](const ReplicaClass& made) { return made.micro_batch_size == size; });
-  // Every replica over several kinds, in one order: then gradients are reduced inside each kind's network,
-  // and only activations pass between networks.
+  // Every replica goes over several kinds, in one order. Then gradients are reduced inside each kind's
+  // network, and only activations pass between the networks.
   for (int first = 0; first < static_cast<int>(maker_.kinds().size()); ++first) {
     add([&](const ReplicaClass& made) { return made.kinds.front() == first && made.kinds.back() != first; });
     for (const auto& [degree, size] : maker_.variants()) {
@@ -67,7 +70,7 @@ bool ClassSearch::run() {
       });
     }
   }
-  // Short pipelines: more replicas to reduce over, less to fill.
+  // Short pipelines have more replicas to reduce over, and less to fill.
   for (const size_t most : {1, 2, 4, 8})
     add([&](const ReplicaClass& made) { return made.kinds.size() <= most; });
   add([](const ReplicaClass& made) { return made.kinds.size() == 2 && made.kinds[0] != made.kinds[1]; });
@@ -81,6 +84,8 @@ bool ClassSearch::run() {
   return true;
 }
 
+// Doubles the length of the step until a mix can process the global batch, then bisects between the last
+// two lengths. A fast replica alone with one micro-batch is the start.
 ClassSearch::Candidate ClassSearch::shortest_mix(const std::vector<ReplicaClass>& classes) const {
   double high = std::numeric_limits<double>::infinity();
   for (const ReplicaClass& made : classes) high = std::min(high, made.fill + made.period);
@@ -119,12 +124,15 @@ std::optional<Plan> ClassSearch::plan_of(const Uses& uses) const {
   };
   std::vector<const ReplicaClass*> made;
   for (const Use& use : uses) made.insert(made.end(), use.replicas, &use.made);
+  // Too many replicas: keep those with the best rate, in the order that they had.
   if (static_cast<int>(made.size()) > options_.most_replicas) {
     std::ranges::stable_sort(made, {},
                              [](const ReplicaClass* one) { return one->period / one->micro_batch_size; });
     made.resize(options_.most_replicas);
     std::ranges::stable_sort(made, std::greater<>(), [](const ReplicaClass* one) { return order_key(*one); });
   }
+  // Gives out the micro-batches. A replica whose micro-batch is larger than the rest of the batch is
+  // out.
   std::vector<int> counts(made.size(), 0);
   std::priority_queue<Next> next;
   for (size_t r = 0; r < made.size(); ++r) next.push({made[r]->fill + made[r]->period, r});
@@ -143,6 +151,7 @@ std::optional<Plan> ClassSearch::plan_of(const Uses& uses) const {
   plan.runtime = options_.runtime;
   Placement placement(inputs_.cluster);
   for (size_t r = 0; r < made.size(); ++r) {
+    // A replica without micro-batches is left out; its devices stay unused.
     if (counts[r] == 0) continue;
     Replica replica{made[r]->micro_batch_size, counts[r], {}};
     for (int s = 0, first = 0; s < static_cast<int>(made[r]->kinds.size()); first += made[r]->layers[s++]) {
@@ -165,6 +174,8 @@ bool ClassSearch::play(const Uses& uses) {
   return seconds.is_ok() && state_.offer(inputs_, std::move(*plan), seconds.value());
 }
 
+// Hill climbing: the mix's split is the best for the longest stage, and not necessarily for the whole
+// step. Moves between neighbouring stages, in both directions, are tried until a round brings nothing.
 void ClassSearch::improve(Uses uses) {
   int played = 0;
   for (bool better = true; better;) {
@@ -179,7 +190,7 @@ void ClassSearch::improve(Uses uses) {
         --use.made.layers[from];
         ++use.made.layers[to];
         if (played == kMostImprovements) return;
-        // What makes the longest stage longer by more than messages could win back is not played.
+        // A move that makes the longest stage longer than messages could win back is not played.
         if (maker_.evaluate(use.made) && use.made.period < kEstimate * before.period && ++played &&
             play(uses)) {
           better = true;

@@ -1,12 +1,16 @@
 // class_search.h: plans for large clusters, put together from classes of equal replicas.
 //
-// The step is bisected: for each length, the mix of classes (class_mix.h) that can take most samples. The
-// shortest that can take the global batch is made a plan, its micro-batches given out one by one to the
-// replica that ends first. That is done with all variants (tensor-parallel degree, micro-batch size) together
-// and with each alone; the plans are played, shortest first, until what the next one was estimated to take is
-// longer than what was played. The best is then improved: a layer goes from a stage to its neighbour in all
-// replicas of a class, as long as steps get shorter. Nothing here is proved to be the best; search.h says so,
-// and how far the bound is.
+// 1. The length of the step is bisected. For each length, class_mix.h gives the mix of classes that can
+//    process the most samples. The mix of the shortest length that is enough for the global batch
+//    becomes a plan; its micro-batches go one by one to the replica that ends first.
+// 2. That is done with all variants (tensor-parallel degree, micro-batch size) together, with each
+//    variant alone, and with other selections of classes.
+// 3. The plans are played, the one with the shortest estimate first, until the next estimate is longer
+//    than the best step that was played.
+// 4. The best plan is improved: a layer moves from a stage to its neighbour in all replicas of a class,
+//    as long as the steps get shorter.
+//
+// Nothing here is proved to be the best. search.h says so, and how far away the bound is.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +22,8 @@
 
 namespace hdt::plan {
 
+// One search for one schedule. It runs on the caller's thread. Everything that is passed to the
+// constructor must outlive it.
 class ClassSearch {
  public:
   ClassSearch(const PredictionInputs& inputs, const SearchOptions& options, SearchState& state);

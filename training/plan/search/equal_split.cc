@@ -1,4 +1,4 @@
-// equal_split.cc: every degree, micro-batch size and number of stages.
+// equal_split.cc: tries every degree, micro-batch size and number of stages.
 #include "training/plan/search/equal_split.h"
 
 #include <fmt/format.h>
@@ -14,13 +14,17 @@
 namespace hdt::plan {
 namespace {
 
+// Longer pipelines spend more time on filling than their shorter stages save.
 constexpr int kMostEqualStages = 64;
 
-// The most replicas of `stages` stages each that share the batch equally; empty if there are none.
+// The plan with as many replicas of `stages` stages as there are devices for, and as share the batch
+// equally. Nothing if there is no such plan. `variant` is (tensor-parallel degree, micro-batch size).
 std::optional<Plan> equal_plan(const PredictionInputs& inputs, const SearchOptions& options,
                                const ClassMaker& maker, std::pair<int, int> variant, int stages) {
   const auto [degree, size] = variant;
-  std::vector<int> row;  // kinds of the workers
+  // The workers of the cluster by kind, in the order in which stages take them. A replica may begin in
+  // one kind and end in another.
+  std::vector<int> row;
   for (int kind = 0; kind < static_cast<int>(maker.kinds().size()); ++kind) {
     if (maker.profiled(kind, variant)) row.insert(row.end(), maker.workers(kind, degree), kind);
   }
@@ -43,7 +47,8 @@ std::optional<Plan> equal_plan(const PredictionInputs& inputs, const SearchOptio
       made.kinds.push_back(row[worker]);
       replica.stages.push_back({layers / stages + (stage < layers % stages ? 1 : 0), *node, degree});
     }
-    // What does not fit either way is left as it is, and counts as too large.
+    // Recompute as few layers as fit. A stage that does not fit either way stays as it is; the check of
+    // memory refuses the plan then.
     for (int stage = 0, first = 0; stage < stages; first += replica.stages[stage++].layers) {
       const auto fitted = maker.fitted(made, stage, first, replica.stages[stage].layers, count);
       if (fitted) replica.stages[stage].recomputed_layers = fitted->recomputed_layers;
@@ -60,11 +65,13 @@ Result<SearchResult> search_equal_split(const PredictionInputs& inputs, const Se
   const ClassMaker maker(inputs, options.runtime.schedule, options.recompute);
   SearchResult best;
   best.step_seconds = std::numeric_limits<double>::infinity();
+  // For the message when nothing fits.
   double least_excess = std::numeric_limits<double>::infinity();
   for (const std::pair<int, int>& variant : maker.variants()) {
     for (int stages = 1; stages <= std::min(inputs.model.num_layers(), kMostEqualStages); ++stages) {
       const std::optional<Plan> plan = equal_plan(inputs, options, maker, variant, stages);
       if (!plan || !check_plan(*plan, inputs.cluster, inputs.model, inputs.profile).is_ok()) continue;
+      // Memory is checked before the step is played, which takes longer.
       Prediction memory;
       memory.peak_memory_bytes = peak_memory_bytes(inputs, *plan);
       const double excess = memory_excess(inputs.cluster, *plan, memory).bytes;

@@ -1,4 +1,5 @@
-// replica_class.cc: splits and sequences.
+// replica_class.cc: the splits of a class, its period and fill, and the sequences of kinds that are
+// tried.
 #include "training/plan/search/replica_class.h"
 
 #include <algorithm>
@@ -14,10 +15,10 @@ namespace hdt::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// More stages than this are not tried: their micro-batches in flight cost more than they bring.
+// Longer pipelines are not tried: their micro-batches in flight cost more than they bring.
 constexpr int kMostStages = 64;
 constexpr int kMostStagesOfTwoKinds = 24;
-// Micro-batches of a step that fills the pipeline.
+// A number of micro-batches that fills every pipeline.
 constexpr int kMany = std::numeric_limits<int>::max();
 
 }  // namespace
@@ -44,6 +45,7 @@ ClassMaker::ClassMaker(const PredictionInputs& inputs, ScheduleKind schedule, bo
     ++nodes_[kind];
     devices_[kind] += node.devices;
     memory_[kind] = std::min(memory_[kind], static_cast<double>(node.memory_bytes));
+    // Groups depend on the degree alone, so each degree is counted with its first variant only.
     for (const auto& [degree, size] : variants) {
       if (size == std::ranges::find(variants, degree, &std::pair<int, int>::first)->second)
         workers_[kind][degree] += node.devices / degree;
@@ -52,6 +54,7 @@ ClassMaker::ClassMaker(const PredictionInputs& inputs, ScheduleKind schedule, bo
   for (const std::pair<int, int>& variant : variants) {
     bool any = false;
     for (size_t kind = 0; kind < kinds_.size(); ++kind) {
+      // A kind is usable if all layer kinds were profiled, and a node has enough devices for a group.
       const bool known = std::ranges::all_of(inputs.model.layers, [&](const LayerKind& layer) {
         return layer.parameter_bytes.contains(variant.first) &&
                inputs.profile.find({kinds_[kind].device, layer.name, variant.first, variant.second});
@@ -80,6 +83,7 @@ std::optional<FittedStage> ClassMaker::fitted(const ReplicaClass& made, int stag
   const auto stages = static_cast<int>(made.kinds.size());
   const MemoryLimit limit{memory_[made.kinds[stage]] + extra_bytes, made.tensor_parallel,
                           most_in_flight(schedule_, stages, stage, micro_batches), recompute_};
+  // From layers to units: the first stage has the embedding (unit 0) in addition, the last one the head.
   return fit_stage(inputs_, costs(made, stage), stage == 0 ? 0 : first_layer + 1,
                    first_layer + layers + (stage + 1 == stages ? 2 : 1), limit);
 }
@@ -97,6 +101,7 @@ double ClassMaker::message_seconds(const ReplicaClass& made, int stage) const {
   if (from == to && groups_a_node >= 2 * nodes_[from]) link = link_of(true);
   if (!link) link = link_of(false);
   if (!link) return 0;
+  // All transformer layers are taken to pass on as much as the first kind of them.
   const double bytes = static_cast<double>(inputs_.model.layers[1].output_bytes) * made.micro_batch_size;
   return link->latency + bytes / (link->rate(bytes) * inputs_.calibration.point_to_point);
 }
@@ -106,10 +111,12 @@ std::vector<int> ClassMaker::split(const ReplicaClass& made, double longest, dou
   std::vector<int> layers;
   int first = 0;
   for (int index = 0; index < stages; ++index) {
+    // More layers need more memory and more time, so the largest number that fits can be bisected.
     const auto fits = [&](int count) {
       const auto stage = fitted(made, index, first, count, kMany, extra_bytes);
       return stage && stage->cost.forward + stage->cost.backward <= longest;
     };
+    // Each later stage needs a layer, and the last stage has to take all that are left.
     const int left = inputs_.model.num_layers() - first;
     const int behind = stages - index - 1;
     int most = left - behind;
@@ -128,6 +135,9 @@ std::vector<int> ClassMaker::split(const ReplicaClass& made, double longest, dou
   return layers;
 }
 
+// There and back: a micro-batch of stage s passes s and all later stages with forward and backward, and
+// crosses each link twice. Until it is back, the stage can start only as many others as it may keep in
+// flight, so a period is at least that time divided by their number.
 bool ClassMaker::evaluate(ReplicaClass& made) const {
   const int stages = static_cast<int>(made.kinds.size());
   const bool gradient_goes_ahead = splits_backward(schedule_);
@@ -152,6 +162,7 @@ bool ClassMaker::evaluate(ReplicaClass& made) const {
     const int in_flight = most_in_flight(schedule_, stages, index, kMany);
     made.period = std::max({made.period, seconds[index], there_and_back / in_flight});
   }
+  // Filling and draining: what the way of one micro-batch takes beyond a period, and the longest update.
   made.fill = std::max(0.0, there_and_back - made.period) + update;
   return true;
 }
@@ -164,8 +175,11 @@ std::optional<ReplicaClass> ClassMaker::make(std::pair<int, int> variant,
   made.kinds = kinds;
   made.devices.assign(kinds_.size(), 0);
   for (const int kind : kinds) made.devices[kind] += variant.first;
+  // Without a limit of time, the greedy split shows whether any fits memory. Its longest stage is the
+  // first upper end of the bisection.
   made.layers = split(made, kInfinity, 0);
   if (made.layers.empty()) return std::nullopt;
+  // Bisection over the length of the longest stage.
   double low = 0;
   double high = 0;
   for (int index = 0, first = 0; index < static_cast<int>(kinds.size()); first += made.layers[index++]) {
@@ -193,6 +207,7 @@ double ClassMaker::least_excess(std::pair<int, int> variant, const std::vector<i
   made.kinds = kinds;
   double low = 0;
   double high = 1;
+  // With enough memory every split fits, so the doubling ends. The bisection's precision is one byte.
   while (split(made, kInfinity, high).empty()) high *= 2;
   while (high - low > 1) {
     const double middle = (low + high) / 2;
@@ -211,6 +226,7 @@ void ClassMaker::for_each_sequence(std::pair<int, int> variant, bool three_or_mo
   std::vector<int> sequence;
   const auto add = [&](int kind, int stages) { sequence.insert(sequence.end(), stages, kind); };
   for (const int first : usable) {
+    // One kind, then each ordered pair of kinds.
     if (three_or_more) break;
     for (int stages = 1; stages <= std::min({workers(first, variant.first), layers, kMostStages}); ++stages) {
       sequence.clear();
@@ -230,7 +246,8 @@ void ClassMaker::for_each_sequence(std::pair<int, int> variant, bool three_or_mo
       }
     }
   }
-  // More kinds: in the order of the cluster and in the opposite one.
+  // Three kinds or more, in the order of the cluster and in the opposite one. Numbers of stages double,
+  // as all combinations would be too many.
   const std::function<void(size_t, int)> more = [&](size_t at, int chosen) {
     if (static_cast<int>(sequence.size()) > std::min(layers, kMostStages)) return;
     if (at == usable.size()) {
@@ -255,6 +272,8 @@ void ClassMaker::for_each_sequence(std::pair<int, int> variant, bool three_or_mo
 }
 
 std::vector<ReplicaClass> ClassMaker::all() const {
+  // By devices, first kind, degree and micro-batch size. A map keeps the result independent of the order
+  // in which classes are found.
   std::map<std::tuple<std::vector<int>, int, int, int>, ReplicaClass> best;
   for (const bool three_or_more : {false, true}) {
     if (!best.empty()) break;

@@ -1,4 +1,5 @@
-// search.cc: from shape to shape.
+// search.cc: chooses between the exhaustive search and that by classes, goes from schedule to schedule
+// and from shape to shape, and words the result.
 #include "training/plan/search/search.h"
 
 #include <fmt/format.h>
@@ -17,6 +18,8 @@ double ideal_seconds(const PredictionInputs& inputs, int64_t global_batch_size) 
     double best = 0;
     for (const auto& [key, cost] : inputs.profile.compute) {
       const int workers = node.devices / key.tensor_parallel;
+      // The profile has all layer kinds of a variant or none, so the entry of the first kind stands for
+      // the variant.
       const bool first_layer = key.device == node.device && key.layer == inputs.model.layers.front().name;
       if (!first_layer || workers == 0 ||
           !inputs.model.layers.front().parameter_bytes.contains(key.tensor_parallel))
@@ -30,6 +33,7 @@ double ideal_seconds(const PredictionInputs& inputs, int64_t global_batch_size) 
   return static_cast<double>(global_batch_size) / rate;
 }
 
+// Whether the cluster is small enough to look at all shapes.
 bool exhaustive(const PredictionInputs& inputs) {
   int64_t devices = 0;
   for (const Node& node : inputs.cluster.nodes) devices += node.devices;
@@ -38,6 +42,7 @@ bool exhaustive(const PredictionInputs& inputs) {
 
 Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions& options) {
   HDT_RETURN_IF_ERROR(check_profile(inputs.profile, inputs.model));
+  // Shared by all schedules and shapes, so that the best plan of one cuts off plans of the next.
   SearchState state;
   bool any_shape = false;
   const bool all_shapes = exhaustive(inputs);
@@ -70,6 +75,7 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
                               state.least_excess / (1 << 30), state.excess_device));
   SearchResult result;
   result.plan = *state.best;
+  // The classes follow from the plan; no search is needed for them.
   auto classes = class_settings(result.plan, inputs.cluster);
   if (!classes.is_ok()) return classes.status();
   result.plan.classes = classes.take();

@@ -1,13 +1,16 @@
-// search.h: the plan with the least predicted step.
+// search.h: finds the plan with the shortest predicted step.
 //
-// On clusters of up to kMostDevicesOfAllShapes devices: branch and bound over all shapes (search_space.h),
-// all ways to give out micro-batches and all layer splits. What is cut off cannot be better, because of a
-// lower bound that holds for every schedule: a stage needs its forward and its backward for each micro-batch;
-// before its first forward, the first micro-batch passes all earlier stages and links, and after its last
-// backward the last gradient passes them back. The first plan of a shape, by which later ones are cut off,
-// comes from dynamic programming (layer split with the least longest stage) and from giving each micro-batch
-// to the replica that ends first with it. That count is the best for the bound, by exchange: moving a
-// micro-batch from any other count's longest replica never makes it longer.
+// Clusters of up to kMostDevicesOfAllShapes devices: branch and bound over all shapes (search_space.h),
+// all ways to give out micro-batches, and all layer splits. A plan is cut off by a lower bound that
+// holds for every schedule, so it cannot be better. The bound: a stage needs its forward and its
+// backward for each micro-batch. Before its first forward, the first micro-batch passes all earlier
+// stages and links; after its last backward, the last gradient passes them back. The first plan of a
+// shape, which cuts off later ones, comes from dynamic programming (the split with the shortest longest
+// stage) and from giving each micro-batch to the replica that ends first with it. These counts are the
+// best for the bound, by exchange: moving a micro-batch away from the longest replica of any other
+// counts never makes the longest longer.
+//
+// Larger clusters: class_search.h.
 #pragma once
 
 #include <cstdint>
@@ -20,44 +23,58 @@
 
 namespace hdt::plan {
 
-// Beyond so many devices the shapes are too many to look at each.
+// With more devices there are too many shapes to look at each.
 constexpr int kMostDevicesOfAllShapes = 12;
 
+// What to search for.
 struct SearchOptions {
+  // Samples of one step, at least 1.
   int64_t global_batch_size = 0;
+  // The maximum number of replicas of a plan.
   int most_replicas = 100'000;
+  // The runtime of all plans, except for the schedule if `schedules` names some.
   Runtime runtime;
-  // The schedules to choose from; none: that of `runtime`.
+  // The schedules to choose from. Empty: that of `runtime` alone.
   std::vector<ScheduleKind> schedules;
-  // Stages that lack memory may recompute layers (recomputation.h), with schedules whose backward is in one.
+  // Stages that lack memory may recompute layers (recomputation.h). Applies only with schedules whose
+  // backward is in one part.
   bool recompute = false;
-  // After so many played steps, or a thousand times as many looks at partial plans, the best so far is taken.
+  // The budget of the exhaustive search. It ends after so many played steps, or after a thousand times
+  // as many looks at partial plans, with the best plan so far.
   int64_t most_predictions = 100'000;
 };
 
-// What is known about plans that were not played.
+// What is known about the plans that were not played.
 enum class SearchProof {
-  kBest,        // all shapes were searched: none has a shorter step
-  kEndedEarly,  // at most_predictions
-  kNone,        // a large cluster: the plan was put together from classes of equal replicas (class_search.h)
+  // All shapes were searched; no plan has a shorter step.
+  kBest,
+  // The search was ended by most_predictions.
+  kEndedEarly,
+  // A large cluster: the plan was put together from classes of equal replicas (class_search.h).
+  kNone,
 };
 
+// The plan that was found, with its classes (group_classes.h) if the cluster names NICs.
 struct SearchResult {
   Plan plan;
   double step_seconds = 0;
-  // The best of another shape that was played, if any: other device kinds or sizes of stages.
+  // The best played plan of another shape (other device kinds or other sizes of stages), if there is
+  // one.
   std::optional<Plan> runner_up;
   double runner_up_seconds = 0;
   SearchProof proof = SearchProof::kNone;
-  int64_t predictions = 0;  // steps played
+  // The number of steps played.
+  int64_t predictions = 0;
 };
 
-// The global batch at the sum of the rates that each worker would reach alone with the whole model, at the
-// best degree and micro-batch size for its node: what a plan on all these devices would take if nothing were
-// lost.
+// Seconds of a step on all devices if nothing were lost: the global batch, divided by the sum of the
+// rates that each worker would reach alone with the whole model. Each node has the degree and
+// micro-batch size that are best for it. Infinite if no node's device kind is profiled.
 double ideal_seconds(const PredictionInputs& inputs, int64_t global_batch_size);
 
-// kConfig with the reason when nothing fits: how much memory is missing at least, and where.
+// kConfig with the reason if there is no plan. If nothing fits memory, the message says how much is
+// missing at least, and on which device kind. Runs on the caller's thread; several searches may run at
+// once.
 Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions& options);
 
 }  // namespace hdt::plan

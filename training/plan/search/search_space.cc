@@ -1,4 +1,4 @@
-// search_space.cc: enumerating shapes.
+// search_space.cc: enumerates the shapes depth first, and sums up costs.
 #include "training/plan/search/search_space.h"
 
 #include <algorithm>
@@ -7,11 +7,15 @@
 namespace hdt::plan {
 namespace {
 
+// One walk through all shapes. The three functions call each other: add_replica() appends a replica to
+// the shape, choose_counts() chooses how many workers of each kind it has, order_kinds() in which order
+// the kinds come; then the next replica is added.
 class ShapeWalk {
  public:
   ShapeWalk(const PredictionInputs& inputs, int most_replicas, const std::function<bool(const Shape&)>& visit)
       : inputs_(inputs), visit_(visit), kinds_(inputs.cluster.node_kinds()), most_replicas_(most_replicas) {}
 
+  // All shapes of one variant.
   void walk(int tensor_parallel, int micro_batch_size) {
     shape_ = {tensor_parallel, micro_batch_size, {}};
     workers_.assign(kinds_.size(), {});
@@ -30,6 +34,7 @@ class ShapeWalk {
   }
 
  private:
+  // Whether the shape's variant was profiled for all layers on this device kind.
   bool profiled(const std::string& device) const {
     return std::ranges::all_of(inputs_.model.layers, [&](const LayerKind& kind) {
       return kind.parameter_bytes.contains(shape_.tensor_parallel) &&
@@ -37,13 +42,16 @@ class ShapeWalk {
     });
   }
 
-  // All next replicas with counts that are not above `most` (compared kind by kind from the first).
+  // Appends all replicas whose counts do not exceed `most`, compared kind by kind from the first. `most`
+  // are the counts of the replica before.
   void add_replica(const std::vector<int>& most) {
     if (stopped_ || static_cast<int>(shape_.replicas.size()) == most_replicas_) return;
     std::vector<int> counts(kinds_.size(), 0);
     choose_counts(most, 0, true, counts);
   }
 
+  // `equal_so_far`: the counts of the kinds before equal those of `most`, so this one must not be
+  // larger.
   void choose_counts(const std::vector<int>& most, size_t kind, bool equal_so_far, std::vector<int>& counts) {
     if (kind == kinds_.size()) {
       order_kinds(counts);
@@ -58,6 +66,8 @@ class ShapeWalk {
     counts[kind] = 0;
   }
 
+  // All orders of the kinds that have workers. Every prefix of the sequence of replicas is a shape of
+  // its own, as workers may stay unused.
   void order_kinds(const std::vector<int>& counts) {
     std::vector<int> order;
     int stages = 0;
@@ -88,7 +98,8 @@ class ShapeWalk {
   const std::vector<Node> kinds_;
   const int most_replicas_;
   std::vector<std::vector<std::string>> workers_;  // by kind: their nodes
-  std::vector<int> taken_;                         // by kind
+  // By kind: the workers that are in `shape_`. The others come after them, in order.
+  std::vector<int> taken_;
   Shape shape_;
   bool stopped_ = false;
 };

@@ -1,4 +1,5 @@
-// shape_search.cc: branch and bound inside a shape.
+// shape_search.cc: branch and bound inside a shape. Everything that is cut off has a lower bound that is
+// not below the best step so far, so the best plan is never cut off.
 #include "training/plan/search/shape_search.h"
 
 #include <algorithm>
@@ -12,6 +13,7 @@ namespace hdt::plan {
 
 bool SearchState::offer(const PredictionInputs& inputs, Plan plan, double seconds) {
   if (seconds < best_seconds) {
+    // The plan that was the best becomes the runner-up, unless the new best has the same shape.
     if (best && shape_text(*best, inputs.cluster) != shape_text(plan, inputs.cluster)) {
       runner_up = std::move(best);
       runner_up_seconds = best_seconds;
@@ -96,11 +98,16 @@ double ShapeSearch::message_seconds(int replica, int stage) const {
   int64_t bytes = std::numeric_limits<int64_t>::max();
   for (const LayerKind& kind : inputs_.model.layers) bytes = std::min(bytes, kind.output_bytes);
   const double message = static_cast<double>(bytes) * shape_.micro_batch_size;
+  // A larger message may have a better rate. So the smallest message at the best rate is the lower
+  // bound.
   double fastest = 0;  // a larger message may be faster, but takes as long as the smallest at the best rate
   for (const auto& [size, rate] : link->bandwidth) fastest = std::max(fastest, rate);
   return link->latency + message / (fastest * inputs_.calibration.point_to_point);
 }
 
+// For each stage: the first micro-batch comes to it, it computes `count` of them, and the last gradient
+// goes back to the first stage, which then updates. Where backwards are in two parts, the way back may
+// be passed while the stage still computes its weights' gradients, so only the way there counts.
 double ShapeSearch::bound(int replica, const Split& split, int64_t count) {
   const bool gradient_goes_ahead = splits_backward(options_.runtime.schedule);
   double longest = 0;
@@ -126,8 +133,8 @@ double ShapeSearch::bound(int replica, const Split& split, int64_t count) {
 std::pair<double, ShapeSearch::Split> ShapeSearch::balanced(int replica) const {
   const int layers = inputs_.model.num_layers();
   const int stages = static_cast<int>(shape_.replicas[replica].nodes.size());
-  // longest[l]: of the best split of the first l layers over the stages so far; its last stage begins at
-  // from[s][l].
+  // longest[l] is the shortest longest stage of any split of the first l layers over the stages so far.
+  // The last stage of that split begins at layer from[s][l].
   std::vector<double> longest(layers + 1, std::numeric_limits<double>::infinity());
   std::vector<std::vector<int>> from(stages, std::vector<int>(layers + 1, 0));
   longest[0] = 0;
@@ -150,6 +157,7 @@ std::pair<double, ShapeSearch::Split> ShapeSearch::balanced(int replica) const {
   return {longest[layers], split};
 }
 
+// Each replica gets one micro-batch; each further one goes to the replica that is done first with it.
 void ShapeSearch::try_greedy() {
   std::vector<Split> splits;
   std::vector<int64_t> counts;
@@ -181,7 +189,8 @@ void ShapeSearch::give_out(size_t replica, int64_t left, std::vector<int64_t>& c
   const auto others = static_cast<int64_t>(shape_.replicas.size() - replica - 1);
   const int64_t least = others == 0 ? left : 1;
   for (int64_t count = least; count <= left - others && may_look(); ++count) {
-    // The best split's longest stage is a bound for all splits; it grows with the count.
+    // The longest stage of the best split bounds all splits from below. It grows with the count, so
+    // larger counts need not be tried.
     if (static_cast<double>(count) * balanced_[replica].first >= state_.best_seconds) break;
     counts.push_back(count);
     give_out(replica + 1, left - count, counts);
@@ -189,6 +198,8 @@ void ShapeSearch::give_out(size_t replica, int64_t left, std::vector<int64_t>& c
   }
 }
 
+// All splits of the replica that may be good enough are found first. The best step may get shorter while
+// they are tried, so each is compared again.
 void ShapeSearch::choose_splits(size_t replica, const std::vector<int64_t>& counts,
                                 std::vector<Split>& splits) {
   if (replica == shape_.replicas.size()) {
@@ -218,7 +229,8 @@ void ShapeSearch::extend_split(int replica, int64_t count, int first_layer, Spli
   }
   const int behind = stages - index - 1;
   for (int layers = behind == 0 ? left : 1; layers <= left - behind && may_look(); ++layers) {
-    // More layers need more memory and time (also for what is recomputed), so what is too much ends the loop.
+    // More layers need more memory and more time, also if they are recomputed. So the first number that
+    // is too large ends the loop.
     split.push_back(layers);
     const bool worth = bound(replica, split, count) < state_.best_seconds;
     if (worth) extend_split(replica, count, first_layer + layers, split, found);
@@ -228,6 +240,7 @@ void ShapeSearch::extend_split(int replica, int64_t count, int first_layer, Spli
 }
 
 bool ShapeSearch::may_look() {
+  // A look takes about a thousandth of the time of a played step.
   constexpr int64_t kLooksPerPrediction = 1000;
   if (++state_.looks > kLooksPerPrediction * options_.most_predictions) state_.ended_early = true;
   return !state_.ended_early;
@@ -252,7 +265,8 @@ void ShapeSearch::play(const std::vector<Split>& splits, const std::vector<int64
     }
   }
   ++state_.predictions;
-  // A plan that cannot run (no link between its nodes, stages that wait for each other for ever) is no plan.
+  // A plan that cannot run (there is no link between its nodes, or its stages wait for each other for
+  // ever) is skipped.
   const auto seconds = predict_seconds(inputs_, plan);
   if (seconds.is_ok()) state_.offer(inputs_, std::move(plan), seconds.value());
 }

@@ -1,4 +1,5 @@
-// shape_search.h: the best plan of one shape (search_space.h), given the best of the shapes before.
+// shape_search.h: finds the best plan of one shape (search_space.h), given the best plan of the shapes
+// before.
 #pragma once
 
 #include <limits>
@@ -15,29 +16,36 @@
 
 namespace hdt::plan {
 
-// What is carried from shape to shape.
+// What is carried from shape to shape and from schedule to schedule. search() owns it.
 struct SearchState {
   std::optional<Plan> best;
   double best_seconds = std::numeric_limits<double>::infinity();
-  // The best that was played of those whose stages, by replica, are on other device kinds or in other sizes.
+  // The best plan that was played in another shape than that of `best`.
   std::optional<Plan> runner_up;
   double runner_up_seconds = std::numeric_limits<double>::infinity();
   int64_t predictions = 0;
-  int64_t looks = 0;  // at partial plans
+  // How many partial plans were looked at.
+  int64_t looks = 0;
+  // The budget is used up; everything returns as soon as possible.
   bool ended_early = false;
-  // When nothing fits: the least that is missing, and on which device kind.
+  // For the message when nothing fits: the minimum of bytes missing on a device, and the kind of node.
   double least_excess = std::numeric_limits<double>::infinity();
   std::string excess_device;
-  std::map<std::tuple<int, int, int>, RangeCosts> costs;  // by kind, degree, micro-batch size
+  // By kind of node, degree and micro-batch size: costs that all shapes share.
+  std::map<std::tuple<int, int, int>, RangeCosts> costs;
 
-  // Takes a played plan. True if it is the best so far.
+  // Takes a played plan and its step. Returns true if it is the best so far.
   bool offer(const PredictionInputs& inputs, Plan plan, double seconds);
 };
 
+// Branch and bound in one shape, in three levels: the micro-batches of each replica, the split of each
+// replica, and then the plan is played. All references must outlive it.
 class ShapeSearch {
  public:
   ShapeSearch(const PredictionInputs& inputs, const SearchOptions& options, const Shape& shape,
               SearchState& state);
+  // Searches the whole shape. Does nothing if micro-batches of this size cannot make up the global
+  // batch, or if there are fewer of them than replicas.
   void run();
 
  private:
@@ -45,20 +53,33 @@ class ShapeSearch {
 
   int64_t micro_batches() const { return options_.global_batch_size / shape_.micro_batch_size; }
   const RangeCosts& costs(int replica, int stage) const;
+  // The units [first, end) of a stage with `layers` layers from `first_layer` on.
   static std::pair<int, int> units(int stage, int stages, int first_layer, int layers);
+  // The cost of such a stage if memory were no question.
   StageCost stage(int replica, int stage, int first_layer, int layers) const;
-  // With as little recomputation as fits; notes what is missing when nothing does.
+  // With as little recomputation as fits when the replica has `count` micro-batches. If nothing fits,
+  // notes in the state how much is missing.
   std::optional<FittedStage> fitted(int replica, int stage, int first_layer, int layers, int64_t count);
-  // Never longer than any step in which the replica has this split and count; infinite if that does not fit.
+  // Seconds that no step can undercut in which the replica has this split, or begins with it, and
+  // `count` micro-batches. Infinite if it does not fit memory.
   double bound(int replica, const Split& split, int64_t count);
+  // A lower bound of the seconds of a message to the next stage.
   double message_seconds(int replica, int stage) const;
-  // Least longest stage (forward and backward of a micro-batch), and its split; by dynamic programming.
+  // The shortest longest stage (forward and backward of one micro-batch), and the split that has it. By
+  // dynamic programming, without regard to memory.
   std::pair<double, Split> balanced(int replica) const;
+  // Plays the balanced splits with greedily chosen counts, to have a good plan to cut with.
   void try_greedy();
+  // Level 1: tries all numbers of micro-batches for the replicas from `replica` on, of which `left` are
+  // left.
   void give_out(size_t replica, int64_t left, std::vector<int64_t>& counts);
+  // Level 2: tries all splits for the replicas from `replica` on.
   void choose_splits(size_t replica, const std::vector<int64_t>& counts, std::vector<Split>& splits);
+  // Collects all splits that continue `split` and whose bound is below the best step.
   void extend_split(int replica, int64_t count, int first_layer, Split& split, std::vector<Split>& found);
+  // Counts a look at a partial plan. False if the budget is used up.
   bool may_look();
+  // Level 3: predicts the step of a complete plan.
   void play(const std::vector<Split>& splits, const std::vector<int64_t>& counts);
 
   const PredictionInputs& inputs_;

@@ -1,4 +1,8 @@
-// calibration_fit.cc: fitting the calibration.
+// calibration_fit.cc: fits the calibration to measured steps.
+//
+// The factors of time come first: a forward selection adds factor after factor, as long as an
+// information criterion says that the rows support one more. The factors of memory come after that, from
+// the peaks.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,12 +16,14 @@
 namespace hdt::plan {
 namespace {
 
-// The factors of time, each on a logarithmic scale.
+// A factor of time with its range. The search works on logarithms, so that a factor of 2 and of 1/2 are
+// equally far from 1.
 struct TimeFactor {
   void (*set)(Calibration& calibration, double value);
   double least;
   double most;
 };
+// Ranges that are physically plausible: a rate may be reached in part, and hardly be exceeded.
 const std::array<TimeFactor, 5> kTimeFactors = {{
     {[](Calibration& calibration, double value) { calibration.compute = value; }, .5, 2},
     {[](Calibration& calibration, double value) { calibration.update = value; }, .02, 2},
@@ -26,6 +32,7 @@ const std::array<TimeFactor, 5> kTimeFactors = {{
     {[](Calibration& calibration, double value) { calibration.allreduce = value; }, .05, 1.25},
 }};
 
+// Starts at factor 1 (logarithm 0) and ends at steps of 0.2 %.
 SearchedParameter searched(const TimeFactor& factor) {
   return {0, std::log(factor.least), std::log(factor.most), 0.25, 0.002};
 }
@@ -37,8 +44,9 @@ Calibration with_memory(Calibration calibration, const std::vector<double>& valu
   return calibration;
 }
 
-// Akaike's criterion for few samples (Hurvich and Tsai, 1989), of errors with a Laplace distribution: whether
-// a factor more is worth having. Lower is better; infinite where there are too few rows for so many factors.
+// Akaike's criterion for small samples (Hurvich and Tsai, 1989), for errors with a Laplace distribution.
+// It says whether another factor is worth having; lower is better. Infinite if there are too few rows
+// for so many factors.
 double criterion(double sum_of_absolute_errors, size_t rows, size_t factors) {
   const auto n = static_cast<double>(rows);
   const double k = static_cast<double>(factors) + 1;  // and the width of the distribution
@@ -46,14 +54,17 @@ double criterion(double sum_of_absolute_errors, size_t rows, size_t factors) {
   return 2 * n * std::log(sum_of_absolute_errors / n) + 2 * k + 2 * k * (k + 1) / (n - k - 1);
 }
 
+// The result of fitting some of the factors.
 struct TimeFit {
   Calibration calibration;
   std::vector<size_t> factors;  // of kTimeFactors
   double criterion = 0;
 };
 
+// How far predictions with a calibration are from the measurements: the sum over the rows.
 using Distance = std::function<double(const Calibration&)>;
 
+// Fits the given factors and leaves the others at their defaults.
 TimeFit fit_factors(const std::vector<size_t>& factors, size_t rows, const Distance& distance) {
   const auto with = [&](const std::vector<double>& logarithms) {
     Calibration calibration;
@@ -68,8 +79,8 @@ TimeFit fit_factors(const std::vector<size_t>& factors, size_t rows, const Dista
   return {best, factors, criterion(distance(best), rows, factors.size())};
 }
 
-// Takes the factor that helps most, then the next, as long as the criterion says that the rows speak for it.
-// All of them together are tried as well: some only help together.
+// Adds the factor that helps the most, then the next one, as long as the criterion gets lower. All of
+// them together are tried as well, because some help only together.
 TimeFit choose_factors(size_t rows, const Distance& distance) {
   TimeFit best = fit_factors({}, rows, distance);
   while (true) {
@@ -93,7 +104,8 @@ TimeFit choose_factors(size_t rows, const Distance& distance) {
 Result<Calibration> fit_calibration(const PublishedSet& set, const std::vector<const Measurement*>& rows) {
   for (const Measurement* row : rows)
     HDT_RETURN_IF_ERROR(check_plan(row->plan, set.cluster, set.model, set.profile));
-  // The sum over the rows; a row that cannot be predicted fails the whole fit.
+  // The sum over the rows. A row that cannot be predicted fails the whole fit; the search cannot be
+  // stopped from here, so the failure is kept until it returns.
   Status failure;
   const auto distance = [&](const Calibration& calibration) {
     double sum = 0;
@@ -111,12 +123,14 @@ Result<Calibration> fit_calibration(const PublishedSet& set, const std::vector<c
   const TimeFit time = choose_factors(rows.size(), distance);
   HDT_RETURN_IF_ERROR(failure);
 
+  // Rows without a measured peak say nothing about memory. Without any, memory keeps its defaults.
   std::vector<const Measurement*> with_peak = rows;
   std::erase_if(with_peak, [](const Measurement* row) { return row->peak_memory_bytes == 0; });
   if (with_peak.empty()) return time.calibration;
 
-  // Memory does not depend on the factors of time: no step has to be played. What lies on a ridge (a little
-  // more for each activation, a little less for all) is begun from several sides.
+  // Memory does not depend on the factors of time, so no step has to be played. The factors partly
+  // replace each other (a little more for each activation, a little less for all), which makes a long
+  // ridge. The search therefore begins from several sides.
   std::vector<std::vector<WorkerMemory>> workers;
   for (const Measurement* row : with_peak)
     workers.push_back(worker_memory({set.cluster, set.model, set.profile, time.calibration}, row->plan));

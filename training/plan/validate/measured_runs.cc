@@ -1,4 +1,4 @@
-// measured_runs.cc: reading own runs.
+// measured_runs.cc: reads the file of own runs, then the plans that it names.
 #include "training/plan/validate/measured_runs.h"
 
 #include <fmt/format.h>
@@ -11,6 +11,7 @@
 namespace hdt::plan {
 namespace {
 
+// One [[run]] table. The plan's path is as it stands in the file.
 struct Run {
   std::string plan;
   Measurement measured;
@@ -27,7 +28,7 @@ Status read_measured_runs(const std::string& path, PublishedSet& set) {
   auto file = read_toml<RunFile>(path, [](TomlFields& fields) {
     RunFile read;
     read.name = fields.text("name");
-    // It names the calibration's file.
+    // The name becomes the name of the calibration's file.
     if (read.name.find('/') != std::string::npos) fields.fail("name", "expected a name without '/'");
     for (TomlFields& entry : fields.tables("run")) {
       Run run;

@@ -1,5 +1,5 @@
-// measured_runs.h: own runs: plans with the step that was measured, against the cluster, model and profile
-// they ran on.
+// measured_runs.h: own runs as a set of measurements: plans with their measured steps, against the
+// cluster, the model and the profile that they ran on.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace hdt::plan {
 
-// Takes `set`'s cluster, model and profile, and fills name and rows from a TOML file (docs/predictor.md
-// describes it). Each [[run]] names a plan's file, found from the folder of this one. kConfig with file,
-// field and reason.
+// Reads a TOML file (docs/predictor.md describes it) and fills the set's name and rows. The set's
+// cluster, model and profile must be there already. Each [[run]] names the file of its plan, relative to
+// the folder of this file. kConfig with file, field and reason.
 Status read_measured_runs(const std::string& path, PublishedSet& set);
 
 }  // namespace hdt::plan

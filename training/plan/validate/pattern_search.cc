@@ -1,4 +1,4 @@
-// pattern_search.cc: the search.
+// pattern_search.cc: the search of Hooke and Jeeves.
 #include "training/plan/validate/pattern_search.h"
 
 #include <algorithm>
@@ -28,8 +28,8 @@ std::vector<double> pattern_search(const std::vector<SearchedParameter>& paramet
     }
     return false;
   };
-  // Goes on the way that a round of moves has led, as long as it helps: single steps alone are slow along a
-  // ridge.
+  // Goes on in the direction in which a round of moves has led, as long as it helps. Single steps alone
+  // are slow along a ridge.
   const auto follow = [&](const std::vector<double>& before) {
     std::vector<double> way = best;
     for (size_t i = 0; i < way.size(); ++i) way[i] -= before[i];
@@ -49,6 +49,7 @@ std::vector<double> pattern_search(const std::vector<SearchedParameter>& paramet
     }
     return false;
   };
+  // Every round improves the cost or halves the steps, so the search ends.
   while (coarse()) {
     const std::vector<double> before = best;
     bool improved = false;

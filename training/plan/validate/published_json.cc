@@ -1,4 +1,4 @@
-// published_json.cc: profile, links and sizes of a published set.
+// published_json.cc: the profile, the links and the sizes of a published set.
 #include "training/plan/validate/published_json.h"
 
 #include <fmt/format.h>
@@ -16,13 +16,14 @@ namespace {
 
 using nlohmann::json;
 
-// Of a set that was published: some hundred KiB.
+// The published files have some hundred KiB.
 constexpr size_t kMaxPublishedBytes = size_t{64} << 20;
 
 constexpr const char* kEmbedding = "embedding";
 constexpr const char* kBlock = "transformer";
 constexpr const char* kHead = "head";
 
+// `where` is the place for the message.
 double positive(const json& value, const std::string& where) {
   if (!value.is_number() || !(value.get<double>() > 0))
     throw BrokenSet(fmt::format("{}: {} given, expected a number above 0", where, value.dump()));
@@ -37,12 +38,14 @@ const json& at(const json& object, const std::string& key, const std::string& wh
 
 // The mean of a field over the units first .. end - 1.
 template <typename Field>
+// The mean of a field over the units first .. end - 1. Layers are keyed by their number as text.
 double mean(size_t first, size_t end, Field field) {
   double sum = 0;
   for (size_t unit = first; unit < end; ++unit) sum += field(std::to_string(unit));
   return sum / static_cast<double>(end - first);
 }
 
+// Units that become one layer kind.
 struct Part {
   const char* kind;
   size_t first;
@@ -52,7 +55,8 @@ std::vector<Part> parts_of(size_t units) {
   return {{kEmbedding, 0, 1}, {kBlock, 1, units - 1}, {kHead, units - 1, units}};
 }
 
-// The fit of the most GPUs a node that is there for both ends.
+// The coefficients for the largest number of GPUs a node that is there for both ends. Nothing if the
+// pair was not measured.
 std::optional<std::vector<double>> fitted_rate(const json& links, const std::string& zone,
                                                const std::string& from, const std::string& to) {
   std::optional<std::vector<double>> best;
@@ -70,7 +74,8 @@ std::optional<std::vector<double>> fitted_rate(const json& links, const std::str
   return best;
 }
 
-// Points of the fit GB/s = a x^2 + b x + c with x = log2(message in MiB), from 1 MiB to 1 GiB.
+// A link with 11 points of the fit GB/s = a x^2 + b x + c, with x = log2(message in MiB), from 1 MiB to
+// 1 GiB. The set has no latencies.
 Link link_of(const std::vector<double>& fit, const std::string& where) {
   Link link;
   for (int x = 0; x <= 10; ++x) {
@@ -83,7 +88,8 @@ Link link_of(const std::vector<double>& fit, const std::string& where) {
 void add_links(Profile& profile, const json& links, const std::string& zone,
                const std::vector<std::string>& devices) {
   for (const std::string& from : devices) {
-    std::optional<Link> network;  // the best to another kind
+    // The best link to another kind.
+    std::optional<Link> network;
     for (const std::string& to : devices) {
       const std::string where = fmt::format("links.json: {} to {}", from, to);
       const auto fit = fitted_rate(links, zone, from, to);
@@ -93,8 +99,9 @@ void add_links(Profile& profile, const json& links, const std::string& zone,
       if (from != to && (!network || link.bandwidth.back().second > network->bandwidth.back().second))
         network = link;
     }
-    // In a mixed set the entry of a kind with itself may have been taken inside a machine (on machines with 1
-    // Gb/s Ethernet it is 2.8 GB/s): between two machines of a kind, take what the kind reaches to others.
+    // In a mixed set, the entry of a kind with itself may have been measured inside a machine: with 1
+    // Gb/s Ethernet it is 2.8 GB/s. So between two machines of a kind, the rate that the kind reaches to
+    // other kinds is taken.
     if (network) profile.links[{from, from, false}] = *network;
   }
 }
@@ -165,8 +172,8 @@ Profile published_profile(const PublishedFiles& files, const std::string& model,
           const auto kept = [&, &degree = degree](const std::string& unit) {
             return positive(sizes.at(degree).at(unit).at("act_mem_bytes"), "llm_info.json");
           };
-          // The set has one time for both gradients; schedules that would use them apart cannot be held
-          // against it.
+          // The set has one time for both gradients. Each gets half; schedules that use them separately
+          // cannot be compared with this set.
           const double gradient = seconds(1) / 2;
           profile.compute[{device, part.kind, std::stoi(degree), std::stoi(size)}] = {
               seconds(0), gradient, gradient, seconds(2),

@@ -1,4 +1,5 @@
-// published_set.cc: the plans of a published set.
+// published_set.cc: reads the plans of a published set, and builds a cluster that has every machine they
+// name.
 #include "training/plan/validate/published_set.h"
 
 #include <fmt/format.h>
@@ -15,10 +16,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// NCCL's buffer for a connection (NCCL_BUFFSIZE): what fits in there, the sender does not wait for.
+// NCCL's buffer of a connection (NCCL_BUFFSIZE). The sender does not wait for messages that fit in it.
 constexpr int64_t kCommunicatorBufferBytes = int64_t{4} << 20;
 
-// The measured plans ran under DeepSpeed.
+// The measured plans ran under DeepSpeed, which reduces gradients after the last backward.
 Runtime deepspeed_runtime() {
   Runtime runtime;
   runtime.schedule = ScheduleKind::kLockstep;
@@ -28,6 +29,7 @@ Runtime deepspeed_runtime() {
   return runtime;
 }
 
+// A plan as it was published; `path` is for messages and for the row's name.
 struct PlanFile {
   std::string path;
   json content;
@@ -35,14 +37,17 @@ struct PlanFile {
   const json& pipeline() const { return content.at("pipeline_list").at(0); }
 };
 
-// A stage's machine: [[[kind, GPUs, zone]], tensor-parallel degree].
+// The machine of a stage: [[[kind, GPUs, zone]], tensor-parallel degree].
 const json& machine_of(const PlanFile& file, size_t stage, size_t replica) {
   return file.pipeline().at("tmp_per_stage").at(stage).at(replica);
 }
 
-// Every (stage, replica) has a machine of its own; those of a kind are numbered within the plan.
+// Each (stage, replica) has a machine of its own. Those of a kind are numbered within the plan, so all
+// plans of the set share the cluster's nodes.
 std::string node_name(const std::string& kind, int number) { return fmt::format("{}-{}", kind, number); }
 
+// Adds the plan's machines to `cluster`. The micro-batches of a step are shared equally among the
+// replicas.
 Measurement measurement_of(const PlanFile& file, Cluster& cluster) {
   Measurement row;
   row.name = file.path.substr(file.path.rfind("plan_config_") + 12);
@@ -65,11 +70,12 @@ Measurement measurement_of(const PlanFile& file, Cluster& cluster) {
       const std::string kind = machine.at(0).at(0).at(0);
       const int devices = machine.at(0).at(0).at(1);
       const std::string node = node_name(kind, ++used[kind]);
-      // The set does not say how much memory the devices have.
+      // The set does not say how much memory the devices have, so every plan fits.
       if (cluster.index_of(node) < 0)
         cluster.nodes.push_back({node, kind, devices, std::numeric_limits<int64_t>::max()});
       Node& known = cluster.nodes[cluster.index_of(node)];
       known.devices = std::max(known.devices, devices);
+      // The published lists count the embedding and the head as layers of the first and the last stage.
       int transformer_layers = static_cast<int>(layers.at(stage).size());
       if (stage == 0) --transformer_layers;
       if (stage + 1 == layers.size()) --transformer_layers;
@@ -79,8 +85,8 @@ Measurement measurement_of(const PlanFile& file, Cluster& cluster) {
   return row;
 }
 
-// Of rows with identical measurements one is a copy: the one that has fewer replicas than its own time of
-// gradient reduction speaks for, so the one with fewer.
+// Of two rows with identical measurements one must be a copy. The reported time of gradient reduction
+// fits the plan with more replicas, so the one with fewer is left out.
 void leave_out_copies(std::vector<Measurement>& rows) {
   for (Measurement& row : rows) {
     for (const Measurement& other : rows) {
@@ -102,6 +108,8 @@ PublishedSet import_set(const fs::path& folder, const PublishedFiles& files) {
   if (paths.empty()) throw BrokenSet(folder.string() + ": no plan in it");
   size_t units = 0;
   std::string zone;
+  // The model's number of units and the zone are the same in all plans of a folder; those of the last
+  // one count.
   for (const std::string& path : paths) {
     const PlanFile file{path, read_json(path)};
     try {

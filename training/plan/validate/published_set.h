@@ -1,5 +1,5 @@
-// published_set.h: published measurements of training steps, with the profile they were predicted from: what
-// the predictor is held against. docs/predictor.md describes the folder's format.
+// published_set.h: published measurements of training steps, with the profile from which they are
+// predicted: what the predictor is compared with. docs/predictor.md describes the format of the folder.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,19 @@
 
 namespace hdt::plan {
 
+// One row: a plan and what was measured of it.
 struct Measurement {
   std::string name;
   Plan plan;
+  // Measured.
   double step_seconds = 0;
-  int64_t peak_memory_bytes = 0;  // 0: not measured
-  std::string left_out;           // why it does not count; empty: it does
+  // Measured, on the device that needs the most; 0: not measured.
+  int64_t peak_memory_bytes = 0;
+  // The reason why the row does not count. Empty: it counts.
+  std::string left_out;
 };
 
+// Rows that share a model, a profile and a cluster.
 struct PublishedSet {
   std::string name;
   Model model;
@@ -30,8 +35,8 @@ struct PublishedSet {
   std::vector<Measurement> rows;
 };
 
-// One set for each folder plans-* of `folder`, in the order of their names. Refuses (kConfig) files that are
-// missing or broken, with file, field and reason.
+// One set for each folder plans-* of `folder`, in the order of their names. kConfig, with file, field
+// and reason, if a file is missing or broken.
 Result<std::vector<PublishedSet>> import_published_sets(const std::string& folder);
 
 }  // namespace hdt::plan

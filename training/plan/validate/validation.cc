@@ -1,4 +1,4 @@
-// validation.cc: leaving one out, and the figures.
+// validation.cc: leaves one row out at a time, and sums up the errors.
 #include "training/plan/validate/validation.h"
 
 #include <algorithm>
@@ -18,6 +18,7 @@ Result<ValidatedRow> predicted_row(const PublishedSet& set, const Measurement& r
                       prediction.value().most_memory_bytes()};
 }
 
+// The mean is kept up to date with every error.
 void add(ErrorSummary& summary, double error) {
   ++summary.rows;
   summary.mean += (std::abs(error) - summary.mean) / static_cast<double>(summary.rows);
@@ -30,6 +31,7 @@ void add(ErrorSummary& step, ErrorSummary& memory, const ValidatedRow& row) {
   if (row.has_memory()) add(memory, row.memory_error());
 }
 
+// Quadratic; sets have some dozen rows.
 std::vector<double> ranks_of(const std::vector<double>& values) {
   std::vector<double> ranks;
   for (const double value : values) {
@@ -45,6 +47,7 @@ std::vector<double> ranks_of(const std::vector<double>& values) {
 double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
   const std::vector<double> x = ranks_of(a);
   const std::vector<double> y = ranks_of(b);
+  // Ranks are 0 .. n - 1 and ties keep their sum, so the mean is known.
   const double mean = (static_cast<double>(x.size()) - 1) / 2;
   double xy = 0;
   double xx = 0;
@@ -71,6 +74,7 @@ Result<Validation> validate(const PublishedSet& set) {
   for (const Measurement& row : set.rows) {
     std::vector<const Measurement*> others = counted;
     std::erase(others, &row);
+    // A row that does not count is in no fit, so the calibration of all rows has not seen it either.
     const auto calibration = row.left_out.empty() ? fit_calibration(set, others) : all;
     if (!calibration.is_ok()) return calibration.status();
     auto calibrated = predicted_row(set, row, calibration.value());
