@@ -1,5 +1,6 @@
-// flag_checks.h: what the command lines of the tools have in common: which values they refuse, and in which
-// words.
+// flag_checks.h: what the command lines of the tools have in common: which values they refuse, and in
+// which words. Validators return "" for a value that is accepted, and otherwise the reason, as CLI11
+// wants it.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,14 +14,16 @@
 
 namespace hdt::tools {
 
-// A flag that is given again replaces what was given before, as argparse has it: command lines are put
-// together from a script and what is appended to it. For flags, groups and subcommands that are added later.
-// A flag that takes a list needs trigger_on_parse() beside it, or its values add up.
+// A flag that is given again replaces the earlier value, as with argparse: command lines are put
+// together from a script and from what is appended to it. Applies to the flags, groups and subcommands
+// that are added later. A flag that takes a list needs trigger_on_parse() in addition, or its values add
+// up.
 inline void last_one_counts(CLI::App& app) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
-// A finite number from `least` to `most`. CLI::Range lets nan pass, and prints great bounds in 300 digits.
+// A finite number from `least` to `most`. CLI::Range accepts nan, and prints large bounds with 300
+// digits.
 inline CLI::Validator number(double least, double most) {
   const auto check = [least, most](std::string& text) -> std::string {
     double value = 0;
@@ -31,10 +34,11 @@ inline CLI::Validator number(double least, double most) {
   return {check, fmt::format("FLOAT in [{:g} - {:g}]", least, most)};
 }
 
-// A number that a float can hold.
+// A number of at least `least` that a float can hold.
 inline CLI::Validator float_number(double least) { return number(least, FLT_MAX); }
 
-// A whole number from `least` to `most`, in decimals. CLI11 takes 010 for 8, and calls 1e6 out of range.
+// A whole number from `least` to `most` in decimal notation. CLI11 would take 010 as octal 8, and would
+// call 1e6 out of range.
 inline CLI::Validator whole(int64_t least, int64_t most) {
   const auto check = [least, most](std::string& text) -> std::string {
     int64_t value = 0;
@@ -47,7 +51,7 @@ inline CLI::Validator whole(int64_t least, int64_t most) {
   return {check, fmt::format("INT in [{} - {}]", least, most)};
 }
 
-// CLI11 takes -1 for the greatest unsigned number.
+// For unsigned numbers: CLI11 takes -1 as the largest one.
 inline CLI::Validator not_below_zero() {
   return {[](std::string& text) {
             return text.starts_with('-')
@@ -57,8 +61,8 @@ inline CLI::Validator not_below_zero() {
           ""};
 }
 
-// The name of a file or folder. An empty one is a variable of a script that was not set, and not the wish for
-// no file.
+// The name of a file or folder. An empty name is probably a script's variable that was not set; it must
+// not mean "no file".
 inline CLI::Validator path_name() {
   return {[](std::string& text) {
             return text.empty() ? std::string("'' given; expected a name") : std::string();

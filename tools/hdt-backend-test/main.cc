@@ -1,5 +1,9 @@
-// hdt-backend-test: runs the conformance suite of transports/transport.h over a backend: one that is built
-// in, or a module.
+// hdt-backend-test: runs the conformance suite of transports/transport.h on a backend, which may be
+// built in or a module.
+//
+// The suite is GoogleTest's: the tests are in tests/protocol/transports, and their world is this tool's
+// ModuleWorld. main() reads its own flags, leaves GoogleTest's to it, finds NICs that reach each other
+// (prepare()), and then runs all tests.
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
@@ -23,6 +27,7 @@ namespace {
 constexpr int kWrongUsage = 2;
 constexpr int kFailed = 1;
 
+// One line on standard error. Returns the exit code for wrong usage.
 int complain(const std::string& what) {
   std::fprintf(stderr, "hdt-backend-test: %s\n", what.c_str());
   return kWrongUsage;
@@ -71,7 +76,8 @@ int main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return complain(std::string(error.what()) + " (hdt-backend-test --help tells more)");
   }
-  // What is left is GoogleTest's; its --help would hide ours.
+  // The remaining words are GoogleTest's flags. GoogleTest does not see "--help", since its text would
+  // hide ours.
   std::vector<std::string> rest = app.remaining();
   const auto foreign = std::find_if(rest.begin(), rest.end(),
                                     [](const std::string& word) { return !word.starts_with("--gtest_"); });
@@ -81,7 +87,8 @@ int main(int argc, char** argv) {
   std::vector<char*> words;
   for (std::string& word : rest) words.push_back(word.data());
   int count = static_cast<int>(words.size());
-  words.push_back(nullptr);  // as the end of argv
+  // argv ends with a null pointer.
+  words.push_back(nullptr);
   testing::InitGoogleTest(&count, words.data());
   for (const std::string& option : options) {
     const size_t equals = option.find('=');
@@ -90,6 +97,8 @@ int main(int argc, char** argv) {
     }
     settings.options[option.substr(0, equals)] = option.substr(equals + 1);
   }
+  // Before any test: wrong settings are wrong usage, and NICs that do not reach each other are a
+  // failure.
   const auto prepared = hdt::backend_test::prepare(settings);
   if (!prepared.is_ok()) {
     const int code = complain(prepared.status().message());

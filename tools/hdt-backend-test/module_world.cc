@@ -1,3 +1,4 @@
+// module_world.cc: chooses the NICs from the settings, and serves them to the suite.
 #include "tools/hdt-backend-test/module_world.h"
 
 #include <net/if.h>
@@ -16,11 +17,13 @@ namespace {
 using transport::Backend;
 using transport::DeviceInfo;
 
+// Set by prepare() once, before the tests, which run on the same thread.
 Settings& settings() {
   static Settings held;
   return held;
 }
 
+// The chosen NICs.
 std::vector<DeviceInfo>& nics() {
   static std::vector<DeviceInfo> held;
   return held;
@@ -30,12 +33,14 @@ Result<std::unique_ptr<Backend>> make() {
   return transport::make_backend(settings().backend, settings().options, transport::module_folders());
 }
 
+// The suite's view of the backend. It lives for one test.
 class ModuleWorld : public transport::World {
  public:
   explicit ModuleWorld(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
   Backend& backend() override { return *backend_; }
+  // The suite asks for several devices; with one NIC all of them are the same.
   DeviceInfo device(int index) override { return nics()[static_cast<size_t>(index) % nics().size()]; }
-  // Where a device listened that is not there any more.
+  // The address of a device that listened and is gone: it is destroyed at the end of this function.
   std::string refusing_address() override {
     auto device = backend_->open(nics().back());
     EXPECT_TRUE(device.is_ok()) << device.status().to_string();
@@ -45,6 +50,8 @@ class ModuleWorld : public transport::World {
     return address.is_ok() ? address.value() : "";
   }
   std::string silent_address() override { return settings().silent_address; }
+  // Whether the backend finds out who writes before anything is placed. An RDMA adapter knows keys, and no
+  // peers.
   bool knows_writers() override { return settings().backend != "rdma"; }
 
  private:
@@ -57,7 +64,8 @@ std::string list_of(const std::vector<DeviceInfo>& found) {
   return list.empty() ? "none" : list;
 }
 
-// Why the backend does not know the name. Interfaces without an address are not among the NICs of a backend.
+// The message for a name that the backend does not know. Interfaces without an address are not among the
+// backend's NICs, so they get a hint of their own.
 std::string unknown_name(const std::string& name, const std::vector<DeviceInfo>& found) {
   const bool interface = !name.empty() && ::if_nametoindex(name.c_str()) != 0;
   return "--nic: '" + name + "' given; backend " + settings().backend +
@@ -66,7 +74,7 @@ std::string unknown_name(const std::string& name, const std::vector<DeviceInfo>&
          list_of(found);
 }
 
-// Those that --nic names, each of which must be there and up; without --nic, those that are up.
+// The NICs that --nic names, each of which must exist and be up. Without --nic: all NICs that are up.
 Result<std::vector<DeviceInfo>> wanted_of(const std::vector<DeviceInfo>& found) {
   std::vector<DeviceInfo> wanted;
   for (const std::string& name : settings().nics) {
@@ -95,7 +103,7 @@ Result<std::vector<DeviceInfo>> wanted_of(const std::vector<DeviceInfo>& found) 
   return wanted;
 }
 
-// What to do about it: what was tried is told already.
+// Adds the advice. The status already says what was tried.
 Status with_remedy(const Status& status) {
   if (!settings().addresses.empty())
     return {status.code(),
@@ -122,6 +130,7 @@ Result<std::vector<std::string>> prepare(const Settings& wished) {
     candidates.assign(wished.addresses.size(), first);
     for (size_t i = 0; i < candidates.size(); ++i) candidates[i].address = wished.addresses[i];
   }
+  // Named NICs must reach each other, and are not replaced by one that reaches itself.
   const bool named = !wished.nics.empty() || !wished.addresses.empty();
   const auto paired = pair_nics(*backend.value(), candidates, !named);
   if (!paired.is_ok()) return with_remedy(paired.status());

@@ -1,4 +1,6 @@
-// module_world.h: where the conformance suite runs a backend that was loaded: its NICs on this machine.
+// module_world.h: the world in which the conformance suite runs on a loaded backend: the backend's NICs
+// on this machine. The suite makes a world for every test by a function without arguments, so the
+// settings are kept for the whole process.
 #pragma once
 
 #include <map>
@@ -12,20 +14,26 @@
 
 namespace hdt::backend_test {
 
+// What the command line says.
 struct Settings {
   std::string backend;
   transport::BackendOptions options;
-  std::vector<std::string> nics;       // names or addresses; empty: those that are up
-  std::vector<std::string> addresses;  // to use in place of the NICs' own
-  std::string silent_address;          // empty: none is known
+  // Names or addresses. Empty: the NICs that are up.
+  std::vector<std::string> nics;
+  // Addresses that take the place of the NICs' own, all of them on the first NIC. Empty: the NICs' own.
+  std::vector<std::string> addresses;
+  // An address that does not answer. Empty: none is known, and the test that needs it is skipped.
+  std::string silent_address;
 };
 
-// Loads the backend and finds two of its NICs that reach each other (or one that reaches itself), which the
-// suite then uses in every test. The settings of the program's one run. kConfig: they are wrong; else the
-// backend cannot be used. Returns lines about what was tried before and not chosen.
+// Keeps the settings, loads the backend, and finds two of its NICs that reach each other, or one that
+// reaches itself. All tests use these. Returns one line for each pair that was tried before. kConfig:
+// the settings are wrong; any other code: the backend cannot be used. Call it once, before the tests;
+// blocks for up to a minute and a half.
 Result<std::vector<std::string>> prepare(const Settings& settings);
-// One or two.
+// The NICs that prepare() has chosen, one or two.
 const std::vector<transport::DeviceInfo>& chosen_nics();
+// A world with a backend of its own. Throws std::runtime_error if the backend cannot be made any more.
 std::unique_ptr<transport::World> make_world();
 
 }  // namespace hdt::backend_test

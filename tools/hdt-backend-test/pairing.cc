@@ -1,4 +1,5 @@
-// pairing.cc: see pairing.h.
+// pairing.cc: connects two devices of this process, sends one message from one to the other, and closes
+// the connection in order. A pair that can do that can be tested.
 #include "tools/hdt-backend-test/pairing.h"
 
 #include <poll.h>
@@ -21,22 +22,27 @@ using transport::Device;
 using transport::DeviceInfo;
 using Clock = std::chrono::steady_clock;
 
+// One trial ends after kTrySeconds. After kPairingSeconds no further one begins, so 80 s is the limit of
+// both together.
 constexpr std::chrono::seconds kTrySeconds{20};
 constexpr std::chrono::seconds kPairingSeconds{60};
 constexpr int kSleepMs = 100;
 
-// As which both ends are admitted: this process is at both.
+// The name under which both ends admit their peer. Both ends are in this process, so there is nobody to
+// tell apart.
 constexpr transport::PeerName kAnybody{{std::byte{1}}};
 
-// One end of the trial, and what has been reported at it.
+// One end of the trial, and what its device has reported so far.
 struct End {
   std::unique_ptr<Device> device;
   const Connection* closed = nullptr;
-  Status reason;  // of the close
+  // Why the connection was closed.
+  Status reason;
   bool connected = false;
   bool ready = false;
   bool message = false;
 
+  // Takes all completions of the device.
   void poll() {
     std::vector<Completion> completions;
     device->poll(completions);
@@ -44,7 +50,7 @@ struct End {
       connected = connected || completion.kind == Completion::Kind::kConnected;
       const bool met =
           completion.kind == Completion::Kind::kConnected || completion.kind == Completion::Kind::kAccepted;
-      // Where that fails the connection is not ready, and the trial says so.
+      // If admitting fails, the connection never becomes ready, and the trial ends at its deadline.
       if (met) (void)completion.connection->admit(kAnybody);
       ready = ready || completion.kind == Completion::Kind::kReady;
       message = message || completion.kind == Completion::Kind::kMessage;
@@ -61,7 +67,12 @@ Result<std::unique_ptr<Device>> open(Backend& backend, const DeviceInfo& nic) {
   return Status(device.status().code(), "cannot open " + describe(nic) + ": " + device.status().message());
 }
 
-// A message from one to the other, as the suite's tests begin.
+// Sends a message from `from` to `to`, as the suite's tests begin. Ok if it has arrived.
+//
+// 1. Open both devices; `to` listens and `from` connects.
+// 2. When the client's connection is ready, it sends.
+// 3. When the server has the message, the client closes the connection.
+// 4. When both ends have seen the close, the trial has succeeded.
 Status try_pair(Backend& backend, const DeviceInfo& from, const DeviceInfo& to) {
   std::array<End, 2> ends;
   for (const auto& [end, nic] : {std::pair(&ends[0], &from), std::pair(&ends[1], &to)}) {
@@ -82,8 +93,8 @@ Status try_pair(Backend& backend, const DeviceInfo& from, const DeviceInfo& to) 
   bool closing = false;
   while (Clock::now() < deadline) {
     for (End& end : ends) end.poll();
-    // Both ends end in order before their devices go: UCX may not close an endpoint that is still being set
-    // up.
+    // Both ends must be closed in order before their devices are destroyed: UCX may not close an
+    // endpoint that is still being set up.
     if (server.message && !closing) {
       connection.value()->close();
       closing = true;
@@ -97,10 +108,13 @@ Status try_pair(Backend& backend, const DeviceInfo& from, const DeviceInfo& to) 
       HDT_RETURN_IF_ERROR(connection.value()->send(word, 0));
       sent = true;
     }
+    // Sleep until either device has something to report. The timeout covers backends whose progress
+    // needs polling.
     std::array<pollfd, 2> waits{
         {{client.device->event_fd(), POLLIN, 0}, {server.device->event_fd(), POLLIN, 0}}};
     ::poll(waits.data(), waits.size(), kSleepMs);
   }
+  // The message has arrived; an end that is slow to close does not matter.
   if (closing) return Status::ok();
   return {Code::kTimeout, (client.connected ? "connected, but no message came through within "
                                             : "no connection came about within ") +
@@ -118,9 +132,10 @@ std::vector<std::pair<size_t, size_t>> pairs_to_try(const std::vector<DeviceInfo
       if (from != to) pairs.emplace_back(from, to);
     }
   }
-  // In the list's order first, as --nic A,B has it, then the other way round.
+  // First in the order of the list, as --nic A,B is meant, then the other way round.
   std::stable_sort(pairs.begin(), pairs.end(),
                    [](const auto& a, const auto& b) { return (a.first < a.second) > (b.first < b.second); });
+  // A real NIC says more about a backend than loopback does, so loopback comes last.
   for (const bool loopback : {false, true}) {
     for (size_t alone = 0; alone < nics.size() && (also_alone || nics.size() == 1); ++alone) {
       if (is_loopback(nics[alone]) == loopback) pairs.emplace_back(alone, alone);

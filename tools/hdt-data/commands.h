@@ -1,4 +1,5 @@
-// commands.h: what the subcommands of hdt-data do. Each prints its result on stdout.
+// commands.h: the subcommands of hdt-data. Each prints its result on standard output and returns an
+// error for main() to print.
 #pragma once
 
 #include <string>
@@ -8,13 +9,18 @@
 
 namespace hdt::tools {
 
+// Where the text comes from, either files or the Bible, and where the dataset goes.
 struct MakeOptions {
-  std::vector<std::string> texts;  // files; or
+  // Paths of text files; each becomes a document.
+  std::vector<std::string> texts;
+  // The King James text of Debian's command `bible`; each book becomes a document.
   bool bible = false;
-  std::string output;  // prefix
+  // Prefix: writes PREFIX.bin and PREFIX.idx, replacing existing files.
+  std::string output;
 };
 Status make_command(const MakeOptions& options);
 
+// The dataset to describe.
 struct InfoOptions {
   std::string prefix;
   bool json = false;

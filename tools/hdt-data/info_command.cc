@@ -1,3 +1,5 @@
+// info_command.cc: `hdt-data info`: reads a whole dataset once and prints what is in it, as a table or
+// as JSON.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +18,10 @@ namespace {
 
 using training::ByteTokenizer;
 
+// How many tokens of the beginning are shown.
 constexpr uint64_t kShownTokens = 72;
 
-// On one line, whatever the tokens are.
+// As a JSON string, which is on one line whatever the tokens are. Bytes that are no UTF-8 are replaced.
 std::string one_line(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -32,10 +35,11 @@ Status info_command(const InfoOptions& options) {
   const training::TokenStatistics statistics = training::token_statistics(data);
   std::vector<int64_t> first(std::min(kShownTokens, data.token_count()));
   data.read_tokens(0, first);
-  // Larger or negative tokens come from another tokenizer: their bytes would be nonsense.
+  // Larger or negative tokens come from another tokenizer, and their bytes would be nonsense.
   const bool byte_level = statistics.least >= 0 && statistics.greatest < ByteTokenizer::kVocabSize;
 
-  // Labels that are left out of the loss, or a wrong element type.
+  // Negative tokens are labels that are left out of the loss, or the file was read with a wrong element
+  // type. The first one is looked up, so that the user can find it.
   const bool has_negative = statistics.least < 0;
   training::PlacedToken negative;
   if (has_negative) {

@@ -1,4 +1,5 @@
-// hdt-data: makes Megatron indexed datasets (PREFIX.bin, PREFIX.idx) from text and shows what is in one.
+// hdt-data: makes Megatron indexed datasets (PREFIX.bin, PREFIX.idx) from text, and shows what is in
+// one. main() parses the command line; commands.h has the work.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -22,6 +23,7 @@ constexpr const char* kExamples =
     "\n"
     "Exit status: 0 done, 1 a file or the text source was refused, 2 wrong usage.";
 
+// Prints the message as one line on standard error, and returns the exit code.
 int fail(int exit_code, std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
   fmt::print(stderr, "hdt-data: {}\n", message);
@@ -62,7 +64,7 @@ int main(int argc, char** argv) {
       ->required();
   info_app->add_flag("--json", info.json, "print JSON");
 
-  // CLI11 would only say that a subcommand is missing.
+  // CLI11 would only say that a subcommand is missing, and not what the wrong word was.
   if (argc > 1 && argv[1][0] != '-' && !make_app->check_name(argv[1]) && !info_app->check_name(argv[1])) {
     return fail(kExitUsage,
                 fmt::format("'{}' is no subcommand, expected make or info (see hdt-data --help)", argv[1]));
@@ -76,6 +78,7 @@ int main(int argc, char** argv) {
   const hdt::Status status =
       make_app->parsed() ? hdt::tools::make_command(make) : hdt::tools::info_command(info);
   if (!status.is_ok()) return fail(kExitRefused, status.message());
+  // A full disk shows at the latest when the buffer is written.
   if (std::fflush(stdout) != 0) return fail(kExitRefused, "cannot write to stdout");
   return 0;
 }

@@ -1,3 +1,5 @@
+// make_command.cc: `hdt-data make`: reads the documents, then writes the dataset. The documents are in
+// memory all at once.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// commands.h: what the subcommands of hdt-plan do. Each prints its result on stdout.
+// commands.h: the subcommands of hdt-plan. Each prints its result on standard output and returns an
+// error for main() to print. Empty paths mean that the flag was not given.
 #pragma once
 
 #include <cstdint>
@@ -13,76 +14,104 @@
 
 namespace hdt::tools {
 
+// `hdt-plan validate`: predicts measured steps.
 struct ValidateOptions {
-  std::string measured;      // a published folder, or a file of own runs, which needs `inputs`
-  InputPaths inputs;         // of own runs; else empty
-  std::string calibrations;  // folder to write calibrations to, or empty
+  // A published folder, or a file of own runs, which needs `inputs`.
+  std::string measured;
+  // What own runs ran on; empty for a published folder.
+  InputPaths inputs;
+  // The folder to write calibrations to, as SET.toml; may be empty.
+  std::string calibrations;
   bool json = false;
 };
 Status validate_command(const ValidateOptions& options);
 
+// `hdt-plan profile`: measures this machine.
 struct ProfileCommandOptions {
-  std::string folder;                  // for profile.toml and model.toml
-  int ranks = 2;                       // from two on links are measured
-  std::vector<std::string> arguments;  // for hdt-train: the model, devices to emulate
+  // Where profile.toml and model.toml go.
+  std::string folder;
+  // Ranks on this machine. Links are measured if there are two or more.
+  int ranks = 2;
+  // Flags for hdt-train: the model and the devices to emulate.
+  std::vector<std::string> arguments;
 };
-// Becomes hdt-train, under mpirun where there are several ranks; returns only what prevents that.
+// Replaces this process by hdt-train, started by mpirun if there are several ranks. Returns only if that
+// fails.
 Status profile_command(const ProfileCommandOptions& options);
 
+// `hdt-plan predict`: time and memory of one step of a plan.
 struct PredictOptions {
   InputPaths inputs;
   std::string plan;
-  std::string trace;  // file to write, or empty
-  std::string svg;    // file to write, or empty
+  // File for the trace; may be empty.
+  std::string trace;
+  // File for the picture; may be empty.
+  std::string svg;
   bool json = false;
 };
 Status predict_command(const PredictOptions& options);
 
+// `hdt-plan explain`: what limits a plan. Plays the plan several times and searches a rival.
 struct ExplainOptions {
   InputPaths inputs;
   std::string plan;
 };
 Status explain_command(const ExplainOptions& options);
 
+// `hdt-plan export`: a plan as a command line. At most one of `megatron` and `classes` is true.
 struct ExportOptions {
   std::string plan;
   std::string cluster;
-  bool megatron = false;               // flags of Megatron forks instead of the start of hdt-train
-  bool classes = false;                // hdtcommd's [class.NAME] sections instead
-  std::vector<std::string> arguments;  // for hdt-train
+  // Print the flags of Megatron forks instead of the command that starts hdt-train.
+  bool megatron = false;
+  // Print the [class.NAME] sections for hdtcommd instead.
+  bool classes = false;
+  // Flags that are passed on to hdt-train.
+  std::vector<std::string> arguments;
 };
 Status export_command(const ExportOptions& options);
 
+// The value of --schedule that searches all schedules.
 inline constexpr const char* kAnySchedule = "any";
 
+// `hdt-plan search`: the fastest plan. The limits are those of plan::SearchOptions.
 struct SearchCommandOptions {
   InputPaths inputs;
   int64_t global_batch_size = 0;
   int most_replicas = 100'000;
   int64_t most_predictions = 100'000;
-  bool equal = false;  // treat all devices alike
+  // Treat all devices alike (training/plan/search/equal_split.h).
+  bool equal = false;
   bool recompute = false;
-  std::string schedule = "1f1b";  // or kAnySchedule
-  std::string output;             // file to write, or empty: stdout
+  // A schedule's name, or kAnySchedule.
+  std::string schedule = "1f1b";
+  // File for the plan. Empty: standard output.
+  std::string output;
 };
 Status search_command(const SearchCommandOptions& options);
 
+// `hdt-plan simulate`: steps an hour on machines that fail.
 struct SimulateOptions {
-  InputPaths inputs;  // the cluster; the rest with a plan
-  std::string plan;   // or empty: step_seconds
+  // The cluster; the other files only with a plan.
+  InputPaths inputs;
+  // The plan whose step is predicted. Empty: `step_seconds` is given.
+  std::string plan;
   std::optional<double> step_seconds;
   std::string reliability;
-  std::optional<double> checkpoint_interval;  // seconds
+  // Seconds of training between checkpoints. No value: the best one.
+  std::optional<double> checkpoint_interval;
   bool json = false;
 };
 Status simulate_command(const SimulateOptions& options);
 
-// A plan that can run and fits, and its step.
+// A plan that can run and that fits memory, with its predicted step.
 struct PlayedPlan {
   Inputs inputs;
   plan::Plan plan;
   plan::Prediction prediction;
 };
+// Reads the inputs and the plan, and predicts the step. An error names the file at fault; a plan that
+// does not fit memory is one.
 Result<PlayedPlan> play_plan(const InputPaths& inputs, const std::string& plan);
 
 }  // namespace hdt::tools

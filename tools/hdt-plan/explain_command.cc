@@ -1,3 +1,5 @@
+// explain_command.cc: `hdt-plan explain`: prints what limits each worker, how the step would change with
+// better hardware, and the best plan of another shape.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,7 +14,7 @@
 namespace hdt::tools {
 namespace {
 
-// What hdtcommd is to do for each class, and who talks over which NICs.
+// Prints, for each class of the plan, its settings and which kinds of nodes talk over which NICs.
 Status print_classes(const plan::Plan& plan, const plan::Cluster& cluster) {
   if (plan.classes.empty()) return Status::ok();
   const auto uses = plan::class_uses(plan, cluster);
@@ -59,6 +61,7 @@ Status explain_command(const ExplainOptions& options) {
                100 * prediction.peak_memory_bytes[worker] / static_cast<double>(node.memory_bytes));
   }
   HDT_RETURN_IF_ERROR(print_classes(plan, inputs.cluster));
+  // A step that takes t instead of s seconds changes the rate of steps by s / t - 1.
   fmt::print("\nwith the same plan, the rate of steps would change by\n");
   for (const plan::Change& change : changes.value())
     fmt::print("  {:+6.1f} %  {}\n", 100 * (step / change.step_seconds - 1), change.what);

@@ -1,3 +1,5 @@
+// export_command.cc: `hdt-plan export`: prints one of three forms of a plan (training/plan/output). The
+// warnings of the Megatron form go to standard error, so that standard output is only flags.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -15,6 +17,8 @@ Status export_command(const ExportOptions& options) {
   if (!plan.is_ok()) return plan.status();
   const auto cluster = plan::read_cluster(options.cluster);
   if (!cluster.is_ok()) return cluster.status();
+  // Check what the chosen form needs. The engine's abilities matter only if hdt-train is to run the
+  // plan.
   Status status = plan::check_nodes(plan.value(), cluster.value());
   if (status.is_ok() && options.classes && plan.value().classes.empty())
     status = {Code::kConfig, "class: none given; search gives them where the cluster has [[nic]] tables"};

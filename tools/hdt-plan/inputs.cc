@@ -1,3 +1,4 @@
+// inputs.cc: reads one file after the other; the first error ends it.
 #include "tools/hdt-plan/inputs.h"
 
 #include "training/plan/describe/toml_files.h"

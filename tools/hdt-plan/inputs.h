@@ -1,4 +1,4 @@
-// inputs.h: the files that predict and search read.
+// inputs.h: the files that most subcommands read.
 #pragma once
 
 #include <string>
@@ -11,13 +11,17 @@
 
 namespace hdt::tools {
 
+// Paths of TOML files, as the flags name them.
 struct InputPaths {
   std::string profile;
   std::string cluster;
   std::string model;
-  std::string calibration;  // or empty: the profile as it is
+  // May be empty: the profile is taken as it is.
+  std::string calibration;
 };
 
+// The contents of these files. Without a calibration, its factors have their defaults, and there are no
+// ratios.
 struct Inputs {
   plan::Profile profile;
   plan::Cluster cluster;
@@ -25,6 +29,7 @@ struct Inputs {
   plan::CalibrationRecord calibration;
 };
 
+// Reads all files, and checks that the profile covers the model. An error names the file.
 Result<Inputs> read_inputs(const InputPaths& paths);
 
 }  // namespace hdt::tools

@@ -1,4 +1,9 @@
-// hdt-plan: predicts training steps of plans on mixed clusters, searches plans, and shows how far off it is.
+// hdt-plan: predicts training steps of plans on mixed clusters, searches plans, and shows how far off it
+// is.
+//
+// main() describes the command line. Each subcommand's callback stores the work in `run`, which is
+// called once after parsing, so that parse errors and errors of the work are reported apart from each
+// other.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -58,12 +63,14 @@ constexpr const char* kSimulateExamples =
     "  hdt-plan simulate c.toml reliability.toml --plan plan.toml -p p.toml -m m.toml --checkpoint-interval "
     "1800";
 
+// Prints the message as one line on standard error. All refusals have one exit code.
 int fail(std::string message) {
   std::ranges::replace(message, '\n', ' ');
   fmt::print(stderr, "hdt-plan: {}\n", message);
   return kExitUsage;
 }
 
+// The flags that all predicting subcommands have.
 void add_profile(CLI::App* command, hdt::tools::InputPaths& paths) {
   command->add_option("-p,--profile", paths.profile, "measured times and links")
       ->type_name("FILE")
@@ -72,6 +79,7 @@ void add_profile(CLI::App* command, hdt::tools::InputPaths& paths) {
       ->type_name("FILE");
 }
 
+// The plan and the three files that it is predicted from.
 void add_plan_inputs(CLI::App* command, hdt::tools::InputPaths& paths, std::string& plan) {
   command->add_option("plan", plan, "the plan")->type_name("PLAN")->required();
   add_profile(command, paths);
@@ -234,6 +242,7 @@ int main(int argc, char** argv) {
   }
   const hdt::Status status = run();
   if (!status.is_ok()) return fail(status.message());
+  // A plan that was not written completely must not look like success.
   if (std::fflush(stdout) != 0) return fail("cannot write to stdout");
   return 0;
 }

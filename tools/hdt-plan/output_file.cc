@@ -1,4 +1,4 @@
-// output_file.cc: see output_file.h.
+// output_file.cc: adds the flag's name to the errors of training/data/atomic_file.h.
 #include "tools/hdt-plan/output_file.h"
 
 #include "training/data/atomic_file.h"

@@ -1,4 +1,5 @@
-// output_file.h: files that flags name: tried before long work, written after it.
+// output_file.h: files that flags name. They are tried before long work, and written after it. Errors
+// begin with the flag. An empty path means that the flag was not given, and succeeds.
 #pragma once
 
 #include <string>
@@ -8,8 +9,9 @@
 
 namespace hdt::tools {
 
-// Success also where the flag was not given ("").
+// Whether the file can be written. Does not change a file that exists.
 Status check_output(const char* flag, const std::string& path);
+// Replaces the file as a whole: a reader sees the old contents or the new ones.
 Status write_output(const char* flag, const std::string& path, std::string_view text);
 
 }  // namespace hdt::tools

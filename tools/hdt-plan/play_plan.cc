@@ -1,3 +1,4 @@
+// play_plan.cc: what predict, explain and simulate have in common.
 #include <fmt/format.h>
 
 #include "tools/hdt-plan/commands.h"
@@ -6,6 +7,8 @@
 namespace hdt::tools {
 namespace {
 
+// Names the worker that lacks the most memory. Replicas and stages are numbered from 1, as in the plan's
+// file.
 Status does_not_fit(const plan::Plan& plan, const plan::MemoryExcess& excess) {
   const training::Position position = plan.layout().position_of(excess.worker);
   const plan::Stage& stage = plan.replicas[position.replica].stages[position.stage];

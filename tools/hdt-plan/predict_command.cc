@@ -1,3 +1,5 @@
+// predict_command.cc: `hdt-plan predict`: prints the step and its parts for each worker, as a table or
+// as JSON, and writes pictures of it.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -16,6 +18,7 @@ void print_interval(const plan::StepInterval& interval) {
              interval.high, 100 * interval.coverage, interval.rows);
 }
 
+// The parts of a worker's step are printed in percent of the step, and sum to 100 %.
 void print_table(const plan::Plan& plan, const plan::Prediction& prediction,
                  const std::optional<plan::StepInterval>& interval) {
   const training::Layout layout = plan.layout();
@@ -37,6 +40,7 @@ void print_table(const plan::Plan& plan, const plan::Prediction& prediction,
   }
 }
 
+// Times are seconds; replicas and stages are numbered from 0, unlike in the table.
 void print_json(const plan::Plan& plan, const plan::Prediction& prediction,
                 const std::optional<plan::StepInterval>& interval) {
   const training::Layout layout = plan.layout();
@@ -66,6 +70,7 @@ void print_json(const plan::Plan& plan, const plan::Prediction& prediction,
 }  // namespace
 
 Status predict_command(const PredictOptions& options) {
+  // The files are tried before the step is played.
   HDT_RETURN_IF_ERROR(check_output("--trace", options.trace));
   HDT_RETURN_IF_ERROR(check_output("--svg", options.svg));
   const auto played = play_plan(options.inputs, options.plan);

@@ -1,4 +1,5 @@
-// profile_command.cc: hdt-plan knows no tensor library, so hdt-train measures, which runs the model.
+// profile_command.cc: `hdt-plan profile`. hdt-plan knows no tensor library, so hdt-train, which runs the
+// model, does the measuring.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,7 +13,7 @@ namespace hdt::tools {
 
 namespace {
 
-// Beside this program, unless that was built without torch.
+// hdt-train stands beside this program, unless that was built without torch.
 Result<std::string> find_trainer() {
   std::error_code error;
   const auto folder = std::filesystem::canonical("/proc/self/exe", error).parent_path();
@@ -33,15 +34,18 @@ Status profile_command(const ProfileCommandOptions& options) {
   std::vector<std::string> words;
   if (options.ranks > 1) {
     words = {"mpirun", "--bind-to", "none", "--oversubscribe"};
+    // Open MPI refuses to run as root unless it is asked to. In containers, root is usual.
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
     words.insert(words.end(), {"-np", std::to_string(options.ranks)});
   }
   words.push_back(trainer.value());
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
-  words.insert(words.end(), {"--profile", options.folder});  // last: it counts
+  // Last, since the last one of equal flags counts.
+  words.insert(words.end(), {"--profile", options.folder});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  // On success this process is hdt-train, and does not come back.
   ::execvp(arguments.front(), arguments.data());
   return {
       Code::kConfig,

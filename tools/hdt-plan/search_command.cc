@@ -1,3 +1,5 @@
+// search_command.cc: `hdt-plan search`: finds a plan and writes it as a file that `predict` and
+// hdt-train read.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -11,9 +13,11 @@
 namespace hdt::tools {
 namespace {
 
+// The schedules of --schedule any. The lockstep order is for comparisons with DeepSpeed only.
 constexpr plan::ScheduleKind kSearched[] = {plan::ScheduleKind::kOneForwardOneBackward,
                                             plan::ScheduleKind::kZeroBubble};
 
+// What is known about the plans that were not played, in words.
 const char* proof_text(plan::SearchProof proof) {
   switch (proof) {
     case plan::SearchProof::kBest:
@@ -49,7 +53,7 @@ Status search_command(const SearchCommandOptions& options) {
   if (!found.is_ok()) return found.status();
   const plan::SearchResult& result = found.value();
   const double ideal = plan::ideal_seconds(given, options.global_batch_size);
-  // As comments, so that stdout as a whole is a plan.
+  // A comment in TOML, so that standard output as a whole is a plan.
   const std::string summary =
       fmt::format("# step {:.6g} s, {:.2f} % of the bound of {:.6g} s; {} plans played; {}\n",
                   result.step_seconds, 100 * ideal / result.step_seconds, ideal, result.predictions,

@@ -1,4 +1,5 @@
-// simulate_command.cc: steps an hour of a plan, and what failures leave of them.
+// simulate_command.cc: `hdt-plan simulate`: the steps an hour of a plan, and what failures leave of
+// them.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -13,18 +14,21 @@
 namespace hdt::tools {
 namespace {
 
+// What is printed.
 struct Simulated {
   double step_seconds = 0;
-  double samples = 0;  // of a step; 0: not known
+  // Samples of a step; 0: the step was given without a plan.
+  double samples = 0;
   int64_t devices = 0;
   plan::FailureModel failures;
-  plan::Goodput given;  // at the interval that was given, or the best
+  // At the checkpoint interval that was given, or else at the best one.
+  plan::Goodput given;
   plan::Goodput best;
 };
 
 constexpr double kHour = 3600;
 
-// The step is given, or that of a plan.
+// The step is given by a flag, or is that of a plan; exactly one of the two is needed.
 Result<Simulated> simulate(const SimulateOptions& options) {
   Simulated result;
   plan::Cluster cluster;
@@ -49,6 +53,7 @@ Result<Simulated> simulate(const SimulateOptions& options) {
   }
   const auto reliability = plan::read_reliability(options.reliability);
   if (!reliability.is_ok()) return reliability.status();
+  // A kind that the cluster does not have is probably mistyped; its failures would be left out silently.
   for (const auto& [kind, mtbf] : reliability.value().device_mtbf_seconds) {
     bool known = false;
     for (const plan::Node& node : cluster.nodes) known = known || node.device == kind;
@@ -73,6 +78,7 @@ void print_goodput(const char* what, const plan::Goodput& goodput, double steps)
       100 * goodput.failure_share, steps * goodput.share);
 }
 
+// JSON has no infinity: an infinite interval (nothing fails) becomes null.
 nlohmann::ordered_json to_json(const plan::Goodput& goodput, double steps) {
   return {
       {"interval_seconds",

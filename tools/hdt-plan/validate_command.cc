@@ -1,3 +1,5 @@
+// validate_command.cc: `hdt-plan validate`: predicts the steps of measured plans, prints how far off the
+// predictions are, and writes the calibrations that were learnt.
 #include <fmt/format.h>
 
 #include <array>
@@ -14,8 +16,9 @@
 namespace hdt::tools {
 namespace {
 
-// "2 x (12 RTX-3090/2, 12 Titan-RTX/2)": replicas, then layers, device and tensor-parallel degree of each
-// stage.
+// "2 replicas of 64 x 2: (12 RTX-3090/2, 12 Titan-RTX/2)": micro-batches x micro-batch size of the first
+// replica, then the layers, device kind and tensor-parallel degree of each stage. A replica with the
+// same stages as the one before it is not repeated.
 std::string shape(const plan::PublishedSet& set, const plan::Plan& plan) {
   std::string text;
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
@@ -34,6 +37,7 @@ std::string shape(const plan::PublishedSet& set, const plan::Plan& plan) {
                      plan.replicas[0].micro_batch_size, text);
 }
 
+// A Markdown table, as it stands in docs/predictor.md. Rows without a measured peak have empty cells.
 void print_set(const plan::PublishedSet& set, const plan::Validation& validation) {
   fmt::print("## {}\n\n", set.name);
   fmt::print(
@@ -72,6 +76,7 @@ void print_set(const plan::PublishedSet& set, const plan::Validation& validation
       all.fixed_bytes / plan::kGibibyte, all.peer_bytes / plan::kGibibyte);
 }
 
+// Errors are fractions: 0.1 is a tenth.
 nlohmann::ordered_json to_json(const plan::PublishedSet& set, const plan::Validation& validation) {
   nlohmann::ordered_json json = {{"set", set.name},
                                  {"step_mean_error", validation.step.mean},
@@ -94,6 +99,8 @@ nlohmann::ordered_json to_json(const plan::PublishedSet& set, const plan::Valida
   return json;
 }
 
+// `measured` is a file of own runs if it is a regular file. Own runs need all three files that they ran
+// on; a published folder has its own.
 Result<std::vector<plan::PublishedSet>> read_sets(const ValidateOptions& options) {
   const InputPaths& paths = options.inputs;
   const std::array<std::pair<const char*, const std::string*>, 3> files = {
@@ -128,6 +135,7 @@ Status validate_command(const ValidateOptions& options) {
   const auto calibration = [&options](const plan::PublishedSet& set) {
     return options.calibrations.empty() ? "" : fmt::format("{}/{}.toml", options.calibrations, set.name);
   };
+  // Fitting takes long, so the files are tried before it.
   for (const plan::PublishedSet& set : sets.value())
     HDT_RETURN_IF_ERROR(check_output("--calibrations", calibration(set)));
   nlohmann::ordered_json json = nlohmann::ordered_json::array();

@@ -1,4 +1,9 @@
-// flags.cc: named as in Megatron and its mixed-vendor forks where these have such a flag.
+// flags.cc: describes, parses and checks the flags. They are named as in Megatron and its mixed-vendor
+// forks where these have such a flag.
+//
+// The checks have three levels: CLI11 checks each value, read_slow_down() and read_devices() turn lists
+// into what they mean, and beyond_ranges() checks flags against each other. Each level needs the one
+// before.
 #include "tools/hdt-train/flags.h"
 
 #include <fmt/format.h>
@@ -34,9 +39,11 @@ constexpr const char* kExamples =
     "A flag that is given again replaces what was given before; --hetero-pipeline-stages alone adds to it.\n"
     "Exit status: 0 done, 1 the run failed, 2 wrong usage.";
 
+// A limit for counts that is far above any sensible value, and keeps products within 64 bits.
 constexpr int kMost = 1'000'000;
 constexpr int64_t kDefaultWarmUp = 20;  // steps
 
+// Flags of the model's shape.
 void add_model(CLI::App& app, TrainFlags& flags) {
   const CLI::Validator positive = whole(1, kMost);
   auto& shape = flags.shape;
@@ -60,6 +67,7 @@ void add_model(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
+// Flags of replicas and stages. Lists are parsed by training/engine/layout_flags.h.
 void add_layout(CLI::App& app, TrainFlags& flags) {
   auto& layout = flags.layout;
   app.add_option("--plan", flags.plan_path,
@@ -90,6 +98,7 @@ void add_layout(CLI::App& app, TrainFlags& flags) {
                  "samples of a step over all replicas (default: what the micro-batches make)");
 }
 
+// Flags of the training itself.
 void add_optimizer(CLI::App& app, TrainFlags& flags) {
   auto& trainer = flags.trainer;
   const CLI::Validator not_negative = float_number(0);
@@ -109,7 +118,8 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
   app.add_option("--weight-decay", trainer.adamw.weight_decay)->check(not_negative)->capture_default_str();
   app.add_option("--adam-beta1", trainer.adamw.beta1)->check(fraction)->capture_default_str();
   app.add_option("--adam-beta2", trainer.adamw.beta2)->check(fraction)->capture_default_str();
-  // With 0, parameters whose gradient is 0, such as those of tokens that the text lacks, would become nan.
+  // With 0, parameters whose gradient is 0 would become nan, as those of tokens that the text does not
+  // have.
   app.add_option("--adam-eps", trainer.adamw.epsilon)->check(float_number(FLT_MIN))->capture_default_str();
   app.add_option("--clip-grad", trainer.clip_gradient_norm, "greatest gradient norm; 0: no clipping")
       ->check(not_negative)
@@ -126,6 +136,7 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
+// What to train on, and what to write.
 void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
   auto* data = app.add_option_group("data", "what to train on (one of them)");
   data->add_option("--data-path", flags.data_path, "a Megatron dataset, PREFIX.bin and PREFIX.idx")
@@ -158,12 +169,13 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
-// What is parsed after the flags are read.
+// Lists that are parsed after all flags have been read.
 struct RawFlags {
   std::vector<double> slow_down;
   std::vector<std::string> profile_devices;
 };
 
+// Emulated devices, and profiling.
 void add_devices(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
   app.add_option(
          "--slow-down", raw.slow_down,
@@ -188,6 +200,7 @@ void add_devices(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
 
 constexpr double kMostSlowDown = 10'000;
 
+// "n0 f0 n1 f1 ..." becomes one factor for each rank. Returns "" or what is wrong.
 std::string read_slow_down(const std::vector<double>& raw, TrainFlags& flags) {
   if (raw.size() % 2 != 0) return "--slow-down: expected pairs of a number of ranks and a factor";
   for (size_t i = 0; i < raw.size(); i += 2) {
@@ -201,6 +214,7 @@ std::string read_slow_down(const std::vector<double>& raw, TrainFlags& flags) {
   return "";
 }
 
+// "NAME" or "NAME:F" becomes an EmulatedDevice; fills in the defaults. Returns "" or what is wrong.
 std::string read_devices(const std::vector<std::string>& raw, TrainFlags& flags) {
   for (const std::string& text : raw) {
     EmulatedDevice device{text, 1};
@@ -223,11 +237,13 @@ std::string read_devices(const std::vector<std::string>& raw, TrainFlags& flags)
   return "";
 }
 
+// Whether any device is emulated.
 bool slows_down(const TrainFlags& flags) {
   return !flags.slow_down.empty() ||
          std::ranges::any_of(flags.profile_devices, [](const auto& device) { return device.slow_down > 1; });
 }
 
+// Checks of flags against each other. Returns "" or what is wrong.
 std::string beyond_ranges(const TrainFlags& flags) {
   const auto& shape = flags.shape;
   if (shape.hidden_size % (2 * shape.num_attention_heads) != 0) {
@@ -246,6 +262,7 @@ std::string beyond_ranges(const TrainFlags& flags) {
   }
   if (flags.profile_folder.empty() && flags.data_path.empty() && flags.text.empty())
     return "--data-path or --text: expected one of them, found none";
+  // Slowing down looks at the processor time of one thread; work on further threads would not be seen.
   if (flags.threads > 1 && slows_down(flags))
     return fmt::format("--threads {}: expected 1 where devices are slowed down", flags.threads);
   if (flags.sample_tokens > 0 && flags.sample_prompt.empty())
@@ -253,6 +270,7 @@ std::string beyond_ranges(const TrainFlags& flags) {
   return files_in_each_others_way(flags);
 }
 
+// One line on standard error; returns the exit status.
 int usage_error(std::string message) {
   std::ranges::replace(message, '\n', ' ');
   fmt::print(stderr, "hdt-train: {} (see hdt-train --help)\n", message);
@@ -264,7 +282,7 @@ int usage_error(std::string message) {
 ParsedFlags parse_flags(int argc, char** argv) {
   ParsedFlags parsed;
   TrainFlags& flags = parsed.flags;
-  // A model that learns a book in minutes on a few cores.
+  // The default model learns a book in minutes on a few cores.
   flags.layout.num_layers = 4;
   flags.shape.hidden_size = 128;
   flags.shape.num_attention_heads = 4;
@@ -295,6 +313,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
     parsed.exit_status = usage_error(error.what());
     return parsed;
   }
+  // The plan comes before the defaults, which fill in only what it leaves open.
   if (!flags.plan_path.empty()) {
     if (const Status status = take_plan(app, flags); !status.is_ok()) {
       parsed.exit_status = usage_error(status.message());
@@ -303,6 +322,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   }
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;
+  // Values that follow from several flags.
   flags.shape.num_layers = flags.layout.num_layers;
   flags.trainer.learning_rate.total_steps = flags.train_iters;
   flags.trainer.learning_rate.minimum = flags.min_lr.value_or(flags.trainer.learning_rate.peak / 10);

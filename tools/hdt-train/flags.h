@@ -14,51 +14,66 @@
 
 namespace hdt::tools {
 
-// This machine, or this machine slowed down.
+// A device to profile: this machine as it is (1), or slowed down by a factor.
 struct EmulatedDevice {
   std::string name;
   double slow_down = 1;
 };
 
+// All flags, checked and with their defaults. The same on all ranks; run_identity.h checks that for
+// those that matter.
 struct TrainFlags {
   training::ModelShape shape;
   training::LayoutFlags layout;
   std::string plan_path;
-  std::optional<plan::Plan> plan;  // what plan_path holds; takes the place of the layout's flags
+  // The contents of plan_path, if there is one. It takes the place of the layout's flags.
+  std::optional<plan::Plan> plan;
   training::TrainerOptions trainer;
+  // Steps.
   int64_t train_iters = 500;
+  // No value: a tenth of the peak.
   std::optional<double> min_lr;
+  // No value: 20 steps, or a tenth of a short run.
   std::optional<int64_t> lr_warmup_iters;
+  // Threads of a torch operation.
   int threads = 1;
 
-  std::string data_path;  // a dataset PREFIX, or
-  std::string text;       // a text file
+  // A dataset's prefix. Exactly one of `data_path` and `text` is set, except for profiling.
+  std::string data_path;
+  // A text file.
+  std::string text;
 
+  // Steps between two lines of progress if standard output is not a terminal.
   int64_t log_interval = 10;
+  // Outputs; empty: not wanted.
   std::string tensorboard_dir;
   std::string loss_curve;
   std::string loss_log;
+  // Tokens to generate after training; 0: none.
   int sample_tokens = 0;
   std::string sample_prompt = "And the ";
   double sample_temperature = 0.8;
 
-  // How many times slower each rank computes; empty: none does. Checked against the ranks by check_slow_down.
+  // How many times slower each rank computes. Empty: no rank does. check_slow_down() compares its size
+  // with the number of ranks.
   std::vector<double> slow_down;
 
-  std::string profile_folder;  // not empty: measure, do not train
+  // If not empty: measure instead of training.
+  std::string profile_folder;
   std::vector<EmulatedDevice> profile_devices;
   std::vector<int> profile_micro_batch_sizes;
 };
 
-// Refuses --slow-down for another number of ranks.
+// kInvalidArgument if --slow-down is given for another number of ranks.
 Status check_slow_down(const TrainFlags& flags, int world_size);
 
-// The flags, or (second) the exit status of a process that has nothing more to do: 0 after --help, 2 after
-// wrong usage, which has been reported.
+// The flags, or the exit status of a process that has nothing more to do: 0 after --help, 2 after wrong
+// usage, which has been reported.
 struct ParsedFlags {
   TrainFlags flags;
   std::optional<int> exit_status;
 };
+// Prints help and usage errors itself. Every rank parses the same command line, so each prints them.
 ParsedFlags parse_flags(int argc, char** argv);
 
 }  // namespace hdt::tools

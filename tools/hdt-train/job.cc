@@ -1,4 +1,7 @@
 // job.cc: puts data, model, engine and messenger together, and runs the steps.
+//
+// Whatever one rank may fail at before the first step is followed by an exchange (all_ready(),
+// check_same_run()), so that no rank waits for one that has ended.
 #include "tools/hdt-train/job.h"
 
 #include <fmt/format.h>
@@ -27,6 +30,7 @@ namespace {
 
 using training::format_grouped;
 
+// The layout in words, for the introduction and the picture of the loss.
 std::string describe(const training::Layout& layout) {
   std::string text;
   for (int i = 0; i < layout.num_replicas(); ++i) {
@@ -38,6 +42,7 @@ std::string describe(const training::Layout& layout) {
   return text;
 }
 
+// What rank 0 prints first. It is flushed, as the first step may take long.
 void introduce(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout) {
   const auto& shape = flags.shape;
   fmt::print("model: {} parameters, {} layers, hidden {}, sequence {}, vocabulary {}\n",
@@ -51,7 +56,8 @@ void introduce(const TrainFlags& flags, const TokenInput& input, const training:
   std::fflush(stdout);
 }
 
-// Once a node, loudly: the first rank of each node speaks.
+// Warns if torch uses a slow BLAS library. The first rank of each node speaks, so that each node warns
+// once.
 Status warn_of_slow_blas(hdtComm_t world, int rank) {
   int node = 0;
   if (hdtCommNodeOf(world, rank, &node) != HDT_SUCCESS) return {Code::kInternal, hdtGetLastError()};
@@ -65,7 +71,8 @@ Status warn_of_slow_blas(hdtComm_t world, int rank) {
   return Status::ok();
 }
 
-// Until the last step, or the one that diverges.
+// Runs steps until the last one, or until one diverges. `done` counts the complete steps, and `last` is
+// the result of the last one that was run.
 Status train(const TrainFlags& flags, training::Trainer& trainer, Reporter* reporter,
              training::StepResult& last, int64_t& done) {
   for (; done < flags.train_iters; ++done) {
@@ -80,6 +87,7 @@ Status train(const TrainFlags& flags, training::Trainer& trainer, Reporter* repo
   return Status::ok();
 }
 
+// A nan's sign is not shown: it says nothing.
 std::string divergence_text(int64_t step, const training::StepResult& result) {
   const auto unsigned_nan = [](double value) { return std::isnan(value) ? std::abs(value) : value; };
   return fmt::format(
@@ -98,8 +106,10 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   Result<std::unique_ptr<training::Messenger>> messenger = training::make_hdt_messenger(world, layout);
   if (!messenger.is_ok()) return messenger.status();
   const int rank = messenger.value()->rank();
+  // 1. All ranks must mean the same run.
   HDT_RETURN_IF_ERROR(check_same_run(flags, layout, input.statistics, *messenger.value()));
   HDT_RETURN_IF_ERROR(warn_of_slow_blas(world, rank));
+  // 2. Data.
   const Result<training::BatchSampler> sampler =
       training::BatchSampler::create(input.tokens, {.seed = flags.trainer.seed,
                                                     .sequence_length = flags.shape.sequence_length,
@@ -110,7 +120,8 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
         fmt::format("{}: {}", flags.text.empty() ? "--data-path " + flags.data_path : "--text " + flags.text,
                     sampler.status().message()));
   }
-  // Before the model is made: what cannot be written is known now and not after hours.
+  // 3. The reporter, before the model: what cannot be written must be known now, and not after hours.
+  //    Only rank 0 has one.
   std::unique_ptr<Reporter> reporter;
   Status opened;
   if (rank == 0) {
@@ -121,6 +132,7 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   }
   HDT_RETURN_IF_ERROR(all_ready(opened, world));
 
+  // 4. The model's part of this rank, perhaps slowed down, and the engine.
   const training::Position position = layout.position_of(rank);
   auto compute = training::make_torch_stage(flags.shape, layout.units_of(position));
   if (!flags.slow_down.empty() && flags.slow_down[rank] > 1)
@@ -132,13 +144,15 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
       },
       flags.trainer);
   if (!trainer.is_ok()) return trainer.status();
+  // 5. The steps.
   const auto begin = std::chrono::steady_clock::now();
   training::StepResult last;
   int64_t done = 0;
   const Status trained = train(flags, *trainer.value(), reporter.get(), last, done);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
 
-  // What was reported until then is written out, however the run ended.
+  // 6. The reports. They are written however the run has ended; an error of training is the more
+  //    important one.
   const Status written =
       reporter ? reporter->finish(describe(layout), input.statistics.unigram_entropy) : Status::ok();
   HDT_RETURN_IF_ERROR(trained);
@@ -148,6 +162,7 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
     fmt::print("trained {} steps in {}: loss {:.4f}, unigram entropy of the text {:.4f}\n", flags.train_iters,
                training::format_duration(elapsed), last.loss, input.statistics.unigram_entropy);
   }
+  // 7. All replicas hold the same parameters, so the stages of replica 0 generate the text.
   if (flags.sample_tokens > 0 && position.replica == 0) {
     const Result<std::string> text = sample_text(flags, layout, *compute, *messenger.value());
     if (!text.is_ok()) return text.status();

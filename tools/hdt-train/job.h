@@ -1,4 +1,4 @@
-// job.h: one rank's part of the whole run.
+// job.h: one rank's part of a whole run.
 #pragma once
 
 #include <string>
@@ -11,8 +11,9 @@
 
 namespace hdt::tools {
 
-// Trains, reports (rank 0), generates. Collective over `world`. Returns the words about how training
-// diverged, the same on all ranks; "": it did not.
+// Trains, reports (on rank 0) and generates text. All ranks of `world` must call it with the same flags
+// and layout. Returns "" after a complete run, or a message if training diverged, which is the same on
+// all ranks. An error is this rank's own.
 Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
                             hdtComm_t world);
 

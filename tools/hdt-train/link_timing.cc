@@ -1,4 +1,5 @@
-// link_timing.cc: ping-pong and allreduce by message size.
+// link_timing.cc: ping-pongs and allreduces by message size. All times are medians, so that a few
+// disturbed repetitions do not matter.
 #include "tools/hdt-train/link_timing.h"
 
 #include <array>
@@ -17,13 +18,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using training::status_of;
 
+// The points of the profile's rates.
 constexpr std::array<size_t, 6> kMessageBytes = {4096, 32768, 131072, 524288, 2097152, 8388608};
+// Half a round trip of so few bytes is the latency.
 constexpr size_t kLatencyBytes = 8;
 constexpr int kRepetitions = 31;
 
 using Once = std::function<hdtResult_t(size_t bytes)>;
 
-// The median time of `once`, which both ranks run.
+// The median of the seconds that `once` takes, which both ranks run. The barrier before makes them begin
+// together.
 Result<double> median_seconds(hdtComm_t pair, size_t bytes, const Once& once) {
   std::vector<double> times;
   HDT_RETURN_IF_ERROR(status_of(hdtBarrier(pair, nullptr)));
@@ -35,8 +39,9 @@ Result<double> median_seconds(hdtComm_t pair, size_t bytes, const Once& once) {
   return median(std::move(times));
 }
 
-// What is left of a message's time beyond the latency, as a rate: latency + bytes / rate is what was
-// measured. A message that is no slower than the smallest one has the rate of its whole time.
+// The rate of what a message's time is beyond the latency: latency + bytes / rate is the measured time.
+// A message that takes hardly longer than the smallest one would get an absurd rate; it gets the rate of
+// its whole time.
 double rate_of(double bytes, double seconds, double latency) {
   return bytes / (seconds > 1.05 * latency ? seconds - latency : seconds);
 }
@@ -48,6 +53,7 @@ Result<plan::Link> time_link(hdtComm_t pair) {
   HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(pair, &rank)));
   void* allocated = nullptr;
   HDT_RETURN_IF_ERROR(status_of(hdtMemAlloc(&allocated, kMessageBytes.back())));
+  // Memory of hdtMemAlloc, which is sent from and received into without a copy.
   const std::unique_ptr<void, void (*)(void*)> memory(allocated, [](void* pointer) { hdtMemFree(pointer); });
   const Once round_trip = [&](size_t bytes) {
     for (const bool sends : {rank == 0, rank == 1}) {
@@ -72,7 +78,7 @@ Result<plan::Link> time_link(hdtComm_t pair) {
     if (!allreduce.is_ok()) return allreduce.status();
     const auto size = static_cast<double>(bytes);
     link.bandwidth.emplace_back(size, rate_of(size, message.value() / 2, link.latency));
-    // Of two, each hop of a ring carries all bytes once.
+    // Between two ranks, each hop of a ring carries all bytes once.
     link.allreduce.emplace_back(size, rate_of(size, allreduce.value(), link.latency));
   }
   return link;

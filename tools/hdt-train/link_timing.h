@@ -1,4 +1,5 @@
-// link_timing.h: latency and rates of messages and sums between two ranks, through the public API.
+// link_timing.h: measures the latency of messages, and the rates of messages and sums, between two ranks
+// through the public API.
 #pragma once
 
 #include "base/status.h"
@@ -7,8 +8,8 @@
 
 namespace hdt::tools {
 
-// Between ranks 0 and `peer`; both call it, on a communicator of the two (rank 0 and 1 of it). Both get the
-// figures of rank 0.
+// Measures the link between the two ranks of `pair`; both must call it. Each gets the figures that it
+// measured itself. Takes up to some seconds. Errors are those of the operations.
 Result<plan::Link> time_link(hdtComm_t pair);
 
 }  // namespace hdt::tools

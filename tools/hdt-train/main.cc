@@ -1,4 +1,7 @@
 // hdt-train: trains a small LLaMA-style model over HDT, split unequally where devices are unequal.
+//
+// The program is one rank. main() parses the flags, joins the job's world and runs; what all ranks find
+// wrong alike is printed by rank 0 alone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,13 +23,14 @@ namespace {
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 
+// One line on standard error; returns the exit status.
 int fail(int exit_status, std::string message) {
   std::ranges::replace(message, '\n', ' ');
   fmt::print(stderr, "hdt-train: {}\n", message);
   return exit_status;
 }
 
-// What depends on the flags alone is wrong on every rank: rank 0 says it.
+// Whatever depends on the flags alone is wrong on every rank, so rank 0 prints it for all.
 int refuse(int rank, const Status& status) {
   return rank == 0 ? fail(kExitUsage, status.message()) : kExitUsage;
 }
@@ -37,6 +41,7 @@ int run(TrainFlags& flags, hdtComm_t world) {
       hdtCommCount(world, &flags.layout.world_size) != HDT_SUCCESS) {
     return fail(kExitFailed, hdtGetLastError());
   }
+  // Profiling needs neither layout nor data.
   if (!flags.profile_folder.empty()) {
     const Status status = run_profile(flags, world);
     if (!status.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, status.to_string()));
@@ -46,6 +51,7 @@ int run(TrainFlags& flags, hdtComm_t world) {
   if (!slow_down.is_ok()) return refuse(rank, slow_down);
   const Result<training::Layout> layout = make_run_layout(flags);
   if (!layout.is_ok()) return refuse(rank, layout.status());
+  // A rank that cannot read the data must not leave the others waiting in their first operation.
   const Result<TokenInput> input = open_tokens(flags);
   const Status ready = all_ready(input.status(), world);
   if (!input.is_ok()) return fail(kExitUsage, fmt::format("rank {}: {}", rank, input.status().message()));
@@ -54,7 +60,7 @@ int run(TrainFlags& flags, hdtComm_t world) {
   if (!diverged.is_ok())
     return fail(kExitFailed, fmt::format("rank {}: {}", rank, diverged.status().to_string()));
   if (diverged.value().empty()) return 0;
-  // All ranks know the same: rank 0 says it.
+  // All ranks know the same, so rank 0 prints it.
   return rank == 0 ? fail(kExitFailed, diverged.value()) : kExitFailed;
 }
 

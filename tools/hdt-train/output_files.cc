@@ -1,4 +1,4 @@
-// output_files.cc: see output_files.h.
+// output_files.cc: compares the canonical paths of all files that the flags name.
 #include "tools/hdt-train/output_files.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// By its text, also where it does not exist yet; "" for what can be written over and over, as /dev/null.
+// The canonical path; works for a file that does not exist yet. "" for anything that is no regular file,
+// as /dev/null, which several flags may share.
 std::string place_of(const std::string& path) {
   std::error_code ignored;
   if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)) return "";
@@ -25,6 +26,7 @@ std::string place_of(const std::string& path) {
 }  // namespace
 
 std::string files_in_each_others_way(const TrainFlags& flags) {
+  // Inputs come first: each output is compared with all files before it.
   std::vector<std::pair<const char*, std::string>> files = {{"--text", flags.text},
                                                             {"--plan", flags.plan_path},
                                                             {"--loss-log", flags.loss_log},

@@ -1,4 +1,5 @@
-// output_files.h: the files that hdt-train writes must not be those that it reads, nor one another.
+// output_files.h: checks that the files which hdt-train writes are neither those that it reads nor the
+// same as each other.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace hdt::tools {
 
-// "", or which two flags name the same file.
+// "", or a message that names the two flags with the same file.
 std::string files_in_each_others_way(const TrainFlags& flags);
 
 }  // namespace hdt::tools

@@ -1,5 +1,6 @@
-// overlap_timing.cc: rank 1 always waits in the next sum; the first element of a sum says whether it was the
-// last one.
+// overlap_timing.cc: rank 0 computes, with and without a thread that sums. Rank 1 always waits in the
+// next sum, and so takes part in as many sums as rank 0 wants. The first element of a sum says whether
+// it was the last one.
 #include "tools/hdt-train/overlap_timing.h"
 
 #include <algorithm>
@@ -18,11 +19,15 @@ namespace {
 
 using training::status_of;
 
+// 8 MiB: large enough that each sum goes on for a while, and small enough that a computation covers
+// many.
 constexpr size_t kElements = size_t{2} << 20;  // 8 MiB: computation covers many, and each goes on for a while
+// Measurements alone and beside communication, for the median of their ratios.
 constexpr int kPairs = 7;
 constexpr float kGoOn = 0;
 constexpr float kEnd = 1;
 
+// Sums of one buffer between the two ranks. Used by one thread at a time.
 class Sums {
  public:
   static Result<std::unique_ptr<Sums>> make(hdtComm_t pair) {
@@ -36,7 +41,8 @@ class Sums {
   Sums(const Sums&) = delete;
   Sums& operator=(const Sums&) = delete;
 
-  // Returns what rank 0 gave; the other gives kGoOn.
+  // Sums once. Rank 0 passes its wish; rank 1 passes kGoOn, which is 0, so the sum of the first elements
+  // is rank 0's wish on both. The other elements are 0.
   Result<float> sum(float wish) {
     values_[0] = wish;
     HDT_RETURN_IF_ERROR(
@@ -51,7 +57,8 @@ class Sums {
   float* values_;
 };
 
-// Sums on a thread of its own until stop(); one has been made when the constructor returns.
+// Sums on a thread of its own until stop(). When the constructor returns, the first sum is complete, so
+// the connection is warm.
 class Traffic {
  public:
   explicit Traffic(Sums& sums) : thread_([this, &sums] { run(sums); }) { started_.wait(false); }
@@ -76,10 +83,13 @@ class Traffic {
 
   std::atomic<bool> started_ = false;
   std::atomic<bool> stopping_ = false;
-  Status status_;  // the thread's until it is joined
+  // Belongs to the thread until it is joined.
+  Status status_;
+  // The last member, so that the others exist when the thread starts.
   std::thread thread_;
 };
 
+// Rank 1's part.
 Status follow(Sums& sums) {
   while (true) {
     const Result<float> wish = sums.sum(kGoOn);
@@ -88,6 +98,7 @@ Status follow(Sums& sums) {
   }
 }
 
+// Seconds of a forward and a backward of one unit, with the largest micro-batch of the profile.
 double unit_seconds(const TrainFlags& flags, training::UnitRange units, double slow_down) {
   UnitTiming timing;
   time_units(flags.shape, units, flags.profile_micro_batch_sizes.back(), slow_down, timing);
@@ -119,6 +130,7 @@ Result<std::map<std::string, double>> time_overlap(const TrainFlags& flags, trai
     }
     slowdowns[device.name] = plan::measured_slowdown(alone, beside);
   }
+  // Releases rank 1.
   HDT_RETURN_IF_ERROR(sums.sum(kEnd).status());
   return slowdowns;
 }

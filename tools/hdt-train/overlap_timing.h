@@ -1,4 +1,4 @@
-// overlap_timing.h: by how much computation slows down while communication goes on.
+// overlap_timing.h: measures by how much computation slows down while communication is going on.
 #pragma once
 
 #include <map>
@@ -11,8 +11,9 @@
 
 namespace hdt::tools {
 
-// Both ranks of `pair` call it. Rank 0 times `units` on each device of the profile, alone and while it sums
-// gradients with rank 1 all the time, in turn; it gets the slow-down by device, rank 1 nothing.
+// Rank 0 of `pair` times `units` on each device of the profile, alone and while it sums gradients with
+// rank 1 all the time, in turns. It gets the slow-down (1 or more) by device; rank 1 gets an empty map.
+// Both ranks must call it.
 Result<std::map<std::string, double>> time_overlap(const TrainFlags& flags, training::UnitRange units,
                                                    hdtComm_t pair);
 

@@ -1,4 +1,4 @@
-// plan_layout.cc: --plan.
+// plan_layout.cc: --plan: the plan's values take the place of the flags of layout and buckets.
 #include "tools/hdt-train/plan_layout.h"
 
 #include <fmt/format.h>
@@ -33,7 +33,9 @@ Status take_plan(const CLI::App& app, TrainFlags& flags) {
     return {Code::kInvalidArgument, fmt::format("--global-batch-size {}: --plan {} has {} samples a step",
                                                 *flags.layout.global_batch_size, path, samples)};
   flags.layout.num_layers = layers;
+  // A plan numbers its workers replica by replica.
   flags.layout.use_tp_pp_dp_mapping = true;
+  // The plan counts bytes, and the engine counts 32-bit floats.
   flags.trainer.bucket_elements =
       std::max<size_t>(1, static_cast<size_t>(plan.runtime.bucket_bytes) / sizeof(float));
   flags.plan = std::move(plan);

@@ -1,4 +1,4 @@
-// plan_layout.h: the layout from a plan of hdt-plan (--plan) instead of flags.
+// plan_layout.h: takes the layout from a plan of hdt-plan (--plan) instead of flags.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,11 +9,12 @@
 
 namespace hdt::tools {
 
-// Reads --plan into the flags. Refuses flags beside it that say something else, and plans that the engine
-// does not run.
+// Reads the plan that --plan names into the flags. kInvalidArgument if a flag beside it says something
+// else; kConfig if the plan is broken or the engine cannot run it. `app` tells which flags were given.
 Status take_plan(const CLI::App& app, TrainFlags& flags);
 
-// The layout for this number of ranks, from the plan or the flags.
+// The layout for the job's number of ranks, from the plan or from the flags. kInvalidArgument if they do
+// not fit each other.
 Result<training::Layout> make_run_layout(const TrainFlags& flags);
 
 }  // namespace hdt::tools

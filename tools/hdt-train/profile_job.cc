@@ -1,4 +1,5 @@
-// profile_job.cc: links first, all ranks together; then rank 0 measures alone.
+// profile_job.cc: first the links, which need several ranks; then rank 0 measures computation alone,
+// while the other ranks are finished.
 #include "tools/hdt-train/profile_job.h"
 
 #include <fmt/format.h>
@@ -28,13 +29,18 @@ namespace {
 
 using training::status_of;
 
+// What was measured between ranks.
 struct MeasuredLinks {
-  std::optional<plan::Link> inside;         // between two ranks of one node
-  std::optional<plan::Link> between;        // of two nodes
-  std::map<std::string, double> slowdowns;  // beside communication over the last of these, by device
+  // Between two ranks of one node. No value: no two ranks share rank 0's node.
+  std::optional<plan::Link> inside;
+  // Between ranks of two nodes.
+  std::optional<plan::Link> between;
+  // By device: how many times longer computation takes beside communication, over the last link that was
+  // measured.
+  std::map<std::string, double> slowdowns;
 };
 
-// The first rank that is, or is not, on rank 0's node; 0: there is none.
+// The first rank that is, or is not, on rank 0's node. 0: there is none.
 Result<int> first_peer(hdtComm_t world, bool same_node) {
   int ranks = 0;
   int mine = 0;
@@ -48,7 +54,8 @@ Result<int> first_peer(hdtComm_t world, bool same_node) {
   return 0;
 }
 
-// Rank 0 and the first rank that is, or is not, on its node; null: there is none, or the caller is neither.
+// A communicator of rank 0 and of first_peer(). comm() is null if there is no such peer, or if the
+// caller is neither of the two. All ranks of `world` must call make(), as it splits.
 class Pair {
  public:
   static Result<Pair> make(hdtComm_t world, bool same_node) {
@@ -79,13 +86,15 @@ class Pair {
   hdtComm_t comm_;
 };
 
+// A layer kind of the model: the units to measure as one stage, and how many units the model has.
 struct UnitKind {
   const char* name;
   training::UnitRange measured;
   int count;
 };
 
-// Several layers in a row where the model has them: as in a stage, their weights then come from further away.
+// Several layers in a row, if the model has them. As in a real stage, their weights then come from
+// memory that is further away than the nearest cache.
 constexpr int kMeasuredLayers = 4;
 
 std::array<UnitKind, 3> kinds_of(const training::ModelShape& shape) {
@@ -95,6 +104,7 @@ std::array<UnitKind, 3> kinds_of(const training::ModelShape& shape) {
            {"head", {head, head + 1}, 1}}};
 }
 
+// The model's file. Its layer kinds have the names under which add_compute() measures them.
 plan::Model model_of(const training::ModelShape& shape) {
   plan::Model model;
   model.name = fmt::format("llama-{}x{}", shape.num_layers, shape.hidden_size);
@@ -107,16 +117,18 @@ plan::Model model_of(const training::ModelShape& shape) {
   return model;
 }
 
-// Everything is measured in rounds, so that a machine that is disturbed for a while disturbs all figures a
-// little and none much.
+// Everything is measured in rounds. A machine that is disturbed for a while then disturbs all figures a
+// little, and none much.
 constexpr int kRounds = 5;
 
+// Measures computation and fills profile.compute, rank 0 only.
 void add_compute(const TrainFlags& flags, plan::Profile& profile) {
   std::map<plan::ComputeKey, UnitTiming> timings;
   size_t elements = 0;
   for (const UnitKind& kind : kinds_of(flags.shape))
     elements += kind.count * unit_elements(flags.shape, kind.measured.first);
-  std::vector<double> updates;  // of the whole model: a unit alone would stay in the caches
+  // Seconds of an update of the whole model. A unit alone would stay in the caches.
+  std::vector<double> updates;
   for (int round = 0; round < kRounds; ++round) {
     updates.push_back(time_update(elements));
     for (const UnitKind& kind : kinds_of(flags.shape)) {
@@ -129,6 +141,7 @@ void add_compute(const TrainFlags& flags, plan::Profile& profile) {
     fmt::print("round {} of {}\n", round + 1, kRounds);
     std::fflush(stdout);
   }
+  // By layer kind: its part of the whole update, in proportion to its parameters.
   std::map<std::string, double> update_of;  // by layer
   for (const UnitKind& kind : kinds_of(flags.shape))
     update_of[kind.name] = median(updates) *
@@ -138,14 +151,16 @@ void add_compute(const TrainFlags& flags, plan::Profile& profile) {
     const double forward = median(timing.forward);
     const double backward = median(timing.backward);
     const double update = update_of.at(key.layer);
-    // Halves, not measurements: autograd gives the two gradients together, and 1F1B uses only their sum.
+    // These are halves and not measurements: autograd computes both gradients together. 1F1B needs only
+    // their sum.
     profile.compute[key] = {forward, backward / 2, backward / 2, update, timing.activation_bytes};
     fmt::print("{:<12} {:<10} {:>3} samples: forward {:8.3f} ms, backward {:8.3f} ms, update {:.3f} ms\n",
                key.device, key.layer, key.micro_batch_size, 1e3 * forward, 1e3 * backward, 1e3 * update);
   }
 }
 
-// Inside a node first; between nodes, where there are two, also what communication costs computation.
+// Inside a node first, then between nodes; for each of them also by how much communication slows down
+// computation.
 Result<MeasuredLinks> measure_links(const TrainFlags& flags, hdtComm_t world) {
   MeasuredLinks links;
   for (const auto& [same_node, measured] :
@@ -165,7 +180,7 @@ Result<MeasuredLinks> measure_links(const TrainFlags& flags, hdtComm_t world) {
 }
 
 void add_links(const TrainFlags& flags, const MeasuredLinks& links, plan::Profile& profile) {
-  // What there was no pair of ranks for is taken to be as the other.
+  // A link for which there was no pair of ranks is taken to be as the other one.
   const auto& inside = links.inside ? links.inside : links.between;
   const auto& between = links.between ? links.between : links.inside;
   if (!inside) return;
@@ -177,6 +192,7 @@ void add_links(const TrainFlags& flags, const MeasuredLinks& links, plan::Profil
   }
 }
 
+// Comments for the profile's head that say what was not measured.
 std::string remarks(const TrainFlags& flags, const MeasuredLinks& links) {
   std::string text =
       "# Measured by hdt-train --profile. input_gradient and weight_gradient are halves of the measured "
@@ -198,6 +214,7 @@ std::string remarks(const TrainFlags& flags, const MeasuredLinks& links) {
 constexpr const char* kProfileFile = "/profile.toml";
 constexpr const char* kModelFile = "/model.toml";
 
+// Makes the folder, and tries both files.
 Status prepare_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -215,7 +232,7 @@ Status run_profile(const TrainFlags& flags, hdtComm_t world) {
   training::set_torch_threads(flags.threads);
   int rank = 0;
   HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(world, &rank)));
-  // What cannot be written is known before it is measured.
+  // Whatever cannot be written is found out before the measuring begins.
   HDT_RETURN_IF_ERROR(all_ready(rank == 0 ? prepare_folder(flags.profile_folder) : Status::ok(), world));
   const Result<MeasuredLinks> measured = measure_links(flags, world);
   if (!measured.is_ok()) return measured.status();

@@ -1,4 +1,4 @@
-// readiness.cc: see readiness.h.
+// readiness.cc: one allreduce of the largest number of a rank that is not ready.
 #include "tools/hdt-train/readiness.h"
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@ namespace hdt::tools {
 Status all_ready(const Status& mine, hdtComm_t world) {
   int rank = 0;
   HDT_RETURN_IF_ERROR(training::status_of(hdtCommUserRank(world, &rank)));
+  // Counted from 1, so that 0 means that all are ready.
   int32_t unready = mine.is_ok() ? 0 : rank + 1;
   const Status told =
       training::status_of(hdtAllReduce(&unready, &unready, 1, HDT_INT32, HDT_MAX, world, nullptr));

@@ -1,4 +1,4 @@
-// readiness.h: a run begins on all ranks or on none.
+// readiness.h: makes a run begin on all ranks or on none.
 #pragma once
 
 #include "base/status.h"
@@ -6,9 +6,9 @@
 
 namespace hdt::tools {
 
-// Each rank says how its preparation ended. Success where all are ready. A rank that is not gets `mine` back;
-// the others get kAborted with the number of a rank that is not, and end with it instead of waiting for what
-// will not come. Collective over `world`.
+// Each rank says how its preparation has ended. Ok if all ranks are ready. A rank that is not ready gets
+// `mine` back; the others get kAborted with the number of such a rank, and end instead of waiting for
+// what will not come. All ranks of `world` must call it.
 Status all_ready(const Status& mine, hdtComm_t world);
 
 }  // namespace hdt::tools

@@ -1,4 +1,4 @@
-// reporter.cc: one place prints.
+// reporter.cc: every output of a run is written here.
 #include "tools/hdt-train/reporter.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,8 @@ namespace hdt::tools {
 
 namespace {
 
-// mpirun hands its ranks a pseudo terminal without a size, whether or not its own output is a terminal.
+// The line is drawn in place only on a real terminal. mpirun gives its ranks a pseudo terminal without a
+// size, whether or not its own output is a terminal.
 training::ProgressLine::Options progress_options(const TrainFlags& flags) {
   training::ProgressLine::Options options;
   options.total_steps = flags.train_iters;
@@ -62,9 +63,11 @@ Status Reporter::step_done(int64_t done, const training::StepResult& result, dou
     if (const auto rate = progress_.tokens_per_second()) {
       HDT_RETURN_IF_ERROR(events_->add_scalar("tokens-per-second", done, *rate));
     }
-    HDT_RETURN_IF_ERROR(events_->flush());  // a run that is killed keeps what it has done
+    // A run that is killed keeps what it has done.
+    HDT_RETURN_IF_ERROR(events_->flush());
   }
   if (log_.is_open()) {
+    // Streams do not say why they fail; errno does, if a system call failed.
     errno = 0;
     log_ << nlohmann::ordered_json{{"step", done},
                                    {"loss", result.loss},

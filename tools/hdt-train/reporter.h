@@ -1,5 +1,5 @@
-// reporter.h: what a run tells its user: progress, TensorBoard events, a log of losses, the curve. On one
-// rank.
+// reporter.h: what a run shows its user: progress, TensorBoard events, a log of losses, the curve of the
+// loss.
 #pragma once
 
 #include <fstream>
@@ -16,15 +16,19 @@
 
 namespace hdt::tools {
 
+// Exists on rank 0 only, and is used by its main thread. `flags` must outlive it. Errors name the flag
+// of the output that failed.
 class Reporter {
  public:
-  // Opens what the flags name, and tries that the loss curve, which is written at the end, can be.
+  // Opens the outputs that the flags name. The loss curve is written at the end; whether it can be is
+  // tried now.
   static Result<std::unique_ptr<Reporter>> open(const TrainFlags& flags);
 
-  // After each step; `done` counts from 1; `seconds` are those of the step on this rank.
+  // Call it after each step. `done` counts the complete steps from 1; `seconds` is the length of the
+  // step on this rank.
   Status step_done(int64_t done, const training::StepResult& result, double seconds);
-  // Ends the progress line, writes out what is buffered, draws the curve of the steps that were done, if any.
-  // `unigram_entropy` is drawn beside it.
+  // Ends the progress line, writes out what is buffered, and draws the curve if any step was complete.
+  // The picture shows `subtitle`, and `unigram_entropy` as a line.
   Status finish(const std::string& subtitle, double unigram_entropy);
 
  private:

@@ -1,4 +1,5 @@
-// run_identity.cc: compares a hash of everything that must agree.
+// run_identity.cc: compares a hash of everything that must agree, one topic at a time, so that the
+// message can name the topic.
 #include "tools/hdt-train/run_identity.h"
 
 #include <fmt/format.h>
@@ -10,14 +11,16 @@
 namespace hdt::tools {
 namespace {
 
-// FNV-1a, cut to the 52 bits that a double holds exactly.
+// FNV-1a. The upper 52 bits are taken, which a double holds exactly, because the messenger reduces
+// doubles.
 double hash(const std::string& text) {
   uint64_t value = 0xCBF29CE484222325ULL;
   for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
   return static_cast<double>(value >> 12);
 }
 
-// The greatest of x and the greatest of -x over all ranks add up to zero only where all have the same x.
+// The maximum of x and the maximum of -x over all ranks sum to zero if and only if all ranks have the
+// same x. One reduction answers both.
 Status check_same(const std::string& mine, const std::string& what, training::Messenger& messenger) {
   std::array<double, 2> greatest = {hash(mine), -hash(mine)};
   HDT_RETURN_IF_ERROR(messenger.max_over_world(greatest));

@@ -1,4 +1,5 @@
-// run_identity.h: finds out that ranks were started with different flags or data, before they train nonsense.
+// run_identity.h: finds out whether ranks were started with different flags or data, before they train
+// nonsense.
 #pragma once
 
 #include "base/status.h"
@@ -9,7 +10,8 @@
 
 namespace hdt::tools {
 
-// All ranks call it; fails on all of them unless model, layout, optimizer, seed and data are the same on all.
+// All ranks must call it. kMismatch, on all of them, unless model, layout, optimizer, seed, sampling and
+// data are the same on all. The message has this rank's own values.
 Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
                       const training::TokenStatistics& statistics, training::Messenger& messenger);
 

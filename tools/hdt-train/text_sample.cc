@@ -1,4 +1,4 @@
-// text_sample.cc: bytes to tokens and back, around the generator.
+// text_sample.cc: turns bytes into tokens and back, around the engine's generator.
 #include "tools/hdt-train/text_sample.h"
 
 #include <fmt/format.h>

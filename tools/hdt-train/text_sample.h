@@ -1,4 +1,4 @@
-// text_sample.h: a piece of text from the trained model.
+// text_sample.h: generates a piece of text with the trained model.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@
 
 namespace hdt::tools {
 
-// The prompt and what the model continues it with. The ranks of replica 0 call it.
+// The prompt, followed by what the model generates. All ranks of replica 0 must call it; each holds a
+// stage. kInvalidArgument if the vocabulary lacks a byte of the prompt.
 Result<std::string> sample_text(const TrainFlags& flags, const training::Layout& layout,
                                 training::StageCompute& compute, training::Messenger& messenger);
 

@@ -1,4 +1,4 @@
-// token_input.cc: a dataset or a text file as tokens.
+// token_input.cc: a dataset or a text file as tokens, checked against the model's vocabulary.
 #include "tools/hdt-train/token_input.h"
 
 #include <fmt/format.h>
@@ -13,10 +13,13 @@ namespace hdt::tools {
 
 namespace {
 
-// Megatron's data has no tokens that are left out of the loss; other tools mark those by -100.
+// Megatron's data has no tokens that are left out of the loss. Other tools mark such labels by -100,
+// which is 65436 if the file is read as uint16. Both deserve a message of their own.
 constexpr int64_t kIgnored = -100;
 constexpr int64_t kIgnoredAsUint16 = (1 << 16) + kIgnored;
 
+// The statistics tell quickly whether all tokens are known. Only if not, the first foreign one is
+// searched for.
 Status check_vocabulary(const TrainFlags& flags, const TokenInput& input) {
   const int64_t vocabulary = flags.shape.vocab_size;
   const auto& statistics = input.statistics;

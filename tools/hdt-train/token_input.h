@@ -1,4 +1,4 @@
-// token_input.h: the tokens that a run trains on.
+// token_input.h: opens the tokens that a run trains on.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,14 @@
 
 namespace hdt::tools {
 
+// The tokens, and what was counted in one pass over them.
 struct TokenInput {
   std::shared_ptr<const training::TokenSource> tokens;
   training::TokenStatistics statistics;
 };
 
-// Opens --data-path or reads --text. Refuses tokens that the model does not know.
+// Opens the dataset of --data-path, or reads the file of --text. An error names the flag.
+// kInvalidArgument if there are tokens that the model does not know. Each rank reads the data itself.
 Result<TokenInput> open_tokens(const TrainFlags& flags);
 
 }  // namespace hdt::tools

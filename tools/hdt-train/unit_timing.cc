@@ -1,4 +1,4 @@
-// unit_timing.cc: stages of one kind of unit, run as the engine runs them.
+// unit_timing.cc: runs stages of one kind of unit, as the engine runs them, on random data.
 #include "tools/hdt-train/unit_timing.h"
 
 #include <malloc.h>
@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Repetitions of a measurement: enough for a median, and more while they are short.
+// A measurement is repeated for kMeasuringTime, but at least and at most so often.
 constexpr int kLeastRepetitions = 2;
 constexpr int kMostRepetitions = 40;
 constexpr std::chrono::milliseconds kMeasuringTime(200);
@@ -28,6 +28,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+// What malloc has given out, mapped blocks included. Tensors on the CPU come from there.
 int64_t bytes_in_use() {
   const auto info = mallinfo2();
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
@@ -35,6 +36,7 @@ int64_t bytes_in_use() {
 
 // Repeats `once` as the constants above say, after one that warms up.
 template <typename Once>
+// Repeats `once` as the constants above say, after one run that warms up and isn't measured.
 void repeat(Once once) {
   once(false);
   const Clock::time_point begin = Clock::now();
@@ -61,6 +63,8 @@ void time_units(const training::ModelShape& shape, training::UnitRange units, in
   std::mt19937_64 random(1);
   std::vector<int64_t> samples(static_cast<size_t>(micro_batch_size) * (shape.sequence_length + 1));
   for (int64_t& token : samples) token = static_cast<int64_t>(random() % shape.vocab_size);
+  // The first stage reads tokens instead of an input, and the last one computes the loss instead of an
+  // output.
   const bool first = units.first == 0;
   const bool last = units.end == shape.num_layers + 2;
   const size_t elements =
@@ -79,6 +83,8 @@ void time_units(const training::ModelShape& shape, training::UnitRange units, in
       first || last ? std::span<const int64_t>(samples) : std::span<const int64_t>();
   int64_t kept = 0;
   repeat([&](bool measured) {
+    // A stage keeps its activations from the forward to the backward, so the difference between is what
+    // it keeps.
     const int64_t before = bytes_in_use();
     const Clock::time_point begin = Clock::now();
     stage->forward(0, read, input, output);
@@ -110,6 +116,7 @@ double time_update(size_t elements) {
     std::ranges::fill(gradients, 1e-3F);
     double norm = 0;
     for (const float gradient : gradients) norm += double{gradient} * gradient;
+    // The norms are used below, so that the compiler cannot leave their computation out.
     norms += norm;
     training::adamw_update({parameters, gradients, first_moment, second_moment}, {}, ++step, 1e-3F,
                            norms > 0 ? 1.0F : 0.0F, true);

@@ -1,4 +1,11 @@
 // hdtcommd: a node's daemon. It owns the NICs; training processes talk to it through libhdt.
+//
+// This file is the process around daemon/daemon.h: flags and configuration, log, signals, and the
+// service manager (systemd). The order of the start:
+// 1. Configuration, log and limits: nothing runs yet, and errors go to standard error.
+// 2. Signals are blocked, so that all threads of the daemon inherit the mask.
+// 3. The daemon starts. StartWatch handles signals meanwhile.
+// 4. The service manager hears that the daemon is ready, and main() waits for signals until one ends it.
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -32,15 +39,19 @@ namespace {
 
 constexpr int kWrongUsage = 2;
 constexpr int kFailed = 1;
+// How long a start that is under way at a signal may go on.
 constexpr int kStartGraceMs = 2'000;
 
+// One line on standard error. Returns the exit code: wrong usage for a wrong configuration, else
+// failure.
 int complain(const hdt::Status& status) {
   std::fprintf(stderr, "hdtcommd: %s\n", status.message().c_str());
   return status.code() == hdt::Code::kConfig ? kWrongUsage : kFailed;
 }
 
-// The folder of the default socket belongs to nobody else, so it is made here. All users are to reach the
-// daemon, whatever the umask is: security.allow_groups says who may use it.
+// Makes the folders of node.socket that are missing. The folder of the default socket is used by nothing
+// else, so nobody else makes it. All users must be able to reach the daemon, whatever the umask is;
+// security.allow_groups says who may use it.
 hdt::Status make_socket_folder(const std::string& socket) {
   std::vector<std::filesystem::path> missing;
   std::error_code error;
@@ -55,13 +66,14 @@ hdt::Status make_socket_folder(const std::string& socket) {
   return hdt::Status::ok();
 }
 
-// A folder that was there before stays as it is, and may shut other users out.
+// Logs the folders above the socket that shut out other users. A folder that existed before stays as it
+// is.
 void name_closed_folders(const std::string& socket) {
   for (auto path = std::filesystem::path(socket).parent_path(); path.has_relative_path();
        path = path.parent_path()) {
     struct stat info {};
     if (::stat(path.c_str(), &info) != 0 || (info.st_mode & S_IXOTH) != 0) continue;
-    // A daemon of the system is for all; one elsewhere may be meant for its own user.
+    // The system's daemon is meant for all users; one at another socket may be meant for its own user.
     HDT_LOG_AT(
         socket == hdt::Config().node.socket ? hdt::LogLevel::kWarn : hdt::LogLevel::kInfo,
         "{} has mode {:04o}: other users than its own cannot reach the socket {}; chmod o+x {} lets them",
@@ -69,9 +81,11 @@ void name_closed_folders(const std::string& socket) {
   }
 }
 
-// Ends the process at SIGTERM or SIGINT while the daemon starts, because the start may hang (in a file
-// system, in a NIC's driver). A start that completes within kStartGraceMs of the signal is left alone: main()
-// then takes the signal and ends the daemon in order, so that its socket is removed.
+// Ends the process at SIGTERM or SIGINT while the daemon is starting, because the start may hang, in a
+// file system or in a NIC's driver. A start that completes within kStartGraceMs of the signal is left
+// alone: main() then takes the signal and ends the daemon in order, so that its socket is removed. It is
+// a thread of its own that waits for the signal or for the end of the start; the destructor says that
+// the start has ended.
 class StartWatch {
  public:
   static hdt::Result<std::unique_ptr<StartWatch>> begin() {
@@ -99,6 +113,7 @@ class StartWatch {
   StartWatch() = default;
   void run() {
     std::array<pollfd, 2> either{{{started_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}}};
+    // Repeated when it is interrupted.
     while (::poll(either.data(), either.size(), -1) < 0) {
     }
     // The signal is not read here, so it stays pending for main().
@@ -107,17 +122,20 @@ class StartWatch {
     std::_Exit(0);
   }
 
+  // A signalfd of the ending signals, and an eventfd that is written when the start has ended.
   hdt::UniqueFd signals_, started_;
   std::thread thread_;
 };
 
-// The signal that comes next. Meanwhile the service manager, if it has a watchdog, hears that the daemon
-// works, as long as all threads pass their loops: each has half of the watchdog's time for it.
+// Waits for the next signal. If the service manager has a watchdog, it also sends the beats that say
+// that the daemon is working. A beat is sent only if all threads of the daemon pass their loops; each of
+// them has half of the watchdog's time for a pass.
 class SignalWait {
  public:
   SignalWait(const sigset_t& signals, hdt::daemon::Daemon& daemon, hdt::ServiceManager& manager)
       : signals_(signals), daemon_(daemon), manager_(manager), beat_(next_beat()) {}
 
+  // Returns the next blocked signal. Runs on the main thread.
   int next() {
     for (;;) {
       int signal = 0;
@@ -125,7 +143,7 @@ class SignalWait {
         if (::sigwait(&signals_, &signal) == 0) return signal;
         continue;
       }
-      // Signals that come often do not put the beat off.
+      // Looked at in each round, so that signals which come often do not delay the beat.
       if (beat_.expired()) beat();
       const int64_t left_ns = beat_.remaining_ns();
       const timespec left{left_ns / hdt::kNsPerSecond, left_ns % hdt::kNsPerSecond};
@@ -135,10 +153,12 @@ class SignalWait {
   }
 
  private:
+  // A quarter of the watchdog's time. Never if there is no watchdog.
   hdt::Deadline next_beat() const {
     const int64_t all_ns = manager_.watchdog_ms() * hdt::kNsPerMs;
     return all_ns == 0 ? hdt::Deadline::never() : hdt::Deadline::after_ns(all_ns / 4);
   }
+  // Without a beat the manager kills the daemon at the end of the watchdog's time.
   void beat() {
     beat_ = next_beat();
     const auto hung = daemon_.hung_threads();
@@ -159,6 +179,7 @@ class SignalWait {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Every configuration key is a flag. take_config_flags() takes these out; CLI11 parses the others.
   std::vector<std::string> arguments(argv + 1, argv + argc);
   auto flags = hdt::take_config_flags(arguments);
   if (!flags.is_ok()) return complain(flags.status());
@@ -193,7 +214,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    // --help.
+    if (error.get_exit_code() == 0) return app.exit(error);
     std::fprintf(stderr, "hdtcommd: %s (hdtcommd --help tells more)\n", error.what());
     return kWrongUsage;
   }
@@ -218,13 +240,14 @@ int main(int argc, char** argv) {
   if (const auto log = hdt::init_log(config.value().log_level(), config.value().log.file); !log.is_ok()) {
     return complain(log);
   }
-  // A descriptor or two for every process and every rail to another node: the usual 1,024 are soon used up.
+  // Every process and every rail to another node takes a descriptor or two, which soon exhausts the
+  // usual limit of 1,024.
   const auto raised = hdt::raise_descriptor_limit();
   if (const auto made = make_socket_folder(config.value().node.socket); !made.is_ok()) return complain(made);
 
-  // Who reads the log, or a socket of a library's, may go away.
+  // The reader of the log, or a library at its socket, may be gone; the write then fails with EPIPE.
   std::signal(SIGPIPE, SIG_IGN);
-  // All threads inherit the mask, so that the signal is taken here and nowhere else.
+  // All threads inherit this mask, so that signals are taken by main() and nowhere else.
   sigset_t ending;
   sigemptyset(&ending);
   sigaddset(&ending, SIGTERM);
@@ -235,6 +258,7 @@ int main(int argc, char** argv) {
   const std::string socket = config.value().node.socket;
   hdt::daemon::Daemon daemon(config.take());
   {
+    // The watch ends with this block, when the daemon has started.
     const auto watch = StartWatch::begin();
     if (!watch.is_ok()) return complain(watch.status());
     if (const auto started = daemon.start(); !started.is_ok()) return complain(started);
@@ -249,6 +273,8 @@ int main(int argc, char** argv) {
   manager.ready();
   SignalWait signals(ending, daemon, manager);
   int signal = signals.next();
+  // SIGHUP: read the configuration again, with the same flags and environment. A broken file changes
+  // nothing.
   for (; signal == SIGHUP; signal = signals.next()) {
     auto again = hdt::load_config(sources);
     if (again.is_ok()) {
@@ -257,13 +283,14 @@ int main(int argc, char** argv) {
       HDT_LOG_ERROR("SIGHUP: {}; nothing was changed", again.status().message());
     }
   }
-  // From now on the manager counts the time that it gives a service to stop, not the beats.
+  // From now on the manager counts the time in which a service must stop, and no longer the beats.
   manager.stopping(signal == SIGTERM ? "ends at SIGTERM" : "ends at SIGINT");
   if (handover && signal == SIGTERM) {
     const bool all = daemon.prepare_handover(drain_ms);
     HDT_LOG_INFO("SIGTERM: the next hdtcommd goes on{}",
                  all ? "" : "; groups that were still being made, or a change of classes, are lost");
-    // The successor's way is the one after a kill: nothing may be said to anyone, by no destructor.
+    // The successor takes over as it does after a kill. So nothing may be sent to anyone any more, not
+    // even by a destructor.
     std::_Exit(0);
   }
   HDT_LOG_INFO("{}: ending", signal == SIGTERM ? "SIGTERM" : "SIGINT");

@@ -1,3 +1,4 @@
+// backends_table.cc: one paragraph for each backend, one line for each of its NICs.
 #include "tools/hdtctl/backends_table.h"
 
 #include <fmt/core.h>
@@ -6,6 +7,7 @@ namespace hdt::ctl {
 
 namespace {
 
+// The interface is named if it is called otherwise than the NIC, as with rdma ("mlx5_0 on eth1").
 std::string nic_line(const nlohmann::json& nic) {
   std::string text =
       fmt::format("    {:<12} {:<16}", nic["name"].get<std::string>(), nic["address"].get<std::string>());

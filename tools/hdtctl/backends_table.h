@@ -1,4 +1,4 @@
-// backends_table.h: which backends there are, and the NICs they can be used on, as text for people.
+// backends_table.h: hdtctl backends: which backends there are, and on which NICs they can be used.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,6 +6,7 @@
 
 namespace hdt::ctl {
 
+// The daemon's answer as text. Throws json::exception if a field has another type than expected.
 std::string backends_table(const nlohmann::json& answer);
 
 }  // namespace hdt::ctl

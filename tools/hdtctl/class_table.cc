@@ -1,3 +1,4 @@
+// class_table.cc: one sentence with the class's new settings.
 #include "tools/hdtctl/class_table.h"
 
 #include <fmt/core.h>

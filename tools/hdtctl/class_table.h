@@ -1,4 +1,4 @@
-// class_table.h: the daemon's answer to a change of a class, as a person reads it.
+// class_table.h: hdtctl class set: the settings that a class has after the change.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,6 +6,7 @@
 
 namespace hdt::ctl {
 
+// The daemon's answer as text. Throws json::exception if a field has another type than expected.
 std::string class_table(const nlohmann::json& answer);
 
 }  // namespace hdt::ctl

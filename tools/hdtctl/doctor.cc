@@ -1,3 +1,9 @@
+// doctor.cc: the checks of hdtctl doctor, one function a subject. The answer comes from a daemon, so
+// every field is read through functions that accept that it is missing.
+//
+// The answer has "own", the description of this node, and "peers". A peer has "address", its own
+// "description" or an "error", the trials "there" and "back", and "back_error" if the way back was not
+// tried.
 #include "tools/hdtctl/doctor.h"
 
 #include <fmt/core.h>
@@ -16,29 +22,36 @@ namespace {
 
 using nlohmann::json;
 
+// Limits below which a warning or a problem is noted. With fewer descriptors than this a daemon serves
+// few jobs.
 constexpr uint64_t kFewFiles = 4096;
-// What a job of some ranks and groups takes; what one rank takes to say hello.
+// Descriptors that a job of some ranks and groups takes, and that one rank takes to connect.
 constexpr uint64_t kFewLeft = 256, kNoneLeft = 16;
 constexpr uint64_t kFewOfJob = 256;
+// Ports for data connections, bytes that may be locked, and seconds between two clocks.
 constexpr uint64_t kFewPorts = 1000;
 constexpr uint64_t kLittleLocked = uint64_t{64} << 20;
 constexpr double kClockSeconds = 1;
-// Where a NIC's MTU is larger (InfiniBand), packets of this length are tried.
+// If a NIC's MTU is larger (InfiniBand), the daemons try packets of this length.
 constexpr uint32_t kLargestTried = 32'000;
 
+// A time in nanoseconds, as seconds; 0 if it is missing.
 double seconds_of(const json& from, const char* key) {
   const auto found = from.find(key);
   return found != from.end() && found->is_number() ? found->get<double>() / 1e9 : 0;
 }
 
+// A list, which is empty if the field is missing or has another type.
 const json& list_of(const json& from, const char* key) {
   static const json kNone = json::array();
   const auto found = from.find(key);
   return found != from.end() && found->is_array() ? *found : kNone;
 }
 
+// Collects findings about one answer.
 class Examination {
  public:
+  // The checks of this node alone.
   void own(const json& own, const Machine& machine) {
     note(Level::kGood, "daemon",
          fmt::format("node {} runs {} at {}", text_of(own, "node"), text_of(own, "software"),
@@ -53,6 +66,7 @@ class Examination {
     }
   }
 
+  // What the doctor cannot try; call it last.
   void untried(bool any_peer) {
     for (const std::string& backend : untried_backends_) {
       not_tried("reach", "connections of backend " + backend +
@@ -61,6 +75,8 @@ class Examination {
     if (!any_peer) not_tried("reach", "the way to other nodes: name their daemons, hdtctl doctor ADDRESS...");
   }
 
+  // The checks of one other node: is it reachable, of the same release, in time, and over paths with
+  // good packets.
   void peer(const json& own, const json& told, const std::vector<Reach>& tried) {
     const std::string address = text_of(told, "address");
     if (!told.contains("description")) return no_answer(address, text_of(told, "error"));
@@ -91,6 +107,7 @@ class Examination {
     findings_.push_back({level, subject, std::move(text), std::move(advice)});
   }
 
+  // NICs that are down.
   void nics(const json& own) {
     for (const json& nic : list_of(own, "nics")) {
       if (nic.value("up", true)) continue;
@@ -100,6 +117,8 @@ class Examination {
     }
   }
 
+  // Descriptors of the daemon and of a job, and memory that may be locked. Locked memory matters only
+  // for rdma.
   void limits(const json& own, const Machine& machine) {
     const auto& nics = list_of(own, "nics");
     const bool registers = std::any_of(nics.begin(), nics.end(),
@@ -146,8 +165,8 @@ class Examination {
     }
   }
 
-  // Segments are anonymous files (memfd): /dev/shm does not bound them, the memory of the daemon's control
-  // group does.
+  // Segments are anonymous files (memfd). Their size is not limited by /dev/shm, but by the memory of
+  // the daemon's control group.
   void memory(const json& own) {
     if (!own.contains("memory_free")) return;
     const std::string error = text_of(own, "memory_error");
@@ -171,6 +190,7 @@ class Examination {
     }
   }
 
+  // The range from which the system picks the ports of data connections.
   void ports(const json& own) {
     const json& range = list_of(own, "ports");
     if (range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned()) return;
@@ -187,6 +207,7 @@ class Examination {
     }
   }
 
+  // The cluster key, the socket, and the kernel's rule for reading other processes' memory.
   void permissions(const json& own, const Machine& machine) {
     const auto& nics = list_of(own, "nics");
     const bool outside = std::any_of(nics.begin(), nics.end(), [](const json& nic) {
@@ -211,8 +232,8 @@ class Examination {
     }
   }
 
-  // As another user meets it: by the modes of the socket and of the folders above it, and by the daemon's
-  // list of groups.
+  // Whether other users can open the socket, as they meet it: by the modes of the socket and of the
+  // folders above it, and by the daemon's list of groups.
   void socket(const json& own) {
     const json& groups = list_of(own, "allow_groups");
     const std::string shut = text_of(own, "socket_shut");
@@ -234,6 +255,7 @@ class Examination {
 
   void not_tried(const char* subject, std::string text) { note(Level::kNotTried, subject, std::move(text)); }
 
+  // The error's words tell which of the usual causes it is.
   void no_answer(const std::string& address, const std::string& error) {
     std::string advice =
         "is hdtcommd running there, does it listen at this address (nics.port), does a firewall let it "
@@ -246,6 +268,7 @@ class Examination {
          advice);
   }
 
+  // Clocks that differ make it hard to compare the logs of two nodes.
   void clock(const json& own, const json& theirs, const std::string& node) {
     const double apart = seconds_of(theirs, "wall_ns") - seconds_of(own, "wall_ns");
     if (std::abs(apart) <= kClockSeconds)
@@ -256,8 +279,8 @@ class Examination {
          "chrony or another time service on all nodes");
   }
 
-  // A NIC that reaches nothing of the node is a problem; one that reaches some of its NICs, as in another
-  // subnet, is not.
+  // A NIC that reaches no NIC of the node is a problem. A NIC that reaches some of them is none: the
+  // others may be in another subnet. Each failed connection is a warning.
   void reach(const std::string& node, const std::vector<Reach>& tried, const json& told) {
     for (const bool back : {false, true}) {
       std::map<std::string, std::pair<size_t, size_t>> made;  // by NIC of who tries: connections made, tried
@@ -300,6 +323,9 @@ class Examination {
     }
   }
 
+  // Looks at the packets of each connection that was made, in the order of severity: the daemon has
+  // found that large packets vanish (`narrowed`); the two NICs have different MTUs; the path carries
+  // smaller packets than the NICs. What is left has passed.
   void mtu(const json& own, const json& theirs, const std::string& node, const std::vector<Reach>& tried) {
     const auto mtu_of = [](const json& nics, const std::string& address) -> uint64_t {
       for (const json& nic : nics) {
@@ -323,6 +349,7 @@ class Examination {
              "the same MTU on the NICs and on switches, routers and tunnels between them; until then jobs "
              "run with small packets");
       } else if (here != 0 && there != 0 && here != there) {
+        // The same pair was named in the other direction.
         if (pair.back) continue;
         note(Level::kWarning, "mtu",
              fmt::format("{} has MTU {}, {} of node {} has {}", our_nic, here, other_nic, node, there),
@@ -348,6 +375,7 @@ class Examination {
       not_tried("mtu", fmt::format("large packets to node {}: it is reached without a network", node));
   }
 
+  // Backends of this node whose connections their libraries make.
   std::set<std::string> untried_backends_;
   std::vector<Finding> findings_;
 };

@@ -1,3 +1,5 @@
+// explain_table.cc: the choice with its reason, then every candidate with its predicted time or the
+// reason why it was left out. The chosen one is marked by a star.
 #include "tools/hdtctl/explain_table.h"
 
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-// explain_table.h: why a call takes the algorithm that it takes, as text for people.
+// explain_table.h: hdtctl explain: which algorithm a call takes, and why.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,6 +6,7 @@
 
 namespace hdt::ctl {
 
+// The daemon's answer as text. Throws json::exception if a field has another type than expected.
 std::string explain_table(const nlohmann::json& explanation);
 
 }  // namespace hdt::ctl

@@ -1,3 +1,4 @@
+// key_command.cc: makes a key and writes it into a file that only its owner can read.
 #include "tools/hdtctl/key_command.h"
 
 #include <fmt/format.h>

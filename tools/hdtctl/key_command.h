@@ -1,4 +1,4 @@
-// key_command.h: `hdtctl key new`, which asks no daemon.
+// key_command.h: `hdtctl key new`. It makes keys, and asks no daemon.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace hdt::ctl {
 
-// Makes a cluster key, or with `node` a node key, in the file. What to do with it, for people; of a node key
-// the line for security.nodes_file, which is no secret.
+// Makes a cluster key in the file `output`, or the node key of `node` if that is not empty. The file
+// gets mode 0600, and must not exist. Returns the text to print: for a cluster key what to do with it;
+// for a node key the line for security.nodes_file, which is no secret.
 Result<std::string> make_key(const std::string& output, const std::string& node);
 
 }  // namespace hdt::ctl

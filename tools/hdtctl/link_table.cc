@@ -1,3 +1,5 @@
+// link_table.cc: a paragraph for each class and engine: the chosen backend (marked by a star), each
+// candidate with its paths, and the rails that are up.
 #include "tools/hdtctl/link_table.h"
 
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-// link_table.h: the candidates for the link to another node, and the choice, as text for people.
+// link_table.h: hdtctl explain link: the candidates for the link to another node, and the choice.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,6 +6,7 @@
 
 namespace hdt::ctl {
 
+// The daemon's answer as text. Throws json::exception if a field has another type than expected.
 std::string link_table(const nlohmann::json& answer);
 
 }  // namespace hdt::ctl

@@ -1,4 +1,9 @@
-// hdtctl: asks a daemon about itself.
+// hdtctl: asks the daemon of a node about itself.
+//
+// Every command but `key` sends one question over the daemon's socket, as libhdt would, and gets one
+// JSON answer. A table function (*_table.h) turns the answer into text; with --json it is printed as it
+// is. An answer may come from a daemon of another release, so exceptions of its reading are errors of
+// the daemon and are reported as such.
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -31,12 +36,15 @@ namespace {
 
 constexpr int kWrongUsage = 2;
 constexpr int kFailed = 1;
-// A trace of a large job is the longest answer.
+// The longest answer is the trace of a large job.
 constexpr size_t kMaxAnswerBytes = size_t{1} << 30;
 
+// Turns an answer into text for people. Throws json::exception if a field has another type than expected.
+// The fields must be there: the const operator[] of json only asserts that they are.
 using Table = std::string (*)(const nlohmann::json&);
 using Question = std::function<hdt::Result<std::string>(hdt::client::Session&)>;
 
+// The daemon to ask.
 struct Asked {
   std::string socket;
   int64_t timeout_ms = hdt::kSeqpacketConnectMs;
@@ -44,8 +52,8 @@ struct Asked {
   auto open() const { return hdt::client::Session::open(socket, {}, timeout_ms); }
 };
 
-// Asks the daemon. Returns the exit code, after words on standard error, unless `use` is called, which
-// returns it.
+// Asks the daemon and passes the parsed answer to `use`, whose result is returned. If there is no
+// answer, prints why on standard error and returns the exit code.
 int with_answer(const Asked& daemon, const Question& ask,
                 const std::function<int(const nlohmann::json&)>& use) {
   const auto session = daemon.open();
@@ -74,6 +82,7 @@ int with_answer(const Asked& daemon, const Question& ask,
   }
 }
 
+// Asks and prints, as JSON or as a table.
 int print_answer(const Asked& daemon, bool as_json, const Question& ask, Table table) {
   return with_answer(daemon, ask, [&](const nlohmann::json& answer) {
     std::fputs(as_json ? (answer.dump(2) + "\n").c_str() : table(answer).c_str(), stdout);
@@ -81,6 +90,8 @@ int print_answer(const Asked& daemon, bool as_json, const Question& ask, Table t
   });
 }
 
+// Writes the trace of all nodes. Nodes that did not answer are named on standard error; the file is
+// written without them.
 int write_trace(const Asked& daemon, const std::string& path) {
   return with_answer(
       daemon,
@@ -102,6 +113,7 @@ int write_trace(const Asked& daemon, const std::string& path) {
       });
 }
 
+// The text of make_key() goes to standard output.
 int new_key(const std::string& output, const std::string& node) {
   const auto told = hdt::ctl::make_key(output, node);
   if (!told.is_ok()) {
@@ -112,10 +124,12 @@ int new_key(const std::string& output, const std::string& node) {
   return 0;
 }
 
-// Addresses of daemons; those without a port have the default one.
+// hdtctl doctor. `peers` are addresses of daemons; an address without a port gets the default one. A
+// daemon that does not answer is a finding, and no reason to stop.
 int examine(const Asked& daemon, bool as_json, const std::vector<std::string>& peers) {
   std::string about;
   for (const std::string& peer : peers) {
+    // "[::1]" ends with a bracket and has no port.
     const bool has_port = peer.rfind(':') != std::string::npos && !peer.ends_with(']');
     about +=
         (about.empty() ? "" : ",") + peer + (has_port ? "" : ":" + std::to_string(hdt::Config().nics.port));

@@ -1,3 +1,5 @@
+// status_table.cc: the daemon in one line, then three paragraphs: sessions with the users' limits,
+// groups with their nodes and local ranks, peers with their rails.
 #include "tools/hdtctl/status_table.h"
 
 #include <fmt/core.h>
@@ -16,19 +18,22 @@ std::string bytes(double value) {
 
 namespace {
 
+// Numbers with commas between.
 std::string ranks(const nlohmann::json& list) {
   std::string text;
   for (const auto& rank : list) text += (text.empty() ? "" : ",") + std::to_string(rank.get<int64_t>());
   return text;
 }
 
-// Of those that only root and the daemon's user see, and who has them, how many there are.
+// Sessions, groups and peers of other users are counted only. Root and the daemon's own user see all of
+// them, and then there is no such count.
 std::string of_others(const nlohmann::json& status, const char* what) {
   if (!status.contains("others")) return "";
   const auto count = status["others"].value(what, uint64_t{0});
   return count == 0 ? "" : fmt::format(", and {} of other users", count);
 }
 
+// What the daemon itself uses. A field that is missing counts as 0.
 std::string own_use(const nlohmann::json& use) {
   const auto number = [&](const char* key) { return use.value(key, uint64_t{0}); };
   const auto size = [&](const char* key) { return bytes(static_cast<double>(number(key))); };

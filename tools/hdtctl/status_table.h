@@ -1,4 +1,4 @@
-// status_table.h: a daemon's status as text for people.
+// status_table.h: hdtctl status: what a daemon has: sessions, groups, peers and rails.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,9 +6,10 @@
 
 namespace hdt::ctl {
 
-// "64.0 MiB"
+// Bytes in a unit that people can read: "64.0 MiB".
 std::string bytes(double value);
 
+// The daemon's answer as text. Throws json::exception if a field has another type than expected.
 std::string status_table(const nlohmann::json& status);
 
 }  // namespace hdt::ctl

@@ -1,3 +1,5 @@
+// trace_file.cc: turns operations into slices. Each node reports times of its own clock together with
+// the offset to the clock of the node that was asked; the offset is subtracted from every time.
 #include "tools/hdtctl/trace_file.h"
 
 #include <fmt/core.h>
@@ -13,17 +15,20 @@ namespace {
 
 using nlohmann::json;
 
-// As daemons tell operations: daemon/protocol/facts.cc.
+// The fields of an operation, by position, as daemon/protocol/facts.cc writes them.
 enum Field { kKind, kText, kSequence, kBytes, kPeer, kMoved, kEntered, kStarted, kEnded, kCode };
 
+// The format wants microseconds.
 double us(int64_t ns) { return static_cast<double>(ns) / 1000; }
 
 class Trace {
  public:
+  // All ranks of one node, as process `number`.
   void add_node(const json& node, int number) {
     name("process_name", number, 0, "node " + node.at("name").get<std::string>());
     offset_ns_ = node.at("offset_ns").get<int64_t>();
-    // Of the node's own clock; a node that does not answer has no operations.
+    // By the node's own clock: the end of operations that are still under way. A node that has not
+    // answered has no operations.
     now_ns_ = node.at("now_ns").get<int64_t>();
     for (const auto& group : node.at("groups")) {
       for (const auto& rank : group.at("local")) {
@@ -34,11 +39,14 @@ class Trace {
   json take() { return {{"traceEvents", std::move(events_)}, {"displayTimeUnit", "ns"}}; }
 
  private:
+  // A metadata event: the name of a process or a thread.
   void name(const char* what, int process, int thread, const std::string& text) {
     events_.push_back(
         {{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"name", text}}}});
   }
 
+  // Gives each operation to the first lane that is free when it begins. Ranks of all groups of a node
+  // are numbered through, so that no two threads of the trace have one number.
   void add_rank(const json& rank, const json& group, int process) {
     std::vector<json> operations = rank.at("operations").get<std::vector<json>>();
     std::stable_sort(operations.begin(), operations.end(), [](const json& a, const json& b) {
@@ -63,6 +71,7 @@ class Trace {
     }
   }
 
+  // The slice of the whole operation, and below it a slice for the time until all others had come.
   void add_operation(const json& operation, const json& group, int process, int thread, bool over,
                      int64_t ended) {
     const auto entered = operation.at(kEntered).get<int64_t>();
@@ -78,6 +87,7 @@ class Trace {
       add_slice("wait for others", "wait", process, thread, entered, there, json::object());
   }
 
+  // Times come from another process, so differences are saturated instead of overflowing.
   void add_slice(const json& what, const json& category, int process, int thread, int64_t from, int64_t to,
                  json args) {
     events_.push_back({{"ph", "X"},

@@ -1,3 +1,5 @@
+// why_table.cc: for each verdict its sentence, a row for each rank, and the state of the links to other
+// nodes.
 #include "tools/hdtctl/why_table.h"
 
 #include <fmt/core.h>
@@ -8,6 +10,8 @@ namespace hdt::ctl {
 
 namespace {
 
+// A rank's state in words: how it ended, that it has departed, the call that it is in, or the last one
+// it made.
 std::string doing(const nlohmann::json& row) {
   if (const std::string end = text_of(row, "end"); !end.empty()) return end;
   if (row.value("left", false)) return "has left";

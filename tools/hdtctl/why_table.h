@@ -1,5 +1,5 @@
-// why_table.h: verdicts as text for people: a sentence for each group, made or being made, and what each rank
-// does.
+// why_table.h: hdtctl why: a sentence for each group, made or being made, and what each of its ranks is
+// doing.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,6 +7,7 @@
 
 namespace hdt::ctl {
 
+// The daemon's verdicts as text.
 std::string why_table(const nlohmann::json& answer);
 
 }  // namespace hdt::ctl

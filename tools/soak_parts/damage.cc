@@ -1,8 +1,11 @@
-// damage.cc: a library that is loaded before others into a daemon and flips bits of what comes from the
-// network, behind the checksums of TCP, as a faulty NIC or memory would. Only payload is struck: it is read
-// straight to its place, ahead of the buffer for what follows, so it is the first of two places of a readv.
-// $HDT_SOAK_DAMAGE names a file that holds how many reads are still to be struck, as 8 bytes; struck ones are
-// counted down.
+// damage.cc: a library that is preloaded into a daemon and flips bits of what comes from the network,
+// after TCP's checksum was checked, as a faulty NIC or memory would do. Links must find such damage by
+// their own checksum.
+//
+// It takes the place of readv(). Only payload is damaged: the tcp backend reads payload straight to its
+// final place and what follows into a buffer, so payload is the first of the two places of a readv().
+// $HDT_SOAK_DAMAGE names a file of 8 bytes, which holds how many reads are still to be damaged.
+// tools/soak writes it, and each damaged read counts it down.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -16,8 +19,10 @@
 
 namespace {
 
+// Smaller reads may be the end of a header.
 constexpr size_t kLeastPayload = 4096;
 
+// The file's counter, shared with tools/soak; null if there is none.
 std::atomic<int64_t>* map_count() {
   const char* path = std::getenv("HDT_SOAK_DAMAGE");
   if (path == nullptr) return nullptr;
@@ -28,6 +33,7 @@ std::atomic<int64_t>* map_count() {
   return memory == MAP_FAILED ? nullptr : static_cast<std::atomic<int64_t>*>(memory);
 }
 
+// Counts down by one if anything is left. Several engine threads may read at the same time.
 bool take_one(std::atomic<int64_t>* count) {
   if (count == nullptr) return false;
   int64_t left = count->load(std::memory_order_relaxed);
@@ -41,6 +47,7 @@ bool take_one(std::atomic<int64_t>* count) {
 
 extern "C" ssize_t readv(int fd, const iovec* vectors, int count) {
   using Readv = ssize_t (*)(int, const iovec*, int);
+  // The real readv().
   static const auto next = reinterpret_cast<Readv>(dlsym(RTLD_NEXT, "readv"));
   static std::atomic<int64_t>* const left = map_count();
   const ssize_t got = next(fd, vectors, count);

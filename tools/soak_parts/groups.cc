@@ -1,10 +1,12 @@
+// groups.cc: makes and destroys the groups. All ranks compute the same colours, from the node of each
+// rank.
 #include "tools/soak_parts/groups.h"
 
 namespace hdt::soak {
 
 namespace {
 
-// Longer than all faults last, so that an operation that ends at its deadline was lost.
+// Longer than any fault lasts, so an operation that ends at its deadline was lost.
 constexpr int64_t kDeadlineMs = 120'000;
 
 hdtCommConfig_t config_of(const char* group_class) {
@@ -29,6 +31,7 @@ void Groups::leave_parts() {
 
 void Groups::leave() {
   leave_parts();
+  // Only now: the shrinking needs the earlier group.
   destroy(all);
 }
 
@@ -61,7 +64,9 @@ hdtResult_t Groups::split() {
   hdtResult_t result = hdtCommUserRank(all, &rank);
   if (result == HDT_SUCCESS) result = hdtCommCount(all, &size);
   std::vector<int> node_of(static_cast<size_t>(size));
-  std::vector<int> place(static_cast<size_t>(size));  // among the ranks of its node
+  // By rank: its index among the ranks of its node. Ranks with the same place form a group across the
+  // nodes.
+  std::vector<int> place(static_cast<size_t>(size));
   for (int other = 0; other < size && result == HDT_SUCCESS; ++other) {
     result = hdtCommNodeOf(all, other, &node_of[static_cast<size_t>(other)]);
     for (int before = 0; before < other; ++before) {

@@ -1,5 +1,5 @@
-// groups.h: the groups that a rank of the job is in: all ranks, those of its node (class tp), one of each
-// node (class dp), and the pipeline (class pp), which is all ranks again.
+// groups.h: the groups that a rank of the job is in: all ranks (class all), the ranks of its node (class
+// tp), one rank of each node (class dp), and the pipeline (class pp), which is all ranks again.
 #pragma once
 
 #include <string>
@@ -9,6 +9,7 @@
 
 namespace hdt::soak {
 
+// A rank's groups. Used by one thread. A group that could not be made is null.
 class Groups {
  public:
   Groups() = default;
@@ -16,12 +17,16 @@ class Groups {
   Groups(const Groups&) = delete;
   Groups& operator=(const Groups&) = delete;
 
-  // Each makes all groups, in place of those before. HDT_SUCCESS, or why not; the words are
-  // hdtGetLastError's.
+  // Both make all groups anew, in place of the earlier ones. They return HDT_SUCCESS or the error of the
+  // call that failed; the message is hdtGetLastError's. join() makes the group of all ranks from an id;
+  // shrink() makes it from the present one without the `excluded` ranks. All members of the new group must
+  // call them.
   hdtResult_t join(int ranks, int rank, const hdtUniqueId_t& id);
   hdtResult_t shrink(const std::vector<int>& excluded);
+  // Destroys all groups.
   void leave();
-  // Ends what other ranks do in groups whose members all live: this one will not come any more.
+  // Aborts the groups besides `all`. This rank will make no more calls in them, so the operations of
+  // ranks that wait for it there must end.
   void abort_parts();
 
   hdtComm_t all = nullptr;
@@ -30,9 +35,11 @@ class Groups {
   hdtComm_t pipeline = nullptr;
   int rank = 0;
   int size = 0;
-  std::vector<int> node_ranks, across_ranks;  // members as ranks of `all`
+  // The members of `node` and `across`, as ranks of `all`.
+  std::vector<int> node_ranks, across_ranks;
 
  private:
+  // Makes the other groups from `all`.
   hdtResult_t split();
   void leave_parts();
 };

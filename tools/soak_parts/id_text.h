@@ -1,4 +1,4 @@
-// id_text.h: the id of a group as a word of text, for programs that are told what to do by lines.
+// id_text.h: the id of a group as a word of text, for programs that are controlled by lines of text.
 #pragma once
 
 #include <cstdio>
@@ -9,6 +9,7 @@
 
 namespace hdt {
 
+// Two hexadecimal digits a byte.
 inline std::string hex_of(const hdtUniqueId_t& id) {
   std::string text;
   char digits[3];
@@ -19,7 +20,7 @@ inline std::string hex_of(const hdtUniqueId_t& id) {
   return text;
 }
 
-// What is no id is refused by the library when it is used.
+// The reverse. A text that is no id gives an id that the library refuses when it is used.
 inline hdtUniqueId_t id_of(const std::string& hex) {
   hdtUniqueId_t id{};
   for (size_t i = 0; i < sizeof id.internal && 2 * i + 1 < hex.size(); ++i) {

@@ -1,14 +1,15 @@
-// main.cc: hdt-soak-rank, one rank of a job of tools/soak, told by lines on standard input what to do and
-// telling by lines what came of it:
-//   id                        id HEX
-//   join RANKS RANK HEX       joined RANK | error CODE WORDS
-//   shrink RANK...            the same, without these ranks
-//   run STEP                  from this step on: "step N OPERATIONS BYTES WRONG" after each one, "pause
-//                             OPERATION BEGIN END EXCESS" (nanoseconds) for what took long, and in the end
-//                             "paused N" or "failed N CODE OPERATION: WORDS"
-//   stop                      while it runs: all ranks pause after the same step
-//   leave                     left
-//   exit                      nothing: the process ends without leaving
+// main.cc: hdt-soak-rank, one rank of a job of tools/soak. Lines on standard input say what to do, and
+// lines on standard output say what came of it:
+//    id                        id HEX
+//    join RANKS RANK HEX       joined RANK | error CODE WORDS
+//    shrink RANK...            the same, without these ranks
+//    run STEP                  from this step on: "step N OPERATIONS BYTES WRONG" after each one, "pause
+//                              OPERATION BEGIN END EXCESS" (nanoseconds) for what took long, and in the end
+//                              "paused N" or "failed N CODE OPERATION: WORDS"
+//    stop                      while it runs: all ranks pause after the same step
+//    leave                     left
+//    exit                      nothing: the process ends without leaving
+// Everything runs on the main thread. tools/soak may kill or stop the process at any moment.
 #include <poll.h>
 #include <unistd.h>
 
@@ -34,7 +35,7 @@ using Words = unsigned long long;
 // Lines of standard input, which can be asked for without waiting.
 class Input {
  public:
-  // False: there is none (any more).
+  // Takes the next line. False: there is none; with `wait`, there will be none any more.
   bool next(std::string& line, bool wait) {
     for (;;) {
       if (const size_t end = text_.find('\n'); end != std::string::npos) {
@@ -57,6 +58,7 @@ class Input {
   bool ended_ = false;
 };
 
+// The answer to join and shrink.
 void tell_joined(const Groups& groups, hdtResult_t result) {
   if (result == HDT_SUCCESS) {
     std::printf("joined %d\n", groups.rank);
@@ -65,16 +67,21 @@ void tell_joined(const Groups& groups, hdtResult_t result) {
   }
 }
 
+// Runs steps until a stop was agreed on or an operation failed. A stop is only a wish of this rank; the
+// step's last operation makes all ranks pause after the same step.
 void run(Groups& groups, Step& step, uint64_t number, Input& input) {
   bool asked = false;
   for (;; ++number) {
     std::string line;
     if (input.next(line, false) && line == "stop") asked = true;
-    if (input.ended()) std::exit(0);  // whoever drives the job has gone
+    // The process that drives the job is gone.
+    if (input.ended()) std::exit(0);
     bool stop = asked;
     if (!step.run(number, stop)) {
       std::printf("failed %llu %d %s: %s\n", static_cast<Words>(number), static_cast<int>(step.failure),
                   step.failed_in.c_str(), step.failure_text.c_str());
+      // Ranks that are in other operations of these groups must not wait for this one. The group of all
+      // ranks stays, since shrink() needs it.
       groups.abort_parts();
       return;
     }
@@ -133,7 +140,8 @@ int main(int argc, char** argv) {
     } else if (verb == "leave") {
       groups.leave();
       std::puts("left");
-    } else if (verb != "stop") {  // a stop that comes after the job has paused or failed needs nothing
+      // A stop that comes after the job has paused or failed needs no answer.
+    } else if (verb != "stop") {
       std::fprintf(stderr, "hdt-soak-rank: '%s' given; expected a command\n", text.c_str());
       return 2;
     }

@@ -1,3 +1,5 @@
+// pauses.cc: compares with a running median. The median does not move when a few operations are long, so
+// a pause does not hide the next one.
 #include "tools/soak_parts/pauses.h"
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 namespace hdt::soak {
 
 namespace {
+// What counts as a pause, and how many operations must be known before any does.
 constexpr int64_t kNoticedNs = 3 * kNsPerMs;
 constexpr uint64_t kLeastKnown = 5;
 }  // namespace

@@ -1,4 +1,4 @@
-// pauses.h: finds operations that took much longer than the same operation usually does.
+// pauses.h: finds operations that took much longer than the same operation usually takes.
 #pragma once
 
 #include <array>
@@ -8,14 +8,17 @@
 
 namespace hdt::soak {
 
+// The latest durations of each kind of operation.
 class Pauses {
  public:
-  // Tells of an operation; prints a line if it took 3 ms longer than the median of its last ones.
+  // Adds an operation, and prints a "pause" line if it took more than 3 ms longer than the median of the
+  // latest ones of its kind. Times are nanoseconds of the monotonic clock.
   void add(const std::string& operation, int64_t begin_ns, int64_t end_ns);
 
  private:
   static constexpr size_t kKept = 33;
   struct History {
+    // A ring of nanoseconds; the next one goes to count % kKept.
     std::array<int64_t, kKept> durations{};
     uint64_t count = 0;
   };

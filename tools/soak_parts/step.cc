@@ -1,3 +1,5 @@
+// step.cc: the operations of a step. What a rank contributes follows from seed, group, step, call and
+// rank (values.h), so each rank can compute what every result must be.
 #include "tools/soak_parts/step.h"
 
 #include <cstdio>
@@ -12,6 +14,7 @@ namespace hdt::soak {
 
 namespace {
 
+// Sizes in bytes.
 constexpr size_t kAreaBytes = size_t{4} << 20;
 constexpr size_t kSmall = 16 << 10;
 constexpr size_t kActivations = 96 << 10;
@@ -34,6 +37,7 @@ Step::~Step() {
   if (shared_ != nullptr) hdtMemFree(shared_);
 }
 
+// A step has fewer than 256 calls.
 uint64_t Step::key(uint64_t group, int rank, uint64_t call) const {
   return key_of(seed_, group, number_ << 8 | call, static_cast<uint64_t>(rank));
 }
@@ -44,7 +48,7 @@ std::vector<uint64_t> Step::keys(uint64_t group, const std::vector<int>& ranks, 
   return all;
 }
 
-// A little less than `bytes`, so that ends fall on odd places.
+// A little less than `size` bytes, so that buffers end at odd places.
 size_t Step::count_of(size_t size, hdtDataType_t type) const {
   return size / hdtTypeSize(type) - key_of(seed_, 0, number_, size) % 64;
 }
@@ -87,6 +91,7 @@ bool Step::one(const std::string& name, size_t size, const Start& start, std::fu
   return issue(name, size, start, std::move(right)) && finish_all();
 }
 
+// As tensor parallelism: small sums, one after the other.
 bool Step::within_node() {
   const hdtDataType_t type = kTypes[number_ % 4];
   const size_t count = count_of(kSmall, type);
@@ -104,6 +109,8 @@ bool Step::within_node() {
   return true;
 }
 
+// As pipeline parallelism: two micro-batches from each rank to its neighbour, all under way at once. The
+// receiver compares.
 bool Step::along_pipeline(bool forward) {
   const size_t count = count_of(kActivations, HDT_BFLOAT16);
   const size_t size = count * sizeof(uint16_t);
@@ -129,13 +136,16 @@ bool Step::along_pipeline(bool forward) {
                           [&](hdtRequest_t* request) {
                             return hdtSend(area.in, count, HDT_BFLOAT16, to, groups_.pipeline, request);
                           },
-                          [] { return true; })) {  // its receiver compares
+                          // Its receiver compares.
+                          [] { return true; })) {
       return false;
     }
   }
   return finish_all();
 }
 
+// As data parallelism: three buckets summed at the same time; then a reduce-scatter and an allgather, as
+// sharded optimizers make them.
 bool Step::across_replicas() {
   const std::vector<int>& ranks = groups_.across_ranks;
   const auto size = ranks.size();
@@ -184,6 +194,7 @@ bool Step::across_replicas() {
       });
 }
 
+// Rooted and all-to-all exchanges, with the root moving on from step to step.
 bool Step::among_all() {
   const int root = static_cast<int>(number_ / kEvery % static_cast<uint64_t>(groups_.size));
   const size_t count = count_of(kShard, HDT_INT32);
@@ -214,6 +225,8 @@ bool Step::among_all() {
       });
 }
 
+// The sum of the wishes says whether any rank wants to pause, and is the same on all ranks. The sum of
+// the step numbers shows whether all ranks are in the same step.
 bool Step::agree(bool& stop) {
   int64_t votes[2] = {stop ? 1 : 0, static_cast<int64_t>(number_)};
   int64_t sums[2] = {0, 0};
@@ -232,7 +245,7 @@ bool Step::agree(bool& stop) {
 
 bool Step::run(uint64_t number, bool& stop) {
   number_ = number;
-  // Shared memory is used in place, other memory is copied: both ways in turn.
+  // Memory of hdtMemAlloc is used in place, and other memory is copied; steps use them in turn.
   std::byte* memory = shared_ != nullptr && number % 2 == 0 ? shared_ : plain_.data();
   areas_.clear();
   for (size_t i = 0; i < kAreas; ++i)

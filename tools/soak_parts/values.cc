@@ -1,3 +1,4 @@
+// values.cc: makes elements from keys, and compares sums.
 #include "tools/soak_parts/values.h"
 
 #include <bit>
@@ -7,11 +8,14 @@ namespace hdt::soak {
 
 namespace {
 
-constexpr size_t kBlock = 4096;  // elements that are compared at once
+// Elements that are made and compared at once; they fit the stack and the cache.
+constexpr size_t kBlock = 4096;
 
-// Sums of 16 ranks stay below 2^16, and below 2^8 for bfloat16, which has 8 bits.
+// Elements are so small that sums of 16 ranks stay below 2^16, and below 2^8 for bfloat16, whose numbers
+// have 8 significant bits.
 uint32_t mask_of(hdtDataType_t type) { return type == HDT_BFLOAT16 ? 0xf : 0xfff; }
 
+// A hash of key and index; the masks keep the small values that the types can add exactly.
 uint32_t element(uint64_t key, size_t index, uint32_t mask) {
   const auto low = static_cast<uint32_t>(key) + static_cast<uint32_t>(index) * 0x9e3779b9U;
   return (low ^ static_cast<uint32_t>(key >> 32)) >> 13 & mask;
@@ -25,6 +29,7 @@ void convert(const uint32_t* numbers, size_t count, void* place) {
   }
 }
 
+// The values have at most 8 significant bits, so cutting the lower half of the float loses nothing.
 void convert_bfloat16(const uint32_t* numbers, size_t count, void* place) {
   for (size_t i = 0; i < count; ++i) {
     const auto value = static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(numbers[i])) >> 16);
@@ -32,6 +37,7 @@ void convert_bfloat16(const uint32_t* numbers, size_t count, void* place) {
   }
 }
 
+// Converts to the type of the call.
 void write(hdtDataType_t type, const uint32_t* numbers, size_t count, void* place) {
   if (type == HDT_BFLOAT16) return convert_bfloat16(numbers, count, place);
   if (type == HDT_FLOAT64) return convert<double>(numbers, count, place);
@@ -41,6 +47,7 @@ void write(hdtDataType_t type, const uint32_t* numbers, size_t count, void* plac
 
 }  // namespace
 
+// Mixes in one part after the other, with the constants of SplitMix64.
 uint64_t key_of(uint64_t seed, uint64_t group, uint64_t operation, uint64_t rank) {
   uint64_t key = seed;
   for (const uint64_t part : {group, operation, rank}) {
