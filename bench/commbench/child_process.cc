@@ -1,4 +1,5 @@
-// child_process.cc: waiting through pid file descriptors.
+// child_process.cc: waits by polling pid file descriptors. Unlike SIGCHLD or process ids, they cannot be
+// confused with another process.
 #include "bench/commbench/child_process.h"
 
 #include <poll.h>
@@ -18,7 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After the first child has ended the others need at most one operation's deadline and a little for leaving.
+// When the first child has ended, another one may be in an operation that ends by its deadline, and then
+// needs a little time for leaving.
 constexpr std::chrono::seconds kLeaveTime{10};
 
 }  // namespace
@@ -61,6 +63,8 @@ int wait_for_all(std::vector<Child>& children, const Options& options) {
     for (size_t i = 0; i < children.size(); ++i) waits[i] = {children[i].pid_fd, POLLIN, 0};
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) break;
+    // poll() ignores negative descriptors, those of children that were reaped. One minute at most, so
+    // that the conversion to int cannot overflow.
     if (poll(waits.data(), waits.size(), static_cast<int>(std::min<int64_t>(left, 60000))) < 0 &&
         errno != EINTR)
       break;

@@ -1,4 +1,5 @@
-// child_process.h: processes started by the benchmark, waited for with a deadline and ended by process id.
+// child_process.h: processes that the benchmark has started. They are waited for with a deadline, and
+// ended by their process id.
 #pragma once
 
 #include <sys/types.h>
@@ -10,23 +11,28 @@
 
 namespace hdt::bench {
 
+// A process that was forked by this one. It must be reaped once.
 struct Child {
   std::string name;  // for messages
   pid_t pid = -1;
-  int pid_fd = -1;  // readable when the process has ended; -1 when that has been seen
+  // A pid file descriptor: readable when the process has ended. -1 when it has been reaped.
+  int pid_fd = -1;
 };
 
-// Watches a process that was just forked; kills it if that fails.
+// Takes over a process that was just forked. If it cannot be watched, kills and reaps it, and returns
+// the error.
 Result<Child> watch(std::string name, pid_t pid);
 
-// Takes the ended child's exit code; says what happened if it was a signal.
+// Waits for the child's end and returns its exit code. If a signal has ended it, prints which one and
+// returns 1.
 int reap(Child& child);
 
-// Kills and reaps those that have not ended.
+// Kills and reaps all children that have not been reaped.
 void end_all(std::vector<Child>& children);
 
-// The greatest of their exit codes; 1 where one was lost or had to be ended. options.time_limit_s bounds the
-// whole; after the first has ended the others have one operation's deadline and a little more.
+// Waits for all children, and returns their largest exit code. A child that is late is killed, and the
+// result is then at least 1. All of them must end within options.time_limit_s; when the first one has
+// ended, the others have one operation's deadline and a little more.
 int wait_for_all(std::vector<Child>& children, const Options& options);
 
 }  // namespace hdt::bench

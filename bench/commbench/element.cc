@@ -1,6 +1,6 @@
-// element.cc: conversions between element types and double. The formats below binary32 are rounded
-// arithmetically with ldexp and nearbyint: slow, obviously right, and used for one period of the pattern
-// only.
+// element.cc: converts between element types and double. The formats below binary32 are rounded
+// arithmetically with ldexp() and nearbyint(). That is slow and obviously right; it is used for one
+// period of the pattern only.
 #include "bench/commbench/element.h"
 
 #include <algorithm>
@@ -14,18 +14,21 @@
 namespace hdt::bench {
 namespace {
 
-// The formats below binary32. All have subnormals; without infinity, the numbers go on up to the only NaN,
-// all ones.
+// A floating format below binary32. All of them have subnormal numbers. A format without infinity uses
+// the largest exponent for numbers too, up to its only NaN, which has all bits set.
 struct Format {
-  int significand;  // stored bits
-  int exponent;     // bits
+  // Stored bits, without the hidden one.
+  int significand;
+  int exponent;  // bits
   bool infinity = true;
   int bias() const { return (1 << (exponent - 1)) - 1; }
   uint32_t sign() const { return 1u << (significand + exponent); }
   uint32_t not_a_number() const { return sign() - 1; }
+  // The smallest magnitude that is no finite number.
   uint32_t first_special() const { return infinity ? ((1u << exponent) - 1) << significand : not_a_number(); }
 };
 
+// Nothing for types that are no such format.
 std::optional<Format> narrow_format(hdtDataType_t type) {
   switch (type) {
     case HDT_FLOAT16:
@@ -41,21 +44,25 @@ std::optional<Format> narrow_format(hdtDataType_t type) {
   }
 }
 
-// Too large a value becomes the first special one, infinity where there is one.
+// The bits of `value`, rounded to nearest even. A magnitude that is too large becomes the first special
+// one, which is infinity if there is one.
 uint32_t encode(const Format& format, double value) {
   const uint32_t sign = std::signbit(value) ? format.sign() : 0;
   if (std::isnan(value)) return sign | format.not_a_number();
   const double magnitude = std::fabs(value);
   if (std::isinf(magnitude)) return sign | format.first_special();
   int exponent = magnitude == 0 ? 1 - format.bias() : std::ilogb(magnitude);
-  if (exponent < 1 - format.bias()) exponent = 1 - format.bias();  // subnormal
+  // Subnormal numbers have the smallest exponent.
+  if (exponent < 1 - format.bias()) exponent = 1 - format.bias();
   const auto steps =
       static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, format.significand - exponent)));
-  // A carry out of the significand runs into the exponent, which is the right result.
+  // If rounding carries out of the significand, the carry goes into the exponent, which is the right
+  // result.
   const uint32_t bits = (static_cast<uint32_t>(exponent + format.bias() - 1) << format.significand) + steps;
   return sign | std::min(bits, format.first_special());
 }
 
+// The value of these bits.
 double decode(const Format& format, uint32_t bits) {
   const uint32_t magnitude_bits = bits & format.not_a_number();
   const int exponent = static_cast<int>(magnitude_bits >> format.significand);
@@ -84,7 +91,7 @@ void store(T value, void* element) {
   std::memcpy(element, &value, sizeof value);
 }
 
-// One, two, four or eight bytes, without a call of memcpy() for each element.
+// Copies one, two, four or eight bytes without calling memcpy() for each element.
 void copy(void* to, const void* from, size_t bytes) {
   switch (bytes) {
     case 1:

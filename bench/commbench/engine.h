@@ -1,4 +1,4 @@
-// engine.h: a communicator under the name by which it is measured.
+// engine.h: a communicator with the name under which it is measured.
 #pragma once
 
 #include <string>
@@ -7,9 +7,11 @@
 
 namespace hdt::bench {
 
+// The communicator belongs to Engines, or, for HDT, to main().
 struct Engine {
   EngineKind kind = EngineKind::kHdt;
-  std::string version;  // and transport, for people
+  // Version and transport, for people.
+  std::string version;
   Communicator* communicator = nullptr;
 };
 

@@ -1,4 +1,5 @@
-// engines.cc: making the engines that were asked for, in their order.
+// engines.cc: makes the engines that were asked for. Gloo and Open MPI are optional when the program is
+// built.
 #include "bench/commbench/engines.h"
 
 #include <algorithm>
@@ -22,11 +23,13 @@ std::string hdt_version() {
          std::to_string(version % 100);
 }
 
+// A peer with its version, or why it could not be made.
 struct Made {
   Result<std::unique_ptr<Communicator>> communicator;
   std::string version;
 };
 
+// Connects one peer. All ranks come here in the same order, as each peer exchanges addresses over `hdt`.
 Made make_peer(EngineKind kind, const Options& options, Communicator& hdt) {
 #ifdef HDT_BENCH_WITH_MPI
   if (kind == EngineKind::kMpi) return {make_mpi_communicator(hdt), mpi_version()};
@@ -41,6 +44,7 @@ Made make_peer(EngineKind kind, const Options& options, Communicator& hdt) {
 }  // namespace
 
 Status check_engines_are_built(const std::vector<EngineKind>& kinds) {
+  // Unused if both peers are built in.
   [[maybe_unused]] const auto missing = [&kinds](EngineKind kind, const char* package) -> Status {
     if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) return Status::ok();
     return {Code::kInvalidArgument, std::string("--engine: ") + name_of(kind) + " is not built in; install " +

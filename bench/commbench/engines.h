@@ -1,4 +1,4 @@
-// engines.h: the engines of a run, from their names.
+// engines.h: makes the engines of a run from their names.
 #pragma once
 
 #include <memory>
@@ -9,12 +9,15 @@
 
 namespace hdt::bench {
 
-// kInvalidArgument, with what to install, if a peer is asked for that this program was built without.
+// kInvalidArgument, with the package to install, if one of `kinds` was left out when this program was
+// built.
 Status check_engines_are_built(const std::vector<EngineKind>& kinds);
 
+// Owns the peers' communicators for the length of a run.
 class Engines {
  public:
-  // Collective over `hdt`'s group, which must outlive the engines.
+  // Makes the engines that the options name, in their order. All ranks of `hdt`'s group must call it;
+  // `hdt` must outlive the engines.
   static Result<Engines> make(const Options& options, Communicator& hdt);
 
   const std::vector<Engine>& list() const { return list_; }

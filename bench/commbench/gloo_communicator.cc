@@ -1,4 +1,7 @@
-// gloo_communicator.cc: calls of the benchmark as calls of Gloo.
+// gloo_communicator.cc: makes calls of Gloo out of calls of the benchmark.
+//
+// Gloo reports errors by exceptions, which guarded() turns into kLink. Every operation gets a tag of its
+// own, so that the messages of one cannot be taken for those of the next.
 #include "bench/commbench/gloo_communicator.h"
 
 #include <gloo/allgather.h>
@@ -25,8 +28,10 @@
 namespace hdt::bench {
 namespace {
 
+// Combines elements, in the form in which Gloo takes reductions.
 using Function = void (*)(void*, const void*, const void*, size_t);
 
+// Null for a reduction that Gloo does not have.
 template <typename T>
 Function function_of(hdtRedOp_t op) {
   switch (op) {
@@ -43,6 +48,7 @@ Function function_of(hdtRedOp_t op) {
   }
 }
 
+// Gloo's context and what it needs between calls. Its ranks are those of the group.
 class GlooCommunicator : public PeerCommunicator {
  public:
   GlooCommunicator(Communicator& group, std::shared_ptr<gloo::rendezvous::Context> context)
@@ -61,6 +67,7 @@ class GlooCommunicator : public PeerCommunicator {
     if (call.what == Collective::kReduceScatter && (ranks() & (ranks() - 1)) != 0) {
       return "reduce_scatter is wrong for numbers of ranks that are no power of two";
     }
+    // Its counts are ints.
     if (call.what == Collective::kReduceScatter && call.count * static_cast<size_t>(ranks()) > INT_MAX) {
       return "no reduce_scatter of more than 2^31 - 1 elements";
     }
@@ -98,6 +105,7 @@ class GlooCommunicator : public PeerCommunicator {
   }
 
  private:
+  // Runs `body`, and turns an exception into a Status.
   template <typename Body>
   Status guarded(Body body) {
     try {
@@ -110,6 +118,7 @@ class GlooCommunicator : public PeerCommunicator {
 
   uint32_t next_tag() { return tag_++; }
 
+  // The calls that reduce.
   template <typename T>
   void reduce(const Call& call) {
     auto* send = static_cast<T*>(const_cast<void*>(call.send));
@@ -124,7 +133,8 @@ class GlooCommunicator : public PeerCommunicator {
       options.setTag(next_tag());
       gloo::allreduce(options);
     } else {
-      // Away from the root Gloo uses the output as scratch space: it must not be the user's.
+      // On ranks other than the root, Gloo uses the output as scratch memory. That must not be the
+      // user's buffer.
       if (rank() != call.root) {
         scratch_.resize(call.count * sizeof(T));
         recv = reinterpret_cast<T*>(scratch_.data());
@@ -139,12 +149,13 @@ class GlooCommunicator : public PeerCommunicator {
     }
   }
 
-  // What is only moved is moved as bytes, whatever its type.
+  // The calls that only move data. They move bytes, whatever the type is.
   void move(const Call& call) {
     const size_t bytes = call.count * element_bytes(call.type);
     auto* send = static_cast<uint8_t*>(const_cast<void*>(call.send));
     auto* recv = static_cast<uint8_t*>(call.recv);
     if (call.what == Collective::kAllGather) {
+      // In place, the own part is in the output already, and Gloo wants the output alone.
       const bool same = in_place(call);
       gloo::AllgatherOptions options(context_);
       if (!same) options.setInput(send, bytes);
@@ -185,6 +196,8 @@ class GlooCommunicator : public PeerCommunicator {
       options.setTag(next_tag());
       gloo::scatter(options);
     } else {
+      // Send and receive: both are begun before either is waited for, so a ring of ranks cannot
+      // deadlock.
       const auto out = context_->createUnboundBuffer(send, bytes);
       const auto in = context_->createUnboundBuffer(recv, bytes);
       constexpr uint64_t kSlot = uint64_t{1} << 60;  // Gloo's collectives leave these bits unused

@@ -1,5 +1,6 @@
-// gloo_reduce_scatter.h: Gloo's only reduce-scatter, an algorithm object of its old style: bound to one
-// buffer and count, run as often as wanted, destroys its input and leaves the result at the start of it.
+// gloo_reduce_scatter.h: Gloo's only reduce-scatter. It is an algorithm object of Gloo's old style:
+// bound to one buffer and one count, run as often as wanted. It destroys its input, and leaves the
+// result at the start of the input.
 #pragma once
 
 #include <gloo/reduce_scatter.h>
@@ -14,8 +15,12 @@
 
 namespace hdt::bench {
 
+// Keeps the algorithm object of the latest call, since making one exchanges messages and takes long. All
+// ranks must make the same calls.
 class GlooReduceScatter {
  public:
+  // Runs the call. Out of place, it works on a copy of the input and copies the result, so that neither
+  // buffer of the user is destroyed; these two copies are part of what is measured.
   template <typename T>
   void run(const std::shared_ptr<gloo::Context>& context, const Call& call, bool in_place) {
     const size_t total = call.count * static_cast<size_t>(context->size);
@@ -25,8 +30,10 @@ class GlooReduceScatter {
       work = reinterpret_cast<T*>(copy_.data());
       std::memcpy(copy_.data(), call.send, total * sizeof(T));
     }
+    // Iterations of one row have the same key, so only the first of them makes the object.
     const Key key{work, call.count, call.type, call.op};
     if (!algorithm_ || key != key_) {
+      // The old object goes first: both use the same context.
       algorithm_.reset();
       algorithm_ = std::make_unique<gloo::ReduceScatterHalvingDoubling<T>>(
           context, std::vector<T*>{work}, static_cast<int>(total),

@@ -1,5 +1,4 @@
-// gloo_store.cc: sizes first, then keys and values, padded to the longest. Failures are exceptions, as Gloo
-// expects.
+// gloo_store.cc: exchanges the lengths first, then keys and values, padded to the longest.
 #include "bench/commbench/gloo_store.h"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 namespace hdt::bench {
 namespace {
 
+// Bytes of a rank's key and value.
 struct Lengths {
   int32_t key;
   int32_t data;

@@ -1,5 +1,5 @@
-// gloo_store.h: Gloo's rendezvous through the group that is there already: every rank publishes once, what
-// all of them have published is then known everywhere.
+// gloo_store.h: Gloo's rendezvous over a group that exists already. Every rank publishes once, and then
+// knows what all ranks have published.
 #pragma once
 
 #include <gloo/rendezvous/store.h>
@@ -12,12 +12,15 @@
 
 namespace hdt::bench {
 
+// Serves one connectFullMesh(). Errors are exceptions, as Gloo expects.
 class GlooStore : public gloo::rendezvous::Store {
  public:
   explicit GlooStore(Communicator& group) : group_(group) {}
 
-  // Collective over the group: all ranks must call it, each once.
+  // Publishes this rank's data and receives that of all others. All ranks must call it, each once.
   void set(const std::string& key, const std::vector<char>& data) override;
+  // The data of a key; throws if no rank has published it. wait() does not wait, for set() has already
+  // exchanged everything.
   std::vector<char> get(const std::string& key) override;
   void wait(const std::vector<std::string>& keys) override;
 

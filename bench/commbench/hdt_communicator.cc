@@ -1,4 +1,4 @@
-// hdt_communicator.cc: calls of the benchmark as calls of hdt.h.
+// hdt_communicator.cc: makes calls of hdt.h out of calls of the benchmark. All calls are blocking ones.
 #include "bench/commbench/hdt_communicator.h"
 
 #include "bench/commbench/peer_communicator.h"
@@ -6,6 +6,7 @@
 namespace hdt::bench {
 namespace {
 
+// The values of Code are those of hdtResult_t.
 Status check(hdtResult_t result, const char* what) {
   if (result == HDT_SUCCESS) return Status::ok();
   return {static_cast<Code>(result), std::string(what) + ": " + hdtGetLastError()};
@@ -61,6 +62,8 @@ Status HdtCommunicator::run(const Call& call) {
       return check(hdtScatter(call.send, call.recv, call.count, call.type, call.root, comm_, nullptr),
                    "hdtScatter");
     case Collective::kSendRecv: {
+      // Send and receive are grouped, so that neither waits for the other. The group is ended even if
+      // one of them has failed, or every later call would belong to it.
       HDT_RETURN_IF_ERROR(check(hdtGroupStart(), "hdtGroupStart"));
       const int next = (rank_ + 1) % ranks_;
       const int previous = (rank_ + ranks_ - 1) % ranks_;

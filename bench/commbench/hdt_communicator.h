@@ -1,4 +1,4 @@
-// hdt_communicator.h: a Communicator on libhdt.
+// hdt_communicator.h: a Communicator on libhdt. It also carries the bookkeeping of the other engines.
 #pragma once
 
 #include "bench/commbench/communicator.h"
@@ -6,9 +6,11 @@
 
 namespace hdt::bench {
 
+// This rank's communicator of all ranks of the job.
 class HdtCommunicator : public Communicator {
  public:
-  // Joins the group this process was started for (hdtCommInit).
+  // Joins the group for which this process was started (hdtCommInit). `timeout_s` is the deadline of
+  // joining and of every operation; `hdt_memory` says whether allocate() takes memory of hdtMemAlloc.
   static Result<std::unique_ptr<HdtCommunicator>> join(int64_t timeout_s, bool hdt_memory);
   ~HdtCommunicator() override;
   HdtCommunicator(const HdtCommunicator&) = delete;

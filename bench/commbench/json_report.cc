@@ -1,4 +1,5 @@
-// json_report.cc: results to JSON.
+// json_report.cc: the results as JSON, for programs such as bench/compare. A change of meaning needs
+// another "format".
 #include "bench/commbench/json_report.h"
 
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The figures of one placement, out of place or in place.
 Json placement_json(const Measurement& measurement) {
   const Timing& timing = measurement.timing;
   return {{"time_us", timing.mean_us},
@@ -22,6 +24,7 @@ Json placement_json(const Measurement& measurement) {
           {"sent_bytes", measurement.sent_bytes}};
 }
 
+// One row. A row that was not measured has its description and "lacks".
 Json row_json(const RowResult& result, EngineKind engine) {
   const bool measured = result.lacks.empty();
   const Row& row = result.row;

@@ -1,4 +1,5 @@
-// local_launch.cc: forking the ranks.
+// local_launch.cc: forks the ranks, after the nodes' daemons if these are to be separate, and waits for
+// all of them.
 #include "bench/commbench/local_launch.h"
 
 #include <fmt/format.h>
@@ -18,14 +19,17 @@
 namespace hdt::bench {
 namespace {
 
+// Forks one rank.
 Result<Child> start_rank(const Options& options, const Job& job, int rank,
                          const std::function<int()>& rank_main) {
   const pid_t launcher = getpid();
+  // Buffered output would be printed by both processes.
   std::fflush(nullptr);
   const pid_t pid = fork();
   if (pid < 0) return Status::from_errno(fmt::format("starting rank {}", rank), errno);
   if (pid == 0) {
-    // A rank does not outlive the launcher, however that ends.
+    // A rank does not outlive the launcher, however that ends. The launcher may have ended before the
+    // call; then the parent is another process.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);
     set_rank_environment(options, job, rank);

@@ -1,5 +1,5 @@
-// local_launch.h: ranks started by hdt-commbench itself, as processes of this machine that form one or more
-// nodes.
+// local_launch.h: ranks that hdt-commbench itself starts, as processes of this machine that form one or
+// several nodes.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,9 @@
 namespace hdt::bench {
 
 // Runs `rank_main` in one forked process a rank, with the environment that makes it a rank of a job of
-// options.nodes nodes with options.local ranks each. Must be called before any thread is started. Returns the
-// exit code of the run: the greatest of the ranks', or 1 if a rank was lost or had to be ended.
+// options.nodes nodes with options.local ranks each. Returns the exit code of the run: the largest one
+// of the ranks, and at least 1 if a rank was lost or had to be killed. Must be called before any thread
+// is started, as fork() copies only the calling thread.
 int run_local_ranks(const Options& options, const std::function<int()>& rank_main);
 
 }  // namespace hdt::bench

@@ -1,5 +1,8 @@
-// main.cc: hdt-commbench, the benchmark of HDT's collectives. Exit code 0: all values right; 1: wrong values
-// or a failure; 2: wrong usage.
+// main.cc: hdt-commbench, the benchmark of HDT's collectives.
+//
+// The process is either the launcher, which starts ranks and waits for them (--local, --nodes), or a
+// rank. A rank joins the job's group by libhdt, makes the other engines, and sweeps. Exit code 0: all
+// values are right; 1: wrong values or a failure; 2: wrong usage.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,7 +34,8 @@ int complain_of_json(const std::string& path, int error) {
   return 1;
 }
 
-// Whether the file can be written, before there is something to write; changes nothing.
+// Whether the file can be written, before there is anything to write. Changes nothing that exists;
+// devices are not opened. Returns an exit code.
 int try_json(const std::string& path) {
   struct stat info {};
   const bool there = ::stat(path.c_str(), &info) == 0;
@@ -42,6 +46,7 @@ int try_json(const std::string& path) {
   return 0;
 }
 
+// Returns an exit code.
 int write_json(const std::string& path, const std::string& json) {
   errno = 0;
   std::ofstream file(path, std::ios::trunc);
@@ -50,11 +55,13 @@ int write_json(const std::string& path, const std::string& json) {
   return file ? 0 : complain_of_json(path, errno);
 }
 
+// Whether the options name this engine.
 bool measures(const Options& options, EngineKind kind) {
   return std::find(options.engines.begin(), options.engines.end(), kind) != options.engines.end();
 }
 
-// The node's hdtcommd, where it is a process of its own and this rank is the first on its node; else 0.
+// The node's hdtcommd if it is a process of its own and this rank is the first one on the node;
+// otherwise 0. So the processor time of each daemon is counted once.
 pid_t daemon_to_report(const Communicator& communicator) {
   const char* socket = std::getenv("HDT_SOCKET");
   if (socket == nullptr) return 0;
@@ -65,6 +72,7 @@ pid_t daemon_to_report(const Communicator& communicator) {
   return listener_of(socket);
 }
 
+// Measures everything, and returns the exit code of this rank.
 int measure(Communicator& communicator, const Options& options) {
   const Result<Engines> engines = Engines::make(options, communicator);
   if (!engines.is_ok()) {
@@ -91,6 +99,7 @@ int measure(Communicator& communicator, const Options& options) {
   return code;
 }
 
+// The main function of a rank.
 int run_rank(const Options& options) {
   Result<std::unique_ptr<HdtCommunicator>> joined =
       HdtCommunicator::join(options.timeout_s, options.hdt_memory);
@@ -106,7 +115,8 @@ int run_rank(const Options& options) {
   }
   if (communicator.rank() == 0 && try_json(options.json_file) != 0) return 1;
   const int code = measure(communicator, options);
-  // Nobody takes a daemon away while others still wait for their peers' libraries to end.
+  // No rank leaves, and takes an embedded daemon along, while others still wait for their peers'
+  // libraries to end.
   return communicator.barrier().is_ok() ? code : std::max(code, 1);
 }
 
@@ -127,6 +137,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "hdt-commbench: %s\n", built.message().c_str());
     return 2;
   }
+  // The launcher tries the file as well, so that the complaint comes once and before any rank is
+  // started.
   if (options.local > 0 || options.nodes > 0) {
     if (const int code = try_json(options.json_file); code != 0) return code;
     const auto rank_main = [&options] { return run_rank(options); };

@@ -1,4 +1,5 @@
-// measure.cc: the measuring loop of one engine, and what each rank's buffers must hold after each collective.
+// measure.cc: the measuring loop of one engine, and what the buffers of each rank must hold after each
+// collective.
 #include "bench/commbench/measure.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ double microseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
-// Element of the buffer at which rank `rank`'s own part starts, in place.
+// In place, the element of the buffer at which the part of rank `rank` begins.
 size_t own_part(const Row& row, const Shape& shape, int rank) {
   const bool parted = row.what == Collective::kReduceScatter || row.what == Collective::kAllGather;
   return parted ? static_cast<size_t>(rank) * shape.count : 0;
@@ -36,6 +37,7 @@ int64_t RowResult::wrong() const {
 }
 
 Result<RowResult> Measurer::measure(const Row& row, Pattern& pattern) {
+  // A copy, which shares the buffers. The count of wrong elements is taken back.
   std::vector<Measurer> alone{*this};
   Result<std::vector<RowResult>> results = measure_in_turn(alone, 0, 1, row, pattern);
   wrong_here_ = alone[0].wrong_here_;
@@ -50,6 +52,8 @@ std::string Measurer::lacks(const Row& row) const {
 
 Status Measurer::run_round(const Row& row, Placement placement, Pattern& pattern, Series& series) {
   const Shape shape = shape_of(row, communicator_->ranks());
+  // Warm up. In place on zeros, as the timed iterations; out of place the data is loaded again, so that
+  // what the warm-up has written cannot pass for a result.
   load(row, shape, placement, pattern);
   if (placement == Placement::kInPlace) recv_.zero();
   for (int i = 0; i < settings_.warm_up; ++i) HDT_RETURN_IF_ERROR(run(row, shape, placement));
@@ -58,8 +62,10 @@ Status Measurer::run_round(const Row& row, Placement placement, Pattern& pattern
 
   std::vector<double> times;
   times.reserve(static_cast<size_t>(settings_.iterations) + 1);
+  // Between the two barriers, so that no rank's reading falls into another rank's iterations.
   const ResourceUse before = meter_.read();
   HDT_RETURN_IF_ERROR(communicator_->barrier());
+  // Iterations follow each other without a barrier, as in nccl-tests.
   for (int i = 0; i < settings_.iterations; ++i) {
     const auto start = Clock::now();
     HDT_RETURN_IF_ERROR(run(row, shape, placement));
@@ -67,6 +73,8 @@ Status Measurer::run_round(const Row& row, Placement placement, Pattern& pattern
   }
   const ResourceUse used = difference(before, meter_.read());
 
+  // The time of an iteration is that of its slowest rank. The processor time is sent along as the last
+  // column.
   const size_t iterations = times.size();
   times.push_back(used.cpu_s);
   std::vector<double> everyones(times.size() * static_cast<size_t>(communicator_->ranks()));
@@ -95,6 +103,7 @@ Result<Measurement> Measurer::conclude(const Row& row, Placement placement, Patt
   measurement.timing = summarise(series.times_us, shape.bytes, bus_factor(row.what, ranks));
   measurement.round_p50_us = series.round_p50_us;
   const auto iterations = static_cast<double>(series.times_us.size());
+  // Bus traffic of all ranks and iterations, the base of cpu_s_per_gb.
   const double bus_gb =
       static_cast<double>(shape.bytes) * bus_factor(row.what, ranks) * ranks * iterations / 1e9;
   if (bus_gb > 0) measurement.cpu_s_per_gb = series.cpu_s / bus_gb;
@@ -103,6 +112,7 @@ Result<Measurement> Measurer::conclude(const Row& row, Placement placement, Patt
   }
   if (!settings_.check || !moves_data(row.what) || !communicator_->makes_results()) return measurement;
 
+  // The timed iterations have left zeros; run once more on data.
   if (placement == Placement::kInPlace) {
     load(row, shape, placement, pattern);
     HDT_RETURN_IF_ERROR(run(row, shape, placement));
@@ -113,6 +123,8 @@ Result<Measurement> Measurer::conclude(const Row& row, Placement placement, Patt
   HDT_RETURN_IF_ERROR(communicator_->gather_all(&here, sizeof here, counts.data()));
   int64_t wrong = 0;
   for (int64_t count : counts) wrong += count;
+  // The counts were gathered through the library that may be wrong itself, so at least what this rank
+  // has seen counts.
   measurement.wrong = std::max(wrong, here);
   return measurement;
 }
@@ -123,6 +135,8 @@ Status Measurer::run(const Row& row, const Shape& shape, Placement placement) {
   std::byte* recv = recv_.data();
   if (placement == Placement::kInPlace) {
     send = recv_.data();
+    // As hdt.h has it: an allgather's input is the own part of the output, and a reduce-scatter's output
+    // is the own part of the input.
     if (row.what == Collective::kAllGather) send += own;
     if (row.what == Collective::kReduceScatter) recv += own;
   }
@@ -144,6 +158,8 @@ void Measurer::load(const Row& row, const Shape& shape, Placement placement, Pat
   }
 }
 
+// Everything must be right: the guards, the send buffer, which no collective may change, and the
+// received data.
 int64_t Measurer::verify(const Row& row, const Shape& shape, Placement placement, Pattern& pattern) const {
   size_t wrong = recv_.count_broken_guards();
   if (placement == Placement::kOutOfPlace) {
@@ -153,6 +169,8 @@ int64_t Measurer::verify(const Row& row, const Shape& shape, Placement placement
   return static_cast<int64_t>(wrong) + verify_received(row, shape, placement, pattern);
 }
 
+// What must have been received, by collective. Away from the root, a reduce or gather must leave the
+// receive buffer alone.
 int64_t Measurer::verify_received(const Row& row, const Shape& shape, Placement placement,
                                   Pattern& pattern) const {
   const int rank = communicator_->rank();
@@ -209,6 +227,7 @@ int64_t Measurer::verify_received(const Row& row, const Shape& shape, Placement 
   return static_cast<int64_t>(wrong);
 }
 
+// In place, hdt.h's result is in the own part, and the other parts are as they were.
 int64_t Measurer::verify_scattered(const Shape& shape, size_t element, bool in_place,
                                    Pattern& pattern) const {
   const int rank = communicator_->rank();

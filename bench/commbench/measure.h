@@ -1,8 +1,8 @@
-// measure.h: times and verifies one row on a group, on one engine or on several in turn.
+// measure.h: times and verifies one row on a group, with one engine or with several in turn.
 //
-// Out of place, the results of the last timed iteration are verified. In place, the timed iterations run on
-// zeros (a sum that feeds itself overflows, a product becomes subnormal and slow), and one more run on data
-// is verified.
+// Out of place, the results of the last timed iteration are verified. In place, the timed iterations run
+// on zeros, because a sum that feeds itself overflows and a product becomes subnormal and slow. One more
+// run on data is then verified.
 #pragma once
 
 #include <cstdint>
@@ -20,56 +20,80 @@
 
 namespace hdt::bench {
 
+// How often each row is run.
 struct Settings {
-  int iterations = 20;  // a round
-  int warm_up = 5;      // before each round
+  // Timed ones of a round.
+  int iterations = 20;
+  // Untimed ones before each round.
+  int warm_up = 5;
   bool check = true;
 };
 
+// The figures of one engine for one placement of a row.
 struct Measurement {
-  Timing timing;                 // over the iterations of all rounds
-  std::optional<int64_t> wrong;  // elements and guards, over all ranks; none: not checked
+  // Over the iterations of all rounds.
+  Timing timing;
+  // Wrong elements and broken guards, summed over all ranks. No value: not checked.
+  std::optional<int64_t> wrong;
+  // The median time of each round, in microseconds.
   std::vector<double> round_p50_us;
-  std::optional<double> ratio;                 // of times to the reference engine's: median over rounds
-  double cpu_s_per_gb = 0;                     // all ranks (and their daemons), per 10^9 bytes of bus traffic
-  std::map<std::string, uint64_t> sent_bytes;  // by interface of this rank's machine, an iteration
+  // Time divided by that of the reference engine: the median over the rounds.
+  std::optional<double> ratio;
+  // Processor seconds of all ranks and their daemons, per 10^9 bytes of bus traffic.
+  double cpu_s_per_gb = 0;
+  // Bytes an iteration, by interface of this rank's machine. Each rank has its own.
+  std::map<std::string, uint64_t> sent_bytes;
 };
 
+// One row of the table: one engine at one size.
 struct RowResult {
   Row row;
   Shape shape;
   Measurement out_of_place;
+  // No value: the collective has no in-place form.
   std::optional<Measurement> in_place;
-  size_t engine = 0;  // index in the run
-  std::string lacks;  // not empty: why nothing was measured
+  // Index among the engines of the run.
+  size_t engine = 0;
+  // If not empty: why nothing was measured.
+  std::string lacks;
 
-  // Wrong elements and guards of both placements.
+  // Wrong elements and broken guards of both placements.
   int64_t wrong() const;
 };
 
-// Runs one engine's iterations.
+// Runs the iterations of one engine on this rank. It has buffers of its own, in the memory of the
+// engine. Copies share these. All functions but lacks() and the getters must be called by all ranks
+// alike.
 class Measurer {
  public:
-  // Buffers for rows of up to `max_bytes`. `daemon`: whose processor time this rank reports besides its own.
+  // With buffers for rows of up to `max_bytes` bytes. `daemon` is a process whose processor time this
+  // rank reports in addition to its own; 0: none.
   static Result<Measurer> make(Communicator& communicator, Settings settings, size_t max_bytes,
                                pid_t daemon = 0);
 
-  // Collective over the group. Every rank gets the same result, but for sent_bytes.
+  // One round of one row. Every rank gets the same result, except for sent_bytes.
   Result<RowResult> measure(const Row& row, Pattern& pattern);
 
-  // Wrong elements this rank itself has seen so far: does not rely on what is measured.
+  // Wrong elements that this rank itself has seen so far. Unlike Measurement::wrong it does not rely on
+  // what is being measured.
   int64_t wrong_here() const { return wrong_here_; }
 
-  // One round of iterations, and the figures of all rounds of a placement: measure_in_turn interleaves them.
+  // The raw figures of all rounds of one placement. measure_in_turn() interleaves the rounds of several
+  // engines.
   struct Series {
-    std::vector<double> times_us;  // of the slowest rank, every iteration of every round
+    // One entry for each iteration of each round: the time of the slowest rank.
+    std::vector<double> times_us;
     std::vector<double> round_p50_us;
+    // Summed over all rounds, and over all ranks.
     double cpu_s = 0;
     std::map<std::string, uint64_t> sent_bytes;
   };
+  // Runs one round and adds its figures to `series`.
   Status run_round(const Row& row, Placement placement, Pattern& pattern, Series& series);
+  // Sums up all rounds, and verifies.
   Result<Measurement> conclude(const Row& row, Placement placement, Pattern& pattern, const Series& series);
 
+  // Why the engine cannot run the row; empty: it can.
   std::string lacks(const Row& row) const;
   int ranks() const { return communicator_->ranks(); }
 
@@ -81,8 +105,11 @@ class Measurer {
         send_(std::move(send)),
         recv_(std::move(recv)) {}
 
+  // One iteration.
   Status run(const Row& row, const Shape& shape, Placement placement);
+  // Writes this rank's data into the buffers, and resets what will be written.
   void load(const Row& row, const Shape& shape, Placement placement, Pattern& pattern);
+  // The numbers of wrong elements and broken guards in this rank's buffers.
   int64_t verify(const Row& row, const Shape& shape, Placement placement, Pattern& pattern) const;
   int64_t verify_received(const Row& row, const Shape& shape, Placement placement, Pattern& pattern) const;
   int64_t verify_scattered(const Shape& shape, size_t element, bool in_place, Pattern& pattern) const;
@@ -91,12 +118,14 @@ class Measurer {
   Settings settings_;
   ResourceMeter meter_;
   Buffer send_;
-  Buffer recv_;  // in place: the only one
+  // In place, the only one that is used.
+  Buffer recv_;
   int64_t wrong_here_ = 0;
 };
 
-// The row on every engine: `rounds` rounds, in each of which every engine has its turn (A B A B). Results
-// stand in the order of the measurers; ratios are to the measurer `reference`. Collective over the group.
+// Measures the row on every engine, in `rounds` rounds; in each of them every engine has its turn (A B A
+// B). The results are in the order of the measurers. Ratios are those to the measurer with index
+// `reference`. All ranks must call it.
 Result<std::vector<RowResult>> measure_in_turn(std::vector<Measurer>& measurers, size_t reference, int rounds,
                                                const Row& row, Pattern& pattern);
 

@@ -1,4 +1,5 @@
-// measure_in_turn.cc: rounds over engines, so that what else happens on the machine meets all of them alike.
+// measure_in_turn.cc: rounds over engines. Whatever else happens on the machine for longer than a turn
+// then affects all engines alike.
 #include <algorithm>
 
 #include "base/median.h"
@@ -7,7 +8,8 @@
 namespace hdt::bench {
 namespace {
 
-// The median over rounds of (time / the reference's time in the same round).
+// The median over the rounds of (time / the reference's time in the same round). Ratios within a round
+// are not affected by what slows down whole rounds.
 double ratio_of(const std::vector<double>& rounds, const std::vector<double>& reference) {
   std::vector<double> ratios;
   for (size_t round = 0; round < std::min(rounds.size(), reference.size()); ++round) {
@@ -16,6 +18,7 @@ double ratio_of(const std::vector<double>& rounds, const std::vector<double>& re
   return median(std::move(ratios));
 }
 
+// Needs two engines, and a reference that was measured.
 void set_ratios(std::vector<RowResult>& results, size_t reference) {
   if (results.size() < 2 || !results[reference].lacks.empty()) return;
   for (RowResult& result : results) {
@@ -34,6 +37,7 @@ void set_ratios(std::vector<RowResult>& results, size_t reference) {
 Result<std::vector<RowResult>> measure_in_turn(std::vector<Measurer>& measurers, size_t reference, int rounds,
                                                const Row& row, Pattern& pattern) {
   std::vector<RowResult> results;
+  // What an engine lacks is the same on all ranks, so all of them leave out the same engines.
   for (size_t engine = 0; engine < measurers.size(); ++engine) {
     RowResult result{row, shape_of(row, measurers[engine].ranks()), {}, std::nullopt, engine, ""};
     result.lacks = measurers[engine].lacks(row);

@@ -1,4 +1,5 @@
-// mpi_communicator.cc: calls of the benchmark as calls of MPI.
+// mpi_communicator.cc: makes calls of MPI out of calls of the benchmark. The types and reductions that
+// MPI's standard lacks are left out; data that is only moved goes as bytes.
 #include "bench/commbench/mpi_communicator.h"
 
 #include <mpi.h>
@@ -18,7 +19,7 @@ Status check(int result, const char* what) {
   return {Code::kInternal, std::string(what) + ": " + text};
 }
 
-// MPI_DATATYPE_NULL: MPI has no such type.
+// MPI_DATATYPE_NULL if MPI has no such type.
 MPI_Datatype type_of(hdtDataType_t type) {
   switch (type) {
     case HDT_INT32:
@@ -34,6 +35,7 @@ MPI_Datatype type_of(hdtDataType_t type) {
   }
 }
 
+// MPI_OP_NULL if MPI has no such reduction.
 MPI_Op op_of(hdtRedOp_t op) {
   switch (op) {
     case HDT_SUM:
@@ -49,6 +51,7 @@ MPI_Op op_of(hdtRedOp_t op) {
   }
 }
 
+// Ends MPI with itself, so there can be one only.
 class MpiCommunicator : public PeerCommunicator {
  public:
   MpiCommunicator(Communicator& group, MPI_Comm comm) : PeerCommunicator(group), comm_(comm) {}
@@ -64,6 +67,7 @@ class MpiCommunicator : public PeerCommunicator {
       return std::string("no reductions of ") + name_of(call.type);
     }
     if (reduces(call.what) && op_of(call.op) == MPI_OP_NULL) return std::string("no ") + name_of(call.op);
+    // Counts are ints.
     if (call.count * (reduces(call.what) ? 1 : element_bytes(call.type)) > INT_MAX) {
       return "no counts above 2^31 - 1";
     }
@@ -83,7 +87,7 @@ class MpiCommunicator : public PeerCommunicator {
       case Collective::kAllReduce:
         return check(MPI_Allreduce(send, call.recv, count, type, op_of(call.op), comm_), "MPI_Allreduce");
       case Collective::kReduceScatter:
-        // In place MPI's result comes to the start of the buffer, wherever this rank's part is.
+        // In place, MPI leaves the result at the start of the buffer, wherever this rank's part is.
         return check(MPI_Reduce_scatter_block(send, same ? const_cast<void*>(call.send) : call.recv, count,
                                               type, op_of(call.op), comm_),
                      "MPI_Reduce_scatter_block");
@@ -96,6 +100,7 @@ class MpiCommunicator : public PeerCommunicator {
       case Collective::kBroadcast:
         return broadcast(call, count, type);
       case Collective::kReduce:
+        // MPI_IN_PLACE is for the root alone.
         if (rank() != call.root) send = call.send;
         return check(MPI_Reduce(send, call.recv, count, type, op_of(call.op), call.root, comm_),
                      "MPI_Reduce");
@@ -118,7 +123,7 @@ class MpiCommunicator : public PeerCommunicator {
   }
 
  private:
-  // MPI's broadcast has one buffer: the root sends from its send buffer and then owes itself a copy.
+  // MPI's broadcast has one buffer. The root sends from its send buffer, and then copies its own data.
   Status broadcast(const Call& call, int count, MPI_Datatype type) {
     if (rank() != call.root) return check(MPI_Bcast(call.recv, count, type, call.root, comm_), "MPI_Bcast");
     HDT_RETURN_IF_ERROR(
@@ -147,11 +152,13 @@ Result<std::unique_ptr<Communicator>> make_mpi_communicator(Communicator& group)
   int ranks = -1;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &ranks);
+  // Otherwise the verifier would compare with another rank's data.
   if (rank != group.rank() || ranks != group.ranks()) {
     return Status(Code::kInternal, "MPI's rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
                                        " is not the group's, " + std::to_string(group.rank()) + " of " +
                                        std::to_string(group.ranks()));
   }
+  // Errors are returned, instead of ending the process.
   HDT_RETURN_IF_ERROR(check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
   return std::unique_ptr<Communicator>(new MpiCommunicator(group, comm));
 }

@@ -1,8 +1,8 @@
-// mpi_launch.cc: mpirun's command line.
+// mpi_launch.cc: the command line of mpirun.
 //
-// One rank a node: Open MPI is told to use nothing but TCP. More: mpirun starts a launcher daemon of its own
-// for each node, through a stand-in for ssh that stays on this machine, so that Open MPI itself sees the
-// nodes, uses shared memory inside them and TCP between them.
+// With one rank a node, Open MPI is told to use nothing but TCP. With more, mpirun starts a launcher
+// daemon of its own for each node, through a stand-in for ssh that stays on this machine. So Open MPI
+// itself sees the nodes, and uses shared memory inside them and TCP between them.
 #include "bench/commbench/mpi_launch.h"
 
 #include <fcntl.h>
@@ -26,10 +26,11 @@
 namespace hdt::bench {
 namespace {
 
-// A Job: set by the launching process for its ranks.
+// A Job as text. The launching process sets it for its ranks.
 constexpr const char* kJob = "HDT_COMMBENCH_JOB";
 
-// mpirun's daemons and their shared memory files must not meet in one folder.
+// The stand-in for ssh: drops the host name and runs the command. Two of mpirun's daemons on one machine
+// would use the same names for their files of shared memory, so each gets a folder of its own.
 constexpr const char* kShell = R"(#!/bin/sh
 shift
 TMPDIR=$(mktemp -d -p /dev/shm) || exit 1
@@ -41,7 +42,8 @@ rm -rf "$TMPDIR"
 exit $code
 )";
 
-// The stand-in for ssh, gone with the object.
+// The stand-in as an executable file, which is removed with the object. path() is empty if it could not
+// be written.
 class LocalShell {
  public:
   LocalShell() {
@@ -65,6 +67,7 @@ class LocalShell {
   std::string path_;
 };
 
+// The whole command line, this program with its own arguments in the end.
 std::vector<std::string> mpirun_arguments(const Options& options, const std::string& shell, char** argv) {
   const int ranks = rank_count(options);
   std::vector<std::string> arguments{"mpirun", "--oversubscribe", "--bind-to", "none"};
@@ -72,9 +75,10 @@ std::vector<std::string> mpirun_arguments(const Options& options, const std::str
     arguments.insert(arguments.end(), {"--mca", key, value});
   };
   if (geteuid() == 0) arguments.emplace_back("--allow-run-as-root");
-  // The launcher's shared topology sometimes collides with what is mapped already (Open MPI 4.1.4).
+  // mpirun's shared topology sometimes collides with what is mapped already (Open MPI 4.1.4).
   set("rtc", "^hwloc");
-  // --oversubscribe alone must not make MPI yield: it does so where there are fewer cores than ranks.
+  // --oversubscribe makes MPI yield in its loops. It shall do so only if there are fewer cores than
+  // ranks.
   set("mpi_yield_when_idle", ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? "0" : "1");
   if (options.nodes > 1) {
     set("pml", "ob1");
@@ -96,6 +100,7 @@ std::vector<std::string> mpirun_arguments(const Options& options, const std::str
   return arguments;
 }
 
+// The launcher's part: daemons, mpirun, waiting.
 int launch(const Options& options, char** argv) {
   const Result<int> port = find_free_port();
   const LocalShell shell;
@@ -123,7 +128,7 @@ int launch(const Options& options, char** argv) {
     return 1;
   }
   if (pid == 0) {
-    // mpirun ends its ranks when it is told to end.
+    // At SIGTERM, mpirun ends its ranks.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != launcher) _exit(1);
     execvp(pointers[0], pointers.data());

@@ -1,5 +1,5 @@
-// mpi_launch.h: ranks of emulated nodes on this machine, started through mpirun because Open MPI is measured,
-// too.
+// mpi_launch.h: ranks of emulated nodes on this machine, started through mpirun because Open MPI is
+// measured too.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,9 @@
 
 namespace hdt::bench {
 
-// Runs this program again, with the same arguments, under mpirun. Each of those processes calls it, too,
-// becomes a rank and runs `rank_main`. Returns the exit code of the run, or of the rank.
+// In the launcher: runs this program again, with the same arguments, under mpirun, and returns the exit
+// code of the run. In the processes that mpirun starts: makes the process a rank and returns the exit
+// code of `rank_main`. The environment tells the two apart.
 int run_mpi_ranks(const Options& options, char** argv, const std::function<int()>& rank_main);
 
 }  // namespace hdt::bench

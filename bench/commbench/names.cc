@@ -1,4 +1,4 @@
-// names.cc: one table for each kind of name.
+// names.cc: one table for each sort of name. The tables' order is that in which `all` is measured.
 #include "bench/commbench/names.h"
 
 #include <array>

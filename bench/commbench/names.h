@@ -1,4 +1,5 @@
-// names.h: the collectives, types and reductions hdt-commbench knows, by name. The values are those of hdt.h.
+// names.h: the collectives, types, reductions and engines that hdt-commbench knows, by name. The values
+// of types and reductions are those of hdt.h.
 #pragma once
 
 #include <optional>
@@ -10,6 +11,7 @@
 
 namespace hdt::bench {
 
+// In the order of --help and of `all`.
 enum class Collective {
   kAllReduce,
   kReduceScatter,
@@ -23,16 +25,17 @@ enum class Collective {
   kBarrier
 };
 
-// What a row is measured on: HDT, one of its peers, or the machine itself (plain sockets or memcpy, the
-// bound).
+// What a row is measured on: HDT, one of its peers, or the machine itself (plain sockets or memcpy),
+// which is the bound.
 enum class EngineKind { kHdt, kGloo, kMpi, kRaw };
 
+// HDT's names; "unknown" for any other value.
 const char* name_of(Collective what);
 const char* name_of(hdtDataType_t type);
 const char* name_of(hdtRedOp_t op);
 const char* name_of(EngineKind engine);
 
-// By HDT's name or nccl-tests' ("float32" or "float"; "allreduce" or "all_reduce").
+// By HDT's name or by that of nccl-tests ("float32" or "float"; "allreduce" or "all_reduce").
 std::optional<Collective> find_collective(std::string_view name);
 std::optional<hdtDataType_t> find_type(std::string_view name);
 std::optional<hdtRedOp_t> find_op(std::string_view name);
@@ -47,9 +50,10 @@ const std::vector<EngineKind>& all_engines();
 bool reduces(Collective what);
 // False for a barrier: it has no size, type or result.
 bool moves_data(Collective what);
-// True if one rank plays a part of its own.
+// True if one rank, the root, plays a part of its own.
 bool rooted(Collective what);
 
+// 0 for a type that hdt-commbench does not know.
 size_t element_bytes(hdtDataType_t type);
 
 }  // namespace hdt::bench

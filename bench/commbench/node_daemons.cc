@@ -1,4 +1,4 @@
-// node_daemons.cc: starting, waiting for the sockets, ending in order.
+// node_daemons.cc: starts the daemons, waits for their sockets, and ends them in order.
 #include "bench/commbench/node_daemons.h"
 
 #include <fmt/format.h>
@@ -27,6 +27,7 @@ constexpr std::chrono::seconds kStartLimit{30};
 constexpr int kLookAgainMs = 5;
 constexpr int kEndLimitMs = 30000;
 
+// Waits for up to `wait_ms` for the child's end.
 bool has_ended(const Child& child, int wait_ms) {
   pollfd wait{child.pid_fd, POLLIN, 0};
   return poll(&wait, 1, wait_ms) == 1;
@@ -59,6 +60,7 @@ Result<NodeDaemons> NodeDaemons::start(const Options& options, Job& job) {
   return all;
 }
 
+// Port 0: each daemon takes any free one, so runs do not get in each other's way.
 Status NodeDaemons::start_one(const Options& options, const Job& job, int node) {
   const pid_t launcher = getpid();
   std::vector<std::string> arguments{program_folder() + "/hdtcommd",
@@ -82,6 +84,7 @@ Status NodeDaemons::start_one(const Options& options, const Job& job, int node) 
   const pid_t pid = fork();
   if (pid < 0) return Status::from_errno("starting hdtcommd", errno);
   if (pid == 0) {
+    // The daemon ends if the launcher does.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != launcher) _exit(1);
     execv(pointers[0], pointers.data());
@@ -94,6 +97,7 @@ Status NodeDaemons::start_one(const Options& options, const Job& job, int node) 
   return Status::ok();
 }
 
+// All are told to end before the first is waited for, so that they end at the same time.
 NodeDaemons::~NodeDaemons() {
   for (const Child& daemon : daemons_) kill(daemon.pid, SIGTERM);
   for (Child& daemon : daemons_) {

@@ -1,4 +1,4 @@
-// node_daemons.h: a hdtcommd for each emulated node, for the time of a run.
+// node_daemons.h: a hdtcommd for each emulated node, for the length of a run.
 #pragma once
 
 #include <string>
@@ -9,10 +9,14 @@
 
 namespace hdt::bench {
 
+// Owns the daemons. The destructor ends them in order (SIGTERM), kills those that do not end, and
+// removes their sockets.
 class NodeDaemons {
  public:
-  // Starts what options.separate_daemons asks for (nothing: an object without daemons) and gives `job` their
-  // sockets. Returns when all of them can be reached. Before any thread is started.
+  // Starts the daemons if options.separate_daemons asks for them, and gives `job` their sockets;
+  // otherwise returns an object without daemons. Returns when all of them accept connections. kNoDaemon
+  // if one has ended, kTimeout if one does not start in 30 s. Must be called before any thread is
+  // started.
   static Result<NodeDaemons> start(const Options& options, Job& job);
   ~NodeDaemons();
   NodeDaemons(NodeDaemons&& other) noexcept;
@@ -22,7 +26,8 @@ class NodeDaemons {
   NodeDaemons() = default;
   Status start_one(const Options& options, const Job& job, int node);
 
-  std::string folder_;  // empty: none were asked for
+  // A temporary folder for the sockets. Empty: no daemons were asked for.
+  std::string folder_;
   std::vector<Child> daemons_;
 };
 

@@ -1,4 +1,5 @@
-// options.cc: flags as in nccl-tests, checked by value; every message names the flag and what was expected.
+// options.cc: flags as in nccl-tests. CLI11 collects them as text; interpret() then checks each value,
+// so that every message names the flag and says what was expected.
 #include "bench/commbench/options.h"
 
 #include <fmt/format.h>
@@ -47,6 +48,7 @@ listed): the median over rounds of the ratios of the rounds' p50. A call that an
         alltoall and sendrecv the size, reduce_scatter and reduce (n+1)/2n of it, gather and scatter 1/n.
 Exit code: 0 all of HDT's values right, 1 wrong values or a failure, 2 wrong usage. A peer's wrong values are named below its row.)";
 
+// The parts of a comma list.
 std::vector<std::string> split(const std::string& list) {
   std::vector<std::string> parts;
   size_t start = 0;
@@ -58,7 +60,7 @@ std::vector<std::string> split(const std::string& list) {
   }
 }
 
-// One or more names, or `all`, of what `find` knows.
+// One or several names that `find` knows, or `all`. Each counts once.
 template <typename T, typename Find>
 Result<std::vector<T>> parse_names(const char* flag, const std::vector<std::string>& words,
                                    const std::vector<T>& all, Find find) {
@@ -80,6 +82,7 @@ Result<std::vector<T>> parse_names(const char* flag, const std::vector<std::stri
   return chosen;
 }
 
+// A whole number from `min` to `max`.
 Result<int64_t> parse_whole(const char* flag, const std::string& text, int64_t min, int64_t max) {
   int64_t value = 0;
   auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -90,6 +93,7 @@ Result<int64_t> parse_whole(const char* flag, const std::string& text, int64_t m
   return value;
 }
 
+// The flags as they were written, with their defaults. Empty: not given.
 struct Raw {
   std::vector<std::string> collectives;
   std::string min, max, step, factor, iterations{"20"}, warm_up{"5"}, check{"1"}, types{"float32"},
@@ -98,6 +102,7 @@ struct Raw {
       daemon{"embedded"}, local, nodes, backend;
 };
 
+// The flags, for CLI11.
 void declare(CLI::App& app, Raw& raw) {
   app.get_formatter()->column_width(34);
   app.set_help_flag("-h,--help", "Print this and exit");
@@ -105,7 +110,7 @@ void declare(CLI::App& app, Raw& raw) {
                                         std::to_string(HDT_VERSION / 100 % 100) + "." +
                                         std::to_string(HDT_VERSION % 100));
   app.footer(kExamples);
-  // As of getopt's flags: the last one counts.
+  // As with getopt, the last of equal flags counts.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("COLLECTIVE", raw.collectives,
                  "allreduce, reduce_scatter, allgather, broadcast, reduce, alltoall, gather, scatter, "
@@ -146,6 +151,7 @@ void declare(CLI::App& app, Raw& raw) {
       "With --local or --nodes: end the ranks after this (default 3600)");
 }
 
+// Assigns the value, or returns the error from the calling function.
 #define HDT_BENCH_ASSIGN(target, expression)       \
   do {                                             \
     auto result_ = (expression);                   \
@@ -157,6 +163,7 @@ Status with_flag(const char* flag, const Status& status) {
   return {status.code(), std::string(flag) + ": " + status.message()};
 }
 
+// The sizes. If only one of -b and -e is given, it bounds the other.
 Result<Options> interpret_sizes(const Raw& raw, Options options) {
   const auto size_of = [](const char* flag, const std::string& text) -> Result<size_t> {
     Result<size_t> size = parse_size(text);
@@ -185,6 +192,7 @@ Result<Options> interpret_sizes(const Raw& raw, Options options) {
   return options;
 }
 
+// All other flags, and the rules between them.
 Result<Options> interpret(const Raw& raw, bool json_given) {
   Options options;
   if (raw.collectives.empty()) {

@@ -1,4 +1,4 @@
-// options.h: hdt-commbench's command line.
+// options.h: the command line of hdt-commbench.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,12 @@ inline constexpr int kMaxLocalRanks = 1024;
 inline constexpr int kMaxLocalNodes = 64;
 inline constexpr int kDefaultRounds = 5;  // where several engines are measured
 
+// All flags, checked. The same on all ranks.
 struct Options {
   std::vector<Collective> collectives;
   size_t min_bytes = size_t{32} << 20;
   size_t max_bytes = size_t{32} << 20;
+  // If `factor` is 1, sizes are so far apart; otherwise they are multiplied by `factor`.
   size_t step_bytes = 0;
   size_t factor = 2;
   int iterations = 20;
@@ -28,28 +30,37 @@ struct Options {
   std::vector<hdtDataType_t> types{HDT_FLOAT32};
   std::vector<hdtRedOp_t> ops{HDT_SUM};
   std::vector<EngineKind> engines{EngineKind::kHdt};
-  int rounds = 1;  // of iterations of every engine, in turn
+  // In each round every engine runs its iterations once, in turn.
+  int rounds = 1;
   bool all_roots = false;
   int root = 0;
-  std::string json_file;  // empty: none
+  // Empty: none.
+  std::string json_file;
+  // HDT's buffers are memory of hdtMemAlloc. The peers always have ordinary memory.
   bool hdt_memory = false;
-  int64_t timeout_s = 120;        // of each operation
-  int64_t time_limit_s = 3600;    // of the whole run, where the program started the ranks itself
-  int local = 0;                  // ranks per node to start; 0: this process is one rank of a job
-  int nodes = 0;                  // nodes to start; 0: as one
-  std::string backend;            // that their groups use between nodes; empty: as configured
-  bool separate_daemons = false;  // of those nodes: processes of their own instead of embedded in a rank
+  // Deadline of joining and of every operation.
+  int64_t timeout_s = 120;
+  // Limit for the whole run, if this program starts the ranks.
+  int64_t time_limit_s = 3600;
+  // Ranks to start on each node. If both this and `nodes` are 0, the process is one rank of a job.
+  int local = 0;
+  // Nodes to start; 0 counts as one.
+  int nodes = 0;
+  // The backend of their groups between nodes. Empty: as configured.
+  std::string backend;
+  // The nodes' daemons are processes of their own, instead of being embedded in a rank.
+  bool separate_daemons = false;
 };
 
-// Text to print and end with success: --help, --version.
+// A text to print before ending with success: --help, --version.
 struct Information {
   std::string text;
 };
 
-// Options, or Information, or what is wrong (the whole line to print before exiting with 2).
+// The options; or a text to print; or what is wrong, as the line to print before exiting with 2.
 std::variant<Options, Information, Status> parse_options(int argc, const char* const* argv);
 
-// What can only be checked when the group is known: -r names one of its ranks.
+// What can be checked only when the group is known: kInvalidArgument unless -r names one of its ranks.
 Status check_root(const Options& options, int ranks);
 
 }  // namespace hdt::bench

@@ -1,4 +1,4 @@
-// pattern.cc: making the data, reducing it for reference, comparing.
+// pattern.cc: makes the data, reduces it for reference, and compares.
 #include "bench/commbench/pattern.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace hdt::bench {
 namespace {
 
-// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+// The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
+// 2014).
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -19,8 +20,8 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Whether `rank` contributes anything but the neutral value at an index whose hash is `where`, if at most
-// `limit` of `ranks` may. The turn goes round, so every rank contributes at some index.
+// If at most `limit` of the ranks may contribute anything but the neutral value: whether `rank` does so
+// at the index whose hash is `where`. The turn goes round, so every rank contributes at some index.
 bool takes_part(int rank, uint64_t where, int ranks, int64_t limit) {
   const auto stride = static_cast<uint64_t>((ranks + limit - 1) / limit);
   return (static_cast<uint64_t>(rank) + where) % stride == 0;
@@ -31,7 +32,7 @@ double signed_whole(uint64_t random, int64_t limit) {
   return static_cast<double>(static_cast<int64_t>(random % static_cast<uint64_t>(2 * limit + 1)) - limit);
 }
 
-// Factors are 1/2, 1 and 2: as many as keep partial products normal and finite.
+// Factors are 1/2, 1 and 2, so this many ranks keep all partial products normal and finite.
 int max_factors(hdtDataType_t type) { return type == HDT_FLOAT8E4M3 ? 6 : 14; }
 
 }  // namespace
@@ -43,6 +44,7 @@ Sequence::Sequence(hdtDataType_t type, std::vector<std::byte> period, double rel
       period_(std::move(period)),
       relative_tolerance_(relative_tolerance) {}
 
+// Copies whole stretches, up to the end of the period each time.
 void Sequence::fill(void* elements, uint64_t first, size_t count) const {
   auto* out = static_cast<std::byte*>(elements);
   for (size_t done = 0; done < count;) {
@@ -61,6 +63,7 @@ size_t Sequence::count_wrong(const void* elements, uint64_t first, size_t count)
     const size_t position = (first + done) % kPeriod;
     const size_t part = std::min(count - done, length_ - position);
     const std::byte* got = in + done * element_bytes_;
+    // The elements are looked at one by one only if the stretch is not right as a whole.
     if (std::memcmp(got, period_.data() + position * element_bytes_, part * element_bytes_) != 0) {
       for (size_t i = 0; i < part; ++i) wrong += equal(got + i * element_bytes_, position + i) ? 0 : 1;
     }
@@ -73,7 +76,7 @@ bool Sequence::equal(const std::byte* element, size_t position) const {
   const std::byte* right = period_.data() + position * element_bytes_;
   if (std::memcmp(element, right, element_bytes_) == 0) return true;
   if (is_integer(type_)) return false;
-  // Also +0 and -0 are equal.
+  // +0 and -0 are equal, though their bytes differ.
   const double expected = load_float(type_, right);
   return std::fabs(load_float(type_, element) - expected) <= relative_tolerance_ * std::fabs(expected);
 }
@@ -87,7 +90,7 @@ void Pattern::element(int rank, size_t index, void* out) const {
   const bool sums = op_ == HDT_SUM || op_ == HDT_AVG;
   if (is_integer(type_)) {
     if (op_ != HDT_AVG) return store_integer(type_, random, out);
-    // The sum must not wrap. With more ranks than numbers some sit out.
+    // The sum must not wrap. If there are more ranks than numbers, some of them contribute 0.
     const int64_t most = (int64_t{1} << std::min(significand_bits(type_) - 1, 30)) - 1;
     const int64_t limit = std::max<int64_t>(most / ranks_, 1);
     const bool contributes = takes_part(rank, where, ranks_, most);
@@ -111,6 +114,7 @@ void Pattern::element(int rank, size_t index, void* out) const {
   store_float(type_, value, out);
 }
 
+// In the order of the ranks. By the choice of values, every other order gives the same result.
 void Pattern::reduce_element(size_t index, void* out) const {
   std::byte one[8];
   if (is_integer(type_)) {
@@ -132,6 +136,7 @@ void Pattern::reduce_element(size_t index, void* out) const {
         result += value;
       }
     }
+    // Integer averages are cut towards zero.
     if (op_ == HDT_AVG) result = static_cast<uint64_t>(static_cast<int64_t>(result) / ranks_);
     store_integer(type_, result, out);
     return;
@@ -168,6 +173,7 @@ const Sequence& Pattern::reduced() {
   if (reduced_) return *reduced_;
   std::vector<std::byte> period(length_ * element_bytes(type_));
   for (size_t i = 0; i < length_; ++i) reduce_element(i, period.data() + i * element_bytes(type_));
+  // A division by a power of two is exact, all other divisions round.
   const bool exact = op_ != HDT_AVG || (ranks_ & (ranks_ - 1)) == 0 || is_integer(type_);
   return reduced_.emplace(type_, std::move(period), exact ? 0 : std::ldexp(2.0, 1 - significand_bits(type_)));
 }

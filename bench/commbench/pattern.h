@@ -1,17 +1,18 @@
-// pattern.h: the data of a run and its right result.
+// pattern.h: the data of a run, and its right result.
 //
-// Every rank's data is a pseudo-random sequence of kPeriod elements, repeated: rank r's element i is
-// contribution(r)[i mod kPeriod], so the result repeats too, is computed once a period, and every element of
-// every buffer is compared at the speed of memcmp. The period is a prime: no shift by a chunk (a power of
-// two, a multiple of a page) maps the data onto itself, so a misplaced chunk is found.
+// The data of each rank is a pseudo-random sequence of kPeriod elements, repeated: element i of rank r
+// is contribution(r)[i mod kPeriod]. So the result repeats too. It is computed for one period, and every
+// element of every buffer is compared at the speed of memcmp. The period is a prime number. No shift by
+// a fragment (a power of two, a multiple of a page) maps the data onto itself, so data at a wrong place
+// is found.
 //
-// Values are chosen so that the result does not depend on the order of reduction and is exact:
-//   integers        full range; sums and products wrap (avg: small enough that the sum does not wrap)
-//   sum, avg        whole numbers; every partial sum stays below 2^significand bits
-//   prod            +-1, +-2, +-1/2; every partial product is a power of two within the exponent range
-//   min, max, none  whole numbers up to 2^significand bits
-// Only a floating avg over a number of ranks that is no power of two has a tolerance: two units in the last
-// place.
+// The values are chosen so that the result is exact and does not depend on the order of the reduction:
+//    integers        full range; sums and products wrap (avg: small enough that the sum does not wrap)
+//    sum, avg        whole numbers; every partial sum stays below 2^significand bits
+//    prod            +-1, +-2, +-1/2; every partial product is a power of two within the exponent range
+//    min, max, none  whole numbers up to 2^significand bits
+// Only a floating avg over a number of ranks that is no power of two has a tolerance: two units in the
+// last place.
 #pragma once
 
 #include <cstddef>
@@ -24,16 +25,20 @@
 
 namespace hdt::bench {
 
+// The largest prime number below 2^16.
 inline constexpr size_t kPeriod = 65521;
 
+// A periodic sequence of elements of one type. Not changed after the constructor.
 class Sequence {
  public:
+  // `period` holds the elements of one period, or fewer if no index beyond them is ever asked for. The
+  // tolerance is relative to the expected value.
   Sequence(hdtDataType_t type, std::vector<std::byte> period, double relative_tolerance = 0);
 
-  // Elements [first, first + count) of the sequence into `elements`.
+  // Writes the elements [first, first + count) of the sequence to `elements`.
   void fill(void* elements, uint64_t first, size_t count) const;
-  // How many of `count` elements differ from the sequence's from `first` on (by more than the tolerance; NaN
-  // differs).
+  // How many of `count` elements differ from those of the sequence from `first` on, by more than the
+  // tolerance. A NaN always differs.
   size_t count_wrong(const void* elements, uint64_t first, size_t count) const;
 
  private:
@@ -46,17 +51,21 @@ class Sequence {
   double relative_tolerance_;
 };
 
-// Sequences are made when first asked for and kept: one Pattern serves a whole sweep over sizes.
+// The data of all ranks for one type and reduction. Sequences are made when they are first asked for,
+// and kept: one Pattern serves a whole sweep over sizes.
 class Pattern {
  public:
-  // Data of `ranks` ranks for `op` (none: data that is only moved), for indices below `elements`.
+  // For `ranks` ranks, and for indices below `elements`. Without `op`: data that is only moved. The same
+  // seed gives the same data on every rank.
   Pattern(hdtDataType_t type, std::optional<hdtRedOp_t> op, int ranks, uint64_t seed, size_t elements);
 
+  // The data of a rank; any rank may ask for that of any other.
   const Sequence& contribution(int rank);
-  // The reduction of all ranks' contributions. Needs an op.
+  // The reduction of all ranks' contributions. There must be an op.
   const Sequence& reduced();
 
  private:
+  // One element of one rank's data, by the rules above.
   void element(int rank, size_t index, void* out) const;
   void reduce_element(size_t index, void* out) const;
 

@@ -1,4 +1,4 @@
-// peer_communicator.cc: memory and addresses of the peers.
+// peer_communicator.cc: memory and addresses for the peers.
 #include "bench/commbench/peer_communicator.h"
 
 #include <arpa/inet.h>
@@ -17,6 +17,7 @@ constexpr size_t kPage = 4096;
 }  // namespace
 
 Result<Memory> allocate_host_memory(size_t bytes) {
+  // aligned_alloc() wants a size that is a multiple of the alignment.
   void* pointer = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
   if (pointer == nullptr) {
     return Status(Code::kSystem, "no memory for a buffer of " + std::to_string(bytes) + " bytes");

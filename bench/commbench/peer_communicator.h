@@ -1,4 +1,4 @@
-// peer_communicator.h: what all engines beside hdt have in common: the ranks of hdt's group, which also
+// peer_communicator.h: what all engines besides HDT have in common: the ranks of HDT's group, which also
 // carries the benchmark's bookkeeping, and ordinary memory.
 #pragma once
 
@@ -6,16 +6,18 @@
 
 namespace hdt::bench {
 
-// Page-aligned ordinary memory.
+// Page-aligned ordinary memory. kSystem if there is none.
 Result<Memory> allocate_host_memory(size_t bytes);
 
-// An address of this rank's machine that the other ranks can reach: the first of $HDT_NICS_ADDRESSES; else
-// loopback where all ranks are on one node; else that of the host's name.
+// An IPv4 address of this rank's machine that the other ranks can reach: the first one of
+// $HDT_NICS_ADDRESSES; otherwise loopback if all ranks are on one node; otherwise that of the host's
+// name.
 Result<std::string> reachable_address(bool one_node);
 
 // True if all ranks of the group are on one node.
 bool on_one_node(const Communicator& group);
 
+// Base of the peers' communicators. `group` must outlive it.
 class PeerCommunicator : public Communicator {
  public:
   explicit PeerCommunicator(Communicator& group) : group_(group) {}
@@ -29,7 +31,7 @@ class PeerCommunicator : public Communicator {
   Result<Memory> allocate(size_t bytes) override { return allocate_host_memory(bytes); }
 
  protected:
-  // In place as hdt.h defines it for each collective; the pointers alone tell.
+  // Whether the call is in place, as hdt.h defines that for each collective. The pointers tell.
   bool in_place(const Call& call) const;
 
   Communicator& group_;

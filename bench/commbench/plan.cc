@@ -37,6 +37,7 @@ Shape shape_of(const Row& row, int ranks) {
     case Collective::kBarrier:
       break;
   }
+  // The full buffer is the larger one.
   const size_t full = shape.send_elements > shape.recv_elements ? shape.send_elements : shape.recv_elements;
   shape.bytes = full * element;
   return shape;

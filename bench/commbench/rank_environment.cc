@@ -1,5 +1,6 @@
-// rank_environment.cc: each node has a name that no other run has, so it neither joins the machine's daemon
-// nor another run's, and an embedded daemon of its own on 127.0.1.<node + 1>.
+// rank_environment.cc: the environment of a rank. Each node has a name that no other run has, so it
+// joins neither the machine's daemon nor another run's. Node i is at 127.0.1.<i + 1>, with a daemon of
+// its own.
 #include "bench/commbench/rank_environment.h"
 
 #include <arpa/inet.h>
@@ -21,8 +22,8 @@ namespace hdt::bench {
 
 namespace {
 
-// Of no node: what a daemon listens on there is given any port that is free, and could be given the one found
-// here before the ranks meet.
+// The address of no node. A daemon that listens at a node's address may be given any port that is free
+// there, and so could take the port that was found here before the ranks meet.
 constexpr const char* kRendezvousAddress = "127.0.2.1";
 
 }  // namespace
@@ -64,9 +65,9 @@ Result<Job> Job::parse(const std::string& text) {
 std::string Job::node_name(int node) const { return fmt::format("bench-{}-{}", launcher, node); }
 std::string Job::socket(int node) const { return fmt::format("{}/{}.sock", sockets, node); }
 
-// Emulated nodes share no core where there is one for each, as nodes do not: what one waits for does not
-// depend on which of its threads the scheduler happens to put beside another node's. The same for all
-// engines; threads started later inherit it.
+// Emulated nodes share no core if there is one for each, as real nodes do not. Otherwise a result would
+// depend on which threads of two nodes the scheduler happens to put on one core. All engines get the
+// same cores; threads that are started later inherit them.
 void keep_to_cores_of_node(const Options& options, int node) {
   const int nodes = std::max(options.nodes, 1);
   cpu_set_t all;
@@ -76,7 +77,8 @@ void keep_to_cores_of_node(const Options& options, int node) {
     if (CPU_ISSET(core, &all)) cores.push_back(core);
   }
   const size_t each = cores.size() / static_cast<size_t>(nodes);
-  if (each == 0) return;  // they share
+  // Fewer cores than nodes: they share.
+  if (each == 0) return;
   cpu_set_t own;
   CPU_ZERO(&own);
   for (size_t i = 0; i < each; ++i) CPU_SET(cores[static_cast<size_t>(node) * each + i], &own);

@@ -1,4 +1,5 @@
-// rank_environment.h: what makes a process a rank of a job of emulated nodes on this machine.
+// rank_environment.h: what makes a process a rank of a job of emulated nodes on this machine:
+// environment variables, an address, and cores.
 #pragma once
 
 #include <sys/types.h>
@@ -9,19 +10,25 @@
 
 namespace hdt::bench {
 
+// The loopback address of an emulated node.
 std::string node_address(int node);
 
-// A TCP port that is free now where ranks meet. The daemons of the run do not take it; another run may before
-// rank 0's daemon does: joining then fails with its reason and the run can be started again.
+// A TCP port that is free at the moment, for the ranks' rendezvous. The daemons of this run do not take
+// it. Another run may take it before rank 0's daemon does; joining then fails and says so, and the run
+// can be started again.
 Result<int> find_free_port();
 
+// Ranks of all nodes that the options ask for.
 int rank_count(const Options& options);
 
-// What the ranks of a job have in common. As text it fits into an environment variable.
+// What the ranks of a job have in common. to_text() makes it fit into an environment variable.
 struct Job {
-  int port = 0;         // where they meet
-  pid_t launcher = 0;   // makes names of nodes no other run has
-  std::string sockets;  // folder of the nodes' daemons' sockets; empty: daemons are embedded
+  // Port of the rendezvous.
+  int port = 0;
+  // Makes the names of the nodes unique on this machine.
+  pid_t launcher = 0;
+  // The folder of the sockets of the nodes' daemons. Empty: daemons are embedded.
+  std::string sockets;
 
   std::string to_text() const;
   static Result<Job> parse(const std::string& text);
@@ -29,10 +36,11 @@ struct Job {
   std::string socket(int node) const;
 };
 
-// For this process, as rank `rank` of the job.
+// Makes this process rank `rank` of the job: sets its environment, and keeps it to the cores of its
+// node. Call it before libhdt is used and before threads are started.
 void set_rank_environment(const Options& options, const Job& job, int rank);
 
-// The folder of the running program.
+// The folder that holds the running program.
 std::string program_folder();
 
 }  // namespace hdt::bench

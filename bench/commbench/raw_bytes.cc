@@ -1,4 +1,6 @@
-// raw_bytes.cc: how much the bound moves.
+// raw_bytes.cc: how many bytes the bound moves. The formulas are those of --help. Between nodes they
+// count what a bandwidth-optimal ring sends; in one node they count memory traffic, read and written
+// bytes, divided by 2, since a copy of a byte reads and writes it.
 #include "bench/commbench/raw_communicator.h"
 
 namespace hdt::bench {
@@ -25,11 +27,12 @@ size_t raw_copy_bytes(Collective what, size_t full_bytes, int ranks) {
   switch (what) {
     case Collective::kReduceScatter:
     case Collective::kReduce:
-      // Every rank reads its whole contribution and writes an n-th of the result.
+      // Every rank reads its whole contribution, and writes an n-th of the result.
       return (n + 1) * full_bytes / (2 * n);
     case Collective::kGather:
     case Collective::kScatter:
-      return full_bytes / n;  // read once and written once, by all ranks together
+      // All ranks together read and write everything once.
+      return full_bytes / n;
     case Collective::kBarrier:
       return 0;
     default:

@@ -16,9 +16,11 @@ int nodes_of(const Communicator& group) {
   return nodes;
 }
 
+// Moves bytes from the send buffer into the receive buffer, round and round if more must be moved than
+// they hold.
 class RawCommunicator : public PeerCommunicator {
  public:
-  // `ring`: none in one node.
+  // `ring` is null if all ranks are on one node.
   RawCommunicator(Communicator& group, std::unique_ptr<RawRing> ring)
       : PeerCommunicator(group), nodes_(nodes_of(group)), ring_(std::move(ring)) {}
 
@@ -45,7 +47,7 @@ class RawCommunicator : public PeerCommunicator {
     if (call.what == kAllGather || call.what == kGather || call.what == kAllToAll) full = into.bytes = whole;
     if (full == 0) return Status::ok();
     if (in_place(call)) {
-      // Bytes must go elsewhere than where they come from.
+      // Bytes must go to another place than they come from, as they do in a collective.
       if (other_.size() < full) other_.resize(full);
       into = {other_.data(), full};
     }
@@ -55,6 +57,7 @@ class RawCommunicator : public PeerCommunicator {
   }
 
  private:
+  // Copies `bytes` bytes in pieces that end where one of the regions ends.
   static void copy(Region from, Region into, size_t bytes) {
     for (size_t done = 0; done < bytes;) {
       const size_t source = done % from.bytes;

@@ -1,5 +1,5 @@
-// raw_ring.cc: connecting the ring, and the loop: send what the socket takes, receive what it has, sleep when
-// neither moves.
+// raw_ring.cc: connects the ring, and the loop: send what the socket takes, receive what it has, and
+// sleep if neither moves.
 #include "bench/commbench/raw_ring.h"
 
 #include <arpa/inet.h>
@@ -19,14 +19,16 @@
 namespace hdt::bench {
 namespace {
 
-constexpr size_t kPiece = size_t{256} << 10;  // stays in the cache between the two copies of a loopback
+// 256 KiB stay in the cache between the two copies of a loopback connection.
+constexpr size_t kPiece = size_t{256} << 10;
 
+// Where a rank listens, in the form in which it is gathered.
 struct Endpoint {
   char address[60];
   int32_t port;
 };
 
-// Closes what is still open when it goes.
+// Closes the socket unless it was released.
 class Socket {
  public:
   explicit Socket(int fd) : fd_(fd) {}
@@ -42,7 +44,7 @@ class Socket {
   int fd_;
 };
 
-// The rank of this rank's place on the next node; -1 if the nodes are unequal.
+// The rank with this rank's place on the next node; -1 if the nodes are unequal.
 int next_of(const Communicator& group) {
   int nodes = 0;
   for (int rank = 0; rank < group.ranks(); ++rank) nodes = std::max(nodes, group.node_of(rank) + 1);
@@ -57,6 +59,7 @@ int next_of(const Communicator& group) {
   return members[(own + 1) % members.size()][static_cast<size_t>(place)];
 }
 
+// Port 0: any free one.
 Result<Endpoint> listen_on(int fd, const std::string& address) {
   sockaddr_in bound{};
   bound.sin_family = AF_INET;
@@ -99,7 +102,7 @@ Result<std::unique_ptr<RawRing>> RawRing::connect(Communicator& group, int64_t t
   std::vector<Endpoint> endpoints(static_cast<size_t>(group.ranks()));
   HDT_RETURN_IF_ERROR(group.gather_all(&mine.value(), sizeof(Endpoint), endpoints.data()));
 
-  // The listener's queue takes the connection before anyone accepts it, so that no rank waits for another
+  // The listener's queue takes the connection before it is accepted, so no rank waits for another one
   // here.
   HDT_RETURN_IF_ERROR(connect_to(to_next.fd(), endpoints[static_cast<size_t>(next)]));
   pollfd wait{listener.fd(), POLLIN, 0};
@@ -119,6 +122,7 @@ RawRing::~RawRing() {
 }
 
 Status RawRing::exchange(Region from, Region into, size_t bytes) {
+  // The next piece of a region, after `done` bytes of the exchange.
   const auto part = [bytes](Region region, size_t done) {
     const size_t at = done % region.bytes;
     return Region{region.data + at, std::min({bytes - done, region.bytes - at, kPiece})};

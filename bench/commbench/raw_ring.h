@@ -1,5 +1,5 @@
-// raw_ring.h: two plain TCP sockets a rank: one to the rank of the same place on the next node, one from that
-// on the node before.
+// raw_ring.h: two plain TCP sockets a rank: one to the rank with the same place on the next node, and
+// one from that on the node before.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,18 @@ struct Region {
   size_t bytes = 0;
 };
 
+// This rank's two connections. Used by one thread.
 class RawRing {
  public:
-  // Collective over the group, whose nodes must all have the same number of ranks.
+  // Connects the ring. All ranks of the group must call it. kInvalidArgument if the nodes have different
+  // numbers of ranks; kTimeout if the rank before does not connect in `timeout_s` seconds.
   static Result<std::unique_ptr<RawRing>> connect(Communicator& group, int64_t timeout_s);
   ~RawRing();
   RawRing(const RawRing&) = delete;
   RawRing& operator=(const RawRing&) = delete;
 
-  // Sends `bytes` and receives as many, both at once.
+  // Sends `bytes` bytes and receives as many, both at once. kTimeout if nothing moves for `timeout_s`
+  // seconds.
   Status exchange(Region from, Region into, size_t bytes);
 
  private:

@@ -1,4 +1,5 @@
-// resource_use.cc: getrusage, /proc/PID/task/*/schedstat (nanoseconds; stat only has ticks), /proc/net/dev.
+// resource_use.cc: getrusage() for this process, /proc/PID/task/*/schedstat for the daemon (nanoseconds;
+// /proc/PID/stat has ticks only), /proc/net/dev for the interfaces.
 #include "bench/commbench/resource_use.h"
 
 #include <sys/resource.h>
@@ -25,11 +26,12 @@ std::map<std::string, uint64_t> sent_by_interface() {
   std::string line;
   while (std::getline(file, line)) {
     const size_t colon = line.find(':');
-    if (colon == std::string::npos) continue;  // the two lines of headings
+    // The first two lines are headings.
+    if (colon == std::string::npos) continue;
     const size_t first = line.find_first_not_of(' ');
     std::istringstream columns(line.substr(colon + 1));
     uint64_t value = 0;
-    // Eight columns of what was received stand before the bytes sent.
+    // The bytes sent are the ninth column, after eight columns about receiving.
     for (int column = 0; column <= 8; ++column) columns >> value;
     if (columns) sent[line.substr(first, colon - first)] = value;
   }
@@ -60,6 +62,7 @@ pid_t listener_of(const std::string& socket_path) {
   if (fd < 0) return 0;
   ucred peer{};
   socklen_t length = sizeof peer;
+  // SO_PEERCRED names the process that called listen().
   const bool known = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
                      getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
   close(fd);

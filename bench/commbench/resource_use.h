@@ -1,4 +1,5 @@
-// resource_use.h: what a rank uses besides time: processor time and bytes sent over the machine's interfaces.
+// resource_use.h: what a rank uses besides time: processor time, and bytes sent over the machine's
+// interfaces.
 #pragma once
 
 #include <sys/types.h>
@@ -9,17 +10,21 @@
 
 namespace hdt::bench {
 
+// Readings since the start of the process or of the interface; differences have a meaning.
 struct ResourceUse {
-  double cpu_s = 0;                            // of this process with all its threads, and of the daemon
-  std::map<std::string, uint64_t> sent_bytes;  // by network interface of this machine, whoever sent them
+  // Processor seconds of this process with all its threads, and of the daemon.
+  double cpu_s = 0;
+  // By network interface of this machine, whichever process has sent them.
+  std::map<std::string, uint64_t> sent_bytes;
 };
 
-// The growth from `before` to `after`; interfaces that carried nothing are left out.
+// What was used from `before` to `after`. Interfaces that carried nothing are left out.
 ResourceUse difference(const ResourceUse& before, const ResourceUse& after);
 
+// Reads the use of this process and, if wanted, of a daemon.
 class ResourceMeter {
  public:
-  // `daemon`: a process whose processor time counts, too; 0: none.
+  // `daemon` is a process whose processor time counts too; 0: none.
   explicit ResourceMeter(pid_t daemon = 0) : daemon_(daemon) {}
   ResourceUse read() const;
 
@@ -27,10 +32,11 @@ class ResourceMeter {
   pid_t daemon_;
 };
 
-// Processor time of all threads of a process, alive ones only; 0 if it is gone or not ours to see.
+// Processor seconds of all threads of a process that are alive. 0 if the process is gone, or if it may
+// not be seen.
 double process_cpu_s(pid_t process);
 
-// The process that listens at a SOCK_SEQPACKET socket path; 0 if none does.
+// The process that listens at a SOCK_SEQPACKET socket; 0 if none does.
 pid_t listener_of(const std::string& socket_path);
 
 }  // namespace hdt::bench

@@ -1,4 +1,5 @@
-// sizes.cc: parsing and generating message sizes.
+// sizes.cc: parses and generates message sizes. Comparisons are written so that no product or sum
+// overflows.
 #include "bench/commbench/sizes.h"
 
 #include <charconv>

@@ -20,7 +20,7 @@ Timing summarise(const std::vector<double>& iterations_us, size_t bytes, double 
                    static_cast<double>(iterations_us.size());
   timing.p50_us = percentile(iterations_us, 50);
   timing.p99_us = percentile(iterations_us, 99);
-  // bytes / us = 10^6 bytes / s
+  // Bytes per microsecond are 10^6 bytes per second.
   timing.algorithm_gbps = timing.mean_us > 0 ? static_cast<double>(bytes) / timing.mean_us / 1e3 : 0;
   timing.bus_gbps = timing.algorithm_gbps * bus_factor;
   return timing;

@@ -16,8 +16,10 @@
 namespace hdt::bench {
 namespace {
 
+// The same on all ranks: they compute each other's data ("HDT01").
 constexpr uint64_t kSeed = 0x4844543031;
 
+// What each rank says about itself. Its size is a multiple of 4, as gather_all() wants.
 struct RankRecord {
   int32_t pid;
   char host[60];
@@ -38,6 +40,7 @@ Result<std::vector<RankInformation>> gather_ranks(Communicator& communicator) {
   return ranks;
 }
 
+// One root for collectives that have none.
 std::vector<int> roots_of(Collective what, const Options& options, int ranks) {
   if (!rooted(what)) return {0};
   if (!options.all_roots) return {options.root};
@@ -46,7 +49,7 @@ std::vector<int> roots_of(Collective what, const Options& options, int ranks) {
   return roots;
 }
 
-// hdt where it is measured, else the first.
+// The engine that ratios refer to and that is judged: HDT if it is measured, otherwise the first one.
 size_t reference_of(const std::vector<Engine>& engines) {
   for (size_t i = 0; i < engines.size(); ++i) {
     if (engines[i].kind == EngineKind::kHdt) return i;
@@ -54,6 +57,7 @@ size_t reference_of(const std::vector<Engine>& engines) {
   return 0;
 }
 
+// The state of a run: the engines' measurers, and the rows so far.
 class Sweep {
  public:
   Sweep(const std::vector<Engine>& engines, const Options& options, std::vector<Measurer> measurers,
@@ -68,7 +72,7 @@ class Sweep {
   Status run_collective(Collective what) {
     print_on_root(columns_text(what));
     const size_t first = rows_.size();
-    // What has no type or does not reduce ignores it and runs once.
+    // A collective without a type or a reduction ignores the flag, and runs once.
     const size_t types = moves_data(what) ? options_.types.size() : 1;
     const size_t ops = reduces(what) ? options_.ops.size() : 1;
     for (size_t type = 0; type < types; ++type) {
@@ -81,6 +85,7 @@ class Sweep {
     return Status::ok();
   }
 
+  // Prints the footer, and makes the report.
   Result<SweepResult> finish(const std::vector<RankInformation>& ranks) {
     print_on_root(footer_text(totals_));
     SweepResult result;
@@ -95,6 +100,7 @@ class Sweep {
   }
 
  private:
+  // One pattern serves all roots and sizes.
   Status run_type(Collective what, hdtDataType_t type, hdtRedOp_t op) {
     Pattern pattern(type, reduces(what) ? std::optional(op) : std::nullopt, communicator_.ranks(), kSeed,
                     options_.max_bytes / element_bytes(type));
@@ -113,6 +119,7 @@ class Sweep {
     return Status::ok();
   }
 
+  // A peer's wrong values are printed, but they do not fail the run: it judges HDT.
   void add(RowResult row) {
     const Engine& engine = engines_[row.engine];
     const bool judged = row.engine == reference_of(engines_);
@@ -131,7 +138,8 @@ class Sweep {
   std::vector<size_t> sizes_;
   const std::function<void(const std::string&)>& print_;
   std::vector<RowResult> rows_;
-  std::set<std::string> said_;  // what engines lack, each once
+  // What engines lack; each is printed once.
+  std::set<std::string> said_;
   Totals totals_;
 };
 

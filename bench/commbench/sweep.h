@@ -12,14 +12,18 @@
 
 namespace hdt::bench {
 
+// What is left when the table has been printed.
 struct SweepResult {
-  // No wrong value was seen, here or by the group, of HDT; of the first engine where HDT is not measured.
+  // No wrong value of HDT was seen, by this rank or by the group. If HDT is not measured, of the first
+  // engine.
   bool right = true;
-  std::string json;  // on rank 0
+  // The report; empty on all ranks but 0.
+  std::string json;
 };
 
-// Collective over the group, of which all engines have the same ranks. `print` gets the table's text as it
-// comes, on rank 0 only. `daemon`: whose processor time this rank reports besides its own; 0: none.
+// Runs everything. All engines have the ranks of one group, and all of these must call it. On rank 0,
+// `print` gets the table's text as it comes. `daemon` is a process whose processor time this rank
+// reports in addition to its own; 0: none.
 Result<SweepResult> run_sweep(const std::vector<Engine>& engines, pid_t daemon, const Options& options,
                               const std::function<void(const std::string&)>& print);
 

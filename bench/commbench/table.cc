@@ -1,4 +1,5 @@
-// table.cc: formatting of the text table.
+// table.cc: formats the text table. Columns have fixed widths, so that tables of several runs can be
+// compared line by line.
 #include "bench/commbench/table.h"
 
 #include <fmt/format.h>
@@ -8,12 +9,13 @@
 namespace hdt::bench {
 namespace {
 
-// Times as nccl-tests prints them: fewer decimals the longer they are.
+// Microseconds as nccl-tests prints them: the longer, the fewer decimals.
 std::string time_text(double us) {
   if (us >= 10000) return fmt::format("{:>8.0f}", us);
   return us >= 100 ? fmt::format("{:>8.1f}", us) : fmt::format("{:>8.2f}", us);
 }
 
+// Time, bandwidths and wrong values of one placement.
 std::string placement_text(const std::optional<Measurement>& measurement) {
   if (!measurement) return fmt::format("  {:>8} {:>7} {:>7} {:>6}", "N/A", "N/A", "N/A", "N/A");
   return fmt::format("  {} {:>7.2f} {:>7.2f} {:>6}", time_text(measurement->timing.mean_us),
@@ -36,6 +38,7 @@ std::string cpu_text(const std::optional<Measurement>& measurement) {
   return fmt::format(" {:>7.3f}", measurement->cpu_s_per_gb);
 }
 
+// The columns of a row that was not measured.
 std::string missing_text() {
   std::string text;
   for (int placement = 0; placement < 2; ++placement) {

@@ -1,6 +1,7 @@
-// main.cc: hdt-bench-groups, a rank for measuring what a daemon costs. It joins its job's group, then makes
-// as many further groups of all ranks as each line of its input says, and prints "ready" after joining and
-// after each line. It keeps them all until its input ends.
+// main.cc: hdt-bench-groups, a rank for measuring what groups cost a daemon. It joins its job's group.
+// Each line of its input is a number of further groups of all ranks to make. It prints "ready" after
+// joining and after each line, and keeps all groups until its input ends. The script that starts it
+// looks at the daemon between two lines.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -31,7 +32,7 @@ bool make_groups(hdtComm_t all, int count, std::vector<hdtComm_t>& groups) {
     hdtComm_t group = nullptr;
     if (!succeeded(hdtCommSplit(all, 0, rank, &group, nullptr), "hdtCommSplit")) return false;
     groups.push_back(group);
-    // Used once, so that what a group only needs when it is used is there, too.
+    // Uses the group once, so that what a group needs only when it is used is there too.
     if (!succeeded(hdtBarrier(group, nullptr), "hdtBarrier")) return false;
   }
   return true;
@@ -46,6 +47,7 @@ int main(int argc, char**) {
         "hdt-bench-groups: arguments given; expected none (numbers of groups come by standard input)\n");
     return 2;
   }
+  // Each group takes descriptors, so allow as many as possible.
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;

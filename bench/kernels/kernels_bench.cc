@@ -1,5 +1,6 @@
-// kernels_bench.cc: how fast contributions are combined: sum of two and of four sources, by type, in and out
-// of cache. bytes_per_second counts one source, as the bandwidth of a reduction does.
+// kernels_bench.cc: measures how fast contributions are combined: the sum of two and of four sources, by
+// type, in and out of the cache. bytes_per_second counts one source, as the bandwidth of a reduction
+// does.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -15,8 +16,8 @@ void sum(benchmark::State& state) {
   const auto type = static_cast<DataType>(state.range(0));
   const auto bytes = static_cast<size_t>(state.range(1));
   const auto sources = static_cast<size_t>(state.range(2));
-  // Zero bits are 0 in every type: sums stay 0, and no denormals or infinities slow down or speed up
-  // anything.
+  // Zero bits are 0 in every type. So sums stay 0, and no subnormal or infinite numbers change the
+  // speed.
   std::vector<std::vector<std::byte>> data(sources, std::vector<std::byte>(bytes));
   std::vector<const void*> pointers;
   for (const auto& source : data) pointers.push_back(source.data());
@@ -30,6 +31,7 @@ void sum(benchmark::State& state) {
   state.SetLabel(name_of(type));
 }
 
+// 1 MiB stays in a cache, 64 MiB do not.
 void every_type(benchmark::internal::Benchmark* b) {
   b->ArgNames({"type", "bytes", "sources"});
   for (int type = 0; type < kDataTypeCount; ++type) {

@@ -1,4 +1,4 @@
-// buffers.h: what hdt-bench-rails' ranks exchange, and how they say what went wrong.
+// buffers.h: what the ranks of hdt-bench-rails exchange, and how they say what went wrong.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,20 @@
 
 namespace hdt::rails {
 
+// Prints the error if there is one.
 inline bool succeeded(hdtResult_t result, const char* what) {
   if (result == HDT_SUCCESS) return true;
   std::fprintf(stderr, "hdt-bench-rails: %s: %s\n", what, hdtGetLastError());
   return false;
 }
 
+// This rank's data, and where the result goes.
 struct Buffers {
   std::span<float> mine, result;
 };
 
-// In memory of hdtMemAlloc, which is never given back.
+// Two buffers of `count` elements in memory of hdtMemAlloc, which is never freed. Ends the process if
+// there is no memory.
 inline Buffers shared_buffers(size_t count) {
   void* memory = nullptr;
   if (!succeeded(hdtMemAlloc(&memory, 2 * count * sizeof(float)), "hdtMemAlloc")) std::exit(1);
@@ -29,8 +32,8 @@ inline Buffers shared_buffers(size_t count) {
   return {both.first(count), both.last(count)};
 }
 
-// Small whole numbers: their sums are exact, so that results can be compared bit for bit. The first element
-// says who wants to end.
+// Small whole numbers: their sums are exact, so results can be compared bit for bit. The first element
+// says whether this rank wants to end.
 inline void fill(std::span<float> data, long call, int rank, bool last) {
   uint32_t value = static_cast<uint32_t>(call) * 2654435761U + static_cast<uint32_t>(rank) * 40503U;
   for (float& element : data) {
@@ -40,12 +43,13 @@ inline void fill(std::span<float> data, long call, int rank, bool last) {
   data.front() = last ? 1.0F : 0.0F;
 }
 
-// But for the first.
+// Compares all elements but the first.
 inline bool matches(std::span<const float> result, std::span<const float> expected) {
   return std::memcmp(result.data() + 1, expected.data() + 1, (expected.size() - 1) * sizeof(float)) == 0;
 }
 
-// One exchange: mine to the peer, the peer's into the result.
+// One exchange: `mine` goes to the peer, and the peer's data into `result`. begin() returns at once, and
+// wait() when both are complete.
 class SendRecv {
  public:
   bool begin(const Buffers& buffers, int peer, hdtComm_t group) {

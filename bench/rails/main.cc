@@ -1,7 +1,7 @@
-// main.cc: hdt-bench-rails, one of two ranks that exchange for some time, compare every result bit for bit
-// and tell when each operation began and ended. In memory of hdtMemAlloc; with "both" operations and kinds of
-// memory take turns, with "stream" the same bytes go each way all the time, untimed. For bench/striping,
-// bench/failover and the fault tests of rails.
+// main.cc: hdt-bench-rails, one of two ranks that exchange data for some time, compare every result bit
+// for bit, and print when each operation began and ended. The data is in memory of hdtMemAlloc. With
+// "both", operations and kinds of memory take turns; with "stream" the same bytes go in both directions
+// all the time, untimed. bench/striping, bench/failover and the fault tests of rails use it.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -35,11 +35,13 @@ int wrong_usage(const char* what) {
   return 2;
 }
 
+// Of one operation, by the monotonic clock, which the script can compare with its own.
 struct Timing {
   int64_t begin_ns;
   int64_t end_ns;
 };
 
+// Makes one operation after the other, and verifies each.
 class Exchange {
  public:
   Exchange(hdtComm_t group, int rank, size_t count)
@@ -50,18 +52,19 @@ class Exchange {
         result_(count),
         theirs_(count) {}
 
-  // False: it failed. `last`: this rank wants to end; afterwards whether either does.
+  // Runs one operation. `last` in: this rank wants to end; out: either rank does. False: it has failed.
   bool run(Kind kind, bool ordinary_memory, long call, bool& last) {
     const Buffers buffers = ordinary_memory ? Buffers{mine_, result_} : shared_;
     fill(buffers.mine, call, rank_, last);
     fill(theirs_, call, 1 - rank_, false);
-    // What is timed is the exchange, not how long one rank prepares longer than the other.
+    // The exchange is timed, and not how much longer one rank prepares than the other.
     if (!succeeded(hdtBarrier(group_, nullptr), "hdtBarrier")) return false;
     const int64_t begin = hdt::now_ns();
     const bool right = kind == Kind::kAllReduce ? all_reduce(buffers) : send_recv(buffers);
     if (!right) return false;
     timings.push_back({begin, hdt::now_ns()});
     const bool either = buffers.result.front() != 0.0F || last;
+    // For a sendrecv the expected result is the other rank's data; for an allreduce it is the sum.
     if (kind == Kind::kAllReduce) {
       for (size_t i = 1; i < theirs_.size(); ++i) theirs_[i] += buffers.mine[i];
     }
@@ -96,6 +99,7 @@ void say_ready() {
   std::fflush(stdout);
 }
 
+// The last line, and the exit code.
 int report(bool right, long calls, long wrong, hdtComm_t group) {
   std::printf("%s %ld wrong %ld\n", right ? "done" : "failed", calls, wrong);
   hdtCommDestroy(group);

@@ -1,6 +1,6 @@
-// stream.h: the same bytes each way all the time, several exchanges under way at once, compared at the end
-// only: a load that always has something to send, even where one way is slower for a while, and leaves the
-// processors to others.
+// stream.h: the same bytes in both directions all the time, with several exchanges under way, and
+// compared only at the end. This load always has something to send, even if one direction is slower for
+// a while, and leaves the processors to others.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 
 namespace hdt::rails {
 
+// One rank's side of the stream. Used by one thread.
 class Stream {
  public:
   Stream(hdtComm_t group, int rank, size_t count) : group_(group), peer_(1 - rank), theirs_(count) {
@@ -21,8 +22,8 @@ class Stream {
     fill(theirs_, 0, peer_, false);
   }
 
-  // Until this rank or the other wants to end. Both see in the same call that either does, and begin no
-  // further ones, so that both have made the same calls. False: one failed.
+  // Runs until this rank or the other one wants to end. Both see in the same call that either does, and
+  // begin no further calls, so both have made the same calls. False: a call has failed.
   bool run(const Deadline& until) {
     bool last = false;
     for (; calls < static_cast<long>(kUnderWay); ++calls) {
@@ -41,16 +42,19 @@ class Stream {
     return true;
   }
 
+  // Exchanges that were begun, and those among the last ones whose result was wrong.
   long calls = 0;
   long wrong = 0;
 
  private:
+  // Exchanges under way at the same time.
   static constexpr size_t kUnderWay = 4;
   struct Slot {
     Buffers buffers;
     SendRecv exchange;
   };
 
+  // The first element carries the wish to end.
   bool begin(long call, bool last) {
     Slot& slot = slots_[call % kUnderWay];
     slot.buffers.mine.front() = last ? 1.0F : 0.0F;

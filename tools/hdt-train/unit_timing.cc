@@ -34,9 +34,8 @@ int64_t bytes_in_use() {
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
 }
 
-// Repeats `once` as the constants above say, after one that warms up.
+// Repeats `once` as the constants above say, after one run that warms up and is not measured.
 template <typename Once>
-// Repeats `once` as the constants above say, after one run that warms up and isn't measured.
 void repeat(Once once) {
   once(false);
   const Clock::time_point begin = Clock::now();

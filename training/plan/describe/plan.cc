@@ -40,7 +40,7 @@ Status check_stage(const std::string& field, const Stage& stage, const Replica& 
 }
 
 // A plan that recomputes needs a whole backward: in two parts it would need the activations twice, once
-// for either gradient, and the predictor doesn't model that.
+// for either gradient, and the predictor does not model that.
 Status check_recomputation(const std::string& field, const Stage& stage, const Runtime& runtime) {
   if (stage.recomputed_layers == 0) return Status::ok();
   if (stage.recomputed_layers < 0 || stage.recomputed_layers > stage.layers)

@@ -31,7 +31,7 @@ Profile with_faster_device(Profile profile, const std::string& device) {
   return profile;
 }
 
-// The parts of a step, averaged over all devices of the cluster. A device that the plan doesn't use
+// The parts of a step, averaged over all devices of the cluster. A device that the plan does not use
 // spends the whole step as "of unused devices". The averages of two plans have the same sum only if
 // their steps are equal, so their difference shows where the slower plan loses time.
 std::vector<std::pair<double, std::string>> device_seconds(const PredictionInputs& inputs, const Plan& plan,

@@ -15,9 +15,8 @@
 namespace hdt::plan {
 namespace {
 
-// "n0 value0 n1 value1 ...": runs of replicas with the same value.
-template <typename Value>
 // " n0 value0 n1 value1 ...": runs of replicas with the same value, as Megatron's forks take them.
+template <typename Value>
 std::string per_replica(const Plan& plan, Value value) {
   std::vector<std::pair<int, int>> runs;
   for (const Replica& replica : plan.replicas) {

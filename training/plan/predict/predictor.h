@@ -24,7 +24,7 @@ Result<double> predict_checked_seconds(const PredictionInputs& inputs, const Pla
 // By worker: the bytes that each of its devices needs. The plan must be one that check_plan() accepts.
 std::vector<double> peak_memory_bytes(const PredictionInputs& inputs, const Plan& plan);
 
-// What a worker's memory is made of. It doesn't depend on the calibration's factors of memory, so a fit
+// What a worker's memory is made of. It does not depend on the calibration's factors of memory, so a fit
 // can compute it once and try many factors.
 struct WorkerMemory {
   StageCost cost;

@@ -10,7 +10,7 @@ namespace {
 using Part = double (*)(const LayerCost&);
 
 // The host's time, by linear extrapolation from the two smallest micro-batches to an empty one. 0 if the
-// profile isn't limited by launches: if the host's time is less than half of the smallest micro-batch's.
+// profile is not limited by launches: if the host's time is less than half of the smallest micro-batch's.
 double launch_seconds(const Profile& profile, ComputeKey key, const std::vector<int>& sizes, Part part) {
   if (sizes.size() < 2) return 0;
   key.micro_batch_size = sizes[0];

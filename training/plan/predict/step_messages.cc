@@ -3,7 +3,7 @@
 // The n-th send of a stage is the n-th receive of its neighbour. A send in the background starts its
 // transfer at once and does not hold its stage up. A send that waits for its receiver starts when both
 // ends have come, and holds its stage up until the message has arrived; so NCCL behaves for messages
-// that don't fit its buffers.
+// that do not fit its buffers.
 #include <algorithm>
 
 #include "training/plan/predict/step_simulation.h"

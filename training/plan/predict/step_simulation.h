@@ -33,7 +33,7 @@ class StepSimulation {
   // Only one replica of each class is played; the results are for these (EqualReplicas::of_all).
   StepSimulation(const PredictionInputs& inputs, const EqualReplicas& equal);
   // kConfig if the workers wait for each other for ever. That happens if sends wait for their receivers
-  // under an order that isn't made for it.
+  // under an order that is not made for it.
   Status run();
   // The result of run(), without peak_memory_bytes. Call it once.
   Prediction take() { return std::move(prediction_); }

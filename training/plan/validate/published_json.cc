@@ -36,9 +36,8 @@ const json& at(const json& object, const std::string& key, const std::string& wh
   return object.at(key);
 }
 
-// The mean of a field over the units first .. end - 1.
-template <typename Field>
 // The mean of a field over the units first .. end - 1. Layers are keyed by their number as text.
+template <typename Field>
 double mean(size_t first, size_t end, Field field) {
   double sum = 0;
   for (size_t unit = first; unit < end; ++unit) sum += field(std::to_string(unit));
