@@ -19,6 +19,7 @@ constexpr const char* kBackends[] = {"tcp", "rdma", "ofi", "ucx"};
 // One [[nic]] table: known backends, each once.
 Status check_nic(const std::string& field, const NicKind& nic) {
   for (const std::string& backend : nic.backends) {
+    // "shm" is not among them: it connects ranks inside a node, and no NIC is needed for that.
     if (std::ranges::find(kBackends, backend) == std::end(kBackends))
       return refuse(field + ".backends",
                     fmt::format("'{}' given, expected {}", backend, fmt::join(kBackends, ", ")));
@@ -31,6 +32,7 @@ Status check_nic(const std::string& field, const NicKind& nic) {
 // All [[nic]] tables. A class of groups has one list of backends for all NIC kinds (group_classes.h), so
 // the kinds' own lists must be parts of one order.
 Status check_nics(const Cluster& cluster) {
+  // The number of names so far is the number of the table, which has no better name in a message.
   std::set<std::string> names;
   std::vector<std::vector<std::string>> preferences;
   for (const NicKind& nic : cluster.nics) {
@@ -49,6 +51,7 @@ Status check_nics(const Cluster& cluster) {
 // twice or out of order is not found.
 Status check_nics_of(const Node& node, const Cluster& cluster) {
   const std::string field = fmt::format("node '{}'.nics", node.name);
+  // Either all nodes say which NIC kinds they have, or none does and the cluster is one network.
   if (node.nics.empty())
     return cluster.nics.empty() ? Status::ok() : refuse(field, "is missing, as there are [[nic]] tables");
   auto next = cluster.nics.begin();
@@ -67,12 +70,14 @@ Status check_nics_of(const Node& node, const Cluster& cluster) {
 
 }  // namespace
 
+// "@" and "+" separate the parts; the name is only printed and compared, and never taken apart again.
 std::string Node::kind() const {
   return nics.empty() ? device : fmt::format("{}@{}", device, fmt::join(nics, "+"));
 }
 
 bool same_kind(const Node& a, const Node& b) { return a.device == b.device && a.nics == b.nics; }
 
+// There are few kinds, so a linear search is fast.
 size_t kind_index(const std::vector<Node>& kinds, const Node& node) {
   return std::ranges::find_if(kinds, [&](const Node& kind) { return same_kind(kind, node); }) - kinds.begin();
 }
@@ -85,6 +90,7 @@ std::vector<Node> Cluster::node_kinds() const {
   return kinds;
 }
 
+// Both lists are in the cluster's order, so the first name in common is the best one.
 int Cluster::nic_between(const Node& from, const Node& to) const {
   if (nics.empty()) return 0;
   for (const std::string& nic : from.nics) {
@@ -97,6 +103,7 @@ int Cluster::nic_between(const Node& from, const Node& to) const {
 std::optional<std::vector<std::string>> merged_preferences(std::vector<std::vector<std::string>> lists) {
   std::vector<std::string> merged;
   const auto is_empty = [](const auto& list) { return list.empty(); };
+  // Each round moves one entry from the heads of the lists to the result.
   while (!std::ranges::all_of(lists, is_empty)) {
     // Topological sort: take the first head that no list has behind its own head. If there is none, the
     // lists form a cycle.
@@ -119,6 +126,7 @@ int Cluster::index_of(const std::string& node) const {
   return found == nodes.end() ? -1 : static_cast<int>(found - nodes.begin());
 }
 
+// Without regard to NICs, unlike node_kinds().
 std::vector<std::string> Cluster::device_kinds() const {
   std::vector<std::string> kinds;
   for (const Node& node : nodes) {
@@ -129,6 +137,7 @@ std::vector<std::string> Cluster::device_kinds() const {
 
 Status check_cluster(const Cluster& cluster) {
   if (cluster.nodes.empty()) return {Code::kConfig, "node: none given, expected at least one"};
+  // The kinds come first, as the nodes name them.
   HDT_RETURN_IF_ERROR(check_nics(cluster));
   std::set<std::string> names;
   for (const Node& node : cluster.nodes) {

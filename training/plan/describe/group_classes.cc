@@ -90,6 +90,7 @@ Status check_nics(const std::string& field, const ClassConfig& settings, const C
 // Each backend must belong to a NIC kind of the class, and be given once.
 Status check_backends(const std::string& field, const ClassConfig& settings, const Cluster& cluster) {
   for (const std::string& backend : settings.backends) {
+    // A backend that no NIC of the class has would never be used.
     const bool known = std::ranges::any_of(cluster.nics, [&](const NicKind& nic) {
       return (contains(settings.nics, kAll) || contains(settings.nics, nic.name)) &&
              contains(nic.backends, backend);
@@ -110,6 +111,7 @@ Status check_use(const std::string& field, const ClassConfig& settings, const Cl
     return refuse(field + ".nics", fmt::format("'{}' is missing, over which '{}' and '{}' are taken to talk",
                                                use.nic, use.from, use.to));
   const Names& backends = nic_named(cluster, use.nic).backends;
+  // One backend that both have is enough for a link.
   const bool any =
       std::ranges::any_of(backends, [&](const auto& name) { return contains(settings.backends, name); });
   if (any) return Status::ok();
@@ -134,6 +136,7 @@ Result<Uses> class_uses(const Plan& plan, const Cluster& cluster) {
     // Gradients: all owners of the same units. Many owner sets have the same nodes, so each set of nodes
     // is looked at once.
     Talks dp(cluster, uses["dp"]);
+    // The sets of nodes whose pairs have been added.
     std::set<std::set<const Node*>> done;
     for (const Ring& ring : rings_of(plan)) {
       std::set<const Node*> members;
@@ -165,10 +168,13 @@ Result<std::map<std::string, ClassConfig>> class_settings(const Plan& plan, cons
   if (!uses.is_ok()) return uses.status();
   for (const auto& [name, used] : uses.value()) {
     ClassConfig& settings = classes[name];
+    // No member of any group talks to another node.
     if (used.empty()) {
       settings.backends = {kInsideNode};
       continue;
     }
+    // The default is "*", all NICs. The class gets only those it needs, so that classes do not disturb
+    // each other.
     settings.nics.clear();
     std::vector<Names> preferences;
     for (const NicKind& nic : cluster.nics) {
@@ -185,6 +191,7 @@ Result<std::map<std::string, ClassConfig>> class_settings(const Plan& plan, cons
 }
 
 Status check_classes(const Plan& plan, const Cluster& cluster) {
+  // A plan without classes uses whatever hdtcommd is configured with.
   if (plan.classes.empty()) return Status::ok();
   if (cluster.nics.empty()) return refuse("class", "given, but the cluster has no [[nic]] tables");
   const Result<Uses> uses = class_uses(plan, cluster);
@@ -192,6 +199,7 @@ Status check_classes(const Plan& plan, const Cluster& cluster) {
   for (const auto& [name, settings] : plan.classes) {
     const std::string field = "class." + name;
     const auto used = uses.value().find(name);
+    // The message lists the classes that the plan has groups of.
     if (used == uses.value().end()) {
       Names known;
       for (const auto& [other, groups] : uses.value()) known.push_back(other);
@@ -209,6 +217,8 @@ Status check_classes(const Plan& plan, const Cluster& cluster) {
     HDT_RETURN_IF_ERROR(check_backends(field + ".backends", settings, cluster));
     for (const ClassUse& use : used->second) HDT_RETURN_IF_ERROR(check_use(field, settings, use, cluster));
   }
+  // If some classes are given, all must be: the others would get the daemon's defaults, which share NICs
+  // with them.
   for (const auto& [name, used] : uses.value()) {
     if (!plan.classes.contains(name))
       return refuse("class." + name, "is missing, as other classes are given");

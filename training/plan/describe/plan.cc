@@ -54,6 +54,7 @@ Status check_recomputation(const std::string& field, const Stage& stage, const R
   return Status::ok();
 }
 
+// All other checks may use the first replica and its first stage.
 Status check_not_empty(const Plan& plan) {
   if (plan.replicas.empty()) return refuse("replica", "none given, expected at least one");
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
@@ -84,6 +85,8 @@ class Devices {
     auto& [node, taken] = nodes_.at(stage.node);
     taken += stage.tensor_parallel;
     if (taken <= node->devices) return Status::ok();
+    // The first stage of the replica on this node. If the stage just before this one is elsewhere, the
+    // pipeline has left the node and comes back.
     const auto before = std::ranges::find(stages, stage.node, &Stage::node) - stages.begin();
     if (index > 0 && static_cast<size_t>(before) < index && stages[index - 1].node != stage.node)
       return refuse(
@@ -159,6 +162,7 @@ const char* schedule_name(ScheduleKind kind) {
 
 const char* reduction_name(ReductionKind kind) { return kind == ReductionKind::kRing ? "ring" : "hdt"; }
 
+// In 64 bits, as the product of two ints may overflow.
 int64_t Plan::global_batch_size() const {
   int64_t samples = 0;
   for (const Replica& replica : replicas)
@@ -180,6 +184,7 @@ training::Layout Plan::layout() const {
 
 Status check_replicas(const Plan& plan) {
   HDT_RETURN_IF_ERROR(check_not_empty(plan));
+  // The first replica says how many layers the model has.
   int64_t expected = 0;
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
     int64_t layers = 0;
@@ -204,6 +209,7 @@ Status check_nodes(const Plan& plan, const Cluster& cluster) {
     for (size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {
       const Stage& stage = plan.replicas[r].stages[s];
       const std::string field = fmt::format("replica {}.stage {}.node", r + 1, s + 1);
+      // find() first: take() relies on the node's existence.
       HDT_RETURN_IF_ERROR(devices.find(field, stage).status());
       HDT_RETURN_IF_ERROR(devices.take(field, plan.replicas[r].stages, s));
     }

@@ -20,6 +20,7 @@ KindOf kinds_of(const Cluster& cluster) {
   return kinds;
 }
 
+// "h200", or "h200/2" with its tensor-parallel degree.
 std::string stage_kind(const Stage& stage, const KindOf& kinds) {
   std::string text = kinds.at(stage.node);
   if (stage.tensor_parallel > 1) text += fmt::format("/{}", stage.tensor_parallel);
@@ -40,6 +41,7 @@ std::string runs(const std::vector<std::string>& texts, const char* times, const
 
 }  // namespace
 
+// Replicas are compared as text: two are equal if a reader could not tell them apart.
 std::string shape_text(const Plan& plan, const Cluster& cluster) {
   const KindOf kinds = kinds_of(cluster);
   std::vector<std::string> replicas;

@@ -22,6 +22,7 @@ double rate_at(const std::vector<std::pair<double, double>>& bandwidth, double b
   const auto above =
       std::ranges::lower_bound(bandwidth, bytes, {}, [](const auto& point) { return point.first; });
   const auto below = above - 1;
+  // How far `bytes` is on the way from the point below to the one above, on the logarithmic scale.
   const double share = std::log(bytes / below->first) / std::log(above->first / below->first);
   return below->second + share * (above->second - below->second);
 }
@@ -53,6 +54,7 @@ double measured_slowdown(const std::vector<double>& alone, const std::vector<dou
 const Link* Profile::find_link(const std::string& from, const std::string& to, bool inside,
                                const std::string& nic) const {
   auto found = links.find({from, to, inside, nic});
+  // A link that was measured in one direction is taken to be the same in the other.
   if (found == links.end()) found = links.find({to, from, inside, nic});
   if (found != links.end()) return &found->second;
   return nic.empty() ? nullptr : find_link(from, to, inside);
@@ -71,6 +73,7 @@ std::vector<int> Profile::micro_batch_sizes(const std::string& device, const std
 }
 
 Status check_profile(const Profile& profile, const Model& model) {
+  // Each (device kind, degree, micro-batch size) that is measured for anything.
   std::set<std::tuple<std::string, int, int>> measured;
   for (const auto& [key, cost] : profile.compute)
     measured.insert({key.device, key.tensor_parallel, key.micro_batch_size});

@@ -1,4 +1,5 @@
-// schedules.cc: from a schedule's name to its generator.
+// schedules.cc: calls the generator that belongs to a schedule's name. 1F1B and ZB-H1 are the engine's;
+// the lockstep order is the planner's own.
 #include "training/plan/describe/schedules.h"
 
 #include <algorithm>

@@ -12,11 +12,13 @@
 
 namespace hdt::plan {
 
+// Later errors are often consequences of the first one.
 void TomlErrors::add(const std::string& where, const std::string& reason) {
   if (first_.is_ok()) first_ = Status(Code::kConfig, fmt::format("{}: {}: {}", file_, where, reason));
 }
 
 Result<toml::table> parse_toml_file(const std::string& path) {
+  // A missing file is kConfig as well: the user has named it.
   const auto file = training::MappedFile::open(path);
   if (!file.is_ok()) return Status(Code::kConfig, path + ": " + file.status().message());
   const auto bytes = file.value().bytes();
@@ -29,6 +31,7 @@ Result<toml::table> parse_toml_file(const std::string& path) {
   if (parsed) return std::move(parsed).table();
   const toml::parse_error& error = parsed.error();
   const auto line = error.source().begin.line;
+  // The parser's position is 0 if it has none.
   return Status(Code::kConfig, line > 0 ? fmt::format("{}: line {}: {}", path, line, error.description())
                                         : fmt::format("{}: {}", path, error.description()));
 }
@@ -36,6 +39,7 @@ Result<toml::table> parse_toml_file(const std::string& path) {
 TomlFields::TomlFields(const toml::table& table, std::string where, TomlErrors& errors)
     : table_(&table), where_(std::move(where)), errors_(&errors) {}
 
+// "replica 2.stage 1.layers: ...".
 void TomlFields::fail(const std::string& field, const std::string& reason) {
   errors_->add(where_.empty() ? field : where_ + "." + field, reason);
 }
@@ -50,6 +54,7 @@ const toml::node* TomlFields::find(const char* field, bool required) {
 std::string TomlFields::text(const char* field) {
   const toml::node* node = find(field, true);
   if (!node) return {};
+  // value_exact() accepts no other type: 5 is not the text "5".
   const std::string value = node->value_exact<std::string>().value_or("");
   if (value.empty()) fail(field, "expected a text that is not empty");
   return value;
@@ -67,6 +72,8 @@ bool TomlFields::flag_or(const char* field, bool otherwise) {
   return value.value_or(otherwise);
 }
 
+// value() converts integers, so "rate = 5" is as good as "rate = 5.0". TOML also has inf and nan, which
+// no field allows.
 double TomlFields::number(const char* field, double otherwise, bool required) {
   const toml::node* node = find(field, required);
   if (!node) return otherwise;
@@ -78,6 +85,7 @@ double TomlFields::number(const char* field, double otherwise, bool required) {
   return *value;
 }
 
+// A harmless value takes the place of a wrong one, here and below.
 double TomlFields::positive(const char* field) {
   const double value = number(field, 1, true);
   if (value > 0) return value;
@@ -100,6 +108,7 @@ double TomlFields::not_negative_or(const char* field, double otherwise) {
   return value;
 }
 
+// `otherwise` without a value: the field is required.
 int64_t TomlFields::integer(const char* field, int64_t least, std::optional<int64_t> otherwise) {
   const toml::node* node = find(field, !otherwise);
   if (!node) return otherwise.value_or(least);
@@ -109,6 +118,7 @@ int64_t TomlFields::integer(const char* field, int64_t least, std::optional<int6
   return least;
 }
 
+// Callers may cast the result to int.
 int64_t TomlFields::count(const char* field) {
   const int64_t value = integer(field, 1, std::nullopt);
   if (value <= std::numeric_limits<int>::max()) return value;
@@ -132,6 +142,7 @@ std::vector<std::string> TomlFields::texts(const char* field) {
   const toml::node* node = find(field, true);
   if (!node) return values;
   const toml::array* list = node->as_array();
+  // Entries that are no texts become "", which is refused below.
   for (size_t i = 0; list && i < list->size(); ++i)
     values.push_back(list->get(i)->value_exact<std::string>().value_or(""));
   if (values.empty() || std::ranges::count(values, "") > 0) {
@@ -151,6 +162,7 @@ std::vector<std::pair<std::string, const toml::table*>> TomlFields::named_tables
   const toml::node* node = find(field, false);
   if (!node) return tables;
   const toml::table* all = node->as_table();
+  // Entries that are no tables are left out here, and noticed by the comparison below.
   if (all) {
     for (const auto& [name, entry] : *all) {
       if (entry.is_table()) tables.emplace_back(std::string(name.str()), entry.as_table());
@@ -170,6 +182,7 @@ std::vector<double> TomlFields::positives(const char* field) {
     fail(field, "expected a list of positive numbers");
     return values;
   }
+  // Reading stops at the first wrong entry; one message is enough for a list.
   for (const toml::node& entry : *list) {
     const double value = entry.is_number() ? *entry.value<double>() : 0;
     if (!(value > 0) || !std::isfinite(value)) {
@@ -193,6 +206,7 @@ std::vector<std::pair<double, double>> TomlFields::points(const char* field) {
   }
   for (const toml::node& entry : *list) {
     const toml::array* pair = entry.as_array();
+    // A pair is a list of exactly two numbers.
     const bool two = pair && pair->size() == 2 && pair->get(0)->is_number() && pair->get(1)->is_number();
     const double first = two ? *pair->get(0)->value<double>() : 0;
     const double second = two ? *pair->get(1)->value<double>() : 0;
@@ -222,6 +236,7 @@ std::vector<TomlFields> TomlFields::tables(const char* field, size_t least) {
     return tables;
   }
   for (const toml::node& entry : *list) {
+    // Tables of an array have no names, so messages count them from 1.
     const std::string name = fmt::format("{} {}", field, tables.size() + 1);
     tables.emplace_back(*entry.as_table(), where_.empty() ? name : where_ + "." + name, *errors_);
   }

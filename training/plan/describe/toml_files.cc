@@ -20,6 +20,7 @@ Status in_file(const std::string& path, const Status& status) {
   return status.is_ok() ? status : Status(status.code(), path + ": " + status.message());
 }
 
+// One [[layer]] table of a model.
 LayerKind read_layer(TomlFields& fields) {
   LayerKind kind;
   kind.name = fields.text("kind");
@@ -37,6 +38,7 @@ LayerKind read_layer(TomlFields& fields) {
   return kind;
 }
 
+// One [[compute]] table of a profile.
 void read_compute(TomlFields& fields, Profile& profile) {
   ComputeKey key;
   key.device = fields.text("device");
@@ -50,6 +52,7 @@ void read_compute(TomlFields& fields, Profile& profile) {
   cost.update = fields.positive("update");
   cost.activation_bytes = fields.size("activation_bytes");
   fields.end();
+  // Two entries with the same key would leave open which one counts.
   if (!profile.compute.emplace(key, cost).second) fields.fail("device", "this layer was given before");
 }
 
@@ -66,6 +69,7 @@ void read_overlap(TomlFields& fields, Profile& profile) {
     fields.fail("device", "this device was given before");
 }
 
+// The [[collective]] table. All of its fields may be left out: what was not measured costs nothing.
 void read_collective(TomlFields& fields, CollectiveFigures& figures) {
   figures.step_overhead = fields.not_negative_or("step_overhead", figures.step_overhead);
   figures.reduce_rate = fields.positive_or("reduce_rate", figures.reduce_rate);
@@ -74,6 +78,7 @@ void read_collective(TomlFields& fields, CollectiveFigures& figures) {
   fields.end();
 }
 
+// One [[link]] table.
 void read_link(TomlFields& fields, Profile& profile) {
   LinkKey key;
   key.from = fields.text("from");
@@ -90,6 +95,7 @@ void read_link(TomlFields& fields, Profile& profile) {
   if (!profile.links.emplace(key, link).second) fields.fail("from", "this link was given before");
 }
 
+// One [[replica]] table with its [[replica.stage]] tables.
 Replica read_replica(TomlFields& fields) {
   Replica replica;
   replica.micro_batch_size = static_cast<int>(fields.count("micro_batch_size"));
@@ -107,6 +113,7 @@ Replica read_replica(TomlFields& fields) {
 // These fields are at the top level of a plan's file.
 void read_runtime(TomlFields& fields, Runtime& runtime) {
   const std::string schedule = fields.text_or("schedule", schedule_name(runtime.schedule));
+  // The names are those that schedule_name() writes.
   const auto* kind = std::ranges::find(kScheduleKinds, schedule, schedule_name);
   if (kind == std::end(kScheduleKinds))
     fields.fail("schedule", fmt::format("'{}' given, expected 1f1b, 1f1b-lockstep or zero-bubble", schedule));
@@ -167,6 +174,7 @@ Result<Model> read_model(const std::string& path) {
   return model;
 }
 
+// Whether the profile covers a model is checked by check_profile(), when the model is known.
 Result<Profile> read_profile(const std::string& path) {
   return read_toml<Profile>(path, [](TomlFields& fields) {
     Profile profile;

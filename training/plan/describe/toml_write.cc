@@ -43,6 +43,7 @@ std::string to_toml(const Model& model) {
   return out;
 }
 
+// The reader takes each array of tables as a whole, so the order of the tables is free.
 std::string to_toml(const Profile& profile) {
   std::string out =
       fmt::format("name = {}\noverlap_slowdown = {}\n", in_quotes(profile.name), profile.overlap_slowdown);
@@ -76,6 +77,7 @@ std::string to_toml(const Profile& profile) {
   return out;
 }
 
+// Each node gets a table of its own, even if it was read from one with a `count`.
 std::string to_toml(const Cluster& cluster) {
   std::string out;
   for (const NicKind& nic : cluster.nics)

@@ -33,6 +33,7 @@ std::string class_sections(const Plan& plan, const Cluster& cluster) {
   std::string text;
   for (const auto& [name, settings] : plan.classes) {
     const std::vector<std::string> interfaces = interfaces_of(settings, cluster);
+    // The command is a comment in TOML, so the whole text is a configuration file.
     text += fmt::format("{}# while jobs run: hdtctl class set {} {} {} algorithm={} priority={} weight={}\n",
                         text.empty() ? "" : "\n", name,
                         shell_word(fmt::format("backends={}", fmt::join(settings.backends, ","))),

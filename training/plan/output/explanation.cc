@@ -61,6 +61,7 @@ std::vector<std::pair<double, std::string>> device_seconds(const PredictionInput
 
 }  // namespace
 
+// The names of device_seconds(), in the order of WorkerTime.
 const char* binding_part(const WorkerTime& time) {
   const std::vector<std::pair<double, const char*>> parts = {{time.compute, "compute"},
                                                              {time.exposed_pipeline, "pipeline messages"},
@@ -75,6 +76,7 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
   const training::Layout layout = plan.layout();
   const training::Position position = layout.position_of(worker);
   const std::vector<Stage>& stages = plan.replicas[position.replica].stages;
+  // check_plan() has seen to it that the node exists.
   const auto node_of = [&](const Stage& stage) -> const Node& {
     return inputs.cluster.nodes[inputs.cluster.index_of(stage.node)];
   };
@@ -90,6 +92,7 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
       const Node& neighbour = node_of(stages[other]);
       const Link& link =
           *link_between(inputs.cluster, inputs.profile, node, neighbour, node.name == neighbour.name);
+      // The rate of the largest message that was measured stands for the link.
       if (link.bandwidth.back().second >= slowest) continue;
       slowest = link.bandwidth.back().second;
       text = fmt::format("link {} - {}", node.kind(), neighbour.kind());
@@ -101,6 +104,7 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
     const int alike = equal.plan.layout().rank_of({equal.class_of[position.replica], position.stage});
     double slowest = std::numeric_limits<double>::infinity();
     for (const Reduction& reduction : equal.reductions) {
+      // Only reductions that this worker takes part in.
       if (!std::ranges::count(reduction.workers, alike)) continue;
       for (const Hop& hop : reduction.hops) {
         const Node& from = inputs.cluster.nodes[hop.from];
@@ -139,6 +143,7 @@ Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Pl
     rival.plan = std::move(*result.runner_up);
     rival.step_seconds = result.runner_up_seconds;
   }
+  // Both are predicted with all details, as the search keeps only the seconds.
   const auto mine = predict(inputs, plan);
   const auto other = predict(inputs, rival.plan);
   if (!mine.is_ok()) return mine.status();
@@ -150,6 +155,7 @@ Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Pl
   double most = 0;
   for (size_t part = 0; part < before.size(); ++part) {
     const double more = after[part].first - before[part].first;
+    // Parts that changed in the other direction explain nothing.
     if ((slower ? more : -more) <= most) continue;
     most = slower ? more : -more;
     rival.reason = fmt::format("{:.3g} s {} {} on the average device", most, slower ? "more" : "less",
@@ -165,6 +171,7 @@ Result<std::vector<Change>> changes(const PredictionInputs& inputs, const Plan& 
       used.insert(inputs.cluster.nodes[inputs.cluster.index_of(stage.node)].device);
   }
   std::vector<Change> found;
+  // The cluster, the model and the calibration stay.
   const auto play = [&](const std::string& what, const Profile& profile) {
     const auto prediction = predict({inputs.cluster, inputs.model, profile, inputs.calibration}, plan);
     if (prediction.is_ok()) found.push_back({what, prediction.value().step_seconds});

@@ -34,6 +34,7 @@ std::string stages_by_kind(const Replica& replica, const Cluster& cluster) {
   std::string text;
   std::vector<int> layers;
   std::string kind;
+  // Writes the stages that were collected so far.
   const auto end_run = [&] {
     if (!layers.empty()) text += fmt::format(" {} {}", layers.size(), fmt::join(layers, " "));
     layers.clear();
@@ -73,6 +74,7 @@ void add_recomputation(const Plan& plan, MegatronFlags& result) {
 // Words of harmless characters stay as they are; all others go between single quotes. A single quote
 // inside ends the quotes, follows escaped, and begins them again.
 std::string shell_word(const std::string& argument) {
+  // A list of what is harmless; all that is not listed gets quotes.
   const bool plain = !argument.empty() && std::ranges::all_of(argument, [](unsigned char c) {
     return std::isalnum(c) ||
            std::string_view("-_./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
@@ -114,6 +116,8 @@ Status check_engine_runs(const Plan& plan) {
 
 MegatronFlags megatron_flags(const Plan& plan, const Cluster& cluster) {
   const Replica& first = plan.replicas.front();
+  // The first replica and its first stage stand for the plan. The loops below look for what differs from
+  // them.
   const int degree = first.stages.front().tensor_parallel;
   MegatronFlags result;
   result.flags = fmt::format(

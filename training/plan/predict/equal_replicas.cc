@@ -40,6 +40,7 @@ int alike_on_node(const ReplicaClasses& classes, int replica, int stage) {
 // From and to are nodes of the cluster; the hop is between the nodes that stand for them.
 Hop hop_between(const std::vector<int>& stands_for, const ReplicaClasses& classes, int from, int to) {
   Hop hop{stands_for[classes.node_class[from]], stands_for[classes.node_class[to]]};
+  // Two different nodes of one class: the node that stands for them is the same.
   hop.crosses = from != to && hop.from == hop.to;
   return hop;
 }
@@ -59,7 +60,9 @@ std::vector<Hop> ring_hops(const Cluster& cluster, const std::vector<int>& stand
     const int from = classes.nodes[r][ring.stages[r]];
     const int to = classes.nodes[next][ring.stages[next]];
     Hop hop = hop_between(stands_for, classes, from, to);
+    // Hops between nodes of the same classes are alike; one of them stands for all.
     if (!seen.emplace(hop.from, hop.to, hop.crosses).second) continue;
+    // Inside a node there is one port, which counts the users at `from`.
     if (hop.inside()) {
       hop.from_users = inside.insert(hop.from).second ? ring.inside[from] : 0;
     } else {
@@ -83,6 +86,10 @@ Hop EqualReplicas::back(const Hop& hop) {
   return other;
 }
 
+// 1. Divide replicas and nodes into classes.
+// 2. Take the first replica of each class into the smaller plan, with its hops.
+// 3. Make the reductions of the whole plan over the smaller one.
+// 4. Time the sum of the norm over all workers.
 EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& plan, bool apart) {
   const ReplicaClasses classes = divide_replicas(inputs.cluster, plan, apart);
   const std::vector<int> stands_for = first_nodes(classes);

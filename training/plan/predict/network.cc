@@ -69,6 +69,7 @@ int Network::add(Transfer transfer) {
   return next_id_ - 1;
 }
 
+// A port may occur twice in a transfer; its users are then added twice.
 void Network::use_ports(const Transfer& transfer, int sign) {
   for (size_t port = 0; port < transfer.ports.size(); ++port)
     users_[transfer.ports[port]] += sign * transfer.port_users[port];
@@ -92,6 +93,9 @@ double Network::next_end() const {
   return next;
 }
 
+// 1. Let time pass for each transfer: first its latency, then its bytes.
+// 2. Remove the transfers that have ended, and their users.
+// 3. Set the rates anew, as the others now share with fewer.
 std::vector<int> Network::advance(double seconds) {
   std::vector<int> ended;
   // A transfer whose remaining time is only a rounding error would never end: it is taken as ended.

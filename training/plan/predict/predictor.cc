@@ -37,6 +37,7 @@ double Prediction::most_memory_bytes() const { return *std::ranges::max_element(
 
 Result<Prediction> predict(const PredictionInputs& inputs, const Plan& plan) {
   HDT_RETURN_IF_ERROR(check_plan(plan, inputs.cluster, inputs.model, inputs.profile));
+  // From here on only one replica of each class is looked at.
   const EqualReplicas equal = find_equal_replicas(inputs, plan);
   StepSimulation simulation(inputs, equal);
   HDT_RETURN_IF_ERROR(simulation.run());
@@ -69,6 +70,8 @@ std::vector<double> peak_memory_bytes(const PredictionInputs& inputs, const Plan
   return bytes;
 }
 
+// How many micro-batches a stage keeps depends on its place in the pipeline. With 1F1B the first stage
+// keeps the most.
 std::vector<WorkerMemory> worker_memory(const PredictionInputs& inputs, const Plan& plan) {
   const training::Layout layout = plan.layout();
   std::vector<WorkerMemory> workers;
@@ -85,6 +88,7 @@ std::vector<WorkerMemory> worker_memory(const PredictionInputs& inputs, const Pl
 
 MemoryExcess memory_excess(const Cluster& cluster, const Plan& plan, const Prediction& prediction) {
   MemoryExcess most;
+  // By node. A table, since Cluster::index_of() searches, and there may be thousands of workers.
   std::unordered_map<std::string_view, double> memory_of;
   for (const Node& node : cluster.nodes) memory_of.emplace(node.name, static_cast<double>(node.memory_bytes));
   int worker = 0;

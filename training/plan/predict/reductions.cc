@@ -42,11 +42,14 @@ std::vector<Reduction> plan_reductions(const PredictionInputs& inputs, const Pla
                                        const std::vector<OwnedRange>& ranges) {
   std::vector<Reduction> reductions;
   if (ranges.empty()) return reductions;
+  // All gradients of an owner set are complete at the same time, so nothing is gained by buckets.
   if (!plan.runtime.overlap_gradients) {
     for (const OwnedRange& range : ranges)
       reductions.push_back(reduction_of(inputs, plan, layout, range, range.units));
     return reductions;
   }
+  // Buckets are planned for all units at once; the engine plans them for each rank's own units. Owner
+  // sets do not cross the borders of stages, so the buckets are the same.
   std::vector<training::OwnerSet> sets;
   for (const OwnedRange& range : ranges) sets.push_back({range.workers, range.units});
   // The engine closes buckets by size. It has one degree; here the smallest degree that the model knows

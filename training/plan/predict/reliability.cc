@@ -33,6 +33,7 @@ Result<Reliability> read_reliability(const std::string& path) {
     result.restart_seconds = fields.positive("restart_seconds");
     result.node_mtbf_seconds = 3600 * fields.positive_or("node_mtbf_hours", 0);
     result.spare_nodes = static_cast<int>(fields.count_or("spare_nodes", 0));
+    // Without spares there is no failover, and a node's repair delays nobody.
     if (result.spare_nodes > 0) {
       result.failover_seconds = fields.positive("failover_seconds");
       result.repair_seconds = 3600 * fields.positive("repair_hours");
@@ -57,6 +58,7 @@ FailureModel failure_model(const Cluster& cluster, const Reliability& reliabilit
     if (reliability.node_mtbf_seconds > 0) model.failures_per_second += 1 / reliability.node_mtbf_seconds;
   }
   model.checkpoint_seconds = reliability.checkpoint_seconds;
+  // All failures count as a node's: a spare takes over for a node whose device has failed, too.
   const double free =
       spare_is_free(model.failures_per_second * reliability.repair_seconds, reliability.spare_nodes);
   model.restart_seconds = free * reliability.failover_seconds + (1 - free) * reliability.restart_seconds;

@@ -35,6 +35,7 @@ StepSimulation::StepSimulation(const PredictionInputs& inputs, const EqualReplic
     worker.slowdown = inputs.profile.slowdown_of(node.device);
     worker.steps = steps_of(plan_.runtime.schedule, layout_.replica(position.replica).stages(),
                             position.stage, replica.micro_batches);
+    // The vectors get their final size here, since TransferUse points into them.
     for (const bool activation : {true, false}) messages_[{index, activation}].resize(replica.micro_batches);
     workers_.push_back(std::move(worker));
   }
@@ -80,6 +81,7 @@ void StepSimulation::next_event() {
   if (!due_.empty()) next = std::min(next, std::max(now_, due_.top().when));
   const std::vector<int> ended = network_.advance(next - now_);
   now_ = next;
+  // 1. Transfers that have ended.
   for (const int id : ended) {
     const auto found = transfers_.find(id);
     TransferUse& use = found->second;
@@ -105,10 +107,12 @@ void StepSimulation::next_event() {
     transfers_.erase(found);
   }
   // Several things may be due at the same time, and all of them happen before any worker goes on.
+  // 2. Computations and gradients that are due.
   while (!due_.empty() && due_.top().when <= now_) {
     const int worker = due_.top().worker;
     due_.pop();
     if (worker == kNorm) {
+      // The sum of the norm is there for all workers.
       touched_.resize(workers_.size());
       std::iota(touched_.begin(), touched_.end(), 0);
     } else {
@@ -124,6 +128,7 @@ void StepSimulation::happens(int index) {
   if (!worker.busy) return;
   const bool done = worker.until <= now_;
   bool moved = done;
+  // If the computation has ended, all its gradients are complete, whatever rounding says.
   while (!worker.gradients.empty() && (done || next_gradient(worker) <= now_)) {
     const int reduction = worker.gradients.back().second;
     worker.gradients.pop_back();
@@ -137,6 +142,8 @@ void StepSimulation::happens(int index) {
     due_.push({next_gradient(worker), index});
 }
 
+// The phases follow each other in the order of Phase. A change into a phase sets waiting_since where the
+// phase waits.
 bool StepSimulation::advance(int index) {
   Worker& worker = workers_[index];
   if (worker.busy) return false;
@@ -162,6 +169,7 @@ bool StepSimulation::advance(int index) {
   return false;
 }
 
+// Sends and receives may have to wait, and then come back here. Computations begin at once.
 bool StepSimulation::take_step(int index, const PipelineStep& step) {
   Worker& worker = workers_[index];
   switch (step.action) {
@@ -181,6 +189,7 @@ bool StepSimulation::take_step(int index, const PipelineStep& step) {
       compute(index, SpanKind::kBackward, step.micro_batch, worker.cost.backward);
       break;
     case PipelineAction::kInputGradient:
+      // The backward's first part is what its second part leaves.
       compute(index, SpanKind::kInputGradient, step.micro_batch,
               worker.cost.backward - worker.cost.weight_gradient);
       break;

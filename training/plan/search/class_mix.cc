@@ -74,6 +74,8 @@ void take(const ReplicaClass& made, int replicas, std::vector<int>& room) {
 
 }  // namespace
 
+// All uses and capacities are at least 0, so x = 0 (every row's slack in the basis) is a feasible start,
+// and no first phase is needed.
 std::vector<double> solve_packing(const std::vector<double>& value, const std::vector<std::vector<int>>& use,
                                   const std::vector<int>& capacity) {
   // Revised simplex from the slack basis (Dantzig's rule; few rows, so the inverse is kept whole).
@@ -85,11 +87,13 @@ std::vector<double> solve_packing(const std::vector<double>& value, const std::v
   std::vector<int> basis(rows, -1);  // column of each row; -1: its slack
   for (size_t row = 0; row < rows; ++row) inverse[row][row] = 1;
   for (int pivot = 0; pivot < kMostPivots; ++pivot) {
+    // 1. Prices: what another unit of each row's capacity would be worth with the present basis.
     std::vector<double> price(rows, 0);
     for (size_t row = 0; row < rows; ++row) {
       if (basis[row] < 0) continue;
       for (size_t k = 0; k < rows; ++k) price[k] += value[basis[row]] * inverse[row][k];
     }
+    // 2. The column, or the slack of a row, that gains the most enters the basis.
     int entering = -1;
     double most = 0;
     for (size_t c = 0; c < value.size(); ++c) {
@@ -107,12 +111,14 @@ std::vector<double> solve_packing(const std::vector<double>& value, const std::v
         slack = static_cast<int>(k);
       }
     }
+    // Nothing gains: the basis is the optimum.
     if (entering < 0 && slack < 0) break;
     std::vector<double> direction(rows, 0);
     for (size_t row = 0; row < rows; ++row) {
       for (size_t k = 0; k < rows; ++k)
         direction[row] += inverse[row][k] * (slack >= 0 ? (static_cast<int>(k) == slack) : use[entering][k]);
     }
+    // 3. The row that is the first to be used up leaves the basis.
     int leaving = -1;
     double step = std::numeric_limits<double>::infinity();
     for (size_t row = 0; row < rows; ++row) {
@@ -120,7 +126,9 @@ std::vector<double> solve_packing(const std::vector<double>& value, const std::v
       step = level[row] / direction[row];
       leaving = static_cast<int>(row);
     }
+    // The gain is unlimited; this cannot happen, as each column uses something.
     if (leaving < 0) break;
+    // 4. Bring levels and inverse to the new basis.
     for (size_t row = 0; row < rows; ++row) {
       if (static_cast<int>(row) == leaving) continue;
       level[row] -= step * direction[row];
@@ -138,6 +146,10 @@ std::vector<double> solve_packing(const std::vector<double>& value, const std::v
   return x;
 }
 
+// 1. The relaxation says how many replicas of each class the devices allow, in fractions.
+// 2. Of those, only classes of several kinds are taken over, rounded down; one by one they are also
+//    rounded up.
+// 3. Each of these beginnings is completed by the knapsacks, and the best one wins.
 ClassMix mix_classes(const std::vector<ReplicaClass>& classes, const std::vector<int>& devices,
                      double step_seconds) {
   std::vector<int64_t> value;
@@ -145,6 +157,7 @@ ClassMix mix_classes(const std::vector<ReplicaClass>& classes, const std::vector
   std::vector<std::vector<int>> use;
   std::vector<int> column_class;
   for (size_t c = 0; c < classes.size(); ++c) {
+    // Classes that cannot complete one micro-batch in this time are no columns.
     value.push_back(classes[c].most_samples(step_seconds));
     if (value.back() == 0) continue;
     column_value.push_back(static_cast<double>(value.back()));
@@ -157,6 +170,8 @@ ClassMix mix_classes(const std::vector<ReplicaClass>& classes, const std::vector
     knapsacks.emplace_back(classes, value, static_cast<int>(kind), devices[kind]);
 
   ClassMix best{Counts(classes.size(), 0), 0};
+  // Fills the devices that the given replicas leave. A beginning that needs more than there are is
+  // skipped.
   const auto complete = [&](Counts replicas) {
     std::vector<int> room = devices;
     for (size_t c = 0; c < classes.size(); ++c) take(classes[c], replicas[c], room);
@@ -185,6 +200,7 @@ ClassMix mix_classes(const std::vector<ReplicaClass>& classes, const std::vector
     rounded_down[c] = static_cast<int>(std::floor(x[i] + 1e-9));
     fractional.push_back(c);
   }
+  // The first beginning has no replicas of several kinds.
   complete(Counts(classes.size(), 0));
   complete(rounded_down);
   for (const int c : fractional) {

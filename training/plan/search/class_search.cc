@@ -31,6 +31,8 @@ ClassSearch::ClassSearch(const PredictionInputs& inputs, const SearchOptions& op
       state_(state),
       maker_(inputs, options.runtime.schedule, options.recompute) {}
 
+// Candidates are the shortest mixes of many selections of classes: one search over all classes would
+// find only the mix with the best estimate, and estimates leave out reductions.
 bool ClassSearch::run() {
   const std::vector<ReplicaClass> all = maker_.all();
   // No class fits memory: find out how much is missing, for the message.
@@ -74,6 +76,7 @@ bool ClassSearch::run() {
   for (const size_t most : {1, 2, 4, 8})
     add([&](const ReplicaClass& made) { return made.kinds.size() <= most; });
   add([](const ReplicaClass& made) { return made.kinds.size() == 2 && made.kinds[0] != made.kinds[1]; });
+  // The best estimate first, so that it cuts off most of the others.
   std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
   Uses best;
   for (const Candidate& candidate : candidates) {
@@ -115,6 +118,7 @@ ClassSearch::Candidate ClassSearch::shortest_mix(const std::vector<ReplicaClass>
 
 std::optional<Plan> ClassSearch::plan_of(const Uses& uses) const {
   // The replica that ends first with one more micro-batch is on top.
+  // A queue entry: when the replica would end with one more micro-batch.
   struct Next {
     double end = 0;
     size_t replica = 0;
@@ -155,6 +159,8 @@ std::optional<Plan> ClassSearch::plan_of(const Uses& uses) const {
     if (counts[r] == 0) continue;
     Replica replica{made[r]->micro_batch_size, counts[r], {}};
     for (int s = 0, first = 0; s < static_cast<int>(made[r]->kinds.size()); first += made[r]->layers[s++]) {
+      // The devices are there, as the mix has counted them; but a node may have a rest that is too small
+      // for a group.
       const auto node = placement.take(made[r]->kinds[s], made[r]->tensor_parallel);
       const auto stage = maker_.fitted(*made[r], s, first, made[r]->layers[s], counts[r]);
       if (!node || !stage) return std::nullopt;
@@ -202,6 +208,7 @@ void ClassSearch::improve(Uses uses) {
   }
 }
 
+// Looks at all sequences that all() has tried.
 void ClassSearch::note_excess() {
   for (const std::pair<int, int>& variant : maker_.variants()) {
     for (const bool three_or_more : {false, true}) {

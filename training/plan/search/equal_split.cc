@@ -29,6 +29,7 @@ std::optional<Plan> equal_plan(const PredictionInputs& inputs, const SearchOptio
     if (maker.profiled(kind, variant)) row.insert(row.end(), maker.workers(kind, degree), kind);
   }
   int64_t replicas = std::min<int64_t>(static_cast<int64_t>(row.size()) / stages, options.most_replicas);
+  // The most replicas that share the batch without a rest.
   while (replicas > 0 && options.global_batch_size % (replicas * size) != 0) --replicas;
   if (replicas == 0) return std::nullopt;
   const auto count = static_cast<int>(options.global_batch_size / (replicas * size));
@@ -36,6 +37,7 @@ std::optional<Plan> equal_plan(const PredictionInputs& inputs, const SearchOptio
   Plan plan;
   plan.runtime = options.runtime;
   Placement placement(inputs.cluster);
+  // Stages take the workers of the row one after the other.
   for (size_t worker = 0; static_cast<int64_t>(plan.replicas.size()) < replicas;) {
     Replica replica{size, count, {}};
     ReplicaClass made;

@@ -28,6 +28,8 @@ int64_t ReplicaClass::most_samples(double seconds) const {
   return static_cast<int64_t>((seconds - fill) / period) * micro_batch_size;
 }
 
+// Everything that depends on kinds and variants only is computed once here; a search makes thousands of
+// classes.
 ClassMaker::ClassMaker(const PredictionInputs& inputs, ScheduleKind schedule, bool recompute)
     : inputs_(inputs),
       schedule_(schedule),
@@ -167,6 +169,8 @@ bool ClassMaker::evaluate(ReplicaClass& made) const {
   return true;
 }
 
+// The greedy split with a limit proves whether any split keeps to it, so bisection finds the shortest
+// limit.
 std::optional<ReplicaClass> ClassMaker::make(std::pair<int, int> variant,
                                              const std::vector<int>& kinds) const {
   ReplicaClass made;
@@ -182,6 +186,7 @@ std::optional<ReplicaClass> ClassMaker::make(std::pair<int, int> variant,
   // Bisection over the length of the longest stage.
   double low = 0;
   double high = 0;
+  // The longest stage of the split that fits memory is an upper end.
   for (int index = 0, first = 0; index < static_cast<int>(kinds.size()); first += made.layers[index++]) {
     const auto stage = fitted(made, index, first, made.layers[index], kMany);
     high = std::max(high, stage->cost.forward + stage->cost.backward);
@@ -200,6 +205,7 @@ std::optional<ReplicaClass> ClassMaker::make(std::pair<int, int> variant,
   return evaluate(made) ? std::optional(made) : std::nullopt;
 }
 
+// Bisects the memory that must be added to every device until some split fits.
 double ClassMaker::least_excess(std::pair<int, int> variant, const std::vector<int>& kinds) const {
   ReplicaClass made;
   made.tensor_parallel = variant.first;
@@ -233,6 +239,7 @@ void ClassMaker::for_each_sequence(std::pair<int, int> variant, bool three_or_mo
       add(first, stages);
       visit(sequence);
     }
+    // Pairs are ordered: the first kind holds the first stages, which keep more micro-batches in flight.
     const int most = std::min(layers, kMostStagesOfTwoKinds);
     for (const int second : usable) {
       if (second == first) continue;
@@ -253,6 +260,7 @@ void ClassMaker::for_each_sequence(std::pair<int, int> variant, bool three_or_mo
     if (at == usable.size()) {
       if (chosen < 3) return;
       visit(sequence);
+      // The sequence is restored, since the recursion goes on with it.
       const std::vector<int> forward = sequence;
       std::ranges::reverse(sequence);
       visit(sequence);

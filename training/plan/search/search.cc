@@ -48,6 +48,7 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
   const bool all_shapes = exhaustive(inputs);
   std::vector<ScheduleKind> schedules = options.schedules;
   if (schedules.empty()) schedules.push_back(options.runtime.schedule);
+  // `with` is a copy for one schedule. The searches keep a reference to it for the length of their run.
   for (const ScheduleKind schedule : schedules) {
     SearchOptions with = options;
     with.runtime.schedule = schedule;
@@ -63,6 +64,8 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
   }
   if (!any_shape)
     return Status(Code::kConfig, "the profile has no device kind of the cluster for this model");
+  // Three reasons for finding nothing: no device kind is profiled; no plan could be made; no plan fits
+  // memory.
   if (!state.best && state.excess_device.empty())
     return Status(Code::kConfig, fmt::format("no plan: a global batch of {} cannot be cut into the profile's "
                                              "micro-batches on this cluster, or links are missing",

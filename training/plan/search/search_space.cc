@@ -21,6 +21,8 @@ class ShapeWalk {
     workers_.assign(kinds_.size(), {});
     for (size_t kind = 0; kind < kinds_.size(); ++kind) {
       if (!profiled(kinds_[kind].device)) continue;
+      // A worker is a group of `tensor_parallel` devices of a node; devices that are left over stay
+      // unused.
       for (const Node& node : inputs_.cluster.nodes) {
         if (!same_kind(node, kinds_[kind])) continue;
         for (int worker = 0; worker < node.devices / tensor_parallel; ++worker)
@@ -75,6 +77,7 @@ class ShapeWalk {
       stages += counts[kind];
       if (counts[kind] > 0) order.push_back(static_cast<int>(kind));
     }
+    // Each stage needs a layer.
     if (stages == 0 || stages > inputs_.model.num_layers()) return;
     do {
       ReplicaShape replica;
@@ -143,6 +146,7 @@ int RangeCosts::layers(int first, int end) const {
 
 StageCost RangeCosts::range(int first, int end, int recomputed) const {
   StageCost cost = range(first, end);
+  // The embedding is no layer.
   const int from = std::max(first, 1);
   const int to = from + recomputed;
   cost.backward += before_[to].forward - before_[from].forward;

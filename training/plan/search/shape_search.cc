@@ -45,6 +45,9 @@ ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& op
   }
 }
 
+// 1. The best split of each replica by time alone, whose longest stage bounds all splits.
+// 2. A first plan, to cut with.
+// 3. All plans that may be better.
 void ShapeSearch::run() {
   const auto replicas = static_cast<int64_t>(shape_.replicas.size());
   if (options_.global_batch_size % shape_.micro_batch_size != 0 || micro_batches() < replicas) return;
@@ -69,6 +72,7 @@ StageCost ShapeSearch::stage(int replica, int stage, int first_layer, int layers
   return costs(replica, stage).range(first, end);
 }
 
+// The bound asks for every stage of every partial plan, so the costs are differences of sums.
 std::optional<FittedStage> ShapeSearch::fitted(int replica, int index, int first_layer, int layers,
                                                int64_t count) {
   const ReplicaShape& shape = shape_.replicas[replica];
@@ -130,6 +134,7 @@ double ShapeSearch::bound(int replica, const Split& split, int64_t count) {
   return longest;
 }
 
+// Each stage takes at least one layer, which bounds `begin` and `end`. Layers x layers x stages steps.
 std::pair<double, ShapeSearch::Split> ShapeSearch::balanced(int replica) const {
   const int layers = inputs_.model.num_layers();
   const int stages = static_cast<int>(shape_.replicas[replica].nodes.size());
@@ -152,6 +157,7 @@ std::pair<double, ShapeSearch::Split> ShapeSearch::balanced(int replica) const {
     longest = std::move(next);
   }
   Split split(stages);
+  // Walk back through `from`, from the last stage.
   for (int index = stages - 1, end = layers; index >= 0; end = from[index][end], --index)
     split[index] = end - from[index][end];
   return {longest[layers], split};
@@ -186,6 +192,7 @@ void ShapeSearch::give_out(size_t replica, int64_t left, std::vector<int64_t>& c
     choose_splits(0, counts, splits);
     return;
   }
+  // Each of the other replicas needs one micro-batch.
   const auto others = static_cast<int64_t>(shape_.replicas.size() - replica - 1);
   const int64_t least = others == 0 ? left : 1;
   for (int64_t count = least; count <= left - others && may_look(); ++count) {
@@ -240,7 +247,7 @@ void ShapeSearch::extend_split(int replica, int64_t count, int first_layer, Spli
 }
 
 bool ShapeSearch::may_look() {
-  // A look takes about a thousandth of the time of a played step.
+  // The budget is given in played steps; a look is much quicker than one.
   constexpr int64_t kLooksPerPrediction = 1000;
   if (++state_.looks > kLooksPerPrediction * options_.most_predictions) state_.ended_early = true;
   return !state_.ended_early;

@@ -50,6 +50,7 @@ struct Part {
   size_t first;
   size_t end;
 };
+// The first unit is the embedding, the last one the head.
 std::vector<Part> parts_of(size_t units) {
   return {{kEmbedding, 0, 1}, {kBlock, 1, units - 1}, {kHead, units - 1, units}};
 }
@@ -84,6 +85,8 @@ Link link_of(const std::vector<double>& fit, const std::string& where) {
   return link;
 }
 
+// The set gives one rate for each pair of device kinds. A pair of equal kinds is the link inside a node
+// if there are several kinds, and otherwise the link between nodes.
 void add_links(Profile& profile, const json& links, const std::string& zone,
                const std::vector<std::string>& devices) {
   for (const std::string& from : devices) {
@@ -137,6 +140,7 @@ Model published_model(const PublishedFiles& files, const std::string& name, size
     LayerKind kind;
     kind.name = part.kind;
     kind.count = static_cast<int>(part.end - part.first);
+    // Outputs are taken to be the same for all degrees; the last one read counts.
     for (const auto& [degree, layers] : at(files.sizes, name, "llm_info.json").items()) {
       const auto field = [&, &layers = layers](const char* wanted) {
         return [&layers, wanted](const std::string& unit) {

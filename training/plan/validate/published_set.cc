@@ -50,6 +50,7 @@ std::string node_name(const std::string& kind, int number) { return fmt::format(
 // replicas.
 Measurement measurement_of(const PlanFile& file, Cluster& cluster) {
   Measurement row;
+  // "plan_config_N4_D2.json" is the row "N4_D2".
   row.name = file.path.substr(file.path.rfind("plan_config_") + 12);
   row.name = row.name.substr(0, row.name.rfind('.'));
   row.step_seconds = file.content.at("real").get<double>();
@@ -60,6 +61,8 @@ Measurement measurement_of(const PlanFile& file, Cluster& cluster) {
   const int size = file.content.at("mbs").get<int>();
   const int batch = file.content.at("gbs").get<int>();
   const int per_round = size * static_cast<int>(replicas);
+  // All replicas of a published plan have the same number of micro-batches, so the batch must be
+  // divisible.
   if (!(row.step_seconds > 0) || row.peak_memory_bytes <= 0 || per_round <= 0 || batch % per_round != 0)
     throw BrokenSet("expected positive real and max_mem, and a gbs that replicas and mbs divide");
   std::map<std::string, int> used;
@@ -122,6 +125,7 @@ PublishedSet import_set(const fs::path& folder, const PublishedFiles& files) {
     }
   }
   leave_out_copies(set.rows);
+  // The profile is read for the device kinds that the plans use.
   const std::vector<std::string> devices = set.cluster.device_kinds();
   const std::string model = published_model_name(files, devices, units);
   set.model = published_model(files, model, units);

@@ -65,11 +65,13 @@ Result<Validation> validate(const PublishedSet& set) {
   for (const Measurement& row : set.rows) {
     if (row.left_out.empty()) counted.push_back(&row);
   }
+  // With two rows, only one would be left to fit.
   if (counted.size() < 3)
     return Status(Code::kConfig, set.name + ": fewer than 3 rows count, too few to leave one out");
   Validation validation;
   auto all = fit_calibration(set, counted);
   if (!all.is_ok()) return all.status();
+  // This one has seen all rows. It is for other plans, and predicts only rows that do not count.
   validation.calibration = all.value();
   for (const Measurement& row : set.rows) {
     std::vector<const Measurement*> others = counted;
