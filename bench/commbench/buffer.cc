@@ -34,6 +34,7 @@ void Buffer::reset(size_t bytes) {
 
 void Buffer::zero() { std::memset(data(), 0, bytes_); }
 
+// Counts whole elements, as the verifier counts wrong ones.
 size_t Buffer::count_touched(size_t first, size_t count, size_t element_bytes) const {
   size_t touched = 0;
   for (size_t i = first; i < first + count; ++i) {

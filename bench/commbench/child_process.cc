@@ -26,7 +26,9 @@ constexpr std::chrono::seconds kLeaveTime{10};
 }  // namespace
 
 Result<Child> watch(std::string name, pid_t pid) {
+  // By number: the C library has no function for it everywhere.
   const int pid_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  // The process cannot be reaped by anyone else in between, so the descriptor is that of this process.
   if (pid_fd >= 0) return Child{std::move(name), pid, pid_fd};
   const Status status = Status::from_errno("watching " + name, errno);
   kill(pid, SIGKILL);
@@ -57,6 +59,7 @@ void end_all(std::vector<Child>& children) {
 int wait_for_all(std::vector<Child>& children, const Options& options) {
   int code = 0;
   size_t running = children.size();
+  // The end of a child brings the deadline closer, and nothing moves it away.
   auto deadline = Clock::now() + std::chrono::seconds(options.time_limit_s);
   std::vector<pollfd> waits(children.size());
   while (running > 0) {
@@ -75,6 +78,7 @@ int wait_for_all(std::vector<Child>& children, const Options& options) {
       deadline = std::min(deadline, Clock::now() + std::chrono::seconds(options.timeout_s) + kLeaveTime);
     }
   }
+  // What is left is late.
   if (running == 0) return code;
   for (size_t i = 0; i < children.size(); ++i) {
     if (children[i].pid_fd < 0) continue;

@@ -49,11 +49,14 @@ std::optional<Format> narrow_format(hdtDataType_t type) {
 uint32_t encode(const Format& format, double value) {
   const uint32_t sign = std::signbit(value) ? format.sign() : 0;
   if (std::isnan(value)) return sign | format.not_a_number();
+  // The sign is stored apart, so only magnitudes are rounded.
   const double magnitude = std::fabs(value);
   if (std::isinf(magnitude)) return sign | format.first_special();
   int exponent = magnitude == 0 ? 1 - format.bias() : std::ilogb(magnitude);
   // Subnormal numbers have the smallest exponent.
   if (exponent < 1 - format.bias()) exponent = 1 - format.bias();
+  // The magnitude in units of the last place. nearbyint() rounds to nearest even in the default rounding
+  // mode.
   const auto steps =
       static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, format.significand - exponent)));
   // If rounding carries out of the significand, the carry goes into the exponent, which is the right
@@ -71,6 +74,7 @@ double decode(const Format& format, uint32_t bits) {
   if (magnitude_bits >= format.first_special()) {
     const bool infinite = format.infinity && steps == 0;
     magnitude = infinite ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+    // Subnormal: there is no hidden bit.
   } else if (exponent == 0) {
     magnitude = std::ldexp(steps, 1 - format.bias() - format.significand);
   } else {
@@ -79,6 +83,7 @@ double decode(const Format& format, uint32_t bits) {
   return (bits & format.sign()) != 0 ? -magnitude : magnitude;
 }
 
+// By memcpy: elements in a receive buffer need not be aligned, and have other types.
 template <typename T>
 T load(const void* element) {
   T value;

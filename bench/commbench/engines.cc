@@ -16,6 +16,7 @@
 namespace hdt::bench {
 namespace {
 
+// HDT_VERSION is major x 10000 + minor x 100 + patch.
 std::string hdt_version() {
   int version = 0;
   hdtGetVersion(&version);
@@ -59,6 +60,7 @@ Status check_engines_are_built(const std::vector<EngineKind>& kinds) {
   return Status::ok();
 }
 
+// HDT's communicator exists already; it is only named here.
 Result<Engines> Engines::make(const Options& options, Communicator& hdt) {
   Engines engines;
   for (EngineKind kind : options.engines) {

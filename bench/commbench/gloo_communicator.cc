@@ -60,6 +60,7 @@ class GlooCommunicator : public PeerCommunicator {
     if (call.what == Collective::kSendRecv && ranks() == 1) return "no messages to oneself";
     if (!reduces(call.what)) return "";
     if (call.op == HDT_AVG) return "no avg";
+    // The types that Gloo's reduction functions exist for.
     const bool known = call.type == HDT_INT32 || call.type == HDT_INT64 || call.type == HDT_FLOAT16 ||
                        call.type == HDT_FLOAT32 || call.type == HDT_FLOAT64;
     if (!known) return std::string("no reductions of ") + name_of(call.type);
@@ -73,6 +74,7 @@ class GlooCommunicator : public PeerCommunicator {
     }
     return "";
   }
+  // See gloo_reduce_scatter.h.
   bool scatters_to_start() const override { return true; }
 
   Status barrier() override {
@@ -86,6 +88,7 @@ class GlooCommunicator : public PeerCommunicator {
   Status run(const Call& call) override {
     if (call.what == Collective::kBarrier) return barrier();
     if (!reduces(call.what)) return guarded([&] { move(call); });
+    // Sums and products of integers wrap, as in HDT.
     const bool wraps = call.op == HDT_SUM || call.op == HDT_PROD;
     return guarded([&] {
       switch (call.type) {
@@ -127,6 +130,7 @@ class GlooCommunicator : public PeerCommunicator {
       reduce_scatter_.run<T>(context_, call, in_place(call));
     } else if (call.what == Collective::kAllReduce) {
       gloo::AllreduceOptions options(context_);
+      // Without an input, Gloo reduces the output in place.
       if (!in_place(call)) options.setInput(send, call.count);
       options.setOutput(recv, call.count);
       options.setReduceFunction(function_of<T>(call.op));
@@ -186,6 +190,7 @@ class GlooCommunicator : public PeerCommunicator {
       gloo::gather(options);
     } else if (call.what == Collective::kScatter) {
       gloo::ScatterOptions options(context_);
+      // Gloo takes a scatter's input part by part.
       std::vector<uint8_t*> parts;
       for (size_t part = 0; rank() == call.root && part < static_cast<size_t>(ranks()); ++part) {
         parts.push_back(send + part * bytes);
@@ -217,6 +222,7 @@ class GlooCommunicator : public PeerCommunicator {
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> make_gloo_communicator(Communicator& group, int64_t timeout_s) {
+  // Gloo listens on this address, and tells it to the others over the store.
   const Result<std::string> address = reachable_address(on_one_node(group));
   if (!address.is_ok()) return address.status();
   try {
@@ -224,6 +230,7 @@ Result<std::unique_ptr<Communicator>> make_gloo_communicator(Communicator& group
     std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attributes);
     auto context = std::make_shared<gloo::rendezvous::Context>(group.rank(), group.ranks());
     context->setTimeout(std::chrono::seconds(timeout_s));
+    // Needed for connecting only.
     GlooStore store(group);
     context->connectFullMesh(store, device);
     return std::unique_ptr<Communicator>(new GlooCommunicator(group, std::move(context)));

@@ -22,6 +22,7 @@ void require(const Status& status) {
 
 void GlooStore::set(const std::string& key, const std::vector<char>& data) {
   const Lengths mine{static_cast<int32_t>(key.size()), static_cast<int32_t>(data.size())};
+  // 1. Everybody's lengths; 2. everybody's text, padded to the same length; 3. take the texts apart.
   std::vector<Lengths> lengths(static_cast<size_t>(group_.ranks()));
   require(group_.gather_all(&mine, sizeof mine, lengths.data()));
   size_t longest = 0;
@@ -43,6 +44,7 @@ std::vector<char> GlooStore::get(const std::string& key) {
   return values_.at(key);
 }
 
+// set() has gathered everything, so a key that is missing now will never come.
 void GlooStore::wait(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) {
     if (values_.count(key) == 0)

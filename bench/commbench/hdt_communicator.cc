@@ -15,6 +15,7 @@ Status check(hdtResult_t result, const char* what) {
 }  // namespace
 
 Result<std::unique_ptr<HdtCommunicator>> HdtCommunicator::join(int64_t timeout_s, bool hdt_memory) {
+  // The deadline applies to joining and to all operations.
   hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
   config.timeout_ms = timeout_s * 1000;
   hdtComm_t comm = nullptr;
@@ -32,6 +33,7 @@ Result<std::unique_ptr<HdtCommunicator>> HdtCommunicator::join(int64_t timeout_s
 
 HdtCommunicator::~HdtCommunicator() { hdtCommDestroy(comm_); }
 
+// -1 if the rank does not exist.
 int HdtCommunicator::node_of(int rank) const {
   int node = -1;
   return hdtCommNodeOf(comm_, rank, &node) == HDT_SUCCESS ? node : -1;
@@ -82,6 +84,7 @@ Status HdtCommunicator::run(const Call& call) {
 
 Status HdtCommunicator::barrier() { return check(hdtBarrier(comm_, nullptr), "hdtBarrier"); }
 
+// As 32-bit integers: an allgather does not look at their values.
 Status HdtCommunicator::gather_all(const void* send, size_t bytes, void* recv) {
   return check(hdtAllGather(send, recv, bytes / sizeof(int32_t), HDT_INT32, comm_, nullptr), "hdtAllGather");
 }

@@ -50,6 +50,7 @@ std::string json_report(const Options& options, const std::vector<RankInformatio
   for (const RankInformation& rank : ranks) {
     report["ranks"].push_back({{"node", rank.node}, {"pid", rank.pid}, {"host", rank.host}});
   }
+  // An array that is empty would otherwise be null.
   report["engines"] = Json::array();
   for (const Engine& engine : engines) {
     report["engines"].push_back({{"name", name_of(engine.kind)}, {"version", engine.version}});

@@ -43,6 +43,7 @@ Result<Child> start_rank(const Options& options, const Job& job, int rank,
 }  // namespace
 
 int run_local_ranks(const Options& options, const std::function<int()>& rank_main) {
+  // 1. Where the ranks meet; 2. the nodes' daemons; 3. the ranks; 4. wait for them.
   const Result<int> port = find_free_port();
   if (!port.is_ok()) {
     std::fprintf(stderr, "hdt-commbench: %s\n", port.status().to_string().c_str());
@@ -59,6 +60,7 @@ int run_local_ranks(const Options& options, const std::function<int()>& rank_mai
     const Result<Child> child = start_rank(options, job, rank, rank_main);
     if (!child.is_ok()) {
       std::fprintf(stderr, "hdt-commbench: %s\n", child.status().to_string().c_str());
+      // Without one rank the others would wait for it until their deadline.
       end_all(children);
       return 1;
     }

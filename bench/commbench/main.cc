@@ -63,6 +63,7 @@ bool measures(const Options& options, EngineKind kind) {
 // The node's hdtcommd if it is a process of its own and this rank is the first one on the node;
 // otherwise 0. So the processor time of each daemon is counted once.
 pid_t daemon_to_report(const Communicator& communicator) {
+  // Without it the daemon is embedded in a rank, whose processor time counts anyway.
   const char* socket = std::getenv("HDT_SOCKET");
   if (socket == nullptr) return 0;
   const int own = communicator.node_of(communicator.rank());
@@ -74,6 +75,7 @@ pid_t daemon_to_report(const Communicator& communicator) {
 
 // Measures everything, and returns the exit code of this rank.
 int measure(Communicator& communicator, const Options& options) {
+  // Connects the peers.
   const Result<Engines> engines = Engines::make(options, communicator);
   if (!engines.is_ok()) {
     const bool usage = engines.status().code() == Code::kInvalidArgument;  // the same on every rank
@@ -83,6 +85,7 @@ int measure(Communicator& communicator, const Options& options) {
     return usage ? 2 : 1;
   }
   const Result<SweepResult> swept =
+      // Each line is flushed, so that a long run can be followed.
       run_sweep(engines.value().list(), daemon_to_report(communicator), options, [](const std::string& text) {
         std::fputs(text.c_str(), stdout);
         std::fflush(stdout);
@@ -93,6 +96,7 @@ int measure(Communicator& communicator, const Options& options) {
     return 1;
   }
   int code = swept.value().right ? 0 : 1;
+  // Written even if values were wrong: the report says which.
   if (communicator.rank() == 0 && !options.json_file.empty()) {
     code |= write_json(options.json_file, swept.value().json);
   }
@@ -101,6 +105,7 @@ int measure(Communicator& communicator, const Options& options) {
 
 // The main function of a rank.
 int run_rank(const Options& options) {
+  // HDT is joined whether or not it is measured, as it carries the bookkeeping.
   Result<std::unique_ptr<HdtCommunicator>> joined =
       HdtCommunicator::join(options.timeout_s, options.hdt_memory);
   if (!joined.is_ok()) {

@@ -43,6 +43,7 @@ Result<std::vector<RowResult>> measure_in_turn(std::vector<Measurer>& measurers,
     result.lacks = measurers[engine].lacks(row);
     results.push_back(std::move(result));
   }
+  // Out of place first, in all rounds; then in place.
   for (Placement placement : {Placement::kOutOfPlace, Placement::kInPlace}) {
     if (placement == Placement::kInPlace && !has_in_place(row.what)) continue;
     std::vector<Measurer::Series> series(measurers.size());
@@ -54,6 +55,7 @@ Result<std::vector<RowResult>> measure_in_turn(std::vector<Measurer>& measurers,
     }
     for (size_t engine = 0; engine < measurers.size(); ++engine) {
       if (!results[engine].lacks.empty()) continue;
+      // After all rounds, so that verifying does not come between two turns.
       Result<Measurement> concluded = measurers[engine].conclude(row, placement, pattern, series[engine]);
       if (!concluded.is_ok()) return concluded.status();
       if (placement == Placement::kOutOfPlace) {

@@ -78,6 +78,7 @@ class MpiCommunicator : public PeerCommunicator {
   Status barrier() override { return check(MPI_Barrier(comm_), "MPI_Barrier"); }
 
   Status run(const Call& call) override {
+    // MPI says by a constant that a call is in place.
     const bool same = in_place(call);
     const void* send = same ? MPI_IN_PLACE : call.send;
     // What is only moved is moved as bytes, whatever its type.
@@ -92,6 +93,7 @@ class MpiCommunicator : public PeerCommunicator {
                                               type, op_of(call.op), comm_),
                      "MPI_Reduce_scatter_block");
       case Collective::kAllGather: {
+        // In place, MPI wants the start of the whole buffer, and the call has that of the own part.
         const size_t part = static_cast<size_t>(rank()) * static_cast<size_t>(count);
         void* whole =
             same ? const_cast<std::byte*>(static_cast<const std::byte*>(call.send)) - part : call.recv;
@@ -145,8 +147,10 @@ Result<std::unique_ptr<Communicator>> make_mpi_communicator(Communicator& group)
         "--engine: mpi needs ranks that were started by mpirun (mpirun -np N hdt-commbench ...), or --local "
         "or --nodes, which call it");
   }
+  // Threads other than this one make no calls of MPI.
   if (MPI_Init(nullptr, nullptr) != MPI_SUCCESS) return Status(Code::kSystem, "MPI_Init failed");
   MPI_Comm comm = MPI_COMM_NULL;
+  // The key orders the ranks as the group does.
   HDT_RETURN_IF_ERROR(check(MPI_Comm_split(MPI_COMM_WORLD, 0, group.rank(), &comm), "MPI_Comm_split"));
   int rank = -1;
   int ranks = -1;
@@ -168,6 +172,7 @@ std::string mpi_version() {
   int length = 0;
   MPI_Get_library_version(text, &length);
   const std::string whole(text, static_cast<size_t>(length));
+  // Set by mpirun's --mca btl (mpi_launch.cc) or by the user.
   const char* transports = std::getenv("OMPI_MCA_btl");
   return whole.substr(0, whole.find(',')) + ", btl " + (transports != nullptr ? transports : "by default");
 }

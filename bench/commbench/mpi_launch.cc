@@ -71,6 +71,7 @@ class LocalShell {
 std::vector<std::string> mpirun_arguments(const Options& options, const std::string& shell, char** argv) {
   const int ranks = rank_count(options);
   std::vector<std::string> arguments{"mpirun", "--oversubscribe", "--bind-to", "none"};
+  // A parameter of Open MPI.
   const auto set = [&arguments](const char* key, const std::string& value) {
     arguments.insert(arguments.end(), {"--mca", key, value});
   };
@@ -80,12 +81,14 @@ std::vector<std::string> mpirun_arguments(const Options& options, const std::str
   // --oversubscribe makes MPI yield in its loops. It shall do so only if there are fewer cores than
   // ranks.
   set("mpi_yield_when_idle", ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? "0" : "1");
+  // The peers are compared over TCP on loopback, as HDT's emulated nodes are.
   if (options.nodes > 1) {
     set("pml", "ob1");
     set("btl_tcp_if_include", "lo");
     set("oob_tcp_if_include", "lo");
     set("btl", options.local > 1 ? "vader,tcp,self" : "tcp,self");
   }
+  // Several ranks a node: mpirun believes that the nodes are hosts, which it reaches by `shell`.
   if (options.nodes > 1 && options.local > 1) {
     set("plm_rsh_agent", shell);
     std::string hosts;
@@ -116,6 +119,7 @@ int launch(const Options& options, char** argv) {
     std::fprintf(stderr, "hdt-commbench: %s\n", daemons.status().message().c_str());
     return 1;
   }
+  // mpirun passes it on to the ranks (-x).
   setenv(kJob, job.to_text().c_str(), 1);
   std::vector<std::string> arguments = mpirun_arguments(options, shell.path(), argv);
   std::vector<char*> pointers;

@@ -51,6 +51,7 @@ constexpr std::array<Name<EngineKind>, 4> kEngines{{{EngineKind::kHdt, "hdt", "h
                                                     {EngineKind::kMpi, "mpi", "mpi"},
                                                     {EngineKind::kRaw, "raw", "raw"}}};
 
+// Linear searches: the tables are short, and names are looked up for a row only.
 template <typename Table, typename T>
 const char* look_up(const Table& table, T value) {
   for (const auto& entry : table) {

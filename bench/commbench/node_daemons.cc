@@ -49,6 +49,7 @@ Result<NodeDaemons> NodeDaemons::start(const Options& options, Job& job) {
   }
   const auto deadline = Clock::now() + kStartLimit;
   for (size_t node = 0; node < all.daemons_.size(); ++node) {
+    // Looks every few milliseconds until the daemon accepts connections, or has ended.
     while (listener_of(job.socket(static_cast<int>(node))) == 0) {
       if (has_ended(all.daemons_[node], kLookAgainMs)) {
         return Status(Code::kNoDaemon, fmt::format("the hdtcommd of node {} has ended", node));
@@ -101,6 +102,7 @@ Status NodeDaemons::start_one(const Options& options, const Job& job, int node) 
 NodeDaemons::~NodeDaemons() {
   for (const Child& daemon : daemons_) kill(daemon.pid, SIGTERM);
   for (Child& daemon : daemons_) {
+    // What does not end in time is killed below.
     if (has_ended(daemon, kEndLimitMs)) reap(daemon);
   }
   end_all(daemons_);

@@ -66,6 +66,7 @@ Result<std::vector<T>> parse_names(const char* flag, const std::vector<std::stri
                                    const std::vector<T>& all, Find find) {
   std::vector<T> chosen;
   for (const std::string& word : words) {
+    // `all` replaces what was named before it, which it contains.
     if (word == "all") {
       chosen = all;
       continue;
@@ -169,6 +170,7 @@ Result<Options> interpret_sizes(const Raw& raw, Options options) {
     Result<size_t> size = parse_size(text);
     return size.is_ok() ? size : Result<size_t>(with_flag(flag, size.status()));
   };
+  // -e first: the default of -b depends on it.
   if (!raw.max.empty()) HDT_BENCH_ASSIGN(options.max_bytes, size_of("-e", raw.max));
   if (!raw.min.empty()) {
     HDT_BENCH_ASSIGN(options.min_bytes, size_of("-b", raw.min));
@@ -186,6 +188,7 @@ Result<Options> interpret_sizes(const Raw& raw, Options options) {
     HDT_BENCH_ASSIGN(factor, parse_whole("-f", raw.factor, 2, 1 << 20));
     options.factor = static_cast<size_t>(factor);
   }
+  // Made only to be checked; run_sweep() makes them again.
   Result<std::vector<size_t>> sizes =
       sweep_sizes(options.min_bytes, options.max_bytes, options.step_bytes, options.factor);
   if (!sizes.is_ok()) return sizes.status();
@@ -204,6 +207,7 @@ Result<Options> interpret(const Raw& raw, bool json_given) {
   HDT_BENCH_ASSIGN(options.types, parse_names("-d", split(raw.types), all_types(), find_type));
   HDT_BENCH_ASSIGN(options.ops, parse_names("-o", split(raw.ops), all_ops(), find_op));
   HDT_BENCH_ASSIGN(options.engines, parse_names("--engine", split(raw.engines), all_engines(), find_engine));
+  // Rounds are for comparing; with one engine there is nothing to take turns with.
   options.rounds = options.engines.size() > 1 ? kDefaultRounds : 1;
   if (!raw.rounds.empty()) HDT_BENCH_ASSIGN(options.rounds, parse_whole("--rounds", raw.rounds, 1, 10000));
   HDT_BENCH_ASSIGN(options.iterations, parse_whole("-n", raw.iterations, 1, 1000000));
@@ -222,6 +226,7 @@ Result<Options> interpret(const Raw& raw, bool json_given) {
                   "--daemon: '" + raw.daemon + "' given; expected embedded or separate");
   }
   options.separate_daemons = raw.daemon == "separate";
+  // Only a run that starts its own ranks can start daemons for them.
   if (options.separate_daemons && raw.local.empty() && raw.nodes.empty()) {
     return Status(
         Code::kInvalidArgument,
@@ -242,6 +247,7 @@ Result<Options> interpret(const Raw& raw, bool json_given) {
     HDT_BENCH_ASSIGN(options.local, parse_whole("--local", raw.local, 1, kMaxLocalRanks));
   if (!raw.nodes.empty())
     HDT_BENCH_ASSIGN(options.nodes, parse_whole("--nodes", raw.nodes, 1, kMaxLocalNodes));
+  // Both factors are bounded, so the product does not overflow.
   if (options.local * std::max(options.nodes, 1) > kMaxLocalRanks) {
     return Status(Code::kInvalidArgument,
                   fmt::format("--local: {} ranks on each of {} nodes; expected at most {} ranks",

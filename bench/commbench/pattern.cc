@@ -85,9 +85,11 @@ Pattern::Pattern(hdtDataType_t type, std::optional<hdtRedOp_t> op, int ranks, ui
     : type_(type), op_(op), ranks_(ranks), seed_(seed), length_(std::min(elements, kPeriod)) {}
 
 void Pattern::element(int rank, size_t index, void* out) const {
+  // `where` is the same on all ranks, `random` differs.
   const uint64_t where = mix(seed_ + index);
   const uint64_t random = mix(where + static_cast<uint64_t>(rank) * 0x632be59bd9b4e019);
   const bool sums = op_ == HDT_SUM || op_ == HDT_AVG;
+  // Integers use their full range, except for averages.
   if (is_integer(type_)) {
     if (op_ != HDT_AVG) return store_integer(type_, random, out);
     // The sum must not wrap. If there are more ranks than numbers, some of them contribute 0.
@@ -98,12 +100,15 @@ void Pattern::element(int rank, size_t index, void* out) const {
     store_integer(type_, static_cast<uint64_t>(is_unsigned(type_) ? std::llabs(value) : value), out);
     return;
   }
+  // Every whole number up to this one is exact in the type.
   const int64_t exact = int64_t{1} << significand_bits(type_);
   double value;
   if (sums) {
+    // The partial sums of all contributions stay below `exact`.
     value = takes_part(rank, where, ranks_, exact)
                 ? signed_whole(random, std::max<int64_t>(exact / ranks_, 1))
                 : 0;
+    // Powers of two: their products are exact. At most max_factors() of them are not 1 or -1.
   } else if (op_ == HDT_PROD) {
     const int power =
         takes_part(rank, where, ranks_, max_factors(type_)) ? static_cast<int>(random % 3) - 1 : 0;
@@ -122,6 +127,7 @@ void Pattern::reduce_element(size_t index, void* out) const {
     for (int rank = 0; rank < ranks_; ++rank) {
       element(rank, index, one);
       const uint64_t value = load_integer(type_, one);
+      // Integers are compared with their sign, if they have one.
       const bool less =
           is_unsigned(type_) ? value < result : static_cast<int64_t>(value) < static_cast<int64_t>(result);
       if (rank == 0) {

@@ -34,6 +34,7 @@ Result<std::string> reachable_address(bool one_node) {
   char host[256] = {};
   if (gethostname(host, sizeof host - 1) != 0) return Status::from_errno("gethostname", errno);
   addrinfo hints{};
+  // Gloo and the raw sockets are given IPv4 addresses.
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -54,6 +55,7 @@ bool on_one_node(const Communicator& group) {
   return true;
 }
 
+// Offsets of the own part, as Measurer::run() computes them.
 bool PeerCommunicator::in_place(const Call& call) const {
   const auto* send = static_cast<const std::byte*>(call.send);
   const auto* recv = static_cast<const std::byte*>(call.recv);

@@ -6,6 +6,7 @@ namespace hdt::bench {
 Shape shape_of(const Row& row, int ranks) {
   const size_t n = static_cast<size_t>(ranks);
   const size_t element = element_bytes(row.type);
+  // Sizes that are no multiple of an element are cut down.
   const size_t whole = row.asked_bytes / element;
   Shape shape;
   switch (row.what) {
@@ -56,6 +57,9 @@ bool has_in_place(Collective what) {
   }
 }
 
+// For n ranks. An allreduce must send and receive 2 (n - 1) / n of the buffer over each rank's link; a
+// collective with a part for each rank, all parts but the own one; a broadcast, reduce or sendrecv, all
+// of it.
 double bus_factor(Collective what, int ranks) {
   const double n = ranks;
   switch (what) {

@@ -32,6 +32,8 @@ std::string node_address(int node) { return fmt::format("127.0.1.{}", node + 1);
 
 int rank_count(const Options& options) { return std::max(options.local, 1) * std::max(options.nodes, 1); }
 
+// Binds a socket to port 0 and reads which port the system has chosen. The port is free again when the
+// socket is closed.
 Result<int> find_free_port() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return Status::from_errno("socket", errno);
@@ -51,6 +53,7 @@ Result<int> find_free_port() {
 
 std::string Job::to_text() const { return fmt::format("{} {} {}", port, launcher, sockets); }
 
+// %n gives the place where the folder begins, which may be empty and may contain blanks.
 Result<Job> Job::parse(const std::string& text) {
   Job job;
   int folder = 0;
@@ -76,6 +79,7 @@ void keep_to_cores_of_node(const Options& options, int node) {
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &all)) cores.push_back(core);
   }
+  // Cores that are left over stay unused, so that all nodes are equal.
   const size_t each = cores.size() / static_cast<size_t>(nodes);
   // Fewer cores than nodes: they share.
   if (each == 0) return;
@@ -96,6 +100,7 @@ void set_rank_environment(const Options& options, const Job& job, int rank) {
   set("HDT_NODE_NAME", job.node_name(node));
   set("HDT_NICS_ADDRESSES", node_address(node));
   if (!options.backend.empty()) set("HDT_CLASS_DEFAULT_BACKENDS", options.backend);
+  // A socket from outside would make the ranks join the machine's daemon.
   if (job.sockets.empty()) {
     unsetenv("HDT_SOCKET");
   } else {

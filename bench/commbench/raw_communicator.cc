@@ -10,6 +10,7 @@
 namespace hdt::bench {
 namespace {
 
+// Nodes are numbered from 0 without gaps.
 int nodes_of(const Communicator& group) {
   int nodes = 0;
   for (int rank = 0; rank < group.ranks(); ++rank) nodes = std::max(nodes, group.node_of(rank) + 1);
@@ -26,6 +27,7 @@ class RawCommunicator : public PeerCommunicator {
 
   std::string lacks(const Call& call) const override {
     if (call.what == Collective::kBarrier) return "no barrier";
+    // Asked for any size: whether there is a bound depends on the collective alone.
     if (ring_ && raw_wire_bytes(call.what, size_t{1} << 20, nodes_, ranks()) == 0) {
       return std::string("no bound for ") + name_of(call.what) + " between nodes";
     }
@@ -38,6 +40,7 @@ class RawCommunicator : public PeerCommunicator {
     const size_t element = element_bytes(call.type);
     const size_t part = call.count * element;
     const size_t whole = part * static_cast<size_t>(ranks());
+    // The two regions are what the collective would read and write.
     Region from{static_cast<std::byte*>(const_cast<void*>(call.send)), part};
     Region into{static_cast<std::byte*>(call.recv), part};
     size_t full = part;

@@ -48,6 +48,7 @@ class Socket {
 int next_of(const Communicator& group) {
   int nodes = 0;
   for (int rank = 0; rank < group.ranks(); ++rank) nodes = std::max(nodes, group.node_of(rank) + 1);
+  // The ranks of each node, in order.
   std::vector<std::vector<int>> members(static_cast<size_t>(nodes));
   for (int rank = 0; rank < group.ranks(); ++rank)
     members[static_cast<size_t>(group.node_of(rank))].push_back(rank);
@@ -97,6 +98,7 @@ Result<std::unique_ptr<RawRing>> RawRing::connect(Communicator& group, int64_t t
   Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   Socket to_next(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (listener.fd() < 0 || to_next.fd() < 0) return Status::from_errno("socket", errno);
+  // 1. Listen, and exchange the addresses. 2. Connect to the next rank. 3. Accept the rank before.
   const Result<Endpoint> mine = listen_on(listener.fd(), address.value());
   if (!mine.is_ok()) return mine.status();
   std::vector<Endpoint> endpoints(static_cast<size_t>(group.ranks()));
@@ -111,6 +113,7 @@ Result<std::unique_ptr<RawRing>> RawRing::connect(Communicator& group, int64_t t
   }
   Socket from_previous(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
   if (from_previous.fd() < 0) return Status::from_errno("accept", errno);
+  // Small pieces must not wait for acknowledgements.
   const int on = 1;
   setsockopt(to_next.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return std::unique_ptr<RawRing>(new RawRing(to_next.release(), from_previous.release(), timeout_s));
@@ -129,6 +132,7 @@ Status RawRing::exchange(Region from, Region into, size_t bytes) {
   };
   size_t sent = 0;
   size_t received = 0;
+  // Neither direction ever blocks the other one.
   while (sent < bytes || received < bytes) {
     bool moved = false;
     if (sent < bytes) {
@@ -147,6 +151,7 @@ Status RawRing::exchange(Region from, Region into, size_t bytes) {
       received += count > 0 ? static_cast<size_t>(count) : 0;
     }
     if (moved) continue;
+    // Only for what is not complete yet.
     pollfd waits[2] = {{to_next_, static_cast<short>(sent < bytes ? POLLOUT : 0), 0},
                        {from_previous_, static_cast<short>(received < bytes ? POLLIN : 0), 0}};
     if (poll(waits, 2, static_cast<int>(std::min<int64_t>(timeout_s_, 86400) * 1000)) == 0) {

@@ -20,6 +20,7 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
+// All interfaces of this network namespace, loopback included.
 std::map<std::string, uint64_t> sent_by_interface() {
   std::map<std::string, uint64_t> sent;
   std::ifstream file("/proc/net/dev");
@@ -40,6 +41,7 @@ std::map<std::string, uint64_t> sent_by_interface() {
 
 }  // namespace
 
+// A thread may end between the listing and the reading; it then counts nothing.
 double process_cpu_s(pid_t process) {
   double total = 0;
   std::error_code error;

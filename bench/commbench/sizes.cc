@@ -34,6 +34,7 @@ Result<size_t> parse_size(const std::string& text) {
     }
     if (rest != end) return wrong;
   }
+  // Compared before shifting, which could overflow.
   if (number > (kMaxBytes >> shift)) return wrong;
   return number << shift;
 }
@@ -59,6 +60,7 @@ Result<std::vector<size_t>> sweep_sizes(size_t min, size_t max, size_t step, siz
     sizes.push_back(size);
     if (size == max) break;
     if (factor > 1) {
+      // 0 times any factor is 0.
       if (size == 0)
         return Status(Code::kInvalidArgument, "-b: expected at least 1 where sizes are multiplied (-f)");
       if (size > max / factor) break;

@@ -9,6 +9,7 @@ namespace hdt::bench {
 
 double percentile(std::vector<double> values, double percent) {
   const auto rank = static_cast<size_t>(std::ceil(percent / 100 * static_cast<double>(values.size())));
+  // 0 % would be rank 0, which does not exist.
   const size_t index = std::clamp<size_t>(rank, 1, values.size()) - 1;
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(index), values.end());
   return values[index];

@@ -69,6 +69,7 @@ class Sweep {
         sizes_(std::move(sizes)),
         print_(print) {}
 
+  // The heading, all rows, and at last what was sent over the interfaces.
   Status run_collective(Collective what) {
     print_on_root(columns_text(what));
     const size_t first = rows_.size();
@@ -102,6 +103,7 @@ class Sweep {
  private:
   // One pattern serves all roots and sizes.
   Status run_type(Collective what, hdtDataType_t type, hdtRedOp_t op) {
+    // For indices up to the largest size, so that all sizes share the data.
     Pattern pattern(type, reduces(what) ? std::optional(op) : std::nullopt, communicator_.ranks(), kSeed,
                     options_.max_bytes / element_bytes(type));
     for (int root : roots_of(what, options_, communicator_.ranks())) {
@@ -150,6 +152,7 @@ Result<SweepResult> run_sweep(const std::vector<Engine>& engines, pid_t daemon, 
   Result<std::vector<size_t>> sizes =
       sweep_sizes(options.min_bytes, options.max_bytes, options.step_bytes, options.factor);
   if (!sizes.is_ok()) return sizes.status();
+  // Buffers for the largest size; allocation is not part of what is measured.
   std::vector<Measurer> measurers;
   for (const Engine& engine : engines) {
     Result<Measurer> measurer =

@@ -28,11 +28,13 @@ std::string percentiles_text(const std::optional<Measurement>& measurement) {
   return fmt::format("  {} {}", time_text(measurement->timing.p50_us), time_text(measurement->timing.p99_us));
 }
 
+// "N/A" with one engine, or if the reference lacks the call.
 std::string ratio_text(const std::optional<Measurement>& measurement) {
   if (!measurement || !measurement->ratio) return fmt::format(" {:>7}", "N/A");
   return fmt::format(" {:>7.3f}", *measurement->ratio);
 }
 
+// "N/A" for a barrier, which has no bus traffic.
 std::string cpu_text(const std::optional<Measurement>& measurement) {
   if (!measurement || measurement->cpu_s_per_gb == 0) return fmt::format(" {:>7}", "N/A");
   return fmt::format(" {:>7.3f}", measurement->cpu_s_per_gb);
@@ -51,6 +53,7 @@ std::string missing_text() {
 
 std::string header_text(const Options& options, const std::vector<RankInformation>& ranks,
                         const std::vector<Engine>& engines) {
+  // The header repeats the flags, so that a table says how it was made.
   const std::string step = options.factor > 1 ? fmt::format("{}(factor)", options.factor)
                                               : fmt::format("{}(bytes)", size_text(options.step_bytes));
   std::string text = fmt::format(
@@ -93,6 +96,7 @@ std::string row_text(const RowResult& result, EngineKind engine) {
   const std::string what =
       fmt::format("  {:>10} {:>12} {:>8} {:>6} {:>6}", result.shape.bytes, result.shape.count,
                   data ? name_of(row.type) : "none", reduces(row.what) ? name_of(row.op) : "none",
+                  // nccl-tests prints -1 where there is no root.
                   rooted(row.what) ? row.root : -1);
   if (!result.lacks.empty()) {
     return what + missing_text() +
@@ -120,6 +124,7 @@ std::string sent_text(const RowResult& result, EngineKind engine) {
 void Totals::add(const RowResult& result, bool result_made, bool averaged) {
   for (const Measurement* measurement :
        {&result.out_of_place, result.in_place ? &*result.in_place : nullptr}) {
+    // Barriers have no bandwidth and no result.
     if (measurement == nullptr || !result.lacks.empty() || !moves_data(result.row.what)) continue;
     bus_gbps_sum += averaged ? measurement->timing.bus_gbps : 0;
     measurements += averaged ? 1 : 0;

@@ -59,6 +59,7 @@ int main(int argc, char**) {
   std::vector<hdtComm_t> groups;
   bool right = true;
   char line[32];
+  // Every rank of the job reads the same lines, as all must make the same groups.
   while (right && std::fgets(line, sizeof line, stdin) != nullptr) {
     const long count = std::strtol(line, nullptr, 10);
     if (count < 1 || count > kMostGroups) {

@@ -56,6 +56,7 @@ class Exchange {
   bool run(Kind kind, bool ordinary_memory, long call, bool& last) {
     const Buffers buffers = ordinary_memory ? Buffers{mine_, result_} : shared_;
     fill(buffers.mine, call, rank_, last);
+    // The other rank's data, which this rank can compute.
     fill(theirs_, call, 1 - rank_, false);
     // The exchange is timed, and not how much longer one rank prepares than the other.
     if (!succeeded(hdtBarrier(group_, nullptr), "hdtBarrier")) return false;
@@ -63,6 +64,7 @@ class Exchange {
     const bool right = kind == Kind::kAllReduce ? all_reduce(buffers) : send_recv(buffers);
     if (!right) return false;
     timings.push_back({begin, hdt::now_ns()});
+    // The sum, or the received element, is not 0 if the other rank wants to end.
     const bool either = buffers.result.front() != 0.0F || last;
     // For a sendrecv the expected result is the other rank's data; for an allreduce it is the sum.
     if (kind == Kind::kAllReduce) {
@@ -145,12 +147,14 @@ int main(int argc, char** argv) {
   const hdt::Deadline until = hdt::Deadline::after_ns(run_ns);
   bool right = true;
   long call = 0;
+  // "both" changes the operation with every call, and the memory with every second one.
   for (bool last = false; right && !last; ++call) {
     last = until.expired();
     const bool reduce = kind == "allreduce" || (kind == "both" && call % 2 == 0);
     const bool ordinary_memory = kind == "both" && call % 4 >= 2;
     right = exchange.run(reduce ? Kind::kAllReduce : Kind::kSendRecv, ordinary_memory, call, last);
   }
+  // Printed in the end, so that printing is in no operation's time.
   for (const Timing& timing : exchange.timings) {
     std::printf("op %lld %lld\n", static_cast<long long>(timing.begin_ns),
                 static_cast<long long>(timing.end_ns));

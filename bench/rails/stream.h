@@ -26,9 +26,12 @@ class Stream {
   // begin no further calls, so both have made the same calls. False: a call has failed.
   bool run(const Deadline& until) {
     bool last = false;
+    // 1. Fill the slots.
     for (; calls < static_cast<long>(kUnderWay); ++calls) {
       if (!begin(calls, false)) return false;
     }
+    // 2. Wait for the calls in their order, and begin a new one in each slot that is free, until either
+    //    rank wants to end. Then only the calls under way are waited for, and compared.
     for (long call = 0; call < calls; ++call) {
       Slot& slot = slots_[call % kUnderWay];
       if (!slot.exchange.wait()) return false;

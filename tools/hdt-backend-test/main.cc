@@ -17,6 +17,7 @@
 
 namespace hdt::transport {
 
+// The tests are compiled into this program; make_world gives each of them the chosen backend.
 INSTANTIATE_TEST_SUITE_P(Backend, TransportConformance, testing::Values(&backend_test::make_world));
 INSTANTIATE_TEST_SUITE_P(Backend, TransportStrangers, testing::Values(&backend_test::make_world));
 
@@ -69,6 +70,7 @@ int main(int argc, char** argv) {
   app.add_option("--silent-address", settings.silent_address,
                  "An address that never answers; without it the test of that is skipped")
       ->type_name("ADDRESS");
+  // GoogleTest's flags are extras.
   app.allow_extras();
   try {
     app.parse(argc, argv);
@@ -90,6 +92,7 @@ int main(int argc, char** argv) {
   // argv ends with a null pointer.
   words.push_back(nullptr);
   testing::InitGoogleTest(&count, words.data());
+  // The values are the backend's business; it checks them when it is made.
   for (const std::string& option : options) {
     const size_t equals = option.find('=');
     if (equals == std::string::npos || equals == 0) {
@@ -104,6 +107,7 @@ int main(int argc, char** argv) {
     const int code = complain(prepared.status().message());
     return prepared.status().code() == hdt::Code::kConfig ? code : kFailed;
   }
+  // What the tests run on is part of the result.
   for (const std::string& line : prepared.value()) std::printf("not used: %s\n", line.c_str());
   for (const auto& nic : hdt::backend_test::chosen_nics()) {
     std::printf("backend %s on %s (%s)\n", settings.backend.c_str(), nic.name.c_str(), nic.address.c_str());

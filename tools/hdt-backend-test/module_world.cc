@@ -29,6 +29,7 @@ std::vector<DeviceInfo>& nics() {
   return held;
 }
 
+// A backend may be made several times in a process, once for prepare() and once for each test.
 Result<std::unique_ptr<Backend>> make() {
   return transport::make_backend(settings().backend, settings().options, transport::module_folders());
 }
@@ -58,6 +59,7 @@ class ModuleWorld : public transport::World {
   std::unique_ptr<Backend> backend_;
 };
 
+// For messages: all NICs that the backend finds, with their state.
 std::string list_of(const std::vector<DeviceInfo>& found) {
   std::string list;
   for (const DeviceInfo& nic : found) list += (list.empty() ? "" : ", ") + describe(nic);
@@ -116,6 +118,10 @@ Status with_remedy(const Status& status) {
 
 }  // namespace
 
+// 1. Make the backend: are the options right, and is its library there?
+// 2. Find the NICs that the settings ask for.
+// 3. If addresses are given, use them in place of the first NIC's.
+// 4. Connect pairs of these until one works.
 Result<std::vector<std::string>> prepare(const Settings& wished) {
   settings() = wished;
   auto backend = make();
@@ -135,6 +141,7 @@ Result<std::vector<std::string>> prepare(const Settings& wished) {
   const auto paired = pair_nics(*backend.value(), candidates, !named);
   if (!paired.is_ok()) return with_remedy(paired.status());
   const auto& [from, to, passed_over] = paired.value();
+  // If a NIC was paired with itself, the suite gets only one.
   nics() = {from};
   if (to.name != from.name || to.address != from.address) nics().push_back(to);
   return passed_over;

@@ -85,6 +85,7 @@ Status try_pair(Backend& backend, const DeviceInfo& from, const DeviceInfo& to) 
   if (!address.is_ok()) {
     return {address.status().code(), "cannot listen on " + describe(to) + ": " + address.status().message()};
   }
+  // The deadline counts from here for connecting, sending and closing together.
   const auto deadline = Clock::now() + kTrySeconds;
   auto connection = client.device->connect(
       address.value(), std::chrono::duration_cast<std::chrono::milliseconds>(kTrySeconds).count());
@@ -100,6 +101,7 @@ Status try_pair(Backend& backend, const DeviceInfo& from, const DeviceInfo& to) 
       closing = true;
     }
     if (closing && client.closed != nullptr && server.closed != nullptr) return Status::ok();
+    // A close that was not asked for: the connection could not be made, or was refused.
     if (client.closed != nullptr && !closing) {
       return {Code::kLink, client.reason.is_ok() ? "the connection was closed" : client.reason.message()};
     }
@@ -125,6 +127,7 @@ bool is_loopback(const DeviceInfo& nic) {
   return nic.name == "lo" || nic.address.starts_with("127.") || nic.address == "::1";
 }
 
+// Indices into `nics`, in the order in which they are tried.
 std::vector<std::pair<size_t, size_t>> pairs_to_try(const std::vector<DeviceInfo>& nics, bool also_alone) {
   std::vector<std::pair<size_t, size_t>> pairs;
   for (size_t from = 0; from < nics.size(); ++from) {

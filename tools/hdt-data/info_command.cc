@@ -33,6 +33,7 @@ Status info_command(const InfoOptions& options) {
   if (!opened.is_ok()) return opened.status();
   const training::IndexedDataset& data = *opened.value();
   const training::TokenStatistics statistics = training::token_statistics(data);
+  // Fewer than kShownTokens if the dataset is short.
   std::vector<int64_t> first(std::min(kShownTokens, data.token_count()));
   data.read_tokens(0, first);
   // Larger or negative tokens come from another tokenizer, and their bytes would be nonsense.
@@ -47,6 +48,7 @@ Status info_command(const InfoOptions& options) {
     negative = training::first_foreign_token(data, kAnyVocabulary).value_or(negative);
   }
 
+  // The same facts as below, with plain numbers; fields that do not apply are left out.
   if (options.json) {
     nlohmann::ordered_json json = {{"prefix", options.prefix},
                                    {"element_type", training::element_type_name(data.element_type())},

@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
   hdt::tools::MakeOptions make;
   CLI::App* make_app = app.add_subcommand("make", "make a dataset from text");
   make_app->footer("Example:\n  hdt-data make --text a.txt b.txt --output data/ab");
+  // An option group with require_option(1) makes CLI11 refuse both, and neither.
   auto* source = make_app->add_option_group("source", "where the text comes from (one of them)");
   source->add_option("--text", make.texts, "text files; each becomes one document")
       ->type_name("FILE")
@@ -75,6 +76,7 @@ int main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return fail(kExitUsage, std::string(error.what()) + " (see hdt-data --help)");
   }
+  // require_subcommand(1) leaves exactly one of the two.
   const hdt::Status status =
       make_app->parsed() ? hdt::tools::make_command(make) : hdt::tools::info_command(info);
   if (!status.is_ok()) return fail(kExitRefused, status.message());

@@ -19,6 +19,7 @@ Status make_command(const MakeOptions& options) {
   }
   for (const std::string& path : options.texts) {
     auto document = training::read_text_file(path);
+    // The message names the flag, as the user has to correct it.
     if (!document.is_ok()) return Status(document.status().code(), "--text: " + document.status().message());
     documents.push_back(document.take());
   }

@@ -34,6 +34,7 @@ Status print_classes(const plan::Plan& plan, const plan::Cluster& cluster) {
 }  // namespace
 
 Status explain_command(const ExplainOptions& options) {
+  // 1. The step as it is, and what limits each worker.
   const auto played = play_plan(options.inputs, options.plan);
   if (!played.is_ok()) return played.status();
   const auto& [inputs, plan, prediction] = played.value();
@@ -42,6 +43,7 @@ Status explain_command(const ExplainOptions& options) {
   const auto changes = plan::changes(given, plan);
   if (!changes.is_ok()) return changes.status();
   const double step = prediction.step_seconds;
+  // The ratio of the two says how much of the hardware the plan uses at all.
   const double ideal = plan::ideal_seconds(given, plan.global_batch_size());
   fmt::print("step   {:.6g} s\n", step);
   fmt::print(
@@ -60,11 +62,13 @@ Status explain_command(const ExplainOptions& options) {
                name, plan::binding_resource(given, plan, prediction, worker), 100 * time.compute / step,
                100 * prediction.peak_memory_bytes[worker] / static_cast<double>(node.memory_bytes));
   }
+  // 2. The classes, and the same plan on better hardware.
   HDT_RETURN_IF_ERROR(print_classes(plan, inputs.cluster));
   // A step that takes t instead of s seconds changes the rate of steps by s / t - 1.
   fmt::print("\nwith the same plan, the rate of steps would change by\n");
   for (const plan::Change& change : changes.value())
     fmt::print("  {:+6.1f} %  {}\n", 100 * (step / change.step_seconds - 1), change.what);
+  // 3. The best plan of another shape, by a search.
   const auto rival = plan::best_rival(given, plan);
   if (!rival.is_ok()) return rival.status();
   fmt::print("\nplan       {}\n", plan::plan_text(plan, inputs.cluster));

@@ -24,6 +24,7 @@ Status export_command(const ExportOptions& options) {
     status = {Code::kConfig, "class: none given; search gives them where the cluster has [[nic]] tables"};
   if (status.is_ok() && !options.megatron && !options.classes) status = plan::check_engine_runs(plan.value());
   if (!status.is_ok()) return Status(status.code(), options.plan + ": " + status.message());
+  // Arguments would be lost silently.
   if ((options.megatron || options.classes) && !options.arguments.empty())
     return {Code::kConfig, fmt::format("'{}': {} takes no arguments for hdt-train", options.arguments.front(),
                                        options.megatron ? "--megatron prints flags only and" : "--classes")};

@@ -12,6 +12,7 @@ Result<Inputs> read_inputs(const InputPaths& paths) {
   if (!cluster.is_ok()) return cluster.status();
   auto model = plan::read_model(paths.model);
   if (!model.is_ok()) return model.status();
+  // Neither file is wrong by itself. The profile is named, since it is the one to complete.
   const Status complete = plan::check_profile(profile.value(), model.value());
   if (!complete.is_ok()) return Status(complete.code(), paths.profile + ": " + complete.message());
   Inputs inputs{profile.take(), cluster.take(), model.take(), {}};

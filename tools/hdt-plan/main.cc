@@ -97,8 +97,10 @@ int main(int argc, char** argv) {
   app.footer(kExamples);
   hdt::tools::last_one_counts(app);
   app.require_subcommand(1);
+  // Set by the callback of the subcommand that was given.
   std::function<hdt::Status()> run;
 
+  // The options of all subcommands live until run() has returned, as its closure refers to them.
   hdt::tools::ProfileCommandOptions profile;
   CLI::App* profile_app = app.add_subcommand(
       "profile",

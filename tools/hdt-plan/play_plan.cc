@@ -26,6 +26,7 @@ Result<PlayedPlan> play_plan(const InputPaths& paths, const std::string& path) {
   if (!plan.is_ok()) return plan.status();
   const auto& [profile, cluster, model, calibration] = inputs.value();
   auto prediction = plan::predict({cluster, model, profile, calibration.factors}, plan.value());
+  // The predictor knows no files: the plan's path is put before its message.
   Status status = prediction.status();
   if (status.is_ok()) {
     const plan::MemoryExcess excess = plan::memory_excess(cluster, plan.value(), prediction.value());

@@ -13,6 +13,7 @@
 namespace hdt::tools {
 namespace {
 
+// The interval exists only with a calibration that has residuals.
 void print_interval(const plan::StepInterval& interval) {
   fmt::print("interval    {:.6g} to {:.6g} s, {:.0f} % of plans like the {} measured ones\n", interval.low,
              interval.high, 100 * interval.coverage, interval.rows);
@@ -79,6 +80,7 @@ Status predict_command(const PredictOptions& options) {
   const plan::Prediction& prediction = played.value().prediction;
   HDT_RETURN_IF_ERROR(write_output("--trace", options.trace, plan::perfetto_trace(plan, prediction)));
   HDT_RETURN_IF_ERROR(write_output("--svg", options.svg, plan::pipeline_svg(plan, prediction)));
+  // By the residuals of the calibration that the prediction was made with.
   const auto interval = plan::step_interval(played.value().inputs.calibration, prediction.step_seconds);
   if (options.json)
     print_json(plan, prediction, interval);

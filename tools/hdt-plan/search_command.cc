@@ -33,6 +33,7 @@ const char* proof_text(plan::SearchProof proof) {
 }  // namespace
 
 Status search_command(const SearchCommandOptions& options) {
+  // A search may take long; whether its result can be written is known before.
   HDT_RETURN_IF_ERROR(check_output("--output", options.output));
   const auto inputs = read_inputs(options.inputs);
   if (!inputs.is_ok()) return inputs.status();
@@ -46,6 +47,7 @@ Status search_command(const SearchCommandOptions& options) {
     if (options.schedule == kAnySchedule || options.schedule == plan::schedule_name(kind))
       search_options.schedules.push_back(kind);
   }
+  // The equal split takes the runtime's schedule; the search takes the list.
   search_options.runtime.schedule = search_options.schedules.front();
   search_options.recompute = options.recompute;
   const auto found =

@@ -61,6 +61,7 @@ Result<Simulated> simulate(const SimulateOptions& options) {
       return Status(Code::kConfig,
                     fmt::format("{}: device.kind: the cluster has no '{}'", options.reliability, kind));
   }
+  // All devices of the cluster fail, whether the plan uses them or not.
   for (const plan::Node& node : cluster.nodes) result.devices += node.devices;
   result.failures = plan::failure_model(cluster, reliability.value());
   result.best = plan::best_goodput(result.failures);
@@ -70,6 +71,7 @@ Result<Simulated> simulate(const SimulateOptions& options) {
   return result;
 }
 
+// One line for one checkpoint interval.
 void print_goodput(const char* what, const plan::Goodput& goodput, double steps) {
   fmt::print(
       "{}: checkpoint every {:.6g} s: goodput {:.2f} %, checkpoints {:.2f} %, failures {:.2f} %; {:.6g} "

@@ -132,6 +132,7 @@ Result<std::vector<plan::PublishedSet>> read_sets(const ValidateOptions& options
 Status validate_command(const ValidateOptions& options) {
   const auto sets = read_sets(options);
   if (!sets.is_ok()) return sets.status();
+  // The file of a set's calibration; "" if none is wanted.
   const auto calibration = [&options](const plan::PublishedSet& set) {
     return options.calibrations.empty() ? "" : fmt::format("{}/{}.toml", options.calibrations, set.name);
   };

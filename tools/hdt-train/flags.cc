@@ -41,6 +41,7 @@ constexpr const char* kExamples =
 
 // A limit for counts that is far above any sensible value, and keeps products within 64 bits.
 constexpr int kMost = 1'000'000;
+// Short enough for small models; a run of fewer than 200 steps warms up for a tenth of them.
 constexpr int64_t kDefaultWarmUp = 20;  // steps
 
 // Flags of the model's shape.
@@ -145,6 +146,7 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
   data->add_option("--text", flags.text, "a text file, taken byte by byte")
       ->type_name("FILE")
       ->check(path_name());
+  // Not required by CLI11, because profiling needs no data; beyond_ranges() checks it.
   data->require_option(0, 1);
   app.add_option("--log-interval", flags.log_interval, "steps between progress lines when not on a terminal")
       ->check(whole(1, 1'000'000'000))
@@ -205,6 +207,7 @@ std::string read_slow_down(const std::vector<double>& raw, TrainFlags& flags) {
   if (raw.size() % 2 != 0) return "--slow-down: expected pairs of a number of ranks and a factor";
   for (size_t i = 0; i < raw.size(); i += 2) {
     const double ranks = raw[i];
+    // CLI11 has parsed both sorts of numbers as floating ones; the comparisons refuse nan too.
     if (!(ranks >= 1 && ranks <= kMost && ranks == std::floor(ranks)))
       return fmt::format("--slow-down: {} given, expected a number of ranks", ranks);
     if (!(raw[i + 1] >= 1 && raw[i + 1] <= kMostSlowDown))
@@ -218,6 +221,7 @@ std::string read_slow_down(const std::vector<double>& raw, TrainFlags& flags) {
 std::string read_devices(const std::vector<std::string>& raw, TrainFlags& flags) {
   for (const std::string& text : raw) {
     EmulatedDevice device{text, 1};
+    // "NAME:F". Without a colon the device is this machine as it is.
     if (const size_t colon = text.find(':'); colon != std::string::npos) {
       const char* end = text.data() + text.size();
       const auto parsed = std::from_chars(text.data() + colon + 1, end, device.slow_down);
@@ -246,6 +250,7 @@ bool slows_down(const TrainFlags& flags) {
 // Checks of flags against each other. Returns "" or what is wrong.
 std::string beyond_ranges(const TrainFlags& flags) {
   const auto& shape = flags.shape;
+  // Rotary position embedding turns pairs of a head's elements, so a head has an even size.
   if (shape.hidden_size % (2 * shape.num_attention_heads) != 0) {
     return fmt::format(
         "--hidden-size {}: expected a multiple of twice --num-attention-heads {} (heads have an even "
@@ -320,6 +325,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
       return parsed;
     }
   }
+  // The default of 8 samples applies if neither form of the flag was given.
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;
   // Values that follow from several flags.
@@ -328,6 +334,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   flags.trainer.learning_rate.minimum = flags.min_lr.value_or(flags.trainer.learning_rate.peak / 10);
   flags.trainer.learning_rate.warmup_steps =
       flags.lr_warmup_iters.value_or(std::min(kDefaultWarmUp, flags.train_iters / 10));
+  // Both run, and the first problem is reported.
   for (const std::string& problem :
        {read_slow_down(raw.slow_down, flags), read_devices(raw.profile_devices, flags)}) {
     if (!problem.empty()) {

@@ -103,6 +103,7 @@ std::string divergence_text(int64_t step, const training::StepResult& result) {
 Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
                             hdtComm_t world) {
   training::set_torch_threads(flags.threads);
+  // The messenger makes the groups of the layout, so all ranks must come here.
   Result<std::unique_ptr<training::Messenger>> messenger = training::make_hdt_messenger(world, layout);
   if (!messenger.is_ok()) return messenger.status();
   const int rank = messenger.value()->rank();
@@ -158,6 +159,8 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   HDT_RETURN_IF_ERROR(trained);
   if (last.diverged) return divergence_text(done + 1, last);
   HDT_RETURN_IF_ERROR(written);
+  // The last line for the user. The entropy of the text is what a model would reach that knew only how
+  // frequent each token is.
   if (reporter) {
     fmt::print("trained {} steps in {}: loss {:.4f}, unigram entropy of the text {:.4f}\n", flags.train_iters,
                training::format_duration(elapsed), last.loss, input.statistics.unigram_entropy);

@@ -35,6 +35,7 @@ int refuse(int rank, const Status& status) {
   return rank == 0 ? fail(kExitUsage, status.message()) : kExitUsage;
 }
 
+// Everything after joining the job. Returns this rank's exit code.
 int run(TrainFlags& flags, hdtComm_t world) {
   int rank = 0;
   if (hdtCommUserRank(world, &rank) != HDT_SUCCESS ||
@@ -54,6 +55,7 @@ int run(TrainFlags& flags, hdtComm_t world) {
   // A rank that cannot read the data must not leave the others waiting in their first operation.
   const Result<TokenInput> input = open_tokens(flags);
   const Status ready = all_ready(input.status(), world);
+  // The rank that has failed says why; the others say only that it has.
   if (!input.is_ok()) return fail(kExitUsage, fmt::format("rank {}: {}", rank, input.status().message()));
   if (!ready.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, ready.message()));
   const Result<std::string> diverged = run_job(flags, input.value(), layout.value(), world);

@@ -37,6 +37,7 @@ std::string files_in_each_others_way(const TrainFlags& flags) {
   }
   for (size_t i = 0; i < files.size(); ++i) {
     const auto& [flag, path] = files[i];
+    // Only outputs can be in the way of another file.
     if (path.empty() || (path != flags.loss_log && path != flags.loss_curve)) continue;
     const std::string place = place_of(path);
     for (size_t before = 0; before < i && !place.empty(); ++before) {

@@ -17,6 +17,8 @@ Status take_plan(const CLI::App& app, TrainFlags& flags) {
   plan::Plan plan = read.take();
   const Status runs = plan::check_engine_runs(plan);
   if (!runs.is_ok()) return {runs.code(), path + ": " + runs.message()};
+  // Flags that the plan replaces. Giving both is refused even if they agree, which is simpler to
+  // explain.
   for (const char* flag : {"--tensor-model-parallel-size", "--pipeline-model-parallel-size",
                            "--hetero-pipeline-stages", "--use-tp-pp-dp-mapping", "--micro-batch-size",
                            "--micro-batch-size-per-dp", "--num-micro-batches-per-dp", "--ddp-bucket-size"}) {
@@ -24,6 +26,7 @@ Status take_plan(const CLI::App& app, TrainFlags& flags) {
       return {Code::kInvalidArgument,
               fmt::format("{} and --plan exclude each other: the plan says it", flag)};
   }
+  // These two may be given beside the plan, as scripts do, if they say the same.
   const int layers = plan.layout().num_layers();
   if (app.get_option("--num-layers")->count() > 0 && flags.layout.num_layers != layers)
     return {Code::kInvalidArgument,

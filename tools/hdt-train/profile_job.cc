@@ -124,11 +124,13 @@ constexpr int kRounds = 5;
 // Measures computation and fills profile.compute, rank 0 only.
 void add_compute(const TrainFlags& flags, plan::Profile& profile) {
   std::map<plan::ComputeKey, UnitTiming> timings;
+  // Parameters of the whole model.
   size_t elements = 0;
   for (const UnitKind& kind : kinds_of(flags.shape))
     elements += kind.count * unit_elements(flags.shape, kind.measured.first);
   // Seconds of an update of the whole model. A unit alone would stay in the caches.
   std::vector<double> updates;
+  // In each round everything is measured once.
   for (int round = 0; round < kRounds; ++round) {
     updates.push_back(time_update(elements));
     for (const UnitKind& kind : kinds_of(flags.shape)) {
@@ -187,6 +189,7 @@ void add_links(const TrainFlags& flags, const MeasuredLinks& links, plan::Profil
   for (const EmulatedDevice& from : flags.profile_devices) {
     profile.links[{from.name, from.name, true}] = *inside;
     for (const EmulatedDevice& to : flags.profile_devices) {
+      // A link is the same in both directions (Profile::find_link), so one entry of a pair is enough.
       if (from.name <= to.name) profile.links[{from.name, to.name, false}] = *between;
     }
   }

@@ -12,6 +12,7 @@ Status all_ready(const Status& mine, hdtComm_t world) {
   HDT_RETURN_IF_ERROR(training::status_of(hdtCommUserRank(world, &rank)));
   // Counted from 1, so that 0 means that all are ready.
   int32_t unready = mine.is_ok() ? 0 : rank + 1;
+  // Even a rank that is not ready takes part, as otherwise the others would wait for it.
   const Status told =
       training::status_of(hdtAllReduce(&unready, &unready, 1, HDT_INT32, HDT_MAX, world, nullptr));
   if (!mine.is_ok()) return mine;

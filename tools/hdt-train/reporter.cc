@@ -29,6 +29,7 @@ training::ProgressLine::Options progress_options(const TrainFlags& flags) {
 
 Reporter::Reporter(const TrainFlags& flags) : flags_(flags), progress_(std::cout, progress_options(flags)) {}
 
+// Tries or opens the outputs in the order of their flags; nothing is written yet.
 Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags) {
   std::unique_ptr<Reporter> reporter(new Reporter(flags));
   if (!flags.loss_curve.empty()) {
@@ -50,6 +51,7 @@ Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags) {
 }
 
 Status Reporter::step_done(int64_t done, const training::StepResult& result, double seconds) {
+  // The progress line decides for itself whether this step is shown.
   progress_.step_done({.step = done,
                        .loss = result.loss,
                        .tokens = result.tokens,
@@ -92,6 +94,7 @@ Status Reporter::finish(const std::string& subtitle, double unigram_entropy) {
     log_.close();
     if (!log_) return Status::from_errno("--loss-log: cannot write " + flags_.loss_log, errno);
   }
+  // A run that has failed before its first step has no curve.
   if (!flags_.loss_curve.empty() && !curve_.points.empty()) {
     curve_.subtitle = subtitle;
     curve_.reference = {unigram_entropy, "unigram entropy"};

@@ -39,6 +39,7 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
                              shape.num_layers, shape.hidden_size, shape.num_attention_heads,
                              shape.ffn_hidden_size, shape.sequence_length, shape.vocab_size),
                  "models", messenger));
+  // Everything that decides which rank holds what.
   std::string replicas = flags.layout.use_tp_pp_dp_mapping ? "tp-pp-dp" : "tp-dp-pp";
   for (int i = 0; i < layout.num_replicas(); ++i) {
     const training::Replica& replica = layout.replica(i);
@@ -58,6 +59,7 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
       check_same(fmt::format("sample {} tokens, temperature {}, prompt {}", flags.sample_tokens,
                              flags.sample_temperature, flags.sample_prompt),
                  "sampling", messenger));
+  // The number of tokens and their entropy stand for the data; comparing all of it would take too long.
   return check_same(fmt::format("{} tokens, entropy {}", statistics.tokens, statistics.unigram_entropy),
                     "data", messenger);
 }

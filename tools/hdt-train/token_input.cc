@@ -25,6 +25,7 @@ Status check_vocabulary(const TrainFlags& flags, const TokenInput& input) {
   const auto& statistics = input.statistics;
   if (statistics.tokens == 0 || (statistics.least >= 0 && statistics.greatest < vocabulary))
     return Status::ok();
+  // The statistics say that there is one; it is searched for only to name its place.
   const auto foreign = training::first_foreign_token(*input.tokens, vocabulary);
   if (!foreign) return {Code::kInternal, "the statistics found a token that the data does not hold"};
   const std::string where =
@@ -61,6 +62,7 @@ Result<TokenInput> open_tokens(const TrainFlags& flags) {
         training::IndexedDataset::open(flags.data_path);
     if (!dataset.is_ok())
       return Status(dataset.status().code(), "--data-path: " + dataset.status().message());
+    // The dataset is mapped, not read.
     input.tokens = std::shared_ptr<const training::TokenSource>(dataset.take());
   }
   input.statistics = training::token_statistics(*input.tokens);

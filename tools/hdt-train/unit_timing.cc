@@ -51,6 +51,7 @@ void time_units(const training::ModelShape& shape, training::UnitRange units, in
                 double slow_down, UnitTiming& timing) {
   std::unique_ptr<training::StageCompute> stage = training::make_torch_stage(shape, units);
   if (slow_down > 1) stage = training::make_slowed_compute(std::move(stage), slow_down);
+  // A stage works on memory of its caller, as in the engine.
   std::vector<std::vector<float>> parameters;
   std::vector<std::vector<float>> gradients;
   for (int unit = units.first; unit < units.end; ++unit) {
@@ -59,6 +60,7 @@ void time_units(const training::ModelShape& shape, training::UnitRange units, in
     stage->bind(unit, parameters.back(), gradients.back());
     stage->initialize(unit, 1);
   }
+  // Always the same data, so that two profiles differ only by the machine.
   std::mt19937_64 random(1);
   std::vector<int64_t> samples(static_cast<size_t>(micro_batch_size) * (shape.sequence_length + 1));
   for (int64_t& token : samples) token = static_cast<int64_t>(random() % shape.vocab_size);
@@ -81,6 +83,7 @@ void time_units(const training::ModelShape& shape, training::UnitRange units, in
   const std::span<const int64_t> read =
       first || last ? std::span<const int64_t>(samples) : std::span<const int64_t>();
   int64_t kept = 0;
+  // One micro-batch forward and backward, as in a pipeline of one stage.
   repeat([&](bool measured) {
     // A stage keeps its activations from the forward to the backward, so the difference between is what
     // it keeps.

@@ -56,6 +56,7 @@ hdt::Status make_socket_folder(const std::string& socket) {
   std::vector<std::filesystem::path> missing;
   std::error_code error;
   const auto folder = std::filesystem::path(socket).parent_path();
+  // From the innermost folder outwards, up to one that exists.
   for (auto path = folder; !path.empty() && !std::filesystem::exists(path, error); path = path.parent_path())
     missing.push_back(path);
   for (auto path = missing.rbegin(); path != missing.rend(); ++path) {
@@ -224,6 +225,7 @@ int main(int argc, char** argv) {
     std::fputs(hdt::config_reference().c_str(), stdout);
     return 0;
   }
+  // Kept for SIGHUP, which reads the same sources again.
   hdt::ConfigSources sources;
   sources.file = file;
   sources.flags = flags.take();

@@ -36,6 +36,7 @@ std::string backends_table(const nlohmann::json& answer) {
     text += "  classes: " + (classes.empty() ? "none" : classes) + "\n";
     for (const auto& nic : backend["nics"]) text += nic_line(nic);
   }
+  // The folders help with a module that is missing above.
   text += "\nmodules are looked for in:\n";
   for (const auto& folder : answer["folders"]) text += "  " + folder.get<std::string>() + "\n";
   return text;

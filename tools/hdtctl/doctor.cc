@@ -53,6 +53,7 @@ class Examination {
  public:
   // The checks of this node alone.
   void own(const json& own, const Machine& machine) {
+    // The daemon has answered, or there would be no "own".
     note(Level::kGood, "daemon",
          fmt::format("node {} runs {} at {}", text_of(own, "node"), text_of(own, "software"),
                      text_of(own, "control")));
@@ -61,6 +62,7 @@ class Examination {
     memory(own);
     ports(own);
     permissions(own, machine);
+    // Only tcp connections are tried by the daemons (daemon/control/control_doctor.cc).
     for (const json& nic : list_of(own, "nics")) {
       if (text_of(nic, "backend") != "tcp") untried_backends_.insert(text_of(nic, "backend"));
     }
@@ -86,6 +88,8 @@ class Examination {
                   fmt::format("the daemon at {} answers what cannot be understood", address),
                   "install the same release on all nodes");
     }
+    // A daemon of another release may lack fields, so a difference of releases is noted before anything
+    // else.
     const std::string node = text_of(theirs, "node");
     if (text_of(theirs, "software") != text_of(own, "software")) {
       note(Level::kWarning, "versions",
@@ -121,6 +125,7 @@ class Examination {
   // for rdma.
   void limits(const json& own, const Machine& machine) {
     const auto& nics = list_of(own, "nics");
+    // rdma locks all memory that it registers.
     const bool registers = std::any_of(nics.begin(), nics.end(),
                                        [](const json& nic) { return text_of(nic, "backend") == "rdma"; });
     const uint64_t locked = number_of(own, "memlock_bytes");
@@ -128,6 +133,7 @@ class Examination {
     const uint64_t used = number_of(own, "open_files_used");
     const uint64_t left = files - std::min(files, used);
     bool good = true;
+    // A problem: the first large buffer would fail.
     if (registers && locked < kLittleLocked) {
       good = false;
       note(Level::kProblem, "limits",
@@ -135,18 +141,21 @@ class Examination {
                        locked),
            "LimitMEMLOCK=infinity in its systemd unit, or ulimit -l unlimited");
     }
+    // A warning: it is enough for small jobs.
     if (files < kFewFiles) {
       good = false;
       note(Level::kWarning, "limits",
            fmt::format("hdtcommd may open {} files; every process, group and rail takes some", files),
            "LimitNOFILE=65536 in its systemd unit, or ulimit -n 65536");
     }
+    // How much of a problem it is depends on whether even one process could connect.
     if (left < kFewLeft) {
       good = false;
       note(left < kNoneLeft ? Level::kProblem : Level::kWarning, "limits",
            fmt::format("hdtcommd has {} of {} files open: {} are left for new jobs", used, files, left),
            "end jobs that are not needed, or LimitNOFILE=65536 in its systemd unit");
     }
+    // A job inherits the limit of the shell or service that starts it.
     if (machine.open_files != 0 && machine.open_files < kFewOfJob) {
       good = false;
       note(Level::kWarning, "limits",
@@ -168,11 +177,13 @@ class Examination {
   // Segments are anonymous files (memfd). Their size is not limited by /dev/shm, but by the memory of
   // the daemon's control group.
   void memory(const json& own) {
+    // A daemon of another release may not report it.
     if (!own.contains("memory_free")) return;
     const std::string error = text_of(own, "memory_error");
     const uint64_t needed = number_of(own, "group_bytes");
     const bool known = own["memory_free"].is_number();
     const uint64_t free = known ? number_of(own, "memory_free") : 0;
+    // The daemon has tried to make a small segment.
     if (!error.empty()) {
       note(Level::kProblem, "memory", "hdtcommd cannot make shared memory: " + error,
            "the limits of its control group, and vm.overcommit_memory");
@@ -210,6 +221,7 @@ class Examination {
   // The cluster key, the socket, and the kernel's rule for reading other processes' memory.
   void permissions(const json& own, const Machine& machine) {
     const auto& nics = list_of(own, "nics");
+    // A daemon with loopback addresses only is reached by nobody else, so it needs no key.
     const bool outside = std::any_of(nics.begin(), nics.end(), [](const json& nic) {
       return !text_of(nic, "address").starts_with("127.");
     });
@@ -224,6 +236,7 @@ class Examination {
            "security.cluster_key_file, the same file on all nodes");
     }
     socket(own);
+    // With these values the kernel refuses process_vm_readv() among the processes of one user.
     if (machine.ptrace_scope == "2" || machine.ptrace_scope == "3") {
       note(Level::kWarning, "permissions",
            "kernel.yama.ptrace_scope is " + machine.ptrace_scope +
@@ -260,6 +273,7 @@ class Examination {
     std::string advice =
         "is hdtcommd running there, does it listen at this address (nics.port), does a firewall let it "
         "through?";
+    // The default advice is for a daemon that cannot be reached at all.
     if (error.find("version") != std::string::npos) advice = "install the same release on all nodes";
     if (error.find("key") != std::string::npos || error.find("proof") != std::string::npos) {
       advice = "security.cluster_key_file must be the same file on all nodes";
@@ -270,6 +284,8 @@ class Examination {
 
   // Clocks that differ make it hard to compare the logs of two nodes.
   void clock(const json& own, const json& theirs, const std::string& node) {
+    // The two readings are not taken at the same moment; kClockSeconds is far more than what lies
+    // between them.
     const double apart = seconds_of(theirs, "wall_ns") - seconds_of(own, "wall_ns");
     if (std::abs(apart) <= kClockSeconds)
       return note(Level::kGood, "clock", fmt::format("the clock of node {} is right", node));
@@ -282,6 +298,7 @@ class Examination {
   // A NIC that reaches no NIC of the node is a problem. A NIC that reaches some of them is none: the
   // others may be in another subnet. Each failed connection is a warning.
   void reach(const std::string& node, const std::vector<Reach>& tried, const json& told) {
+    // First what this node has tried, then what the other one has.
     for (const bool back : {false, true}) {
       std::map<std::string, std::pair<size_t, size_t>> made;  // by NIC of who tries: connections made, tried
       for (const Reach& pair : tried) {
@@ -299,10 +316,12 @@ class Examination {
                "rule for each address (ip rule add from ADDRESS table N)");
         }
       }
+      // Nothing was tried on the way back: it is not known whether it works.
       if (made.empty() && back) {
         const std::string why = text_of(told, "back_error");
         not_tried("reach", fmt::format("the way from node {} to this one: {}", node,
                                        why.empty() ? "it has tried nothing" : why));
+        // Nothing could be tried on the way there.
       } else if (made.empty()) {
         note(Level::kProblem, "reach",
              fmt::format("no NIC of this node and of node {} share a backend that can be tried", node),
@@ -327,6 +346,7 @@ class Examination {
   // found that large packets vanish (`narrowed`); the two NICs have different MTUs; the path carries
   // smaller packets than the NICs. What is left has passed.
   void mtu(const json& own, const json& theirs, const std::string& node, const std::vector<Reach>& tried) {
+    // 0 if the daemon does not name the address or its MTU.
     const auto mtu_of = [](const json& nics, const std::string& address) -> uint64_t {
       for (const json& nic : nics) {
         if (text_of(nic, "address") == address) return number_of(nic, "mtu");
@@ -337,6 +357,7 @@ class Examination {
     bool within = false;
     for (const Reach& pair : tried) {
       if (pair.node != node || !pair.error.empty()) continue;
+      // `ours` is the address of this node, whichever side has tried.
       const std::string& ours = pair.back ? pair.to_address : pair.from_address;
       const std::string& other = pair.back ? pair.from_address : pair.to_address;
       const std::string& our_nic = pair.back ? pair.to_nic : pair.from_nic;
@@ -364,6 +385,7 @@ class Examination {
              "the MTU of switches and routers between them");
       } else {
         const auto [entry, fresh] = passed.emplace(our_nic, pair.largest);
+        // The smallest packet of all paths of a NIC is what is reported.
         if (!fresh) entry->second = std::min<uint64_t>(entry->second, pair.largest);
       }
     }
@@ -380,6 +402,7 @@ class Examination {
   std::vector<Finding> findings_;
 };
 
+// The names in the table and in JSON.
 const char* name_of(Level level) {
   switch (level) {
     case Level::kGood:
@@ -400,6 +423,7 @@ std::vector<Reach> tried_paths(const json& answer) {
   std::vector<Reach> pairs;
   for (const json& peer : list_of(answer, "peers")) {
     if (!peer.is_object() || !peer.contains("description") || !peer["description"].is_object()) continue;
+    // Both lists have the same form; "back" holds what the other daemon has tried.
     for (const char* way : {"there", "back"}) {
       for (const json& trial : list_of(peer, way)) {
         if (!trial.is_object()) continue;

@@ -10,6 +10,7 @@ namespace hdt::ctl {
 
 namespace {
 
+// Microseconds below a millisecond.
 std::string time(double seconds) {
   return seconds < 1e-3 ? fmt::format("{:.1f} us", seconds * 1e6) : fmt::format("{:.3f} ms", seconds * 1e3);
 }
@@ -28,6 +29,7 @@ std::string explain_table(const nlohmann::json& all) {
   text += fmt::format("\nconfigured: {}\npicked: {}\nwhy: {}\n", all["configured"].get<std::string>(),
                       all["picked"].is_null() ? "none" : all["picked"].get<std::string>(),
                       all["why"].get<std::string>());
+  // A group of one node has no algorithms between nodes.
   if (all["candidates"].empty()) return text;
   text += all.contains("way_s") ? fmt::format("\nalgorithms (with {} from rank to daemon and back):\n",
                                               time(all["way_s"].get<double>()))

@@ -12,6 +12,7 @@ namespace hdt::ctl {
 
 Result<std::string> make_key(const std::string& output, const std::string& node) {
   if (!node.empty()) {
+    // The name stands in a line of security.nodes_file, which is cut at blanks.
     if (!std::all_of(node.begin(), node.end(), [](char c) { return c > 0x20 && c < 0x7f; }))
       return Status(Code::kInvalidArgument, "--node: expected a name of plain printable characters");
     const auto key = SigningKey::make();

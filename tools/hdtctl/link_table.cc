@@ -18,6 +18,7 @@ std::string link_table(const nlohmann::json& answer) {
     for (const auto& candidate : choice["candidates"]) {
       text += fmt::format("{} {:<10} {}\n", candidate["backend"] == choice["chosen"] ? " *" : "  ",
                           candidate["backend"].get<std::string>(), candidate["result"].get<std::string>());
+      // The paths that this backend would use: NIC and address of both ends.
       for (const auto& rail : candidate["rails"]) {
         text += fmt::format("      {} ({}) - {} ({})\n", rail["nic"].get<std::string>(),
                             rail["address"].get<std::string>(), rail["their_nic"].get<std::string>(),

@@ -56,6 +56,7 @@ struct Asked {
 // answer, prints why on standard error and returns the exit code.
 int with_answer(const Asked& daemon, const Question& ask,
                 const std::function<int(const nlohmann::json&)>& use) {
+  // 1. Connect; 2. ask; 3. parse; 4. use. Each has a message of its own.
   const auto session = daemon.open();
   if (!session.is_ok()) {
     std::fprintf(stderr, "hdtctl: %s; name another daemon with --socket PATH\n",
@@ -65,6 +66,7 @@ int with_answer(const Asked& daemon, const Question& ask,
   const auto text = ask(*session.value());
   if (!text.is_ok()) {
     std::fprintf(stderr, "hdtctl: %s\n", text.status().message().c_str());
+    // The daemon refuses arguments that only it can check, as the name of a group.
     return text.status().code() == hdt::Code::kInvalidArgument ? kWrongUsage : kFailed;
   }
   const auto parsed = hdt::parse_foreign_json(text.value(), kMaxAnswerBytes);
@@ -100,6 +102,7 @@ int write_trace(const Asked& daemon, const std::string& path) {
       },
       [&](const nlohmann::json& answer) {
         for (const auto& node : answer["nodes"]) {
+          // A part of a trace is better than none.
           if (node["answered"].get<bool>()) continue;
           std::fprintf(stderr, "hdtctl: node %s is not in the trace: %s\n",
                        node["name"].get<std::string>().c_str(), node["silence"].get<std::string>().c_str());
@@ -139,6 +142,7 @@ int examine(const Asked& daemon, bool as_json, const std::vector<std::string>& p
   const auto told = session.is_ok() ? session.value()->ask_json({"doctor", about}) : session.status();
   auto parsed = told.is_ok() ? hdt::parse_foreign_json(told.value(), kMaxAnswerBytes) : told.status();
   if (parsed.is_ok()) answer = parsed.take();
+  // No answer, or none that can be read, is the first finding.
   if (!answer.is_object()) answer = {{"error", parsed.status().message()}};
   hdt::ctl::Machine machine;
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> machine.ptrace_scope;
@@ -154,6 +158,7 @@ int examine(const Asked& daemon, bool as_json, const std::vector<std::string>& p
 }  // namespace
 
 int main(int argc, char** argv) {
+  // The client library logs, as in any other program.
   (void)hdt::init_client_log(std::getenv("HDT_LOG_LEVEL"));
   CLI::App app{"Asks the daemon of a node about itself.", "hdtctl"};
   app.footer(
@@ -172,6 +177,7 @@ int main(int argc, char** argv) {
   hdt::tools::last_one_counts(app);
   app.require_subcommand(1);
   Asked daemon;
+  // The flag comes before the variable, and the variable before the default.
   daemon.socket = hdt::Config().node.socket;
   if (const char* variable = std::getenv("HDT_SOCKET")) daemon.socket = variable;
   app.add_option("--socket", daemon.socket,
@@ -277,6 +283,7 @@ int main(int argc, char** argv) {
       "  hdtctl explain broadcast 4K --group 1a2b3c4d --type bfloat16 --root 2 --json");
   try {
     app.parse(argc, argv);
+    // These are required for `explain`, but not for `explain link`, which CLI11 cannot express.
     for (const auto* needed : {operation, size, group}) {
       if (explain->parsed() && !link->parsed() && needed->count() == 0)
         throw CLI::RequiredError(needed->get_name());
@@ -290,6 +297,7 @@ int main(int argc, char** argv) {
   daemon.timeout_ms = seconds * 1'000;
   if (fresh->parsed()) return new_key(key_file, key_node);
   if (set->parsed()) {
+    // The question is the class, and one line for each setting.
     std::string question = group_class;
     for (const std::string& setting : settings) {
       if (setting.find('=') == std::string::npos || setting.find('\n') != std::string::npos) {

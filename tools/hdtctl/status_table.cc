@@ -60,6 +60,7 @@ std::string status_table(const nlohmann::json& status) {
     text += fmt::format("  pid {:<8} uid {:<6} ranks {}\n", session["pid"].get<int>(),
                         session["uid"].get<int>(), session["ranks"].get<int>());
   }
+  // What each user has of what is limited; zeros are left out.
   for (const auto& user : status["limits"]["users"]) {
     text += fmt::format("  uid {}{}:", user["uid"].get<int64_t>(),
                         user["limited"].get<bool>() ? "" : " (without limits)");
@@ -78,6 +79,7 @@ std::string status_table(const nlohmann::json& status) {
     for (const auto& node : group["nodes"]) {
       text += fmt::format("    node {}: rank {}\n", node["name"].get<std::string>(), ranks(node["ranks"]));
     }
+    // Ranks of this node.
     for (const auto& rank : group["local"]) {
       const int pid = rank["pid"].get<int>();
       text += fmt::format("    rank {} here: pid {}, {} collective call(s){}\n", rank["rank"].get<int>(),
@@ -98,6 +100,7 @@ std::string status_table(const nlohmann::json& status) {
           rail["state"].get<std::string>(), bytes(rail["bytes_out"].get<double>()),
           bytes(rail["mean_bytes_per_s_out"].get<double>()), bytes(rail["bytes_in"].get<double>()),
           bytes(rail["mean_bytes_per_s_in"].get<double>()));
+      // Only rails that were ever lost have more to say.
       if (const auto losses = rail["losses"].get<uint64_t>(); losses > 0) {
         text += fmt::format(", lost {} time(s), sent again {}, last: {}", losses,
                             bytes(rail["bytes_resent"].get<double>()), rail["last_error"].get<std::string>());

@@ -55,6 +55,7 @@ class Trace {
     std::vector<std::pair<int, int64_t>> lanes;  // thread, when its last operation ended
     for (const json& operation : operations) {
       const auto entered = operation.at(kEntered).get<int64_t>();
+      // An operation without an end is under way.
       const bool over = operation.at(kEnded).get<int64_t>() != 0;
       const int64_t ended = over ? operation.at(kEnded).get<int64_t>() : now_ns_;
       auto lane =
@@ -82,6 +83,7 @@ class Trace {
     if (!over) args["under_way"] = true;
     if (operation.at(kCode).get<int>() != 0) args["code"] = operation.at(kCode);
     add_slice(operation.at(kKind), group.at("group_class"), process, thread, entered, ended, std::move(args));
+    // Until all others had come, the operation could not begin.
     const int64_t there = started != 0 ? std::min(started, ended) : ended;
     if (there > entered)
       add_slice("wait for others", "wait", process, thread, entered, there, json::object());

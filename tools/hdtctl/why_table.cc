@@ -28,6 +28,7 @@ std::string doing(const nlohmann::json& row) {
 
 std::string why_table(const nlohmann::json& answer) {
   std::string text;
+  // A group that is being made has a sentence only.
   if (answer.contains("making")) {
     for (const auto& group : answer["making"]) text += text_of(group, "sentence") + "\n";
   }
@@ -49,12 +50,14 @@ std::string why_table(const nlohmann::json& answer) {
                           quiet < 0 ? "" : fmt::format(", the last {:.1f} s ago", quiet));
     }
   }
+  // Groups of other users are counted only.
   const auto hidden = answer.value("hidden", uint64_t{0});
   if (text.empty()) {
     text = fmt::format("nothing to do: node {} has no group{}\n", text_of(answer, "node"),
                        hidden == 0 ? "" : " of yours");
   }
   if (hidden != 0) text += fmt::format("and {} group(s) of other users\n", hidden);
+  // Nodes whose ranks are missing above.
   for (const auto& node : answer["silent"]) {
     text += fmt::format("node {} does not answer: {}\n", text_of(node, "node"), text_of(node, "why"));
   }

@@ -49,12 +49,14 @@ extern "C" ssize_t readv(int fd, const iovec* vectors, int count) {
   using Readv = ssize_t (*)(int, const iovec*, int);
   // The real readv().
   static const auto next = reinterpret_cast<Readv>(dlsym(RTLD_NEXT, "readv"));
+  // Mapped at the first read.
   static std::atomic<int64_t>* const left = map_count();
   const ssize_t got = next(fd, vectors, count);
   if (count != 2 || got <= 0) return got;
   const size_t payload = std::min(static_cast<size_t>(got), vectors[0].iov_len);
   if (payload >= kLeastPayload && take_one(left)) {
     auto* bytes = static_cast<unsigned char*>(vectors[0].iov_base);
+    // One bit in the middle, far from both ends.
     bytes[payload / 2] ^= 0x10;
   }
   return got;

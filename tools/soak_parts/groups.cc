@@ -9,6 +9,7 @@ namespace {
 // Longer than any fault lasts, so an operation that ends at its deadline was lost.
 constexpr int64_t kDeadlineMs = 120'000;
 
+// The class decides over which backends and NICs a group goes.
 hdtCommConfig_t config_of(const char* group_class) {
   hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
   config.group_class = group_class;
@@ -25,6 +26,7 @@ void destroy(hdtComm_t& comm) {
 
 Groups::~Groups() { leave(); }
 
+// In the reverse of the order in which they were made.
 void Groups::leave_parts() {
   for (hdtComm_t* comm : {&pipeline, &across, &node}) destroy(*comm);
 }
@@ -60,6 +62,9 @@ hdtResult_t Groups::shrink(const std::vector<int>& excluded) {
   return split();
 }
 
+// 1. Where is each rank: its node, and its place on the node?
+// 2. Who is in the groups of this rank? The steps need the members to compute what results must be.
+// 3. Make the three groups. All ranks make them in this order.
 hdtResult_t Groups::split() {
   hdtResult_t result = hdtCommUserRank(all, &rank);
   if (result == HDT_SUCCESS) result = hdtCommCount(all, &size);

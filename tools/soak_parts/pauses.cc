@@ -23,6 +23,7 @@ void Pauses::add(const std::string& operation, int64_t begin_ns, int64_t end_ns)
     const auto last = sorted.begin() + static_cast<std::ptrdiff_t>(std::min<uint64_t>(history.count, kKept));
     const auto median = sorted.begin() + (last - sorted.begin()) / 2;
     std::nth_element(sorted.begin(), median, last);
+    // tools/soak counts the pause for the latest fault before its end.
     if (took - *median > kNoticedNs) {
       std::printf("pause %s %lld %lld %lld\n", operation.c_str(), static_cast<long long>(begin_ns),
                   static_cast<long long>(end_ns), static_cast<long long>(took - *median));

@@ -68,6 +68,8 @@ void fill(void* place, hdtDataType_t type, size_t count, uint64_t key) {
   }
 }
 
+// The expected elements are made in the call's own type and compared as bytes: what is right is right in
+// all bits.
 bool is_sum(const void* place, hdtDataType_t type, size_t first, size_t count,
             const std::vector<uint64_t>& keys) {
   uint32_t numbers[kBlock];
