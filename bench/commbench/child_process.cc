@@ -78,7 +78,7 @@ int wait_for_all(std::vector<Child>& children, const Options& options) {
       deadline = std::min(deadline, Clock::now() + std::chrono::seconds(options.timeout_s) + kLeaveTime);
     }
   }
-  // What is left is late.
+  // The children that are left are late.
   if (running == 0) return code;
   for (size_t i = 0; i < children.size(); ++i) {
     if (children[i].pid_fd < 0) continue;

@@ -16,6 +16,7 @@ namespace hdt::bench {
 // have none.
 struct Call {
   Collective what;
+  // In place, the buffers overlap as hdt.h describes for each collective.
   const void* send;
   void* recv;
   // Elements, with the meaning that hdt.h gives to the argument of each collective.
@@ -32,6 +33,7 @@ using Memory = std::shared_ptr<std::byte>;
 class Communicator {
  public:
   virtual ~Communicator() = default;
+  // This rank, from 0, and the number of all ranks. They never change.
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
   // Nodes are numbered from 0.
@@ -39,6 +41,7 @@ class Communicator {
   // Runs the call, and returns when this rank's part is complete. A sendrecv sends to the next rank and
   // receives from the one before, in a ring.
   virtual Status run(const Call& call) = 0;
+  // Returns when all ranks have called it. Separates what is measured from what is not.
   virtual Status barrier() = 0;
   // Gathers `bytes` bytes of each rank: recv[r * bytes ...] is what rank r sent. `bytes` must be a
   // multiple of 4. For the benchmark's own bookkeeping; it is never measured.

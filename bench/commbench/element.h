@@ -19,6 +19,7 @@ double load_float(hdtDataType_t type, const void* element);
 void store_integer(hdtDataType_t type, uint64_t value, void* element);
 uint64_t load_integer(hdtDataType_t type, const void* element);
 
+// False for floating types, which are all others.
 bool is_integer(hdtDataType_t type);
 bool is_unsigned(hdtDataType_t type);
 

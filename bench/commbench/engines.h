@@ -20,6 +20,7 @@ class Engines {
   // `hdt` must outlive the engines.
   static Result<Engines> make(const Options& options, Communicator& hdt);
 
+  // In the order of the options. Valid as long as this object.
   const std::vector<Engine>& list() const { return list_; }
 
  private:

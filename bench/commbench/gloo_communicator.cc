@@ -222,7 +222,7 @@ class GlooCommunicator : public PeerCommunicator {
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> make_gloo_communicator(Communicator& group, int64_t timeout_s) {
-  // Gloo listens on this address, and tells it to the others over the store.
+  // Gloo listens on this address, and publishes it in the store.
   const Result<std::string> address = reachable_address(on_one_node(group));
   if (!address.is_ok()) return address.status();
   try {

@@ -46,8 +46,10 @@ class GlooReduceScatter {
   }
 
  private:
+  // An algorithm object is bound to these: buffer, count, type and reduction.
   using Key = std::tuple<void*, size_t, hdtDataType_t, hdtRedOp_t>;
 
+  // Reductions that Gloo does not have are refused before (GlooCommunicator::lacks).
   template <typename T>
   static const gloo::ReductionFunction<T>* function(hdtRedOp_t op) {
     switch (op) {
@@ -62,6 +64,7 @@ class GlooReduceScatter {
     }
   }
 
+  // The copy of the input, for calls out of place. Grows to the largest call.
   std::vector<std::byte> copy_;
   std::unique_ptr<gloo::Algorithm> algorithm_;
   Key key_;

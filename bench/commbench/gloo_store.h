@@ -26,6 +26,7 @@ class GlooStore : public gloo::rendezvous::Store {
 
  private:
   Communicator& group_;
+  // By key: what all ranks have published.
   std::map<std::string, std::vector<char>> values_;
 };
 

@@ -18,6 +18,8 @@ class HdtCommunicator : public Communicator {
 
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
+  // The functions of Communicator, each by one call of hdt.h. Errors have the library's code and
+  // message.
   int node_of(int rank) const override;
   Status run(const Call& call) override;
   Status barrier() override;
@@ -31,6 +33,7 @@ class HdtCommunicator : public Communicator {
   hdtComm_t comm_;
   int rank_;
   int ranks_;
+  // Whether allocate() takes memory of hdtMemAlloc.
   bool hdt_memory_;
 };
 

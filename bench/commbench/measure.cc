@@ -169,7 +169,7 @@ int64_t Measurer::verify(const Row& row, const Shape& shape, Placement placement
   return static_cast<int64_t>(wrong) + verify_received(row, shape, placement, pattern);
 }
 
-// What must have been received, by collective. Away from the root, a reduce or gather must leave the
+// Compares the received data, by collective. Away from the root, a reduce or gather must leave the
 // receive buffer alone.
 int64_t Measurer::verify_received(const Row& row, const Shape& shape, Placement placement,
                                   Pattern& pattern) const {

@@ -111,11 +111,13 @@ class Measurer {
   void load(const Row& row, const Shape& shape, Placement placement, Pattern& pattern);
   // The numbers of wrong elements and broken guards in this rank's buffers.
   int64_t verify(const Row& row, const Shape& shape, Placement placement, Pattern& pattern) const;
+  // The part of verify() that depends on the collective.
   int64_t verify_received(const Row& row, const Shape& shape, Placement placement, Pattern& pattern) const;
   int64_t verify_scattered(const Shape& shape, size_t element, bool in_place, Pattern& pattern) const;
 
   Communicator* communicator_;
   Settings settings_;
+  // Reads the use of this process and, on one rank of each node, that of the daemon.
   ResourceMeter meter_;
   Buffer send_;
   // In place, the only one that is used.

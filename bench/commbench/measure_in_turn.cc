@@ -37,7 +37,7 @@ void set_ratios(std::vector<RowResult>& results, size_t reference) {
 Result<std::vector<RowResult>> measure_in_turn(std::vector<Measurer>& measurers, size_t reference, int rounds,
                                                const Row& row, Pattern& pattern) {
   std::vector<RowResult> results;
-  // What an engine lacks is the same on all ranks, so all of them leave out the same engines.
+  // An engine lacks the same calls on all ranks, so all of them leave out the same engines.
   for (size_t engine = 0; engine < measurers.size(); ++engine) {
     RowResult result{row, shape_of(row, measurers[engine].ranks()), {}, std::nullopt, engine, ""};
     result.lacks = measurers[engine].lacks(row);

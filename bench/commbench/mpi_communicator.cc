@@ -81,7 +81,7 @@ class MpiCommunicator : public PeerCommunicator {
     // MPI says by a constant that a call is in place.
     const bool same = in_place(call);
     const void* send = same ? MPI_IN_PLACE : call.send;
-    // What is only moved is moved as bytes, whatever its type.
+    // Data that is only moved goes as bytes, whatever its type is.
     const MPI_Datatype type = reduces(call.what) ? type_of(call.type) : MPI_BYTE;
     const int count = static_cast<int>(call.count * (reduces(call.what) ? 1 : element_bytes(call.type)));
     switch (call.what) {

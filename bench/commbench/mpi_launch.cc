@@ -1,6 +1,6 @@
 // mpi_launch.cc: the command line of mpirun.
 //
-// With one rank a node, Open MPI is told to use nothing but TCP. With more, mpirun starts a launcher
+// With one rank a node, Open MPI may use nothing but TCP. With more, mpirun starts a launcher
 // daemon of its own for each node, through a stand-in for ssh that stays on this machine. So Open MPI
 // itself sees the nodes, and uses shared memory inside them and TCP between them.
 #include "bench/commbench/mpi_launch.h"

@@ -41,6 +41,7 @@ std::optional<hdtDataType_t> find_type(std::string_view name);
 std::optional<hdtRedOp_t> find_op(std::string_view name);
 std::optional<EngineKind> find_engine(std::string_view name);
 
+// All values, in the order of the tables.
 const std::vector<Collective>& all_collectives();
 const std::vector<hdtDataType_t>& all_types();
 const std::vector<hdtRedOp_t>& all_ops();

@@ -98,11 +98,11 @@ Status NodeDaemons::start_one(const Options& options, const Job& job, int node) 
   return Status::ok();
 }
 
-// All are told to end before the first is waited for, so that they end at the same time.
+// All get SIGTERM before the first one is waited for, so that they end at the same time.
 NodeDaemons::~NodeDaemons() {
   for (const Child& daemon : daemons_) kill(daemon.pid, SIGTERM);
   for (Child& daemon : daemons_) {
-    // What does not end in time is killed below.
+    // A daemon that does not end in time is killed below.
     if (has_ended(daemon, kEndLimitMs)) reap(daemon);
   }
   end_all(daemons_);

@@ -24,6 +24,7 @@ class NodeDaemons {
 
  private:
   NodeDaemons() = default;
+  // Forks the daemon of one node.
   Status start_one(const Options& options, const Job& job, int node);
 
   // A temporary folder for the sockets. Empty: no daemons were asked for.

@@ -18,20 +18,25 @@ inline constexpr int kDefaultRounds = 5;  // where several engines are measured
 
 // All flags, checked. The same on all ranks.
 struct Options {
+  // What to measure, in the order of the command line.
   std::vector<Collective> collectives;
+  // The sweep, of sizes of the full buffer: sweep_sizes() has its rules.
   size_t min_bytes = size_t{32} << 20;
   size_t max_bytes = size_t{32} << 20;
   // If `factor` is 1, sizes are so far apart; otherwise they are multiplied by `factor`.
   size_t step_bytes = 0;
   size_t factor = 2;
+  // Timed iterations of each round and placement, and untimed ones before them.
   int iterations = 20;
   int warm_up = 5;
+  // Verify every element.
   bool check = true;
   std::vector<hdtDataType_t> types{HDT_FLOAT32};
   std::vector<hdtRedOp_t> ops{HDT_SUM};
   std::vector<EngineKind> engines{EngineKind::kHdt};
   // In each round every engine runs its iterations once, in turn.
   int rounds = 1;
+  // Each rank is the root once, or else `root` is.
   bool all_roots = false;
   int root = 0;
   // Empty: none.
@@ -60,7 +65,7 @@ struct Information {
 // The options; or a text to print; or what is wrong, as the line to print before exiting with 2.
 std::variant<Options, Information, Status> parse_options(int argc, const char* const* argv);
 
-// What can be checked only when the group is known: kInvalidArgument unless -r names one of its ranks.
+// A check that needs the group: kInvalidArgument unless -r names one of its ranks.
 Status check_root(const Options& options, int ranks);
 
 }  // namespace hdt::bench

@@ -42,6 +42,7 @@ class Sequence {
   size_t count_wrong(const void* elements, uint64_t first, size_t count) const;
 
  private:
+  // Whether the element is right at this position of the period, within the tolerance.
   bool equal(const std::byte* element, size_t position) const;
 
   hdtDataType_t type_;
@@ -67,6 +68,7 @@ class Pattern {
  private:
   // One element of one rank's data, by the rules above.
   void element(int rank, size_t index, void* out) const;
+  // One element of the reduction.
   void reduce_element(size_t index, void* out) const;
 
   hdtDataType_t type_;
@@ -74,6 +76,7 @@ class Pattern {
   int ranks_;
   uint64_t seed_;
   size_t length_;
+  // By rank: what was asked for so far.
   std::map<int, Sequence> contributions_;
   std::optional<Sequence> reduced_;
 };

@@ -11,7 +11,7 @@ namespace hdt::bench {
 // Whether send and receive buffer are two, or one.
 enum class Placement { kOutOfPlace, kInPlace };
 
-// What is measured, before the number of ranks is known.
+// One measurement, before the number of ranks is known.
 struct Row {
   Collective what = Collective::kAllReduce;
   // The size of the sweep. Shape::bytes may be a little less.
@@ -34,6 +34,7 @@ struct Shape {
   size_t send_elements = 0;
   size_t recv_elements = 0;  // in the receive buffer
 };
+// The count may be 0, if the size is less than an element for each rank.
 Shape shape_of(const Row& row, int ranks);
 
 // False for a barrier, and for collectives that only move data from rank to rank: a rank cannot send

@@ -21,7 +21,7 @@ Result<int> find_free_port();
 // Ranks of all nodes that the options ask for.
 int rank_count(const Options& options);
 
-// What the ranks of a job have in common. to_text() makes it fit into an environment variable.
+// All ranks of a job have this in common. to_text() makes it fit into an environment variable.
 struct Job {
   // Port of the rendezvous.
   int port = 0;
@@ -30,8 +30,10 @@ struct Job {
   // The folder of the sockets of the nodes' daemons. Empty: daemons are embedded.
   std::string sockets;
 
+  // The two are the reverse of each other. kInvalidArgument for a text that to_text() has not made.
   std::string to_text() const;
   static Result<Job> parse(const std::string& text);
+  // The name and the daemon's socket of a node of this job.
   std::string node_name(int node) const;
   std::string socket(int node) const;
 };

@@ -18,7 +18,7 @@ struct ResourceUse {
   std::map<std::string, uint64_t> sent_bytes;
 };
 
-// What was used from `before` to `after`. Interfaces that carried nothing are left out.
+// The use between `before` and `after`. Interfaces that carried nothing are left out.
 ResourceUse difference(const ResourceUse& before, const ResourceUse& after);
 
 // Reads the use of this process and, if wanted, of a daemon.
@@ -26,6 +26,7 @@ class ResourceMeter {
  public:
   // `daemon` is a process whose processor time counts too; 0: none.
   explicit ResourceMeter(pid_t daemon = 0) : daemon_(daemon) {}
+  // The readings up to now. Takes some system calls, so it is kept out of the iterations.
   ResourceUse read() const;
 
  private:

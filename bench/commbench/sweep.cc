@@ -19,7 +19,7 @@ namespace {
 // The same on all ranks: they compute each other's data ("HDT01").
 constexpr uint64_t kSeed = 0x4844543031;
 
-// What each rank says about itself. Its size is a multiple of 4, as gather_all() wants.
+// Each rank sends this about itself. Its size is a multiple of 4, as gather_all() wants.
 struct RankRecord {
   int32_t pid;
   char host[60];
@@ -140,7 +140,7 @@ class Sweep {
   std::vector<size_t> sizes_;
   const std::function<void(const std::string&)>& print_;
   std::vector<RowResult> rows_;
-  // What engines lack; each is printed once.
+  // The calls that engines lack, as they were printed. Each is printed once.
   std::set<std::string> said_;
   Totals totals_;
 };

@@ -12,7 +12,7 @@
 
 namespace hdt::bench {
 
-// What is left when the table has been printed.
+// The outcome of a run, besides the printed table.
 struct SweepResult {
   // No wrong value of HDT was seen, by this rank or by the group. If HDT is not measured, of the first
   // engine.

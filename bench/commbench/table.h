@@ -11,7 +11,7 @@
 
 namespace hdt::bench {
 
-// What the header shows of a rank.
+// A rank in the header.
 struct RankInformation {
   int node = 0;
   int pid = 0;
@@ -42,8 +42,10 @@ struct Totals {
   // Adds a row. `result_made` is false if wrong values do not count: for an engine that only moves
   // bytes, and for a peer. `averaged`: whether its bandwidths count.
   void add(const RowResult& result, bool result_made = true, bool averaged = true);
+  // The mean over all placements that count; 0 if there are none.
   double average_bus_gbps() const { return measurements == 0 ? 0 : bus_gbps_sum / measurements; }
 };
+// The two lines below the whole table.
 std::string footer_text(const Totals& totals);
 
 }  // namespace hdt::bench

@@ -64,6 +64,7 @@ class SendRecv {
   }
 
  private:
+  // Null when no exchange is under way.
   hdtRequest_t sending_ = nullptr, receiving_ = nullptr;
 };
 

@@ -35,7 +35,8 @@ int wrong_usage(const char* what) {
   return 2;
 }
 
-// Of one operation, by the monotonic clock, which the script can compare with its own.
+// Begin and end of one operation, by the monotonic clock, which a script on the machine can compare with its
+// own.
 struct Timing {
   int64_t begin_ns;
   int64_t end_ns;

@@ -52,6 +52,7 @@ class Stream {
  private:
   // Exchanges under way at the same time.
   static constexpr size_t kUnderWay = 4;
+  // One of the exchanges under way, with buffers of its own.
   struct Slot {
     Buffers buffers;
     SendRecv exchange;
@@ -67,6 +68,7 @@ class Stream {
   hdtComm_t group_;
   int peer_;
   std::array<Slot, kUnderWay> slots_;
+  // The other rank sends this in every call.
   std::vector<float> theirs_;
 };
 

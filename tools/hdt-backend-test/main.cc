@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
     const int code = complain(prepared.status().message());
     return prepared.status().code() == hdt::Code::kConfig ? code : kFailed;
   }
-  // What the tests run on is part of the result.
+  // The result depends on the NICs, so they are printed with it.
   for (const std::string& line : prepared.value()) std::printf("not used: %s\n", line.c_str());
   for (const auto& nic : hdt::backend_test::chosen_nics()) {
     std::printf("backend %s on %s (%s)\n", settings.backend.c_str(), nic.name.c_str(), nic.address.c_str());

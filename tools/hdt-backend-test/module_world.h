@@ -14,7 +14,7 @@
 
 namespace hdt::backend_test {
 
-// What the command line says.
+// The settings of the command line.
 struct Settings {
   std::string backend;
   transport::BackendOptions options;

@@ -18,13 +18,16 @@ struct MakeOptions {
   // Prefix: writes PREFIX.bin and PREFIX.idx, replacing existing files.
   std::string output;
 };
+// Prints the numbers of documents and tokens. Errors name the flag at fault.
 Status make_command(const MakeOptions& options);
 
 // The dataset to describe.
 struct InfoOptions {
   std::string prefix;
+  // Print JSON instead of a table.
   bool json = false;
 };
+// Prints what is in the dataset: sizes, tokens, their entropy, and its beginning.
 Status info_command(const InfoOptions& options);
 
 }  // namespace hdt::tools

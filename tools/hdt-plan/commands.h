@@ -18,12 +18,14 @@ namespace hdt::tools {
 struct ValidateOptions {
   // A published folder, or a file of own runs, which needs `inputs`.
   std::string measured;
-  // What own runs ran on; empty for a published folder.
+  // The files that own runs ran on; empty for a published folder.
   InputPaths inputs;
   // The folder to write calibrations to, as SET.toml; may be empty.
   std::string calibrations;
   bool json = false;
 };
+// Prints a table or JSON for each set, and writes the calibrations. Takes long, since it fits a
+// calibration for each row.
 Status validate_command(const ValidateOptions& options);
 
 // `hdt-plan profile`: measures this machine.
@@ -49,6 +51,7 @@ struct PredictOptions {
   std::string svg;
   bool json = false;
 };
+// Prints the step and its parts for each worker, with an interval if the calibration has residuals.
 Status predict_command(const PredictOptions& options);
 
 // `hdt-plan explain`: what limits a plan. Plays the plan several times and searches a rival.
@@ -56,6 +59,7 @@ struct ExplainOptions {
   InputPaths inputs;
   std::string plan;
 };
+// Prints what limits each worker, what would help, and the rival.
 Status explain_command(const ExplainOptions& options);
 
 // `hdt-plan export`: a plan as a command line. At most one of `megatron` and `classes` is true.
@@ -69,6 +73,7 @@ struct ExportOptions {
   // Flags that are passed on to hdt-train.
   std::vector<std::string> arguments;
 };
+// Prints the command line, the flags or the sections. kConfig if the plan cannot be expressed so.
 Status export_command(const ExportOptions& options);
 
 // The value of --schedule that searches all schedules.
@@ -77,6 +82,7 @@ inline constexpr const char* kAnySchedule = "any";
 // `hdt-plan search`: the fastest plan. The limits are those of plan::SearchOptions.
 struct SearchCommandOptions {
   InputPaths inputs;
+  // Samples of one step.
   int64_t global_batch_size = 0;
   int most_replicas = 100'000;
   int64_t most_predictions = 100'000;
@@ -88,6 +94,7 @@ struct SearchCommandOptions {
   // File for the plan. Empty: standard output.
   std::string output;
 };
+// Writes the plan, headed by a comment with its step and what is known about it.
 Status search_command(const SearchCommandOptions& options);
 
 // `hdt-plan simulate`: steps an hour on machines that fail.
@@ -102,6 +109,7 @@ struct SimulateOptions {
   std::optional<double> checkpoint_interval;
   bool json = false;
 };
+// Prints the goodput at the given checkpoint interval and at the best one.
 Status simulate_command(const SimulateOptions& options);
 
 // A plan that can run and that fits memory, with its predicted step.

@@ -17,7 +17,7 @@ namespace {
 constexpr plan::ScheduleKind kSearched[] = {plan::ScheduleKind::kOneForwardOneBackward,
                                             plan::ScheduleKind::kZeroBubble};
 
-// What is known about the plans that were not played, in words.
+// The proof in words.
 const char* proof_text(plan::SearchProof proof) {
   switch (proof) {
     case plan::SearchProof::kBest:

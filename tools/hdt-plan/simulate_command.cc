@@ -14,7 +14,7 @@
 namespace hdt::tools {
 namespace {
 
-// What is printed.
+// All figures that are printed.
 struct Simulated {
   double step_seconds = 0;
   // Samples of a step; 0: the step was given without a plan.

@@ -137,7 +137,7 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
-// What to train on, and what to write.
+// Flags of the data and of the outputs.
 void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
   auto* data = app.add_option_group("data", "what to train on (one of them)");
   data->add_option("--data-path", flags.data_path, "a Megatron dataset, PREFIX.bin and PREFIX.idx")

@@ -23,6 +23,7 @@ struct EmulatedDevice {
 // All flags, checked and with their defaults. The same on all ranks; run_identity.h checks that for
 // those that matter.
 struct TrainFlags {
+  // The model, its layout and the optimizer.
   training::ModelShape shape;
   training::LayoutFlags layout;
   std::string plan_path;
@@ -51,7 +52,9 @@ struct TrainFlags {
   std::string loss_log;
   // Tokens to generate after training; 0: none.
   int sample_tokens = 0;
+  // The generated text continues it.
   std::string sample_prompt = "And the ";
+  // 0: always the likeliest token.
   double sample_temperature = 0.8;
 
   // How many times slower each rank computes. Empty: no rank does. check_slow_down() compares its size
@@ -60,6 +63,7 @@ struct TrainFlags {
 
   // If not empty: measure instead of training.
   std::string profile_folder;
+  // At least one, and at least one micro-batch size, after parsing.
   std::vector<EmulatedDevice> profile_devices;
   std::vector<int> profile_micro_batch_sizes;
 };

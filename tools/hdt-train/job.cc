@@ -42,7 +42,7 @@ std::string describe(const training::Layout& layout) {
   return text;
 }
 
-// What rank 0 prints first. It is flushed, as the first step may take long.
+// Rank 0 prints this first. It is flushed, as the first step may take long.
 void introduce(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout) {
   const auto& shape = flags.shape;
   fmt::print("model: {} parameters, {} layers, hidden {}, sequence {}, vocabulary {}\n",

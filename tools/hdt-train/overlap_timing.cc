@@ -21,7 +21,7 @@ using training::status_of;
 
 // 8 MiB: large enough that each sum goes on for a while, and small enough that a computation covers
 // many.
-constexpr size_t kElements = size_t{2} << 20;  // 8 MiB: computation covers many, and each goes on for a while
+constexpr size_t kElements = size_t{2} << 20;
 // Measurements alone and beside communication, for the median of their ratios.
 constexpr int kPairs = 7;
 constexpr float kGoOn = 0;

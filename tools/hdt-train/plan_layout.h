@@ -10,7 +10,7 @@
 namespace hdt::tools {
 
 // Reads the plan that --plan names into the flags. kInvalidArgument if a flag beside it says something
-// else; kConfig if the plan is broken or the engine cannot run it. `app` tells which flags were given.
+// else; kConfig if the plan is broken or the engine cannot run it. `app` knows which flags were given.
 Status take_plan(const CLI::App& app, TrainFlags& flags);
 
 // The layout for the job's number of ranks, from the plan or from the flags. kInvalidArgument if they do

@@ -29,7 +29,7 @@ namespace {
 
 using training::status_of;
 
-// What was measured between ranks.
+// The measurements between ranks.
 struct MeasuredLinks {
   // Between two ranks of one node. No value: no two ranks share rank 0's node.
   std::optional<plan::Link> inside;
@@ -235,7 +235,7 @@ Status run_profile(const TrainFlags& flags, hdtComm_t world) {
   training::set_torch_threads(flags.threads);
   int rank = 0;
   HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(world, &rank)));
-  // Whatever cannot be written is found out before the measuring begins.
+  // A folder that cannot be written is found out before the measuring begins.
   HDT_RETURN_IF_ERROR(all_ready(rank == 0 ? prepare_folder(flags.profile_folder) : Status::ok(), world));
   const Result<MeasuredLinks> measured = measure_links(flags, world);
   if (!measured.is_ok()) return measured.status();

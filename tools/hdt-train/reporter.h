@@ -35,6 +35,7 @@ class Reporter {
   explicit Reporter(const TrainFlags& flags);
 
   const TrainFlags& flags_;
+  // The outputs; what was not asked for is null or closed.
   training::ProgressLine progress_;
   std::unique_ptr<training::EventWriter> events_;
   std::ofstream log_;

@@ -28,7 +28,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// What malloc has given out, mapped blocks included. Tensors on the CPU come from there.
+// The bytes that malloc has given out, mapped blocks included. Tensors on the CPU come from there.
 int64_t bytes_in_use() {
   const auto info = mallinfo2();
   return static_cast<int64_t>(info.uordblks + info.hblkhd);

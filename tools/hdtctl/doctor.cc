@@ -68,7 +68,7 @@ class Examination {
     }
   }
 
-  // What the doctor cannot try; call it last.
+  // Notes the parts that the doctor cannot try. Call it last.
   void untried(bool any_peer) {
     for (const std::string& backend : untried_backends_) {
       not_tried("reach", "connections of backend " + backend +

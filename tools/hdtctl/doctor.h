@@ -13,15 +13,16 @@ namespace hdt::ctl {
 // One connection that a daemon has tried: from a NIC of this node to a data port of another one, or in
 // the opposite direction (`back`), as the other daemon has tried it.
 struct Reach {
+  // The NIC of the side that has tried, by name and address.
   std::string from_nic, from_address;
   // `node` is the other node in both directions. `to_address` has a port.
   std::string node, to_nic, to_address;
   // True: from the other node to this one.
   bool back = false;
   // "": the connection was made.
-  std::string error;  // "": it was made
+  std::string error;
   // Why the connection uses smaller packets than its NIC allows; "": it does not.
-  std::string narrowed;  // why it uses smaller packets than its NIC allows; "": it does not
+  std::string narrowed;
   // Bytes of the largest packet that has passed in both directions. 0: none was tried, as within a node.
   uint32_t largest = 0;
 };
@@ -37,13 +38,13 @@ struct Finding {
       subject;  // "reach", "mtu", "limits", "memory", "ports", "clock", "versions", "permissions", "daemon"
   std::string text;
   // What to do; "" if nothing has to be done.
-  std::string advice;  // what to do; "" where nothing is to be done
+  std::string advice;
 };
 
 // Facts about this machine that hdtctl reads itself.
 struct Machine {
   // The contents of /proc/sys/kernel/yama/ptrace_scope; "": there is no such file.
-  std::string ptrace_scope;  // the contents of /proc/sys/kernel/yama/ptrace_scope; "": there is none
+  std::string ptrace_scope;
   // The number of files that a job started here may open; 0: not known.
   uint64_t open_files = 0;
 };

@@ -33,7 +33,7 @@ std::string of_others(const nlohmann::json& status, const char* what) {
   return count == 0 ? "" : fmt::format(", and {} of other users", count);
 }
 
-// What the daemon itself uses. A field that is missing counts as 0.
+// The daemon's own use of resources. A field that is missing counts as 0.
 std::string own_use(const nlohmann::json& use) {
   const auto number = [&](const char* key) { return use.value(key, uint64_t{0}); };
   const auto size = [&](const char* key) { return bytes(static_cast<double>(number(key))); };
@@ -60,7 +60,7 @@ std::string status_table(const nlohmann::json& status) {
     text += fmt::format("  pid {:<8} uid {:<6} ranks {}\n", session["pid"].get<int>(),
                         session["uid"].get<int>(), session["ranks"].get<int>());
   }
-  // What each user has of what is limited; zeros are left out.
+  // Each user's share of the limited resources; zeros are left out.
   for (const auto& user : status["limits"]["users"]) {
     text += fmt::format("  uid {}{}:", user["uid"].get<int64_t>(),
                         user["limited"].get<bool>() ? "" : " (without limits)");

@@ -29,10 +29,12 @@ class Groups {
   // ranks that wait for it there must end.
   void abort_parts();
 
+  // The groups. Null: not made, or left.
   hdtComm_t all = nullptr;
   hdtComm_t node = nullptr;
   hdtComm_t across = nullptr;
   hdtComm_t pipeline = nullptr;
+  // This rank's number in `all`, and the number of its ranks. They change with each join() and shrink().
   int rank = 0;
   int size = 0;
   // The members of `node` and `across`, as ranks of `all`.
@@ -41,6 +43,7 @@ class Groups {
  private:
   // Makes the other groups from `all`.
   hdtResult_t split();
+  // Destroys the groups besides `all`.
   void leave_parts();
 };
 

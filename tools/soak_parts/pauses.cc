@@ -10,7 +10,7 @@
 namespace hdt::soak {
 
 namespace {
-// What counts as a pause, and how many operations must be known before any does.
+// The length of a pause, and the number of operations that must be known before any is one.
 constexpr int64_t kNoticedNs = 3 * kNsPerMs;
 constexpr uint64_t kLeastKnown = 5;
 }  // namespace

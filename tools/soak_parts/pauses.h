@@ -16,7 +16,9 @@ class Pauses {
   void add(const std::string& operation, int64_t begin_ns, int64_t end_ns);
 
  private:
+  // An odd number, so that the median is one of them.
   static constexpr size_t kKept = 33;
+  // The latest operations of one kind.
   struct History {
     // A ring of nanoseconds; the next one goes to count % kKept.
     std::array<int64_t, kKept> durations{};

@@ -19,6 +19,8 @@ namespace hdt::soak {
 // steps.
 class Step {
  public:
+  // Allocates the memory of all areas. `seed` is that of the whole job, and must be the same on all
+  // ranks.
   Step(Groups& groups, uint64_t seed);
   ~Step();
   Step(const Step&) = delete;
@@ -40,6 +42,7 @@ class Step {
  private:
   // Calls that may be under way together; each has an area of its own.
   static constexpr size_t kAreas = 4;
+  // Input and output of one call.
   struct Area {
     std::byte* in;
     std::byte* out;
@@ -57,9 +60,11 @@ class Step {
 
   // The parts of a step, in this order. Each returns false if an operation has failed.
   bool within_node();
+  // Activations (forward) or gradients.
   bool along_pipeline(bool forward);
   bool across_replicas();
   bool among_all();
+  // Whether any rank wants to pause. The last operation of every step.
   bool agree(bool& stop);
 
   // Begins a call, which finish_all() completes.
@@ -73,11 +78,14 @@ class Step {
   bool failed(const std::string& name, hdtResult_t result);
   // The keys of what each of these ranks contributes to a call of this step.
   std::vector<uint64_t> keys(uint64_t group, const std::vector<int>& ranks, uint64_t call) const;
+  // The key of what `rank` contributes to a call of this step in a group.
   uint64_t key(uint64_t group, int rank, uint64_t call) const;
+  // Elements of a call of about `bytes` bytes.
   size_t count_of(size_t bytes, hdtDataType_t type) const;
 
   Groups& groups_;
   uint64_t seed_;
+  // The step that is running.
   uint64_t number_ = 0;
   // Ordinary memory of all areas, and the same of hdtMemAlloc, which is null if there is none.
   std::vector<std::byte> plain_;

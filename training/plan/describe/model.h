@@ -34,6 +34,7 @@ struct Model {
   // In the order of the row. The first is the embedding and the last is the head, each one unit.
   std::vector<LayerKind> layers;
 
+  // Units of all kinds, embedding and head included.
   int num_units() const;
   // Units without the embedding and the head: what the stages of a plan divide.
   int num_layers() const { return num_units() - 2; }

@@ -78,8 +78,8 @@ class Devices {
     return found->second.first;
   }
 
-  // Takes the devices of stages[index]. If none are left, the message tells a pipeline that comes back
-  // to a node from a node that simply has too few devices. The stage's node must exist.
+  // Takes the devices of stages[index]. If none are left, the message distinguishes a pipeline that
+  // comes back to a node from a node that simply has too few devices. The stage's node must exist.
   Status take(const std::string& field, const std::vector<Stage>& stages, size_t index) {
     const Stage& stage = stages[index];
     auto& [node, taken] = nodes_.at(stage.node);

@@ -17,7 +17,7 @@
 
 namespace hdt::plan {
 
-// What one entry of Profile::compute is about. The order of the members matters: micro_batch_sizes()
+// The key of Profile::compute. The order of the members matters: micro_batch_sizes()
 // walks over keys that differ in the last one only.
 struct ComputeKey {
   std::string device;
@@ -27,7 +27,7 @@ struct ComputeKey {
   auto operator<=>(const ComputeKey&) const = default;
 };
 
-// What one unit costs for one micro-batch, on one device of a tensor-parallel group.
+// The cost of one unit for one micro-batch, on one device of a tensor-parallel group.
 struct LayerCost {
   // Seconds.
   double forward = 0;
@@ -40,6 +40,7 @@ struct LayerCost {
   // Memory that is kept from the forward to the backward.
   int64_t activation_bytes = 0;
 
+  // 1F1B computes both gradients at once.
   double backward() const { return input_gradient + weight_gradient; }
   bool operator==(const LayerCost&) const = default;
 };
@@ -56,7 +57,7 @@ struct LinkKey {
   auto operator<=>(const LinkKey&) const = default;
 };
 
-// What was measured of one link.
+// The measurements of one link.
 struct Link {
   // Seconds that pass before the first byte has arrived.
   double latency = 0;
@@ -73,7 +74,7 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-// What collectives cost besides links (collectives/cost_model.h). The defaults say that whatever was not
+// The cost of collectives besides links (collectives/cost_model.h). The defaults say that whatever was not
 // measured costs nothing.
 struct CollectiveFigures {
   // Seconds of processor time for each step of a schedule.

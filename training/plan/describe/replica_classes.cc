@@ -14,7 +14,7 @@
 namespace hdt::plan {
 namespace {
 
-// What tells members of two classes apart, as numbers. Equal signatures mean one class.
+// Properties that distinguish classes, as numbers. Equal signatures mean one class.
 using Signature = std::vector<int>;
 
 // Numbers signatures in the order in which they come.
@@ -128,7 +128,7 @@ ReplicaClasses divide_replicas(const Cluster& cluster, const Plan& plan, bool ap
   found.node_class.assign(cluster.nodes.size(), -1);
   for (int before = 0; classes != before;) {
     before = classes;
-    // What each node holds: (class, stage), sorted.
+    // The stages on each node, as (class of the replica, stage), sorted.
     std::vector<std::vector<std::pair<int, int>>> held(cluster.nodes.size());
     for (size_t r = 0; r < replicas; ++r) {
       for (size_t s = 0; s < found.nodes[r].size(); ++s)

@@ -91,12 +91,14 @@ class TomlFields {
   // Marks the field as read, so that end() accepts it. Null if it is missing, which is an error if
   // `required`.
   const toml::node* find(const char* field, bool required);
+  // The common parts of the functions above.
   double number(const char* field, double otherwise, bool required);
   int64_t integer(const char* field, int64_t least, std::optional<int64_t> otherwise);
 
   const toml::table* table_;
   std::string where_;
   TomlErrors* errors_;
+  // The fields that were asked for, whether or not they exist.
   std::set<std::string, std::less<>> read_;
 };
 

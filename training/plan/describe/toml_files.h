@@ -14,9 +14,13 @@
 
 namespace hdt::plan {
 
+// Checked by check_model().
 Result<Model> read_model(const std::string& path);
+// Every number is in its range, no entry is given twice; it may have holes (check_profile()).
 Result<Profile> read_profile(const std::string& path);
+// Checked by check_cluster(). A table with a `count` has become so many nodes.
 Result<Cluster> read_cluster(const std::string& path);
+// Checked by check_replicas(). Its classes follow the daemon's rules.
 Result<Plan> read_plan(const std::string& path);
 
 // The text of a file that reads back as the same value, to the last bit of each number.

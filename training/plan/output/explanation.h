@@ -16,7 +16,7 @@ namespace hdt::plan {
 // The name of the largest part of a worker's step.
 const char* binding_part(const WorkerTime& time);
 
-// What limits worker `worker`: "compute", "optimizer", "waiting for others", or a link by the kinds of
+// The limit of worker `worker`: "compute", "optimizer", "waiting for others", or a link by the kinds of
 // its ends. For messages it is the slower link to a neighbour, for gradients the slowest hop of the
 // worker's rings. ", memory" is added if less than a twentieth of the device's memory is free.
 std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, const Prediction& prediction,
@@ -35,8 +35,9 @@ struct Rival {
 // played. kConfig if the search finds no plan or a plan cannot run.
 Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Plan& plan);
 
-// What the step would be if one piece of hardware were better and the plan the same.
+// The step of the same plan with one better piece of hardware.
 struct Change {
+  // In words: "a100 a tenth faster".
   std::string what;
   double step_seconds = 0;
 };

@@ -61,9 +61,9 @@ collectives::Problem problem_of(int nodes, uint64_t elements) {
   return problem;
 }
 
-// What libhdt would choose. Large operations on 3 to 16 nodes may work in place in the users' buffers,
-// and the ring is the algorithm for that. For all others collectives::select_algorithm() picks one whose
-// scratch memory fits.
+// The algorithm that libhdt would choose. Large operations on 3 to 16 nodes may work in place in the
+// users' buffers, and the ring is the algorithm for that. For all others collectives::select_algorithm()
+// picks one whose scratch memory fits.
 Algorithm algorithm_of(const PredictionInputs& inputs, const collectives::Problem& problem, double bytes) {
   const uint64_t scratch =
       kScratchPieces * static_cast<uint64_t>(inputs.profile.collective.piece_bytes) / kElementBytes;

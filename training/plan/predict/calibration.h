@@ -40,7 +40,7 @@ struct Calibration {
 // A calibration and how well it predicts: what `hdt-plan validate` learns from a set of measured steps
 // and keeps in a file, for plans that were not measured.
 struct CalibrationRecord {
-  // Of the set.
+  // The name of the set.
   std::string name;
   Calibration factors;
   // Measured over predicted step, one entry for each counted row. Each is predicted with factors that
@@ -50,8 +50,10 @@ struct CalibrationRecord {
 
 // The interval in which a step lies, and the share of plans for which that is true.
 struct StepInterval {
-  double low = 0;  // seconds
+  // Seconds.
+  double low = 0;
   double high = 0;
+  // k / (n + 1); less than 80 % if there are fewer than 4 rows.
   double coverage = 0;
   // Measured steps that the interval is made of.
   size_t rows = 0;

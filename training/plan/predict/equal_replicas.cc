@@ -152,7 +152,7 @@ Prediction EqualReplicas::of_all(const Prediction& prediction) const {
   Prediction all;
   all.step_seconds = prediction.step_seconds;
   // By worker of `plan`: the numbers of its equals in the whole plan.
-  std::vector<std::vector<int>> copies(layout.world_size());  // by worker of `plan`
+  std::vector<std::vector<int>> copies(layout.world_size());
   for (const int replica_class : class_of) {
     for (int stage = 0; stage < layout.replica(replica_class).stages(); ++stage) {
       const int worker = layout.rank_of({replica_class, stage});

@@ -17,7 +17,7 @@
 
 namespace hdt::plan {
 
-// What failures cost. The parts of the cluster are already put together (reliability.h).
+// The rate and the cost of failures. The parts of the cluster are already put together (reliability.h).
 struct FailureModel {
   // The rate of all parts together; 0: nothing fails.
   double failures_per_second = 0;

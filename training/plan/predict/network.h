@@ -29,6 +29,7 @@ struct Hop {
   // (equal_replicas.h).
   bool crosses = false;
 
+  // Whether the hop stays inside a node, and so has one port.
   bool inside() const { return from == to && !crosses; }
 };
 
@@ -76,7 +77,9 @@ class Network {
     // By hop: the rate if the port had one user.
     std::vector<double> hop_rates;
   };
+  // Gives the transfer its id and its ports, and sets all rates.
   int add(Transfer transfer);
+  // Appends the two ports of a hop.
   void add_ports(const Hop& hop, Transfer& transfer) const;
   // Adds (sign 1) or removes (sign -1) a transfer's users.
   void use_ports(const Transfer& transfer, int sign);

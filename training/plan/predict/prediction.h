@@ -6,7 +6,7 @@
 
 namespace hdt::plan {
 
-// What a worker does in a span. kBackward is a backward in one part, kInputGradient and kWeightGradient
+// The activity of a worker in a span. kBackward is a backward in one part, kInputGradient and kWeightGradient
 // are its two parts.
 enum class SpanKind {
   kForward,
@@ -44,6 +44,7 @@ struct WorkerTime {
   double bubble = 0;
   double optimizer = 0;
 
+  // Equals the step, but for rounding.
   double sum() const { return compute + exposed_pipeline + exposed_reduction + bubble + optimizer; }
 };
 
@@ -53,6 +54,7 @@ struct Prediction {
   std::vector<WorkerTime> workers;
   // By worker: what each of its devices needs.
   std::vector<double> peak_memory_bytes;
+  // In no particular order. Only predict() fills them in for all workers.
   std::vector<Span> spans;
 
   // The maximum over the workers; there must be one.

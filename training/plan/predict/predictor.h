@@ -24,17 +24,18 @@ Result<double> predict_checked_seconds(const PredictionInputs& inputs, const Pla
 // By worker: the bytes that each of its devices needs. The plan must be one that check_plan() accepts.
 std::vector<double> peak_memory_bytes(const PredictionInputs& inputs, const Plan& plan);
 
-// What a worker's memory is made of. It does not depend on the calibration's factors of memory, so a fit
-// can compute it once and try many factors.
+// The parts of a worker's memory. They do not depend on the calibration's factors of memory, so a fit
+// can compute them once and try many factors.
 struct WorkerMemory {
   StageCost cost;
   int tensor_parallel = 1;
   // The maximum number of micro-batches whose activations are kept.
   int in_flight = 1;
 
-  // What each device needs with the calibration in `inputs`.
+  // Bytes that each device needs with the calibration in `inputs`.
   double bytes(const PredictionInputs& inputs) const;
 };
+// By worker, numbered as in Plan::layout().
 std::vector<WorkerMemory> worker_memory(const PredictionInputs& inputs, const Plan& plan);
 
 // The worker that lacks the most memory, and how many bytes each of its devices lacks. 0 bytes: all
@@ -43,6 +44,7 @@ struct MemoryExcess {
   int worker = 0;
   double bytes = 0;
 };
+// Needs the prediction's peak_memory_bytes only.
 MemoryExcess memory_excess(const Cluster& cluster, const Plan& plan, const Prediction& prediction);
 
 }  // namespace hdt::plan

@@ -28,6 +28,7 @@ struct Reduction {
   // from the ring's bytes and rates.
   std::optional<double> seconds_alone;
 
+  // 2 (n - 1) / n of the bytes, for n owners.
   double bytes_over_each_hop() const;
 };
 

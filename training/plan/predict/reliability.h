@@ -18,7 +18,7 @@ struct Reliability {
   double restart_seconds = 0;
   // From a node's failure until training goes on, if a spare node takes over instead of a restart. 0:
   // there are no spares.
-  double failover_seconds = 0;  // 0: there is none
+  double failover_seconds = 0;
   int spare_nodes = 0;
   // From a node's failure until it is repaired. Until then one spare node fewer is free.
   double repair_seconds = 0;

@@ -12,7 +12,7 @@
 
 namespace hdt::plan {
 
-// What a plan is predicted from. The objects that it refers to must outlive it.
+// All inputs of a prediction. The objects that it refers to must outlive it.
 struct PredictionInputs {
   const Cluster& cluster;
   const Model& model;
@@ -54,7 +54,7 @@ struct StageCost {
   int64_t activation_bytes = 0;
   // Needed once: the activations of the largest layer that is being computed again.
   int64_t recomputed_bytes = 0;
-  // What the next stage receives for one micro-batch, all devices together.
+  // Bytes that the next stage receives for one micro-batch, all devices together.
   int64_t output_bytes = 0;
   // The units one by one, in the order of the model's row. RangeCosts leaves them out.
   std::vector<UnitCost> units;
@@ -69,7 +69,7 @@ int64_t unit_input_bytes(const Model& model, int unit, int micro_batch_size);
 StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const training::Layout& layout,
                      training::Position position);
 
-// What one device needs at the moment when `in_flight` micro-batches are between their forward and the
+// Bytes that one device needs at the moment when `in_flight` micro-batches are between their forward and the
 // end of their backward.
 double stage_memory_bytes(const PredictionInputs& inputs, const StageCost& cost, int tensor_parallel,
                           int in_flight);

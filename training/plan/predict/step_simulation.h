@@ -93,12 +93,12 @@ class StepSimulation {
     double started = -1;
     double ended = -1;
   };
-  // What a transfer of the network is for: a message, or else a reduction.
+  // The purpose of a transfer of the network: a message, or else a reduction.
   struct TransferUse {
     // Points into messages_, whose vectors never grow after the constructor. Null for a reduction.
     Message* message = nullptr;
     int reduction = -1;
-    // What is shown of the transfer; its end is set when it ends.
+    // The span that shows the transfer. Its end is set when the transfer ends.
     Span span;
   };
   // Something that happens to a worker at a given time: its computation ends, or a gradient is complete.
@@ -122,13 +122,16 @@ class StepSimulation {
   bool advance(int worker);
   // The following three: false if the step has to wait.
   bool take_step(int worker, const training::PipelineStep& step);
+  // `activation`: to the next stage; otherwise a gradient to the stage before.
   bool send(int worker, bool activation, int micro_batch);
   bool receive(int worker, bool activation, int micro_batch);
   // Begins a computation of `seconds` at full pace, and its span.
   void compute(int worker, SpanKind kind, int micro_batch, double seconds);
+  // Begins the transfer; both ends communicate from now on.
   void start_message(int sender, bool activation, int micro_batch, Message& sent);
   // Divides the wait that ends now between exposed_pipeline and bubble.
   void account_wait(Worker& worker, WorkerTime& time, double transfer_started);
+  // Closes the span, and lets the worker go on.
   void end_computation(int worker);
   // One transfer of the worker begins (change 1) or ends (-1).
   void communicate(int worker, int change);
@@ -140,11 +143,14 @@ class StepSimulation {
   double next_gradient(const Worker& worker) const;
   // Whether this backward is the worker's last, with gradients reduced while it runs.
   bool completes_gradients(int worker, const training::PipelineStep& step) const;
+  // Notes when the gradients of the computation that begins now are complete.
   void gradients_during(int worker, double UnitCost::*seconds);
   void gradients_complete(int worker);
   // One more owner's part of a reduction is complete; the last one starts the transfer.
   void gradient_ready(int reduction);
+  // Ends the phase kReducing if all reductions of the worker have ended.
   bool finish_reductions(int worker);
+  // Ends the phase kNorm, and begins the update.
   bool finish_norm(int worker);
   // Lets time pass until the next event, and does what happens then.
   void next_event();
@@ -154,8 +160,10 @@ class StepSimulation {
   const Plan& plan_;
   const training::Layout layout_;
   Network network_;
+  // By number of the played plan's worker.
   std::vector<Worker> workers_;
   const std::vector<Reduction>& reductions_;
+  // By index into reductions_.
   std::vector<RunningReduction> running_;
   // By sender and direction (true: an activation), then micro-batch.
   std::map<std::pair<int, bool>, std::vector<Message>> messages_;
@@ -170,6 +178,7 @@ class StepSimulation {
   std::vector<int> touched_;
   // Workers in Phase::kDone.
   size_t done_ = 0;
+  // Seconds since the step began.
   double now_ = 0;
   Prediction prediction_;
 };

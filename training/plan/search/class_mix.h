@@ -1,7 +1,7 @@
 // class_mix.h: how many replicas of each class a cluster gets.
 //
-// In a step of a given length, a replica of a class can process so many samples. To process the most
-// samples with the devices that there are is an integer program, which is solved in two parts. Its
+// In a step of a given length, a replica of a class can process so many samples. The mix that
+// processes the most samples is the solution of an integer program, which is solved in two parts. Its
 // linear relaxation (simplex; few constraints, many columns) decides on replicas of several device
 // kinds; their numbers are rounded down, or up for one class at a time. The devices that are left of
 // each kind are then given, exactly, to classes of that kind alone by dynamic programming.
@@ -23,7 +23,7 @@ std::vector<double> solve_packing(const std::vector<double>& value, const std::v
 struct ClassMix {
   // By class.
   std::vector<int> replicas;
-  // That they can process in one step together.
+  // The samples that they can process in one step together.
   int64_t samples = 0;
 };
 

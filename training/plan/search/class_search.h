@@ -31,22 +31,27 @@ class ClassSearch {
   bool run();
 
  private:
+  // A class with its number of replicas.
   struct Use {
     ReplicaClass made;
     int replicas = 0;
   };
   using Uses = std::vector<Use>;
 
+  // A mix, and the length of the step in which it processes the global batch.
   struct Candidate {
     Uses uses;
     double seconds = 0;  // of its step, hardly ever less than is played
   };
+  // The shortest step that these classes can make, by estimate.
   Candidate shortest_mix(const std::vector<ReplicaClass>& classes) const;
   // Nothing if micro-batches cannot be given out, or nodes have no room.
   std::optional<Plan> plan_of(const Uses& uses) const;
   // Plays the plan; true if it is the best so far.
   bool play(const Uses& uses);
+  // Moves single layers as long as the step gets shorter, and plays each improvement.
   void improve(Uses uses);
+  // Finds out how much memory is missing, for the message that nothing fits.
   void note_excess();
 
   const PredictionInputs& inputs_;

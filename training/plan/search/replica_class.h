@@ -25,7 +25,7 @@ namespace hdt::plan {
 struct ReplicaClass {
   int tensor_parallel = 1;
   int micro_batch_size = 1;
-  // Of each stage: the kind of its node, as an index into Cluster::node_kinds().
+  // By stage: the kind of its node, as an index into Cluster::node_kinds().
   std::vector<int> kinds;
   std::vector<int> layers;  // of each stage
   // By kind: the devices that one replica takes.

@@ -26,7 +26,7 @@ namespace hdt::plan {
 // With more devices there are too many shapes to look at each.
 constexpr int kMostDevicesOfAllShapes = 12;
 
-// What to search for.
+// The question, and the limits of the search.
 struct SearchOptions {
   // Samples of one step, at least 1.
   int64_t global_batch_size = 0;
@@ -44,7 +44,7 @@ struct SearchOptions {
   int64_t most_predictions = 100'000;
 };
 
-// What is known about the plans that were not played.
+// The knowledge about plans that were not played.
 enum class SearchProof {
   // All shapes were searched; no plan has a shorter step.
   kBest,

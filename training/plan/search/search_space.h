@@ -40,6 +40,7 @@ void for_each_shape(const PredictionInputs& inputs, int most_replicas,
 // front make each answer a difference. Not changed after the constructor.
 class RangeCosts {
  public:
+  // The profile must have all layer kinds of the model for these arguments.
   RangeCosts(const PredictionInputs& inputs, const std::string& device, int tensor_parallel,
              int micro_batch_size);
 

@@ -104,7 +104,7 @@ double ShapeSearch::message_seconds(int replica, int stage) const {
   const double message = static_cast<double>(bytes) * shape_.micro_batch_size;
   // A larger message may have a better rate. So the smallest message at the best rate is the lower
   // bound.
-  double fastest = 0;  // a larger message may be faster, but takes as long as the smallest at the best rate
+  double fastest = 0;
   for (const auto& [size, rate] : link->bandwidth) fastest = std::max(fastest, rate);
   return link->latency + message / (fastest * inputs_.calibration.point_to_point);
 }

@@ -16,7 +16,7 @@
 
 namespace hdt::plan {
 
-// What is carried from shape to shape and from schedule to schedule. search() owns it.
+// The state that is carried from shape to shape and from schedule to schedule. search() owns it.
 struct SearchState {
   std::optional<Plan> best;
   double best_seconds = std::numeric_limits<double>::infinity();
@@ -51,6 +51,7 @@ class ShapeSearch {
  private:
   using Split = std::vector<int>;  // layers of each stage
 
+  // Micro-batches of one step, over all replicas.
   int64_t micro_batches() const { return options_.global_batch_size / shape_.micro_batch_size; }
   const RangeCosts& costs(int replica, int stage) const;
   // The units [first, end) of a stage with `layers` layers from `first_layer` on.
@@ -87,6 +88,7 @@ class ShapeSearch {
   const Shape& shape_;
   SearchState& state_;
   const std::vector<Node> kinds_;
+  // The result of balanced() for each replica.
   std::vector<std::pair<double, Split>> balanced_;  // by replica
   std::vector<std::vector<const Node*>> nodes_;     // by replica and stage
 };

@@ -88,8 +88,8 @@ Measurement measurement_of(const PlanFile& file, Cluster& cluster) {
   return row;
 }
 
-// Of two rows with identical measurements one must be a copy. The reported time of gradient reduction
-// fits the plan with more replicas, so the one with fewer is left out.
+// If two rows have identical measurements, one of them must be a copy. The reported time of gradient
+// reduction fits the plan with more replicas, so the one with fewer is left out.
 void leave_out_copies(std::vector<Measurement>& rows) {
   for (Measurement& row : rows) {
     for (const Measurement& other : rows) {

@@ -22,6 +22,7 @@ struct ValidatedRow {
 
   // Errors are relative to the measurement: +0.1 is a prediction that is a tenth too high.
   double step_error() const { return step_seconds / measured->step_seconds - 1; }
+  // Whether the peak was measured.
   bool has_memory() const { return measured->peak_memory_bytes > 0; }
   double memory_error() const { return memory_bytes / static_cast<double>(measured->peak_memory_bytes) - 1; }
 };
@@ -41,9 +42,9 @@ struct Validation {
   std::vector<ValidatedRow> from_profile;
   // Fitted to all counted rows, for plans that were not measured.
   Calibration calibration;
-  // Of the counted rows of `rows`.
+  // Errors of the counted rows of `rows`.
   ErrorSummary step, memory;
-  // Of the counted rows of `from_profile`.
+  // Errors of the counted rows of `from_profile`.
   ErrorSummary profile_step, profile_memory;
   // Spearman's coefficient of predicted and measured steps: whether the predictor puts plans into the
   // right order.

@@ -32,7 +32,7 @@ struct Inputs {
   std::string cluster;
   // The layers of the model, with their parameters and their outputs.
   std::string model;
-  // What was measured of devices and links. It must cover the model's layers on each device kind it has.
+  // The measurements of devices and links. It must cover the model's layers on each device kind it has.
   std::string profile;
 };
 
