@@ -8,14 +8,16 @@ namespace hdt::daemon {
 
 namespace {
 
-// What a step costs the engine: a system call and some bookkeeping. Assumed, not measured.
+// What a step costs the engine in seconds: a system call and some bookkeeping. Assumed, not measured.
 constexpr double kStepOverheadS = 2e-6;
-// Half a round trip of the probe's notes holds the step of each end.
+// A measured latency is half of a round trip, and contains one step of each end (kStepOverheadS), which
+// the cost model adds by itself. So two steps are taken off.
 constexpr uint64_t kStepsOfATripNs = 4'000;
 
 }  // namespace
 
 std::optional<collectives::CostFigures> cost_figures(std::vector<session::NodeRates> table) {
+  // The slowest node's memory rates count for all: a collective ends when its slowest node is done.
   session::MemoryRates slowest{UINT64_MAX, UINT64_MAX};
   for (size_t node = 0; node < table.size(); ++node) {
     const session::NodeRates& rates = table[node];
@@ -31,6 +33,7 @@ std::optional<collectives::CostFigures> cost_figures(std::vector<session::NodeRa
   figures.copied_bytes = transport::kCopiedWriteBytes;
   figures.copy_bytes_s = static_cast<double>(slowest.copy_bytes_s);
   figures.reduce_bytes_s = static_cast<double>(slowest.reduce_bytes_s);
+  // The function owns the table. A latency below the cost of the steps becomes 0.
   figures.link_of = [table = std::move(table)](int from, int to) {
     const session::LinkRates& link = table[static_cast<size_t>(from)].links[static_cast<size_t>(to)];
     const uint64_t latency_ns = std::max(link.latency_ns, kStepsOfATripNs) - kStepsOfATripNs;

@@ -1,4 +1,5 @@
-// cost_figures.h: what the cost model computes with, from what the nodes of a group have measured.
+// cost_figures.h: turns what the nodes of a group have measured into the parameters of the cost model.
+// All nodes have the same table (RatesNote in wire.h), so all get the same parameters. Pure; any thread.
 #pragma once
 
 #include <optional>
@@ -9,7 +10,8 @@
 
 namespace hdt::daemon {
 
-// One entry per node. Nothing if something is not measured: then no node has figures.
+// `table` has one entry per node. Nothing if any measurement is missing: then no node has parameters,
+// and the tuner decides by the size of a chunk.
 std::optional<collectives::CostFigures> cost_figures(std::vector<session::NodeRates> table);
 
 }  // namespace hdt::daemon

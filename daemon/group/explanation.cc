@@ -10,14 +10,17 @@ using session::Plan;
 
 namespace {
 
-// A rank that is heard and hears of it has taken one turn with its daemon. A call takes two: they take turns,
-// too, while the daemon waits for other nodes. Seen: 12 to 17 us a turn where calls take 25 to 29 us beside
-// the steps between nodes.
+// One round trip of the echo is one turn between a rank and its daemon: the rank is heard, and hears the
+// answer. A call takes two turns, because rank and daemon also take turns while the daemon waits for
+// other nodes. Measured: 12 to 17 us a turn, where calls take 25 to 29 us beside the steps between
+// nodes.
 constexpr double kTurnsOfACall = 2;
-// Where nothing is measured.
+// Used if no rank has measured its round trip.
 constexpr uint64_t kAssumedEchoNs = 4'500;
+// The limit for a foreign number: 0.1 s.
 constexpr uint64_t kLongestEchoNs = 100'000'000;
 
+// Why the call cannot take the algorithm; "" for kNone.
 std::string words(Obstacle obstacle, Algorithm algorithm, const Call& call, const Tuner& tuner) {
   switch (obstacle) {
     case Obstacle::kNone:
@@ -40,6 +43,7 @@ std::string words(Obstacle obstacle, Algorithm algorithm, const Call& call, cons
   return {};
 }
 
+// Why the decision was made.
 std::string words(Reason reason) {
   switch (reason) {
     case Reason::kConfigured:
@@ -64,6 +68,7 @@ double way_of_a_call(const std::vector<uint64_t>& echoes_ns) {
 
 Explanation explain(Tuner& tuner, const Call& call, const std::string& group_class, double way_s) {
   Explanation all{tuner.decide(call), "", way_s, {}};
+  // 1. Why it was picked, and what kept the configured algorithm from it.
   if (tuner.configured()) {
     all.why = "class " + group_class + " has algorithm \"" + name_of(*tuner.configured()) + "\"";
     const std::string obstacle = words(all.decision.to_configured, *tuner.configured(), call, tuner);
@@ -73,6 +78,8 @@ Explanation explain(Tuner& tuner, const Call& call, const std::string& group_cla
   } else {
     all.why = words(all.decision.reason);
   }
+  // 2. The place of every algorithm. Reasons for leaving one out come in this order: it takes the same
+  //    steps as halving-doubling, the call cannot take it, the ranking has left it out.
   const auto problem = problem_of(call, Plan(call, tuner.layout()).piece(0), tuner.order(), 0);
   for (int i = 0; i < collectives::kAlgorithmCount; ++i) {
     const auto algorithm = static_cast<Algorithm>(i);
@@ -85,6 +92,7 @@ Explanation explain(Tuner& tuner, const Call& call, const std::string& group_cla
     }
     for (const auto& predicted : tuner.predictions(call)) {
       if (predicted.algorithm != algorithm) continue;
+      // The ranking counts from daemon to daemon.
       candidate.seconds = predicted.seconds > 0 ? predicted.seconds + way_s : 0;
       if (candidate.left_out.empty()) candidate.left_out = predicted.left_out;
     }

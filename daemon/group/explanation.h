@@ -1,5 +1,6 @@
-// explanation.h: a decision of the tuner for people: every algorithm, which was picked, and why the others
-// were not.
+// explanation.h: a decision of the tuner in words, for `hdtctl explain`: every algorithm, which one was
+// picked, and why not the others. Called by the engine that runs the group, on its thread, so it asks
+// the very tuner that decides.
 #pragma once
 
 #include <string>
@@ -10,19 +11,26 @@
 
 namespace hdt::daemon {
 
+// The answer of explain().
 struct Explanation {
+  // why the picked algorithm was picked, for people
   Decision decision;
   std::string why;
-  double way_s = 0;  // from the rank that calls to its daemon and back, in every candidate's time
-  // Every algorithm once: those that the call can take, the fastest first, then those left out. 0 seconds:
-  // nothing is predicted.
+  // Seconds that a rank and its daemon need to hear of each other during the call. It is part of every
+  // candidate's time.
+  double way_s = 0;
+  // Every algorithm once: first those that the call can take, the fastest at the front, then those left
+  // out, each with the reason. 0 seconds: nothing is predicted for it.
   std::vector<collectives::Candidate> candidates;
 };
 
-// From what the ranks of a node have measured (Board.echo_ns, 0 where one has not), as it is found in their
-// memory.
+// Seconds for Explanation::way_s, from the round trips in ns that the ranks of this node have measured
+// with their daemon (`Board::echo_ns`; 0: not measured). These numbers lie in the ranks' memory and are
+// foreign, so the result is bounded. The slowest rank counts; an assumed value, if none has measured.
 double way_of_a_call(const std::vector<uint64_t>& echoes_ns);
 
+// Explains what `tuner` decides for `call`, which must be valid. May make a ranking, which takes
+// milliseconds.
 Explanation explain(Tuner& tuner, const session::Call& call, const std::string& group_class, double way_s);
 
 }  // namespace hdt::daemon

@@ -1,5 +1,9 @@
-// group_context.h: what the parts of a group in an engine share: identity, memory, peers, and the way to
-// them.
+// group_context.h: what the parts of a group in an engine share: its identity, its memory, the other
+// nodes, and how writes and messages get to them.
+//
+// EngineGroup owns the one GroupContext of a group. PieceRunner and ChannelForwarder hold a reference to
+// it. Everything here belongs to the thread of the engine that has the group. The segment is the
+// exception: ranks and other nodes write to it, so whatever is read from it is foreign.
 #pragma once
 
 #include <algorithm>
@@ -20,19 +24,29 @@
 
 namespace hdt::daemon {
 
-// A write's token names what it was for, so that its completion needs no look-up table. Groups stay in their
-// table slot until none of their writes is under way.
+// Names what a write was for, so that the report of its completion needs no look-up table. It travels as
+// WriteRequest::token through the link and comes back with on_sent(). A group keeps its group index
+// (`group_slot`) until none of its writes is under way (EngineGroup::finished()), so a token never names
+// another group.
 struct WriteToken {
   enum class Kind : uint8_t {
+    // a large payload of a chunk (`Piece`); its memory is in use until the write has arrived
     kPiece = 0,
+    // a cell of a message ring (`ChunkHeader`)
     kChunk = 1,
+    // a small payload of a chunk, of which the journal keeps a copy (ipc/journal.h); nothing waits for
+    // its completion
     kKept = 2
-  };                    // kKept: of a piece, of which nobody waits
-  uint32_t group_slot;  // 22 bits
+  };
+  // the group's index in the engine's table, 26 bits
+  uint32_t group_slot;
   Kind kind;
-  uint32_t number;  // piece: schedule step; chunk: channel
-  uint32_t slot;    // piece or chunk index % slots, 4 bits
+  // kPiece: the step of the schedule; kChunk: the number of the ring (Layout::channel_index()); kKept: 0
+  uint32_t number;
+  // the chunk's or the cell's number modulo the number of slots, 4 bits
+  uint32_t slot;
 
+  // The bits are, from the lowest: 4 for `slot`, 32 for `number`, 2 for `kind`, 26 for `group_slot`.
   uint64_t pack() const {
     return uint64_t{group_slot} << 38 | uint64_t{static_cast<uint8_t>(kind)} << 36 | uint64_t{number} << 4 |
            slot;
@@ -43,101 +57,150 @@ struct WriteToken {
   }
 };
 
-// Another node of the group.
+// Another node of the group, as this node sees it. It is joining while `ready` is false, open while
+// open() holds, suspended while `away`, and departed or failed once `left` is set (docs/glossary.md,
+// "Not there").
+//
+// Who writes: EngineGroup from messages and from what the engine reports of links; GroupContext counts
+// writes.
 struct GroupPeer {
-  transport::Link* link = nullptr;  // null before it is up and after it went down
-  uint32_t backend = 0;             // the engine's number of the link's
+  // the link that messages and writes take; null before it is up and after it went down
+  transport::Link* link = nullptr;
+  // the engine's number of that link's backend
+  uint32_t backend = 0;
+  // the key of the node's data part, from its latest hello; valid for `backend` only
   transport::RegionKey region;
-  bool ready = false;    // its hello has come: its memory may be written
-  bool has_all = false;  // and it has all that it needs of every node
-  bool left = false;     // it will write nothing more to us
+  // the node's hello has come: its memory may be written
+  bool ready = false;
+  // the node has sent GroupReady: it has what it needs of every node
+  bool has_all = false;
+  // The node writes nothing more to us: it has departed, or it has failed.
+  bool left = false;
+  // writes on `link` whose on_sent() is still to come
   uint32_t writes_in_flight = 0;
-  uint64_t writes = 0;      // chunks handed to the link
-  uint64_t last_write = 0;  // how many writes the link had with the latest of them
-  uint64_t arrivals = 0;    // chunks that came
-  int64_t arrived_ns = 0;   // when the last one did
+  // writes made so far, without those over old links; for diagnosis
+  uint64_t writes = 0;
+  // Link::written() after the latest of these writes on `link`, so link->arrived(last_write) asks
+  // whether all have arrived
+  uint64_t last_write = 0;
+  // frames that came from the node: payloads of chunks, and cells; for diagnosis
+  uint64_t arrivals = 0;
+  // when the latest of them came, by now_ns(); 0: none has
+  int64_t arrived_ns = 0;
+  // the geometry of the node's own segment; 1, 1, 1 only until make_context() has computed it
   session::Layout layout{1, 1, 1};
-  uint64_t seat_message = 0;  // the link's number of the one that told it of this node's seats; 0: none did
-  // Its daemon was lost, or this one has been started again: until both have said what had come (wire.h,
-  // Resume), or until nobody waits any more.
+  // the number of the link's message in which this node's GroupSeated went out; 0: none did on this link
+  uint64_t seat_message = 0;
+  // The node is suspended: its daemon was lost, or this daemon was started again. It ends when both ends
+  // have said what had come (Resume in wire.h): then the node is open. It also ends at `away_until`:
+  // then the node, and with it the group, has failed.
   bool away = false;
   Deadline away_until = Deadline::never();
+  // why the node was suspended, for the failure's text
   Status away_why;
-  int64_t restart_ms = 0;                               // so long it is waited for; 0: not at all
-  std::map<uint64_t, std::set<uint32_t>> their_pieces;  // of ours, what it says to have: tags by piece
+  // how long the node is waited for if its daemon is lost, in ms, as its hello said; 0: not at all
+  int64_t restart_ms = 0;
+  // While the node is suspended: which payloads of ours it says to have, as tags by chunk (PieceState),
+  // ...
+  std::map<uint64_t, std::set<uint32_t>> their_pieces;
+  // ... and which cells of the rings from our ranks to its ranks (ChannelState).
   std::vector<ChannelState> their_channels;
-  // We have said hello on it, and take it when the peer has, too.
+  // A link of a class change on which we have sent our hello. We move to it when the peer's hello comes
+  // on it. null: none.
   transport::Link* offered = nullptr;
   uint32_t offered_backend = 0;
-  // Links that were taken before, until nothing is under way on them. Nothing orders two links, and nothing
-  // needs to: what notes and frames say holds by itself. Only a write to a region must take a link of the
-  // backend that its key is of.
+  // Links that the group has moved away from, until nothing is under way on them. Links have no order
+  // among each other, and none is needed: what messages and frames say holds whenever they come. Only a
+  // write to a region must take a link of the backend that the region's key belongs to.
   struct OldLink {
     transport::Link* link = nullptr;
+    // as the members of the same names above
     uint32_t writes_in_flight = 0;
     uint64_t last_write = 0;
     bool arrived() const { return link->arrived(last_write); }
   };
+  // in the order in which they were left
   std::vector<OldLink> old;
-  std::vector<const transport::Link*> moved;  // links that the peer uses no more for notes
+  // links on which the peer has sent LinkMoved: its messages for this group do not come there any more
+  std::vector<const transport::Link*> moved;
 
-  // It may be written to.
+  // Writes to the node may be made now.
   bool open() const { return link != nullptr && ready && !away; }
+  // `which` is the link in use, the offered one, or an old one.
   bool uses(const transport::Link& which) const {
     return link == &which || offered == &which ||
            std::any_of(old.begin(), old.end(), [&](const OldLink& other) { return other.link == &which; });
   }
 };
 
+// What the parts of a group share; see the head of this file. Made by make_context() (engine_group.cc).
 struct GroupContext {
   uint64_t id = 0;
+  // the group's index in the engine's table, which WriteToken carries
   uint32_t group_slot = 0;
   std::string group_class;
   std::optional<collectives::Algorithm> algorithm;  // configured; none: "auto"
+  // The memory shared with the ranks of this node. This object holds a view; EngineGroup::memory_ keeps
+  // it mapped.
   session::Segment segment;
+  // how ranks sit on nodes, the same on all nodes
   session::Order order{{0}, 1};
+  // by node; entry `me` is this node. An entry changes when that node's daemon is replaced.
   std::vector<NodeInfo> nodes;
+  // this node's number in the group
   uint32_t me = 0;
-  std::vector<uint32_t> local_ranks;  // rank by local index
-  std::vector<GroupPeer> peers;       // by node; peers[me] is unused
+  // global rank by local index
+  std::vector<uint32_t> local_ranks;
+  std::vector<GroupPeer> peers;  // by node; peers[me] is unused
+  // memory of local processes that calls use in place
   DirectMemory direct;
-  // Makes the engine look at the group again, after all that it was told before now; `looks` counts those
-  // looks.
+  // Makes the engine look at the group again, after everything that was posted to the engine before this
+  // call. `looks` counts those looks, so that a caller can find out whether its look has happened.
   std::function<void()> look_again;
   uint64_t looks = 0;
-  // Fails the group here and on all nodes.
+  // Fails the group here and on all nodes. `rank` is the rank that caused it; -1: none is known.
   std::function<void(Code, int32_t rank, const std::string&)> fail;
 
-  // The failure of the group. It stands in the segment, where ranks put theirs, and can write over it: what
-  // this node has seen once, holds.
+  // True if the group has failed. The failure stands in the segment, where ranks write theirs as well,
+  // and where a rank may overwrite it. So a failure that this node has seen once holds, whatever the
+  // segment says later.
   bool failed() const {
     failed_ = failed_ || segment.failed();
     return failed_;
   }
+  // The failure, or OK. kInternal if a rank has destroyed the entry in the segment.
   Status failure() const {
     Status told = segment.failure();
     if (!told.is_ok() || !failed()) return told;
     return {Code::kInternal, "a rank wrote over what the group has failed with"};
   }
+  // The rank that the failure names; -1: none.
   int32_t failed_rank() const { return segment.failed_rank(); }
-  // False: it had failed before.
+  // Records a failure and wakes all local ranks. False: the group had failed before, and this reason is
+  // dropped.
   bool set_failure(Code code, int32_t rank, const std::string& text) {
     if (failed()) return false;
-    (void)segment.fail(code, rank, text);  // or a rank is about to say of what the group fails
+    // If segment.fail() is too late, a rank is writing its own reason there: the group fails with that.
+    (void)segment.fail(code, rank, text);
     failed_ = true;
     return true;
   }
 
   const session::Layout& layout() const { return segment.layout(); }
+  // Sends a message on the link in use. Dropped if there is none: what a node must know is sent again
+  // when it has a link (EngineGroup::on_link_up(), on_resume()).
   void send(uint32_t node, const Note& note) {
     if (peers[node].link != nullptr) (void)peers[node].link->send(encode(note));
   }
+  // To all other nodes.
   void send_all(const Note& note) {
     for (uint32_t node = 0; node < peers.size(); ++node) {
       if (node != me) send(node, note);
     }
   }
-  // A write into the peer's memory; skipped when the group has failed, as it has when the link is down.
+  // Writes into the memory of the node over the link in use. Skipped without a link and in a group that
+  // has failed, where nobody reads the data. A write that the link refuses is dropped too: the link is
+  // ending, and its end reports to the group.
   void write(uint32_t node, const transport::WriteRequest& request) {
     GroupPeer& peer = peers[node];
     if (failed() || peer.link == nullptr || !peer.link->write(request).is_ok()) return;
@@ -145,7 +208,8 @@ struct GroupContext {
     ++peer.writes;
     peer.last_write = peer.link->written();
   }
-  // The same over a link that may be an old one.
+  // The same over a link that may be an old one: the key of a region belongs to the backend of that
+  // link. No effect if the group has no such link any more.
   void write_over(uint32_t node, const transport::Link& link, const transport::WriteRequest& request) {
     if (&link == peers[node].link) return write(node, request);
     for (GroupPeer::OldLink& other : peers[node].old) {
@@ -154,8 +218,8 @@ struct GroupContext {
       other.last_write = other.link->written();
     }
   }
-  // The links on which something that this node wrote has not arrived; small writes count as sent before
-  // that.
+  // The links on which something that this node wrote has not arrived yet. `writes_in_flight` is no
+  // answer to that: a small write counts as sent as soon as it is copied.
   std::vector<transport::Link*> links_with_writes() const {
     std::vector<transport::Link*> links;
     for (const GroupPeer& peer : peers) {
@@ -166,6 +230,7 @@ struct GroupContext {
     }
     return links;
   }
+  // Writes whose on_sent() is still to come, on all links of all nodes.
   uint32_t writes_in_flight() const {
     uint32_t sum = 0;
     for (const GroupPeer& peer : peers) {
@@ -174,10 +239,11 @@ struct GroupContext {
     }
     return sum;
   }
-  // "group 1a2b3c4d (class dp)", as logs and messages name it.
+  // "group 1a2b3c4d (class dp)": how logs and failures name the group.
   std::string name() const;
 
  private:
+  // What failed() has seen once.
   mutable bool failed_ = false;
 };
 

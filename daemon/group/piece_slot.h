@@ -1,4 +1,5 @@
-// piece_slot.h: what a PieceRunner knows of one slot of the segment.
+// piece_slot.h: what a PieceRunner knows about one slot of the segment. Only the files of PieceRunner
+// include it.
 #pragma once
 
 #include <memory>
@@ -8,11 +9,18 @@
 
 namespace hdt::daemon {
 
-// A slot's piece under way: the executor's way to the links.
+// One slot, and the executor of the chunk (`Piece`) that is in it. It is the executor's Port: what the
+// executor wants to write goes to PieceRunner::write(). There are Layout::slots of them for the life of
+// the group; chunk p uses slot p % slots. Owner: PieceRunner; the engine's thread.
+//
+// A slot is free when `executor` is null. It gets the next chunk when that chunk may start and settled()
+// holds for the small writes of the last one (PieceRunner::launch()).
 class PieceRunner::Slot : public collectives::Port {
  public:
   Slot(PieceRunner& runner, uint32_t index) : runner_(runner), index_(index) {}
 
+  // See Port::write(). True: the journal has a copy, so the executor may overwrite the data at once.
+  // False: on_sent() will report it. The token of the write then names this slot and the step.
   bool write(int peer, uint32_t tag, const void* data, size_t bytes, collectives::Area to, uint64_t offset,
              size_t step) override {
     const auto node = static_cast<uint32_t>(peer);
@@ -21,7 +29,8 @@ class PieceRunner::Slot : public collectives::Port {
     what.offset = offset;
     what.peer = node;
     what.tag = tag;
-    what.bytes = static_cast<uint32_t>(bytes);  // a piece is smaller
+    // A chunk is smaller than 4 GiB.
+    what.bytes = static_cast<uint32_t>(bytes);
     what.to = to;
     return runner_.write(*this, {what,
                                  data,
@@ -29,11 +38,16 @@ class PieceRunner::Slot : public collectives::Port {
                                   static_cast<uint32_t>(step), index_}});
   }
 
+  // the chunk whose executor this is, or was
   uint64_t piece = 0;
-  bool goes_on = false;  // a predecessor has begun it
+  // a predecessor of this daemon had begun the chunk, so some of its writes may have been made
+  bool goes_on = false;
+  // null: no chunk is running in the slot
   std::unique_ptr<collectives::Executor> executor;
-  // Small writes of the piece that may not have arrived: those that wait, and the last ones by link; null:
-  // one that is gone.
+  // The small writes of the chunk that may not have arrived yet, which is what settled() looks at.
+  // `held` is the number of those that still wait for credit. `last_writes` has the last one of each
+  // node and link; `link` is null if that link is gone, so that nobody can tell. `number` is
+  // Link::written() after the write.
   uint32_t held = 0;
   struct LastWrite {
     uint32_t node;
@@ -41,12 +55,15 @@ class PieceRunner::Slot : public collectives::Port {
     uint64_t number;
   };
   std::vector<LastWrite> last_writes;
-  // Of buffers in place, where a piece is not one range of them.
+  // Where the rank's blocks lie in user buffers that are used in place, if a chunk is not one range of
+  // them: an allgather or a reduce-scatter takes a part of every block. SlotMemory points to these.
   collectives::BlockLayout blocks;
-  collectives::BlockLayout result;  // of a reduce-scatter
+  // the output of a reduce-scatter, which is the recvbuf with this node's own block alone
+  collectives::BlockLayout result;
 
  private:
   PieceRunner& runner_;
+  // the slot's number, which its tokens carry
   uint32_t index_;
 };
 

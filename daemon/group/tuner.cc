@@ -1,3 +1,5 @@
+// The conditions under which an algorithm may run, and the choice among those that may.
+// docs/design/collectives.md (Selection, Tuner) has the reasons for the limits.
 #include "daemon/group/tuner.h"
 
 #include <algorithm>
@@ -13,14 +15,19 @@ using session::Order;
 using session::Plan;
 
 Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout, const Order& order) {
+  // The ring can take every call, also in place: its steps stay within a block, and it reads no element
+  // of kInput after that element was written as kOutput. Its scratch is no longer than a chunk, which a
+  // slot has.
   if (algorithm == Algorithm::kRing) return Obstacle::kNone;
   const Plan plan(call, layout);
   const auto problem = problem_of(call, plan.piece(0), order, 0);
   if (may_be_direct(call, layout)) {
+    // Schedules other than the ring keep partial results in kInput between more than two nodes.
     if (layout.nodes > 2) return Obstacle::kWritesInput;
+    // If the call has several chunks, each has a part of every block, and the parts do not adjoin there.
     if (by_blocks(call.what) && plan.pieces() > 1) return Obstacle::kLeavesBlocks;
-    // Between two nodes only recursive doubling sends what it combines: the others send one half and combine
-    // the other.
+    // Between two nodes only recursive doubling sends what it combines: the other algorithms send one
+    // half of the elements and combine the other half.
     if (algorithm == Algorithm::kRecursiveDoubling && has_own_form(algorithm, problem))
       return Obstacle::kSendsInput;
   }
@@ -31,6 +38,8 @@ Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout
 Tuner::Tuner(const Layout& layout, const Order& order, std::optional<Algorithm> configured)
     : layout_(layout), order_(order), configured_(configured) {}
 
+// The lower power of two, so that a prediction needs no more chunks or scratch than any call of its kind
+// has.
 Call Tuner::representative(const Call& call) {
   Call smallest = call;
   smallest.count = std::bit_floor(call.count);
@@ -42,6 +51,8 @@ const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) 
   if (!figures_) return kNone;
   const Call typical = representative(call);
   const Plan plan(typical, layout_);
+  // The operation as the engine would run it: chunks of equal size, as many in flight as there are
+  // slots.
   collectives::Operation operation;
   operation.piece = problem_of(typical, plan.piece(0), order_, 0);
   operation.type = typical.type;
@@ -57,22 +68,28 @@ const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) 
 }
 
 Decision Tuner::decide(const Call& call) {
+  // 1. What is configured.
   Obstacle to_configured = Obstacle::kNone;
   if (configured_) {
     to_configured = obstacle_to(*configured_, call, layout_, order_);
     if (to_configured == Obstacle::kNone) return {*configured_, Reason::kConfigured};
   }
+  // 2. The calls in place that only the ring can run: between more than two nodes, or in blocks and
+  //    several chunks. obstacle_to() would leave nothing but the ring of the ranking, so none is made.
   const Plan plan(call, layout_);
   const bool in_blocks = by_blocks(call.what) && plan.pieces() > 1;
   if (may_be_direct(call, layout_) && (layout_.nodes > 2 || in_blocks)) {
     return {Algorithm::kRing, Reason::kInPlace, to_configured};
   }
+  // 3. The fastest that the call can take. The ranking is that of the call's kind, whose count is lower,
+  //    so the obstacles are asked of this very call. Nothing to go through if there are no measurements.
   for (const auto& candidate : predictions(call)) {
     if (candidate.left_out.empty() &&
         obstacle_to(candidate.algorithm, call, layout_, order_) == Obstacle::kNone) {
       return {candidate.algorithm, Reason::kPredicted, to_configured};
     }
   }
+  // 4. By the size of a chunk.
   const Algorithm selected = select_algorithm(problem_of(call, plan.piece(0), order_, 0), call.type,
                                               layout_.scratch_bytes / collectives::type_size(call.type));
   return {selected, Reason::kPieceSize, to_configured};

@@ -1,13 +1,21 @@
-// tuner.h: which algorithm the daemons of a group run for a call, and why. Every node computes it for itself
-// and must come to the same answer: it depends on nothing but the call, the group's shape, the configured
-// algorithm and the measured figures, on which the nodes have agreed when the group was made.
+// tuner.h: decides which algorithm the daemons of a group run for a call, and says why. Every node
+// decides for itself, and all must come to the same answer, because a schedule works only if all nodes
+// run it. So the answer depends on nothing but the call, the group's shape, the configured algorithm and
+// the measurements (`CostFigures`), on all of which the nodes have agreed when the group was made.
 //
-// The configured algorithm comes first, wherever the call can take it. Else the one that the cost model
-// predicts to be the fastest, of those that the call can take. Without figures the size of a piece decides
-// (select_algorithm).
+// The order of preference:
 //
-// A prediction takes milliseconds. So it is made once for each class of calls: the same collective, width of
-// elements and root node, and a count between two powers of two; for the lower one.
+// 1. the configured algorithm, if the call can take it;
+// 2. the ring, if it is the only algorithm for a call in place;
+// 3. the algorithm that the cost model predicts to be the fastest, among those that the call can take;
+// 4. without measurements, the choice by the size of a chunk (select_algorithm()).
+//
+// A prediction takes milliseconds. So one is made for each kind of call (`CallClass`) and kept for the
+// life of the group. Calls are of one kind if they have the same collective, width of elements and root
+// node, and their counts are between the same two powers of two. The prediction is that of the lower
+// power.
+//
+// Owner: PieceRunner. Thread: the engine's, also for `hdtctl explain`.
 #pragma once
 
 #include <map>
@@ -21,46 +29,68 @@
 
 namespace hdt::daemon {
 
-// Why a call cannot take an algorithm.
+// Why a call cannot take an algorithm. "In place" means that schedules run in user buffers (ipc/plan.h,
+// may_be_direct()); nodes do not know whether each other's buffers are, so it concerns every call that
+// could be.
 enum class Obstacle : uint8_t {
   kNone,
-  kWritesInput,   // it keeps partial results in kInput: of a call in place that is the user's sendbuf
-  kSendsInput,    // it may overwrite what it still sends, where a user's buffer is input and output
-  kLeavesBlocks,  // its steps reach across blocks, which do not adjoin in a user's buffer
-  kScratch,       // its scratch does not fit a slot
+  // between more than two nodes: it keeps partial results in kInput, which is the user's sendbuf in
+  // place
+  kWritesInput,
+  // between two nodes: it may overwrite what it is still sending, if one user buffer is both input and
+  // output
+  kSendsInput,
+  // its steps reach across blocks, which do not adjoin in a user's buffer
+  kLeavesBlocks,
+  // it needs more scratch than a slot has
+  kScratch,
 };
 
+// Why the decision is as it is. The values correspond to the order of preference above.
 enum class Reason : uint8_t {
-  kConfigured,  // [class.NAME] algorithm
-  kInPlace,     // the ring is the only one for a call in place
-  kPredicted,   // the fastest by the cost model
-  kPieceSize,   // few steps for small pieces, few bytes per link for large ones
+  // by [class.NAME] algorithm
+  kConfigured,
+  // the ring is the only algorithm that a call in place can take
+  kInPlace,
+  // the fastest by the cost model
+  kPredicted,
+  // by chunk size: few steps for small chunks, few bytes per link for large ones
+  kPieceSize,
 };
 
+// What Tuner::decide() answers.
 struct Decision {
   collectives::Algorithm algorithm;
   Reason reason;
-  Obstacle to_configured = Obstacle::kNone;  // why it is not the configured one
+  // why it is not the configured algorithm; kNone: it is, or none is configured
+  Obstacle to_configured = Obstacle::kNone;
 };
 
-// Whether, on all nodes, the call may run with the algorithm.
+// Whether the call may run with the algorithm on all nodes; kNone: it may. The answer is the same on all
+// nodes, since it uses the problem of node 0. Pure.
 Obstacle obstacle_to(collectives::Algorithm algorithm, const session::Call& call,
                      const session::Layout& layout, const session::Order& order);
 
 class Tuner {
  public:
-  // The order must outlive the tuner. No configured algorithm: "auto".
+  // `order` must outlive the tuner; `layout` is copied. Without a `configured` algorithm the tuner is on
+  // "auto".
   Tuner(const session::Layout& layout, const session::Order& order,
         std::optional<collectives::Algorithm> configured);
 
-  // None: something is not measured.
+  // Sets the measurements that all nodes have agreed on. Nothing: some node has not measured something,
+  // or the group has more than kMostMeasuredNodes nodes. Called before the first decide(), since
+  // predictions are kept.
   void set_figures(std::optional<collectives::CostFigures> figures) { figures_ = std::move(figures); }
 
+  // The algorithm of a call, which must be valid (session::validate()). May take milliseconds for the
+  // first call of its kind.
   Decision decide(const session::Call& call);
-  // Of the call's class, the fastest first; empty without figures. From daemon to daemon: the way of ranks is
-  // the same whatever the algorithm, and not the same on all nodes (explanation.h adds it).
+  // The ranking of all algorithms for the call's kind, the fastest first; empty without measurements.
+  // The times are from daemon to daemon. What ranks add to them is the same for every algorithm, and
+  // differs from node to node (explanation.h adds it).
   const std::vector<collectives::Candidate>& predictions(const session::Call& call);
-  // The call that predictions() are for.
+  // The call that predictions() are for: `call` with its count rounded down to a power of two.
   static session::Call representative(const session::Call& call);
   std::optional<collectives::Algorithm> configured() const { return configured_; }
   const session::Layout& layout() const { return layout_; }
@@ -71,6 +101,7 @@ class Tuner {
   const session::Order& order_;
   std::optional<collectives::Algorithm> configured_;
   std::optional<collectives::CostFigures> figures_;
+  // collective, bytes of an element, root node, count as of representative()
   using CallClass = std::tuple<collectives::Collective, size_t, uint32_t, uint64_t>;
   std::map<CallClass, std::vector<collectives::Candidate>> predictions_;
 };
