@@ -1,9 +1,11 @@
+// Uses of memory by calls, its registration with backends, and which nodes may write to it.
 #include "daemon/group/direct_memory.h"
 
 namespace hdt::daemon {
 
 Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint64_t number) {
   auto found = entries_.find(number);
+  // Known numbers are found without the engine: what was acquired once stays mapped until it is dropped.
   if (found == entries_.end()) {
     auto memory = services_.find(local, number);
     if (memory == nullptr) return static_cast<const Use*>(nullptr);
@@ -13,6 +15,7 @@ Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint64_t 
     entry.memory = std::move(memory);
     found = entries_.emplace(number, std::move(entry)).first;
   }
+  // The number is another rank's: as if it were not known.
   if (found->second.local != local) return static_cast<const Use*>(nullptr);
   ++found->second.users;
   return &found->second.use;
@@ -21,6 +24,8 @@ Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint64_t 
 Result<transport::RegionKey> DirectMemory::key_for(uint64_t number, uint32_t backend, const NodeId& node) {
   const auto found = entries_.find(number);
   if (found == entries_.end()) return Status(Code::kInternal, "memory that no call has acquired has no key");
+  // A region is registered with a backend when the first node that is reached over that backend needs
+  // its key, ...
   auto known = found->second.keys.find(backend);
   if (known == found->second.keys.end()) {
     auto key = services_.enlist(*found->second.memory, backend);
@@ -28,6 +33,7 @@ Result<transport::RegionKey> DirectMemory::key_for(uint64_t number, uint32_t bac
     known = found->second.keys.emplace(backend, Entry::Enlisted{key.value(), {}}).first;
   }
   Entry::Enlisted& enlisted = known->second;
+  // ... and each node is allowed to write to it before it gets the key.
   if (!enlisted.granted.contains(node)) {
     HDT_RETURN_IF_ERROR(services_.grant(enlisted.key, backend, node));
     enlisted.granted.insert(node);

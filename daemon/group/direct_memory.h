@@ -1,9 +1,13 @@
-// direct_memory.h: the memory of local processes that calls of one group use in place: kept mapped, and
-// writable for the other nodes of the group, as long as a call may need it.
+// direct_memory.h: the memory of local processes that calls of one group use in place (memory of
+// hdtMemAlloc). It stays mapped, and registered for the other nodes of the group, as long as a call may
+// need it.
 //
-// A region stays registered until its owner has freed it and no call uses it; in a group that has failed,
-// until the group ends: peers may still be writing, and a write outside of registered memory would cost them
-// their link.
+// A region stays registered until its owner has freed it and no call uses it. In a group that has failed
+// it stays until the group ends: peers may still be writing, and a write outside of registered memory
+// would cost them their link.
+//
+// Owner: GroupContext; the engine's thread. PieceRunner acquires memory for calls; Engine supplies the
+// services.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +22,19 @@
 
 namespace hdt::daemon {
 
+// A table of memories by number. A number is drawn by the daemon, is random, and names one memory in one
+// group (docs/design/communicator.md, "Who a process is").
 class DirectMemory {
  public:
+  // What the engine does for this object. Engine::make_group() sets all of them.
   struct Services {
-    // Memory `number` of the process of local rank `local`; null if it shares no such memory.
+    // Memory `number` of the process of local rank `local`; null if that process shares no such memory
+    // in this group.
     std::function<std::shared_ptr<SharedMemory>(uint32_t local, uint64_t number)> find;
-    // With the engine's backend of that number.
+    // Registers the memory with the engine's backend of that number, and ends a registration.
     std::function<Result<transport::RegionKey>(const SharedMemory&, uint32_t backend)> enlist;
     std::function<void(const transport::RegionKey&, uint32_t backend)> withdraw;
-    // Which node may write to it: nobody else may.
+    // Lets a node write to the region, and ends that. Nobody else may write to it.
     std::function<Status(const transport::RegionKey&, uint32_t backend, const NodeId&)> grant;
     std::function<void(const transport::RegionKey&, uint32_t backend, const NodeId&)> revoke;
   };
@@ -34,32 +42,42 @@ class DirectMemory {
   void set_services(Services services) { services_ = std::move(services); }
   ~DirectMemory() { clear(); }
 
+  // Where the memory is mapped here.
   struct Use {
     std::byte* data = nullptr;
     size_t bytes = 0;
   };
-  // Null without error: not known (yet). Every success needs a release().
+  // Begins a use by a call. Null without an error: the number is not known (yet), or is another rank's.
+  // Every use that is not null needs a release().
   Result<const Use*> acquire(uint32_t local, uint64_t number);
+  // Ends one use.
   void release(uint64_t number);
-  // The key for that node, which may write over that backend then, of memory that is acquired.
+  // The key with which that node may write to acquired memory over that backend. Registers the memory
+  // and grants the node access first, if needed. Errors are those of the backend; kInternal: the memory
+  // is not acquired.
   Result<transport::RegionKey> key_for(uint64_t number, uint32_t backend, const NodeId& node);
-  // The node writes to none of it any more.
+  // The node may not write to any of it any more.
   void revoke(const NodeId& node);
-  // Its owner shares it no more.
+  // The owner does not share it any more. It is unregistered as soon as no call uses it.
   void drop(uint64_t number);
+  // Unregisters everything, whether it is used or not. For the end of the group.
   void clear();
 
  private:
   struct Entry {
     std::shared_ptr<SharedMemory> memory;
-    uint32_t local = 0;  // whose it is
+    // the local rank whose process shares it
+    uint32_t local = 0;
     Use use;
     struct Enlisted {
       transport::RegionKey key;
       std::set<NodeId> granted;
     };
-    std::map<uint32_t, Enlisted> keys;  // by backend
+    // by backend: its key, and which nodes may use it
+    std::map<uint32_t, Enlisted> keys;
+    // calls that use it now
     uint32_t users = 0;
+    // drop() was called: forget it with its last user
     bool dropped = false;
   };
   void forget(std::map<uint64_t, Entry>::iterator entry);

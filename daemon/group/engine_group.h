@@ -1,6 +1,23 @@
-// engine_group.h: one group in an engine: it waits until every other node is ready, then runs pieces and
-// channels, and ends when all ranks of all nodes have left. Failure is spread once: to the local ranks
-// through the segment, to the other nodes by a note.
+// engine_group.h: one group in an engine. It connects the parts of a group: PieceRunner for collectives,
+// ChannelForwarder for point-to-point, and GroupContext for what both need. It hears from the engine
+// what happens on links and in sessions, and decides whether the group is making, running, failed or
+// ended (docs/glossary.md).
+//
+// The life of a group of several nodes:
+//
+// 1. Making. The engine connects it to every other node (on_link_up()). Nodes exchange GroupHello, what
+//    they have measured, and GroupReady. With that of all, on_ready is called with OK, and ranks take
+//    their seats.
+// 2. Running. progress() moves chunks and cells whenever something has come or a rank has rung.
+// 3. Failed, at any time: the failure is recorded once in the segment, which wakes the local ranks, and
+//    sent to every other node once.
+// 4. Ended: when all local ranks have departed, every other node has been sent NodeLeft, and every other
+//    node has sent it or is unreachable, finished() is true and the engine destroys the group.
+//
+// A group of one node is ready at once; the engine only watches its ranks.
+//
+// Owner: Engine, in its table of groups. Thread: that engine's only. What comes from other nodes and
+// from ranks is foreign and is checked here before the parts get it.
 #pragma once
 
 #include <functional>
@@ -18,32 +35,52 @@
 
 namespace hdt::daemon {
 
+// What an engine needs to make a group. Filled in by GroupMaker::prepare() for a new group, or by
+// Adoption::describe() for one that a predecessor made, on the control thread; completed by
+// Engine::make_group().
 struct GroupSpec {
+  // random, the same on all nodes; not 0
   uint64_t id = 0;
-  session::GroupKey
-      meeting_key{};  // by which the ranks met; kept in the segment for a successor of this daemon
+  // the key by which the ranks met; kept in the segment for a successor of this daemon
+  session::GroupKey meeting_key{};
   std::string group_class;
-  std::optional<collectives::Algorithm> algorithm;  // configured, the same on all nodes; none: "auto"
+  // the algorithm that is configured for the class, the same on all nodes; nothing: "auto"
+  std::optional<collectives::Algorithm> algorithm;
+  // by rank: the number of its node
   std::vector<uint32_t> node_of_rank;
+  // all nodes of the group, in an order that is the same on all of them
   std::vector<NodeInfo> nodes;
+  // this node's number in `nodes`
   uint32_t me = 0;
-  std::shared_ptr<SharedMemory> memory;  // for this node
-  bool adopted = false;  // the memory is that of a group that a predecessor of this daemon made
-  std::vector<session::NodeRates> rates;  // adopted: what the nodes had told each other
-  int64_t restart_ms = 0;                 // so long a successor of this daemon is worth waiting for
-  bool ends_with_host =
-      false;  // all ranks of the node are of the process that the daemon is in: no successor
-  session::MemoryRates memory_rates;  // of this node; groups of several nodes
-  Deadline deadline =
-      Deadline::never();  // of becoming ready; adopted: until when the ranks must have come back
-  std::function<void(Status)> on_ready;  // called once, on the engine's thread
-  DirectMemory::Services direct;         // from the engine
+  // the segment of this node, zeroed unless `adopted`
+  std::shared_ptr<SharedMemory> memory;
+  // the memory is that of a group that a predecessor of this daemon made
+  bool adopted = false;
+  // if adopted: the measurements that the nodes had exchanged; empty: there were none
+  std::vector<session::NodeRates> rates;
+  // how long, in ms, other nodes are to wait for a successor of this daemon; 0: there will be none
+  int64_t restart_ms = 0;
+  // all ranks of the node are in the process that hosts this daemon, so no successor could have them
+  bool ends_with_host = false;
+  // measured by this node; only in groups of several nodes
+  session::MemoryRates memory_rates;
+  // until when the group must be ready; if adopted: until when its ranks must have come back
+  Deadline deadline = Deadline::never();
+  // called once, on the engine's thread: OK when the group is ready, or the reason why it was not made
+  std::function<void(Status)> on_ready;
+  // what DirectMemory needs of the engine
+  DirectMemory::Services direct;
+  // see GroupContext::look_again
   std::function<void()> look_again;
-  std::function<void(uint32_t node)> on_back;  // the group works with that node again
+  // the group works with that node again, which had been suspended
+  std::function<void(uint32_t node)> on_back;
 };
 
+// See the head of this file.
 class EngineGroup {
  public:
+  // Writes the segment, or goes on from the one of a predecessor. May call spec.on_ready. `group_slot`
+  // is the group's index in the engine's table.
   EngineGroup(GroupSpec spec, uint32_t group_slot);
 
   uint64_t id() const { return context_.id; }
@@ -51,146 +88,226 @@ class EngineGroup {
   session::Segment& segment() { return context_.segment; }
   const PieceRunner& pieces() const { return pieces_; }
   Tuner& tuner() { return pieces_.tuner(); }
+  // all nodes have what they need; pieces and rings may move
   bool ready() const { return ready_; }
-  // What it waits for of that node until it is ready; "": nothing.
+  // What the group waits for from that node until it is ready, for people; "": nothing.
   std::string lacks_of(uint32_t node) const;
-  // Taken over from a predecessor of this daemon, and some ranks have not come back yet.
+  // The group was taken over from a predecessor of this daemon, and some of its ranks have not come back
+  // yet.
   bool adopting() const { return adopting_; }
-  // It has a link to the node; this one.
+  // The group has a link in use to the node.
   bool connected(uint32_t node) const { return context_.peers[node].link != nullptr; }
+  // This link is in use for the node, offered, or old (GroupPeer::uses()).
   bool uses(uint32_t node, const transport::Link& link) const { return context_.peers[node].uses(link); }
+  // All ranks are on this node.
   bool solo() const { return context_.nodes.size() == 1; }
 
-  // The link to `node` is up and our memory is registered for it: says hello.
+  // The link to `node` is up, and our segment is registered for it as `our_region` with the engine's
+  // backend number `backend`. Sends our hello, and the failure if the group has failed meanwhile.
   void on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
                   uint32_t backend);
-  // To which node the link is to be measured next.
+  // The node whose link is to be measured next; nothing: none is left. See engine_probes.cc for the
+  // order.
   std::optional<uint32_t> next_to_measure() const;
+  // The link to the node is to be measured before the group can be ready.
   bool is_to_measure(uint32_t node) const { return compares_rates() && !link_told_[node]; }
-  // Not measured(): there was no way to. Told once of every node.
+  // The link to the node has these rates. not measured(): there was no way to find out. Counted once for
+  // each node.
   void on_link_measured(uint32_t node, const session::LinkRates& rates);
-  // `gone`: its daemon does not listen any more; a successor may come.
+  // The link to the node has ended. `gone`: the node's daemon does not listen any more, so a successor
+  // may come: then the node is suspended if its hello allowed that. Otherwise the node, and with it the
+  // group, has failed, unless the node has departed.
   void on_link_down(uint32_t node, const transport::Link& link, const Status& reason, bool gone);
-  // The node is waited for: its daemon was lost, or this one was.
+  // The node is suspended: its daemon was lost, or this one was started again.
   bool is_away(uint32_t node) const { return context_.peers[node].away; }
   bool anyone_away() const;
-  // A successor of its daemon has come.
+  // A successor of the node's daemon has come; it is met at `info` from now on.
   void set_node(uint32_t node, const NodeInfo& info);
-  // Moving to another link while calls are under way (GroupPeer). One end offers, the other one follows when
-  // it hears that.
+  // Moves the group to another link of its class while calls are under way (GroupPeer). The end that
+  // dialled offers the new link by a hello on it. The other end follows when it has that hello, and
+  // answers with its own; at that answer the first end moves as well. Both functions do nothing in a
+  // group that has failed.
   void offer(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend);
   void follow(uint32_t node, transport::Link& link, const transport::RegionKey& our_region, uint32_t backend,
               const transport::RegionKey& their_region);
-  // No link to that node is left: it writes to memory of local processes no more.
+  // No link to that node is left, so it may not write to the memory of local processes any more.
   void revoke_direct(const NodeId& node) { context_.direct.revoke(node); }
-  // Lets go of links that nothing needs any more.
+  // Drops old links on which nothing is under way any more and nothing will come.
   void drop_old_links();
+  // A frame of the node has landed, with `bytes` of payload. A frame that makes no sense fails the
+  // group.
   void on_frame(uint32_t node, const Frame& frame, uint64_t bytes);
-  // `link`: on which it came.
+  // A message of the node has come on `link`. A message in the name of another node, or one that the
+  // node's state does not allow, is ignored.
   void on_note(uint32_t node, const Note& note, const transport::Link& link);
+  // The memory of a write on `link` may change again.
   void on_sent(uint32_t node, const transport::Link& link, const WriteToken& token);
+  // Sends a message to one node, or to all others. For class changes, whose messages the engine makes.
   void tell(uint32_t node, const Note& note) { context_.send(node, note); }
   void tell_all(const Note& note) { context_.send_all(note); }
+  // Does everything that can be done now. The engine calls it after a rank has rung or something has
+  // come. True if anything was done.
   bool progress();
+  // Counts a look that context().look_again has asked for.
   void count_look() { ++context_.looks; }
-  // It is finished and could not be let go of: soon.
+  // The group is finished, and the engine could not let go of it: has the engine try again in a
+  // millisecond.
   void look_again() { look_soon(); }
-  // Time has passed: readiness.
+  // next_time() has come. Repeats what could not be sent for want of memory, asks for acknowledgements
+  // that somebody waits for, gives up nodes and ranks that did not come back, and watches the deadline
+  // of the making.
   void on_time();
+  // When on_time() is to be called; nothing: not at all.
   std::optional<Deadline> next_time() const;
 
-  // A process shares this memory no more.
+  // A process does not share this memory any more. A group that has failed keeps it to its end
+  // (direct_memory.h).
   void forget_memory(uint64_t number) {
     if (!context_.failed()) pieces_.forget_memory(number);
   }
 
-  // A process of that user has the seat of that rank.
+  // A process of that user has taken the seat of local rank `local`.
   void local_rank_here(uint32_t local, uint32_t user);
-  // Whose processes are its ranks here, or were.
+  // The users whose processes have or had seats here.
   const std::vector<uint32_t>& users() const { return users_; }
+  // The rank has departed. Informs the other nodes and the local ranks, once.
   void local_rank_left(uint32_t local);
-  // Ranks whose boards say that they have left, though their message has not come yet.
+  // Finds ranks whose states (`Board`) say that they have departed although the session's message has
+  // not come yet.
   void note_departures();
+  // The rank's process has ended, or cannot go on; `how` continues the sentence "rank 3 of ... ". Fails
+  // the group with kRankLost, and then counts the rank as departed. No effect on a rank that has
+  // departed.
   void local_rank_lost(uint32_t local, const std::string& how);
+  // Fails the group here and on all nodes; see GroupContext::fail. No effect if it has failed.
   void fail(Code code, int32_t rank, const std::string& text);
-  // Something that was done for the group threw: it has failed. Does not throw for want of memory.
+  // An exception has left something that was done for the group, so the group fails. Needs no memory for
+  // that.
   void give_up(const std::string& why);
-  // For diagnosis. `pid` of a local rank, 0: it has no session any more.
+  // A copy of what is known of the group, for diagnosis. `pid` returns the process of a local rank; 0:
+  // it has no session any more, or no number here.
   GroupFacts facts(const std::function<uint32_t(uint32_t local)>& pid) const;
-  // Some rank of this node has not left.
+  // Some rank of this node has not departed.
   bool has_local_ranks() const;
-  // Tells the other nodes, once that is so, that nothing more will come from here.
+  // Sends NodeLeft to the other nodes, once, when all local ranks have departed and nothing more will
+  // come from here. Until then asks for the acknowledgements that are missing.
   void say_left();
   bool told_left() const { return told_left_; }
-  // A rank of the process that the daemon is embedded in has left.
+  // A rank of the process that hosts this daemon has departed.
   bool host_has_left() const;
-  // Ranks of this node may still need something of that one.
+  // Ranks of this node may still need something from that node.
   bool needs(uint32_t node) const { return has_local_ranks() && !context_.peers[node].left; }
-  // Everyone has left and no write is under way: may be destroyed.
+  // Everyone has departed and no write is under way: the group may be destroyed.
   bool finished() const;
-  // Nothing of its making is left to be done here (engine_group_seats.cc). Asks the other nodes for what is
-  // missing.
+  // Nothing is left to be done here for the making of the group (engine_group_seats.cc). Asks the other
+  // nodes for the acknowledgements that are missing.
   bool is_made();
-  // No rank of this node is in a call, and everything that they have sent has arrived.
+  // No rank of this node is in a call, and everything that the ranks have sent has arrived. Asks for the
+  // acknowledgements that are missing. True for a group that has failed.
   bool quiet();
 
  private:
-  // engine_group_making.cc
+  // engine_group_making.cc; the last two are in engine_group.cc
+  //
+  // Makes the group ready if nothing is missing. Called at every step of the making.
   void check_ready();
+  // Pings links, and watches the deadline, while the group is being made.
   void look_at_making();
+  // Ends `adopting_` when every local rank has come back or has departed.
   void check_adopted();
+  // Takes `link` in use for the node, and keeps the one that was in use as an old link.
   void move(uint32_t node, transport::Link& link, uint32_t backend, const transport::RegionKey& their_region);
   // engine_group_seats.cc
+  //
+  // Answers ranks that measure the round trip to their daemon.
   void give_echoes();
+  // Sends GroupSeated when all local ranks have their seats.
   void note_seats();
+  // All ranks of that node have their seats.
   void on_seated(uint32_t node);
+  // Sends the node GroupSeated, if this node's ranks are seated.
   void tell_seated(uint32_t node);
-  // Nodes tell each other their rates, and every one waits for those of all.
+  // The nodes exchange their measurements, and each waits for those of all.
   bool compares_rates() const { return !solo() && context_.nodes.size() <= session::kMostMeasuredNodes; }
+  // Keeps the measurements of a node; the first ones count. With those of all the group may become
+  // ready.
   void keep_rates(uint32_t node, const session::NodeRates& rates);
+  // Fails the group on this node alone: the others know, or the coordinator informs them.
   void fail_here(Code code, int32_t rank, const std::string& text);
-  std::string about(uint32_t node) const;  // "node n1 (rank 2, 3 of group ...)"
+  // "node n1 (rank 2, 3 of group ...)"
+  std::string about(uint32_t node) const;
+  // Has on_time() ask for acknowledgements and look at the group again, in a millisecond.
   void look_soon();
+  // The node has sent more of something than there can be: fails the group.
   void flooded(uint32_t node);
+  // The node has answered that it has no such group.
   void on_unknown(uint32_t node);
+  // Calls on_ready with `why`, if it has not been called yet.
   void tell_not_made(const Status& why);
+  // Sends the failure to all other nodes, if that was not done yet.
   void tell_failure();
+  // Asks the peers to acknowledge at once what was sent on these links.
   void hurry(const std::vector<transport::Link*>& links);
   // engine_group_restart.cc
+  //
+  // Takes up the group of a predecessor.
   void go_on(const GroupSpec& spec);
+  // Suspends the node for at most `restart_ms`.
   void wait_for(uint32_t node, const Status& why, int64_t restart_ms);
+  // Fails the group over nodes that were suspended for too long.
   void give_up_waiting();
+  // Sends the node what has come of its payloads and cells, and Resume.
   void tell_state(uint32_t node);
+  // The node has sent the same. Both know now, so work with it goes on.
   void on_resume(uint32_t node, const Resume& note);
+  // Repeats to the node which ranks here have departed.
   void tell_departures(uint32_t node);
 
+  // keeps the segment mapped
   std::shared_ptr<SharedMemory> memory_;
   GroupContext context_;
   PieceRunner pieces_;
   ChannelForwarder channels_;
+  // of the making, or of the return of all ranks
   Deadline deadline_;
+  // empty after it was called
   std::function<void(Status)> on_ready_;
   std::function<void(uint32_t)> on_back_;
   int64_t restart_ms_;
-  bool told_failure_ = false;  // to the other nodes
+  // all other nodes have been sent the failure
+  bool told_failure_ = false;
+  // how often give_up() was called, which lengthens the pauses between attempts
   int times_given_up_ = 0;
+  // what this node has measured itself, sent to the others when it is complete
   session::NodeRates own_rates_;
-  std::vector<bool> link_told_;                           // by node: own_rates_ has its link
-  std::vector<std::optional<session::NodeRates>> rates_;  // by node
-  std::vector<bool> seated_;                              // by node: all its ranks have mapped its memory
-  bool told_seated_ = false;                              // this node's, to the others
-  bool told_ready_ = false;                               // that this node has all it needs
-  Deadline ping_at_ =
-      Deadline::after_ms(1'000);  // while it is being made: when to ask whether peers are there
+  // by node: `own_rates_` has the link to that node, or there was no way to measure it
+  std::vector<bool> link_told_;
+  // by node: what it has measured; moved away when the group becomes ready
+  std::vector<std::optional<session::NodeRates>> rates_;
+  // by node: all its ranks have mapped the group's memory
+  std::vector<bool> seated_;
+  // this node has sent GroupSeated
+  bool told_seated_ = false;
+  // this node has sent GroupReady
+  bool told_ready_ = false;
+  // while the group is being made: when to ask again whether the peers are there
+  Deadline ping_at_ = Deadline::after_ms(1'000);
   bool ready_ = false;
+  // this node has sent NodeLeft
   bool told_left_ = false;
-  Deadline hurry_at_ = Deadline::never();  // when to ask again what has arrived of a group that has failed
-  Deadline look_at_ = Deadline::never();   // for arrivals that somebody waits for
+  // when say_left() asks again what has arrived
+  Deadline hurry_at_ = Deadline::never();
+  // when to ask for arrivals that somebody here waits for
+  Deadline look_at_ = Deadline::never();
+  // by local rank: it has departed or failed
   std::vector<bool> local_left_;
-  std::vector<std::string> local_end_;  // how a rank was lost
-  std::vector<bool> local_here_;        // adopted groups
+  // by local rank: how it failed, for diagnosis; "" otherwise
+  std::vector<std::string> local_end_;
+  // by local rank: it has come back to this daemon; all true in a group that is not adopted
+  std::vector<bool> local_here_;
   std::vector<uint32_t> users_;
-  bool adopting_;  // not all local ranks are here
+  // adopted, and not all local ranks are here
+  bool adopting_;
 };
 
 }  // namespace hdt::daemon

@@ -1,3 +1,5 @@
+// Calls, chunks and credit of a PieceRunner: reads calls from the rank states, starts and publishes
+// chunks, and exchanges credit and calls with other nodes.
 #include "daemon/group/piece_runner.h"
 
 #include <algorithm>
@@ -13,7 +15,9 @@ using session::kCallRing;
 
 namespace {
 
-// A peer can be ahead of us by what its own ranks may have under way, and no more.
+// A node can be ahead of this one by no more than the calls that its own ranks may have under way: a
+// rank enters call s when its call s - kCallRing is complete. A node that exceeds it fails the group, so
+// what is kept of foreign calls is bounded.
 constexpr uint64_t kMaxAhead = 2 * kCallRing;
 static_assert(kMaxAhead <= session::kToldCalls);
 
@@ -24,21 +28,25 @@ PieceRunner::PieceRunner(GroupContext& context)
       tuner_(context.layout(), context.order, context.algorithm),
       journal_(context.segment.journals(), context.layout().nodes, context.layout().slots),
       credit_(context.nodes.size()) {
+  // A group of one node has no journal.
   for (uint32_t i = 0; i < context.layout().slots; ++i) slots_.push_back(std::make_unique<Slot>(*this, i));
   if (context.layout().nodes > 1) go_on();
 }
 
-// Where a predecessor has ended; of a new group at the beginning.
+// Goes on where a predecessor has ended; a new group begins at 0.
 void PieceRunner::go_on() {
   const session::Journal::Finished finished = journal_.finished();
   std::atomic<uint64_t>& exchanged = context_.segment.header().exchanged;
   next_call_ = finished.calls;
   first_piece_ = finished.pieces;
-  // It may have died after the end of a call was noted and before its last piece was published.
+  // The predecessor may have died after it noted the end of a call and before it published the call's
+  // last chunk.
   exchanged_ = std::max(exchanged.load(std::memory_order_acquire), finished.pieces);
   exchanged.store(exchanged_, std::memory_order_release);
   next_piece_ = exchanged_;
   context_.segment.ring_all();
+  // What was sent in small writes may not have arrived, and its link is gone: settled() must wait for
+  // the node's credit or for its Resume.
   journal_.for_sent([this](const session::SentWrite& sent, const std::byte*) {
     Slot& slot = *slots_[sent.piece % slots_.size()];
     slot.piece = sent.piece;
@@ -50,22 +58,26 @@ PieceRunner::~PieceRunner() = default;
 
 bool PieceRunner::progress() {
   bool any = read_calls();
-  // What is published frees slots of calls in place at once; nobody else would say so.
+  // Each step can make the other possible: a published chunk frees slots of calls in place at once, and
+  // no rank would ring for that.
   for (bool moved = true; std::exchange(moved, false);) {
     while (launch()) moved = true;
     while (publish()) moved = true;
     any |= moved;
   }
+  // After publishing, so that one message grants what was freed in this round.
   grant();
   return any;
 }
 
 bool PieceRunner::read_calls() {
   uint64_t entered = UINT64_MAX;
+  // acquire pairs with the release store by the rank: its call is written before `entered` counts it.
   for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
     entered = std::min(entered, context_.segment.board(i).entered.load(std::memory_order_acquire));
   }
   bool any = false;
+  // A rank may run kCallRing calls ahead of `finished`, so more calls cannot be under way.
   while (next_call_ < entered && calls_.size() < kCallRing) {
     if (!accept_call(next_call_)) return any;
     ++next_call_;
@@ -75,11 +87,13 @@ bool PieceRunner::read_calls() {
   return any;
 }
 
-// Copies the call of every local rank, and asks whether it is one, before anything else is made of it; false
-// when the group has failed over it.
+// Takes up call `sequence`. Nothing is made of the call before every local rank's copy is compared,
+// since ranks may write other bytes there at any time. False: the group has failed over it, or its
+// buffers are not known yet; then it is tried again at the next look.
 bool PieceRunner::accept_call(uint64_t sequence) {
   session::Entered entered;
   for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
+    // 1. Copy each rank's call, then validate and compare the copy.
     const session::Entered theirs = foreign_copy(context_.segment.board(i).calls[sequence % kCallRing]);
     if (const std::string wrong = session::validate(theirs.call, context_.layout().ranks); !wrong.empty()) {
       context_.fail(Code::kInvalidArgument, static_cast<int32_t>(context_.local_ranks[i]),
@@ -98,6 +112,7 @@ bool PieceRunner::accept_call(uint64_t sequence) {
                       session::describe(other));
     return false;
   }
+  // 2. Decide the algorithm and find the buffers.
   const Call& call = entered.call;
   ActiveCall active{sequence,
                     call,
@@ -109,16 +124,21 @@ bool PieceRunner::accept_call(uint64_t sequence) {
                     {},
                     {}};
   if (!open_buffers(active, entered.where)) return false;
+  // 3. Note the call in the journal before the next node hears of it: a successor must answer for what
+  //    was sent.
   calls_.push_back(std::move(active));
   journal_.tell_call(sequence, call);
   const auto next_node = static_cast<uint32_t>((context_.me + 1) % context_.nodes.size());
   context_.send(next_node, CallNote{context_.id, context_.me, sequence, call});
+  // 4. Compare it with the previous node's, if that has come.
   entered_.emplace(sequence, call);
   compare(sequence);
   return true;
 }
 
-// Not more than a hint from the process: what it names must be shared by it, and large enough.
+// Finds memory `number` of the node's only rank, and sets `place` to [offset, offset + bytes) in it.
+// What the process names is no more than a hint: the process must share that memory, and it must be
+// large enough. `note`, if not null, gets the place for other nodes.
 bool PieceRunner::open_buffer(ActiveCall& call, uint64_t number, uint64_t offset, uint64_t bytes,
                               std::byte*& place, OutputNote* note) {
   auto use = context_.direct.acquire(0, number);
@@ -136,7 +156,9 @@ bool PieceRunner::open_buffer(ActiveCall& call, uint64_t number, uint64_t offset
     }
     return true;
   }
-  // What shares it may still be in the mailbox; other things may lead here before that has been emptied.
+  // The control thread posts the memory to the mailbox, and the rank rings the wake page. The ring may
+  // be heard first, so one look after the mailbox has been emptied must happen before the memory counts
+  // as missing.
   if (memory == nullptr && missed_ != call.sequence) {
     missed_ = call.sequence;
     missed_looks_ = context_.looks;
@@ -150,6 +172,8 @@ bool PieceRunner::open_buffer(ActiveCall& call, uint64_t number, uint64_t offset
   return false;
 }
 
+// Which buffers are used in place depends on the node: only a node with one rank can, and only if that
+// rank has the buffer in memory of hdtMemAlloc. All other buffers go through slots.
 bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& where) {
   const Call& call = active.call;
   if (!session::may_be_direct(call, context_.layout())) return true;
@@ -159,10 +183,12 @@ bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& wher
   const uint32_t rank = context_.local_ranks[0];
   const bool root = static_cast<uint32_t>(call.root) == rank;
   bool opened = true;
+  // 1. This node's input and output.
   if (context_.layout().local_ranks == 1) {
     const bool in = collectives::reduces(call.what) && where.send_memory != 0;
     if (in) opened = open_buffer(active, where.send_memory, where.send, sent, active.input, nullptr);
     using collectives::Collective;
+    // A broadcast's root has its data in its sendbuf, which is the output of its schedule.
     if (opened && call.what == Collective::kBroadcast && root && where.send_memory != 0) {
       opened = open_buffer(active, where.send_memory, where.send, sent, active.output, nullptr);
     } else if (opened && where.recv_memory != 0 && session::result_may_be_direct(call, context_.layout()) &&
@@ -176,9 +202,13 @@ bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& wher
     for (const uint64_t number : active.memories) context_.direct.release(number);
     return false;
   }
+  // 2. What the rank does with slots: `staged`, it copies its contribution in; `taken`, it copies its
+  //    result out. If it does neither, it will not count Board.done up for these chunks in time, and
+  //    freed() skips them.
   const bool staged = collectives::reduces(call.what) ? active.input == nullptr : active.output == nullptr;
   const bool taken = active.output == nullptr && (call.what != collectives::Collective::kReduce || root);
   if (!staged && !taken) unslotted_.push_back({active.first_piece, active.end()});
+  // 3. Send the other nodes where the output is, also if it is in the slots: they wait for this message.
   active.output_note = note;
   active.output_memory = where.recv_memory;
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
@@ -187,9 +217,9 @@ bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& wher
   return true;
 }
 
-// The region has another key for each backend.
+// The key is another one for each backend, and the node must be allowed to write before it has the key.
 void PieceRunner::tell_output(uint32_t node, OutputNote note, uint64_t memory) {
-  if (context_.peers[node].link == nullptr) return;  // told when it is back
+  if (context_.peers[node].link == nullptr) return;  // It is sent when the node is back (tell_state()).
   if (note.direct != 0) {
     auto key = context_.direct.key_for(memory, context_.peers[node].backend, context_.nodes[node].id);
     if (!key.is_ok()) {
@@ -212,7 +242,7 @@ PieceRunner::ActiveCall* PieceRunner::call_of(uint64_t piece) {
 bool PieceRunner::is_ready(const ActiveCall& call, uint64_t piece) const {
   const collectives::Collective what = call.call.what;
   const bool in_place = collectives::reduces(what) ? call.input != nullptr : call.output != nullptr;
-  // An allgather's own blocks come into their places piece by piece.
+  // An allgather's own block is copied to its place chunk by chunk, so `reduced` counts even in place.
   if (in_place && what != collectives::Collective::kAllGather) return true;
   for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
     if (context_.segment.board(i).reduced.load(std::memory_order_acquire) <= piece) return false;
@@ -220,8 +250,8 @@ bool PieceRunner::is_ready(const ActiveCall& call, uint64_t piece) const {
   return true;
 }
 
-// `done` is foreign: a rank cannot free what has not been finished. Of calls in place there is nothing to be
-// freed.
+// `done` is foreign, and a rank cannot free a chunk that has not been finished: hence the minimum.
+// Chunks without slots (`unslotted_`) are free as soon as they are exchanged.
 uint64_t PieceRunner::freed() {
   uint64_t done = UINT64_MAX;
   for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
@@ -236,13 +266,16 @@ uint64_t PieceRunner::freed() {
   return freed_;
 }
 
+// The next chunk starts when its call is known, its slot has no executor, the local contributions are in
+// place, and all local ranks have copied out the chunk before it in the slot.
 bool PieceRunner::launch() {
   const ActiveCall* call = call_of(next_piece_);
   if (call == nullptr || slots_[next_piece_ % slots_.size()]->executor != nullptr ||
       !is_ready(*call, next_piece_) || next_piece_ >= freed() + slots_.size()) {
     return false;
   }
-  // What was sent of the piece before it in the slot is forgotten then.
+  // The journal keeps small writes by slot and forgets them when the slot's next chunk starts. They must
+  // have arrived until then.
   const Slot& slot = *slots_[next_piece_ % slots_.size()];
   if (slot.piece != next_piece_ && !settled(slot)) {
     awaits_arrivals_ = true;
@@ -253,11 +286,13 @@ bool PieceRunner::launch() {
   return true;
 }
 
+// Makes the schedule and the executor of a chunk, and lets the executor run.
 void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
   Slot& slot = *slots_[piece % slots_.size()];
   const session::Layout& layout = context_.layout();
   const session::Piece part = active.plan.piece(piece - active.first_piece);
   auto schedule = make_schedule(active.algorithm, problem_of(active.call, part, context_.order, context_.me));
+  // 1. Who sends to us in this schedule: these nodes need credit.
   for (PeerCredit& credit : credit_) credit.sends_to_us = false;
   for (size_t i = 0;; ++i) {
     const auto step = schedule->step(i);
@@ -266,6 +301,9 @@ void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
       credit_[static_cast<size_t>(step->peer)].sends_to_us = true;
     }
   }
+  // 2. Where input, output and scratch are: in the slot, or in user buffers from the chunk's first
+  //    element on. A chunk of a call by blocks has a part of every rank's block, whose places `blocks`
+  //    lists by position.
   std::byte* data = context_.segment.data();
   collectives::SlotMemory memory{data + layout.input(piece), data + layout.output(piece),
                                  data + layout.scratch(piece)};
@@ -281,12 +319,13 @@ void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
     if (active.input != nullptr) memory.input_blocks = &slot.blocks;
     if (active.output != nullptr) memory.output_blocks = &slot.blocks;
     if (active.output != nullptr && active.call.what == collectives::Collective::kReduceScatter) {
-      // Of all blocks the recvbuf is the own one, which is the only one that such a schedule leaves in its
-      // output.
+      // The recvbuf holds only this node's own block, and that is the only block that such a schedule
+      // leaves in its output. So every position leads there.
       slot.result = {part.elements, std::vector<uint64_t>(layout.ranks, part.offset)};
       memory.output_blocks = &slot.result;
     }
   }
+  // 3. A successor goes on with the progress in the journal; otherwise the journal's entry begins anew.
   slot.goes_on = journal_.started(piece);
   if (!slot.goes_on) {
     journal_.start(piece);
@@ -295,21 +334,27 @@ void PieceRunner::start(const ActiveCall& active, uint64_t piece) {
   slot.piece = piece;
   slot.executor = std::make_unique<collectives::Executor>(
       std::move(schedule), active.call.type, active.call.op, memory, slot, &journal_.progress(piece));
+  // 4. Grant before the executor writes, so that credit does not queue behind the payloads.
   grant();
+  // 5. Payloads that came before, in this daemon's life or its predecessor's.
   journal_.for_arrivals(
       piece, [&](uint32_t node, uint32_t tag) { slot.executor->on_arrived(static_cast<int>(node), tag); });
   slot.executor->advance();
 }
 
+// Publishes the oldest chunk. Chunks that are done out of order wait, as `exchanged` is one counter.
 bool PieceRunner::publish() {
   Slot& slot = *slots_[exchanged_ % slots_.size()];
   if (slot.executor == nullptr || slot.piece != exchanged_ || !slot.executor->done()) return false;
-  // A call that may not be what the others call must not succeed anywhere: a broadcast's root, say, needs
-  // nothing of the other nodes and would be done before it hears of the mismatch.
+  // A call may turn out to differ from what the others call, and must then succeed nowhere. A
+  // broadcast's root, for example, needs nothing from the other nodes and would be done before it hears
+  // of the mismatch. So the last chunk waits until the call is compared.
   const ActiveCall& oldest = calls_.front();
   if (exchanged_ + 1 == oldest.end() && entered_.contains(oldest.sequence)) return false;
   slot.executor.reset();
   ++exchanged_;
+  // The end of the call stands in the journal before its last chunk is published. After a crash in
+  // between, go_on() publishes it.
   while (!calls_.empty() && exchanged_ >= calls_.front().end()) {
     first_piece_ = calls_.front().end();
     journal_.finish_call(calls_.front().sequence, first_piece_);
@@ -317,13 +362,16 @@ bool PieceRunner::publish() {
     calls_.pop_front();
     for (PeerCredit& credit : credit_) drop_outputs(credit);
   }
+  // release: ranks that see the new count also see the result that was written before.
   context_.segment.header().exchanged.store(exchanged_, std::memory_order_release);
   context_.segment.ring_all();
   return true;
 }
 
-// Tells those who send to us how far they may go, when they are about to run out of credit. Between two calls
-// they are not, and the ranks would wait for what this sends: it goes with the next call.
+// Sends credit to nodes that are about to run out of it. While half of the slots are still granted
+// nothing is urgent: then credit is sent during calls only, and for a quarter of the slots at once.
+// Between two calls no node runs out, and the ranks here would wait for the sending, so credit goes with
+// the next call.
 void PieceRunner::grant() {
   const uint64_t credit = freed() + slots_.size();
   for (uint32_t node = 0; node < credit_.size(); ++node) {
@@ -338,17 +386,21 @@ void PieceRunner::grant() {
 
 void PieceRunner::on_arrived(const PieceFrame& frame) {
   Slot& slot = *slots_[frame.piece % slots_.size()];
+  // A payload outside of the window of started slots was sent without credit.
   if (frame.piece < exchanged_ || frame.piece >= exchanged_ + slots_.size()) {
     context_.fail(Code::kInternal, -1,
                   "node " + context_.nodes[frame.from].name + " wrote piece " + std::to_string(frame.piece) +
                       " of " + context_.name() + " without credit");
     return;
   }
+  // Noted in the journal before anything else is done with it: the link acknowledges it afterwards, and
+  // the sender forgets it then. The journal is full if a node sends payloads that no schedule has.
   if (!journal_.arrived(frame.piece, frame.from, frame.tag)) {
     context_.fail(Code::kInternal, -1,
                   "node " + context_.nodes[frame.from].name + " floods " + context_.name());
     return;
   }
+  // The chunk has not started here yet. start() finds the payload in the journal.
   if (slot.executor == nullptr || slot.piece != frame.piece) return;
   slot.executor->on_arrived(static_cast<int>(frame.from), frame.tag);
   slot.executor->advance();
@@ -356,7 +408,7 @@ void PieceRunner::on_arrived(const PieceFrame& frame) {
 
 void PieceRunner::on_sent(const WriteToken& token) {
   Slot& slot = *slots_[token.slot % slots_.size()];
-  if (slot.executor == nullptr) return;
+  if (slot.executor == nullptr) return;  // the payload belongs to a run that failed
   slot.executor->on_sent(token.number);
   slot.executor->advance();
 }
@@ -368,6 +420,7 @@ void PieceRunner::on_note(const PieceCredit& note) {
   drop_outputs(credit);
 }
 
+// An OutputNote came on the link, so writes to that output must take it.
 bool PieceRunner::needs(const transport::Link& link) const {
   return std::any_of(credit_.begin(), credit_.end(), [&](const PeerCredit& credit) {
     return std::any_of(credit.outputs.begin(), credit.outputs.end(), [&](const auto& entry) {
@@ -385,6 +438,8 @@ void PieceRunner::on_note(const OutputNote& note, const transport::Link& link) {
   }
   credit.outputs.insert_or_assign(note.sequence, PeerCredit::Output{note, &link});
   write_held(note.from);
+  // While the node is suspended its notes are kept: writes from the journal may need those of finished
+  // calls.
   if (!context_.peers[note.from].away) drop_outputs(credit);
 }
 
@@ -395,11 +450,12 @@ void PieceRunner::on_note(const CallNote& note) {
     return;
   }
   if (note.sequence < next_call_ && !entered_.contains(note.sequence))
-    return;  // told again, and compared before
+    return;  // sent again after a restart, and compared before
   notes_.emplace(note.sequence, note);
   compare(note.sequence);
 }
 
+// Whichever of the two comes last finds the other.
 void PieceRunner::compare(uint64_t sequence) {
   const auto note = notes_.find(sequence);
   const auto ours = entered_.find(sequence);
@@ -411,7 +467,7 @@ void PieceRunner::compare(uint64_t sequence) {
                       std::to_string(context_.local_ranks[0]) + " calls " + session::describe(ours->second) +
                       ", rank " + std::to_string(their_rank) + " calls " +
                       session::describe(note->second.call));
-    return;  // and the call stays uncompared: nothing of it may be published
+    return;  // The call stays uncompared, so nothing of it is published.
   }
   notes_.erase(note);
   entered_.erase(ours);
@@ -423,7 +479,8 @@ void PieceRunner::on_rank_left(uint32_t rank, uint64_t entered) {
   if (next_call_ > 0) check_left(next_call_ - 1);
 }
 
-// A call that a rank did not make before it left will never be complete.
+// A call that a rank did not make before it departed will never be complete. `sequence` is the latest
+// call to check; a rank makes all calls in order.
 void PieceRunner::check_left(uint64_t sequence) {
   for (const auto& [rank, entered] : left_) {
     if (sequence < entered) continue;

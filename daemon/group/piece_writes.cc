@@ -1,5 +1,10 @@
-// What a PieceRunner writes to other nodes: when it may, where it goes, and what is kept of it for a
-// successor.
+// The writes of a PieceRunner to other nodes: when a write may be made, where it goes, and what is kept
+// of it for a successor.
+//
+// A write goes through these stages. The executor asks for it (write()). A small payload is copied into
+// the journal. The write is made at once if the node is open, has granted credit and, for an output that
+// may be in place, has sent where that is (try_write()). Otherwise it is held, and tried again when one
+// of these messages comes (write_held()).
 #include <algorithm>
 
 #include "daemon/group/piece_runner.h"
@@ -11,6 +16,7 @@ using collectives::Area;
 
 namespace {
 
+// Where the area of a chunk's slot begins, in bytes from the start of the receiver's data part.
 uint64_t area_offset(const session::Layout& layout, uint64_t piece, Area area) {
   switch (area) {
     case Area::kInput:
@@ -25,6 +31,8 @@ uint64_t area_offset(const session::Layout& layout, uint64_t piece, Area area) {
 
 }  // namespace
 
+// One entry for each node and link is enough: links count writes in order, and arrived(n) covers all
+// before n.
 void PieceRunner::note_write(Slot& slot, uint32_t node, const transport::Link* link, uint64_t number) {
   for (Slot::LastWrite& last : slot.last_writes) {
     if (last.node != node || last.link != link) continue;
@@ -37,7 +45,8 @@ void PieceRunner::note_write(Slot& slot, uint32_t node, const transport::Link* l
 bool PieceRunner::settled(const Slot& slot) const {
   return slot.held == 0 &&
          std::all_of(slot.last_writes.begin(), slot.last_writes.end(), [&](const auto& last) {
-           // The receiver has freed its slot of the piece; or has said that it has come.
+           // A credit above piece + slots says that the receiver has freed its slot of this chunk, so it
+           // had all payloads. Otherwise the link knows whether the write has arrived.
            return credit_[last.node].granted_to_us > slot.piece + slots_.size() ||
                   (last.link != nullptr && last.link->arrived(last.number));
          });
@@ -46,6 +55,8 @@ bool PieceRunner::settled(const Slot& slot) const {
 bool PieceRunner::write(Slot& slot, HeldWrite write) {
   session::SentWrite& what = write.what;
   const ActiveCall& active = *call_of(what.piece);
+  // 1. Complete the description. It must be enough for a successor to make the write again: the call
+  //    tells whether the output may be in place, `in_output` where the payload goes in a user's buffer.
   what.sequence = active.sequence;
   what.call = active.call;
   if (what.to == Area::kOutput && session::may_be_direct(active.call, context_.layout())) {
@@ -53,12 +64,14 @@ bool PieceRunner::write(Slot& slot, HeldWrite write) {
     const session::Piece part = active.plan.piece(what.piece - active.first_piece);
     what.in_output = user_index(active.call, part, context_.order, what.offset / width) * width;
   }
-  // Of a piece that a predecessor has begun: what has come there, and what is kept: that is written when the
-  // node is back.
+  // 2. A predecessor had begun this chunk. What has come needs no write. What the journal has is written
+  //    from there when the node is back (on_note(Resume)).
   if (slot.goes_on &&
       (credit_[what.peer].has(what.piece, what.tag) || journal_.has_kept(what.piece, what.peer, what.tag))) {
     return true;
   }
+  // 3. A small payload: the link reports it sent as soon as it is copied, and the executor may then
+  //    overwrite it. So the journal's copy is what is sent, and can be sent again.
   const bool small = what.bytes <= transport::kCopiedWriteBytes;
   if (small) {
     const std::byte* copy = journal_.keep(what, write.data);
@@ -74,23 +87,27 @@ bool PieceRunner::write(Slot& slot, HeldWrite write) {
   return small;
 }
 
+// The token names no step, since the executor was told that the data is copied.
 PieceRunner::HeldWrite PieceRunner::kept_write(const session::SentWrite& what, const std::byte* data) const {
   return {what, data, {context_.group_slot, WriteToken::Kind::kKept, 0, 0}};
 }
 
+// A held small write keeps its slot's journal entry in use (settled()).
 void PieceRunner::issue(const HeldWrite& write) {
   if (try_write(write)) return;
   if (write.kept()) ++slots_[write.what.piece % slots_.size()]->held;
   credit_[write.what.peer].held.push_back(write);
 }
 
-// False: not now.
+// Makes the write if it may be made now. False: the node is not open, has not granted the chunk, or has
+// not sent where its output is.
 bool PieceRunner::try_write(const HeldWrite& write) {
   const session::SentWrite& what = write.what;
   const uint32_t node = what.peer;
   PeerCredit& credit = credit_[node];
   GroupPeer& peer = context_.peers[node];
   if (!peer.open() || what.piece >= credit.granted_to_us) return false;
+  // To the area in the node's slot ...
   transport::WriteRequest request{write.data,
                                   what.bytes,
                                   peer.region,
@@ -99,11 +116,13 @@ bool PieceRunner::try_write(const HeldWrite& write) {
                                   write.token.pack()};
   request.offset += what.offset;
   const transport::Link* link = peer.link;
+  // ... or to the user's buffer there. The region's key belongs to the backend of the link on which the
+  // OutputNote came, so the write takes that link.
   if (what.to == Area::kOutput && session::may_be_direct(what.call, context_.layout())) {
     const auto note = credit.outputs.find(what.sequence);
     if (note == credit.outputs.end()) return false;
     const auto& [output, over] = note->second;
-    if (!(output.call == what.call)) return false;  // the group is about to fail over it
+    if (!(output.call == what.call)) return false;  // The group is about to fail over it.
     if (output.direct != 0) {
       request.region = output.region;
       request.offset = output.offset + what.in_output;
@@ -115,6 +134,7 @@ bool PieceRunner::try_write(const HeldWrite& write) {
   return true;
 }
 
+// Tries all held writes, also behind one that must wait: they may need different messages.
 void PieceRunner::write_held(uint32_t node) {
   std::erase_if(credit_[node].held, [&](const HeldWrite& write) {
     if (!try_write(write)) return false;
@@ -123,7 +143,8 @@ void PieceRunner::write_held(uint32_t node) {
   });
 }
 
-// Of calls that are finished here they are told again after a restart, for what had not come.
+// An OutputNote is needed until its call is finished here, and as long as a held write goes to that
+// output. After a restart the peer sends the notes again for what had not come.
 void PieceRunner::drop_outputs(PeerCredit& credit) const {
   std::erase_if(credit.outputs, [&](const auto& entry) {
     return entry.first < first_unfinished() &&
