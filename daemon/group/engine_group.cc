@@ -1,3 +1,5 @@
+// A group's life in an engine: links, messages, failure, departure, time (the other engine_group_*.cc
+// have the rest).
 #include "daemon/group/engine_group.h"
 
 #include <algorithm>
@@ -10,8 +12,8 @@ namespace hdt::daemon {
 
 namespace {
 
-constexpr int64_t kHurryMs = 10;
-constexpr int64_t kLookMs = 1;
+constexpr int64_t kHurryMs = 10;  // between two requests of say_left() to acknowledge what was sent
+constexpr int64_t kLookMs = 1;    // from look_soon() to the look
 
 GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
   GroupContext context;
@@ -32,7 +34,7 @@ GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
       context.local_ranks.push_back(context.order.rank_at[p]);
     }
   }
-  if (spec.adopted) {  // its layout and that of the spec were compared (Adoption::describe)
+  if (spec.adopted) {  // Adoption::describe() has compared its layout with the spec's
     context.segment = session::Segment::view(spec.memory->data(), context.peers[spec.me].layout);
     return context;
   }
@@ -45,7 +47,7 @@ GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
         node, static_cast<uint32_t>(context.order.position_of[rank] - context.order.first_position[node])};
   }
   for (uint32_t node = 0; node < nodes; ++node) {
-    context.segment.places()[node].set(context.nodes[node].address);  // of a limited length: see get_node()
+    context.segment.places()[node].set(context.nodes[node].address);  // get_node() has limited its length
   }
   return context;
 }
@@ -92,7 +94,7 @@ void EngineGroup::on_link_up(uint32_t node, transport::Link& link, const transpo
   context_.peers[node].link = &link;
   context_.peers[node].backend = backend;
   context_.send(node, GroupHello{context_.id, context_.me, our_region, restart_ms_});
-  if (context_.failed()) {  // while there was no link
+  if (context_.failed()) {  // it failed while there was no link
     const Status failure = context_.failure();
     context_.send(node, GroupFailed{context_.id, failure.code(), context_.failed_rank(), failure.message()});
   }
@@ -146,8 +148,8 @@ void EngineGroup::drop_old_links() {
       pieces_.on_link_dropped(*old.link);
       return true;
     });
-    // Nothing follows on it with which the peer would say that small writes have arrived, and ranks may wait
-    // for that.
+    // Nothing follows on an old link with which the peer would acknowledge small writes, and ranks may
+    // wait for them.
     const auto waits = [](const GroupPeer::OldLink& old) { return !old.arrived(); };
     if (std::any_of(peer.old.begin(), peer.old.end(), waits)) look_soon();
   }
@@ -155,12 +157,12 @@ void EngineGroup::drop_old_links() {
 
 void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const Status& reason, bool gone) {
   GroupPeer& peer = context_.peers[node];
-  if (peer.away && !peer.uses(link)) return;  // one that was tried
-  if (peer.offered == &link) {                // the link that is in use stays so
+  if (peer.away && !peer.uses(link)) return;  // a link that was tried meanwhile
+  if (peer.offered == &link) {                // the link in use stays
     peer.offered = nullptr;
     return;
   }
-  // A link that is down touches no memory any more.
+  // A link that is down touches no memory any more, and reports no writes. So none of them is in flight.
   const auto old =
       std::find_if(peer.old.begin(), peer.old.end(), [&](const auto& other) { return other.link == &link; });
   if (old != peer.old.end()) {
@@ -176,8 +178,8 @@ void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const
   if (ready_ && !peer.left && !context_.failed() && (peer.away || (gone && peer.restart_ms > 0))) {
     return wait_for(node, reason, peer.restart_ms);
   }
-  // A node that has left said so after everything of its ranks had been carried: nothing is lost with its
-  // link. And where no rank of this node is left, there is nobody to tell.
+  // A departed node has sent NodeLeft after everything of its ranks had been carried: nothing is lost
+  // with its link. If no rank of this node is left, nobody needs to know.
   if (std::exchange(peer.left, true) || (ready_ && !has_local_ranks())) return;
   const auto rank = static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]);
   const std::string text = about(node) + " is gone: " + reason.message();
@@ -281,14 +283,14 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
   } else if (std::holds_alternative<GroupUnknown>(note)) {
     on_unknown(node);
   } else if (const auto* failed = std::get_if<GroupFailed>(&note)) {
-    progress();  // what arrived before is finished first
+    progress();  // what arrived before it is finished first
     fail_here(failed->code, failed->rank, failed->text);
   }
 }
 
-// The node has no part in the group any more. Where it has left in order, or this node has, that is as it
-// should be: what was answered has crossed the last words. A successor of its daemon hears of the group by
-// other ways.
+// The node has no part in the group any more. If it or this node has departed, that is in order: the
+// answer has crossed the last messages. The successor of a suspended node's daemon learns of the group
+// in another way.
 void EngineGroup::on_unknown(uint32_t node) {
   GroupPeer& peer = context_.peers[node];
   if (peer.left || peer.away) return;
@@ -298,7 +300,7 @@ void EngineGroup::on_unknown(uint32_t node) {
        about(node) + " is gone: its daemon has given the group up");
 }
 
-// What a node says when it comes back is as much as there can be, and no more.
+// A node that comes back sends what can be under way at most, and no more.
 void EngineGroup::flooded(uint32_t node) {
   fail(Code::kInternal, -1, "node " + context_.nodes[node].name + " floods " + context_.name());
 }
@@ -328,9 +330,9 @@ bool EngineGroup::progress() {
   return any;
 }
 
-// The last word of this node to the others, upon which they let go of their memory: it must not overtake what
-// is under way. Where the group works, their ranks have waited for all of that; where it has failed, nobody
-// has.
+// NodeLeft lets the other nodes free their memory, so it must not overtake what is under way. In a
+// running group their ranks have waited for the ends of calls, and only cells are awaited here. In a
+// failed group nobody has waited, so the acknowledgements of all writes are awaited.
 void EngineGroup::say_left() {
   if (has_local_ranks() || told_left_) return;
   const bool on_one_link =
@@ -382,8 +384,8 @@ void EngineGroup::local_rank_left(uint32_t local) {
   session::Board& board = context_.segment.board(local);
   board.left.store(1, std::memory_order_release);
   const uint64_t entered = board.entered.load(std::memory_order_acquire);
-  // A node that has not heard of the failure yet would take the departure for its cause: links are not
-  // ordered among each other.
+  // A node that has not heard of the failure would take the departure for its cause, since links have no
+  // order among each other.
   tell_failure();
   context_.send_all(RankLeft{context_.id, context_.local_ranks[local], entered});
   pieces_.on_rank_left(context_.local_ranks[local], entered);
@@ -406,7 +408,7 @@ void EngineGroup::local_rank_lost(uint32_t local, const std::string& how) {
          "rank " + std::to_string(rank) + " of " + context_.name() + " on node " +
              context_.nodes[context_.me].name + " " + how);
   };
-  // Whatever is in the way of saying so: the rank does not come back, and the group must not wait for it.
+  // Even without memory to name the rank the group must fail: the rank does not come back.
   (void)contained("the loss of a rank", fail_by_name, [this](const std::string& why) { give_up(why); });
   local_rank_left(local);
 }
@@ -429,7 +431,7 @@ void EngineGroup::fail(Code code, int32_t rank, const std::string& text) {
 }
 
 void EngineGroup::on_time() {
-  if (context_.failed()) {  // what there was no memory for
+  if (context_.failed()) {  // sends what there was no memory for
     tell_not_made(context_.failure());
     if (times_given_up_ > 0) tell_failure();
   }
@@ -472,7 +474,7 @@ bool EngineGroup::finished() const {
     if (node != context_.me && !peer.left && (peer.away || (peer.link != nullptr && peer.ready)))
       return false;
   }
-  // A failed group, too, ends only with its last word: others wait for it.
+  // A failed group too ends only after its NodeLeft: others wait for it.
   return told_left_ && (ready_ || context_.failed());
 }
 

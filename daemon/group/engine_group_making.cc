@@ -1,4 +1,7 @@
-// How a group becomes ready, and what is done while it is not.
+// How a group becomes ready, and what is done while it is not. A node sends GroupReady when it has every
+// other node's hello, a link to each, and the measurements of all; it is ready itself when it has
+// GroupReady of all. So no rank begins while another node still lacks something. If the making takes too
+// long, the group fails with kTimeout and names the nodes that are missing.
 #include <algorithm>
 #include <utility>
 
@@ -9,11 +12,13 @@ namespace hdt::daemon {
 
 namespace {
 
-// A way that is dead is found out only by what is sent on it (transports/net/socket.h: kPeerTimeoutMs).
+// The interval of pings. A path that is dead is found out only by what is sent on it; the backend then
+// gives up after kPeerTimeoutMs (transports/net/socket.h).
 constexpr int64_t kPingMs = 1'000;
 
 }  // namespace
 
+// The measurements of all of this node's links go out in one message, when the last one is known.
 void EngineGroup::on_link_measured(uint32_t node, const session::LinkRates& rates) {
   if (!compares_rates() || link_told_[node]) return;
   own_rates_.links[node] = rates;
@@ -24,23 +29,28 @@ void EngineGroup::on_link_measured(uint32_t node, const session::LinkRates& rate
 }
 
 void EngineGroup::keep_rates(uint32_t node, const session::NodeRates& rates) {
-  if (rates_[node]) return;  // the first ones are those that all nodes have
+  if (rates_[node]) return;  // the first ones are what all nodes have
   rates_[node] = rates;
   check_ready();
 }
 
 void EngineGroup::check_ready() {
+  // 1. Every other node has said hello and has a link in use, and everyone's measurements are here.
   if (ready_ || context_.failed()) return;
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     const GroupPeer& peer = context_.peers[node];
     if (node != context_.me && (!peer.ready || peer.link == nullptr)) return;
     if (compares_rates() && !rates_[node]) return;
   }
-  // What this node has may be more than another one has got, and that one may never get it.
+  // 2. This node has all it needs. Another node may still lack what this one has got, and may never get
+  //    it, so every node waits until all have sent this message.
   if (!solo() && !std::exchange(told_ready_, true)) context_.send_all(GroupReady{context_.id, context_.me});
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     if (node != context_.me && !context_.peers[node].has_all) return;
   }
+  // 3. All nodes have the same table now. It goes into the journal, as a successor of this daemon must
+  //    choose the same algorithms, and to the tuner. It is moved out of `rates_`: a group becomes ready
+  //    only once.
   if (compares_rates()) {
     std::vector<session::NodeRates> table;
     for (auto& rates : rates_) table.push_back(std::move(*rates));
@@ -48,6 +58,7 @@ void EngineGroup::check_ready() {
         .agree({context_.algorithm, table});
     pieces_.tuner().set_figures(cost_figures(std::move(table)));
   }
+  // 4. Ready: the ranks learn of it through on_ready.
   ready_ = true;
   if (!on_ready_) return;
   on_ready_(Status::ok());
@@ -55,12 +66,14 @@ void EngineGroup::check_ready() {
 }
 
 void EngineGroup::look_at_making() {
+  // A node that has sent GroupReady needs no ping: only its own end can still be waiting.
   if (ping_at_.expired()) {
     ping_at_ = Deadline::after_ms(kPingMs);
     for (const GroupPeer& peer : context_.peers) {
       if (peer.link != nullptr && !peer.has_all) peer.link->ping();
     }
   }
+  // At the deadline the failure names every node that has not sent GroupReady.
   if (!deadline_.expired()) return;
   std::string missing;
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {

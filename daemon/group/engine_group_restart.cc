@@ -1,5 +1,10 @@
 // A group over the restart of a daemon (docs/design/restart.md): going on from a predecessor's memory,
-// waiting for a successor on another node, and agreeing with it on what had come.
+// waiting for a successor on another node, and agreeing with it on what has come.
+//
+// A node is suspended by wait_for(). Its successor connects like a new node: the engine makes a link,
+// and both ends send GroupHello. At the other's hello each end sends what has come of the other's writes
+// (tell_state()); at the other's Resume it writes what has not come, and the node is open again
+// (on_resume()).
 #include <algorithm>
 
 #include "base/log.h"
@@ -8,7 +13,9 @@
 
 namespace hdt::daemon {
 
-// Of the memory of a group that was made; see Adoption::describe().
+// Takes up a group that was made by a predecessor; Adoption::describe() has checked its memory. The
+// group is ready, but nothing moves until all ranks of this node are back (`adopting_`), and every other
+// node is suspended until both ends have said what has come.
 void EngineGroup::go_on(const GroupSpec& spec) {
   if (!solo()) {
     ready_ = true;
@@ -18,8 +25,10 @@ void EngineGroup::go_on(const GroupSpec& spec) {
       if (node != context_.me)
         wait_for(node, Status(Code::kDaemonLost, "this node's daemon was started again"), spec.restart_ms);
     }
+    // For the successor of this daemon, and for hdtCommShrink: where this one can be met.
     context_.segment.places()[context_.me].set(context_.nodes[context_.me].address);
   }
+  // Ranks may have departed while no daemon was there.
   note_departures();
 }
 
@@ -38,6 +47,7 @@ bool EngineGroup::anyone_away() const {
 
 void EngineGroup::wait_for(uint32_t node, const Status& why, int64_t restart_ms) {
   GroupPeer& peer = context_.peers[node];
+  // What an earlier attempt has brought does not count any more.
   peer.their_pieces.clear();
   peer.their_channels.clear();
   peer.away = true;
@@ -51,10 +61,11 @@ void EngineGroup::wait_for(uint32_t node, const Status& why, int64_t restart_ms)
 void EngineGroup::give_up_waiting() {
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     GroupPeer& peer = context_.peers[node];
+    // The node is failed from now on.
     if (!peer.away || !peer.away_until.expired()) continue;
     peer.away = false;
     peer.left = true;
-    if (!has_local_ranks()) continue;  // there is nobody to tell
+    if (!has_local_ranks()) continue;  // there is nobody to inform
     fail(Code::kRankLost, static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]),
          about(node) + " is gone: " + peer.away_why.message() +
              ", and nothing was heard of its daemon within " + std::to_string(peer.restart_ms) + " ms");
@@ -66,13 +77,14 @@ void EngineGroup::set_node(uint32_t node, const NodeInfo& info) {
   context_.segment.places()[node].set(info.address);
 }
 
+// Rings first: the Resume that PieceRunner sends must be the last message.
 void EngineGroup::tell_state(uint32_t node) {
   channels_.tell_state(node);
   pieces_.tell_state(node);
 }
 
-// What was said while nobody was there to hear it. Ranks that leave mark that where a successor of this
-// daemon finds it.
+// Repeats what was sent while no daemon was there to hear it. Ranks that depart mark that in their
+// states (`Board`), where a successor of this daemon finds it.
 void EngineGroup::tell_departures(uint32_t node) {
   for (uint32_t local = 0; local < local_left_.size(); ++local) {
     if (!local_left_[local]) continue;
@@ -84,10 +96,12 @@ void EngineGroup::tell_departures(uint32_t node) {
 
 void EngineGroup::on_resume(uint32_t node, const Resume& note) {
   GroupPeer& peer = context_.peers[node];
+  // The node counts as open from here on, so that the next two calls can write to it.
   peer.away = false;
   peer.away_until = Deadline::never();
   pieces_.on_note(note);
   channels_.resume(node);
+  // It may not have heard of seats and departures.
   tell_seated(node);
   tell_departures(node);
   peer.their_pieces.clear();
