@@ -26,11 +26,15 @@ TEST(LateRank, ThatNeverJoinsIsNamed) {
   world.expect_serving();
 }
 
+// Of each call, and of making the group as well: that takes more than a second under the thread sanitizer,
+// where the daemons first measure their memory.
+constexpr int64_t kDeadlineMs = 3'000;
+
 class LateRank : public ::testing::TestWithParam<std::vector<int>> {};
 
 TEST_P(LateRank, ThatNeverEntersACollectiveIsNamed) {
   World world(2);
-  auto ranks = world.group(GetParam(), 700);
+  auto ranks = world.group(GetParam(), kDeadlineMs);
   ranks[0]->start("allreduce 1000 4 0");
   ranks[2]->start("allreduce 1000 4 0");
   for (size_t rank : {0, 2}) {
@@ -43,7 +47,7 @@ TEST_P(LateRank, ThatNeverEntersACollectiveIsNamed) {
 
 TEST_P(LateRank, ThatNeverSendsIsNamed) {
   World world(2);
-  auto ranks = world.group(GetParam(), 700);
+  auto ranks = world.group(GetParam(), kDeadlineMs);
   const Answer answer = ranks[0]->call("recv 10 4 1");
   EXPECT_EQ(answer.result, HDT_ERR_TIMEOUT) << answer.text;
   EXPECT_THAT(answer.text, HasSubstr("rank 1 has not sent"));
