@@ -1,3 +1,4 @@
+// An engine's thread and its rounds, sessions and their seats, and the making and the end of groups.
 #include "daemon/engine/engine.h"
 
 #include <sched.h>
@@ -18,7 +19,7 @@ namespace hdt::daemon {
 
 namespace {
 
-constexpr int64_t kGoodbyeMs = 200;
+constexpr int64_t kGoodbyeMs = 200;  // how long say_goodbye() may take in all
 
 Status watch(int epoll, int fd) {
   epoll_event event{};
@@ -81,7 +82,7 @@ void Engine::run() {
       return;
     }
     if (now_ns() - idle_since < options_.spin_ns) {
-      ::sched_yield();  // whoever shares this core may be the one we wait for
+      ::sched_yield();  // whoever shares this core may be the one that we wait for
       return;
     }
     set_asleep(true);
@@ -89,7 +90,7 @@ void Engine::run() {
       const int ready = ::epoll_wait(epoll_.get(), events.data(), events.size(), sleep_ms());
       for (int i = 0; i < ready; ++i) {
         if (events[static_cast<size_t>(i)].data.fd == nic_watch_.fd()) hear_nics();
-        // Sessions' eventfds are emptied here; devices and the mailbox empty theirs when they work.
+        // Eventfds of sessions are emptied here; devices and the mailbox empty theirs when they work.
         const bool is_session = std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
           return entry.second.link->eventfds[options_.index].get() == events[static_cast<size_t>(i)].data.fd;
         });
@@ -102,8 +103,8 @@ void Engine::run() {
   };
   while (!stop_.load(std::memory_order_acquire)) {
     heartbeat_.pass();
-    // What is done for one group, session or link has ended with that one before it comes here. Of the rest a
-    // bell may have been heard and nobody looked at: all groups are.
+    // The work for one group, session or link has ended that one before an exception comes here. For the
+    // rest, a bell may have been heard whose group nobody looked at. So all groups are looked at.
     (void)contained("a round of an engine", round, [this](const std::string&) {
       look_at_all_ = true;
       ::usleep(kAfterFailureUs);
@@ -113,14 +114,13 @@ void Engine::run() {
     (void)contained("the goodbye of an engine", [this] { say_goodbye(); });
 }
 
-// Closes links in order, so that peers can tell an end from a crash. What failed before has been said
-// already.
+// Closes links in order, so that peers can distinguish an end from a crash. A failure has been sent
+// before.
 void Engine::say_goodbye() {
   const Deadline until = Deadline::after_ms(kGoodbyeMs);
-  while (work() &&
-         !until.expired()) {  // a last note, that everyone has left, may still be on its way to the sockets
+  while (work() && !until.expired()) {  // NodeLeft may still be on its way to the sockets
   }
-  std::vector<PeerLink*> all;  // one without rails is forgotten at once
+  std::vector<PeerLink*> all;  // collected first, as a link without rails is forgotten at once
   for (auto& [id, peer] : peers_) all.push_back(peer.get());
   for (PeerLink* peer : all) peer->link.close({Code::kDaemonLost, "this daemon ends"});
   while (!rails_.empty() && !until.expired()) {
@@ -128,7 +128,7 @@ void Engine::say_goodbye() {
   }
 }
 
-// One round over everything that can have happened.
+// One round over everything that can have happened; engine.h lists its parts.
 bool Engine::work() {
   bool any = mailbox_.run();
   if (std::exchange(look_at_all_, false)) {
@@ -136,8 +136,8 @@ bool Engine::work() {
       if (group != nullptr) touch(group.get());
     }
   }
-  // Looking at sessions costs no system call, and what ranks have called is on its way while devices are
-  // looked at.
+  // Looking at sessions needs no system call, and what ranks have called leaves while devices are looked
+  // at.
   any |= hear_sessions();
   any |= progress_touched();
   for (size_t device = 0; device < devices_.size(); ++device) {
@@ -147,7 +147,7 @@ bool Engine::work() {
   }
   any |= progress_touched();
   share_nics();
-  // After the groups have written: that carries most acknowledgements.
+  // After the groups have written, since that carries most acknowledgements.
   for (auto& [id, peer] : peers_) {
     (void)contained("acknowledgements of a link", [&link = peer->link] { link.flush(); });
   }
@@ -179,7 +179,8 @@ bool Engine::hear_sessions() {
       any = true;
       for (; bits != 0; bits &= bits - 1) {
         const uint32_t low = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-        // Handles that share the bit are all looked at.
+        // Handles that share the bit are all looked at. Handles are the smallest free numbers, so one
+        // beyond the period exists only with many seats.
         const uint32_t period = session::kAttentionWords * 64;
         if (const auto seat = session.seats.find(low); seat != session.seats.end()) touch(seat->second.group);
         if (session.seats.size() <= period / 2) continue;
@@ -192,7 +193,7 @@ bool Engine::hear_sessions() {
   return any;
 }
 
-// Handles are given out from 0 and reused, so one beyond the period exists only with many seats.
+// Keeps the order in which groups were touched. At most one entry for each, so make_group() can reserve.
 void Engine::touch(EngineGroup* group) {
   if (std::find(touched_.begin(), touched_.end(), group) == touched_.end()) touched_.push_back(group);
 }
@@ -264,7 +265,7 @@ void Engine::remove_memory(uint64_t number) {
   }
 }
 
-// Only what the process of that rank shares itself, and in that group.
+// Only what the process of that rank shares itself, in that group.
 std::shared_ptr<SharedMemory> Engine::find_memory(uint64_t group, uint32_t local, uint64_t number) {
   const auto found = memories_.find(number);
   if (found == memories_.end()) return nullptr;
@@ -276,12 +277,12 @@ std::shared_ptr<SharedMemory> Engine::find_memory(uint64_t group, uint32_t local
 }
 
 void Engine::create_group(GroupSpec spec) {
-  if (group_by_id_.contains(spec.id)) {  // who makes groups has asked before; never two under one id
+  if (group_by_id_.contains(spec.id)) {  // who makes groups has asked before: never two of one id
     if (spec.on_ready) spec.on_ready({Code::kInternal, "the engine has a group of this id"});
     return;
   }
   const uint64_t id = spec.id;
-  std::function<void(Status)> on_ready;  // the group takes that of the spec
+  std::function<void(Status)> on_ready;  // make_group() moves the spec
   (void)contained(
       "a new group",
       [&] {
@@ -356,8 +357,8 @@ void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t 
       [&](const std::string& why) {
         contain(*made, [&] { made->local_rank_lost(local, "cannot be given its seat: " + why); });
       });
-  // The process may have rung already: between a look at the mailbox and one at the sessions, when nobody
-  // knew the seat.
+  // The process may have rung before its seat was known: after a look at the mailbox, before one at
+  // sessions.
   touch(made);
 }
 
@@ -373,7 +374,7 @@ void Engine::leave(uint64_t session, uint32_t handle) {
   if (left == nullptr) return;
   EngineGroup* group = left->group;
   const uint32_t local = left->local;
-  contain(*group, [group] { group->progress(); });  // what the rank did before it left
+  contain(*group, [group] { group->progress(); });  // what the rank did before it departed
   contain(*group, [group, local] { group->local_rank_left(local); });
   if (const auto found = sessions_.find(session); found != sessions_.end()) found->second.seats.erase(handle);
   touch(group);
@@ -458,7 +459,7 @@ bool Engine::reap_groups() {
       options_.on_ended(std::move(bare));
     };
     if (!told) told = contained("the end of a group", tell_bare);
-    if (!told) {  // who makes groups must hear of it: it is tried again
+    if (!told) {  // GroupMaker must hear of it, so it is tried again
       group->look_again();
       continue;
     }
@@ -475,7 +476,8 @@ bool Engine::reap_groups() {
     group_memory_.erase(id);
     group_by_id_.erase(id);
     std::erase(touched_, group.get());
-    // Ranks whose departure was read off their boards have seats still: their message comes later, or never.
+    // Ranks whose departure was read off their states still have seats: their message comes later, or
+    // never.
     for (auto& [number, session] : sessions_) {
       std::erase_if(session.seats, [&](const auto& seat) { return seat.second.group == group.get(); });
     }

@@ -218,7 +218,7 @@ class Engine : public transport::LinkObserver {
   int sleep_ms() const;
   // null: there is no such seat.
   Seat* seat(uint64_t session, uint32_t handle);
-  // The group has something to do: progress() before the round is over.
+  // The group has something to do: progress() follows in this round or the next one.
   void touch(EngineGroup* group);
   // Destroys groups that are finished.
   bool reap_groups();
@@ -339,8 +339,8 @@ class Engine : public transport::LinkObserver {
   void forget_move(uint64_t group);
   // Commits a change: offers the new links to the group.
   void move_group(EngineGroup& group);
-  // supersede(): the choice takes this link; the one before ends when nobody uses it.
   void set_ends(LinkChoice& choice, const std::vector<RailEnd>& ends) const;
+  // The choice takes this link; the one before ends when nobody uses it.
   void supersede(LinkChoice& choice, const PeerLink& by);
   // The end that does not dial moves to the link on which the dialer has sent its hello.
   void follow(EngineGroup& group, uint32_t node, PeerLink& peer, const transport::RegionKey& their_region);

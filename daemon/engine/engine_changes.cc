@@ -1,5 +1,21 @@
-// A class changes (class_change.h): the engine's part. New links are made beside those in use; groups move
-// when all nodes can.
+// A class changes (class_change.h): the engine's part. It is a two-phase commit over all nodes of each
+// group of the class. New links are made beside those in use, and a group moves only when all nodes can.
+//
+// The messages of one group's change, and where they are handled:
+//
+// 1. propose(): the node that was asked by hdtctl sends ClassPrepare to all others.
+// 2. on_change_note(): each node has Control prepare (on_prepare); prepare_move() gets the answer and
+//    sends ClassEnds to all others.
+// 3. find_ways(), try_way(): a pair of nodes that has both ends' ClassEnds gets its new link from the
+//    one that dials.
+// 4. check_move(), answer_move(): a node whose links are all up answers ClassReady; a node that cannot
+//    answers with the reason.
+// 5. check_proposed(), finish_change(): with all answers Control decides, and ClassCommit goes to all.
+//    move_group() then offers the new links.
+// 6. retire_links() ends the links that no group uses any more.
+//
+// GroupMove (in moves_) is the state of one group's change; it ends with the commit or with
+// forget_move(). Messages of different nodes come in any order: ends may come before the question.
 #include <algorithm>
 
 #include "base/log.h"
@@ -7,13 +23,17 @@
 
 namespace hdt::daemon {
 
+// Opens one NIC and listens on it. The engine's backends, devices, rail_ends_ and backend_of_ grow
+// together or not at all.
 Status Engine::open_nic(const BackendNic& nic) {
   const auto& [backend, info] = nic;
+  // tcp names the NIC in its messages; of other backends it is added.
   const auto wrong = [&, name = backend](const Status& why) {
     return Status(why.code(), name == kTcp
                                   ? why.message()
                                   : "backend " + name + " on " + name_of(info) + ": " + why.message());
   };
+  // 1. The backend, which is made with its first NIC.
   auto open = std::find_if(backends_.begin(), backends_.end(),
                            [&](const auto& known) { return known.name == nic.backend; });
   if (open == backends_.end()) {
@@ -23,12 +43,14 @@ Status Engine::open_nic(const BackendNic& nic) {
     backends_.push_back({backend, made.take(), devices_.size(), std::nullopt});
     open = backends_.end() - 1;
   }
+  // 2. The device. A backend without any device is not kept.
   auto device = open->backend->open(info);
   auto address = device.is_ok() ? device.value()->listen(0) : Result<std::string>(device.status());
   if (!address.is_ok()) {
     if (open->first_device == devices_.size()) backends_.pop_back();
     return wrong(address.status());
   }
+  // 3. All tables grow by the same device.
   rail_ends_.push_back({backend, info.name, address.take()});
   backend_of_.push_back(static_cast<uint32_t>(open - backends_.begin()));
   watch_device(*device.value());
@@ -36,6 +58,7 @@ Status Engine::open_nic(const BackendNic& nic) {
   return Status::ok();
 }
 
+// options_.nics has a NIC only once its device is open.
 Status Engine::open_more(const std::vector<BackendNic>& nics) {
   for (const BackendNic& nic : nics) {
     HDT_RETURN_IF_ERROR(open_nic(nic));
@@ -53,18 +76,22 @@ void Engine::set_policies(std::function<transport::SharePolicy(const std::string
 }
 
 void Engine::propose(uint64_t change, const std::string& settings, const EndsOfClass& ends_of) {
+  // Groups that have no other node, that are not running, or whose ranks here have all departed are not
+  // changed.
   for (auto& group : groups_) {
     if (group == nullptr || group->solo() || !group->ready() || !group->has_local_ranks() ||
         group->segment().failed())
       continue;
     const auto ends = ends_of(group->context().group_class);
     if (!ends) continue;
+    // A suspended node could not answer.
     if (group->anyone_away()) {
       return options_.on_proposed(
           change, {Code::kInvalidUsage,
                    group->context().name() + " waits for a daemon that is being started again; try again"});
     }
     forget_orphan(group->id(), change);
+    // One change at a time for each group.
     if (moves_.contains(group->id())) {
       return options_.on_proposed(
           change,
@@ -77,11 +104,13 @@ void Engine::propose(uint64_t change, const std::string& settings, const EndsOfC
     group->tell_all(ClassPrepare{group->id(), change, settings});
     prepare_move(group->id(), change, (*ends)[options_.index]);
   }
+  // Set after all groups have been asked, so that the answers of the first ones cannot complete the
+  // change.
   proposing_ = change;
   check_proposed();
 }
 
-// All nodes of all groups have said yes.
+// All nodes of all groups have said yes. A group that has ended has no move any more and does not count.
 void Engine::check_proposed() {
   if (!proposing_) return;
   for (const auto& [group, move] : moves_) {
@@ -91,9 +120,11 @@ void Engine::check_proposed() {
   options_.on_proposed(*std::exchange(proposing_, std::nullopt), Status::ok());
 }
 
+// Control has decided whether this node can change: its ends after the change, or the reason why not.
 void Engine::prepare_move(uint64_t id, uint64_t change, const Result<std::vector<RailEnd>>& ends) {
   EngineGroup* group = group_of(id);
   const auto found = moves_.find(id);
+  // The change may have been given up meanwhile.
   if (group == nullptr || found == moves_.end() || found->second.change != change) return;
   if (!ends.is_ok()) return answer_move(*group, ends.status());
   if (group->anyone_away()) {
@@ -101,21 +132,23 @@ void Engine::prepare_move(uint64_t id, uint64_t change, const Result<std::vector
   }
   GroupMove& move = found->second;
   move.own_ends = ends.value();
+  // Every other node learns where this one can be reached; any of them may be the one that dials.
   group->tell_all(ClassEnds{id, change, *move.own_ends});
   for (uint32_t node = 0; node < group->context().nodes.size(); ++node) {
     if (node == group->context().me) continue;
     find_ways(*group, node);
-    if (!moves_.contains(id)) return;  // it is impossible
+    if (!moves_.contains(id)) return;  // this node has answered no
   }
   check_move(*group);
 }
 
-// Both ends are known: what may connect them. The dialer tries it.
+// Both ends are known, so it is known what may connect the two nodes. The one that dials tries it.
 void Engine::find_ways(EngineGroup& group, uint32_t node) {
   GroupMove& move = moves_[group.id()];
   GroupMove::Way& way = move.ways[node];
   if (!move.own_ends || !way.their_ends || !way.candidates.empty()) return;
   const GroupContext& context = group.context();
+  // As if the two nodes had joined with their new ends. Only this engine's entry of `rails` is read.
   NodeInfo own{options_.node, options_.node_name, {}, std::vector<std::vector<RailEnd>>(options_.index + 1)};
   NodeInfo peer{context.nodes[node].id, context.nodes[node].name, {}, own.rails};
   own.rails[options_.index] = *move.own_ends;
@@ -124,6 +157,7 @@ void Engine::find_ways(EngineGroup& group, uint32_t node) {
   if (dials(options_.node, options_.node_name, peer.id, peer.name)) try_way(group, node);
 }
 
+// A link that exists may do, for example if another group has moved to it already.
 void Engine::try_way(EngineGroup& group, uint32_t node) {
   GroupMove::Way& way = moves_[group.id()].ways[node];
   const NodeInfo& peer = group.context().nodes[node];
@@ -138,6 +172,7 @@ void Engine::try_way(EngineGroup& group, uint32_t node) {
     way.made = link->announced;
     return;
   }
+  // All candidates have failed: this node answers no, with all reasons.
   std::string tried;
   for (const LinkCandidate& candidate : way.candidates) {
     tried += (tried.empty() ? "" : "; ") + candidate.backend + ": " + candidate.failure;
@@ -148,6 +183,7 @@ void Engine::try_way(EngineGroup& group, uint32_t node) {
                                      (tried.empty() ? ": they would have none in common" : ": " + tried)});
 }
 
+// A link has come up: changes that wait for it have their way to that node.
 void Engine::move_link_made(const PeerLink& peer) {
   for (auto& group : groups_) {
     const auto found = group == nullptr ? moves_.end() : moves_.find(group->id());
@@ -159,6 +195,7 @@ void Engine::move_link_made(const PeerLink& peer) {
   }
 }
 
+// A link has not come up: changes that wait for it try the next candidate.
 void Engine::move_link_failed(const LinkId& link, const Status& why) {
   for (auto& group : groups_) {
     const auto found = group == nullptr ? moves_.end() : moves_.find(group->id());
@@ -169,12 +206,13 @@ void Engine::move_link_failed(const LinkId& link, const Status& why) {
       way.made = false;
       way.candidates[way.current++].failure = why.message();
       try_way(*group, node);
-      break;
+      break;  // a group has one way over a link
     }
   }
 }
 
-// Everything that this node has to do for the group before it can move.
+// Answers yes when this node has done everything that the group needs before it can move: it has every
+// link that it dials.
 void Engine::check_move(EngineGroup& group) {
   const auto found = moves_.find(group.id());
   if (found == moves_.end() || !found->second.own_ends || found->second.told_ready) return;
@@ -190,7 +228,7 @@ void Engine::check_move(EngineGroup& group) {
   answer_move(group, Status::ok());
 }
 
-// This node's answer to the one that asked. After a no the move is forgotten at once.
+// This node's answer to the one that asks. After a no the move is forgotten at once.
 void Engine::answer_move(EngineGroup& group, const Status& answer) {
   GroupMove& move = moves_[group.id()];
   const uint64_t change = move.change;
@@ -199,22 +237,24 @@ void Engine::answer_move(EngineGroup& group, const Status& answer) {
   if (asked_by == group.context().me) return on_move_answer(group, asked_by, change, answer);
   if (!answer.is_ok()) {
     forget_move(group.id());
-    options_.on_commit(change, false);  // the word of who asked may not reach this node
+    options_.on_commit(change, false);  // the decision of whoever asked may not reach this node
   }
   group.tell(asked_by, ClassReady{group.id(), change, answer.code(), answer.message()});
 }
 
 void Engine::on_move_answer(EngineGroup& group, uint32_t node, uint64_t change, const Status& answer) {
+  // An answer to a change that is over, or that this node has not asked for, has no effect.
   const auto found = moves_.find(group.id());
   if (found == moves_.end() || found->second.change != change || found->second.answered.empty()) return;
   found->second.answered[node] = true;
   if (answer.is_ok()) return check_proposed();
+  // The first no decides.
   if (proposing_ == change) proposing_.reset();
   options_.on_proposed(change,
                        {answer.code(), "node " + group.context().nodes[node].name + ": " + answer.message()});
 }
 
-// The end of a change that this node asked for.
+// Control has decided on a change that this node has asked for.
 void Engine::finish_change(uint64_t change, bool commit) {
   if (proposing_ == change) proposing_.reset();
   for (auto& group : groups_) {
@@ -241,6 +281,7 @@ void Engine::remember_over(uint64_t change) {
   if (over_.size() > kRemembered) over_.pop_front();
 }
 
+// The new links of the change are superseded, so that they end if nobody uses them.
 void Engine::forget_move(uint64_t group) {
   const auto found = moves_.find(group);
   if (found == moves_.end()) return;
@@ -252,13 +293,16 @@ void Engine::forget_move(uint64_t group) {
   moves_.erase(found);
 }
 
-// Ends of another change than this one, whose own word has not come: it was given up by a node that had no
-// link to this one any more to say so, or it will be told to try again.
+// Forgets a move of which only ends have come: ends of another change than `change`, whose question has
+// not come. That other change was given up by a node that had no link to this one to say so, or it will
+// be told to try again.
 void Engine::forget_orphan(uint64_t group, uint64_t change) {
   const auto found = moves_.find(group);
   if (found != moves_.end() && found->second.change != change && !found->second.asked_by) forget_move(group);
 }
 
+// The change is committed: this node offers the new links that it has dialled. The other ends follow
+// (EngineGroup::offer(), follow()).
 void Engine::move_group(EngineGroup& group) {
   const auto found = moves_.find(group.id());
   GroupMove move = std::move(found->second);
@@ -266,9 +310,11 @@ void Engine::move_group(EngineGroup& group) {
   remember_over(move.change);
   for (auto& [node, way] : move.ways) {
     LinkChoice& choice = choices_[{group.id(), node}];
+    // A node whose ends did not come stays as it was.
     if (way.candidates.empty()) continue;
     choice.candidates = way.candidates;
     set_ends(choice, *way.their_ends);
+    // The end that does not dial waits for the hello on the new link.
     if (!choice.dials || choice.link == way.link) continue;
     const auto peer = way.link ? peers_.find(*way.link) : peers_.end();
     if (peer == peers_.end()) continue;  // it was lost again: the group stays where it is
@@ -278,6 +324,7 @@ void Engine::move_group(EngineGroup& group) {
                    key.status().message(), LogTag{.node = options_.node_name});
       continue;
     }
+    // From here on the old link takes no other group. It ends when this group has left it, too.
     supersede(choice, *peer->second);
     choice.current = way.current;
     group.offer(node, peer->second->link, key.value(), peer->second->backend);
@@ -285,12 +332,14 @@ void Engine::move_group(EngineGroup& group) {
   touch(&group);
 }
 
+// Where the peer can be reached from now on, for later dials.
 void Engine::set_ends(LinkChoice& choice, const std::vector<RailEnd>& ends) const {
   auto& rails = choice.peer.rails;
   rails.resize(std::max<size_t>(rails.size(), options_.index + 1));
   rails[options_.index] = ends;
 }
 
+// The choice takes the link `by`. The link that it had takes no group any more.
 void Engine::supersede(LinkChoice& choice, const PeerLink& by) {
   const auto old = choice.link ? peers_.find(*choice.link) : peers_.end();
   if (old != peers_.end() && old->first != by.id) old->second->superseded = true;
@@ -298,7 +347,8 @@ void Engine::supersede(LinkChoice& choice, const PeerLink& by) {
   choice.chosen = backends_[by.backend].name;
 }
 
-// The dialer has said hello for a group that has a link to it: the group moves to this one.
+// The dialer has sent its hello for a group that has a link: the group moves to this one. The commit may
+// not have come yet, so the candidates are taken from the move if it is still there.
 void Engine::follow(EngineGroup& group, uint32_t node, PeerLink& peer,
                     const transport::RegionKey& their_region) {
   const auto key = group_key(group.id(), peer.backend, peer.id.node);
@@ -316,7 +366,9 @@ void Engine::follow(EngineGroup& group, uint32_t node, PeerLink& peer,
   group.follow(node, peer.link, key.value(), peer.backend, their_region);
 }
 
+// The messages of changes, from other nodes. Those of changes that are over have no effect.
 void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note) {
+  // 1. The question. The ends of other nodes may have come before it.
   if (const auto* prepare = std::get_if<ClassPrepare>(&note)) {
     forget_orphan(group.id(), prepare->change);
     const auto known = moves_.find(group.id());  // the ends of others may have come before
@@ -327,29 +379,34 @@ void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note)
     }
     GroupMove& move = moves_[group.id()];
     move.change = prepare->change;
+    // Control answers with prepare_move(), or with on_commit(false).
     move.asked_by = node;
     options_.on_prepare(NodeChange::Asker{options_.index, group.id(), group.context().group_class}, *prepare);
+    // 2. Another node's ends.
   } else if (const auto* ends = std::get_if<ClassEnds>(&note)) {
     if (is_over(ends->change)) return;
     GroupMove& move = moves_[group.id()];
+    // The question is still to come: the ends say of which change it will be.
     if (move.change == 0) move.change = ends->change;
     if (move.change != ends->change) return;
     move.ways[node].their_ends = ends->ends;
     find_ways(group, node);
     check_move(group);
+    // 3. An answer to this node's question.
   } else if (const auto* ready = std::get_if<ClassReady>(&note)) {
     on_move_answer(group, node, ready->change, Status(ready->code, ready->text));
+    // 4. The decision.
   } else if (const auto* commit = std::get_if<ClassCommit>(&note)) {
     const auto found = moves_.find(group.id());
     const bool under_way = found != moves_.end() && found->second.change == commit->change;
-    // Any node may give a change up, as one that was lost cannot say so itself; only the one that asked can
-    // have it done.
+    // Any node may give a change up, since one that was lost cannot say so itself. Only the one that has
+    // asked can have it done.
     if (commit->commit != 0 && (!under_way || found->second.asked_by != node)) return;
     options_.on_commit(commit->change, commit->commit != 0);
     if (!under_way) return remember_over(commit->change);
     if (found->second.asked_by == group.context().me) {
       const Status why(Code::kInvalidUsage, "a daemon is being started again; try again");
-      return on_move_answer(group, node, commit->change, why);  // nobody but the one that asked commits it
+      return on_move_answer(group, node, commit->change, why);  // only this node commits its own change
     }
     if (commit->commit != 0) {
       move_group(group);
@@ -359,12 +416,13 @@ void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note)
   }
 }
 
-// Links that groups have moved away from, or were made for nothing, end when both sides say that they need
-// them no more.
+// Ends links that groups have moved away from, or that were made for nothing, when both ends have said
+// that they need them no more.
 void Engine::retire_links() {
   std::vector<PeerLink*> ended;
   for (auto& [id, peer] : peers_) {
     if (!peer->superseded && !peer->unused_there) continue;
+    // 1. Is it used? By a group, by a choice that waits for it, or by a change.
     bool used = false;
     for (auto& group : groups_) {
       const auto node = group == nullptr ? std::nullopt : node_in(*group, *peer);
@@ -381,17 +439,23 @@ void Engine::retire_links() {
                          [&](const auto& way) { return way.second.link == wanted; });
     });
     if (used) continue;
+    // 2. A link that never came up ends at once, except for one that reports a broken one
+    //    (say_broken()).
     if (!peer->announced) {
       if (!peer->replaces) ended.push_back(peer.get());
       continue;
     }
+    // 3. Everything that was written here must have arrived. Small writes are reported sent before that,
+    //    so the peer is asked for its acknowledgement, once.
     if (!peer->link.settled()) {
       if (!std::exchange(peer->hurried, true)) peer->link.hurry();
       continue;
     }
+    // 4. Both ends say that they need it no more; the one that dialled closes it.
     if (!std::exchange(peer->unused_here, true)) (void)peer->link.send(encode(LinkUnused{0}));
     if (peer->unused_there && !peer->paths.empty()) ended.push_back(peer.get());
   }
+  // Closing may end links, which changes peers_: hence the list.
   for (PeerLink* peer : ended) {
     const Status why(Code::kLink, "no group uses it any more");
     if (peer->announced) {

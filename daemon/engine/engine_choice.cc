@@ -1,4 +1,9 @@
 // Which link a group takes to each other node (link_choice.h).
+//
+// One of the two nodes dials (dials() in node.h). It tries its candidates one after the other:
+// link_over() finds a link that exists, dial_candidate() makes one. When the link is up, the group takes
+// it (take_link()) and sends its hello on it. The other node waits; the hello shows it the choice. If
+// the dialer does not come in time, the group fails there.
 #include <algorithm>
 #include <set>
 
@@ -10,14 +15,16 @@ namespace hdt::daemon {
 
 namespace {
 
-// While another candidate is left, a NIC pair that does not answer is not waited for any longer than this.
+// The limit in ms of a dial while another candidate is left.
 constexpr int64_t kTryMs = 2'000;
+// How many choices of groups that have ended are kept for explain_link().
 constexpr size_t kMaxPastChoices = 256;
-// Beyond what the end that dials needs to try all candidates: it knows first, and says so, if anything gets
-// through.
+// How long, in ms, the waiting end waits beyond the time in which the dialer can try all candidates. The
+// dialer knows the reason first, and sends it if anything gets through.
 constexpr int64_t kDialerGraceMs = 5'000;
 
-// Each pair has one path or several, in the same order; spares come last.
+// Whether the paths of a link are those of the candidate: each pair has one path or several, in the same
+// order, and spares come last.
 bool same_pairs(const LinkCandidate& candidate, const std::vector<RailPath>& paths) {
   auto path = paths.begin();
   std::vector<LinkCandidate::Pair> pairs = candidate.pairs;
@@ -35,9 +42,11 @@ bool same_pairs(const LinkCandidate& candidate, const std::vector<RailPath>& pat
 
 }  // namespace
 
-// Where a region is registered through one device, it is valid on all of the backend.
+// A region that is registered through one device is valid on all devices of its backend.
 transport::Device& Engine::device_of(uint32_t backend) { return *devices_[backends_[backend].first_device]; }
 
+// The segment is registered with a backend when the first node is reached over it. Each node is allowed
+// to write before it gets the key.
 Result<transport::RegionKey> Engine::group_key(uint64_t group, uint32_t backend, const NodeId& node) {
   GroupMemory& memory = group_memory_[group];
   auto known = memory.keys.find(backend);
@@ -51,6 +60,7 @@ Result<transport::RegionKey> Engine::group_key(uint64_t group, uint32_t backend,
   return known->second;
 }
 
+// Used when no link of the group leads to the node any more.
 void Engine::withdraw(EngineGroup& group, const NodeId& node) {
   for (const auto& [backend, key] : group_memory_[group.id()].keys)
     device_of(backend).revoke(key, writer(node));
@@ -60,12 +70,13 @@ void Engine::withdraw(EngineGroup& group, const NodeId& node) {
 PeerLink& Engine::add_peer(const LinkId& id, const std::string& name, uint32_t backend,
                            const std::string& group_class) {
   auto peer = std::make_unique<PeerLink>(id, name, backend, group_class, *this, options_.link);
-  retired_.reserve(retired_.size() + peers_.size() + 1);  // so that forget_peer() takes no memory
+  retired_.reserve(retired_.size() + peers_.size() + 1);  // so that forget_peer() needs no memory
   auto& kept = peers_[id];
   kept = std::move(peer);
   return *kept;
 }
 
+// `own_is_first`: this node comes first in the group, so its order of backends counts at both ends.
 std::vector<LinkCandidate> Engine::candidates_between(const NodeInfo& own, const NodeInfo& peer,
                                                       bool own_is_first) const {
   std::vector<transport::DeviceInfo> devices;
@@ -74,7 +85,8 @@ std::vector<LinkCandidate> Engine::candidates_between(const NodeInfo& own, const
     devices.push_back(options_.nics[i].info);
     addresses.push_back(rail_ends_[i].address);
   }
-  // As they are now: addresses come and go. Without them nothing is known to lead nowhere, and all is tried.
+  // Addresses come and go, so they are asked for now. Without them nothing is known to lead nowhere, and
+  // everything is tried.
   auto host = transport::OwnAddresses::now();
   if (!host.is_ok()) HDT_LOG_WARN("{} {}", host.status().message(), LogTag{.node = options_.node_name});
   return link_candidates(own, peer, own_is_first, options_.index, devices, addresses,
@@ -82,6 +94,7 @@ std::vector<LinkCandidate> Engine::candidates_between(const NodeInfo& own, const
 }
 
 void Engine::connect_group(EngineGroup& group) {
+  // Two nodes of one name work, but people cannot distinguish them.
   const GroupContext& context = group.context();
   std::set<std::string> names;
   for (const NodeInfo& node : context.nodes) {
@@ -98,6 +111,7 @@ void Engine::connect_group(EngineGroup& group) {
 
 void Engine::connect_node(EngineGroup& group, uint32_t node) {
   const GroupContext& context = group.context();
+  // 1. The candidates.
   LinkChoice& choice = choices_[{group.id(), node}];
   choice = {};
   choice.peer = context.nodes[node];
@@ -105,10 +119,11 @@ void Engine::connect_node(EngineGroup& group, uint32_t node) {
   choice.dials = dials(options_.node, options_.node_name, choice.peer.id, choice.peer.name);
   choice.candidates = candidates_between(context.nodes[context.me], choice.peer, context.me < node);
   if (choice.dials) return try_candidates(group, node);
+  // 2. The waiting end allows for the time that the dialer needs for all candidates, and for some more.
   const auto others = static_cast<int64_t>(std::max<size_t>(choice.candidates.size(), 1)) - 1;
   choice.dialled_by = Deadline::after_ms(options_.connect_ms +
                                          others * std::min(options_.connect_ms, kTryMs) + kDialerGraceMs);
-  // The peer may have chosen already: its hello has come on the link that it takes.
+  // 3. The dialer may have chosen already, in which case its hello has come early.
   for (const EarlyNote& early : early_) {
     const auto peer = peers_.find(early.from);
     if (early.from.node != choice.peer.id || peer == peers_.end() ||
@@ -120,7 +135,7 @@ void Engine::connect_node(EngineGroup& group, uint32_t node) {
   }
 }
 
-// Where the way to the node that is to dial is dead, it cannot say so.
+// If the path from the dialer is dead, the dialer cannot say so.
 void Engine::give_up_on_dialers() {
   for (auto& [whom, choice] : choices_) {
     if (!choice.dialled_by.expired()) continue;
@@ -144,6 +159,8 @@ Deadline Engine::next_dialer_time() const {
   return next;
 }
 
+// Groups of a class whose candidates are the same share a link. A superseded link is about to end, and
+// the two ends could not agree to use it again.
 PeerLink* Engine::link_over(const NodeId& node, const std::string& group_class,
                             const LinkCandidate& candidate) {
   for (auto& [id, peer] : peers_) {
@@ -156,8 +173,11 @@ PeerLink* Engine::link_over(const NodeId& node, const std::string& group_class,
   return nullptr;
 }
 
+// `last`: no other candidate is left, so the dial may take its full time.
 PeerLink* Engine::dial_candidate(const NodeInfo& node, const std::string& group_class,
                                  LinkCandidate& candidate, bool last) {
+  // 1. The paths come before the link: a link without paths would never come up, nor end. A device that
+  //    needs several connections for its speed gets as many paths (several_connections.h).
   std::vector<RailPath> paths;  // before there is a link: one without paths would never come up, nor end
   const auto add = [&](const LinkCandidate::Pair& pair, bool spare) {
     const auto* several = dynamic_cast<const transport::SeveralConnections*>(devices_[pair.device].get());
@@ -170,6 +190,7 @@ PeerLink* Engine::dial_candidate(const NodeInfo& node, const std::string& group_
   };
   for (const auto& pair : candidate.pairs) add(pair, false);
   for (const auto& pair : candidate.spares) add(pair, true);
+  // 2. The link, and the dials.
   PeerLink& peer =
       add_peer({node.id, next_link_++}, node.name, backend_of_[candidate.pairs.front().device], group_class);
   peer.first_dial_ms = last ? options_.connect_ms : std::min(options_.connect_ms, kTryMs);
@@ -180,6 +201,8 @@ PeerLink* Engine::dial_candidate(const NodeInfo& node, const std::string& group_
   return nullptr;
 }
 
+// Goes on with the current candidate. If its link exists but is not up yet, adopt() or
+// candidate_failed() follows.
 void Engine::try_candidates(EngineGroup& group, uint32_t node) {
   LinkChoice& choice = choices_[{group.id(), node}];
   for (; choice.current < choice.candidates.size(); ++choice.current) {
@@ -196,6 +219,8 @@ void Engine::try_candidates(EngineGroup& group, uint32_t node) {
     }
   }
   choice.link.reset();
+  // The successor of a suspended node may have been killed again. The next message of a successor brings
+  // another attempt (meet()), until the suspension is over.
   if (group.is_away(node))
     return;  // it may have been killed again: tried again when it, or the next one, says that it is there
   const std::string failures = choice.failures();
@@ -205,6 +230,7 @@ void Engine::try_candidates(EngineGroup& group, uint32_t node) {
                  (failures.empty() ? ": they have none in common" : ": " + failures));
 }
 
+// At the waiting end, the link learns where the dialer can be asked if all rails are lost.
 void Engine::take_link(EngineGroup& group, uint32_t node, PeerLink& peer) {
   LinkChoice& choice = choices_[{group.id(), node}];
   choice.link = peer.id;
@@ -226,7 +252,7 @@ void Engine::candidate_failed(const LinkId& link, const Status& why) {
     }
     try_candidates(group, node);
   };
-  // Each for itself: a group that could not get its next candidate fails, and does not wait for one.
+  // Each group for itself: one that cannot get its next candidate fails, and the others get theirs.
   for (auto& [whom, choice] : choices_) {
     if (!choice.dials || choice.link != link || !choice.chosen.empty()) continue;
     EngineGroup* group = group_of(whom.first);
@@ -236,6 +262,7 @@ void Engine::candidate_failed(const LinkId& link, const Status& why) {
   }
 }
 
+// At the limit, pairs of node and class that are new are not kept.
 void Engine::forget_choices(const EngineGroup& group) {
   for (uint32_t node = 0; node < group.context().nodes.size(); ++node) {
     const auto found = choices_.find({group.id(), node});
@@ -250,7 +277,7 @@ void Engine::forget_choices(const EngineGroup& group) {
 
 nlohmann::json Engine::explain_link(const std::string& node, const Viewer& viewer) const {
   std::map<std::pair<std::string, std::string>, const LinkChoice*> latest;
-  // Whose the groups were that have ended is not known any more.
+  // Nobody knows any more whose the groups were that have ended.
   if (viewer.all) {
     for (const auto& [whom, choice] : past_choices_) latest[whom] = &choice;
   }

@@ -1,4 +1,6 @@
-// What an engine knows of its groups and rails, for diagnosis (facts.h).
+// What an engine knows of its groups and rails, for diagnosis (facts.h): `hdtctl why` and the texts of
+// deadlines. Everything is copied on the engine's thread; the control thread completes it. EngineGroup's
+// parts of it are here as well.
 #include "daemon/engine/engine.h"
 
 namespace hdt::daemon {
@@ -33,17 +35,20 @@ GroupFacts EngineGroup::facts(const std::function<uint32_t(uint32_t local)>& pid
     rank.left = local_left_[local] || board.left.load(std::memory_order_acquire) != 0;
     rank.end = local_end_[local];
     rank.calls = board.entered.load(std::memory_order_acquire);
+    // The records are foreign memory: they are copied now, and parsed by complete().
     rank.records = session::copy_records(context_.segment.recording(local));
   }
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     if (node == context_.me) continue;
     const GroupPeer& peer = context_.peers[node];
+    // -1: nothing has come from that node.
     facts.peers.push_back({context_.nodes[node].name, peer.link != nullptr, peer.writes, peer.arrivals,
                            peer.arrived_ns == 0 ? -1 : now_ns() - peer.arrived_ns, peer.writes_in_flight});
   }
   return facts;
 }
 
+// Searches all seats: only diagnosis asks.
 uint32_t Engine::pid_of(const EngineGroup& group, uint32_t local) const {
   for (const auto& [number, session] : sessions_) {
     for (const auto& [handle, seat] : session.seats) {
@@ -60,6 +65,7 @@ GroupFacts Engine::facts_of(const EngineGroup& group) const {
 std::vector<GroupFacts> Engine::group_facts() const {
   std::vector<GroupFacts> all;
   for (const auto& group : groups_) {
+    // A group that is being made is reported by lacks().
     if (group != nullptr && group->ready()) all.push_back(facts_of(*group));
   }
   return all;
@@ -81,6 +87,7 @@ std::vector<RailFacts> Engine::rail_facts() const {
       facts.losses = rail.losses;
       facts.bytes_per_s = rail.bytes_per_second;
       facts.in_flight = rail.bytes_in_flight;
+      // The nominal speed of the NIC.
       for (const auto& [name, info] : options_.nics) {
         if (name == backend && info.name == facts.nic) facts.megabits = info.bits_per_second / 1'000'000;
       }
@@ -89,6 +96,7 @@ std::vector<RailFacts> Engine::rail_facts() const {
   return all;
 }
 
+// In the order in which a group gets what it needs.
 std::string EngineGroup::lacks_of(uint32_t node) const {
   const GroupPeer& peer = context_.peers[node];
   if (node == context_.me) return compares_rates() && !rates_[node] ? "measures its links" : "";
@@ -100,6 +108,8 @@ std::string EngineGroup::lacks_of(uint32_t node) const {
   return "";
 }
 
+// For each group that is being made: what it lacks of each node, with the paths that are dialled and
+// what came of them.
 std::map<std::string, std::vector<std::string>> Engine::lacks() const {
   std::map<std::string, std::vector<std::string>> all;
   for (const auto& group : groups_) {
@@ -108,6 +118,7 @@ std::map<std::string, std::vector<std::string>> Engine::lacks() const {
     for (uint32_t node = 0; node < group->context().nodes.size(); ++node) {
       std::string lack = group->lacks_of(node);
       if (lack.empty()) continue;
+      // The link that the group waits for: being dialled here, or to be dialled by the other node.
       const auto choice = choices_.find({group->id(), node});
       const auto peer =
           choice != choices_.end() && choice->second.link ? peers_.find(*choice->second.link) : peers_.end();

@@ -1,4 +1,12 @@
-// Connections, handshakes and links of an engine, and what links report.
+// Connections of an engine up to the link that they belong to, and what links report.
+//
+// A connection goes through these states. Dialled or accepted, it has a `greeting`: first the handshake
+// (handshake.h), whose messages on_greeting() handles; then the backend's own preparation after admit().
+// At kReady adopt() makes it a rail of its link, and the greeting ends. From then on all its events go
+// to the link. At kClosed it is released, and the end that dialled it dials again (engine_rails.cc).
+//
+// Frames and messages of links are passed to the group that they name. One that names no group here is
+// early, late or foreign, and is handled without harm to the other groups of the link.
 #include <algorithm>
 
 #include "base/address.h"
@@ -17,20 +25,26 @@ using transport::Link;
 
 namespace {
 
-// Of a node: three for each group that is being made with it. And of all.
+// The limits of messages that are kept for groups that do not exist here yet: of one node, enough for
+// the three messages of each group that is being made with it; and of all nodes.
 constexpr ptrdiff_t kMaxEarlyOfNode = 1024;
 constexpr size_t kMaxEarlyNotes = 16 * kMaxEarlyOfNode;
-constexpr int64_t kSayStrayMs = 1'000;
-constexpr int64_t kEarlyMs = 60'000;
+constexpr int64_t kSayStrayMs = 1'000;  // between two lines in the log
+constexpr int64_t kEarlyMs = 60'000;    // how long an early message is kept
 
 }  // namespace
 
+// Gives the group its link to the node.
 void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
+  // 1. The node may write to the segment from here on; on_link_up() sends it the key.
   const auto key = group_key(group.id(), peer.backend, peer.id.node);
   if (!key.is_ok()) return group.fail(key.status().code(), -1, key.status().message());
   group.on_link_up(node, peer.link, key.value(), peer.backend);
+  // 2. The link may have been measured for another group. Otherwise it is measured when its turn comes.
   if (peer.measured) group.on_link_measured(node, peer.rates());
   measure_next(group);
+  // 3. Messages that came before the group had the link. They are taken out before they are delivered,
+  //    since delivering one may change `early_`.
   std::vector<Note> mine;
   std::erase_if(early_, [&](const EarlyNote& early) {
     if (early.from != peer.id || daemon::group_of(early.note) != group.id()) return false;
@@ -40,8 +54,8 @@ void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
   for (const Note& note : mine) group.on_note(node, note, peer.link);
 }
 
-// The end of a link that no group needs any more is no news for an operator: at the end of a job each daemon
-// sees others go, some of them before their goodbyes have come.
+// The end of a link that no group needs any more is no news for an operator. At the end of a job each
+// daemon sees others go, some of them before their goodbyes have come.
 bool Engine::is_used(const PeerLink& peer) const {
   return std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
     const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
@@ -49,7 +63,10 @@ bool Engine::is_used(const PeerLink& peer) const {
   });
 }
 
+// Removes a link that is down. All groups that use it learn of it, so they do not wait for its writes
+// any more.
 void Engine::forget_peer(PeerLink& peer, const Status& why) {
+  // 1. What is to be known of it is asked before it is removed.
   const bool used = is_used(peer);
   (void)contained("the end of a link", [&] {
     HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} over {} down: {} {}", peer.name,
@@ -58,38 +75,45 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
   const LinkId id = peer.id;
   const bool gone = peer.gone || peer.link.peer_ended();
   const auto found = peers_.find(id);
-  // Its Link is on the call stack: it is destroyed at the end of the round. From here on nothing may be left
-  // out: what throws is one group's matter.
+  // 2. Its Link is on the call stack, so it is destroyed at the end of the round. From here on nothing
+  //    may be left out: an exception is the matter of one group each.
   retired_.push_back(std::move(found->second));
   peers_.erase(found);
+  // 3. Its connections. Those in a handshake are closed here; the link has closed its rails.
   for (auto& [connection, rail] : rails_) {
     if (rail.peer != &peer) continue;
     rail.peer = nullptr;
     if (rail.greeting != nullptr) connection->close();
   }
+  // 4. With the last link to the node, the node may not write to the probe memory any more.
   const bool last = std::none_of(peers_.begin(), peers_.end(),
                                  [&](const auto& other) { return other.first.node == id.node; });
   for (const OpenBackend& backend : backends_) {
     if (last && backend.probe_landing)
       devices_[backend.first_device]->revoke(*backend.probe_landing, writer(id.node));
   }
+  // 5. The groups.
   for (auto& group : groups_) {
     if (group == nullptr) continue;
     const auto node = node_in(*group, *retired_.back());
     if (!node) continue;
-    // A group that waits for the peer to choose a link knows that it is gone by its last one.
+    // A group that waits for the peer to dial has no link yet. It learns from the end of the last link
+    // to that node that the node is gone.
     const bool dialled = dials(options_.node, options_.node_name, id.node, retired_.back()->name);
     const bool waits = last && !group->connected(*node) && !dialled;
     if (!waits && !group->uses(*node, retired_.back()->link)) continue;
     contain(*group, [&, link = retired_.back().get()] {
       group->on_link_down(*node, link->link, why, gone);
+      // Without a link the node may write to nothing of the group any more.
       if (!group->connected(*node)) withdraw(*group, id.node);
       if (group->is_away(*node)) stop_moving(*group, *node);
     });
     touch(group.get());
   }
+  // 6. Whoever waits for this link to come up: class changes, and groups that are being connected.
   (void)contained("a move to a link", [&] { move_link_failed(id, why); });
   candidate_failed(id, why);
+  // 7. Successors that wait until the last link to their predecessors is down.
   for (auto& group : groups_) {
     if (group == nullptr) continue;
     for (uint32_t node = 0; node < group->context().nodes.size(); ++node) {
@@ -99,8 +123,10 @@ void Engine::forget_peer(PeerLink& peer, const Status& why) {
   }
 }
 
+// An event of a connection. contain_completion() handles exceptions.
 void Engine::on_completion(size_t device, const Completion& completion) {
   Connection& connection = *completion.connection;
+  // A peer has connected. It has `connect_ms` to finish its handshake.
   if (completion.kind == Completion::Kind::kAccepted) {
     const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index, 0, 0, ""};
     rails_[&connection] = {
@@ -111,7 +137,7 @@ void Engine::on_completion(size_t device, const Completion& completion) {
     return;
   }
   const auto found = rails_.find(&connection);
-  if (found == rails_.end()) {  // there was no memory for its rail
+  if (found == rails_.end()) {  // there was no memory for its entry
     if (completion.kind == Completion::Kind::kClosed) {
       devices_[device]->release(&connection);
     } else {
@@ -120,8 +146,11 @@ void Engine::on_completion(size_t device, const Completion& completion) {
     return;
   }
   Rail& rail = found->second;
+  // Everything of a rail is for its link, also its end.
   if (rail.greeting == nullptr) {
     if (rail.peer != nullptr) rail.peer->link.on_completion(completion);
+    // Dialled and connected: this end begins the handshake. The handshake is bound to the protected
+    // connection, if the backend has one, so that nobody can pass it on.
   } else if (completion.kind == Completion::Kind::kConnected) {
     bind_to_channel(rail.greeting->handshake, connection);
     for (const auto& message : rail.greeting->handshake.start()) (void)connection.send(message, 0);
@@ -130,6 +159,7 @@ void Engine::on_completion(size_t device, const Completion& completion) {
   } else if (completion.kind == Completion::Kind::kReady) {
     adopt(rail, connection);
   }
+  // The end of the connection: note why, and let the path be dialled again.
   if (completion.kind != Completion::Kind::kClosed) return;
   PeerLink* peer = rail.peer;
   const Rail::Origin origin = rail.origin;
@@ -139,6 +169,8 @@ void Engine::on_completion(size_t device, const Completion& completion) {
   const Status why = !refused.empty()           ? Status(Code::kLink, refused)
                      : completion.error.is_ok() ? Status(Code::kLink, "it closed the connection")
                                                 : completion.error;
+  // For a connection without a link only limits of this host are reported: strangers may close as they
+  // like.
   if (peer == nullptr && completion.error.code() == Code::kSystem)
     stranger_log_.say("connection " + connection.remote_address() + " closed", completion.error.message(),
                       options_.node_name);
@@ -147,6 +179,8 @@ void Engine::on_completion(size_t device, const Completion& completion) {
   devices_[device]->release(&connection);
 }
 
+// In the log only if the peer is a stranger. If this end has dialled, on_connection_lost() reports the
+// reason.
 void Engine::refuse(Rail& rail, Connection& connection, const std::string& why) {
   if (rail.peer == nullptr) {
     stranger_log_.say("connection " + connection.remote_address() + " refused", why, options_.node_name);
@@ -155,10 +189,13 @@ void Engine::refuse(Rail& rail, Connection& connection, const std::string& why) 
   connection.close();
 }
 
+// A message of the handshake. The checks come in this order: process, node, path, purpose.
 void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std::byte> message) {
   Handshake& handshake = rail.greeting->handshake;
   const auto refuse = [&](const std::string& why) { this->refuse(rail, connection, why); };
-  // Connections of rdma are no TCP sockets, and the kernel does not say whose they are (SECURITY.md).
+  // 1. Without a cluster key the process at the other end must be root's or this user's, if it is on
+  //    this host. Connections of rdma are no TCP sockets, so the kernel does not know whose they are
+  //    (SECURITY.md).
   const bool has_owner = backends_[backend_of_[rail.device]].name != "rdma";
   if (has_owner && options_.trust->cluster_key().empty() && !handshake.introduced()) {
     const std::string foreign = foreign_peer(connection);
@@ -167,8 +204,8 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
   if (!handshake.introduced()) bind_to_channel(handshake, connection);
   auto answer = handshake.on_message(message);
   if (!answer.is_ok()) return refuse(answer.status().message());
-  // Asked before anything is proved to who answers, so that the other end makes no link of a connection that
-  // was not meant for it.
+  // 2. Dialler: the node must be the one that was meant. This is asked before anything is proved to it,
+  //    so that the other end makes no link from a connection that was not meant for it.
   const bool introduced = handshake.done() || handshake.peer().node != NodeId{};
   if (rail.peer != nullptr && introduced && handshake.peer().node != rail.greeting->expected) {
     rail.greeting->elsewhere = true;
@@ -177,15 +214,18 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
                       ? "another daemon of that name answers there"
                       : "node " + handshake.peer().name + " answers there");
   }
+  // 3. Dialler: a spare path is given up if another path that has been answered makes it needless.
   if (RailPath* path = rail.peer == nullptr || !introduced ? nullptr : rail.peer->path_of(connection)) {
     if (!path->answered && rail.peer->is_needless(*path)) return refuse("another path leads there");
     path->answered = true;
   }
-  // Nothing is proved then, so that a rail that came meanwhile is not given up.
+  // 4. A question (ask()) ends here: the peer's answer is all that was wanted. Nothing is proved to it,
+  //    so that a rail that came meanwhile is not given up.
   const bool asks = rail.origin == Rail::Origin::kAsking;
   if (asks && (rail.peer == nullptr || rail.peer->link.up())) return connection.close();
   for (const auto& reply : answer.value()) (void)connection.send(reply, 0);
-  if (asks || !handshake.done()) return;  // who is asked closes it
+  if (asks || !handshake.done()) return;  // whoever was asked closes the connection
+  // 5. Acceptor: the peer wants a rail of this engine, or says that it has none left.
   const PeerHello& peer = handshake.peer();
   if (peer.purpose == Purpose::kControl || peer.engine != options_.index)
     return refuse("not meant for this engine");
@@ -194,10 +234,13 @@ void Engine::on_greeting(Rail& rail, Connection& connection, std::span<const std
     redial(peer.node, peer.link);
     return connection.close();
   }
+  // 6. The peer is proved. The backend lets it write from now on, and reports kReady.
   if (const Status admitted = connection.admit(writer(peer.node)); !admitted.is_ok())
     return refuse(admitted.message());
 }
 
+// The dialer chooses the link's number. A connection with a known number must be of the same backend and
+// class, since region keys hold within one backend.
 PeerLink* Engine::link_of(Rail& rail, Connection& connection) {
   const PeerHello& peer = rail.greeting->handshake.peer();
   const LinkId id{peer.node, peer.link};
@@ -209,32 +252,39 @@ PeerLink* Engine::link_of(Rail& rail, Connection& connection) {
   return nullptr;
 }
 
+// The peer has lost all rails of this link, and this end dials. So the rails are dead, although this end
+// has not noticed.
 void Engine::redial(const NodeId& node, uint32_t link) {
   const auto found = peers_.find(LinkId{node, link});
   if (found == peers_.end() || found->second->paths.empty()) return;
   found->second->link.drop_rails({Code::kLink, "the peer has no rail left"});
 }
 
-// The handshake is done and the connection ready: it becomes a rail of the peer's link.
+// The handshake is done and the connection ready: it becomes a rail of the link.
 void Engine::adopt(Rail& rail, Connection& connection) {
   if (rail.peer == nullptr && rail.origin == Rail::Origin::kAccepted) rail.peer = link_of(rail, connection);
   if (rail.peer == nullptr) return;  // it is being closed
   rail.greeting.reset();
   PeerLink& peer = *rail.peer;
   peer.spares_at = Deadline::never();
+  // A path that has carried a rail is known to lead to the peer. If the peer has dialled, its address is
+  // noted, so that this end can ask there.
   if (RailPath* path = peer.path_of(connection)) {
     path->proven = true;
   } else if (peer.came_from.size() < kMostPaths) {
     peer.came_from.emplace(rail.device, host_of(connection.remote_address()));
   }
   peer.link.add_rail(&connection, lane_on(rail.device, peer.group_class));
+  // Only the first rail of a link is news for groups.
   if (peer.announced) return;
   peer.announced = true;
   peer.up_since_ns = now_ns();
-  // Those that failed before are tried again from now on, but for spare ones.
+  // Paths that failed before are tried again from now on, except for spare ones.
   for (RailPath& path : peer.paths) {
     if (path.connection == nullptr && !path.spare) path.schedule(now_ns(), path.elsewhere);
   }
+  // The link is up: its measurement, changes that wait for it, and groups that wait for it. A group at
+  // the end that does not dial waits for its hello on this link instead (on_message()).
   make_probe(peer);
   move_link_made(peer);
   for (auto& group : groups_) {
@@ -245,10 +295,11 @@ void Engine::adopt(Rail& rail, Connection& connection) {
     if (choice != choices_.end() && choice->second.dials && choice->second.link == peer.id)
       contain(*group, [&] { take_link(*group, *index, peer); });
   }
-  // Nothing to measure, or no way to.
+  // There is nothing to measure, or no way to.
   if (!peer.probe || !peer.probe->measuring()) finish_probe(peer);
 }
 
+// By the node id, which is another one after a restart. So a successor is in no group before meet().
 std::optional<uint32_t> Engine::node_in(const EngineGroup& group, const PeerLink& peer) const {
   const auto& nodes = group.context().nodes;
   for (uint32_t node = 0; node < nodes.size(); ++node) {
@@ -260,6 +311,7 @@ std::optional<uint32_t> Engine::node_in(const EngineGroup& group, const PeerLink
 void Engine::on_sent(Link& link, uint64_t token) {
   if (token == LinkProbe::kToken) return;
   const WriteToken sent = WriteToken::unpack(token);
+  // The group exists: it is not destroyed while one of its writes is under way.
   EngineGroup* group = groups_[sent.group_slot].get();
   contain(*group, [&] { group->on_sent(*node_in(*group, peer_of(link)), link, sent); });
   touch(group);
@@ -280,6 +332,7 @@ void Engine::on_arrived(Link& link, const transport::LinkHeader& header, uint64_
       },
       frame);
   PeerLink& peer = peer_of(link);
+  // A peer that sends malformed frames does not speak this protocol, so its link ends.
   if (std::holds_alternative<std::monostate>(frame)) {
     link.close({Code::kInvalidArgument, "node " + peer.name + " sent a malformed frame"});
     return;
@@ -293,7 +346,8 @@ void Engine::on_arrived(Link& link, const transport::LinkHeader& header, uint64_
   touch(group);
 }
 
-// A frame for a group that is not here (any more), or that the peer is not in.
+// A frame for a group that is not here (any more), or that the peer is not in. Logged once a second at
+// most.
 void Engine::drop_stray(PeerLink& peer, uint64_t group) {
   answer_stray(peer, group);
   ++stray_frames_;
@@ -303,7 +357,8 @@ void Engine::drop_stray(PeerLink& peer, uint64_t group) {
                peer.name, short_id(group), stray_frames_, LogTag{.node = options_.node_name});
 }
 
-// Bounded for each node: what one says does not take another one's place.
+// Keeps a message for a group that is not here yet. The limit is for each node, so that one node's
+// messages do not take the place of another's.
 void Engine::keep_early(const PeerLink& peer, const Note& note) {
   const auto of_node = std::count_if(early_.begin(), early_.end(),
                                      [&](const EarlyNote& early) { return early.from.node == peer.id.node; });
@@ -323,22 +378,25 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
     peer.unused_there = true;
     return;
   }
+  // 1. The group is not here. A hello, a failure or measurements may be early; everything else is late.
   EngineGroup* group = group_of(daemon::group_of(note));
   if (group == nullptr) {
     const bool keep = std::holds_alternative<GroupHello>(note) || std::holds_alternative<GroupFailed>(note) ||
                       std::holds_alternative<RatesNote>(note);
-    const bool known = std::holds_alternative<GroupUnknown>(note);  // of both it is gone
+    const bool known = std::holds_alternative<GroupUnknown>(note);  // the group is gone at both ends
     if (known) return;
     if (!keep || has_ended(daemon::group_of(note))) return answer_stray(peer, daemon::group_of(note));
     keep_early(peer, note);
     return;
   }
   const auto node = node_in(*group, peer);
-  // A successor, or one that this successor has not met yet.
+  // 2. The node is not in the group under this id: a successor, or one that this successor has not met
+  //    yet.
   if (!node && group->anyone_away() && std::holds_alternative<GroupHello>(note)) keep_early(peer, note);
   if (node) {
     const bool they_dial = !dials(options_.node, options_.node_name, peer.id.node, peer.name);
-    // The peer dials, so the link on which it says hello is the choice.
+    // 3. The peer dials, so the link on which it sends its hello is its choice. A hello on another link
+    //    than the one in use moves the group there (a class change).
     if (std::holds_alternative<GroupHello>(note) && !group->connected(*node) && they_dial) {
       contain(*group, [&] { take_link(*group, *node, peer); });
     }
@@ -346,6 +404,7 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
     if (hello != nullptr && group->connected(*node) && !group->uses(*node, link) && they_dial) {
       contain(*group, [&] { follow(*group, *node, peer, hello->region); });
     }
+    // 4. In any case the group gets the message.
     contain(*group, [&] {
       on_change_note(*group, *node, note);
       group->on_note(*node, note, link);
@@ -358,7 +417,7 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
 
 void Engine::on_down(Link& link, const Status& reason) {
   PeerLink& peer = peer_of(link);
-  // Writes of this link are not reported any more: their groups must not wait for them.
+  // Writes of this link are not reported any more, so its groups must not wait for them.
   forget_peer(peer, reason);
 }
 

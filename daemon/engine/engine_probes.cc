@@ -1,4 +1,6 @@
-// What an engine measures: its node's memory, and each link when it comes up.
+// What an engine measures: the memory of its node once (memory_rates.h), and each link when it comes up
+// (link_probe.h). The results go to the groups of the link, which wait for them until they are ready,
+// and to Control, which keeps them. They are not measured again while they are kept.
 #include <algorithm>
 
 #include "base/log.h"
@@ -8,6 +10,7 @@
 namespace hdt::daemon {
 
 const session::MemoryRates& Engine::memory_rates() {
+  // At the first group of several nodes: an engine without one needs no measurement.
   if (!options_.known.memory.measured()) {
     options_.known.memory = measure_memory();
     options_.on_measured([rates = options_.known.memory](KnownFigures& known) { known.memory = rates; });
@@ -17,6 +20,7 @@ const session::MemoryRates& Engine::memory_rates() {
 
 Result<transport::RegionKey> Engine::probe_landing(uint32_t backend, const NodeId& node) {
   auto& landing = backends_[backend].probe_landing;
+  // The memory is allocated and registered with a backend at the first link over that backend.
   if (!landing) {
     auto key = device_of(backend).register_memory(probe_memory_.take(), ProbeMemory::kAllBytes, -1);
     if (!key.is_ok()) return key;
@@ -26,7 +30,7 @@ Result<transport::RegionKey> Engine::probe_landing(uint32_t backend, const NodeI
   return *landing;
 }
 
-// Under which name what is known of a link is kept.
+// The name under which a link's measurements are kept: its node, and the backend unless it is tcp.
 std::string Engine::measured_as(const PeerLink& peer) const {
   const std::string& backend = backends_[peer.backend].name;
   return backend == kTcp ? peer.name : peer.name + "/" + backend;
@@ -39,7 +43,7 @@ void Engine::make_probe(PeerLink& peer) {
                  LogTag{.node = options_.node_name});
     return;
   }
-  // Hosts that were cloned have one name: what is known of one of them says nothing of the others.
+  // Cloned hosts have one name. What is known of one of them says nothing of the others.
   const bool one_of_that_name =
       peer.name != options_.node_name && std::none_of(peers_.begin(), peers_.end(), [&](const auto& other) {
         return other.second->name == peer.name && other.first.node != peer.id.node;
@@ -47,20 +51,24 @@ void Engine::make_probe(PeerLink& peer) {
   const auto known = one_of_that_name ? options_.known.links.find({measured_as(peer), options_.index})
                                       : options_.known.links.end();
   const session::LinkRates rates = known == options_.known.links.end() ? session::LinkRates{} : known->second;
+  // Both ends must agree on which of them is first: the one with the smaller node id.
   peer.probe.emplace(peer.link, probe_memory_, landing.value(), rates, options_.node < peer.id.node);
 }
 
-// Tells the groups of the link, and who keeps it, once it is measured.
+// Ends the measurement if the probe has finished it.
 void Engine::check_probe(PeerLink& peer) {
   if (peer.measured || !peer.probe || peer.probe->measuring()) return;
   finish_probe(peer);
 }
 
+// The link counts as measured from here on, also if its rates are not known.
 void Engine::finish_probe(PeerLink& peer) {
   peer.measured = true;
   const session::LinkRates rates = peer.rates();
-  // Whatever is not kept or logged: groups wait for the rates.
+  // Exceptions here must not keep the rates from the groups that wait for them.
   (void)contained("figures of a link", [&] {
+    // What was kept before stays: both ends may know different numbers, and each group's table is agreed
+    // on anyway.
     const std::pair<std::string, uint32_t> whom{measured_as(peer), options_.index};
     if (rates.measured() && !options_.known.links.contains(whom)) {
       options_.on_measured([whom, rates](KnownFigures& known) { known.links[whom] = rates; });
@@ -75,6 +83,7 @@ void Engine::finish_probe(PeerLink& peer) {
     if (const auto node = node_in(*group, peer); node && group->uses(*node, peer.link)) {
       contain(*group, [&] {
         group->on_link_measured(*node, rates);
+        // The next link of the group may begin, now that this one is done.
         measure_next(*group);
       });
       touch(group.get());
@@ -82,8 +91,9 @@ void Engine::finish_probe(PeerLink& peer) {
   }
 }
 
-// In round r = 1, 2, ... nodes n and n ^ r measure: each has one link at a time, all of them at work, and a
-// link waits only for those of earlier rounds, so for none that waits for it.
+// The nodes measure in rounds r = 1, 2, ...: in round r, node n measures its link to node n ^ r. So
+// every node has one link at a time, all nodes work at once, and a link waits only for links of earlier
+// rounds. Hence no two links wait for each other.
 std::optional<uint32_t> EngineGroup::next_to_measure() const {
   std::optional<uint32_t> next;
   for (uint32_t node = 0; node < link_told_.size(); ++node) {
@@ -92,7 +102,8 @@ std::optional<uint32_t> EngineGroup::next_to_measure() const {
   return next;
 }
 
-// A group's links are measured one after another: at the same time each would get a part of the engine.
+// Links of a group are measured one after another, since several at once would each get a part of the
+// engine.
 void Engine::measure_next(EngineGroup& group) {
   const auto node = group.next_to_measure();
   if (!node) return;
@@ -101,8 +112,8 @@ void Engine::measure_next(EngineGroup& group) {
   }
 }
 
-// The peer's groups want the link measured. Where none of this node waits for a turn, now is as good as any
-// time.
+// A message of the peer's measurement. If the peer begins (kHere) and no group of this node waits for
+// its turn with this link, this end begins as well: any time is as good.
 void Engine::on_probe_note(PeerLink& peer, const ProbeNote& note) {
   if (!peer.probe) return;
   peer.probe->on_note(note);
@@ -114,6 +125,7 @@ void Engine::on_probe_note(PeerLink& peer, const ProbeNote& note) {
   check_probe(peer);
 }
 
+// A measurement that has passed its deadline: the link counts as not measured, and groups go on without.
 void Engine::run_probe_timers() {
   for (auto& [id, peer] : peers_) {
     if (peer->measured || !peer->probe || !peer->probe->until().expired()) continue;

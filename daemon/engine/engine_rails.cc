@@ -1,5 +1,17 @@
-// Rails of an engine: dialling them, again whenever they are lost, and giving them up when their NIC goes
-// down.
+// Rails of an engine: dialling them, again whenever they are lost, and giving them up when their NIC
+// goes down.
+//
+// The end that dials has a list of paths (RailPath), each a NIC of this node and an address of the
+// other. A path is idle until `dial_at`, then has a connection, which becomes a rail or fails; either
+// way it is idle again afterwards (RailPath::schedule()). Until the link has its first rail each path is
+// tried once, and the link fails when all have failed. From then on paths are dialled for ever, at
+// intervals.
+//
+// Spare paths are dialled only if no other path leads to the peer: at once if all others have failed,
+// otherwise kSparesAfterMs after the dial or after the last rail was lost.
+//
+// The end that does not dial can only ask whether the peer's daemon still lives (ask()), when it has no
+// rail.
 #include <algorithm>
 
 #include "base/address.h"
@@ -17,10 +29,13 @@ using transport::RailStatus;
 
 namespace {
 
-// Of an attempt to get a rail back: the next one may find the way free.
+// The limit in ms of an attempt to get a rail back. It is short, since the next attempt may find the
+// path free.
 constexpr int64_t kRedialMs = 500;
+// How often, in ms, the end that does not dial asks the other one.
 constexpr int64_t kAskEveryMs = 500;
-// A network on which no connection is made within so long is taken for none, and other NICs are tried beside.
+// If a network makes no connection within this time in ms, it is taken for dead, and other NICs are
+// tried as well.
 constexpr int64_t kSparesAfterMs = 1'000;
 
 bool has_spares(const PeerLink& peer) {
@@ -29,6 +44,7 @@ bool has_spares(const PeerLink& peer) {
 
 }  // namespace
 
+// Dials every path once. False: no path can even be tried, and the paths say why.
 bool Engine::dial(PeerLink& peer) {
   for (RailPath& path : peer.paths) {
     if (!path.spare) dial_path(peer, path);
@@ -39,7 +55,7 @@ bool Engine::dial(PeerLink& peer) {
 }
 
 void Engine::dial_spares(PeerLink& peer) {
-  peer.spares_at = Deadline::never();
+  peer.spares_at = Deadline::never();  // spares are not needed
   if (peer.link.up()) return;
   for (RailPath& path : peer.paths) {
     if (path.spare && path.connection == nullptr && path.dial_at.is_never()) dial_path(peer, path);
@@ -49,14 +65,17 @@ void Engine::dial_spares(PeerLink& peer) {
 void Engine::dial_path(PeerLink& peer, RailPath& path) {
   path.dial_at = Deadline::never();
   if (contained("a dial of a node", [&] { begin_path(peer, path); })) return;
-  path.failure = "no memory";  // short: takes none
+  path.failure = "no memory";  // short: takes no memory
   path.schedule(now_ns());
   if (!peer.announced) path.dial_at = Deadline::never();
 }
 
 void Engine::begin_path(PeerLink& peer, RailPath& path) {
+  // While the link comes up, the candidate decides how long a dial may take; it may not be the last
+  // candidate.
   const int64_t limit_ms = peer.announced ? std::min(kRedialMs, options_.connect_ms) : peer.first_dial_ms;
   const size_t device = path.pair.device;
+  // The number tells the peer which of this end's paths it is (PeerHello::rail).
   const auto number = static_cast<uint32_t>(&path - peer.paths.data());
   const PeerHello own{Purpose::kRail, options_.node, options_.node_name, options_.index,
                       peer.id.number, number,        peer.group_class};
@@ -68,17 +87,22 @@ void Engine::begin_path(PeerLink& peer, RailPath& path) {
   if (!connection.is_ok()) {
     path.failure = connection.status().message();
     path.schedule(now_ns());
+    // Before the link is up each path is tried once.
     if (!peer.announced) path.dial_at = Deadline::never();
     return;
   }
-  // Where there is no memory to keep it, the connection is closed at its first word: on_completion().
+  // If there is no memory to keep it, the connection is closed at its first event (on_completion()).
   rails_[connection.value()] = std::move(rail);
   path.connection = connection.value();
 }
 
+// Connects to where the peer's rails came from, and says in the handshake that this end has no rail left
+// (Purpose::kNoRail). A peer that lives gives up its rails, which are dead as well, and dials. If nobody
+// or another daemon answers, the peer's daemon is gone (on_connection_lost()).
 void Engine::ask(PeerLink& peer) {
   peer.ask_at = Deadline::never();
   if (peer.link.up() || peer.ends.empty()) return;
+  // An end from which no rail has come may be somebody else's address, whose refusal says nothing.
   for (const auto& [device, host] : peer.came_from) {
     const auto end = std::find_if(peer.ends.begin(), peer.ends.end(), [&, from = host](const RailEnd& other) {
       return other.backend == backends_[peer.backend].name && host_of(other.address) == from;
@@ -101,13 +125,15 @@ void Engine::ask(PeerLink& peer) {
   peer.ask_at = Deadline::after_ms(kAskEveryMs);
 }
 
+// A connection that this end has dialled is gone: before it was a rail, or after. Decides whether the
+// peer's daemon is gone, when the path is dialled again, and whether the whole link has failed.
 void Engine::on_connection_lost(PeerLink& peer, const Connection& connection, Rail::Origin origin,
                                 const Status& why, bool elsewhere) {
   RailPath* path = peer.path_of(connection);
   const bool refused = why.code() == Code::kNoDaemon;
   const bool was_there = origin == Rail::Origin::kAsking || (path != nullptr && path->proven);
-  // Nobody, or another daemon, listens where the peer did, and no rail is left: its daemon is gone. A path on
-  // which the peer has never been says nothing of it.
+  // 1. Nobody or another daemon listens where the peer did, and no rail is left: the peer's daemon is
+  //    gone. A path on which the peer has never been says nothing about it.
   if ((refused || elsewhere) && was_there && peer.announced && !peer.link.up()) {
     peer.gone = true;
     return peer.link.close({Code::kLink, elsewhere
@@ -115,23 +141,28 @@ void Engine::on_connection_lost(PeerLink& peer, const Connection& connection, Ra
                                              : "its daemon does not listen any more: " + why.message()});
   }
   if (path == nullptr) return;
+  // 2. Why, in words. A refusal at an address that this host has itself comes from this host.
   Status reason = why;
   if (refused && !path->proven) {
     const auto own = transport::OwnAddresses::now();
     if (own.is_ok() && own.value().has(host_of(path->pair.theirs.address)))
       reason = {Code::kLink, "this host has that address itself, and nobody listens there"};
   }
+  // 3. When it is dialled again. A condemned path leads to somebody else or to nobody, and is not
+  //    dialled as if it were about to work. A spare path that was closed as needless has not failed.
   const bool needless = peer.is_needless(*path);
   const bool condemned = elsewhere || (refused && !path->proven);
   const bool is_news = !needless && !path->proven && path->failure.empty();
   if (!needless) path->failure = reason.message();
   path->schedule(now_ns(), condemned);
+  // Only the first failure of a path is logged, as paths are dialled for ever.
   if (is_news) {
     HDT_LOG_WARN("rail to node {} over {} not made: {}: {} {}", peer.name, backends_[peer.backend].name,
                  path->pair.describe(), reason.message(), LogTag{.node = options_.node_name});
   }
   if (peer.announced) return;
   path->dial_at = Deadline::never();  // each is tried once, until one leads there
+  // 4. The link is not up yet: try spares when all other paths have failed, and fail with the last path.
   const bool others = std::any_of(peer.paths.begin(), peer.paths.end(), [](const RailPath& other) {
     return !other.spare && other.connection != nullptr;
   });
@@ -139,6 +170,8 @@ void Engine::on_connection_lost(PeerLink& peer, const Connection& connection, Ra
   if (!peer.dialing()) forget_peer(peer, {Code::kLink, peer.failures()});
 }
 
+// The kernel reports that a NIC has gone down or come back. Its rails are given up at once, since TCP
+// would notice only by time-outs; when it is back its paths are dialled at once.
 void Engine::hear_nics() {
   for (const NicWatch::Event& event : nic_watch_.events()) {
     const auto is_it = [&](size_t device) { return options_.nics[device].info.name == event.name; };
@@ -153,13 +186,14 @@ void Engine::hear_nics() {
     for (auto& [id, peer] : peers_) {
       for (RailPath& path : peer->paths) {
         if (!event.up || !is_it(path.pair.device) || path.connection != nullptr || !peer->announced) continue;
-        // A flapping one stays held back, and a spare one is not needed.
+        // A flapping path stays held back, and a spare one is not needed.
         if (path.held_back_ns == 0 && (!path.spare || path.proven)) path.dial_at = Deadline::after_ms(0);
       }
     }
   }
 }
 
+// Links whose time has come. They are collected first, because a link that ends leaves peers_.
 void Engine::run_link_timers() {
   std::vector<PeerLink*> due;
   for (auto& [id, peer] : peers_) {
@@ -167,10 +201,11 @@ void Engine::run_link_timers() {
   }
   const auto look_at = [this](PeerLink* peer) {
     peer->link.on_time();
-    if (peer->link.down()) return;  // forgotten
+    if (peer->link.down()) return;  // it was forgotten
     if (peer->spares_at.expired()) dial_spares(*peer);
     for (RailPath& path : peer->paths) {
       if (!path.dial_at.expired()) continue;
+      // A spare path that has never carried a rail is not dialled while others do.
       if (path.spare && !path.proven && peer->link.up()) {
         path.dial_at = Deadline::never();
       } else {
@@ -187,7 +222,8 @@ void Engine::run_link_timers() {
 }
 
 std::unique_ptr<transport::NicShare::Lane> Engine::lane_on(size_t device, const std::string& group_class) {
-  // By the first address of the NIC, as several backends may use it, and several addresses of it.
+  // Rails share a NIC by its first address: several backends may use the NIC, and it may have several
+  // addresses. On loopback each address counts as a NIC.
   const auto& nics = options_.nics;
   const auto named = [&](const std::string& backend, const std::string& name) {
     return std::find_if(nics.begin(), nics.end(), [&](const BackendNic& nic) {
@@ -200,12 +236,13 @@ std::unique_ptr<transport::NicShare::Lane> Engine::lane_on(size_t device, const 
   const bool loopback = transport::OwnAddresses().has(same_address->info.address);
   const auto first = loopback ? same_address : named(same_address->backend, same_address->info.name);
   transport::NicShare& share = nic_shares_[first->info.address];
+  // The policy is set again for each rail, as the class may be new on this NIC.
   share.set_policy(group_class, options_.policy_of(group_class));
   return std::make_unique<transport::NicShare::Lane>(share, group_class, now_ns());
 }
 
-// Links that wait for one another: each gives one chunk in its turn, until none may. What class goes first is
-// the NICs' choice; of the links of one class each is the first once.
+// Links that wait for one another each hand over one fragment in turn, until none may (nic_share.h). The
+// NICs decide which class goes first. Among the links of one class each is the first once.
 void Engine::share_nics() {
   const auto waits = [](const auto& share) { return share.second.anyone_waits(); };
   if (std::none_of(nic_shares_.begin(), nic_shares_.end(), waits)) return;
@@ -221,6 +258,7 @@ void Engine::share_nics() {
   }
 }
 
+// The link belongs to an entry of peers_: links report only while they are there.
 PeerLink& Engine::peer_of(const Link& link) {
   const auto found =
       std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return &p.second->link == &link; });
@@ -230,16 +268,19 @@ PeerLink& Engine::peer_of(const Link& link) {
 void Engine::on_rail_up(Link& link, const Connection& connection, const RailStatus& status) {
   PeerLink& peer = peer_of(link);
   const Rail& rail = rails_.find(const_cast<Connection*>(&connection))->second;
+  // With a rail nothing is to be asked, and spares are not needed.
   peer.ask_at = peer.spares_at = Deadline::never();
   if (RailPath* path = peer.path_of(connection)) {
     path->up = true;
     path->up_ns = now_ns();
+    // A path that has come up begins anew with its delays.
     path->failures = 0;
     path->failure.clear();
   }
   HDT_LOG_INFO("rail to node {} {}: {} - {} on {} {}", peer.name, status.losses > 0 ? "back" : "up",
                status.local_address, status.remote_address, options_.nics[rail.device].info.name,
                LogTag{.node = options_.node_name});
+  // tcp has found that large packets do not pass on this path (docs/design/transports.md).
   const auto* path = dynamic_cast<const transport::TriedPath*>(&connection);
   if (path == nullptr || path->narrowed().empty()) return;
   HDT_LOG_WARN("rail to node {} on {}: {} {}", peer.name, options_.nics[rail.device].info.name,
@@ -253,6 +294,8 @@ void Engine::on_rail_down(Link& link, const Connection& connection, const RailSt
   const auto rails = link.rails();
   const auto left = std::count_if(rails.begin(), rails.end(),
                                   [](const RailStatus& r) { return r.state == RailStatus::State::kUp; });
+  // The last rail is lost: the end that does not dial asks at once; the one that does will try spares
+  // soon.
   if (left == 0 && peer.paths.empty()) peer.ask_at = Deadline::after_ms(0);
   if (left == 0 && has_spares(peer)) peer.spares_at = Deadline::after_ms(kSparesAfterMs);
   if (lost.empty()) return;  // the link ends

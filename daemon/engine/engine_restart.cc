@@ -1,5 +1,10 @@
-// Daemons that were started again, as an engine meets them: the successor of a lost one takes its place in a
-// group, and the two connect as when a group is made.
+// Daemons that were started again, as an engine meets them (docs/design/restart.md). The successor of a
+// lost daemon says that it is there (reunion.h); Control calls meet() for each group that it names. The
+// successor then takes the place of its predecessor in the group, and the two nodes connect as when a
+// group is made.
+//
+// Order: all links to the predecessor must be down before the group connects to the successor. A byte of
+// the predecessor that still lands would otherwise follow what this node says to have got.
 #include <algorithm>
 
 #include "base/log.h"
@@ -13,8 +18,8 @@ std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from,
   if (group == nullptr) return {};
   const GroupContext& context = group->context();
   Met met{Status::ok(), -1};
-  // Who had the place is known by its name, as the node id is another one at each start; of a group that was
-  // adopted neither is known yet.
+  // The node's name says who had the place, because the node id is another one at each start. In a group
+  // that was adopted neither is known yet.
   const auto is_other = [&](const NodeInfo& known) {
     return known.id != NodeId{} && known.name != info.name;
   };
@@ -28,6 +33,7 @@ std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from,
         Status(Code::kConfig, "node " + info.name + " has fewer engine threads than the group needs");
     return met;
   }
+  // A group that has failed is not connected any more, unless the other node is to hear of the failure.
   if (context.failed()) {
     met.failure = context.failure();
     met.rank = context.failed_rank();
@@ -37,7 +43,7 @@ std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from,
   group->set_node(me, own);
   const NodeId known = context.nodes[from].id;
   if (known == info.id) {
-    // Said again, as nothing has come of it yet.
+    // Sent again, as nothing has come of it yet. The group is connected again if nothing is being tried.
     const auto choice = choices_.find({id, from});
     const bool tried =
         choice != choices_.end() && choice->second.link && peers_.contains(*choice->second.link);
@@ -48,10 +54,11 @@ std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from,
     return met;
   }
   successors_[{id, from}] = info;
-  // What its predecessor wrote must have come to its end before anything is said of what has come.
+  // What the predecessor has written must have come to its end before either node says what has come.
   std::vector<LinkId> old;
   for (const auto& [link, peer] : peers_) {
     if (link.node == known) old.push_back(link);
+    // Closing one link may remove others from peers_, so they are collected first and looked up again.
   }
   for (const LinkId& link : old) {
     const auto peer = peers_.find(link);
@@ -63,6 +70,8 @@ std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from,
   return met;
 }
 
+// Takes the successor in, if no link to its predecessor is left. Called when it comes, and after each
+// link that ends.
 void Engine::welcome(EngineGroup& group, uint32_t node) {
   const auto successor = successors_.find({group.id(), node});
   const NodeId old = group.context().nodes[node].id;
@@ -77,9 +86,9 @@ void Engine::welcome(EngineGroup& group, uint32_t node) {
   touch(&group);
 }
 
-// A class change that was under way with a node that is gone is given up here, and all others are told: they
-// need not miss that node, as they may have met its successor before the change began, nor have heard of the
-// change from any but this node.
+// Gives up a class change that was under way with a node that is gone, and sends that to all other
+// nodes. They need not miss that node themselves: they may have met its successor before the change
+// began, and may have heard of the change from this node alone.
 void Engine::stop_moving(EngineGroup& group, uint32_t node) {
   const auto found = moves_.find(group.id());
   if (found == moves_.end()) return;
@@ -87,7 +96,9 @@ void Engine::stop_moving(EngineGroup& group, uint32_t node) {
   const bool asked_here = found->second.asked_by == group.context().me;
   forget_move(group.id());
   group.tell_all(ClassCommit{group.id(), change, 0});
+  // If another node has asked, Control forgets the change.
   if (!asked_here) return options_.on_commit(change, false);
+  // If this node has asked, whoever waits for the change gets the reason.
   if (proposing_ == change) proposing_.reset();
   options_.on_proposed(change,
                        {Code::kInvalidUsage, "the daemon of node " + group.context().nodes[node].name +

@@ -1,4 +1,6 @@
-// What an engine tells about itself (hdtctl status, hdtctl explain).
+// What an engine says about itself: `hdtctl status` and `hdtctl explain`. The names of the fields are
+// those that hdtctl and tests read. A viewer who may not see all groups sees those of its own user, and
+// of the others how many there are.
 #include <fmt/core.h>
 
 #include <functional>
@@ -14,6 +16,7 @@ namespace {
 
 std::string id_of(const EngineGroup& group) { return short_id(group.id()); }
 
+// One group. `pid` returns the process of a local rank; 0: none is known.
 nlohmann::json describe(const EngineGroup& group, const std::function<uint32_t(uint32_t local)>& pid) {
   const GroupContext& context = group.context();
   nlohmann::json json;
@@ -68,6 +71,7 @@ std::string nic_at(const std::vector<RailEnd>& ends, const std::string& backend,
 
 namespace {
 
+// One link with its rails. Means are over the time since the link came up.
 nlohmann::json describe(const PeerLink& peer, const std::string& backend, const std::vector<RailEnd>& ends) {
   nlohmann::json json;
   json["node"] = peer.name;
@@ -102,6 +106,7 @@ nlohmann::json describe(const PeerLink& peer, const std::string& backend, const 
   return json;
 }
 
+// What the tuner decides for the call in this group, with the place of every algorithm.
 nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
   const GroupContext& context = group.context();
   Tuner& tuner = group.tuner();
@@ -110,6 +115,7 @@ nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
   json["class"] = context.group_class;
   json["ranks"] = context.layout().ranks;
   json["nodes"] = context.nodes.size();
+  // The call is a user's question, so it may be invalid for this group.
   if (const std::string wrong = session::validate(call, context.layout().ranks); !wrong.empty()) {
     json["wrong"] = wrong;
     return json;
@@ -117,6 +123,7 @@ nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
   json["call"] = session::describe(call);
   json["configured"] = tuner.configured() ? name_of(*tuner.configured()) : "auto";
   json["candidates"] = nlohmann::json::array();
+  // A group of one node runs no algorithm between nodes.
   if (group.solo()) {
     json["picked"] = nullptr;
     json["why"] =
@@ -128,6 +135,7 @@ nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
   json["pieces"] = plan.pieces();
   json["piece_bytes"] =
       problem_of(call, plan.piece(0), context.order, 0).elements() * collectives::type_size(call.type);
+  // What the ranks of this node have measured; those of other nodes may have measured other values.
   std::vector<uint64_t> echoes_ns;
   for (uint32_t local = 0; local < context.layout().local_ranks; ++local) {
     echoes_ns.push_back(context.segment.board(local).echo_ns.load(std::memory_order_acquire));
@@ -135,6 +143,7 @@ nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
   const Explanation explanation = explain(tuner, call, context.group_class, way_of_a_call(echoes_ns));
   json["picked"] = name_of(explanation.decision.algorithm);
   json["why"] = explanation.why;
+  // Without measurements nothing is predicted.
   if (!tuner.predictions(call).empty()) {
     json["predicted_for"] = describe(Tuner::representative(call));
     json["way_s"] = explanation.way_s;

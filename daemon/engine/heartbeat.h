@@ -1,6 +1,9 @@
 // heartbeat.h: whether a thread still passes its loop. A thread that has nothing to do sleeps, and is
-// healthy: who asks wakes it by its mailbox afterwards, so that it passes once more. Two threads: the one
-// that is asked, and one that asks.
+// healthy. So whoever asks wakes the thread through its mailbox after ask(), which lets it pass once
+// more; if it has not passed when it is asked about later, it hangs.
+//
+// Two threads: the one that is asked, and one that asks. No locks, since the thread may hang with any of
+// them.
 #pragma once
 
 #include <atomic>
@@ -8,20 +11,23 @@
 
 namespace hdt::daemon {
 
+// Owned by the thread that is asked.
 class Heartbeat {
  public:
-  // The thread, at the top of its loop. Costs two loads where nobody has asked.
+  // Called by the thread at the top of its loop. Costs two loads if nobody has asked.
   void pass() {
     const uint64_t asked = asked_.load(std::memory_order_acquire);
     if (passed_.load(std::memory_order_relaxed) != asked) passed_.store(asked, std::memory_order_release);
   }
-  // Who asks. Nothing has been asked at first, so that all is answered.
+  // Called by whoever asks: the thread has passed its loop since the last ask(). True before the first.
   bool has_passed() const {
     return passed_.load(std::memory_order_acquire) == asked_.load(std::memory_order_relaxed);
   }
+  // The thread must be woken afterwards.
   void ask() { asked_.fetch_add(1, std::memory_order_release); }
 
  private:
+  // how often somebody has asked, and the value of that which the thread has seen
   std::atomic<uint64_t> asked_{0};
   std::atomic<uint64_t> passed_{0};
 };
