@@ -1,3 +1,4 @@
+// The configuration compared with the machine.
 #include "daemon/links/backend_plan.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@ namespace {
 
 using transport::DeviceInfo;
 
+// "eth0 (10.0.0.1), eth1 (10.0.1.1)", or "none".
 std::string list_of(const std::vector<DeviceInfo>& nics) {
   std::string text;
   for (const DeviceInfo& nic : nics) text += (text.empty() ? "" : ", ") + name_of(nic);
@@ -32,10 +34,12 @@ Result<BackendPlan> BackendPlan::make(const Config& config, std::vector<std::str
   BackendPlan plan;
   plan.config_ = config;
   plan.folders_ = std::move(folders);
+  // 1. The interfaces, by which the NICs of other backends are recognised.
   const auto tcp = transport::make_tcp_backend();
   auto interfaces = tcp->discover();
   if (!interfaces.is_ok()) return interfaces.status();
   plan.interfaces_ = interfaces.take();
+  // 2. The backends that classes or options name. tcp is always there, for control connections.
   std::set<std::string> wanted;
   for (const auto& [name, policy] : config.classes)
     wanted.insert(policy.backends.begin(), policy.backends.end());
@@ -49,11 +53,13 @@ Result<BackendPlan> BackendPlan::make(const Config& config, std::vector<std::str
     if (!found.problem.empty()) HDT_LOG_WARN("{}", found.problem);
     plan.found_.emplace(backend, std::move(found));
   }
+  // 3. Each class on what was found.
   std::set<std::string> used{kTcp};
   for (const auto& [name, policy] : config.classes) {
     HDT_RETURN_IF_ERROR(plan.add_class(name, policy));
     used.insert(policy.backends.begin(), policy.backends.end());
   }
+  // 4. The NICs of all classes, tcp first.
   for (const DeviceInfo& nic : plan.found_.at(kTcp).chosen) plan.nics_.push_back({kTcp, nic});
   for (const auto& [backend, found] : plan.found_) {
     if (backend == kTcp || !used.contains(backend)) continue;
@@ -63,6 +69,8 @@ Result<BackendPlan> BackendPlan::make(const Config& config, std::vector<std::str
   return plan;
 }
 
+// Positions are the numbers of devices, and engines never close a device.
+// Engines compute the numbers of devices from this order, and so must the plan after a change of classes.
 Status BackendPlan::keep_order(const std::vector<BackendNic>& first) {
   std::vector<BackendNic> all = first;
   for (const BackendNic& nic : nics_) {
@@ -85,8 +93,12 @@ transport::BackendOptions BackendPlan::options(const std::string& backend) const
   return found == config_.backends.end() ? transport::BackendOptions{} : found->second;
 }
 
+// Loads a backend and asks it what is there. `wrong` separates mistakes in the configuration, which stop
+// the daemon, from what this machine lacks, which only keeps the backend from being used.
 BackendPlan::Found BackendPlan::look(const std::string& backend) const {
   Found found;
+  // 1. The module. A name without a file is a mistake in the configuration; a file that cannot be loaded
+  //    may lack a library here.
   if (backend != kTcp) {
     const auto module = transport::load_module(backend, folders_);
     if (!module.is_ok()) {
@@ -98,12 +110,14 @@ BackendPlan::Found BackendPlan::look(const std::string& backend) const {
     found.path = module.value().path;
     found.library = module.value().library;
   }
+  // 2. The backend with its options.
   const auto made = transport::make_backend(backend, options(backend), folders_);
   if (!made.is_ok()) {
     found.problem = made.status().message();
     found.wrong = made.status().code() == Code::kConfig;
     return found;
   }
+  // 3. Its NICs, and those of them that [nics] selects.
   auto devices = made.value()->discover();
   if (!devices.is_ok()) {
     found.problem = "backend " + backend + ": " + devices.status().message();
@@ -126,8 +140,8 @@ BackendPlan::Found BackendPlan::look(const std::string& backend) const {
   return found;
 }
 
-// By name or interface as [nics] says, by address where it lists addresses. Whatever a class names is chosen,
-// too.
+// Selected by [nics]: by name or interface, or by address if addresses are listed. Whatever a class
+// names is selected, too.
 std::vector<DeviceInfo> BackendPlan::choose(const std::string& backend,
                                             const std::vector<DeviceInfo>& devices) const {
   std::vector<DeviceInfo> chosen;
@@ -150,7 +164,8 @@ std::vector<DeviceInfo> BackendPlan::choose(const std::string& backend,
     if (selected || named(nic)) chosen.push_back(nic);
   }
   if (!chosen.empty()) return chosen;
-  // Addresses of an interface that has many, such as loopback: the backend knows one, and is given ours.
+  // The listed addresses may be those of an interface that has many, such as loopback, of which the
+  // backend knows only one. It is given ours.
   for (const std::string& address : config_.nics.addresses) {
     for (DeviceInfo nic : devices) {
       if (!nic.up || nic.prefix_bits == 0 || !transport::in_subnet(nic, address)) continue;
@@ -162,6 +177,8 @@ std::vector<DeviceInfo> BackendPlan::choose(const std::string& backend,
   return chosen;
 }
 
+// A NIC of a backend and an interface are taken for the same thing if they have the same address: "mlx5_0"
+// and "ib0", for example.
 std::string BackendPlan::interface_of(const std::string& address) const {
   const auto found = std::find_if(interfaces_.begin(), interfaces_.end(),
                                   [&](const DeviceInfo& interface) { return interface.address == address; });
@@ -173,6 +190,7 @@ bool BackendPlan::fits(const ClassConfig& policy, const DeviceInfo& nic) const {
          matches_any(policy.nics, interface_of(nic.address));
 }
 
+// For messages: what the backends that the class names have to offer.
 std::string BackendPlan::available(const std::vector<std::string>& backends) const {
   std::string text;
   for (const std::string& backend : backends) {
@@ -183,13 +201,17 @@ std::string BackendPlan::available(const std::vector<std::string>& backends) con
   return text;
 }
 
+// A class is refused if one of its patterns fits no NIC, if one of its backends has no NIC of those that
+// it names, or if none of its backends can be used.
 Status BackendPlan::add_class(const std::string& name, const ClassConfig& policy) {
+  // Names the key, the place where it was set, and what there is.
   const auto wrong = [&](const std::string& key, const std::string& what) {
     const auto origin = config_.origins.find("class." + name + "." + key);
     return Status(Code::kConfig, (origin == config_.origins.end() ? "" : origin->second + ": ") + "class." +
                                      name + "." + key + ": " + what + " (" + available(policy.backends) +
                                      ")");
   };
+  // 1. Every pattern must fit some NIC of the class's backends.
   bool usable = policy.backends == std::vector<std::string>{kSharedMemory};
   for (const std::string& pattern : policy.nics) {
     const ClassConfig alone{policy.backends, {pattern}, ""};
@@ -203,6 +225,7 @@ Status BackendPlan::add_class(const std::string& name, const ClassConfig& policy
         });
     if (!matched) return wrong("nics", "no NIC of its backends fits \"" + pattern + "\"");
   }
+  // 2. Each backend must have a NIC. With "*" a backend without one is passed over.
   for (const std::string& backend : policy.backends) {
     if (backend == kSharedMemory) continue;
     const Found& found = found_.at(backend);
@@ -217,6 +240,8 @@ Status BackendPlan::add_class(const std::string& name, const ClassConfig& policy
   return Status::ok();
 }
 
+// The order of the answer is that of preference: the class's backends in turn, each with its NICs in
+// order.
 std::vector<std::vector<RailEnd>> BackendPlan::ends_for(const std::string& group_class,
                                                         const std::vector<std::vector<RailEnd>>& ends) const {
   const ClassConfig policy = config_.class_named(group_class);
@@ -232,6 +257,7 @@ std::vector<std::vector<RailEnd>> BackendPlan::ends_for(const std::string& group
   return chosen;
 }
 
+// Backends that the configuration does not name are looked at here only.
 nlohmann::json BackendPlan::report() const {
   std::vector<std::string> names = transport::find_modules(folders_);
   names.insert(names.begin(), kTcp);
@@ -248,7 +274,7 @@ nlohmann::json BackendPlan::report() const {
     }
     if (name == kTcp && !config_.classes.contains("default")) entry["classes"].push_back("every other");
     entry["nics"] = nlohmann::json::array();
-    // Chosen ones may have another address than the one that was found.
+    // Selected NICs may have another address than the one that was found (choose()).
     std::vector<DeviceInfo> nics = found.chosen;
     for (const DeviceInfo& nic : found.devices) {
       const bool listed = std::any_of(nics.begin(), nics.end(), [&](const DeviceInfo& other) {

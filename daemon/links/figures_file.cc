@@ -1,3 +1,5 @@
+// Reads and writes measurements as JSON. The reader trusts nothing: each number must be there and within
+// its limits, or the whole file is refused.
 #include "daemon/links/figures_file.h"
 
 #include <fcntl.h>
@@ -18,15 +20,16 @@ namespace {
 
 using nlohmann::json;
 
+// changes with the meaning of the fields
 constexpr int kFormat = 2;
 constexpr size_t kMaxFileBytes = size_t{4} << 20;
 constexpr size_t kMaxLinks = 16'384;
 constexpr size_t kMaxNameBytes = 256;
-// A hundred times what hardware does: beyond it, somebody else wrote the file.
+// A hundred times what hardware does. A larger number was not measured.
 constexpr uint64_t kMostBytesPerSecond = 100'000'000'000'000;
 constexpr uint64_t kLongestLatencyNs = 10'000'000'000;
 
-// 1..most, or nothing.
+// A number from 1 to `most`; nothing: it is missing, of another type, or out of range.
 std::optional<uint64_t> number(const json& object, const char* key, uint64_t most) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number_unsigned()) return std::nullopt;
@@ -35,6 +38,7 @@ std::optional<uint64_t> number(const json& object, const char* key, uint64_t mos
   return value;
 }
 
+// False: the entry is damaged. `rates` is set only if both numbers are good.
 bool read_memory(const json& object, session::MemoryRates& rates) {
   if (!object.is_object()) return false;
   const auto copy = number(object, "copy_bytes_s", kMostBytesPerSecond);
@@ -43,6 +47,8 @@ bool read_memory(const json& object, session::MemoryRates& rates) {
   return copy && reduce;
 }
 
+// False: the entry is damaged. Engines are limited to kMaxEngines, so that the map cannot grow beyond
+// reason.
 bool read_link(const json& object, KnownFigures& figures) {
   if (!object.is_object() || !object.contains("node") || !object["node"].is_string() ||
       !object.contains("engine") || !object["engine"].is_number_unsigned()) {
@@ -60,9 +66,11 @@ bool read_link(const json& object, KnownFigures& figures) {
   return true;
 }
 
+// Nothing: the text is no such file. Values that are missing as a whole are no damage: they were not measured.
 std::optional<KnownFigures> parse(const std::string& text) {
   const auto parsed = parse_foreign_json(text, kMaxFileBytes);
   if (!parsed.is_ok()) return std::nullopt;
+  // An older or newer format is measured anew.
   const json& all = parsed.value();
   if (!all.is_object() || all.value("format", json()) != kFormat) return std::nullopt;
   KnownFigures figures;
@@ -90,6 +98,7 @@ Result<KnownFigures> load_figures(const std::string& path) {
     if (got < 0) return Status::from_errno("reading " + path, errno);
     if (got == 0) break;
     text.append(part, static_cast<size_t>(got));
+    // parse() is not asked about a file that is too long.
     if (text.size() > kMaxFileBytes) break;
   }
   auto figures = text.size() > kMaxFileBytes ? std::nullopt : parse(text);
@@ -110,7 +119,9 @@ Status save_figures(const std::string& path, const KnownFigures& figures) {
                             {"bytes_s", rates.bytes_s},
                             {"duplex_bytes_s", rates.duplex_bytes_s}});
   }
+  // Node names may hold bytes that are no UTF-8; they are replaced in the file.
   const std::string text = all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  // The new file is complete before it takes the old one's name.
   const std::string fresh = path + ".new";
   const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file.valid()) return Status::from_errno("writing " + fresh, errno);

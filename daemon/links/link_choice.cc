@@ -1,3 +1,4 @@
+// Candidates for a link, and how they are reported.
 #include "daemon/links/link_choice.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace hdt::daemon {
 
 namespace {
 
-// Of one engine: the backends in their order.
+// The backends of one engine's ends, in the order of preference of their node.
 std::vector<std::string> backends_of(const std::vector<RailEnd>& ends) {
   std::vector<std::string> backends;
   for (const RailEnd& end : ends) {
@@ -20,6 +21,7 @@ std::vector<std::string> backends_of(const std::vector<RailEnd>& ends) {
   return backends;
 }
 
+// Those of one backend, in their order.
 std::vector<RailEnd> ends_of(const std::vector<RailEnd>& ends, const std::string& backend) {
   std::vector<RailEnd> own;
   std::copy_if(ends.begin(), ends.end(), std::back_inserter(own),
@@ -54,12 +56,16 @@ std::vector<LinkCandidate> link_candidates(const NodeInfo& own, const NodeInfo& 
   if (engine >= own.rails.size() || engine >= peer.rails.size()) return candidates;
   const auto& ours = own.rails[engine];
   const auto& theirs = peer.rails[engine];
+  // The ends are in the order of the backends of the node that counts.
   for (const std::string& backend : backends_of(own_is_first ? ours : theirs)) {
     const auto our_ends = ends_of(ours, backend);
     const auto their_ends = ends_of(theirs, backend);
     std::vector<transport::DeviceInfo> our_devices;
-    std::vector<RailEnd> open_ends;  // those of our devices
+    // the ends that our devices listen at
+    std::vector<RailEnd> open_ends;
     std::vector<size_t> numbers;
+    // 1. This node's devices for the backend. An end that this engine has not opened a device for is not
+    //    used.
     for (const RailEnd& end : our_ends) {
       const auto at = std::find(addresses.begin(), addresses.end(), end.address);
       if (at == addresses.end()) continue;
@@ -68,17 +74,22 @@ std::vector<LinkCandidate> link_candidates(const NodeInfo& own, const NodeInfo& 
       open_ends.push_back(end);
     }
     LinkCandidate candidate{backend, {}, {}, ""};
+    // 2. Which NIC goes to which (nics.h).
     const RailPlan plan = pair_nics(our_devices, their_ends, host);
     for (const auto& [i, j] : plan.rails)
       candidate.pairs.push_back({numbers[i], open_ends[i], their_ends[j]});
     for (const auto& [i, j] : plan.spares)
       candidate.spares.push_back({numbers[i], open_ends[i], their_ends[j]});
+    // A backend without any path is no candidate.
     if (!candidate.pairs.empty()) candidates.push_back(std::move(candidate));
   }
   return candidates;
 }
 
+// Asked before a group is made, so that a group whose nodes have no backend in common fails with that reason
+// at once.
 std::string misfit(const NodeInfo& a, const NodeInfo& b, const std::string& group_class) {
+  // All engines have the same backends, so the first one's ends are enough.
   if (!a.rails.empty() && !b.rails.empty()) {
     for (const std::string& backend : backends_of(a.rails.front())) {
       if (!ends_of(b.rails.front(), backend).empty()) return "";
@@ -96,6 +107,8 @@ std::string LinkChoice::failures() const {
   return text;
 }
 
+// The outcome of a candidate: its failure, "connected", "being tried", or "not tried". The end that does not
+// dial does not know what the other one tries.
 nlohmann::json LinkChoice::report() const {
   nlohmann::json json = {{"node", peer.name}, {"class", group_class}, {"dials", dials}};
   json["chosen"] = chosen.empty() ? nlohmann::json() : nlohmann::json(chosen);

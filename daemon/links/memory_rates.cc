@@ -13,12 +13,13 @@ namespace hdt::daemon {
 
 namespace {
 
-// Blocks of half a piece, so many that those of users' buffers are in no cache either.
+// A block is half a chunk of a call (256 KiB). There are so many of them (32 MiB in each array) that
+// they are in no cache, as users' buffers are not.
 constexpr size_t kElements = size_t{64} << 10;
 constexpr size_t kBytes = kElements * sizeof(float);
 constexpr size_t kBlocks = 128;
 
-// Bytes per second of most blocks: other processes may run in between.
+// Bytes per second of the median block, since other processes may run in between.
 template <typename Work>
 uint64_t rate_of(const Work& work) {
   std::vector<double> took_ns;
@@ -33,11 +34,13 @@ uint64_t rate_of(const Work& work) {
 }  // namespace
 
 session::MemoryRates measure_memory() {
+  // Written once, so that no page is touched for the first time while it is measured.
   std::vector<float> first(kBlocks * kElements, 1);
   std::vector<float> second(kBlocks * kElements, 2);
   session::MemoryRates rates;
   rates.copy_bytes_s = rate_of([&](size_t at) { std::memcpy(&second[at], &first[at], kBytes); });
-  const std::vector<float> landed(kElements, 3);  // a moment before
+  // As in a call: one operand has landed a moment before, and is in a cache; the other is the user's.
+  const std::vector<float> landed(kElements, 3);
   rates.reduce_bytes_s = rate_of([&](size_t at) {
     const std::array<const void*, 2> sources = {landed.data(), &first[at]};
     const std::array<void*, 1> destinations = {&first[at]};

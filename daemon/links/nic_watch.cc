@@ -20,11 +20,14 @@ Status NicWatch::open() {
   return Status::from_errno("cannot watch network interfaces", errno);
 }
 
+// Reads everything that the kernel has queued. A datagram holds one or more messages; each message is
+// about one interface and has attributes, of which the name is wanted.
 std::vector<NicWatch::Event> NicWatch::events() {
   std::vector<Event> list;
   alignas(nlmsghdr) std::array<char, 16 << 10> buffer;
   while (true) {
     const ssize_t bytes = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    // Nothing is left, or the kernel has dropped messages (ENOBUFS).
     if (bytes <= 0) return list;
     auto left = static_cast<unsigned>(bytes);
     for (auto* head = reinterpret_cast<nlmsghdr*>(buffer.data()); NLMSG_OK(head, left);
@@ -34,6 +37,8 @@ std::vector<NicWatch::Event> NicWatch::events() {
       auto length = static_cast<int>(IFLA_PAYLOAD(head));
       for (auto* item = IFLA_RTA(info); RTA_OK(item, length); item = RTA_NEXT(item, length)) {
         if (item->rta_type != IFLA_IFNAME) continue;
+        // IFF_UP: the administrator wants it up. IFF_RUNNING: it has a carrier. A deleted interface is
+        // down.
         const bool up = head->nlmsg_type == RTM_NEWLINK && (info->ifi_flags & IFF_UP) != 0 &&
                         (info->ifi_flags & IFF_RUNNING) != 0;
         list.push_back({static_cast<const char*>(RTA_DATA(item)), up});

@@ -1,5 +1,7 @@
-// nic_watch.h: hears from the kernel when a network interface loses or gets its carrier, so that rails over a
-// NIC that went down are given up at once: TCP itself would say nothing for seconds.
+// nic_watch.h: hears from the kernel (rtnetlink) when a network interface loses or gets its carrier.
+// Rails over a NIC that went down can then be given up at once, where TCP would say nothing for seconds.
+//
+// Owner: Engine, each its own; the engine's thread.
 #pragma once
 
 #include <string>
@@ -11,15 +13,21 @@
 namespace hdt::daemon {
 
 class NicWatch {
+  // A change of one interface.
  public:
+  // An interface has changed; `name` as the kernel has it.
   struct Event {
+    // the interface as the kernel names it
     std::string name;
+    // it is up and has a carrier
     bool up = false;
   };
+  // kSystem if the kernel refuses the socket.
   Status open();
   // Readable when there are events.
   int fd() const { return socket_.get(); }
-  // What has changed since the last call. Empty after an overflow too: silent rails are found by the link
+  // What has changed since the last call; an interface may be in it several times, and also if only
+  // other properties have changed. Empty after an overflow as well: the link finds silent rails by
   // itself.
   std::vector<Event> events();
 

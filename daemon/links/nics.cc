@@ -1,3 +1,4 @@
+// Pairing of NICs, and the choice of this host's addresses.
 #include "daemon/links/nics.h"
 
 #include <algorithm>
@@ -15,11 +16,12 @@ namespace {
 
 using Nics = std::vector<std::vector<size_t>>;  // by NIC: the indices of its addresses
 
-// Loopback is no NIC: each of its addresses stands for one.
+// Loopback is no NIC, so each of its addresses counts as one. So does an address whose NIC has no name.
 bool counts_alone(const std::string& name, const std::string& host) {
   return name.empty() || transport::OwnAddresses().has(host);
 }
 
+// Groups addresses by their NIC, in the order in which the NICs come first.
 Nics by_nic(const std::vector<std::pair<std::string, std::string>>& names_and_hosts) {
   Nics nics;
   std::map<std::string, size_t> known;
@@ -36,14 +38,17 @@ Nics by_nic(const std::vector<std::pair<std::string, std::string>>& names_and_ho
   return nics;
 }
 
-// The ways between two nodes, by what is known of them before they are tried.
+// The paths between two nodes, by what is known of them before they are tried.
 class Ways {
  public:
+  // Better ones first: in one subnet; over a router; an address that both hosts have; IPv4 with IPv6.
   enum class Kind : uint8_t { kNear, kFar, kNowhere, kImpossible };
   Ways(const std::vector<transport::DeviceInfo>& devices, const std::vector<RailEnd>& theirs,
        const transport::OwnAddresses& own)
       : devices_(devices) {
     for (const RailEnd& end : theirs) hosts_.push_back(host_of(end.address));
+    // An address of theirs that is this host's own leads nowhere, unless all of theirs are: then the
+    // daemon is on this host.
     const auto is_own = [&](const std::string& host) { return own.has(host); };
     const bool same_host = std::all_of(hosts_.begin(), hosts_.end(), is_own);
     const transport::OwnAddresses of_theirs(hosts_);
@@ -58,7 +63,7 @@ class Ways {
     if (ours_nowhere_[i] || theirs_nowhere_[j]) return Kind::kNowhere;
     return transport::in_subnet(devices_[i], hosts_[j]) ? Kind::kNear : Kind::kFar;
   }
-  // Between two NICs: the best pair of their addresses, the first of equals.
+  // The best pair of addresses of two NICs; the first of equals.
   std::pair<size_t, size_t> best(const std::vector<size_t>& ours, const std::vector<size_t>& theirs) const {
     std::pair<size_t, size_t> best{ours.front(), theirs.front()};
     for (const size_t i : ours) {
@@ -68,6 +73,7 @@ class Ways {
     }
     return best;
   }
+  // NICs all of whose addresses lead nowhere are paired with none.
   void drop_those_that_lead_nowhere(Nics& ours, Nics& theirs) const {
     const auto all = [](const std::vector<size_t>& nic, const std::vector<bool>& nowhere) {
       return std::all_of(nic.begin(), nic.end(), [&](size_t i) { return nowhere[i]; });
@@ -77,16 +83,18 @@ class Ways {
   }
 
  private:
+  // by index: of devices, of ends; the address leads nowhere
   const std::vector<transport::DeviceInfo>& devices_;
   std::vector<std::string> hosts_;
   std::vector<bool> ours_nowhere_, theirs_nowhere_;
 };
 
-// Further ones are those of services behind a load balancer, hundreds on some hosts.
+// Further addresses are those of services behind a load balancer; some hosts have hundreds.
 constexpr size_t kMostAddressesOfNic = 4;
 
-// IPv4 addresses that a NIC gave itself, and those of one host only (of a load balancer, of a local service),
-// last.
+// Addresses that come last among those of a NIC: IPv4 addresses that it gave itself (link-local, RFC
+// 3927), and addresses with the prefix of a single host, which belong to load balancers and local
+// services.
 bool is_makeshift(const transport::DeviceInfo& info) {
   const auto address = transport::parse_numeric(info.address);
   if (!address) return false;
@@ -102,6 +110,7 @@ RailPlan pair_nics(const std::vector<transport::DeviceInfo>& devices, const std:
                    const transport::OwnAddresses& own) {
   RailPlan plan;
   const Ways ways(devices, theirs, own);
+  // 1. The NICs of both sides, without those that lead nowhere.
   std::vector<std::pair<std::string, std::string>> names;
   for (const auto& device : devices) names.emplace_back(device.name, device.address);
   Nics ours = by_nic(names);
@@ -109,6 +118,9 @@ RailPlan pair_nics(const std::vector<transport::DeviceInfo>& devices, const std:
   for (const RailEnd& end : theirs) names.emplace_back(end.nic, host_of(end.address));
   Nics others = by_nic(names);
   ways.drop_those_that_lead_nowhere(ours, others);
+  // 2. Each NIC of the side with more gets the best NIC of the other side: first by what is known of the
+  //    path, then by how often that NIC is used already, then by position, so that equal NICs are paired
+  //    in order.
   const bool ours_are_more = ours.size() >= others.size();
   const size_t more = std::max(ours.size(), others.size());
   const size_t fewer = std::min(ours.size(), others.size());
@@ -123,10 +135,12 @@ RailPlan pair_nics(const std::vector<transport::DeviceInfo>& devices, const std:
     for (size_t j = 1; j < fewer; ++j) {
       if (cost(j) < cost(best)) best = j;
     }
+    // Nothing but what leads nowhere is left for this NIC.
     if (kind(best) > Ways::Kind::kFar) continue;
     ++used[best];
     plan.rails.push_back(pair(best));
   }
+  // 3. Everything else is a spare, the likeliest first.
   for (const Ways::Kind kind : {Ways::Kind::kNear, Ways::Kind::kFar, Ways::Kind::kNowhere}) {
     for (size_t i = 0; i < devices.size(); ++i) {
       for (size_t j = 0; j < theirs.size(); ++j) {
@@ -136,14 +150,16 @@ RailPlan pair_nics(const std::vector<transport::DeviceInfo>& devices, const std:
       }
     }
   }
+  // 4. If nothing could be paired, the spares are all there is to dial.
   if (plan.rails.empty()) std::swap(plan.rails, plan.spares);
   return plan;
 }
 
 namespace {
 
-// A daemon may start before its host's NICs have a carrier. An address that can be bound works once there is
-// one; with the loopback interface alone the node would reach nobody until the daemon is started again.
+// A daemon may start before its host's NICs have a carrier. An address that can be bound works as soon
+// as there is one. With the loopback interface alone the node could be reached by nobody until the
+// daemon is started again.
 void add_those_without_carrier(const Config::Nics& config, const std::vector<transport::DeviceInfo>& found,
                                transport::Backend& backend,
                                std::map<std::string, std::vector<transport::DeviceInfo>>& by_name) {
@@ -161,6 +177,7 @@ Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& confi
   auto found = backend.discover();
   if (!found.is_ok()) return found.status();
   std::vector<transport::DeviceInfo> chosen;
+  // 1. What the configuration lists is used, also if discovery has not found it.
   for (const std::string& address : config.addresses) {
     const auto nic = std::find_if(found.value().begin(), found.value().end(),
                                   [&](const transport::DeviceInfo& info) { return info.address == address; });
@@ -175,11 +192,13 @@ Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& confi
     chosen.push_back(info);
   }
   if (!chosen.empty()) return chosen;
+  // 2. The NICs that are up and selected, or if there are none, those that only lack a carrier.
   std::map<std::string, std::vector<transport::DeviceInfo>> by_name;
   for (const transport::DeviceInfo& info : found.value()) {
     if (info.up && nic_selected(config, info.name)) by_name[nic_of(info.name)].push_back(info);
   }
   if (by_name.empty()) add_those_without_carrier(config, found.value(), backend, by_name);
+  // 3. The addresses of each NIC, makeshift ones last, and no more than kMostAddressesOfNic.
   size_t most = 0;
   for (auto& [name, addresses] : by_name) {
     std::stable_partition(addresses.begin(), addresses.end(),
@@ -190,6 +209,7 @@ Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& confi
     }
     most = std::max(most, std::min(addresses.size(), kMostAddressesOfNic));
   }
+  // 4. The first addresses of all NICs, then the second ones, and so on.
   for (size_t turn = 0; turn < most; ++turn) {
     std::set<std::string> seen;  // NICs in the system's order
     for (const transport::DeviceInfo& info : found.value()) {
@@ -199,6 +219,7 @@ Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& confi
     }
   }
   if (!chosen.empty()) return chosen;
+  // 5. The loopback address.
   HDT_LOG_WARN(
       "no NIC is up and selected by nics.use and nics.exclude: only this machine can be reached (127.0.0.1)");
   transport::DeviceInfo loopback;

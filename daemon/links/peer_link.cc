@@ -1,3 +1,4 @@
+// When paths are dialled, and what is said of those that fail.
 #include "daemon/links/peer_link.h"
 
 #include <algorithm>
@@ -9,26 +10,30 @@ namespace hdt::daemon {
 
 namespace {
 
-// Attempts go on for ever, at least this often, so that a NIC that is back carries traffic within a second.
+// Delays between attempts in ns: doubled from the first to the last. Attempts go on for ever, and often
+// enough that a NIC that is back carries traffic within a second.
 constexpr int64_t kFirstRetryNs = 20 * kNsPerMs;
 constexpr int64_t kLastRetryNs = 400 * kNsPerMs;
-// A rail that is lost sooner than this after it came is held back, each time twice as long.
+// A rail that is lost sooner than this after it came up is flapping. It is held back, twice as long each
+// time.
 constexpr int64_t kStableNs = 2 * kNsPerSecond;
 constexpr int64_t kFirstHoldNs = 100 * kNsPerMs;
 constexpr int64_t kLastHoldNs = 30 * kNsPerSecond;
-// A way that has led to somebody else is tried again, as addresses change hands, but not as if it were about
-// to work.
+// A path that has led to somebody else is tried again, since addresses change hands, but not as often as
+// one that may be about to work.
 constexpr int64_t kFirstElsewhereNs = 1 * kNsPerSecond;
-// What a group's failure says of paths, of its 496 bytes (ipc/segment.h).
+// The maximum length of failures(): a part of the 496 bytes of a group's failure (ipc/segment.h).
 constexpr size_t kMostFailures = 300;
 
 }  // namespace
 
 void RailPath::schedule(int64_t now, bool to_others) {
+  // 1. The path is idle.
   connection = nullptr;
   elsewhere = to_others;
   answered = false;
   int64_t delay = 0;
+  // 2. The delay: of a rail that was up by its stability, of an attempt by how many have failed.
   if (std::exchange(up, false)) {
     failures = 0;
     const bool flaps = now - up_ns < kStableNs;
@@ -53,6 +58,8 @@ RailPath* PeerLink::path_of(const transport::Connection& connection) {
   return found == paths.end() ? nullptr : &*found;
 }
 
+// Two answered paths between the same NICs would carry no more than one. A spare path between other NICs is
+// needless once a path that is not spare has been answered, as that one is what the pairing wanted.
 bool PeerLink::is_needless(const RailPath& path) const {
   return path.spare && std::any_of(paths.begin(), paths.end(), [&](const RailPath& other) {
            const bool same_nics = nic_of(other.pair.ours.nic) == nic_of(path.pair.ours.nic) &&
@@ -62,6 +69,7 @@ bool PeerLink::is_needless(const RailPath& path) const {
 }
 
 std::string PeerLink::failures() const {
+  // Paths that failed for one reason are listed together.
   std::vector<std::pair<std::string, std::string>> by_reason;  // the paths of each
   for (const RailPath& path : paths) {
     if (path.failure.empty()) continue;
@@ -69,7 +77,7 @@ std::string PeerLink::failures() const {
                                     [&](const auto& entry) { return entry.first == path.failure; });
     if (known == by_reason.end()) {
       by_reason.emplace_back(path.failure, path.pair.describe());
-    } else if (!known->second.ends_with(path.pair.describe())) {  // several connections go over one path
+    } else if (!known->second.ends_with(path.pair.describe())) {  // several connections may go over one path
       known->second += ", " + path.pair.describe();
     }
   }
@@ -79,6 +87,7 @@ std::string PeerLink::failures() const {
   return text.substr(0, kMostFailures) + "... (the daemon's log has all)";
 }
 
+// The engine sleeps until then, and calls run_link_timers().
 Deadline PeerLink::next_time() const {
   Deadline next = Deadline::earlier(ask_at, Deadline::at_ns(link.next_time()));
   next = Deadline::earlier(next, spares_at);
