@@ -109,6 +109,7 @@ void Engine::connect_group(EngineGroup& group) {
   }
 }
 
+// Begins the choice of a link to the node anew: for a new group, and for the successor of the node's daemon.
 void Engine::connect_node(EngineGroup& group, uint32_t node) {
   const GroupContext& context = group.context();
   // 1. The candidates.
@@ -153,6 +154,7 @@ void Engine::give_up_on_dialers() {
   }
 }
 
+// When give_up_on_dialers() has something to do.
 Deadline Engine::next_dialer_time() const {
   Deadline next = Deadline::never();
   for (const auto& [whom, choice] : choices_) next = Deadline::earlier(next, choice.dialled_by);
@@ -231,6 +233,8 @@ void Engine::try_candidates(EngineGroup& group, uint32_t node) {
 }
 
 // At the waiting end, the link learns where the dialer can be asked if all rails are lost.
+// The choice is made: the link is up, and both ends use it for the group from now on. At the end that dials
+// it is called when the link comes up; at the other end, when the group's hello comes on the link.
 void Engine::take_link(EngineGroup& group, uint32_t node, PeerLink& peer) {
   LinkChoice& choice = choices_[{group.id(), node}];
   choice.link = peer.id;
@@ -241,6 +245,8 @@ void Engine::take_link(EngineGroup& group, uint32_t node, PeerLink& peer) {
   tell_link_up(group, node, peer);
 }
 
+// A link is down, or has never come up. Choices that had tried it, and have not chosen it, go on with their
+// next candidates. A choice that is made does not: a group whose link ends fails, or waits for a successor.
 void Engine::candidate_failed(const LinkId& link, const Status& why) {
   const auto next = [&](EngineGroup& group, uint32_t node, LinkChoice& choice) {
     choice.link.reset();
@@ -275,6 +281,8 @@ void Engine::forget_choices(const EngineGroup& group) {
   }
 }
 
+// The latest choice for each class, as several groups of a class have one each. Choices of groups that have
+// ended are shown where no living one replaces them.
 nlohmann::json Engine::explain_link(const std::string& node, const Viewer& viewer) const {
   std::map<std::pair<std::string, std::string>, const LinkChoice*> latest;
   // Nobody knows any more whose the groups were that have ended.

@@ -58,10 +58,12 @@ uint32_t Engine::pid_of(const EngineGroup& group, uint32_t local) const {
   return 0;
 }
 
+// The group's facts with the processes of this engine's sessions.
 GroupFacts Engine::facts_of(const EngineGroup& group) const {
   return group.facts([&](uint32_t local) { return pid_of(group, local); });
 }
 
+// All groups that are ready, also those that have failed: a verdict needs to know why.
 std::vector<GroupFacts> Engine::group_facts() const {
   std::vector<GroupFacts> all;
   for (const auto& group : groups_) {
@@ -71,6 +73,7 @@ std::vector<GroupFacts> Engine::group_facts() const {
   return all;
 }
 
+// Every rail of every link, also lost ones with their latest errors.
 std::vector<RailFacts> Engine::rail_facts() const {
   std::vector<RailFacts> all;
   for (const auto& [id, peer] : peers_) {

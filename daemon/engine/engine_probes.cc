@@ -36,6 +36,8 @@ std::string Engine::measured_as(const PeerLink& peer) const {
   return backend == kTcp ? peer.name : peer.name + "/" + backend;
 }
 
+// A link that cannot be measured, as its memory cannot be registered, has no probe: its groups go on without
+// measurements.
 void Engine::make_probe(PeerLink& peer) {
   const auto landing = probe_landing(peer.backend, peer.id.node);
   if (!landing.is_ok()) {
@@ -134,6 +136,7 @@ void Engine::run_probe_timers() {
   }
 }
 
+// When run_probe_timers() has something to do.
 Deadline Engine::next_probe_time() const {
   Deadline next = Deadline::never();
   for (const auto& [id, peer] : peers_) {

@@ -54,6 +54,7 @@ bool Engine::dial(PeerLink& peer) {
   return peer.dialing();
 }
 
+// Spares that are being dialled, or that wait for their time after a failure, are left alone.
 void Engine::dial_spares(PeerLink& peer) {
   peer.spares_at = Deadline::never();  // spares are not needed
   if (peer.link.up()) return;
@@ -70,6 +71,8 @@ void Engine::dial_path(PeerLink& peer, RailPath& path) {
   if (!peer.announced) path.dial_at = Deadline::never();
 }
 
+// The handshake begins when the connection is made (on_completion()). Its limit is that of the dial, as the
+// peer's kernel may accept for a daemon that does not answer.
 void Engine::begin_path(PeerLink& peer, RailPath& path) {
   // While the link comes up, the candidate decides how long a dial may take; it may not be the last
   // candidate.
@@ -287,6 +290,8 @@ void Engine::on_rail_up(Link& link, const Connection& connection, const RailStat
                path->narrowed(), LogTag{.node = options_.node_name});
 }
 
+// The link has given a rail up, or ends. The connection's own end follows as kClosed, and only then the path
+// is dialled again (on_connection_lost()).
 void Engine::on_rail_down(Link& link, const Connection& connection, const RailStatus& status,
                           const std::string& lost) {
   PeerLink& peer = peer_of(link);

@@ -62,6 +62,7 @@ const char* state_text(transport::RailStatus::State state) {
   return "unknown";
 }
 
+// Ports differ between the end, which listens, and a rail, so only the addresses are compared.
 std::string nic_at(const std::vector<RailEnd>& ends, const std::string& backend, const std::string& local) {
   for (const RailEnd& end : ends) {
     if (end.backend == backend && host_of(end.address) == host_of(local)) return end.nic;
@@ -159,6 +160,7 @@ nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
 
 }  // namespace
 
+// `name`: a group's id as status shows it, or a class. Groups that the viewer does not see are passed over.
 nlohmann::json Engine::explain(const std::string& name, const session::Call& call, const Viewer& viewer) {
   nlohmann::json json = nlohmann::json::array();
   for (const auto& group : groups_) {
@@ -169,6 +171,8 @@ nlohmann::json Engine::explain(const std::string& name, const session::Call& cal
   return json;
 }
 
+// A link is shown to a viewer if it is in use by a group that the viewer sees; all other links are only
+// counted, since their nodes belong to others.
 nlohmann::json Engine::status(const Viewer& viewer) const {
   nlohmann::json json;
   json["groups"] = nlohmann::json::array();

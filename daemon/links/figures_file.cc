@@ -66,7 +66,11 @@ bool read_link(const json& object, KnownFigures& figures) {
   return true;
 }
 
-// Nothing: the text is no such file. Values that are missing as a whole are no damage: they were not measured.
+// Nothing: the text is no such file. Without "memory" or "links" it is no damage: these were not measured.
+//
+// 1. The outer form, and the format's number.
+// 2. The memory's rates.
+// 3. Each link; one that is damaged makes the file useless, since nobody knows what else is.
 std::optional<KnownFigures> parse(const std::string& text) {
   const auto parsed = parse_foreign_json(text, kMaxFileBytes);
   if (!parsed.is_ok()) return std::nullopt;

@@ -1,3 +1,5 @@
+// Both rates are those of large calls: sources and destinations go through memory, not through the caches.
+// Blocks are timed one by one, so that a block during which another process ran does not count.
 #include "daemon/links/memory_rates.h"
 
 #include <algorithm>

@@ -9,6 +9,7 @@
 
 namespace hdt::daemon {
 
+// RTMGRP_LINK is the group for changes of interfaces. Joining it needs no permission.
 Status NicWatch::open() {
   socket_ = UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, NETLINK_ROUTE));
   if (!socket_.valid()) return Status::from_errno("cannot open a netlink socket", errno);
