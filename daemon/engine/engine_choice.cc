@@ -94,8 +94,8 @@ std::vector<LinkCandidate> Engine::candidates_between(const NodeInfo& own, const
 }
 
 void Engine::connect_group(EngineGroup& group) {
-  // Two nodes of one name work, but people cannot distinguish them.
   const GroupContext& context = group.context();
+  // Two nodes of one name work, but people cannot distinguish them.
   std::set<std::string> names;
   for (const NodeInfo& node : context.nodes) {
     if (names.insert(node.name).second) continue;
@@ -180,7 +180,7 @@ PeerLink* Engine::dial_candidate(const NodeInfo& node, const std::string& group_
                                  LinkCandidate& candidate, bool last) {
   // 1. The paths come before the link: a link without paths would never come up, nor end. A device that
   //    needs several connections for its speed gets as many paths (several_connections.h).
-  std::vector<RailPath> paths;  // before there is a link: one without paths would never come up, nor end
+  std::vector<RailPath> paths;
   const auto add = [&](const LinkCandidate::Pair& pair, bool spare) {
     const auto* several = dynamic_cast<const transport::SeveralConnections*>(devices_[pair.device].get());
     const size_t connections = several == nullptr || spare ? 1 : several->connections();
@@ -223,8 +223,7 @@ void Engine::try_candidates(EngineGroup& group, uint32_t node) {
   choice.link.reset();
   // The successor of a suspended node may have been killed again. The next message of a successor brings
   // another attempt (meet()), until the suspension is over.
-  if (group.is_away(node))
-    return;  // it may have been killed again: tried again when it, or the next one, says that it is there
+  if (group.is_away(node)) return;
   const std::string failures = choice.failures();
   group.fail(choice.candidates.size() == 1 ? Code::kLink : Code::kNoBackend, -1,
              "class " + choice.group_class + ": no backend connects node " + options_.node_name +
@@ -232,7 +231,6 @@ void Engine::try_candidates(EngineGroup& group, uint32_t node) {
                  (failures.empty() ? ": they have none in common" : ": " + failures));
 }
 
-// At the waiting end, the link learns where the dialer can be asked if all rails are lost.
 // The choice is made: the link is up, and both ends use it for the group from now on. At the end that dials
 // it is called when the link comes up; at the other end, when the group's hello comes on the link.
 void Engine::take_link(EngineGroup& group, uint32_t node, PeerLink& peer) {
@@ -240,6 +238,7 @@ void Engine::take_link(EngineGroup& group, uint32_t node, PeerLink& peer) {
   choice.link = peer.id;
   choice.dialled_by = Deadline::never();
   choice.chosen = backends_[peer.backend].name;
+  // At the waiting end, the link learns where the dialer can be asked if all rails are lost.
   if (!choice.dials && options_.index < choice.peer.rails.size())
     peer.ends = choice.peer.rails[options_.index];
   tell_link_up(group, node, peer);

@@ -70,8 +70,7 @@ void Engine::break_link(PeerLink& peer, const std::string& why) {
   if (!was_up || paths.empty()) return;
   (void)contained("a link in the place of a broken one", [&] {
     // `peer` still exists: it is in retired_.
-    say_broken(peer.id, peer.name, peer.backend, peer.group_class,
-               std::move(paths));  // it is in retired_ still
+    say_broken(peer.id, peer.name, peer.backend, peer.group_class, std::move(paths));
   });
 }
 

@@ -146,12 +146,11 @@ void Engine::on_completion(size_t device, const Completion& completion) {
     return;
   }
   Rail& rail = found->second;
-  // Everything of a rail is for its link, also its end.
-  if (rail.greeting == nullptr) {
+  if (rail.greeting == nullptr) {  // a rail: everything is for its link, also its end
     if (rail.peer != nullptr) rail.peer->link.on_completion(completion);
+  } else if (completion.kind == Completion::Kind::kConnected) {
     // Dialled and connected: this end begins the handshake. The handshake is bound to the protected
     // connection, if the backend has one, so that nobody can pass it on.
-  } else if (completion.kind == Completion::Kind::kConnected) {
     bind_to_channel(rail.greeting->handshake, connection);
     for (const auto& message : rail.greeting->handshake.start()) (void)connection.send(message, 0);
   } else if (completion.kind == Completion::Kind::kMessage) {

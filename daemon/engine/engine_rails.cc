@@ -56,8 +56,8 @@ bool Engine::dial(PeerLink& peer) {
 
 // Spares that are being dialled, or that wait for their time after a failure, are left alone.
 void Engine::dial_spares(PeerLink& peer) {
-  peer.spares_at = Deadline::never();  // spares are not needed
-  if (peer.link.up()) return;
+  peer.spares_at = Deadline::never();
+  if (peer.link.up()) return;  // spares are not needed
   for (RailPath& path : peer.paths) {
     if (path.spare && path.connection == nullptr && path.dial_at.is_never()) dial_path(peer, path);
   }
@@ -74,8 +74,7 @@ void Engine::dial_path(PeerLink& peer, RailPath& path) {
 // The handshake begins when the connection is made (on_completion()). Its limit is that of the dial, as the
 // peer's kernel may accept for a daemon that does not answer.
 void Engine::begin_path(PeerLink& peer, RailPath& path) {
-  // While the link comes up, the candidate decides how long a dial may take; it may not be the last
-  // candidate.
+  // Before the link is up, a dial may take long only if no other candidate is left (dial_candidate()).
   const int64_t limit_ms = peer.announced ? std::min(kRedialMs, options_.connect_ms) : peer.first_dial_ms;
   const size_t device = path.pair.device;
   // The number tells the peer which of this end's paths it is (PeerHello::rail).

@@ -28,8 +28,8 @@ PieceRunner::PieceRunner(GroupContext& context)
       tuner_(context.layout(), context.order, context.algorithm),
       journal_(context.segment.journals(), context.layout().nodes, context.layout().slots),
       credit_(context.nodes.size()) {
-  // A group of one node has no journal.
   for (uint32_t i = 0; i < context.layout().slots; ++i) slots_.push_back(std::make_unique<Slot>(*this, i));
+  // A group of one node has no journal.
   if (context.layout().nodes > 1) go_on();
 }
 
@@ -77,7 +77,7 @@ bool PieceRunner::read_calls() {
     entered = std::min(entered, context_.segment.board(i).entered.load(std::memory_order_acquire));
   }
   bool any = false;
-  // A rank may run kCallRing calls ahead of `finished`, so more calls cannot be under way.
+  // A rank enters a call only when its call kCallRing before that is complete, so no more are under way.
   while (next_call_ < entered && calls_.size() < kCallRing) {
     if (!accept_call(next_call_)) return any;
     ++next_call_;
@@ -203,8 +203,8 @@ bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& wher
     return false;
   }
   // 2. What the rank does with slots: `staged`, it copies its contribution in; `taken`, it copies its
-  //    result out. If it does neither, it will not count Board.done up for these chunks in time, and
-  //    freed() skips them.
+  //    result out. If it does neither, the slots hold nothing of the rank's, and freed() counts these
+  //    chunks as soon as they are exchanged.
   const bool staged = collectives::reduces(call.what) ? active.input == nullptr : active.output == nullptr;
   const bool taken = active.output == nullptr && (call.what != collectives::Collective::kReduce || root);
   if (!staged && !taken) unslotted_.push_back({active.first_piece, active.end()});
@@ -219,7 +219,7 @@ bool PieceRunner::open_buffers(ActiveCall& active, const session::Exposure& wher
 
 // The key is another one for each backend, and the node must be allowed to write before it has the key.
 void PieceRunner::tell_output(uint32_t node, OutputNote note, uint64_t memory) {
-  if (context_.peers[node].link == nullptr) return;  // It is sent when the node is back (tell_state()).
+  if (context_.peers[node].link == nullptr) return;  // it is sent when the node is back (tell_state())
   if (note.direct != 0) {
     auto key = context_.direct.key_for(memory, context_.peers[node].backend, context_.nodes[node].id);
     if (!key.is_ok()) {
@@ -386,7 +386,7 @@ void PieceRunner::grant() {
 
 void PieceRunner::on_arrived(const PieceFrame& frame) {
   Slot& slot = *slots_[frame.piece % slots_.size()];
-  // A payload outside of the window of started slots was sent without credit.
+  // A payload outside of the window of slots was sent without credit.
   if (frame.piece < exchanged_ || frame.piece >= exchanged_ + slots_.size()) {
     context_.fail(Code::kInternal, -1,
                   "node " + context_.nodes[frame.from].name + " wrote piece " + std::to_string(frame.piece) +
@@ -408,7 +408,7 @@ void PieceRunner::on_arrived(const PieceFrame& frame) {
 
 void PieceRunner::on_sent(const WriteToken& token) {
   Slot& slot = *slots_[token.slot % slots_.size()];
-  if (slot.executor == nullptr) return;  // the payload belongs to a run that failed
+  if (slot.executor == nullptr) return;
   slot.executor->on_sent(token.number);
   slot.executor->advance();
 }
@@ -467,7 +467,7 @@ void PieceRunner::compare(uint64_t sequence) {
                       std::to_string(context_.local_ranks[0]) + " calls " + session::describe(ours->second) +
                       ", rank " + std::to_string(their_rank) + " calls " +
                       session::describe(note->second.call));
-    return;  // The call stays uncompared, so nothing of it is published.
+    return;  // the call stays uncompared, so nothing of it is published
   }
   notes_.erase(note);
   entered_.erase(ours);

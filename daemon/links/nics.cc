@@ -83,9 +83,9 @@ class Ways {
   }
 
  private:
-  // by index: of devices, of ends; the address leads nowhere
   const std::vector<transport::DeviceInfo>& devices_;
   std::vector<std::string> hosts_;
+  // by index of the device and of the end: its address leads nowhere
   std::vector<bool> ours_nowhere_, theirs_nowhere_;
 };
 
