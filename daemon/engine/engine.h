@@ -98,7 +98,7 @@ class Engine : public transport::LinkObserver {
   Status start();
   // Ends the thread after a goodbye to all peers, within 200 ms, and waits for it.
   void stop();
-  // Ends as if the process had been killed: nobody is told, other nodes wait for a successor.
+  // Ends as if the process had been killed: nothing is sent to anyone, and other nodes wait for a successor.
   void abandon();
   const std::vector<RailEnd>& rail_ends() const { return rail_ends_; }
   // Runs `work` on the engine's thread. Any thread.
@@ -286,7 +286,7 @@ class Engine : public transport::LinkObserver {
   // Lets links hand over fragments in turn on NICs that several classes share.
   void share_nics();
   bool is_used(const PeerLink& peer) const;  // by a group that still needs the node
-  // Ends the link's entry, and tells all who use it.
+  // Removes the link's entry, and informs all who use it.
   void forget_peer(PeerLink& peer, const Status& why);
   // Work for one group: what throws ends that one (base/contained.h).
   template <typename Work>

@@ -67,6 +67,7 @@ Status Engine::open_more(const std::vector<BackendNic>& nics) {
   return Status::ok();
 }
 
+// Lanes of links ask their NIC each time, so nothing has to be changed in the links.
 void Engine::set_policies(std::function<transport::SharePolicy(const std::string&)> policy_of) {
   options_.policy_of = std::move(policy_of);
   for (auto& [address, share] : nic_shares_) {
@@ -110,7 +111,7 @@ void Engine::propose(uint64_t change, const std::string& settings, const EndsOfC
   check_proposed();
 }
 
-// All nodes of all groups have said yes. A group that has ended has no move any more and does not count.
+// All nodes of all groups have answered yes. A group that has ended has no move any more and does not count.
 void Engine::check_proposed() {
   if (!proposing_) return;
   for (const auto& [group, move] : moves_) {
@@ -273,7 +274,7 @@ bool Engine::is_over(uint64_t change) const {
   return std::find(over_.begin(), over_.end(), change) != over_.end();
 }
 
-// What is said of it from now on comes too late.
+// Messages of this change come too late from now on.
 void Engine::remember_over(uint64_t change) {
   constexpr size_t kRemembered = 32;
   if (is_over(change)) return;
@@ -295,7 +296,7 @@ void Engine::forget_move(uint64_t group) {
 
 // Forgets a move of which only ends have come: ends of another change than `change`, whose question has
 // not come. That other change was given up by a node that had no link to this one to say so, or it will
-// be told to try again.
+// be asked to try again.
 void Engine::forget_orphan(uint64_t group, uint64_t change) {
   const auto found = moves_.find(group);
   if (found != moves_.end() && found->second.change != change && !found->second.asked_by) forget_move(group);
@@ -416,8 +417,8 @@ void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note)
   }
 }
 
-// Ends links that groups have moved away from, or that were made for nothing, when both ends have said
-// that they need them no more.
+// Ends links that groups have moved away from, or that were made for nothing. Both ends must have sent
+// LinkUnused before: until then one of them may still need the link.
 void Engine::retire_links() {
   std::vector<PeerLink*> ended;
   for (auto& [id, peer] : peers_) {

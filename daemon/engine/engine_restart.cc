@@ -4,7 +4,7 @@
 // group is made.
 //
 // Order: all links to the predecessor must be down before the group connects to the successor. A byte of
-// the predecessor that still lands would otherwise follow what this node says to have got.
+// the predecessor that still lands would otherwise come after this node has reported what it has.
 #include <algorithm>
 
 #include "base/log.h"

@@ -14,6 +14,7 @@ namespace hdt::daemon {
 
 namespace {
 
+// The short form of the id, which logs, status and diagnosis have in common.
 std::string id_of(const EngineGroup& group) { return short_id(group.id()); }
 
 // One group. `pid` returns the process of a local rank; 0: none is known.
@@ -50,6 +51,7 @@ nlohmann::json describe(const EngineGroup& group, const std::function<uint32_t(u
 
 }  // namespace
 
+// The states in the words of hdtctl. "connecting" is the glossary's greeting.
 const char* state_text(transport::RailStatus::State state) {
   switch (state) {
     case transport::RailStatus::State::kGreeting:

@@ -60,7 +60,7 @@ bool ChannelForwarder::look_at(uint32_t channel) {
 }
 
 // A cell is handed over when the rank has written it (`head`), there is a place in the receiver's ring
-// (`remote_tail`), and at most `slots` cells are under way.
+// (`remote_tail`), and no more than `slots` cells are under way.
 bool ChannelForwarder::forward(uint32_t channel) {
   const Layout& layout = context_.layout();
   Channel& ring = context_.segment.channel(channel);
@@ -216,7 +216,7 @@ void ChannelForwarder::go_on() {
   context_.segment.ring_all();
 }
 
-// At least as much is said to be consumed as was said before: a tail must not go back.
+// The tail that is sent is never below the one sent before.
 void ChannelForwarder::tell_state(uint32_t node) {
   const Layout& layout = context_.layout();
   for (auto& [channel, in] : incoming_) {

@@ -300,7 +300,7 @@ void EngineGroup::on_unknown(uint32_t node) {
        about(node) + " is gone: its daemon has given the group up");
 }
 
-// A node that comes back sends what can be under way at most, and no more.
+// A node that comes back never sends more than what can be under way.
 void EngineGroup::flooded(uint32_t node) {
   fail(Code::kInternal, -1, "node " + context_.nodes[node].name + " floods " + context_.name());
 }

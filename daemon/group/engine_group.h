@@ -252,7 +252,7 @@ class EngineGroup {
   //
   // Takes up the group of a predecessor.
   void go_on(const GroupSpec& spec);
-  // Suspends the node for at most `restart_ms`.
+  // Suspends the node for `restart_ms`, or until it is back.
   void wait_for(uint32_t node, const Status& why, int64_t restart_ms);
   // Fails the group over nodes that were suspended for too long.
   void give_up_waiting();

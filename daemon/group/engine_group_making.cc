@@ -35,7 +35,7 @@ void EngineGroup::keep_rates(uint32_t node, const session::NodeRates& rates) {
 }
 
 void EngineGroup::check_ready() {
-  // 1. Every other node has said hello and has a link in use, and everyone's measurements are here.
+  // 1. Every other node has sent its hello and has a link in use, and everyone's measurements are here.
   if (ready_ || context_.failed()) return;
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     const GroupPeer& peer = context_.peers[node];

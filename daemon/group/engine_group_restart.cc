@@ -15,7 +15,7 @@ namespace hdt::daemon {
 
 // Takes up a group that was made by a predecessor; Adoption::describe() has checked its memory. The
 // group is ready, but nothing moves until all ranks of this node are back (`adopting_`), and every other
-// node is suspended until both ends have said what has come.
+// node is suspended until both ends have sent what has come.
 void EngineGroup::go_on(const GroupSpec& spec) {
   if (!solo()) {
     ready_ = true;

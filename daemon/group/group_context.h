@@ -92,16 +92,16 @@ struct GroupPeer {
   // the number of the link's message in which this node's GroupSeated went out; 0: none did on this link
   uint64_t seat_message = 0;
   // The node is suspended: its daemon was lost, or this daemon was started again. It ends when both ends
-  // have said what had come (Resume in wire.h): then the node is open. It also ends at `away_until`:
+  // have sent what had come (Resume in wire.h): then the node is open. It also ends at `away_until`:
   // then the node, and with it the group, has failed.
   bool away = false;
   Deadline away_until = Deadline::never();
   // why the node was suspended, for the failure's text
   Status away_why;
-  // how long the node is waited for if its daemon is lost, in ms, as its hello said; 0: not at all
+  // how long the node is waited for if its daemon is lost, in ms, from its hello; 0: not at all
   int64_t restart_ms = 0;
-  // While the node is suspended: which payloads of ours it says to have, as tags by chunk (PieceState),
-  // ...
+  // While the node is suspended: which payloads of ours it has, by its own account, as tags by chunk
+  // (PieceState), ...
   std::map<uint64_t, std::set<uint32_t>> their_pieces;
   // ... and which cells of the rings from our ranks to its ranks (ChannelState).
   std::vector<ChannelState> their_channels;
@@ -199,7 +199,7 @@ struct GroupContext {
     }
   }
   // Writes into the memory of the node over the link in use. Skipped without a link and in a group that
-  // has failed, where nobody reads the data. A write that the link refuses is dropped too: the link is
+  // has failed, as nobody reads the data. A write that the link refuses is dropped too: the link is
   // ending, and its end reports to the group.
   void write(uint32_t node, const transport::WriteRequest& request) {
     GroupPeer& peer = peers[node];

@@ -232,7 +232,7 @@ class PieceRunner {
     };
     // by call number
     std::map<uint64_t, Output> outputs;
-    // What the node said when it came back: it has all payloads of the chunks below `came_below`, and of
+    // What the node sent when it came back: it has all payloads of the chunks below `came_below`, and of
     // later chunks the tags in `came`.
     uint64_t came_below = 0;
     std::map<uint64_t, std::set<uint32_t>> came;

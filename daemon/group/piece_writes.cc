@@ -87,7 +87,7 @@ bool PieceRunner::write(Slot& slot, HeldWrite write) {
   return small;
 }
 
-// The token names no step, since the executor was told that the data is copied.
+// The token names no step, since the executor knows that the data is copied.
 PieceRunner::HeldWrite PieceRunner::kept_write(const session::SentWrite& what, const std::byte* data) const {
   return {what, data, {context_.group_slot, WriteToken::Kind::kKept, 0, 0}};
 }

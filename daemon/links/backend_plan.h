@@ -49,9 +49,9 @@ class BackendPlan {
   const std::vector<std::string>& folders() const { return folders_; }
   // The options of [backend.NAME]; empty if there are none.
   transport::BackendOptions options(const std::string& backend) const;
-  // Where this node can be reached for groups of the class, as it tells other nodes: by engine, the ends
-  // that the class may use, the best backend first. `ends` are all ends by engine, in the order of
-  // nics().
+  // Where this node can be reached for groups of the class, in the form that other nodes get: by engine,
+  // the ends that the class may use, the best backend first. `ends` are all ends by engine, in the order
+  // of nics().
   std::vector<std::vector<RailEnd>> ends_for(const std::string& group_class,
                                              const std::vector<std::vector<RailEnd>>& ends) const;
   // For hdtctl backends: every backend for which there is a file, also those that are not used. Loads

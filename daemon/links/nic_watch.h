@@ -1,5 +1,6 @@
 // nic_watch.h: hears from the kernel (rtnetlink) when a network interface loses or gets its carrier.
-// Rails over a NIC that went down can then be given up at once, where TCP would say nothing for seconds.
+// Rails over a NIC that went down can then be given up at once, while TCP alone would notice nothing for
+// seconds.
 //
 // Owner: Engine, each its own; the engine's thread.
 #pragma once

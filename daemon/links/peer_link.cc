@@ -1,4 +1,4 @@
-// When paths are dialled, and what is said of those that fail.
+// When paths are dialled, and how their failures are reported.
 #include "daemon/links/peer_link.h"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 // have one link for each class of their groups, so that classes can share a NIC.
 //
 // One of the two nodes (dials() in node.h) dials: one connection for each path, and again whenever one
-// is lost. The other node has no paths. While it has no rail, it tells the dialer so, and learns whether
+// is lost. The other node has no paths. While it has no rail, it informs the dialer, and learns whether
 // the dialer's daemon still lives.
 //
 // The states (docs/glossary.md): dialing while `announced` is false, then up, draining once `superseded`
@@ -92,7 +92,7 @@ struct PeerLink {
   std::set<std::pair<size_t, std::string>> came_from;
   // the limit in ms of a dial before the link is up
   int64_t first_dial_ms = 0;
-  // the link has been up, and groups have been told
+  // the link has been up, and its groups know
   bool announced = false;
   // the other daemon does not listen any more, so its successor may come; this says why the link went
   // down, and is no state
@@ -110,7 +110,7 @@ struct PeerLink {
   bool unused_there = false;
   // the latest group of which this end has answered that it has none
   uint64_t told_stray = 0;
-  // groups have been told its rates, or that there are none
+  // its groups have its rates, or know that there are none
   bool measured = false;
   // when spare paths are dialled as well
   Deadline spares_at = Deadline::never();
