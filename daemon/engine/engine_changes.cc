@@ -76,6 +76,8 @@ void Engine::set_policies(std::function<transport::SharePolicy(const std::string
   }
 }
 
+// Phase one, at the node that was asked. An obstacle in one group ends the whole change: Control then calls
+// finish_change(false), which takes back what other groups have begun.
 void Engine::propose(uint64_t change, const std::string& settings, const EndsOfClass& ends_of) {
   // Groups that have no other node, that are not running, or whose ranks here have all departed are not
   // changed.

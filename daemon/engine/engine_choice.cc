@@ -224,6 +224,7 @@ void Engine::try_candidates(EngineGroup& group, uint32_t node) {
   // The successor of a suspended node may have been killed again. The next message of a successor brings
   // another attempt (meet()), until the suspension is over.
   if (group.is_away(node)) return;
+  // With one candidate its own reason is the reason; with several there is none that counts.
   const std::string failures = choice.failures();
   group.fail(choice.candidates.size() == 1 ? Code::kLink : Code::kNoBackend, -1,
              "class " + choice.group_class + ": no backend connects node " + options_.node_name +
@@ -249,6 +250,7 @@ void Engine::take_link(EngineGroup& group, uint32_t node, PeerLink& peer) {
 void Engine::candidate_failed(const LinkId& link, const Status& why) {
   const auto next = [&](EngineGroup& group, uint32_t node, LinkChoice& choice) {
     choice.link.reset();
+    // The reason is kept for the failure of all, and for explain_link().
     choice.candidates[choice.current++].failure = why.message();
     if (choice.current < choice.candidates.size()) {
       HDT_LOG_WARN("class {}: node {} is not reached over {}, next is {} {}", choice.group_class,

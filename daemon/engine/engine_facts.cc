@@ -5,6 +5,9 @@
 
 namespace hdt::daemon {
 
+// The group as this node sees it. The verdict on a group that hangs compares the facts of all nodes:
+// which calls each rank has made, what each node has received from each other, and how long ago
+// (verdict.h).
 GroupFacts EngineGroup::facts(const std::function<uint32_t(uint32_t local)>& pid) const {
   GroupFacts facts;
   facts.id = id_text(context_.id);

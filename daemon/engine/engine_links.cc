@@ -310,12 +310,15 @@ std::optional<uint32_t> Engine::node_in(const EngineGroup& group, const PeerLink
 void Engine::on_sent(Link& link, uint64_t token) {
   if (token == LinkProbe::kToken) return;
   const WriteToken sent = WriteToken::unpack(token);
-  // The group exists: it is not destroyed while one of its writes is under way.
+  // The group exists, as it is not destroyed while one of its writes is under way. The node is in it, as
+  // its id changes only when its last link is down (welcome()).
   EngineGroup* group = groups_[sent.group_slot].get();
   contain(*group, [&] { group->on_sent(*node_in(*group, peer_of(link)), link, sent); });
   touch(group);
 }
 
+// A write of the peer has landed in this node's memory. The link acknowledges it only after this call, so
+// whatever a successor of this daemon must know about it is in the journal before the peer forgets it.
 void Engine::on_arrived(Link& link, const transport::LinkHeader& header, uint64_t bytes) {
   const Frame frame = decode_frame(header);
   if (std::holds_alternative<ProbeFrame>(frame)) {
@@ -365,6 +368,8 @@ void Engine::keep_early(const PeerLink& peer, const Note& note) {
   early_.push_back({peer.id, note, Deadline::after_ms(kEarlyMs)});
 }
 
+// A control message of the peer. Messages of a link come in order, but a group may be using two links, and
+// frames are in no order with messages. So each message stands for itself (wire.h).
 void Engine::on_message(Link& link, std::span<const std::byte> message) {
   const Note note = decode_note(message);
   PeerLink& peer = peer_of(link);
@@ -414,6 +419,7 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
   }
 }
 
+// The link's last call. Its entry goes; the Link itself lives to the end of the round.
 void Engine::on_down(Link& link, const Status& reason) {
   PeerLink& peer = peer_of(link);
   // Writes of this link are not reported any more, so its groups must not wait for them.

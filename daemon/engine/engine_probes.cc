@@ -64,6 +64,8 @@ void Engine::check_probe(PeerLink& peer) {
 }
 
 // The link counts as measured from here on, also if its rates are not known.
+// A measurement is over: done, given up, not needed or not possible. The groups that use the link get what is
+// known, which may be nothing; then no node of the group predicts (cost_figures.h).
 void Engine::finish_probe(PeerLink& peer) {
   peer.measured = true;
   const session::LinkRates rates = peer.rates();

@@ -223,6 +223,8 @@ void Engine::run_link_timers() {
   }
 }
 
+// Every rail gets a lane, also if its class is alone on the NIC: another class may come later. The lane
+// refers to the NicShare, which stays for the engine's life.
 std::unique_ptr<transport::NicShare::Lane> Engine::lane_on(size_t device, const std::string& group_class) {
   // Rails share a NIC by its first address: several backends may use the NIC, and it may have several
   // addresses. On loopback each address counts as a NIC.
@@ -267,6 +269,7 @@ PeerLink& Engine::peer_of(const Link& link) {
   return *found->second;
 }
 
+// The peer's link has sent its hello on the connection: from here on the rail carries traffic.
 void Engine::on_rail_up(Link& link, const Connection& connection, const RailStatus& status) {
   PeerLink& peer = peer_of(link);
   const Rail& rail = rails_.find(const_cast<Connection*>(&connection))->second;

@@ -12,6 +12,9 @@
 
 namespace hdt::daemon {
 
+// The steps: check that the successor may have the place; if it is known already, connect again where
+// nothing is being tried; otherwise end the links to the predecessor, and take the successor in when
+// they are down.
 std::optional<Engine::Met> Engine::meet(uint64_t id, uint32_t me, uint32_t from, const NodeInfo& own,
                                         const NodeInfo& info, bool tell_failure) {
   EngineGroup* group = group_of(id);

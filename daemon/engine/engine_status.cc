@@ -17,7 +17,8 @@ namespace {
 // The short form of the id, which logs, status and diagnosis have in common.
 std::string id_of(const EngineGroup& group) { return short_id(group.id()); }
 
-// One group. `pid` returns the process of a local rank; 0: none is known.
+// One group. `pid` returns the process of a local rank; 0: none is known. Counters of ranks are read
+// from their memory as they are: they are shown, and nothing is decided by them.
 nlohmann::json describe(const EngineGroup& group, const std::function<uint32_t(uint32_t local)>& pid) {
   const GroupContext& context = group.context();
   nlohmann::json json;
@@ -74,7 +75,12 @@ std::string nic_at(const std::vector<RailEnd>& ends, const std::string& backend,
 
 namespace {
 
-// One link with its rails. Means are over the time since the link came up.
+// One link with its rails (RailStatus in link.h):
+//
+// - writes_pending: writes that were not reported sent; bytes_queued: bytes that no rail has taken yet.
+// - losses, bytes_resent, corrupted: since the link was made, over all rails between the two addresses.
+// - bytes_per_s: measured lately while the rail was busy; 0: not measured.
+// - mean_bytes_per_s_out and _in: over the time since the link came up, pauses included.
 nlohmann::json describe(const PeerLink& peer, const std::string& backend, const std::vector<RailEnd>& ends) {
   nlohmann::json json;
   json["node"] = peer.name;
@@ -109,7 +115,13 @@ nlohmann::json describe(const PeerLink& peer, const std::string& backend, const 
   return json;
 }
 
-// What the tuner decides for the call in this group, with the place of every algorithm.
+// What the tuner decides for the call in this group, with the place of every algorithm:
+//
+// - wrong: why the call cannot be made in this group; then nothing else follows.
+// - picked: the algorithm, null in a group of one node; why: the reason, for people.
+// - candidates: predicted_s in seconds, if it was predicted; left_out: why the algorithm is not taken.
+// - predicted_for: the call that stands for its kind; way_s: what ranks add to each time, in seconds.
+// - pieces, piece_bytes: how many chunks the call is cut into, and the bytes of the first.
 nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
   const GroupContext& context = group.context();
   Tuner& tuner = group.tuner();

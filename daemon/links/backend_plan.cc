@@ -30,6 +30,8 @@ bool is_pattern_of_all(const std::vector<std::string>& patterns) {
 
 std::string name_of(const DeviceInfo& nic) { return nic.name + " (" + nic.address + ")"; }
 
+// Every backend that the configuration names is loaded and looked at, but only those of classes are
+// used: options of an unused backend must be right as well.
 Result<BackendPlan> BackendPlan::make(const Config& config, std::vector<std::string> folders) {
   BackendPlan plan;
   plan.config_ = config;

@@ -44,6 +44,7 @@ std::string describe(const NodeInfo& node) {
 
 }  // namespace
 
+// A port of ours says nothing, since connections leave from any port.
 std::string LinkCandidate::Pair::describe() const {
   return ours.nic + " " + host_of(ours.address) + " - " + theirs.nic + " " + theirs.address;
 }

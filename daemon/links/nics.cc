@@ -106,6 +106,7 @@ bool is_makeshift(const transport::DeviceInfo& info) {
 
 std::string nic_of(const std::string& interface) { return interface.substr(0, interface.find(':')); }
 
+// Both ends of a link compute pairs, but only the dialer uses its own; so the two need not come to the same.
 RailPlan pair_nics(const std::vector<transport::DeviceInfo>& devices, const std::vector<RailEnd>& theirs,
                    const transport::OwnAddresses& own) {
   RailPlan plan;
@@ -172,6 +173,8 @@ void add_those_without_carrier(const Config::Nics& config, const std::vector<tra
 
 }  // namespace
 
+// The order matters: a daemon is met at its addresses in this order, so the first addresses are
+// those of different NICs, and a NIC that is dead costs one attempt.
 Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& config,
                                                        transport::Backend& backend) {
   auto found = backend.discover();
