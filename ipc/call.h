@@ -1,4 +1,6 @@
-// call.h: one collective call, as ranks publish it and daemons compare it.
+// call.h: one collective call, as the ranks of a group publish it in shared memory and as daemons
+// compare it. The structs here lie in memory that other processes write, so they are plain data without
+// pointers, and their layout is a part of kSegmentVersion (segment.h).
 #pragma once
 
 #include <cstdint>
@@ -7,32 +9,44 @@
 
 namespace hdt::session {
 
-// One collective call, as a rank made it. All ranks of the group must publish equal ones.
+// One collective call, as a rank made it. All ranks of the group must publish equal calls with the same
+// sequence number; a difference fails the group with kMismatch. A call that comes from foreign memory is
+// checked with is_sound() or validate() (plan.h) before it is used.
 struct Call {
+  // Elements, as the C call counts them: of the whole buffer for allreduce, reduce and broadcast; of one
+  // rank's block for reduce-scatter and allgather; 0 for a barrier.
   uint64_t count = 0;
+  // The rank in the group. 0 for collectives without a root, so that equal calls compare equal.
   int32_t root = 0;
   collectives::Collective what = collectives::Collective::kBarrier;
   collectives::DataType type = collectives::DataType::kInt32;
+  // kSum for collectives that combine nothing.
   collectives::ReduceOp op = collectives::ReduceOp::kSum;
+  // Always 0: equality compares this byte, too.
   uint8_t reserved = 0;
   bool operator==(const Call&) const = default;
 };
 static_assert(sizeof(Call) == 16);
 
-// Where a rank's buffers are: in memory `..._memory` that it shares through the daemon, at this offset; or,
-// if that is 0, at this address of its process.
+// Where a rank's buffers are. A buffer whose `..._memory` is not 0 lies in memory of hdtMemAlloc: the
+// number is the one that the daemon gave this memory for this group, and `send` or `recv` is the offset
+// in it, in bytes. If the number is 0, `send` or `recv` is the address of the buffer in the rank's
+// process.
 struct Exposure {
   uint64_t send = 0;
   uint64_t recv = 0;
   uint64_t send_memory = 0;
   uint64_t recv_memory = 0;
-  uint32_t copied = 0;  // post.h: the contribution is in the payload, too
-  // Of the node's first rank, for all: where not all buffers are shared, go through the kernel, if all may.
+  // 1: the contribution was copied into the payload as well (post.h), so nobody needs the sendbuf.
+  uint32_t copied = 0;
+  // Set by the node's first rank, on behalf of all: if not all buffers are shared, the call goes through
+  // the kernel, provided that all ranks may do so (libclient/intranode/way_tuner.h). The other ranks
+  // leave it 0.
   uint32_t by_kernel = 0;
 };
 
-// A call in a rank's board. Groups of several nodes: a buffer whose memory is not 0 is used in place by the
-// daemon; the others go through the node's slots.
+// A call in a rank's state (`Board::calls`), in groups of several nodes. The daemon uses a buffer whose
+// memory number is not 0 in place; the other buffers go through the node's slots.
 struct Entered {
   Call call;
   Exposure where;

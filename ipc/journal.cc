@@ -1,3 +1,11 @@
+// journal.cc: the layout of the journal, and its two rules. The writer stores data first and the counter
+// that covers it afterwards, with release; so a process that is killed between the two has written
+// nothing that counts. The reader loads the counter with acquire, copies each entry once, and checks the
+// copy.
+//
+// The layout: GroupJournal, one RatesOfNode for each node (not in groups that are too large to be
+// measured), and from the next page on, for each slot: PieceJournal, the list of arrivals, the log of
+// small writes.
 #include "ipc/journal.h"
 
 #include <algorithm>
@@ -10,12 +18,16 @@ namespace hdt::session {
 
 namespace {
 
+// The minimum length of the list of arrivals.
 constexpr uint64_t kLeastArrivals = 1024;
-// No schedule has more payloads a node for a piece: there and back, in up to two parts.
+// No schedule has more payloads from each node for a chunk: there and back, in up to two parts.
 constexpr uint64_t kArrivalsANode = 4;
 
+// Bytes of an entry in the log whose data has `bytes`. Entries stay aligned to 8 bytes at least, for the
+// SentWrite that follows.
 uint64_t kept_bytes(uint64_t bytes) { return sizeof(SentWrite) + round_up(bytes, 64); }
 
+// NodeRates (measurements.h) with room for the maximum of nodes, so that it has no pointer.
 struct RatesOfNode {
   MemoryRates memory;
   LinkRates links[kMostMeasuredNodes];
@@ -38,6 +50,8 @@ uint64_t Journal::bytes(uint32_t nodes, uint32_t slots) {
 uint64_t Journal::most_arrivals(uint32_t nodes) { return most_arrivals_of(nodes); }
 uint64_t Journal::piece_bytes() const { return piece_bytes_of(nodes_); }
 
+// The number of a chunk that comes from foreign memory is harmless here: any number leads to one of the
+// slots.
 PieceJournal& Journal::of(uint64_t piece) const {
   const uint64_t first = round_up(sizeof(GroupJournal) + rates_bytes(nodes_), kPage);
   return *reinterpret_cast<PieceJournal*>(base_ + first + piece % slots_ * piece_bytes());
@@ -50,6 +64,7 @@ std::byte* Journal::sent_of(const PieceJournal& piece) const {
 }
 
 void Journal::agree(const Agreed& agreed) const {
+  // `made` comes last: a successor that finds it set finds the rest complete.
   group().algorithm = agreed.algorithm ? static_cast<uint32_t>(*agreed.algorithm) + 1 : 0;
   auto* table = reinterpret_cast<RatesOfNode*>(rates());
   for (size_t node = 0; node < agreed.rates.size(); ++node) {
@@ -62,6 +77,7 @@ void Journal::agree(const Agreed& agreed) const {
 std::optional<Journal::Agreed> Journal::agreed() const {
   if (group().made.load(std::memory_order_acquire) != 1) return {};
   const auto algorithm = foreign_copy(group().algorithm);
+  // `algorithm` is the enumerator + 1, so the count itself is the last valid value.
   if (algorithm > collectives::kAlgorithmCount) return {};
   Agreed agreed;
   if (algorithm != 0) agreed.algorithm = static_cast<collectives::Algorithm>(algorithm - 1);
@@ -74,6 +90,8 @@ std::optional<Journal::Agreed> Journal::agreed() const {
   return agreed;
 }
 
+// The place holds an earlier call until now. It is marked as being written first, so that a successor
+// never takes half of one call and half of another for a call.
 void Journal::tell_call(uint64_t sequence, const Call& call) const {
   GroupJournal::Told& told = group().told[sequence % kToldCalls];
   told.sequence.store(0, std::memory_order_release);
@@ -90,11 +108,14 @@ void Journal::for_told_calls(uint64_t first, const std::function<void(uint64_t, 
   }
 }
 
+// Two stores. `first_piece` of the new value lies in another place than that of the old value, so
+// whichever value of `finished` a successor finds, its entry is complete.
 void Journal::finish_call(uint64_t sequence, uint64_t next_piece) const {
   group().first_piece[(sequence + 1) % kToldCalls] = next_piece;
   group().finished.store(sequence + 1, std::memory_order_release);
 }
 
+// A group without a finished call begins with chunk 0, which nobody has written down.
 Journal::Finished Journal::finished() const {
   const uint64_t calls = group().finished.load(std::memory_order_acquire);
   return {calls, calls == 0 ? 0 : foreign_copy(group().first_piece[calls % kToldCalls])};
@@ -102,13 +123,17 @@ Journal::Finished Journal::finished() const {
 
 bool Journal::arrived(uint64_t piece, uint32_t node, uint32_t tag) const {
   PieceJournal& journal = of(piece);
+  // The first payload of another chunk in this slot: the list begins anew. `arriving` is 0 meanwhile, so
+  // that a successor never takes old arrivals for those of the new chunk.
   if (journal.arriving.load(std::memory_order_relaxed) != piece + 1) {
     journal.arriving.store(0, std::memory_order_release);
     journal.arrivals.store(0, std::memory_order_release);
     journal.arriving.store(piece + 1, std::memory_order_release);
   }
+  // relaxed: this engine is the only writer.
   const uint32_t count = journal.arrivals.load(std::memory_order_relaxed);
   if (count >= most_arrivals(nodes_)) return false;
+  // The entry is one word: the node above, the tag below. The count covers it afterwards.
   arrivals_of(journal)[count].store(uint64_t{node} << 32 | tag, std::memory_order_relaxed);
   journal.arrivals.store(count + 1, std::memory_order_release);
   return true;
@@ -125,6 +150,8 @@ void Journal::for_arrivals(uint64_t piece, const std::function<void(uint32_t, ui
   }
 }
 
+// `started` is 0 meanwhile. A successor that finds 0 begins the chunk anew, which is right, since
+// nothing of it has been sent yet.
 void Journal::start(uint64_t piece) const {
   PieceJournal& journal = of(piece);
   journal.started.store(0, std::memory_order_release);
@@ -146,6 +173,7 @@ bool Journal::has_kept(uint64_t piece, uint32_t peer, uint32_t tag) const {
 const std::byte* Journal::keep(const SentWrite& write, const void* data) const {
   PieceJournal& journal = of(write.piece);
   const uint64_t used = journal.sent_bytes.load(std::memory_order_relaxed);
+  // A rank may have written any number into `sent_bytes`, so it is checked before it is used.
   if (used > kSentBytes || kept_bytes(write.bytes) > kSentBytes - used) return nullptr;
   std::byte* place = sent_of(journal) + used;
   std::memcpy(place, &write, sizeof write);
@@ -154,6 +182,8 @@ const std::byte* Journal::keep(const SentWrite& write, const void* data) const {
   return place + sizeof write;
 }
 
+// Walks over the entries. The log is foreign: an entry must end within the used part, and must belong to
+// the chunk and to a node of the group. Behind an entry that does not, nothing can be found any more.
 void Journal::for_sent_of(const PieceJournal& journal,
                           const std::function<bool(const SentWrite&, const std::byte*)>& each) const {
   const uint64_t piece = journal.started.load(std::memory_order_acquire) - 1;

@@ -1,10 +1,11 @@
-// journal.h: what a daemon keeps in the shared memory of a group of several nodes for the one that is started
-// in its place if it is killed: how far each piece has come, what has arrived for it, what was sent of it
-// that may not have arrived, and what was agreed when the group was made. docs/design/restart.md has the
-// rules.
+// journal.h: what a daemon keeps in the shared memory of a group of several nodes, for the daemon that
+// is started in its place if it is killed: how far each chunk has come, what has arrived for it, which
+// writes of it may not have arrived, and what was agreed when the group was made. docs/design/restart.md
+// has the rules: each thing stands here before it has an effect outside of the process.
 //
-// Written by one daemon at a time, with release after what it speaks of. Its reader may be another process,
-// and ranks can write here: nothing is believed that does not fit the geometry.
+// The engine of one daemon at a time writes it, each counter with release after the data that it speaks
+// of. Its reader may be another process, long after. As ranks can write here too, the reader believes
+// nothing that does not fit the geometry.
 #pragma once
 
 #include <atomic>
@@ -20,95 +21,149 @@
 
 namespace hdt::session {
 
-// Parts of the shared memory begin at multiples of a page.
+// Large parts of the shared memory begin at multiples of a page, in bytes.
 inline constexpr uint64_t kPage = 4096;
+// `unit` > 0. The sum must not overflow.
 inline uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// As many calls as one node can be ahead of another.
+// As many calls as one node can be ahead of another (kMaxAhead in daemon/group/piece_runner.cc).
 inline constexpr uint64_t kToldCalls = 128;
-// Of one piece: the writes of a schedule that are small enough to be copied are not longer than its slot's
-// areas together.
+// Room for copies of the small writes of one chunk, with their headers, in bytes. Small are writes of at
+// most transport::kCopiedWriteBytes. If it is full, the daemon fails the group.
 inline constexpr uint64_t kSentBytes = uint64_t{1536} << 10;
 
+// The group as a whole. It stands at the beginning of the journal, and the measurements (`RatesOfNode`
+// in journal.cc) follow it. Zero bytes at first.
 struct GroupJournal {
-  std::atomic<uint32_t> made;        // 1: all nodes were ready, what follows is valid
-  uint32_t algorithm;                // that is configured, + 1; 0: "auto"
-  std::atomic<uint64_t> finished;    // calls below are finished on this node
-  uint64_t first_piece[kToldCalls];  // of call `finished`, at finished % kToldCalls
-  struct Told {                      // the calls that all local ranks have made
-    std::atomic<uint64_t> sequence;  // + 1; 0: being written
+  // 1: all nodes were ready; `algorithm` and the measurements are valid. Stored once, with release.
+  std::atomic<uint32_t> made;
+  // The configured algorithm, + 1; 0: "auto".
+  uint32_t algorithm;
+  // Calls below are finished on this node.
+  std::atomic<uint64_t> finished;
+  // The first chunk of call `finished`, at place finished % kToldCalls. It is an array so that the entry
+  // for a new value of `finished` can be written while the old one is valid.
+  uint64_t first_piece[kToldCalls];
+  // The calls that all local ranks have made, at place sequence % kToldCalls. The next node in the ring
+  // of nodes has to be sent each of them.
+  struct Told {
+    // The call's sequence number + 1; 0: being written.
+    std::atomic<uint64_t> sequence;
     Call call;
   } told[kToldCalls];
 };
 
-// A small write of a piece, followed by its data. It may be written again as long as its piece's slot has no
-// newer one.
+// A small write of a chunk to another node; its data follows it. It may have to be written again as long
+// as no later chunk uses the slot.
 struct SentWrite {
   uint64_t piece;
-  uint64_t sequence;  // of the call
+  // The number of the call to which the chunk belongs.
+  uint64_t sequence;
   Call call;
-  uint64_t offset;     // in the receiver's area, bytes
-  uint64_t in_output;  // in the receiver's buffer, bytes, if it uses it in place of its area
+  // Where the data goes in the receiver's area, in bytes.
+  uint64_t offset;
+  // Where the data goes in the receiver's recvbuf, in bytes, if the receiver uses it in place of its
+  // output.
+  uint64_t in_output;
+  // The receiving node, and the number that the schedule gives this payload of ours to that node.
   uint32_t peer, tag;
+  // Length of the data that follows.
   uint32_t bytes;
   collectives::Area to;
 };
 
+// One for each slot. Arrivals are kept apart from the rest, because payloads for a chunk may arrive
+// before the chunk is started here. Behind it lie the list of arrivals and the log of small writes.
 struct alignas(64) PieceJournal {
-  std::atomic<uint64_t> arriving;  // piece + 1 of which `arrivals` speak; 0: none
+  // The chunk + 1 to which `arrivals` refers; 0: none, or being changed.
+  std::atomic<uint64_t> arriving;
+  // The number of arrivals in the list.
   std::atomic<uint32_t> arrivals;
-  std::atomic<uint64_t> started;  // piece + 1 of which `progress` and the writes speak
+  // The chunk + 1 to which `progress` and the log refer; 0: none, or being changed.
+  std::atomic<uint64_t> started;
+  // How far the schedule has come. The executor writes it directly.
   collectives::Progress progress;
+  // Bytes used of the log; at most kSentBytes.
   std::atomic<uint32_t> sent_bytes;
 };
 
-// Access to the journals of a segment.
+// Access to the journal of a segment. It owns nothing, and the memory must live longer. The engine's
+// thread writes it (daemon/group/piece_runner.h). In a successor the control thread reads agreed() first
+// (daemon/membership/adoption.cc), and then the engine's thread the rest. All functions are const, as
+// only the memory changes.
 class Journal {
  public:
+  // Size of the journal in bytes; a part of the segment's layout.
   static uint64_t bytes(uint32_t nodes, uint32_t slots);
+  // `base`: Segment::journals(). The numbers are those of the group's layout, which the daemon keeps
+  // itself.
   Journal(std::byte* base, uint32_t nodes, uint32_t slots) : base_(base), nodes_(nodes), slots_(slots) {}
 
-  // What was agreed. Nothing: the group was not made yet.
+  // The agreement of all nodes from the time when the group was made. A successor uses it whatever its
+  // own configuration and measurements are, since all nodes compute for themselves which algorithm runs.
   struct Agreed {
+    // The algorithm that the configuration demands; nothing: "auto".
     std::optional<collectives::Algorithm> algorithm;
-    std::vector<NodeRates> rates;  // empty: there are too many nodes
+    // By node. Empty if the group has more than kMostMeasuredNodes nodes.
+    std::vector<NodeRates> rates;
   };
+  // Called once, when every node is ready.
   void agree(const Agreed& agreed) const;
+  // Nothing: the group was not made yet, or the memory holds no known algorithm.
   std::optional<Agreed> agreed() const;
 
+  // Notes a call that all local ranks have made. Called before the next node is sent the call.
   void tell_call(uint64_t sequence, const Call& call) const;
-  // Those that are known, from `first` on, in order.
+  // Calls `each` with the sequence number and the call, for those that are still here, from `first` on,
+  // in order. Calls that are not sound (is_sound()) are left out.
   void for_told_calls(uint64_t first, const std::function<void(uint64_t, const Call&)>& each) const;
+  // Call `sequence` is finished, and the next call begins with chunk `next_piece`. Called before the
+  // last chunk of the call is published.
   void finish_call(uint64_t sequence, uint64_t next_piece) const;
+  // The number of finished calls, and the number of their chunks: where the next call and the next chunk
+  // begin.
   struct Finished {
     uint64_t calls, pieces;
   };
+  // Both 0 in a new group.
   Finished finished() const;
 
-  // No schedule has more payloads for a piece.
+  // The maximum of payloads that any schedule has for a chunk on one node, and so the length of the
+  // list.
   static uint64_t most_arrivals(uint32_t nodes);
-  // False: more has arrived than any schedule has.
+  // Notes that the payload `tag` of `node` has arrived for the chunk. Called before the link
+  // acknowledges it. False: the list is full, so the node has sent payloads that no schedule has.
   bool arrived(uint64_t piece, uint32_t node, uint32_t tag) const;
+  // Calls `each` for the payloads that have arrived for this chunk. Nodes that the group does not have
+  // are left out.
   void for_arrivals(uint64_t piece, const std::function<void(uint32_t node, uint32_t tag)>& each) const;
+  // Whether a daemon has begun with this chunk, so that progress() and the log refer to it.
   bool started(uint64_t piece) const {
     return of(piece).started.load(std::memory_order_acquire) == piece + 1;
   }
+  // Empties progress and log of the chunk's slot. Arrivals stay.
   void start(uint64_t piece) const;
+  // Progress of the chunk's slot; valid if started().
   collectives::Progress& progress(uint64_t piece) const { return of(piece).progress; }
-  // Keeps the write with a copy of its data. Null: there is no room for it.
+  // Appends the write and a copy of its data to the log of its chunk's slot. Returns where the copy is;
+  // it stays there until the slot's next start(). Null: there is no room for it.
   const std::byte* keep(const SentWrite& write, const void* data) const;
+  // Whether the log has this write.
   bool has_kept(uint64_t piece, uint32_t peer, uint32_t tag) const;
-  // Of the piece that was started last in each slot.
+  // Calls `each` for every write in the logs: those of the chunk that was started last in each slot.
   void for_sent(const std::function<void(const SentWrite&, const std::byte* data)>& each) const;
 
  private:
+  // Bytes of one slot's journal: PieceJournal, list of arrivals, log.
   uint64_t piece_bytes() const;
   GroupJournal& group() const { return *reinterpret_cast<GroupJournal*>(base_); }
   PieceJournal& of(uint64_t piece) const;
+  // The table of measurements.
   std::byte* rates() const { return base_ + sizeof(GroupJournal); }
   static uint64_t rates_bytes(uint32_t nodes);
   std::atomic<uint64_t>* arrivals_of(const PieceJournal& piece) const;
   std::byte* sent_of(const PieceJournal& piece) const;
+  // Reads one slot's log until `each` returns false, or until an entry makes no sense.
   void for_sent_of(const PieceJournal& piece,
                    const std::function<bool(const SentWrite&, const std::byte*)>& each) const;
 

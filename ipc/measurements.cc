@@ -1,3 +1,4 @@
+// measurements.cc: the encoding of measurements in messages between daemons.
 #include "ipc/measurements.h"
 
 namespace hdt::session {
@@ -13,6 +14,7 @@ NodeRates get_node_rates(Reader& reader) {
   NodeRates rates;
   rates.memory.copy_bytes_s = reader.get<uint64_t>();
   rates.memory.reduce_bytes_s = reader.get<uint64_t>();
+  // The count is bounded before memory is taken, and the loop ends at the first missing byte.
   const uint32_t links = reader.get_count(kMostMeasuredNodes);
   for (uint32_t i = 0; i < links && !reader.failed(); ++i) {
     LinkRates link;

@@ -1,6 +1,7 @@
-// measurements.h: what nodes have measured of themselves and of the links between them, as they tell each
-// other when a group is made. In whole numbers, so that all nodes hold the very same: from them each computes
-// what the others compute.
+// measurements.h: what nodes have measured of themselves and of the links between them, as they send it
+// to each other when a group is made. The values are whole numbers, so that all nodes hold the very same
+// ones: each node computes from them which algorithm runs, and all must come to the same result.
+// daemon/links/ does the measuring.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +11,28 @@
 
 namespace hdt::session {
 
-// Groups of more nodes go without: their table and the time to rank algorithms by it grow with the square of
-// the nodes.
+// The maximum of nodes in a group that uses measurements. The table, and the time to rank algorithms by
+// it, grow with the square of the nodes.
 inline constexpr uint32_t kMostMeasuredNodes = 32;
 
-// 0 is: not measured.
+// A link in one direction, as its sending node has measured it. 0 means: not measured.
 struct LinkRates {
-  uint64_t latency_ns = 0;      // one way
-  uint64_t bytes_s = 0;         // while nothing comes the other way
-  uint64_t duplex_bytes_s = 0;  // while as much does
+  // One way.
+  uint64_t latency_ns = 0;
+  // Bytes per second while nothing comes the other way.
+  uint64_t bytes_s = 0;
+  // Bytes per second in this direction while as much comes the other way.
+  uint64_t duplex_bytes_s = 0;
+  // False if any value is missing: such a link is not predicted at all.
   bool measured() const { return latency_ns != 0 && bytes_s != 0 && duplex_bytes_s != 0; }
   bool operator==(const LinkRates&) const = default;
 };
+// The memory of one node, for data that is in no cache. 0 means: not measured.
 struct MemoryRates {
+  // Bytes per second that one engine thread copies.
   uint64_t copy_bytes_s = 0;
-  uint64_t reduce_bytes_s = 0;  // of the result of combining two operands
+  // Bytes of the result per second when two operands are combined.
+  uint64_t reduce_bytes_s = 0;
   bool measured() const { return copy_bytes_s != 0 && reduce_bytes_s != 0; }
   bool operator==(const MemoryRates&) const = default;
 };
@@ -32,11 +40,16 @@ struct MemoryRates {
 // One node's part of the table.
 struct NodeRates {
   MemoryRates memory;
-  std::vector<LinkRates> links;  // to every node of the group, in their order; its own entry is unused
+  // To every node of the group, in their order. The node's own entry is unused.
+  std::vector<LinkRates> links;
   bool operator==(const NodeRates&) const = default;
 };
 
+// Appends the rates to a message between daemons (RatesNote).
 void put(Writer& writer, const NodeRates& rates);
+// Reads what put() has appended. The reader has failed afterwards if bytes are missing or there are more
+// than kMostMeasuredNodes links; the caller checks that, and that the number of links is that of its
+// nodes.
 NodeRates get_node_rates(Reader& reader);
 
 }  // namespace hdt::session

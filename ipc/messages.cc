@@ -1,3 +1,7 @@
+// messages.cc: encoding and decoding of the messages between a process and its daemon. Encoder and
+// decoder of a message name the same fields in the same order, as the bytes carry no names. A decoder
+// reads all fields first and asks the reader once whether all was there (base/codec.h); then it checks
+// the values. So no function that uses a decoded message has to check a range again.
 #include "ipc/messages.h"
 
 #include "base/codec.h"
@@ -8,8 +12,10 @@ namespace hdt::session {
 
 namespace {
 
+// The maximum length of a name in a question, in bytes.
 constexpr size_t kMaxName = 256;
 
+// The failure of every decoder.
 Status malformed(const char* what) {
   return {Code::kInvalidArgument, std::string("malformed ") + what + " message"};
 }
@@ -20,12 +26,14 @@ Status other_version(uint32_t theirs) {
                               ": use libhdt and hdtcommd of the same release"};
 }
 
+// Every message begins with its kind.
 Writer start(Kind kind) {
   Writer writer;
   writer.put(kind);
   return writer;
 }
 
+// Skips the kind, which kind_of() has read.
 Reader open(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   reader.get<Kind>();
@@ -57,6 +65,8 @@ std::vector<std::byte> encode(const JoinRequest& m) {
       .put(m.meeting)
       .put(m.host)
       .put_string(m.rendezvous)
+      // Texts that come from users are cut, so that the decoder never refuses a message for their
+      // length.
       .put_string(m.place.substr(0, kMaxPlaceBytes))
       .put(m.process_age_ms)
       .put(m.ranks)
@@ -119,12 +129,14 @@ std::vector<std::byte> encode_text(Kind kind, Code code, const std::string& text
 
 std::vector<std::byte> encode_empty(Kind kind) { return start(kind).take(); }
 
+// Kinds have no gaps, so a range is enough.
 Result<Kind> kind_of(std::span<const std::byte> bytes) {
   const auto kind = Reader(bytes).get<Kind>();
   if (kind < Kind::kHello || kind > Kind::kNotAdopted) return malformed("session");
   return kind;
 }
 
+// Magic and version are read first: what follows them may be different in another version.
 Result<Hello> decode_hello(std::span<const std::byte> bytes) {
   Reader reader = open(bytes);
   if (reader.get<uint32_t>() != kSessionMagic) return malformed("hello");
@@ -144,11 +156,15 @@ Result<Welcome> decode_welcome(std::span<const std::byte> bytes) {
   message.host_pid = reader.get<uint32_t>();
   message.engines = reader.get<uint32_t>();
   message.restart_ms = reader.get<int64_t>();
+  // `engines` bounds the number of eventfds, which the caller compares with the descriptors that have
+  // come.
   if (!reader.complete() || message.engines == 0 || message.engines > kMaxEngines || message.restart_ms < 0)
     return malformed("welcome");
   return message;
 }
 
+// The names go into log lines and tables, so get_name() refuses control characters. `place` is only
+// repeated to the ranks of the job.
 Result<JoinRequest> decode_join(std::span<const std::byte> bytes) {
   Reader reader = open(bytes);
   JoinRequest m;
@@ -170,6 +186,7 @@ Result<JoinRequest> decode_join(std::span<const std::byte> bytes) {
   return m;
 }
 
+// The limits are those of any daemon and any group; Control::on_adopt() compares with its own.
 Result<AdoptRequest> decode_adopt(std::span<const std::byte> bytes) {
   Reader reader = open(bytes);
   AdoptRequest m;
@@ -237,6 +254,8 @@ Result<Question> decode_question(std::span<const std::byte> bytes) {
   return m;
 }
 
+// A code goes to all ranks of the group as it is, so it must be one of ours. The rank is not checked
+// here: the group's own size bounds it.
 Result<GroupNotice> decode_notice(std::span<const std::byte> bytes) {
   Reader reader = open(bytes);
   GroupNotice m;

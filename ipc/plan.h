@@ -1,12 +1,13 @@
-// plan.h: how a collective call is cut into pieces, and where each piece lies. Pure functions of the call and
-// the group's shape: ranks and daemons compute them independently and must agree. Who changes them changes
-// kSegmentVersion and kPeerVersion.
+// plan.h: how a collective call is cut into chunks (`Piece`), and where the data of each chunk lies. All
+// are pure functions of the call and the group's shape. Ranks and daemons compute them independently and
+// must come to the same result; so a change here needs a new kSegmentVersion and a new kPeerVersion.
 //
-// Element order inside a slot is by *position*: ranks sorted by (node, local index), so that the blocks of a
-// node are contiguous and nodes are what schedules move. Where a rank's data is in a piece:
-//   allreduce, reduce, broadcast   `elements` elements, the same range of the call for everyone
-//   reduce_scatter, allgather      for each position q: block [q * elements, (q + 1) * elements), a column
-//                                  range of the block of the rank at position q
+// The order of elements inside a slot is by *position*: ranks sorted by (node, local index). So the
+// blocks of a node are contiguous, and schedules can move the blocks of whole nodes. Where the data is
+// in a chunk:
+//   allreduce, reduce, broadcast   `elements` elements, the same range of the call for every rank
+//   reduce_scatter, allgather      for each position q: elements [q * elements, (q + 1) * elements) hold a
+//                                  column range of the block of the rank at position q
 #pragma once
 
 #include <cstdint>
@@ -23,54 +24,73 @@ constexpr bool by_blocks(collectives::Collective what) {
   return what == collectives::Collective::kReduceScatter || what == collectives::Collective::kAllGather;
 }
 
+// A chunk: one range of the call's elements. For collectives by blocks, the same range of every block.
 struct Piece {
-  uint64_t offset;    // first element of the range (within the call, or within each block)
-  uint64_t elements;  // of the range; 0 for barriers and empty calls
+  // The first element of the range, within the call or within each block.
+  uint64_t offset;
+  // Elements of the range; 0 for barriers and empty calls.
+  uint64_t elements;
 };
 
+// The partition of one call: all chunks have the same number of elements, except for a shorter last one.
+// A value type; making it allocates nothing.
 class Plan {
  public:
+  // The count must be sound (is_sound()), so that no product below overflows.
   Plan(const Call& call, const Layout& layout);
-  // At least 1: a call of 0 elements still takes a place in the order.
+  // The number of chunks, at least 1: a call of 0 elements still takes a place in the order.
   uint64_t pieces() const { return pieces_; }
+  // Chunk `index` of the call, counted from 0. An index beyond the end gives an empty chunk.
   Piece piece(uint64_t index) const;
 
  private:
+  // In elements: of the call (or of a block), and of each chunk but the last.
   uint64_t count_, step_, pieces_;
 };
 
-// The group's shape in position order.
+// The group's shape in the order of positions. Made once for each group, on both sides, from the nodes
+// of its ranks.
 struct Order {
+  // `node_of_rank` has one entry below `nodes` for each rank; the caller has checked that.
   explicit Order(std::vector<uint32_t> node_of_rank, uint32_t nodes);
   std::vector<uint32_t> node_of_rank;
-  std::vector<uint32_t> rank_at;         // by position
-  std::vector<uint32_t> position_of;     // by rank
-  std::vector<uint64_t> first_position;  // by node, nodes + 1 values
+  // By position.
+  std::vector<uint32_t> rank_at;
+  // By rank.
+  std::vector<uint32_t> position_of;
+  // By node; it has nodes + 1 entries, so that first_position[n + 1] is the end of node n.
+  std::vector<uint64_t> first_position;
 };
 
-// Bytes that one rank's sendbuf contributes to a call (the root's, where only the root contributes).
+// Bytes of a rank's sendbuf that a call reads. For a broadcast, those of the root's.
 uint64_t contribution_bytes(const Call& call, uint32_t ranks);
-// Bytes of a rank's recvbuf (the root's, where only the root receives).
+// Bytes of a rank's recvbuf that a call writes. For a reduce, those of the root's.
 uint64_t result_bytes(const Call& call, uint32_t ranks);
 
-// Whether buffers of the call may be used in place between nodes: nodes then tell each other where their
-// output is. The same on all nodes.
+// Whether nodes may use buffers of the call in place. If so, all nodes send each other where their
+// output is before anything is written. The result is the same on all nodes, as it depends on the call
+// and the layout's nodes and ranks only.
 bool may_be_direct(const Call& call, const Layout& layout);
-// Whether that holds of its result, too. Not of a reduce-scatter's between more than two nodes: steps then
-// pass partial results of other blocks through the output.
+// Whether the recvbuf may be used in place, too. It may not be for a reduce-scatter between more than
+// two nodes, whose steps pass partial results of other blocks through the output.
 bool result_may_be_direct(const Call& call, const Layout& layout);
 
-// Where element `index` of a piece's area is in the user's buffer that the area stands for, in elements.
+// The place of element `index` of a chunk's area in the user's buffer for which the area stands, in
+// elements.
 uint64_t user_index(const Call& call, const Piece& piece, const Order& order, uint64_t index);
 
-// What the daemon of node `me` runs between nodes for one piece.
+// The work that the daemon of node `me` has to do between the nodes for one chunk: the collective, the
+// root's node, and where the block of each node begins.
 collectives::Problem problem_of(const Call& call, const Piece& piece, const Order& order, uint32_t me);
 
-// The call is one at all: its kind, type and reduction are known, its root and count are those of some group.
+// Whether the call can be a call of any group: its collective, type and reduction are known, and its
+// root and count are within what some group allows. To be asked before type_size() or a Plan is used on
+// foreign bytes.
 bool is_sound(const Call& call);
-// "" if a daemon may run the call in a group of `ranks`; else what is wrong with it.
+// "" if the call is valid in a group of `ranks`; otherwise a text that says what is wrong with it.
 std::string validate(const Call& call, uint32_t ranks);
-// "allreduce of 1024 float32, sum". Of any bytes: what is unknown is named by its number ("type 255").
+// A text for messages: "allreduce of 1024 float32, sum". The call may consist of any bytes: an unknown
+// value is named by its number ("type 255").
 std::string describe(const Call& call);
 
 }  // namespace hdt::session

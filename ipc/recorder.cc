@@ -1,3 +1,5 @@
+// recorder.cc: the reading side of the recorder, in the daemon. It never stops the rank: it copies a
+// record between two looks at the record's version and drops the copy if the version has changed.
 #include "ipc/recorder.h"
 
 #include <algorithm>
@@ -8,10 +10,12 @@ namespace hdt::session {
 
 namespace {
 
-// Nothing: it was taken over by another operation while it was copied.
+// Nothing: another operation took the record over while it was copied.
 std::optional<RecordCopy> copy(const Record& record, uint64_t number) {
   if (record.version.load(std::memory_order_acquire) != number + 1) return {};
-  // Acquire: a word of the next operation brings that one's version along, which is 0 or another.
+  // Each word is loaded with acquire, and pairs with the release store of begin(). If any of them is of
+  // the next operation, the version's 0 that was stored before it is visible too, so the second look at
+  // the version below finds 0 or the next number.
   const RecordCopy copied{
       record.what.load(std::memory_order_acquire),    record.sequence.load(std::memory_order_acquire),
       record.count.load(std::memory_order_acquire),   record.entered.load(std::memory_order_acquire),
@@ -21,6 +25,8 @@ std::optional<RecordCopy> copy(const Record& record, uint64_t number) {
   return copied;
 }
 
+// Turns foreign words into an operation. Nothing: a value is out of its range. Ranks can write any
+// words, so each is checked before it is used as an index or an enumerator.
 std::optional<Operation> check(const RecordCopy& copied, const TickScale& scale) {
   const auto kind = static_cast<int>(copied.what & 0xff);
   const auto code = static_cast<int>(copied.result & 0xff);
@@ -32,6 +38,7 @@ std::optional<Operation> check(const RecordCopy& copied, const TickScale& scale)
   if (kind >= kRecordedCount || code >= kCodeCount) return {};
   Operation operation;
   operation.sequence = copied.sequence;
+  // 1. What it is.
   if (kind >= collectives::kCollectiveCount) {
     const bool send = static_cast<Recorded>(kind) == Recorded::kSend;
     operation.kind = send ? "send" : "recv";
@@ -48,10 +55,11 @@ std::optional<Operation> check(const RecordCopy& copied, const TickScale& scale)
     operation.bytes = call.count * collectives::type_size(call.type);
     operation.text = describe(call);
   }
+  // 2. When. The scale may place a foreign time anywhere, so no later moment lies before the first one.
   operation.entered_ns = scale.ns_at(copied.entered);
   if (copied.ended != 0) operation.ended_ns = std::max(operation.entered_ns, scale.ns_at(copied.ended));
   if (copied.started != 0) operation.started_ns = std::max(operation.entered_ns, scale.ns_at(copied.started));
-  // Short calls are not said to start: all were there when they ended.
+  // Short calls are recorded without a start: all ranks were there when the call ended.
   if (operation.started_ns == 0 && operation.ended_ns != 0 && code == 0)
     operation.started_ns = operation.ended_ns;
   operation.code = static_cast<Code>(code);
@@ -61,6 +69,8 @@ std::optional<Operation> check(const RecordCopy& copied, const TickScale& scale)
 }  // namespace
 
 std::vector<RecordCopy> copy_records(const Recording& recording) {
+  // acquire pairs with the release store in begin(): all records below `begun` are complete, or taken
+  // over by later operations.
   const uint64_t begun = recording.begun.load(std::memory_order_acquire);
   std::vector<RecordCopy> records;
   for (uint64_t number = begun > kRecords ? begun - kRecords : 0; number < begun; ++number) {

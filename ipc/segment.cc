@@ -1,3 +1,6 @@
+// segment.cc: where everything lies in the segment, and the functions that read what other processes may
+// have written there. Whatever comes out of the memory is copied once (foreign_copy()) before it is
+// checked.
 #include "ipc/segment.h"
 
 #include <algorithm>
@@ -13,11 +16,13 @@ namespace hdt::session {
 
 namespace {
 
+// Capacity of each area of a slot, in bytes.
 constexpr uint64_t kPieceBytes = uint64_t{512} << 10;
+// Limits for the payload of a cell.
 constexpr uint64_t kLargestChunk = uint64_t{128} << 10;
 constexpr uint64_t kLargestChunkBetweenNodes = uint64_t{256} << 10;
 constexpr uint64_t kSmallestChunk = uint64_t{4} << 10;
-// Address space for rings; pages are only taken for rings that are used.
+// Address space for all rings of a segment together. Pages are taken only for rings that are used.
 constexpr uint64_t kRingSpace = uint64_t{4} << 30;
 
 }  // namespace
@@ -32,18 +37,24 @@ std::string MeetingPlace::get() const {
   return {place.address, ::strnlen(place.address, sizeof place.address)};
 }
 
+// The parts follow each other in the order that the head of segment.h gives. Parts that different sides
+// write begin at multiples of 64 bytes, large parts at multiples of a page, so that a part that is never
+// used takes no page.
 Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
     : ranks(ranks_),
       nodes(nodes_),
       local_ranks(local_ranks_),
       slots(nodes_ == 1 ? kSlotsOfANode : kSlotsBetweenNodes) {
   piece_bytes = kPieceBytes;
+  // Room for the partial results of schedules, which only exist between nodes.
   scratch_bytes = nodes > 1 ? 2 * kPieceBytes : 0;
   rings_ = uint64_t{2} * local_ranks * ranks;
+  // With many ranks the cells become smaller, and the rings' address space stays the same.
   const uint64_t share = kRingSpace / (rings_ * slots);
   chunk_bytes = std::clamp(share / kPage * kPage, kSmallestChunk,
                            nodes == 1 ? kLargestChunk : kLargestChunkBetweenNodes);
   ring_bytes_ = round_up(slots * (sizeof(ChunkHeader) + chunk_bytes), kPage);
+  // A copy-in area for each local rank, then input, output and scratch.
   slot_bytes_ = (local_ranks + 2) * piece_bytes + scratch_bytes;
   members = round_up(sizeof(Header), 64);
   places = round_up(members + sizeof(Member) * ranks, 64);
@@ -59,10 +70,13 @@ Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
 uint64_t Layout::staging(uint64_t piece, uint32_t local) const {
   return piece % slots * slot_bytes_ + local * piece_bytes;
 }
+// The areas of a slot after the copy-in areas count on as if they were copy-in areas of further ranks.
 uint64_t Layout::input(uint64_t piece) const { return staging(piece, local_ranks); }
 uint64_t Layout::output(uint64_t piece) const { return staging(piece, local_ranks + 1); }
 uint64_t Layout::scratch(uint64_t piece) const { return staging(piece, local_ranks + 2); }
 
+// All outgoing rings come first, then all incoming ones; of each direction, the rings of local rank 0,
+// then of local rank 1, and so on.
 uint32_t Layout::channel_index(Direction direction, uint32_t local, uint32_t peer) const {
   return (static_cast<uint32_t>(direction) * local_ranks + local) * ranks + peer;
 }
@@ -71,6 +85,7 @@ uint64_t Layout::chunk(uint32_t channel, uint64_t index) const {
   return slots * slot_bytes_ + channel * ring_bytes_ + index % slots * (sizeof(ChunkHeader) + chunk_bytes);
 }
 
+// The magic comes last; until then nobody takes the memory for a segment.
 Segment Segment::format(std::byte* base, const Layout& layout, uint64_t group, const char* group_class,
                         uint32_t node) {
   const Segment segment = view(base, layout);
@@ -82,9 +97,10 @@ Segment Segment::format(std::byte* base, const Layout& layout, uint64_t group, c
   header->local_ranks = layout.local_ranks;
   header->group = group;
   std::strncpy(header->group_class, group_class, kMaxClassBytes);
+  // Message rings, descriptors and recordings begin as zero bytes, which the memory has. Writing them
+  // would take their pages. Rank states are constructed, as their beginning is not all zeros: an empty
+  // Call is a barrier.
   for (uint32_t i = 0; i < layout.local_ranks; ++i) new (&segment.board(i)) Board{};
-  // Channels, posts and recordings are zero bytes, which is what they start as; writing them would take their
-  // pages.
   header->magic = kSegmentMagic;
   return segment;
 }
@@ -94,6 +110,7 @@ void Segment::set_meeting(std::span<const std::byte, 32> key) const {
   header().made_at = ::time(nullptr);
 }
 
+// Each field is copied once, checked as a copy, and never read again.
 Result<Description> Description::read(const std::byte* base, size_t bytes) {
   if (bytes < sizeof(Header)) return Status(Code::kInternal, "a group's shared memory has no header");
   const auto& header = *reinterpret_cast<const Header*>(base);
@@ -105,7 +122,7 @@ Result<Description> Description::read(const std::byte* base, size_t bytes) {
   }
   const auto ranks = foreign_copy(header.ranks), nodes = foreign_copy(header.nodes),
              local = foreign_copy(header.local_ranks), node = foreign_copy(header.node);
-  // Each other node has a rank at least.
+  // Each other node has at least one rank, so there are at most ranks - local other nodes.
   if (ranks == 0 || ranks > kMaxRanks || local == 0 || local > kMaxLocalRanks || local > ranks ||
       nodes == 0 || nodes - 1 > ranks - local || (nodes == 1 && local != ranks) || node >= nodes) {
     return Status(Code::kInternal, "a group's shared memory has an impossible geometry");
@@ -114,6 +131,7 @@ Result<Description> Description::read(const std::byte* base, size_t bytes) {
   if (found.layout.total > bytes) {
     return Status(Code::kInternal, "a group's shared memory is smaller than its geometry needs");
   }
+  // The name need not have its closing zero.
   std::array<char, kMaxClassBytes> name{};
   std::memcpy(name.data(), header.group_class, name.size());
   found.group_class.assign(name.data(), ::strnlen(name.data(), name.size()));
@@ -135,6 +153,12 @@ Result<Segment> Segment::attach(std::byte* base, size_t bytes) {
   return view(base, found.value().layout);
 }
 
+// 1. Claim the right to write: one caller gets from state 0 to 1.
+// 2. Write the fields.
+// 3. Publish with state 2, release; failed() loads it with acquire.
+// 4. Ring: sleepers look at failed() when they wake.
+//
+// A writer that dies between 1 and 3 leaves state 1 for good, and no failure can be recorded any more.
 bool Segment::fail(Code code, int32_t rank, const std::string& message) const {
   Failure& failure = header().failure;
   uint32_t none = 0;
@@ -152,7 +176,7 @@ bool Segment::fail(Code code, int32_t rank, const std::string& message) const {
 Status Segment::failure() const {
   if (!failed()) return Status::ok();
   const Failure& failure = header().failure;
-  // Ranks can write here.
+  // Ranks can write here. Codes 0 and 1 are no failures.
   const auto told = foreign_copy(failure.code);
   const int code = told > 1 && told < kCodeCount ? told : static_cast<int>(Code::kInternal);
   std::array<char, sizeof failure.message> message;
@@ -162,6 +186,7 @@ Status Segment::failure() const {
 
 int32_t Segment::failed_rank() const {
   if (!failed()) return -1;
+  // A rank beyond the group counts as none.
   const auto rank = foreign_copy(header().failure.rank);
   return rank >= 0 && static_cast<uint32_t>(rank) < layout_.ranks ? rank : -1;
 }
