@@ -1,6 +1,11 @@
-// The C interface: operations that are made of others. Gather, scatter and the all-to-alls are sends and
-// receives between pairs of ranks, nobody starting with the same partner (pairwise exchange); allgatherv is a
-// broadcast by every rank, reduce-scatterv a reduction to every rank, all under way at once.
+// api_composed.cc: the C interface of operations that are made of others. Gather, scatter and the
+// all-to-alls are sends and receives between pairs of ranks: in round i each rank sends to the rank i
+// after it and receives from the rank i before it, so no two ranks begin with the same partner (pairwise
+// exchange). Allgatherv is a broadcast by every rank, and reduce-scatterv a reduction to every rank; all
+// of them are under way at once.
+//
+// As such an operation is made of several, its request waits for several (Posting), and it holds as many
+// places in the order of messages or calls on every rank.
 #include <cstring>
 #include <numeric>
 
@@ -27,21 +32,25 @@ using hdt::session::Call;
 
 namespace {
 
-// One rank's part of an exchange with another, in bytes.
+// One rank's part of the exchange with another. Buffers are addresses in this process, sizes are bytes.
 struct Part {
   const std::byte* send = nullptr;
   size_t send_bytes = 0;
+  // False: there is nothing to send to that rank, not even a message of 0 bytes. `receives` likewise.
   bool sends = false;
   std::byte* recv = nullptr;
   size_t recv_bytes = 0;
   bool receives = false;
 };
 
-// Collects operations; the first that could not be posted makes all of them fail.
+// Collects submitted operations. If one of them could not be submitted, take() returns the reason: a
+// submission fails only when the group has failed or the communicator is being destroyed.
 class Collector {
  public:
+  // `memory` is kept as long as the operations.
   explicit Collector(std::shared_ptr<void> memory = nullptr) { posting_.memory = std::move(memory); }
 
+  // Keeps the operation, or the first failure.
   void add(Result<std::shared_ptr<hdt::client::Operation>> posted) {
     if (posted.is_ok()) {
       posting_.operations.push_back(posted.take());
@@ -50,6 +59,7 @@ class Collector {
     }
   }
 
+  // To be called once.
   Result<Posting> take() {
     if (!status_.is_ok()) return status_;
     return std::move(posting_);
@@ -60,18 +70,21 @@ class Collector {
   Status status_;
 };
 
-// Posts the parts of this rank with everyone; `part_of(peer)` says which. What it has for itself is copied at
-// once.
+// Submits this rank's parts with everyone; `part_of(peer)` returns the Part with that rank. The part
+// with itself is copied at once, without a message. Buffers must stay valid until the operations are
+// complete.
 template <typename PartOf>
 Result<Posting> exchange(Communicator& communicator, PartOf part_of) {
   const uint32_t ranks = communicator.options().ranks;
   const uint32_t me = communicator.options().rank;
   Collector collector;
   const Part own = part_of(me);
+  // In place there is nothing to copy.
   if (own.sends && own.receives && own.recv_bytes != 0 && own.recv != own.send) {
     std::memmove(own.recv, own.send, own.recv_bytes);
   }
   for (uint32_t i = 1; i < ranks; ++i) {
+    // The receive is submitted first, so that what the peer has sent already is taken at once.
     const uint32_t to = (me + i) % ranks, from = (me + ranks - i) % ranks;
     const Part out = part_of(to), in = part_of(from);
     if (in.receives) collector.add(communicator.recv(from, in.recv, in.recv_bytes));
@@ -80,11 +93,13 @@ Result<Posting> exchange(Communicator& communicator, PartOf part_of) {
   return collector.take();
 }
 
+// `name` is that of the argument, for the message.
 Status check_array(const void* array, const char* name) {
   if (array != nullptr) return Status::ok();
   return {Code::kInvalidArgument, std::string(name) + " is null"};
 }
 
+// Each count is checked by the largest one. `counts` has `ranks` entries, at least 1.
 size_t largest(const size_t* counts, uint32_t ranks) { return *std::max_element(counts, counts + ranks); }
 
 }  // namespace
@@ -95,13 +110,16 @@ hdtResult_t hdtGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtD
   Status status = check(comm, {sendbuf, true, recvbuf, is_me(comm, root)}, sendcount, type);
   if (status.is_ok()) status = check_rank(comm, root, "root");
   if (!status.is_ok()) return report(status);
+  // The size of one rank's block.
   const size_t bytes = sendcount * hdtTypeSize(type);
   const uint32_t me = rank_of(comm);
   const bool is_root = is_me(comm, root);
   return issue(comm, request, [&](Communicator& c) {
+    // Each rank sends its block to the root; the root receives every rank's block at its place.
     return exchange(c, [&](uint32_t peer) {
       const bool sends = static_cast<int>(peer) == root;
       auto* place = is_root ? static_cast<std::byte*>(recvbuf) + peer * bytes : nullptr;
+      // In place on the root: its own block is where it belongs.
       const bool own_in_place = peer == me && static_cast<const std::byte*>(sendbuf) == place;
       return Part{
           static_cast<const std::byte*>(sendbuf), bytes, sends && !own_in_place, place, bytes, is_root};
@@ -118,6 +136,7 @@ hdtResult_t hdtScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdt
   const size_t bytes = recvcount * hdtTypeSize(type);
   const bool is_root = is_me(comm, root);
   return issue(comm, request, [&](Communicator& c) {
+    // The root sends each rank its block; the other ranks receive from the root only.
     return exchange(c, [&](uint32_t peer) {
       const auto* block = is_root ? static_cast<const std::byte*>(sendbuf) + peer * bytes : nullptr;
       return Part{
@@ -135,7 +154,8 @@ hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count, hdtDat
   return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
     const auto* from = static_cast<const std::byte*>(sendbuf);
     std::shared_ptr<std::vector<std::byte>> copy;
-    if (sendbuf == recvbuf && bytes != 0) {  // what comes in would overwrite what is still to go out
+    // In place: what comes in would overwrite what is still to go out, so a copy is sent.
+    if (sendbuf == recvbuf && bytes != 0) {
       copy = std::make_shared<std::vector<std::byte>>(from, from + bytes * ranks_of(comm));
       from = copy->data();
     }
@@ -152,6 +172,7 @@ hdtResult_t hdtAllToAllV(const void* sendbuf, const size_t sendcounts[], const s
                          void* recvbuf, const size_t recvcounts[], const size_t recvdispls[],
                          hdtDataType_t type, hdtComm_t handle, hdtRequest_t* request) {
   const CommRef comm(handle);
+  // The handle first: the arrays have as many entries as the group has ranks.
   Status status = check(comm, {}, 0, type);
   for (const auto& [array, name] :
        {std::pair{sendcounts, "sendcounts"}, std::pair{senddispls, "senddispls"},
@@ -162,6 +183,7 @@ hdtResult_t hdtAllToAllV(const void* sendbuf, const size_t sendcounts[], const s
     status = check(comm, {sendbuf, true, nullptr, false}, largest(sendcounts, ranks_of(comm)), type);
   if (status.is_ok())
     status = check(comm, {nullptr, false, recvbuf, true}, largest(recvcounts, ranks_of(comm)), type);
+  // A rank's part for itself is copied, not sent, so no receive would notice a difference.
   const uint32_t me = comm.valid() ? rank_of(comm) : 0;
   if (status.is_ok() && sendcounts[me] != recvcounts[me]) {
     status = {Code::kInvalidArgument, "rank " + std::to_string(me) + " sends itself " +
@@ -171,6 +193,7 @@ hdtResult_t hdtAllToAllV(const void* sendbuf, const size_t sendcounts[], const s
   if (!status.is_ok()) return report(status);
   const size_t width = hdtTypeSize(type);
   return issue(comm, request, [&](Communicator& c) {
+    // A block for each rank, and a block from each rank.
     return exchange(c, [&](uint32_t peer) {
       return Part{
           static_cast<const std::byte*>(sendbuf) + senddispls[peer] * width, sendcounts[peer] * width, true,
@@ -183,6 +206,8 @@ hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvc
                           const size_t recvdispls[], hdtDataType_t type, hdtComm_t handle,
                           hdtRequest_t* request) {
   const CommRef comm(handle);
+  // The checks go from the handle to the arrays, and from these to the buffers, since each step needs
+  // the one before: a buffer may be null only if the counts say that nothing is in it.
   Status status = check(comm, {}, 0, type);
   if (status.is_ok()) status = check_array(recvcounts, "recvcounts");
   if (status.is_ok()) status = check_array(recvdispls, "recvdispls");
@@ -191,6 +216,8 @@ hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvc
     status = check(comm, {nullptr, false, recvbuf, true}, largest(recvcounts, ranks_of(comm)), type);
   if (!status.is_ok()) return report(status);
   const size_t width = hdtTypeSize(type);
+  // One broadcast for each rank, with that rank as root, in the order of ranks: so all ranks make the
+  // same calls in the same order. Different recvcounts are found as mismatches of these calls.
   return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
     Collector collector;
     for (uint32_t rank = 0; rank < ranks_of(comm); ++rank) {
@@ -214,11 +241,14 @@ hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t r
   if (!status.is_ok()) return report(status);
   const size_t width = hdtTypeSize(type);
   return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
+    // The contribution is multiplied as a whole, where the reduction demands it, and once for all
+    // reductions.
     const size_t elements = std::accumulate(recvcounts, recvcounts + ranks_of(comm), size_t{0});
     Result<Contribution> contribution = comm->reductions.contribute(op, type, sendbuf, elements, nullptr);
     if (!contribution.is_ok()) return contribution.status();
     Collector collector(contribution.value().memory);
     const auto* block = static_cast<const std::byte*>(contribution.value().send);
+    // `block` walks over the blocks of the contribution. Only the root of a reduction has a recvbuf.
     for (uint32_t rank = 0; rank < ranks_of(comm); block += recvcounts[rank] * width, ++rank) {
       const Call call = call_of(Collective::kReduce, recvcounts[rank], type, contribution.value().op,
                                 static_cast<int>(rank));
@@ -237,6 +267,7 @@ hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest, void* r
   if (status.is_ok()) status = check_rank(comm, source, "source");
   if (!status.is_ok()) return report(status);
   const size_t width = hdtTypeSize(type);
+  // Both are submitted before either is waited for, so neither waits for the other.
   return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
     Collector collector;
     collector.add(c.send(static_cast<uint32_t>(dest), sendbuf, sendcount * width));

@@ -1,4 +1,6 @@
-// The C interface: library and groups.
+// api_group.cc: the C interface of the library as a whole and of groups. The functions here check
+// arguments and read configs; libclient/group/bootstrap.h makes the groups. A function that makes a
+// group sets *comm to NULL first, so that a failure leaves no stale handle behind.
 #include <cstdlib>
 #include <mutex>
 #include <vector>
@@ -18,18 +20,24 @@ using hdt::client::Wishes;
 
 namespace {
 
+// The library's log begins with the first call, not when the library is loaded: a program may set
+// HDT_LOG_LEVEL before that. A wrong level is no reason to fail a call.
 void start_logging() {
   static std::once_flag once;
   std::call_once(once, [] { (void)hdt::init_client_log(std::getenv("HDT_LOG_LEVEL")); });  // NOLINT
 }
 
+// Turns a communicator into a handle. A null communicator is that of a rank without a color, which gets
+// NULL.
 hdtResult_t hand_out(Result<std::shared_ptr<Communicator>> made, hdtComm_t* comm) {
   if (!made.is_ok()) return report(made.status());
   *comm = made.value() == nullptr ? nullptr : hdt::client::make_handle(made.take());
   return HDT_SUCCESS;
 }
 
-// The first calls of a program pass here.
+// For calls that may be a program's first ones. A forked copy is refused. Otherwise the process is
+// marked before anything of HDT is made, so that copies that are forked later know what they are
+// (base/fork_mark.h).
 template <typename Body>
 hdtResult_t first_guarded(Body body) {
   if (hdt::forked()) return hdt::client::refuse_copy();
@@ -53,10 +61,12 @@ hdtResult_t hdtGetVersion(int* version) {
   return HDT_SUCCESS;
 }
 
+// code_text() has a text for numbers that are no code, too.
 const char* hdtGetErrorString(hdtResult_t result) { return hdt::code_text(static_cast<Code>(result)); }
 
 const char* hdtGetLastError(void) { return hdt::client::last_error(); }
 
+// There is no config here, so the daemon is the one that a config of NULL leads to.
 hdtResult_t hdtGetUniqueId(hdtUniqueId_t* id) {
   if (id == nullptr) return null_argument("id");
   return first_guarded([&] {
@@ -67,6 +77,8 @@ hdtResult_t hdtGetUniqueId(hdtUniqueId_t* id) {
   });
 }
 
+// 1. Arguments; 2. config over the environment over the defaults; 3. join. The same in hdtCommInit and,
+//    with the parent's options as defaults, in hdtCommSplit and hdtCommShrink.
 hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int rank,
                             const hdtCommConfig_t* config) {
   if (comm == nullptr) return null_argument("comm");
@@ -102,6 +114,7 @@ hdtResult_t hdtCommSplit(hdtComm_t handle, int color, int key, hdtComm_t* newcom
   if (!comm.valid()) return report(comm.status());
   if (newcomm == nullptr) return null_argument("newcomm");
   *newcomm = nullptr;
+  // Other negative colors are kept free for later meanings.
   if (color < 0 && color != HDT_SPLIT_NO_COLOR) {
     return report(Status(Code::kInvalidArgument, "color " + std::to_string(color) + " is negative"));
   }
@@ -114,6 +127,7 @@ hdtResult_t hdtCommSplit(hdtComm_t handle, int color, int key, hdtComm_t* newcom
   });
 }
 
+// The set is checked here, so that shrink() may rely on it. Duplicates are allowed.
 hdtResult_t hdtCommShrink(hdtComm_t handle, const int excluded[], int count, hdtComm_t* newcomm,
                           const hdtCommConfig_t* config) {
   const CommRef comm(handle);
@@ -141,17 +155,21 @@ hdtResult_t hdtCommShrink(hdtComm_t handle, const int excluded[], int count, hdt
   });
 }
 
+// The handle ends first, so that calls of other threads that come later find nothing; calls that are
+// under way keep the body, and find the communicator left. leave() waits for this rank's operations.
 hdtResult_t hdtCommDestroy(hdtComm_t handle) {
   if (handle == nullptr) return HDT_SUCCESS;
   return first_guarded([&] {
     const CommRef comm(handle);
     if (!comm.valid()) return report(comm.status());
+    // Another thread is destroying it. The second look gives the words for an ended handle.
     if (!comm.end()) return report(CommRef(handle).status());  // another thread is destroying it
     comm->communicator->leave();
     return HDT_SUCCESS;
   });
 }
 
+// The operations themselves end in whichever thread waits for them.
 hdtResult_t hdtCommAbort(hdtComm_t handle) {
   const CommRef comm(handle);
   if (!comm.valid()) return report(comm.status());
@@ -163,6 +181,7 @@ hdtResult_t hdtCommGetAsyncError(hdtComm_t handle, hdtResult_t* async_error) {
   if (!comm.valid()) return report(comm.status());
   if (async_error == nullptr) return null_argument("async_error");
   if (hdt::forked()) return hdt::client::refuse_copy();
+  // The failure is read from the group's shared memory; no lock is taken and nothing is waited for.
   *async_error = static_cast<hdtResult_t>(comm->communicator->failure().code());
   return HDT_SUCCESS;
 }
@@ -172,12 +191,14 @@ const char* hdtCommErrorMessage(hdtComm_t handle) {
   const CommRef comm(handle);
   if (handle == nullptr) return "";
   if (!comm.valid()) return "this is no communicator: it has been destroyed, or was never made";
-  // A failure is set once and never changes, so a text that was handed out stays right.
+  // A failure is set once and never changes, so a text that was handed out stays right, and a caller's
+  // pointer into it stays valid.
   const std::lock_guard lock(comm->error_mutex);
   if (comm->error_text.empty()) comm->error_text = comm->communicator->failure().message();
   return comm->error_text.c_str();
 }
 
+// The following four only read what does not change during the life of the communicator.
 hdtResult_t hdtCommCount(hdtComm_t handle, int* nranks) {
   if (hdt::forked()) return hdt::client::refuse_copy();
   const CommRef comm(handle);

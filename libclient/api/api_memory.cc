@@ -1,4 +1,6 @@
-// The C interface: shared memory.
+// api_memory.cc: the C interface of shared memory. See hdt.h for what the calls promise; Allocations
+// (libclient/daemon_client/allocations.h) does the work. No daemon is needed here: it is told of an
+// allocation by the first operation that uses it.
 #include "hdt/hdt.h"
 #include "libclient/api/issue.h"
 #include "libclient/daemon_client/allocations.h"
@@ -14,6 +16,8 @@ hdtResult_t hdtMemAlloc(void** pointer, size_t bytes) {
   *pointer = nullptr;
   if (hdt::forked()) return hdt::client::refuse_copy();
   return guarded([&] {
+    // An allocation may be a program's first use of HDT. The mark comes first, so that a child that is
+    // forked later knows that it is a copy.
     const Status marked = hdt::mark_use();
     if (!marked.is_ok()) return report(marked);
     const auto memory = Allocations::instance().allocate(bytes);
@@ -23,6 +27,7 @@ hdtResult_t hdtMemAlloc(void** pointer, size_t bytes) {
   });
 }
 
+// A forked child has the memory too, but the allocation is its parent's.
 hdtResult_t hdtMemFree(void* pointer) {
   if (pointer == nullptr) return HDT_SUCCESS;
   if (hdt::forked()) return hdt::client::refuse_copy();

@@ -1,4 +1,7 @@
-// The C interface: collectives, point to point, requests.
+// api_operations.cc: the C interface of collectives, point to point and requests. Each function checks
+// its arguments, builds a session::Call, and hands it to issue() (issue.h). Errors before the submission
+// concern this rank alone and leave the communicator as it was; what fails afterwards fails the group on
+// all ranks.
 #include <utility>
 
 #include "hdt/hdt.h"
@@ -28,11 +31,15 @@ using hdt::session::Call;
 
 namespace {
 
+// One operation as a Posting, with the memory that must live as long.
 Result<Posting> posting(Result<std::shared_ptr<Operation>> posted, std::shared_ptr<void> memory = nullptr) {
   if (!posted.is_ok()) return posted.status();
   return Posting{{posted.take()}, std::move(memory)};
 }
 
+// Submits a collective. A blocking call outside of hdtGroupStart takes run_collective() instead of
+// issue(): there a small call on one node needs no Operation, no request and no std::function.
+// `contribution.memory` lives until the call returns, or as long as the request.
 hdtResult_t collective(Collective what, const Contribution& contribution, void* recv, size_t count,
                        hdtDataType_t type, int root, const CommRef& comm, hdtRequest_t* request) {
   const Call call = call_of(what, count, type, contribution.op, root);
@@ -44,10 +51,12 @@ hdtResult_t collective(Collective what, const Contribution& contribution, void* 
   });
 }
 
-// Where nothing is combined.
+// The contribution to collectives that combine nothing.
 Contribution of_bytes(const void* send) { return {hdt::collectives::ReduceOp::kSum, send, nullptr}; }
 
-// `count` elements of sendbuf are multiplied into `scratch` where the reduction asks for it.
+// Submits a reducing collective of `count` elements with any reduction. `sendcount` elements of sendbuf
+// are multiplied into `scratch` if the reduction demands it; null: into memory of their own. A scratch
+// may be given only where the whole result is written to it afterwards.
 hdtResult_t reducing(Collective what, const void* sendbuf, size_t sendcount, void* scratch, void* recvbuf,
                      size_t count, hdtDataType_t type, hdtRedOp_t op, int root, const CommRef& comm,
                      hdtRequest_t* request) {
@@ -64,6 +73,7 @@ hdtResult_t reducing(Collective what, const void* sendbuf, size_t sendcount, voi
 
 }  // namespace
 
+// The comparison with HDT_INT32 is for values below 0, which a C program may pass.
 size_t hdtTypeSize(hdtDataType_t type) {
   if (type < HDT_INT32 || type >= hdt::collectives::kDataTypeCount) return 0;
   return hdt::collectives::type_size(static_cast<hdt::collectives::DataType>(type));
@@ -74,10 +84,12 @@ hdtResult_t hdtAllReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDa
   const CommRef comm(handle);
   Status status = check(comm, {sendbuf, true, recvbuf, true}, count, type);
   if (!status.is_ok()) return report(status);
+  // The recvbuf serves as scratch: the multiplied contribution is then used in place.
   return reducing(Collective::kAllReduce, sendbuf, count, recvbuf, recvbuf, count, type, op, 0, comm,
                   request);
 }
 
+// The scalar is copied here, so later changes of it have no effect.
 hdtResult_t hdtRedOpCreatePreMulSum(hdtRedOp_t* op, const void* scalar, hdtDataType_t type,
                                     hdtComm_t handle) {
   const CommRef comm(handle);
@@ -94,6 +106,7 @@ hdtResult_t hdtRedOpCreatePreMulSum(hdtRedOp_t* op, const void* scalar, hdtDataT
 
 hdtResult_t hdtRedOpDestroy(hdtRedOp_t op, hdtComm_t handle) {
   const CommRef comm(handle);
+  // No type belongs to this call; any known one passes the check.
   const Status status = check(comm, {}, 0, HDT_INT32);
   return report(status.is_ok() ? comm->reductions.remove(op) : status);
 }
@@ -101,6 +114,8 @@ hdtResult_t hdtRedOpDestroy(hdtRedOp_t op, hdtComm_t handle) {
 hdtResult_t hdtReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type, hdtRedOp_t op,
                       int root, hdtComm_t handle, hdtRequest_t* request) {
   const CommRef comm(handle);
+  // is_me() copes with an ended handle, which check() then refuses. The recvbuf matters on the root
+  // only, and cannot serve as scratch, since other ranks may pass null.
   Status status = check(comm, {sendbuf, true, recvbuf, is_me(comm, root)}, count, type);
   if (status.is_ok()) status = check_rank(comm, root, "root");
   if (!status.is_ok()) return report(status);
@@ -113,6 +128,7 @@ hdtResult_t hdtReduceScatter(const void* sendbuf, void* recvbuf, size_t recvcoun
   const CommRef comm(handle);
   Status status = check(comm, {sendbuf, true, recvbuf, true}, recvcount, type);
   if (!status.is_ok()) return report(status);
+  // The contribution has a block for each rank, which the recvbuf cannot hold: so there is no scratch.
   return reducing(Collective::kReduceScatter, sendbuf, recvcount * ranks_of(comm), nullptr, recvbuf,
                   recvcount, type, op, 0, comm, request);
 }
@@ -131,10 +147,12 @@ hdtResult_t hdtBroadcast(const void* sendbuf, void* recvbuf, size_t count, hdtDa
   Status status = check(comm, {sendbuf, is_me(comm, root), recvbuf, true}, count, type);
   if (status.is_ok()) status = check_rank(comm, root, "root");
   if (!status.is_ok()) return report(status);
+  // Other ranks' sendbufs are not read, whatever they are.
   const void* source = is_me(comm, root) ? sendbuf : nullptr;
   return collective(Collective::kBroadcast, of_bytes(source), recvbuf, count, type, root, comm, request);
 }
 
+// A barrier is a collective without elements: it is complete when every rank has made the call.
 hdtResult_t hdtBarrier(hdtComm_t handle, hdtRequest_t* request) {
   const CommRef comm(handle);
   const Status status = check(comm, {}, 0, HDT_INT32);
@@ -148,6 +166,7 @@ hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t type, int p
   Status status = check(comm, {sendbuf, true, nullptr, false}, count, type);
   if (status.is_ok()) status = check_rank(comm, peer, "peer");
   if (!status.is_ok()) return report(status);
+  // Sizes go by bytes from here on: the two ends of a message need not use the same type.
   return issue(comm, request, [&](Communicator& c) {
     return posting(c.send(static_cast<uint32_t>(peer), sendbuf, count * hdtTypeSize(type)));
   });
@@ -164,6 +183,7 @@ hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, h
   });
 }
 
+// The state of groups is the thread's own, so nothing can fail here but a call in a forked copy.
 hdtResult_t hdtGroupStart(void) {
   if (hdt::forked()) return hdt::client::refuse_copy();
   hdt::client::group_start();
@@ -174,7 +194,8 @@ hdtResult_t hdtGroupEnd(void) { return hdt::client::group_end(); }
 
 namespace {
 
-// A copy of a request that another copy has completed is told from one that is under way.
+// A copy of a request that another copy has completed can be told from one that is under way, as handles
+// are never used again.
 Status ended_request() {
   return {Code::kInvalidArgument,
           "the request is not under way: hdtWait or hdtTest has completed it, or it was never made"};
@@ -182,6 +203,8 @@ Status ended_request() {
 
 }  // namespace
 
+// One attempt to make progress, unless another thread is at it; never sleeps. A request that is done
+// goes through wait_all(), which does not wait then, for its result.
 hdtResult_t hdtTest(hdtRequest_t* request) {
   if (request == nullptr || *request == nullptr) return HDT_SUCCESS;
   if (hdt::forked()) return hdt::client::refuse_copy();
@@ -197,6 +220,9 @@ hdtResult_t hdtTest(hdtRequest_t* request) {
   });
 }
 
+// The caller's thread does the work (Communicator::wait()); the progress thread leaves the communicator
+// alone meanwhile. `done` and not the code decides whether the request ends: HDT_ERR_TIMEOUT is also the
+// code of a group that failed at its own deadline, and then the request is complete.
 hdtResult_t hdtWait(hdtRequest_t* request, int64_t timeout_ms) {
   if (request == nullptr || *request == nullptr) return HDT_SUCCESS;
   if (hdt::forked()) return hdt::client::refuse_copy();

@@ -1,3 +1,6 @@
+// last_error.cc: the last error of each thread, and the proof that the codes and types of hdt.h have the
+// same numbers as the ones that the code uses internally. The two lists are separate because hdt.h is C
+// and includes nothing of HDT; the casts in libclient/api rely on the equality.
 #include "libclient/api/last_error.h"
 
 #include "collectives/types.h"
@@ -5,7 +8,7 @@
 
 namespace hdt::client {
 
-// The list of codes and of types exists once in meaning, twice in spelling.
+// Each list exists once in meaning and twice in spelling.
 static_assert(static_cast<int>(Code::kSuccess) == HDT_SUCCESS &&
               static_cast<int>(Code::kInProgress) == HDT_IN_PROGRESS &&
               static_cast<int>(Code::kInvalidArgument) == HDT_ERR_INVALID_ARGUMENT &&
@@ -44,6 +47,7 @@ static_assert(static_cast<int>(collectives::ReduceOp::kSum) == HDT_SUM &&
 
 namespace {
 struct LastMessage;
+// Static destructors may fail, too, so the value outlives thread_local objects.
 std::string& last_message() { return thread_value<std::string, LastMessage>(); }
 }  // namespace
 

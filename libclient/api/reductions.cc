@@ -1,3 +1,4 @@
+// reductions.cc: makes, finds and applies sums with a factor for each rank.
 #include "libclient/api/reductions.h"
 
 #include <cstring>
@@ -24,6 +25,7 @@ Status Reductions::remove(hdtRedOp_t op) {
 Result<Contribution> Reductions::contribute(hdtRedOp_t op, hdtDataType_t type, const void* send, size_t count,
                                             void* scratch) const {
   if (is_built_in(op)) return Contribution{static_cast<collectives::ReduceOp>(op), send, nullptr};
+  // Copied under the lock, so that the multiplication runs without it.
   PreMulSum made{};
   {
     const std::lock_guard lock(mutex_);
@@ -38,8 +40,11 @@ Result<Contribution> Reductions::contribute(hdtRedOp_t op, hdtDataType_t type, c
                                               name_of(static_cast<collectives::DataType>(made.type)) +
                                               ", used with " + name_of(internal));
   }
+  // Every rank's call has kPreMulSum, whatever its factor, so that calls compare equal; ranks that pass
+  // kSum meet a mismatch.
   Contribution contribution{collectives::ReduceOp::kPreMulSum, scratch, nullptr};
   if (scratch == nullptr) {
+    // The shared_ptr of bytes becomes one of void that keeps the array alive.
     const std::shared_ptr<std::byte[]> own(new std::byte[count * collectives::type_size(internal)]);
     contribution.memory = std::shared_ptr<void>(own, own.get());
     contribution.send = own.get();

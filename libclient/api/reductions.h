@@ -1,5 +1,6 @@
-// reductions.h: the reductions of a communicator that are not built in: sums of contributions that each rank
-// multiplies by a number of its own first.
+// reductions.h: the reductions of a communicator that are not built in: sums of contributions that each
+// rank multiplies by a number of its own first (hdtRedOpCreatePreMulSum). The multiplication is this
+// rank's affair; the other ranks and the daemon see a plain sum, under a ReduceOp of its own.
 #pragma once
 
 #include <array>
@@ -14,36 +15,47 @@
 
 namespace hdt::client {
 
-// What a rank hands to a reducing operation.
+// A rank's contribution to a reducing operation, ready to be summed or otherwise combined.
 struct Contribution {
   collectives::ReduceOp op = collectives::ReduceOp::kSum;
+  // The elements to contribute: the caller's sendbuf, or a multiplied copy of it.
   const void* send = nullptr;
-  std::shared_ptr<void> memory;  // holds `send` where that is not the caller's
+  // Holds the copy, if it is in memory of its own. It must live until the operation is complete.
+  std::shared_ptr<void> memory;
 };
 
-// Not made by hdtRedOpCreatePreMulSum.
+// False for values that hdtRedOpCreatePreMulSum returns, and for values that are no reduction.
 constexpr bool is_built_in(hdtRedOp_t op) { return op >= HDT_SUM && op <= HDT_AVG; }
 
-// Any thread.
+// The table of one communicator, owned by its hdtComm. Any thread. Numbers are never used again, so a
+// reduction that was destroyed is not taken for a later one.
 class Reductions {
  public:
-  // The handle of a sum of contributions multiplied by *scalar.
+  // The handle of a sum of contributions multiplied by *scalar, which is read now. `type` must be known,
+  // and the scalar must have its size.
   hdtRedOp_t add(const void* scalar, hdtDataType_t type);
+  // kInvalidArgument: no such reduction was created here, or it is removed already. Operations that were
+  // submitted with it are not affected, as their contributions are multiplied already.
   Status remove(hdtRedOp_t op);
 
-  // `count` elements of `send` as `op` wants them. Multiplied ones are written to `scratch`, which may be
-  // `send`; null: to memory of their own. An unknown reduction, or one of another type: kInvalidArgument.
+  // Prepares `count` elements of `send` as `op` wants them. A built-in reduction takes them as they are.
+  // Multiplied ones are written to `scratch`, which may be `send`; if it is null, to memory of their
+  // own. kInvalidArgument: an unknown reduction, or one that was made for another type. Throws
+  // std::bad_alloc.
   Result<Contribution> contribute(hdtRedOp_t op, hdtDataType_t type, const void* send, size_t count,
                                   void* scratch) const;
 
  private:
   struct PreMulSum {
     hdtDataType_t type;
+    // As many bytes as the type has; the widest has 8.
     std::array<std::byte, 8> scalar;
   };
+  // Guards the following two.
   mutable std::mutex mutex_;
   std::map<int, PreMulSum> made_;
-  int next_ = 1 << 16;  // far above those that are built in
+  // The next number, far above those of the built-in reductions.
+  int next_ = 1 << 16;
 };
 
 }  // namespace hdt::client

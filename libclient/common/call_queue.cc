@@ -1,3 +1,5 @@
+// call_queue.cc: how a queue finds out that the ranks of its node do not agree. Both functions fail the
+// group on all nodes (NodeAccess::fail), with a message that names the ranks and the calls.
 #include "libclient/common/call_queue.h"
 
 #include <string>
@@ -18,6 +20,9 @@ bool fail_if_left(const NodeAccess& access, uint64_t sequence) {
   for (uint32_t i = 0; i < access.layout().local_ranks; ++i) {
     const session::Board& board = access.segment.board(i);
     if (board.left.load(std::memory_order_acquire) == 0) continue;
+    // The departure is looked at first, the calls afterwards: a rank makes no call after it has
+    // departed, so `entered` is final. acquire on `left` pairs with the release in
+    // Communicator::leave().
     const uint64_t entered = board.entered.load(std::memory_order_acquire);
     if (entered > sequence) continue;
     access.fail(Code::kRankLost, static_cast<int32_t>(access.rank_of(i)),

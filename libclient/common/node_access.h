@@ -1,5 +1,5 @@
-// node_access.h: what the parts of a communicator share: the group's memory on this node, who this rank is,
-// and how to tell the others that something has changed.
+// node_access.h: what the parts of a communicator share: the group's memory on this node, which rank
+// this is, and how to reach the others.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,36 @@
 
 namespace hdt::client {
 
+// Owned by the Communicator, which fills it in once when it is made (Communicator::wrap()); constant
+// afterwards. The queues and their parts hold references to it. Any thread may read it; what the memory
+// holds follows the rules of ipc/segment.h.
 struct NodeAccess {
   session::Segment segment;
+  // Checked when the group was joined: every rank is on a node of the group.
   session::Order order{{0}, 1};
   uint32_t rank = 0;
-  uint32_t local = 0;  // index among the ranks of this node
+  // The index of this rank among the ranks of this node.
+  uint32_t local = 0;
   uint32_t node = 0;
+  // Gets the attention of the engine that has the group. Cheap while the engine is awake
+  // (Session::ring()). Groups of several nodes.
   std::function<void()> ring_daemon;
-  // Ends the group on all nodes.
+  // Fails the group on all nodes, with the rank that the failure is about (-1: none). Any thread. The
+  // failure may become visible here only later, as it may go through the daemon (Communicator::fail()).
   std::function<void(Code, int32_t rank, const std::string&)> fail;
 
   const session::Layout& layout() const { return segment.layout(); }
   bool one_node() const { return layout().nodes == 1; }
   session::Board& board() const { return segment.board(local); }
   session::Recorder recorder() const { return session::Recorder(segment.recording(local)); }
+  // An address in the data part, by an offset of Layout.
   std::byte* data(uint64_t offset) const { return segment.data() + offset; }
+  // The rank in the group of a local rank of this node.
   uint32_t rank_of(uint32_t local_index) const {
     return order.rank_at[order.first_position[node] + local_index];
   }
+  // Rings every other rank of this node, after something was changed for which they may wait. A fence,
+  // and a system call only where a rank sleeps (base/doorbell.h).
   void ring_peers() const {
     for (uint32_t i = 0; i < layout().local_ranks; ++i) {
       if (i != local) segment.board(i).doorbell.ring();

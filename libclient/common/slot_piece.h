@@ -1,4 +1,4 @@
-// slot_piece.h: one piece of a call, as a rank moves it through the node's slots.
+// slot_piece.h: one chunk of a call, as a rank moves it through the node's slots (ipc/segment.h).
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,14 @@
 
 namespace hdt::client {
 
+// A value that stage(), combine() and take() get; it owns nothing.
 struct SlotPiece {
   session::Call call;
-  session::Piece part;  // of the call
-  uint64_t number;      // of the piece in the life of the group
+  // The range of elements, within the call.
+  session::Piece part;
+  // The chunk's number in the life of the group, from which its slot follows.
+  uint64_t number;
+  // The user's buffers, from the beginning of the call. Null if this rank has none.
   const std::byte* send;
   std::byte* recv;
 };

@@ -1,5 +1,6 @@
-// spin.h: how a rank waits before it sleeps: some rounds at full speed, then some in which it gives its core
-// to whoever needs it (where ranks, or daemons, share a core, that is the one it waits for).
+// spin.h: how a rank waits before it sleeps: some rounds at full speed, and then some in which it gives
+// its core to a thread that needs it. If ranks or daemons share a core, that thread is the one for which
+// it waits. docs/design/performance.md has the measurements.
 #pragma once
 
 #include <sched.h>
@@ -11,17 +12,20 @@
 
 namespace hdt::client {
 
+// Looks of each kind before a waiter goes to sleep: some tens of microseconds together.
 inline constexpr int kQuickRounds = 200;
 inline constexpr int kYieldingRounds = 200;
 
+// A short pause between two looks, which lets the other hardware thread of the core run and saves the
+// cost of a mispredicted loop end.
 #if defined(__x86_64__)
 inline void relax() { __builtin_ia32_pause(); }
 #else
 inline void relax() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 #endif
 
-// Calls `look` until it returns true or the rounds are over. `look` costs nothing but cached loads while
-// nothing changes.
+// Calls `look` until it returns true or the rounds are over, and returns whether it did. While nothing
+// changes, a look should cost no more than some loads of cached lines.
 template <typename Look>
 bool spin(int quick_rounds, Look look) {
   for (int i = 0; i < quick_rounds; ++i) {
@@ -35,7 +39,8 @@ bool spin(int quick_rounds, Look look) {
   return false;
 }
 
-// Looking at full speed is for those who have a core each; between nodes the daemon's engine needs one, too.
+// The number of rounds at full speed for a group of this shape: 0 where not every rank has a core to
+// itself. Between nodes, each rank and the daemon count twice, since the engine needs a core as well.
 inline int quick_rounds(const session::Layout& layout) {
   static const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
   const long needed = layout.nodes == 1 ? layout.local_ranks : 2L * (layout.local_ranks + 1);

@@ -1,3 +1,6 @@
+// daemon_echo.cc: one round trip is: count echo_asked up, ring the engine, spin until echo_given has the
+// same number (daemon/group/engine_group_seats.cc). This is how a call and its result travel, without
+// the work.
 #include "libclient/daemon_client/daemon_echo.h"
 
 #include <vector>
@@ -10,8 +13,10 @@ namespace hdt::client {
 
 namespace {
 
-constexpr uint32_t kTurns = 17;  // the first wakes the engine
-constexpr int64_t kEchoMs = 50;  // for all of them
+// Round trips. The first one wakes the engine; the median leaves it out.
+constexpr uint32_t kTurns = 17;
+// The maximum for all of them, in ms.
+constexpr int64_t kEchoMs = 50;
 
 }  // namespace
 
@@ -22,10 +27,12 @@ void measure_echo(const NodeAccess& access) {
   std::vector<double> took_ns;
   for (uint32_t turn = 1; turn <= kTurns; ++turn) {
     const int64_t asked_ns = now_ns();
+    // release and acquire, as between any rank and its engine.
     board.echo_asked.store(turn, std::memory_order_release);
     access.ring_daemon();
     const auto answered = [&] { return board.echo_given.load(std::memory_order_acquire) == turn; };
     while (!spin(quick, answered)) {
+      // A daemon that hangs, or is suspended, leaves the value at 0: not measured.
       if (until.expired()) return;
     }
     took_ns.push_back(static_cast<double>(now_ns() - asked_ns));

@@ -1,14 +1,15 @@
-// daemon_echo.h: measures how long a rank and its daemon take to hear of each other, in groups of several
-// nodes: a part of every call there, which is most of a small one where threads share cores. `hdtctl explain`
-// counts it in.
+// daemon_echo.h: measures how long a rank and its daemon take to hear of each other, in groups of
+// several nodes. That is a part of every call there, and most of a small one where threads share cores.
+// `hdtctl explain` adds it to its predictions; no decision depends on it.
 #pragma once
 
 #include "libclient/common/node_access.h"
 
 namespace hdt::client {
 
-// Leaves the median of some turns in this rank's board; nothing, if the daemon does not answer in time. Call
-// it before the first operation.
+// Leaves the median of some round trips in this rank's state (Board::echo_ns), in ns. Leaves nothing if
+// the daemon does not answer in time; takes 50 ms at most. To be called after the rank has taken its
+// seat and before its first operation, by the thread that makes the group.
 void measure_echo(const NodeAccess& access);
 
 }  // namespace hdt::client

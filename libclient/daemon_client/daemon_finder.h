@@ -1,6 +1,10 @@
-// daemon_finder.h: which daemon this process uses. In this order: the socket asked for (config or
-// $HDT_SOCKET), and then nothing else; the system's daemon; an embedded one of this user, hosted by the first
-// process that needs it, and by the others after it.
+// daemon_finder.h: which daemon this process uses. In this order:
+// 1. The socket that is asked for, by the config or by $HDT_SOCKET. If one is asked for, no other daemon
+//    is looked for.
+// 2. The system's daemon, at the default socket. Not if $HDT_NODE_NAME is set: then the process plays a
+//    node of its own.
+// 3. An embedded daemon of this user, hosted by the first process that needs it, and found by the
+//    others.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +16,12 @@
 
 namespace hdt::client {
 
-// `socket`: "" if the caller asks for none. Sessions are shared within the process. A daemon that does not
-// answer is waited for no longer than `timeout_ms`.
+// The session with that daemon, shared within the process; a new one is opened if there is none or if it
+// is lost. `socket`: "" if the caller asks for none. A daemon that does not answer is waited for no
+// longer than `timeout_ms`. Any thread; one thread looks at a time, and others wait for it.
+//
+// kNoDaemon: the socket that is asked for does not answer, or no embedded daemon could be reached or
+// hosted. kVersion, kSystem, kConfig and refusals of the daemon are returned as they are.
 Result<std::shared_ptr<Session>> find_daemon(const std::string& socket, int64_t timeout_ms);
 
 }  // namespace hdt::client

@@ -1,3 +1,4 @@
+// runtime_folder.cc: names and checks of the folder for embedded daemons.
 #include "libclient/daemon_client/runtime_folder.h"
 
 #include <fmt/format.h>
@@ -18,11 +19,14 @@ namespace hdt::client {
 
 namespace {
 
+// A socket's path without its closing zero, in bytes; the endings of files; the part of a digest in a
+// name.
 constexpr size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
 constexpr size_t kSuffix = 5;  // ".sock"
 constexpr size_t kMarkBytes = 6;
 
-// Tells secrets apart, and nothing of them.
+// A short mark that tells secrets apart and reveals nothing of them. The name of a file can be read by
+// others.
 Result<std::string> mark_of_secret(const std::string& secret) {
   const std::string text = "HDT runtime place " + secret;
   const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
@@ -30,9 +34,10 @@ Result<std::string> mark_of_secret(const std::string& secret) {
   return hex_text(std::span(digest.value()).first(kMarkBytes));
 }
 
+// Whether the socket's path would not fit.
 bool too_long(const std::string& base) { return base.size() + kSuffix > kMaxPath; }
 
-// Why a folder of others' making cannot hold ours; "": it can.
+// Why a folder that was made by others cannot hold ours; "": it can.
 std::string unfit(const std::string& path) {
   struct stat info {};
   if (path.front() != '/') return "is not an absolute path";
@@ -49,23 +54,26 @@ std::string unfit(const std::string& path) {
 }  // namespace
 
 Result<RuntimePlace> runtime_place(const GetText& variable, const std::string& node) {
-  // Daemons that know each other by their job's secret serve this job only.
+  // 1. The name of the files.
   std::string name = node.empty() ? "node" : node;
   if (name.find('/') != std::string::npos) {
     return Status(Code::kConfig,
                   fmt::format("environment HDT_NODE_NAME: expected a name without '/', found \"{}\"", name));
   }
+  // Without a number of its own, nothing tells a folder of this user from one of others.
   if (!this_user_has_a_number()) {
     return Status(
         Code::kSystem,
         "the user of this process has no number in its user namespace, and nothing tells a folder of it from "
         "one of others: map the user (unshare --map-current-user), or set HDT_SOCKET to a daemon's socket");
   }
+  // Daemons that know each other by their job's secret serve this job only.
   if (const std::string secret = job_secret(variable); !secret.empty()) {
     const auto mark = mark_of_secret(secret);
     if (!mark.is_ok()) return mark.status();
     name += "-" + mark.value();
   }
+  // 2. The folder. The path in /tmp must fit in any case: it is the one to fall back to.
   const std::string temporary = fmt::format("/tmp/hdt-{}", ::geteuid());
   if (too_long(temporary + "/" + name)) {
     return Status(Code::kConfig,
@@ -80,7 +88,7 @@ Result<RuntimePlace> runtime_place(const GetText& variable, const std::string& n
     wrong = fmt::format("makes a socket's path of more than {} bytes", kMaxPath);
   }
   if (wrong.empty()) return RuntimePlace{folder, folder + "/" + name};
-  // Another rank of the same user with the same variable comes to the same place.
+  // Another rank of the same user with the same variable comes to the same place, so this is no error.
   HDT_LOG_WARN(
       "XDG_RUNTIME_DIR={} {}: {} is used for this node's daemon instead; unset it, or set it to a folder of "
       "this user",
@@ -88,9 +96,11 @@ Result<RuntimePlace> runtime_place(const GetText& variable, const std::string& n
   return RuntimePlace{temporary, temporary + "/" + name};
 }
 
+// The folder may be made by several processes at a time, and by another user before them. So it is made
+// first, and then checked without following a link.
 Status make_runtime_folder(const std::string& folder) {
   if (::mkdir(folder.c_str(), 0700) == 0) {
-    // Whatever the umask.
+    // Whatever the umask has left of the mode.
     if (::chmod(folder.c_str(), 0700) != 0) return Status::from_errno("chmod of " + folder, errno);
   } else if (errno != EEXIST) {
     return Status::from_errno("cannot make the folder " + folder + " for this node's daemon", errno);

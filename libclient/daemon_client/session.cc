@@ -1,3 +1,10 @@
+// session.cc: the reader thread, requests and notices. session_greeting.cc has the beginning of a
+// session, session_life.cc the parts of a request that outlives its daemon.
+//
+// Requests work like this. The asking thread sends its message and waits on changed_. The reader thread
+// receives the answer, files it in answers_ under the request's number, and wakes all waiters; the one
+// whose number it is takes it. If the daemon ends, the filed answers are dropped, life_ counts up, and
+// each waiter sends its request again to the next daemon.
 #include "libclient/daemon_client/session.h"
 
 #include <sys/eventfd.h>
@@ -17,18 +24,20 @@ using session::Kind;
 
 namespace {
 
-// Answers are filed by request number; those without one by the kind asked for, above all request numbers.
+// Answers are filed by the number of the request. Those without one are filed by their kind, above all
+// numbers.
 constexpr uint64_t kByKind = uint64_t{1} << 32;
+// How long an answer may take, in ms.
 constexpr int64_t kAnswerMs = 10'000;
-// The daemon itself keeps the deadline of a join; this much later it is considered stuck.
+// The daemon itself keeps the deadline of a join. After this many ms more it counts as stuck.
 constexpr int64_t kJoinGraceMs = 10'000;
-// A socket that a child of a host that was killed holds open: nobody answers, and the next one is about to
-// take its place.
+// How long an embedded daemon may take to greet, in ms. If a host was killed, a child of it may hold a
+// copy of the socket on which nobody answers, and the next host is about to take its place.
 constexpr int64_t kNextGreetingMs = 1'000;
-// How often a session without a daemon looks for one.
+// How often a session without a daemon looks for one, in ms.
 constexpr int64_t kLookMs = 10;
 
-// Of an answer that comes as a memfd.
+// The text of an answer that comes as a memfd. The daemon's memory may lack the closing zero.
 Result<std::string> text_of(Packet& packet) {
   HDT_RETURN_IF_ERROR(packet.descriptors);
   if (packet.fds.size() != 1) return Status(Code::kInternal, "the daemon's answer lacks its text");
@@ -44,11 +53,13 @@ Session::~Session() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
+    // Ends the reader's blocking receive.
     ::shutdown(wire().socket.get(), SHUT_RDWR);
     changed_.notify_all();
   }
   if (!reader_.joinable()) return;
-  // The last communicator may be released from a callback on the reader's own thread.
+  // The last communicator may be released in a callback, on the reader's own thread, which cannot wait
+  // for itself. It looks at *alive_ after each callback and ends without touching the session again.
   if (reader_.get_id() == std::this_thread::get_id()) {
     *alive_ = false;
     reader_.detach();
@@ -57,6 +68,7 @@ Session::~Session() {
   }
 }
 
+// Without memory the session cannot go on, but the process can.
 void Session::read() {
   const auto alive = alive_;
   try {
@@ -66,6 +78,7 @@ void Session::read() {
   }
 }
 
+// After every call that may run a callback, *alive_ says whether the session still exists.
 void Session::read_on() {
   const auto alive = alive_;
   for (;;) {
@@ -79,6 +92,8 @@ void Session::read_on() {
   }
 }
 
+// Blocks in receive_packet(). A refusal after the greeting is the daemon's way to end a session with a
+// reason; anything unexpected is ignored or taken for the end.
 Status Session::hear(bool& final) {
   const auto alive = alive_;
   for (;;) {
@@ -96,6 +111,10 @@ Status Session::hear(bool& final) {
   }
 }
 
+// 1. Note that there is no daemon, and inform the communicators (on_away), without the lock.
+// 2. Return if none will come. If the daemon was embedded, wait until this process needs one.
+// 3. Until the deadline: host a daemon if possible, try to greet one, hand over.
+// 4. Make the new connection the present one, send what has been kept for it, and ring for every group.
 Status Session::find_successor() {
   const int64_t wait_ms = wire().welcome.restart_ms;
   const Status last(Code::kDaemonLost, "the daemon at " + path_ + " went away");
@@ -106,6 +125,7 @@ Status Session::find_successor() {
     const std::lock_guard lock(mutex_);
     if (closing_) return last;
     connected_ = false;
+    // Answers of the daemon that is gone belong to requests that will be sent again.
     answers_.clear();
     for (const auto& [number, membership] : memberships_) away.push_back(membership.on_away);
     changed_.notify_all();
@@ -122,11 +142,14 @@ Status Session::find_successor() {
     if (become_host_) become_host_();
     const int64_t left_ms = std::max<int64_t>(deadline.remaining_ns() / kNsPerMs, kNextGreetingMs);
     auto wire = greet(path_, std::min(left_ms, embedded ? kNextGreetingMs : kGreetingMs));
-    // Who refuses has understood; who is not there, or dies again at once, may come yet.
+    // A daemon that refuses has understood, so its refusal is final. One that is not there, or dies
+    // again at once, may come yet.
     const Code code = wire.is_ok() ? Code::kSuccess : wire.status().code();
     if (wire.is_ok()) {
       const Status handed = hand_over(*wire.value());
       if (handed.is_ok()) {
+        // Both locks: no notice may be sent between the hand-over and the kept notices, and every waiter
+        // sees the new wire and `connected_` together.
         const std::lock_guard sending(send_mutex_);
         const std::lock_guard lock(mutex_);
         if (closing_) return last;
@@ -134,14 +157,15 @@ Status Session::find_successor() {
         wires_.push_back(wire.take());
         for (const auto& notice : std::exchange(unsent_, {})) (void)send(this->wire(), notice);
         connected_ = true;
-        // Who was in between has rung at the daemon that is gone.
+        // A thread that rang in between rang at the daemon that is gone.
         for (const auto& [number, membership] : memberships_)
           ring(membership.joined->engine, membership.joined->handle);
         changed_.notify_all();
         HDT_LOG_INFO("the daemon at {} is back", path_);
         return Status::ok();
       }
-    } else if (code == Code::kSystem) {  // this process or the daemon is at a limit, perhaps not for long
+    } else if (code == Code::kSystem) {
+      // This process or the daemon is at a limit, perhaps not for long.
       since = ", and this process could not go back to it: " + wire.status().message();
     } else if (code != Code::kNoDaemon && code != Code::kDaemonLost) {
       return wire.status();
@@ -155,10 +179,12 @@ Status Session::find_successor() {
   }
 }
 
-// In the order in which it is needed: groups may use what is shared. Nobody else sends meanwhile: nobody
-// knows the wire.
+// Sends everything in the order in which it is needed: groups may use what is shared. No other thread
+// sends to this daemon meanwhile, as none knows the wire. mutex_ keeps the lists as they are; a group
+// that is watched during this is handed over by watch() itself.
 Status Session::hand_over(Wire& wire) {
   const std::lock_guard lock(mutex_);
+  // From here on waiters know that their daemon is gone.
   ++life_;
   for (const auto& [number, shared] : shared_) {
     const std::array<int, 1> fds = {shared.fd};
@@ -173,6 +199,7 @@ Status Session::hand_over(Wire& wire) {
     HDT_RETURN_IF_ERROR(send_packet(
         wire.socket.get(),
         session::encode(session::AdoptRequest{joined.handle, joined.engine, joined.local_index}), fds));
+    // The group may have failed, and the daemon before may not have passed that on.
     if (const auto failure = told_.find(joined.handle); failure != told_.end()) {
       HDT_RETURN_IF_ERROR(send_packet(wire.socket.get(), failure->second, {}));
     }
@@ -180,6 +207,7 @@ Status Session::hand_over(Wire& wire) {
   return Status::ok();
 }
 
+// An answer for which nobody waits any more stays filed until the daemon ends.
 void Session::on_packet(Packet packet) {
   const auto kind = session::kind_of(packet.bytes);
   if (!kind.is_ok()) return;
@@ -206,6 +234,7 @@ void Session::on_not_adopted(const session::GroupNotice& notice) {
   std::vector<Membership> refused;
   {
     const std::lock_guard lock(mutex_);
+    // The callback is called once, so the group is removed first.
     std::erase_if(memberships_, [&](const auto& entry) {
       if (entry.second.joined->handle != notice.handle) return false;
       refused.push_back(entry.second);
@@ -219,6 +248,7 @@ void Session::on_not_adopted(const session::GroupNotice& notice) {
   }
 }
 
+// The callbacks run without the lock: they may call back into the session.
 void Session::mark_lost(const Status& why) {
   std::map<uint64_t, Membership> memberships;
   {
@@ -231,13 +261,18 @@ void Session::mark_lost(const Status& why) {
   for (auto& [number, membership] : memberships) membership.on_lost(why);
 }
 
+// 1. Wait until there is a daemon.
+// 2. Send. A daemon that ends just now is no error: the loop finds its successor.
+// 3. Wait for the answer, for as long as this daemon lives.
+// 4. If another daemon came meanwhile, begin again, unless the caller wants one daemon only.
 Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, int64_t answer_ms,
                             std::span<const int> fds, uint64_t* only_in_life) {
   std::unique_lock lock(mutex_);
   const Counted asking(asking_);
+  // The reader thread may wait in await_need().
   changed_.notify_all();
   for (;;) {
-    // The reader gives up waiting for a daemon in time.
+    // No deadline is needed: the reader thread gives up waiting for a daemon in time.
     changed_.wait(lock, [this] { return connected_ || lost(); });
     if (lost()) return lost_why_;
     const uint64_t life = life_;
@@ -257,6 +292,7 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, i
         return packet;
       }
       if (deadline.expired()) return Status(Code::kTimeout, "the daemon at " + path_ + " does not answer");
+      // At most a second, as a deadline may be too far for a time point.
       changed_.wait_for(lock, std::chrono::nanoseconds(std::min(deadline.remaining_ns(), kNsPerSecond)));
     }
     if (lost()) return lost_why_;
@@ -302,6 +338,8 @@ Result<std::string> Session::ask_json(const session::Question& question) {
   return json_answer(Kind::kAnswerIs, session::encode(question));
 }
 
+// From the daemon's success on, the others wait for this rank: whatever goes wrong afterwards fails the
+// group (give_up_seat()) instead of leaving them to their deadline.
 Result<JoinedGroup> Session::join_once(const session::JoinRequest& request, uint64_t& life) {
   auto packet = ask(request.request, session::encode(request), request.timeout_ms + kJoinGraceMs, {}, &life);
   if (!packet.is_ok()) return packet.status();
@@ -321,13 +359,14 @@ Result<JoinedGroup> Session::join_once(const session::JoinRequest& request, uint
                      life,          joined.value().secret};
 }
 
-// The daemon tells the others, who wait for this rank, and forgets the seat.
+// The daemon sends the failure to the others and forgets the seat.
 Status Session::give_up_seat(uint32_t handle, int32_t rank, const Status& why) {
   const Status told(
       why.code(), "rank " + std::to_string(rank) + " could not take its seat in the group: " + why.message());
   (void)notify(Kind::kFail, {handle, told.code(), rank, told.message()});
   (void)notify(Kind::kLeave, {handle, Code::kSuccess, -1, ""});
   const std::lock_guard lock(mutex_);
+  // The daemon may give the handle to another group, which has not failed.
   told_.erase(handle);  // the daemon gives the handle to another group
   return told;
 }
@@ -345,6 +384,8 @@ Result<Packet> Session::ask_memory(Kind kind, session::MemoryRequest request, st
   return packet;
 }
 
+// Noted after the daemon has it. If the daemon ends in between, the request is sent again to its
+// successor, which gives a number of its own.
 Result<uint64_t> Session::share(uint32_t handle, const SharedMemory& memory) {
   const std::array<int, 1> fds = {memory.fd()};
   auto packet = ask_memory(Kind::kShare, {0, handle, 0}, fds);
@@ -360,6 +401,7 @@ void Session::forget_shared(uint32_t handle) {
   std::erase_if(shared_, [handle](const auto& entry) { return entry.second.handle == handle; });
 }
 
+// send_mutex_ first: a successor either is not given the memory, or gets this message afterwards.
 void Session::unshare(uint64_t memory) {
   const std::lock_guard sending(send_mutex_);
   {
@@ -375,6 +417,7 @@ Result<SharedMemory> Session::open_memory(uint32_t handle, uint64_t memory) {
   HDT_RETURN_IF_ERROR(packet.value().descriptors);
   if (packet.value().fds.size() != 1) return Status(Code::kInternal, "the daemon's answer lacks the memory");
   auto mapped = SharedMemory::map(std::move(packet.value().fds[0]));
+  // Nobody is given this memory by this process, so the descriptor is not needed.
   if (mapped.is_ok()) mapped.value().close_fd();
   return mapped;
 }
@@ -382,6 +425,7 @@ Result<SharedMemory> Session::open_memory(uint32_t handle, uint64_t memory) {
 Status Session::notify(Kind kind, const session::GroupNotice& notice) {
   const std::lock_guard sending(send_mutex_);
   const auto bytes = session::encode(kind, notice);
+  // Noted before it is sent, as the daemon may end before it has passed it on.
   if (kind == Kind::kFail) {
     const std::lock_guard lock(mutex_);
     told_[notice.handle] = bytes;
@@ -389,8 +433,8 @@ Status Session::notify(Kind kind, const session::GroupNotice& notice) {
   return send_notice(bytes);
 }
 
-// A daemon that reads nothing for so long is as good as gone: the reader sees the end, and looks for another
-// one.
+// kInProgress: the time of limit_sends() is over. The shutdown makes the reader see the end, and look
+// for another daemon.
 Status Session::send(const Wire& to, std::span<const std::byte> bytes, std::span<const int> fds) {
   const Status sent = send_packet(to.socket.get(), bytes, fds);
   if (sent.code() != Code::kInProgress) return sent;
@@ -399,7 +443,7 @@ Status Session::send(const Wire& to, std::span<const std::byte> bytes, std::span
   return {Code::kDaemonLost, "the daemon at " + path_ + " reads nothing"};
 }
 
-// send_mutex_ is held. Kept for the successor while there is no daemon.
+// send_mutex_ is held over the look and the sending, so find_successor() cannot take unsent_ in between.
 Status Session::send_notice(std::span<const std::byte> bytes) {
   bool connected = false;
   {
@@ -414,8 +458,9 @@ Status Session::send_notice(std::span<const std::byte> bytes) {
   return Status::ok();
 }
 
-// If another daemon comes meanwhile, either its coming is seen here, or what this ring is about is seen by
-// it.
+// If another daemon takes the place meanwhile, either this loop sees it and rings again, or that daemon
+// sees what the ring is about: find_successor() stores the wire before it rings for all groups itself.
+// Both sides are sequentially consistent.
 void Session::ring(uint32_t engine, uint32_t handle) {
   for (const Wire* rung = nullptr; rung != wire_.load(std::memory_order_seq_cst);) {
     rung = wire_.load(std::memory_order_seq_cst);
@@ -427,7 +472,8 @@ void Session::ring_at(const Wire& daemon, uint32_t engine, uint32_t handle) {
   if (engine >= daemon.eventfds.size()) return;
   session::EngineBell& bell = reinterpret_cast<session::SessionPage*>(daemon.page.data())->engines[engine];
   const uint32_t bit = handle % (session::kAttentionWords * 64);
-  // Sequentially consistent with the engine's "set asleep, look again": one of the two sees the other.
+  // Sequentially consistent with the engine's "set asleep, look again" (ipc/page.h): one of the two sees
+  // the other.
   bell.attention[bit / 64].fetch_or(uint64_t{1} << bit % 64, std::memory_order_seq_cst);
   if (bell.asleep.load(std::memory_order_seq_cst) != 0) ::eventfd_write(daemon.eventfds[engine].get(), 1);
 }

@@ -1,4 +1,6 @@
-// Of Session: how it begins, and how one goes on with another daemon: connecting, and each side's first word.
+// session_greeting.cc: how a session begins, and how it goes on with another daemon: connecting, and the
+// first message of each side. The greeting runs on the caller's thread or the reader's, on a socket that
+// nobody else knows yet, with a time limit for each step.
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -15,7 +17,8 @@ using session::Kind;
 
 namespace {
 
-// The kernel knows who listened, whether it answers or not.
+// The message for a daemon that listens and does not answer. The kernel knows who listened, so the
+// message can name the process, and what lets it go on if it was stopped.
 std::string stuck(int socket, const std::string& path, int64_t timeout_ms) {
   const auto who = peer_credentials(socket);
   const bool known = who.is_ok() && who.value().pid != 0;
@@ -36,10 +39,12 @@ Result<std::shared_ptr<Session>> Session::open(const std::string& socket,
   auto wire = greet(socket, std::clamp<int64_t>(timeout_ms, 1, kGreetingMs));
   if (!wire.is_ok()) return wire.status();
   std::shared_ptr<Session> session(new Session());
+  // Only an embedded daemon has a place that this process could take.
   if (become_host && wire.value()->welcome.host_pid != 0) session->become_host_ = become_host();
   session->path_ = socket;
   session->wire_ = wire.value().get();
   session->wires_.push_back(wire.take());
+  // A plain pointer: the destructor waits for the thread, or the thread looks at alive_.
   auto reader = start_thread("hdt-session", [raw = session.get()] { raw->read(); });
   if (!reader.is_ok()) return reader.status();
   session->reader_ = reader.take();
@@ -53,16 +58,19 @@ Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path, i
   auto wire = std::make_unique<Wire>();
   wire->socket = connected.take();
   const int socket = wire->socket.get();
-  // A daemon that reads nothing holds up nobody for ever.
+  // A daemon that reads nothing holds nobody up for ever.
   HDT_RETURN_IF_ERROR(limit_sends(socket, kSendMs));
+  // The answer has the rest of the time; at least 1 ms, as 0 would mean no limit.
   const int64_t left_ms = deadline.remaining_ns() / kNsPerMs + 1;
   const timeval answer_time{left_ms / 1000, left_ms % 1000 * 1000};
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &answer_time, sizeof answer_time);
-  // A daemon that takes no session may have said why before it heard anything, and closed.
+  // A daemon that takes no session may have sent its reason before it heard anything, and closed. So a
+  // failed send is no reason not to look for an answer.
   const Status said = send_packet(socket, session::encode(session::Hello{"libhdt 0.1.0"}), {});
   if (!said.is_ok() && said.code() != Code::kDaemonLost) return said;
   auto packet = receive_packet(socket);
   if (!packet.is_ok()) {
+    // The receive has timed out.
     if (packet.status().code() == Code::kInProgress)
       return Status(Code::kNoDaemon, stuck(socket, path, timeout_ms));
     return packet.status();
@@ -73,11 +81,13 @@ Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path, i
     if (text.is_ok())
       return Status(text.value().code, "the daemon at " + path + " refused: " + text.value().text);
   }
+  // From here on a message that makes no sense is an error of its own: kVersion for another protocol.
   auto welcome = session::decode_welcome(packet.value().bytes);
   if (!welcome.is_ok()) return welcome.status();
   wire->welcome = welcome.take();
   HDT_RETURN_IF_ERROR(packet.value().descriptors);
   auto& fds = packet.value().fds;
+  // The wake page, and one eventfd for each engine.
   if (fds.size() != 1 + wire->welcome.engines)
     return Status(Code::kInternal, "the daemon's welcome lacks descriptors");
   auto page = SharedMemory::map(std::move(fds[0]));
@@ -86,6 +96,7 @@ Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path, i
     return Status(Code::kInternal, "the session's page is too small");
   wire->page = page.take();
   for (uint32_t i = 0; i < wire->welcome.engines; ++i) wire->eventfds.push_back(std::move(fds[1 + i]));
+  // The reader thread waits without a limit.
   constexpr timeval kForever{0, 0};
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kForever, sizeof kForever);
   return wire;

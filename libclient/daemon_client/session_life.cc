@@ -1,5 +1,5 @@
-// session_life.cc: a session over the lives of daemons: when it needs one, joining a group while one takes
-// the other's place, and groups that are joined just then.
+// session_life.cc: a session over the lives of several daemons: when it needs one, joining a group while
+// one daemon takes the other's place, and groups that are joined just then.
 #include <sys/socket.h>
 
 #include <array>
@@ -13,7 +13,8 @@ namespace hdt::client {
 
 namespace {
 
-// Whether two lists of "address:port", by commas, have an address in common.
+// Whether two lists of "address:port", separated by commas, have an address in common. A node id in
+// front does not matter.
 bool share_host(const std::string& one, const std::string& other) {
   std::set<std::string> hosts;
   std::istringstream first(without_id(one));
@@ -27,13 +28,15 @@ bool share_host(const std::string& one, const std::string& other) {
 
 }  // namespace
 
-// An embedded daemon is hosted by who needs one.
+// An embedded daemon is hosted by a process that needs one. A process without a group and without a
+// request hosts nothing for others.
 bool Session::await_need() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return closing_ || asking_ > 0 || !memberships_.empty(); });
   return !closing_;
 }
 
+// Without groups no callback is called. The reader thread ends by itself.
 void Session::close() {
   const std::lock_guard lock(mutex_);
   closing_ = true;
@@ -42,11 +45,14 @@ void Session::close() {
   changed_.notify_all();
 }
 
-// Only an answer proves it: of a daemon that was killed just now, this process may not have heard yet.
+// Only an answer proves that a daemon is there: this process may not have heard yet of the end of one
+// that was killed just now. Which question is asked does not matter.
 void Session::await_daemon() { (void)rendezvous_address(); }
 
-// The daemon has said that its successor is to be asked; or it is gone, and the successor is where all who
-// join are asking, too: the coordinator was here. A coordinator elsewhere has given the group up.
+// Two cases. kInProgress: the daemon has sent that its successor is to be asked. Or the daemon is gone,
+// and the coordinator was this node's daemon (this rank hosts the meeting, or the coordinator's
+// addresses are ours): then the successor coordinates, and all who join ask it, too. A coordinator
+// elsewhere has given the group up.
 bool Session::can_ask_again(const session::JoinRequest& request, const std::string& own_address,
                             const Status& why) const {
   if (why.code() == Code::kInProgress) return true;
@@ -54,6 +60,8 @@ bool Session::can_ask_again(const session::JoinRequest& request, const std::stri
   return request.host != session::Hosting::kNone || share_host(request.rendezvous, own_address);
 }
 
+// Joins through one daemon after the other, until the deadline. The coordinator's address is compared
+// with this node's as it was before: a successor may have another port.
 Result<JoinedGroup> Session::join(session::JoinRequest request) {
   const Deadline deadline = Deadline::after_ms(request.timeout_ms);
   const Counted asking(asking_);
@@ -67,11 +75,14 @@ Result<JoinedGroup> Session::join(session::JoinRequest request) {
     uint64_t life = 0;
     {
       const std::lock_guard lock(mutex_);
+      // A number of its own for each attempt, so that a late answer to an earlier one is not taken for
+      // this one's.
       request.request = next_request_++;
     }
     auto joined = join_once(request, life);
     if (joined.is_ok() || !can_ask_again(request, own_address, joined.status())) return joined;
     std::unique_lock lock(mutex_);
+    // Until another daemon is there.
     changed_.wait_for(lock, std::chrono::nanoseconds(std::max<int64_t>(deadline.remaining_ns(), 0)),
                       [&] { return lost() || (connected_ && life_ != life); });
     if (lost()) return lost_why_;
@@ -81,6 +92,8 @@ Result<JoinedGroup> Session::join(session::JoinRequest request) {
   }
 }
 
+// A group counts as this process's from here on, and keeps an embedded session in need of a daemon. What
+// an earlier group with the same handle had reported is forgotten.
 uint64_t Session::watch(Membership membership) {
   JoinedGroup& joined = *membership.joined;
   uint64_t number = 0;
@@ -94,11 +107,12 @@ uint64_t Session::watch(Membership membership) {
     changed_.wait(lock, [this] { return connected_ || lost(); });
     if (lost() || joined.life == life_) return number;
   }
-  // The daemon that gave the group has gone meanwhile, and the group was not among those that its successor
-  // got.
+  // The daemon that gave the group has gone meanwhile, and the group was not among those that its
+  // successor was given: it is handed over here.
   const std::lock_guard sending(send_mutex_);
   const std::lock_guard lock(mutex_);
-  if (!connected_ || joined.life == life_) return number;  // else the reader hands it over
+  // In the first case the reader will hand it over to the next daemon, in the second it has done so.
+  if (!connected_ || joined.life == life_) return number;
   joined.life = life_;
   const std::array<int, 1> fds = {joined.memory.fd()};
   (void)send_packet(wire().socket.get(),

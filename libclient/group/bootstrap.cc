@@ -1,3 +1,10 @@
+// bootstrap.cc: from an id, a job or a parent to a joined group.
+//
+// The ranks of a group know each other by a *key* of 32 bytes. The first group's key is a hash of what
+// its ranks have in common: the id's random seed, or the job's meeting place. When the group is made,
+// its coordinator draws a *secret*, which replaces the key in `CommunicatorOptions::key`. Keys of groups
+// that are split or shrunk from it are hashes of that secret and of a text that says which group it is.
+// So only members can compute them (docs/design/communicator.md, "Who takes part").
 #include "libclient/group/bootstrap.h"
 
 #include <algorithm>
@@ -20,18 +27,23 @@ namespace hdt::client {
 
 namespace {
 
+// "JDTH" in memory: the first bytes of every id.
 constexpr uint32_t kIdMagic = 0x4854444a;  // "JDTH"
-constexpr size_t kSeedBytes = 16;          // the id's secret, from which the group's key is made
-// Of a daemon's address with its node id in front, as hdtCommSplit passes it on; a multiple of an element's
-// size.
+// The random secret in an id, from which the group's key is made.
+constexpr size_t kSeedBytes = 16;
+// Room for a daemon's addresses with its node id in front, as hdtCommSplit passes them on, in bytes. A
+// multiple of an element's size, as the addresses travel in an allgather of int32.
 constexpr size_t kMaxAddress = session::kMaxAddressBytes + 36;
 
+// The contents of an hdtUniqueId_t: magic, seed, and the coordinator's addresses as a string
+// (base/codec.h).
 struct IdContents {
   std::array<std::byte, kSeedBytes> seed{};
   std::string rendezvous;
 };
 
 // A daemon on many NICs has more addresses than an id has room for: the last ones are left out.
+// kInternal: not even the first one fits.
 Result<hdtUniqueId_t> pack_id(const IdContents& contents) {
   hdtUniqueId_t id{};
   std::string rendezvous = contents.rendezvous;
@@ -45,6 +57,7 @@ Result<hdtUniqueId_t> pack_id(const IdContents& contents) {
   return id;
 }
 
+// The id comes from the user, so it may be any bytes.
 Result<IdContents> unpack_id(const hdtUniqueId_t& id) {
   Reader reader(std::as_bytes(std::span(id.internal)));
   const auto magic = reader.get<uint32_t>();
@@ -57,6 +70,7 @@ Result<IdContents> unpack_id(const hdtUniqueId_t& id) {
   return contents;
 }
 
+// The hash hides the seed: the key travels to daemons, the seed does not.
 Result<session::GroupKey> key_of_id(const IdContents& contents) {
   return key_of("id " + std::string(reinterpret_cast<const char*>(contents.seed.data()), kSeedBytes));
 }
@@ -65,10 +79,18 @@ Result<session::GroupKey> key_of_id(const IdContents& contents) {
 struct Meeting {
   session::Meeting kind = session::Meeting::kSecret;
   session::Hosting host = session::Hosting::kNone;
-  std::string place;  // in the user's words
+  // The place in the user's words, for messages; "": the ranks do not meet at an address that the user
+  // gave.
+  std::string place;
 };
 
-// On success `options.key` is replaced by a secret that only the group's members have.
+// The common end of all ways to make a group:
+// 1. Join through the daemon; this blocks until all ranks have come, or one cannot.
+// 2. Keep the group's secret as the key from which later keys are made.
+// 3. Wrap the group and take this rank's seat (Communicator::make()).
+// 4. If reductions are to be deterministic between nodes: make a second group of the same ranks, over
+//    which they go (deterministic_calls.h). It is made by a split, so it is collective like the first
+//    one.
 Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, CommunicatorOptions options,
                                            const Meeting& meeting) {
   session::JoinRequest request;
@@ -94,10 +116,12 @@ Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, Com
   return made;
 }
 
+// A text in a fixed field, which need not have a closing zero.
 std::string text_of(const char (&address)[kMaxAddress]) { return {address, ::strnlen(address, kMaxAddress)}; }
 
-// A group of some of the parent's ranks, of which this is one, in the order of `members`. `what` says which
-// group of the parent's it is, the same on all of them.
+// Joins a group of some of the parent's ranks, of which this is one, in the order of `members`. `what`
+// says which of the parent's groups it is; it must be the same text on all of them, and must never name
+// another group of this parent.
 Result<std::shared_ptr<Communicator>> join_members(Communicator& parent, const std::vector<uint32_t>& members,
                                                    const std::string& what, const std::string& rendezvous,
                                                    const Wishes& wishes, session::Meeting kind) {
@@ -117,12 +141,15 @@ Result<std::shared_ptr<Communicator>> join_members(Communicator& parent, const s
   return join(parent.session(), options, {kind, session::Hosting::kNone, ""});
 }
 
-// The n-th hdtCommInit of this process: the same on all ranks, as hdtCommInit is collective over the job.
+// The number of this hdtCommInit in the process: the same on all ranks, as hdtCommInit is collective
+// over the job.
 uint64_t next_job_group() {
   static std::atomic<uint64_t> next{0};
   return next.fetch_add(1);
 }
 
+// The meeting through PMIx: rank 0 publishes an id under the group's name, and the other ranks fetch it.
+// Fills in the job's size if the variables do not say it. Waits in fetch() until the deadline.
 Result<CommunicatorOptions> by_pmix(Session& session, Job& job, CommunicatorOptions options) {
   auto pmix = PmixExchange::instance();
   if (!pmix.is_ok()) {
@@ -145,6 +172,8 @@ Result<CommunicatorOptions> by_pmix(Session& session, Job& job, CommunicatorOpti
     if (!address.is_ok()) return address.status();
     auto unpacked = unpack_id(id.value());
     if (!unpacked.is_ok()) return unpacked.status();
+    // make_unique_id() used the daemon that a config of NULL leads to. The ranks must meet at the daemon
+    // of this session, so its address replaces that one.
     contents = {unpacked.value().seed, address.take()};
     const auto packed = pack_id(contents);
     if (!packed.is_ok()) return packed.status();
@@ -157,6 +186,7 @@ Result<CommunicatorOptions> by_pmix(Session& session, Job& job, CommunicatorOpti
                     "rank 0 did not publish the group's id: " + bytes.status().message());
     }
     hdtUniqueId_t id{};
+    // The value may have any length; unpack_id() refuses one that is too short.
     std::memcpy(id.internal, bytes.value().data(), std::min(bytes.value().size(), sizeof id.internal));
     auto unpacked = unpack_id(id);
     if (!unpacked.is_ok()) return unpacked.status();
@@ -184,10 +214,11 @@ Result<Wishes> default_wishes() {
   return wishes;
 }
 
+// Fields behind timeout_ms were added later. `size` says how many of them the caller's program knows.
 Result<Wishes> read_config(const hdtCommConfig_t* config, const Wishes& defaults) {
   Wishes wishes = defaults;
   if (config == nullptr) return wishes;
-  // Fields behind timeout_ms came later: a program built before them has none.
+  // A program that was built before `deterministic` existed has a smaller struct.
   if (config->size < offsetof(hdtCommConfig_t, deterministic)) {
     return Status(Code::kInvalidArgument, "hdtCommConfig_t: start from HDT_COMM_CONFIG_INIT");
   }
@@ -230,6 +261,8 @@ Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ra
   return join(session.take(), options, {});
 }
 
+// 1. Who is this rank? 2. Which daemon? 3. Where and by which key do the ranks meet? 4. Join. 5.
+//    Remember the secret, so that the job's later groups need no key that others could guess.
 Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
   auto detected =
       detect_job([](const char* name) { return std::getenv(name); });  // NOLINT(concurrency-mt-unsafe)
@@ -245,6 +278,7 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
   options.deterministic = wishes.deterministic;
   Meeting meeting;
   switch (job.rendezvous.kind) {
+    // A group of one: a random key that nobody else has, at this process's own daemon.
     case Rendezvous::Kind::kNone: {
       auto address = session->rendezvous_address();
       if (!address.is_ok()) return address.status();
@@ -259,6 +293,8 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
       break;
     }
     case Rendezvous::Kind::kAddress:
+    // The key is made from the place as text, since the name resolves to different addresses on
+    // different hosts.
     case Rendezvous::Kind::kFirstNode: {
       const auto addresses = addresses_of(job.rendezvous);
       if (!addresses.is_ok()) return addresses.status();
@@ -268,6 +304,9 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
       options.key = key.value();
       meeting.place = job.rendezvous.text();
       const std::string& name = job.rendezvous.host;
+      // Rank 0's daemon listens at the place. If the name of the host leads to a loopback address here
+      // (as Debian's /etc/hosts makes it), the other hosts reach the daemon at its NICs, so it listens
+      // there as well.
       if (job.rank == 0) {
         meeting.host = addresses.value().loopback && names_a_host(name) ? session::Hosting::kListenOnNics
                                                                         : session::Hosting::kListen;
@@ -285,16 +324,20 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
   return made;
 }
 
+// Every rank learns every rank's color and key by one allgather on the parent, and with it the address
+// of every rank's daemon: the new group meets at that of its first rank. All then compute the same list
+// of members.
 Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int key, const Wishes& wishes) {
   struct Choice {
     int32_t color, key;
   };
   const CommunicatorOptions& from = parent.options();
+  // The number keeps the key apart from those of earlier splits.
   const uint64_t number = parent.next_split();
   auto address = parent.session()->rendezvous_address();
   if (!address.is_ok()) return address.status();
   if (address.value().size() >= kMaxAddress) return Status(Code::kInternal, "rendezvous address too long");
-  // Everyone learns everyone's choice, and where the new group's first rank can be met.
+  // One rank's part of the allgather, as int32 elements.
   struct Entry {
     Choice choice;
     char address[kMaxAddress];
@@ -315,20 +358,24 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
   for (uint32_t rank = 0; rank < from.ranks; ++rank) {
     if (all[rank].choice.color == color) members.push_back(rank);
   }
+  // Members are in the order of old ranks already, so a stable sort by key keeps that order among equal
+  // keys.
   std::stable_sort(members.begin(), members.end(),
                    [&](uint32_t a, uint32_t b) { return all[a].choice.key < all[b].choice.key; });
   return join_members(parent, members, "split " + std::to_string(number) + " color " + std::to_string(color),
                       text_of(all[members.front()].address), wishes, session::Meeting::kSecret);
 }
 
-// The parent may have failed, so nothing is asked of its members: who they are and where they can be met was
-// known when it was made, and the key is computed from what all were told.
+// The parent may have failed, so nothing is asked of its members. Who they are and where their daemons
+// can be met has been known since it was made; the key is a hash of the parent's secret, the number of
+// earlier shrinks, and the excluded ranks, in which all callers agree.
 Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, const std::vector<uint32_t>& excluded,
                                              const Wishes& wishes) {
   const CommunicatorOptions& from = parent.options();
   std::vector<bool> leaves(from.ranks, false);
   for (const uint32_t rank : excluded) leaves[rank] = true;
   std::vector<uint32_t> members;
+  // The list is sorted and without duplicates, whatever the caller's order was.
   std::string text = "without";
   for (uint32_t rank = 0; rank < from.ranks; ++rank) {
     if (leaves[rank]) {
@@ -339,14 +386,19 @@ Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, const std::ve
   }
   const auto& access = parent.access();
   const uint32_t node = access.order.node_of_rank[members.front()];
+  // The coordinator is the daemon of the new group's first rank.
   std::string rendezvous = access.segment.places()[node].get();
-  if (node == access.node) {  // a daemon that was started again may be met elsewhere than its predecessor
+  // Our own daemon is asked, because one that was started again may be met elsewhere than its
+  // predecessor.
+  if (node == access.node) {
     auto address = parent.session()->rendezvous_address();
     if (!address.is_ok()) return address.status();
     rendezvous = address.take();
   }
   auto made = join_members(parent, members, "shrink " + std::to_string(parent.shrinks()) + " " + text,
                            rendezvous, wishes, session::Meeting::kAgain);
+  // A failed attempt is not counted: ranks that repeat the call compute the same key as ranks that make
+  // it for the first time. Meeting::kAgain allows a key to be used again.
   if (made.is_ok()) parent.shrunk();
   return made;
 }

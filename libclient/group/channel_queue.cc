@@ -1,3 +1,7 @@
+// channel_queue.cc: sends and receives over message rings. A ring has two counters: `head`, the cells
+// written, and `tail`, the cells consumed. On one node one rank writes each of them. Between nodes the
+// daemon writes the other counter of each ring: it moves `tail` of an outgoing ring as the receiver
+// consumes, and `head` of an incoming one as cells land.
 #include "libclient/group/channel_queue.h"
 
 #include <algorithm>
@@ -12,6 +16,7 @@ using session::Direction;
 using session::kAttentionRing;
 using session::Recorded;
 
+// The queue starts nothing here; the communicator calls progress() afterwards, under the same lock.
 void ChannelQueue::push(Recorded kind, uint32_t peer, std::byte* data, uint64_t bytes,
                         std::shared_ptr<Operation> operation) {
   Stream& stream = (kind == Recorded::kSend ? sends_ : recvs_)[peer];
@@ -29,28 +34,35 @@ void ChannelQueue::push_recv(uint32_t peer, void* data, uint64_t bytes,
   push(Recorded::kReceive, peer, static_cast<std::byte*>(data), bytes, std::move(operation));
 }
 
+// Positions of a node are contiguous, in the order of local indices.
 uint32_t ChannelQueue::local_of(uint32_t peer) const {
   return static_cast<uint32_t>(access_.order.position_of[peer] - access_.order.first_position[access_.node]);
 }
 
 bool ChannelQueue::progress() {
   bool any = false;
+  // One stream after the other, a ring at a time, until no stream moves: so a long message does not keep
+  // the others waiting for more than the cells of one ring.
   for (bool moved = true; moved && !access_.segment.failed();) {
     moved = false;
     for (auto& [peer, stream] : sends_) moved |= send_some(peer, stream);
     for (auto& [peer, stream] : recvs_) moved |= recv_some(peer, stream);
     any |= moved;
   }
-  // What had arrived before the failure is received.
+  // Cells that had arrived before the failure are still consumed, so that a receive whose data is here
+  // succeeds.
   for (auto& [peer, stream] : recvs_) any |= access_.segment.failed() && recv_some(peer, stream);
   return any;
 }
 
-// Tells the daemon which channel to look at.
+// The rank is the only writer of the attention ring, and the daemon the only reader (ipc/segment.h,
+// Board). acquire on `tail` pairs with the daemon's release: an entry is overwritten only after it was
+// read. If the ring is full, the flag makes the daemon look at all rings of this rank.
 void ChannelQueue::call_attention(uint32_t channel) {
   Board& board = access_.board();
   const uint64_t head = board.attention_head.load(std::memory_order_relaxed);
   if (head - board.attention_tail.load(std::memory_order_acquire) >= kAttentionRing) {
+    // release: the daemon that clears the flag sees the cells that were written before.
     board.attention_overflow.store(1, std::memory_order_release);
   } else {
     board.attention[head % kAttentionRing] = channel;
@@ -59,11 +71,15 @@ void ChannelQueue::call_attention(uint32_t channel) {
   access_.ring_daemon();
 }
 
+// For each cell: 1. there is room: head < tail + slots; acquire on `tail` pairs with the reader's
+// release, so the reader is done with the old cell. 2. Write header and payload. 3. Publish: `head` with
+// release. The peer is rung once for all cells.
 bool ChannelQueue::send_some(uint32_t peer, Stream& stream) {
   if (stream.messages.empty()) return false;
   const session::Layout& layout = access_.layout();
   const uint32_t index = layout.channel_index(Direction::kOut, access_.local, peer);
   Channel& channel = access_.segment.channel(index);
+  // relaxed: this rank is the only writer.
   uint64_t head = channel.head.load(std::memory_order_relaxed);
   bool any = false;
   bool completed = false;
@@ -77,6 +93,7 @@ bool ChannelQueue::send_some(uint32_t peer, Stream& stream) {
     channel.head.store(++head, std::memory_order_release);
     any = true;
     access_.recorder().move(message.record, message.moved);
+    // A message of 0 bytes passes here after its one empty cell.
     if (message.moved < message.bytes) continue;
     access_.recorder().end(message.record);
     message.operation->complete(Status::ok());
@@ -84,11 +101,13 @@ bool ChannelQueue::send_some(uint32_t peer, Stream& stream) {
     completed = true;
   }
   if (!any) return false;
+  // The peer may wait for cells. Between nodes its daemon does the ringing.
   if (is_local(peer)) {
     access_.segment.board(local_of(peer)).doorbell.ring();
   } else {
     call_attention(index);
   }
+  // Another thread of this rank may wait for the operation.
   if (completed) access_.board().doorbell.ring();
   return true;
 }
@@ -97,6 +116,7 @@ bool ChannelQueue::recv_some(uint32_t peer, Stream& stream) {
   if (stream.messages.empty()) return false;
   const session::Layout& layout = access_.layout();
   const bool local = is_local(peer);
+  // The sender's outgoing ring, if both ranks share it; otherwise this rank's own incoming ring.
   const uint32_t index = local ? layout.channel_index(Direction::kOut, local_of(peer), access_.rank)
                                : layout.channel_index(Direction::kIn, access_.local, peer);
   Channel& channel = access_.segment.channel(index);
@@ -106,7 +126,10 @@ bool ChannelQueue::recv_some(uint32_t peer, Stream& stream) {
   while (!stream.messages.empty() && tail < channel.head.load(std::memory_order_acquire)) {
     Message& message = stream.messages.front();
     const std::byte* chunk = access_.data(layout.chunk(index, tail));
+    // A copy of the header: on one node the peer could change it at any time. The checks below are for
+    // faults, not for attacks, since ranks of a group trust each other.
     const ChunkHeader header = *reinterpret_cast<const ChunkHeader*>(chunk);
+    // The sizes of the two ends differ: a fault of the program.
     if (header.message_bytes != message.bytes) {
       access_.fail(Code::kMismatch, static_cast<int32_t>(peer),
                    "message " + std::to_string(message.number) + " from rank " + std::to_string(peer) +
@@ -116,6 +139,7 @@ bool ChannelQueue::recv_some(uint32_t peer, Stream& stream) {
                        std::to_string(message.bytes));
       return any;
     }
+    // A cell that does not continue the message: a fault of HDT, or memory that was overwritten.
     if (header.message != message.number || header.offset != message.moved ||
         header.bytes > layout.chunk_bytes || header.bytes > message.bytes - message.moved) {
       access_.fail(Code::kInternal, static_cast<int32_t>(peer),
@@ -127,6 +151,7 @@ bool ChannelQueue::recv_some(uint32_t peer, Stream& stream) {
     if (header.bytes != 0)
       std::memcpy(message.data + message.moved, chunk + sizeof(ChunkHeader), header.bytes);
     message.moved += header.bytes;
+    // release: the writer overwrites the cell only after the copy above.
     channel.tail.store(++tail, std::memory_order_release);
     any = true;
     access_.recorder().move(message.record, message.moved);
@@ -136,13 +161,18 @@ bool ChannelQueue::recv_some(uint32_t peer, Stream& stream) {
     stream.messages.pop_front();
     completed = true;
   }
+  // The writer may wait for room.
   if (any && local) access_.segment.board(local_of(peer)).doorbell.ring();
   if (any && !local) call_attention(index);
   if (completed) access_.board().doorbell.ring();
+  // The peer has departed, and the ring is empty. `left` is loaded first: the peer writes nothing after
+  // it has departed, so an empty ring is then final. A peer on another node is not found out here; the
+  // daemon does not know which messages are expected.
   const auto gone = [&] {
     return access_.segment.board(local_of(peer)).left.load(std::memory_order_acquire) != 0 &&
            tail == channel.head.load(std::memory_order_acquire);
   };
+  // A message to oneself cannot be missing this way.
   if (local && !stream.messages.empty() && peer != access_.rank && gone()) {
     access_.fail(Code::kRankLost, static_cast<int32_t>(peer),
                  "rank " + std::to_string(peer) + " left the group (class " +
@@ -158,6 +188,8 @@ bool ChannelQueue::empty() const {
   return std::all_of(sends_.begin(), sends_.end(), idle) && std::all_of(recvs_.begin(), recvs_.end(), idle);
 }
 
+// Only the first message of each stream is looked at: later ones were pushed later, and have later
+// deadlines.
 std::optional<ChannelQueue::Waiting> ChannelQueue::most_urgent() const {
   std::optional<Waiting> urgent;
   const auto look = [&](const std::map<uint32_t, Stream>& streams, const char* verb) {

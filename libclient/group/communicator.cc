@@ -1,3 +1,9 @@
+// communicator.cc: making, waiting, failing and leaving. See communicator.h for who does the work and
+// for the order of locks.
+//
+// A failure has one home, the group's shared memory. In a group of one node the rank that finds it
+// writes it there. In a group of several nodes the daemon does, since it has to send it to the other
+// nodes as well; only if the daemon is gone does the rank write it itself.
 #include "libclient/group/communicator.h"
 
 #include <unistd.h>
@@ -15,20 +21,25 @@ using session::Kind;
 
 namespace {
 
-// After this the daemon's search for the cause is given up and the group is failed with what is known here.
+// How long the daemons may search for the cause of an overdue operation, in ms. Afterwards the group
+// fails with what is known here.
 constexpr int64_t kSearchMs = 4'000;
 
-// So often it looks before it rings those who may sleep: where nobody does, the call is over by then, and the
-// fence that ringing takes is not waited for.
+// Looks of the express way before it rings peers that may sleep. If no peer sleeps, the call is over by
+// then, and the fence that ringing costs is not waited for.
 constexpr int kQuietRounds = 20;
 
-// A call that another thread's hdtCommDestroy has overtaken.
+// For a call that another thread's hdtCommDestroy has overtaken.
 Status being_destroyed() {
   return {Code::kInvalidArgument, "comm is no communicator any more: another thread is destroying it"};
 }
 
 }  // namespace
 
+// 1. Wrap the memory. A failure up to here is reported by the session, which gives the seat up: the
+//    other ranks wait for this one.
+// 2. Take the seat. A failure here has failed the group already, and the object's destructor leaves it.
+// 3. Measure the daemon's echo, before the first operation.
 Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session> session, JoinedGroup joined,
                                                          CommunicatorOptions options) {
   const auto rank = static_cast<int32_t>(options.rank);
@@ -37,6 +48,7 @@ Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session
   try {
     made = wrap(session, std::move(joined), std::move(options));
   } catch (const std::bad_alloc&) {
+    // Without this the other ranks would wait for this one until their deadline.
     made = Status(Code::kSystem, "process " + own_process() + " has no memory for it");
   }
   if (!made.is_ok()) return session->give_up_seat(handle, rank, made.status());
@@ -45,6 +57,8 @@ Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session
   return made;
 }
 
+// The daemon made the memory, but the member table is checked all the same: everything below computes
+// with it.
 Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session> session, JoinedGroup joined,
                                                          CommunicatorOptions options) {
   auto segment = session::Segment::attach(joined.memory.data(), joined.memory.size());
@@ -57,6 +71,7 @@ Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session
     if (node_of_rank.back() >= layout.nodes)
       return Status(Code::kInternal, "a member of the group is on no node");
   }
+  // The group must be the one that was asked for, with this rank on this node.
   if (layout.ranks != options.ranks || node_of_rank[options.rank] != node ||
       joined.local_index >= layout.local_ranks) {
     return Status(Code::kInternal, "the group that the daemon made is not the one that was asked for");
@@ -68,6 +83,8 @@ Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session
   made->access_.rank = made->options_.rank;
   made->access_.local = made->joined_.local_index;
   made->access_.node = node;
+  // The callbacks in access_ are used by members of the object only, so they may hold a plain pointer.
+  // Those of the session may come at any time, from its reader thread, so they hold a weak one.
   made->access_.ring_daemon = [raw = made.get()] {
     raw->session_->ring(raw->joined_.engine, raw->joined_.handle);
   };
@@ -83,10 +100,12 @@ Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session
                                         [weak] {
                                           if (const auto alive = weak.lock()) alive->on_daemon_away();
                                         }});
+  // The daemon ended between the join and here, and no other one will come.
   if (made->watch_ == 0) made->on_session_lost({Code::kDaemonLost, "the daemon went away"});
   return made;
 }
 
+// On one node the ranks see each other's pids; between nodes the daemons collect that, and set `seated`.
 bool Communicator::all_seated() const {
   if (!access_.one_node()) return access_.segment.header().seated.load(std::memory_order_acquire) != 0;
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
@@ -96,6 +115,8 @@ bool Communicator::all_seated() const {
 }
 
 Status Communicator::take_seat() {
+  // The pid is the seat. release: a rank that sees it sees what this rank has set up before (its proof,
+  // reach.h). The daemon looks at it, too.
   board().pid.store(static_cast<uint32_t>(::getpid()), std::memory_order_release);
   if (access_.one_node()) {
     access_.ring_peers();
@@ -103,6 +124,7 @@ Status Communicator::take_seat() {
     access_.ring_daemon();
   }
   const Deadline deadline = Deadline::after_ms(options_.timeout_ms);
+  // The Sleeper comes before the look, so that a ring in between is not lost (base/doorbell.h).
   for (;;) {
     const Sleeper sleeper(board().doorbell);
     if (all_seated()) return Status::ok();
@@ -124,6 +146,8 @@ Communicator::Communicator(std::shared_ptr<Session> session, JoinedGroup joined,
       options_(std::move(options)),
       channels_(access_) {}
 
+// `locate` and the opening of peers' memory ask the daemon on the first use of an allocation, with
+// mutex_ held.
 void Communicator::make_queues() {
   const auto locate = [this](const void* pointer, size_t bytes) {
     return Allocations::instance().locate(pointer, bytes, session_, joined_.handle);
@@ -140,13 +164,15 @@ void Communicator::make_queues() {
   collectives_ = std::move(queue);
 }
 
+// First the session lets go: no callback begins afterwards. One that is under way holds the object, so
+// it cannot be destroyed meanwhile.
 Communicator::~Communicator() {
   session_->unwatch(watch_);
   leave();
 }
 
-// The daemon's word on a group of several nodes; on one node the ranks are told directly. Both reach
-// everyone.
+// In a group of several nodes the notice goes to the daemon, which writes the failure to the memory of
+// all nodes. If the session is lost, the rank writes it here itself. told_daemon_ is for leave().
 void Communicator::fail(Code code, int32_t rank, const std::string& text) {
   const session::GroupNotice notice{joined_.handle, code, rank, text};
   if (access_.one_node() || !session_->notify(Kind::kFail, notice).is_ok()) {
@@ -156,8 +182,10 @@ void Communicator::fail(Code code, int32_t rank, const std::string& text) {
   }
 }
 
-// An embedded daemon is gone with the process that hosted it. If that was a rank of this group and had not
-// left, it is what was lost.
+// An embedded daemon is gone with the process that hosted it. If that process was a rank of this group
+// and had not departed, the rank is lost, and the group fails. `hosts` is the daemon's own mark. On one
+// node the failure is written at once; between nodes the notice waits for the successor, which passes it
+// on.
 void Communicator::on_daemon_away() {
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     const session::Board& board = access_.segment.board(i);
@@ -171,8 +199,13 @@ void Communicator::on_daemon_away() {
   }
 }
 
+// The daemon cannot be reached, so the failure is written here; every rank of the node does so, and the
+// first one counts. The other nodes notice by their links.
 void Communicator::on_session_lost(const Status& why) { access_.segment.fail(why.code(), -1, why.message()); }
 
+// The operation's deadline begins here. After the push everything possible is done at once, so that a
+// small operation may be complete when this returns. The check of left_ and the push are under one lock,
+// so leave() waits for everything that was submitted.
 template <typename Push>
 Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
   auto operation = std::make_shared<Operation>(Deadline::after_ms(options_.timeout_ms));
@@ -180,11 +213,14 @@ Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
   if (left_) return being_destroyed();
   if (access_.segment.failed()) return access_.segment.failure();
   push(operation);
+  // Before progress: progress_locked() sets it to false again if nothing is left.
   pending_.store(true, std::memory_order_release);
   progress_locked();
   return operation;
 }
 
+// The callback runs on the calls' own thread after each operation. A failure of the channel becomes one
+// of this group; the ring wakes waiters of this rank, whose operation is complete.
 Status Communicator::make_deterministic(std::shared_ptr<Communicator> channel) {
   auto calls = std::make_unique<DeterministicCalls>(std::move(channel), [this](const Status& status) {
     if (!status.is_ok()) fail(status.code(), -1, status.message());
@@ -198,6 +234,7 @@ Status Communicator::make_deterministic(std::shared_ptr<Communicator> channel) {
 
 Result<std::shared_ptr<Operation>> Communicator::collective(const session::Call& call, const void* send,
                                                             void* recv) {
+  // Such a call is not in the queue: its own thread moves it, and waiters sleep until it rings.
   if (deterministic_ != nullptr && reduces(call.what)) {
     if (access_.segment.failed()) return access_.segment.failure();
     auto operation = std::make_shared<Operation>(Deadline::after_ms(options_.timeout_ms));
@@ -215,6 +252,11 @@ Result<std::shared_ptr<Operation>> Communicator::recv(uint32_t peer, void* data,
   return post([&](const auto& operation) { channels_.push_recv(peer, data, bytes, operation); });
 }
 
+// 1. Move calls and messages.
+// 2. Look at deadlines; they may fail the group.
+// 3. If the group has failed, end everything with that failure. The ring is for other threads of this
+//    rank, whose operations are complete now.
+// 4. Note whether anything is pending, for threads without the lock.
 bool Communicator::progress_locked() {
   bool any = collectives_->progress();
   any |= channels_.progress();
@@ -231,6 +273,7 @@ bool Communicator::progress_locked() {
 
 std::string Communicator::overdue() const {
   std::string what;
+  // Only the oldest collective and the most urgent message can be the first to be late.
   if (const Operation* late = collectives_->oldest(); late != nullptr && late->deadline.expired()) {
     what = " in call " + std::to_string(collectives_->oldest_sequence()) + " (" +
            session::describe(collectives_->oldest_call()) + ")";
@@ -243,6 +286,10 @@ std::string Communicator::overdue() const {
   return "the deadline of " + std::to_string(options_.timeout_ms) + " ms passed" + what;
 }
 
+// Two steps. When an operation is overdue, the daemon is asked to find out which rank is missing and
+// why, and to fail the group with that verdict (docs/design/diagnosis.md). If it has not done so after
+// kSearchMs, the group fails with the text of this rank. Several ranks may ask; the daemon hears each
+// rank once.
 void Communicator::check_deadlines() {
   const std::string what = overdue();
   if (what.empty()) return;
@@ -254,6 +301,7 @@ void Communicator::check_deadlines() {
   }
 }
 
+// While the daemon searches, its own deadline is the next one: the operations' are over.
 Deadline Communicator::next_deadline() const {
   const std::lock_guard lock(mutex_);
   if (!answer_until_.is_never()) return answer_until_;
@@ -264,13 +312,25 @@ Deadline Communicator::next_deadline() const {
   return next;
 }
 
+// A thread that holds the lock does the work itself, so this one does not wait for it.
 bool Communicator::try_progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   return lock.owns_lock() && progress_locked();
 }
 
-// True if the call is complete. False: not begun, or, if there is an operation, handed to the queue. mutex_
-// is held.
+// The express way of a small blocking call in a group of one node: post the descriptor, look for those
+// of the others, compute the result; no allocation, no queue, and no lock but mutex_. It works only if
+// no other call of this rank is under way.
+//
+// True if the call is complete. False: it was not begun, or, if `operation` is set, it was handed to the
+// queue and has to be waited for. The steps:
+// 1. Post.
+// 2. Look kQuietRounds times without having rung anybody.
+// 3. Ring the peers, which may sleep until this call is posted, and look on for as long as any waiter
+//    spins.
+// 4. If it is still not complete, or turns out to need more than one look, hand it to the queue.
+//
+// mutex_ is held.
 bool Communicator::run_express(const session::Call& call, const void* send, void* recv,
                                std::shared_ptr<Operation>& operation) {
   using Express = NodeQueue::Express;
@@ -288,6 +348,7 @@ bool Communicator::run_express(const session::Call& call, const void* send, void
     spin(quick, look);
   }
   if (state == Express::kDone) return true;
+  // Only now is there an allocation and a deadline: the call has lasted some tens of microseconds.
   operation = std::make_shared<Operation>(Deadline::after_ms(options_.timeout_ms));
   node_queue_->adopt(call, send, recv, operation);
   pending_.store(true, std::memory_order_release);
@@ -308,9 +369,14 @@ Status Communicator::run_collective(const session::Call& call, const void* send,
   return wait(*operation, Deadline::never());
 }
 
+// Progress, spinning at first (spin.h), then asleep on the doorbell. The Sleeper comes before the last
+// look, so that no ring is lost between the look and the sleep.
 Status Communicator::wait(Operation& operation, const Deadline& deadline) {
+  // From here on the progress thread leaves the communicator alone.
   waiters_.fetch_add(1, std::memory_order_acq_rel);
   const auto progressed = [&] {
+    // Other threads of this rank wait for the lock meanwhile; a small call is over before they would
+    // sleep.
     const std::lock_guard lock(mutex_);
     return progress_locked() || operation.done();
   };
@@ -323,13 +389,21 @@ Status Communicator::wait(Operation& operation, const Deadline& deadline) {
       result = Status(Code::kTimeout, "the operation is not complete yet");
       break;
     }
+    // A sleep ends at the latest when a deadline has to be looked at: nobody rings for that.
     sleeper.sleep(Deadline::earlier(deadline, next_deadline()));
   }
   waiters_.fetch_sub(1, std::memory_order_acq_rel);
+  // Operations of others may be left for which nobody waits any more.
   if (needs_progress()) ProgressThread::instance().wake(shared_from_this());
   return operation.done() ? operation.status() : result;
 }
 
+// 1. The deterministic calls, which use their own group, come to their end.
+// 2. From here on nothing can be submitted.
+// 3. Wait until nothing is pending: every operation ends by itself or at its deadline.
+// 4. Mark the departure where the other ranks of the node see it.
+// 5. Hand over to the daemon what this rank has sent to other nodes and is not carried yet.
+// 6. Leave the group at the daemon.
 void Communicator::leave() {
   if (deterministic_ != nullptr) deterministic_->finish();
   {
@@ -337,6 +411,8 @@ void Communicator::leave() {
     if (left_) return;
     left_ = true;
   }
+  // This thread counts as a waiter, so the progress thread does not work on a communicator that goes
+  // away.
   waiters_.fetch_add(1, std::memory_order_acq_rel);
   while (pending_.load(std::memory_order_acquire)) {
     const Sleeper sleeper(board().doorbell);
@@ -347,22 +423,26 @@ void Communicator::leave() {
     if (!any && pending_.load(std::memory_order_acquire)) sleeper.sleep(next_deadline());
   }
   waiters_.fetch_sub(1, std::memory_order_acq_rel);
-  // Ranks of this node may see at once that this one has left. But not where the daemon is still to tell them
-  // of a failure: they would take the departure for the cause. It reads that notice before this one, and then
-  // marks the departure itself.
+  // Ranks of this node may see at once that this one has departed, unless the daemon is still to pass on
+  // a failure that this rank has reported: ranks would take the departure for the cause. The daemon
+  // reads that notice before the one of step 6, and then marks the departure itself.
   if (!told_daemon_.load(std::memory_order_acquire)) {
     board().left.store(1, std::memory_order_release);
     access_.ring_peers();
   }
-  // What this rank has sent to other nodes is for a daemon to carry, which gets the group's memory from its
-  // members.
+  // An embedded daemon may have just ended. Its successor gets the group's memory from the ranks that
+  // are members, so this one stays a member until there is a daemon.
   if (!access_.one_node() && session_->daemon().host_pid != 0 && !access_.segment.failed())
     session_->await_daemon();
-  session_->unwatch(watch_);  // a daemon that is started again finds in the group's memory who has left
+  // From here on this rank is no member: a daemon that is started again finds in the group's memory that
+  // it has departed.
+  session_->unwatch(watch_);
+  // Memory that was shared in this group is no longer shared with the seat's end.
   Allocations::instance().forget_group(session_, joined_.handle);
   (void)session_->notify(Kind::kLeave, {joined_.handle, Code::kSuccess, -1, ""});
 }
 
+// The message names this rank, as the others read it.
 Status Communicator::give_up(const Status& why) {
   const Status told(why.code(), "rank " + std::to_string(options_.rank) + ": " + why.message());
   fail(told.code(), static_cast<int32_t>(options_.rank), told.message());
@@ -370,8 +450,8 @@ Status Communicator::give_up(const Status& why) {
 }
 
 Status Communicator::abort() {
-  // The channel first: a rank that saw the group fail before would leave the channel, and be taken for lost
-  // there.
+  // The channel first: a rank that saw this group fail before would leave the channel, and would be
+  // taken for lost there.
   if (deterministic_ != nullptr) deterministic_->abort();
   fail(Code::kAborted, static_cast<int32_t>(options_.rank),
        "rank " + std::to_string(options_.rank) + " aborted the group (class " + options_.group_class + ")");

@@ -1,3 +1,7 @@
+// deterministic_calls.cc: reductions in the order of ranks. A call is cut into rounds of kRoundBytes. In
+// each round every rank owns a part of the elements: it receives that part from every other rank,
+// combines all contributions from rank 0 to the last rank, and sends the result on to the ranks that
+// need it. A round ends before the next one begins, so the memory for what comes in is bounded.
 #include "libclient/group/deterministic_calls.h"
 
 #include <algorithm>
@@ -14,7 +18,8 @@ using collectives::type_size;
 
 namespace {
 
-// What a rank contributes to one go: bounds the memory for what comes in (less than twice as much).
+// A rank's contribution to one round, in bytes. The memory for what comes in is less than twice as much,
+// since a rank's own part is rounded up to whole elements.
 constexpr uint64_t kRoundBytes = uint64_t{4} << 20;
 
 }  // namespace
@@ -55,11 +60,14 @@ void DeterministicCalls::finish() {
     changed_.wait(lock,
                   [this] { return tasks_.empty(); });  // each ends at the channel's deadline at the latest
   }
+  // After the lock is released: leave() waits, and takes the channel's locks.
   channel_->leave();
 }
 
 void DeterministicCalls::abort() { (void)channel_->abort(); }
 
+// The task stays in the list while it runs, so that finish() waits for it. The operation completes
+// before `completed_` is called, which rings: a waiter that wakes finds it complete.
 void DeterministicCalls::run() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -76,8 +84,9 @@ void DeterministicCalls::run() {
   }
 }
 
-// First an empty call of the same kind: it fails on all ranks if they do not all call the same, which sends
-// and receives of bytes would not notice. (Different counts they do notice.)
+// First an empty call of the same kind goes round in the channel. It fails on all ranks if they do not
+// all call the same, which sends and receives of bytes would not notice. (Different counts they do
+// notice, as messages of different sizes.)
 Status DeterministicCalls::run_call(const Task& task) {
   session::Call kind = task.call;
   kind.count = 0;
@@ -85,6 +94,7 @@ Status DeterministicCalls::run_call(const Task& task) {
   return task.call.what == Collective::kReduceScatter ? reduce_scatter(task) : all_reduce(task);
 }
 
+// All are waited for, also after a failure: their buffers are used again.
 Status DeterministicCalls::wait_for_all() {
   Status first = std::exchange(refused_, Status::ok());
   for (const auto& operation : posted_) {
@@ -99,14 +109,18 @@ Status DeterministicCalls::combine(const Task& task, const std::function<Range(u
                                    std::byte* result) {
   const uint32_t ranks = channel_->options().ranks, me = channel_->options().rank;
   const size_t width = type_size(task.call.type);
+  // Keeps the operation, or the reason why it was refused.
   const auto post = [&](Result<std::shared_ptr<Operation>> operation) {
     if (operation.is_ok()) posted_.push_back(operation.take());
     if (!operation.is_ok() && refused_.is_ok()) refused_ = operation.status();
   };
   const Range own = part_of(me);
   const size_t own_bytes = own.count * width;
+  // A place for each rank's contribution, this rank's own included, which stays unused.
   received_.resize(std::max(received_.size(), ranks * own_bytes));
   for (uint32_t i = 1; i < ranks; ++i) {
+    // Pairwise: in round i each rank sends to the rank i after it, so no two begin with the same
+    // partner. Empty parts are not sent: both ends compute that they are empty.
     const uint32_t to = (me + i) % ranks, from = (me + ranks - i) % ranks;
     const Range part = part_of(to);
     if (own_bytes != 0) post(channel_->recv(from, &received_[from * own_bytes], own_bytes));
@@ -114,12 +128,14 @@ Status DeterministicCalls::combine(const Task& task, const std::function<Range(u
   }
   HDT_RETURN_IF_ERROR(wait_for_all());
   if (own_bytes == 0) return Status::ok();
+  // The order of the sources is the order of ranks. That is the whole point.
   std::vector<const void*> sources;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     sources.push_back(rank == me ? task.send + own.first * width : &received_[rank * own_bytes]);
   }
   void* const results[] = {result};
   collectives::reduce(task.call.type, task.call.op, sources, results, own.count);
+  // The division comes once, after the last contribution.
   if (task.call.op == collectives::ReduceOp::kAvg) {
     collectives::copy_divided(task.call.type, result, result, own.count, static_cast<int>(ranks));
   }
@@ -130,6 +146,7 @@ Status DeterministicCalls::distribute(const Task& task, const std::function<Rang
                                       const std::byte* result) {
   const uint32_t ranks = channel_->options().ranks, me = channel_->options().rank;
   const size_t width = type_size(task.call.type);
+  // A reduce has its result on the root only.
   const auto needs = [&](uint32_t rank) {
     return task.call.what == Collective::kAllReduce || static_cast<uint32_t>(task.call.root) == rank;
   };
@@ -148,7 +165,9 @@ Status DeterministicCalls::distribute(const Task& task, const std::function<Rang
   return wait_for_all();
 }
 
-// Allreduce and reduce: part after part of the buffers, of which each rank combines a share.
+// Allreduce and reduce: round by round over the buffers. In each round the ranks own equal shares of the
+// range. The result of the own share is computed in place in the recvbuf; a rank that receives nothing
+// (reduce, not the root) uses share_ instead.
 Status DeterministicCalls::all_reduce(const Task& task) {
   const uint32_t ranks = channel_->options().ranks, me = channel_->options().rank;
   const size_t width = type_size(task.call.type);
@@ -171,7 +190,8 @@ Status DeterministicCalls::all_reduce(const Task& task) {
   return Status::ok();
 }
 
-// Column range after column range of the blocks; each rank combines its own block.
+// Each rank owns its own block, so there is nothing to distribute. A round is a range of columns of all
+// blocks, so that what a rank sends in a round stays within kRoundBytes.
 Status DeterministicCalls::reduce_scatter(const Task& task) {
   const uint32_t ranks = channel_->options().ranks;
   const size_t width = type_size(task.call.type);

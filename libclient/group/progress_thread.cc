@@ -1,3 +1,6 @@
+// progress_thread.cc: one loop over all communicators that have operations for which nobody waits. The
+// thread sleeps on their doorbells and on its own at the same time (sleep_on_any()), until the earliest
+// of their deadlines.
 #include "libclient/group/progress_thread.h"
 
 #include <algorithm>
@@ -40,26 +43,28 @@ void ProgressThread::wake(std::shared_ptr<Communicator> communicator) {
 
 void ProgressThread::run() {
   for (;;) {
-    // Announced before anything is looked at, the end too: a ring between a look and the announcement is
-    // lost.
+    // Announce the sleep before anything is looked at, the end included: a ring between a look and the
+    // announcement would be lost.
     std::vector<Sleeper> sleepers;
     sleepers.emplace_back(doorbell_);
     if (stop_.load(std::memory_order_acquire)) return;
     std::vector<std::shared_ptr<Communicator>> mine;
     {
       const std::lock_guard lock(mutex_);
-      // Whoever waits in a communicator, or the last one to leave it, wakes us again if something remains.
+      // Communicators that need no progress are dropped, which may destroy them. A thread that waits in
+      // one, or the last one to stop waiting, wakes us again if operations remain.
       std::erase_if(active_, [](const auto& communicator) { return !communicator->needs_progress(); });
       mine = active_;
     }
     bool any = false;
     Deadline next = Deadline::never();
+    // Without mutex_, so that wake() never waits for an operation.
     for (const auto& communicator : mine) {
       sleepers.emplace_back(communicator->board().doorbell);
       any |= communicator->try_progress();
       next = Deadline::earlier(next, communicator->next_deadline());
     }
-    // More communicators than can be slept on at once are looked at in turns.
+    // More communicators than can be slept on at once are looked at in turns, each millisecond.
     if (sleepers.size() > kMaxDoorbells) next = Deadline::earlier(next, Deadline::after_ms(1));
     if (!any) sleep_on_any(sleepers, next);
   }

@@ -1,6 +1,7 @@
-// progress_thread.h: the thread that moves asynchronous operations while their caller computes. One per
-// process, started by the first operation that needs it, asleep when there is nothing to do. A caller that
-// waits takes the work over: the thread leaves a communicator alone while someone waits in it.
+// progress_thread.h: the thread that moves asynchronous operations while their caller computes. There is
+// one in a process; the first operation that needs it starts it. It is asleep when there is nothing to
+// do. A caller that waits takes the work over: the thread leaves a communicator alone while a thread
+// waits in it.
 #pragma once
 
 #include <atomic>
@@ -14,23 +15,30 @@
 
 namespace hdt::client {
 
+// Owned by the process. It ends when the process exits; in a forked copy, which has no such thread, the
+// object is left as it is (base/fork_mark.h). All public functions may be called from any thread.
 class ProgressThread {
  public:
-  // The process's.
+  // The only one.
   static ProgressThread& instance();
   ProgressThread() = default;
   // Waits for the thread to end.
   ~ProgressThread();
-  // Starts the thread, unless it runs: before an operation is posted that nobody waits for.
+  // Starts the thread, unless it runs. kSystem: the system refuses it. To be called before an operation
+  // is submitted for which nobody waits.
   Status start();
-  // `communicator` has pending operations. The thread runs.
+  // `communicator` has pending operations. It is kept alive until it needs no progress any more. The
+  // thread must run (start()).
   void wake(std::shared_ptr<Communicator> communicator);
 
  private:
+  // The thread.
   void run();
 
-  std::mutex mutex_;  // guards active_ and the start of thread_
+  // Guards active_ and the start of thread_.
+  std::mutex mutex_;
   std::vector<std::shared_ptr<Communicator>> active_;
+  // Rung for a new communicator and for the end.
   Doorbell doorbell_;
   std::atomic<bool> stop_{false};
   std::thread thread_;

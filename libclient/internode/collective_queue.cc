@@ -1,3 +1,7 @@
+// collective_queue.cc: see collective_queue.h for the three cursors. Each counter of this rank's state
+// is stored with release after the work that it speaks of; other ranks and the engine load it with
+// acquire. After each step those are rung that may wait for it: the other local ranks by their
+// doorbells, the engine by its wake page.
 #include "libclient/internode/collective_queue.h"
 
 #include <algorithm>
@@ -13,6 +17,9 @@ using collectives::reduces;
 using session::Board;
 using session::kCallRing;
 
+// The call gets its sequence number and its chunks' numbers here, which are the same on all ranks, as
+// all make the same calls. If the buffers cannot be placed (the daemon does not answer, a limit is
+// reached), the group fails: the other ranks expect this call.
 void CollectiveQueue::push(const session::Call& call, const void* send, void* recv,
                            std::shared_ptr<Operation> operation) {
   const session::Plan plan(call, access_.layout());
@@ -36,6 +43,9 @@ void CollectiveQueue::push(const session::Call& call, const void* send, void* re
   publish_calls();
 }
 
+// A node with several ranks always goes through the slots, where contributions are combined. The same
+// call may be in place on one node and not on another; the nodes tell each other
+// (daemon/group/piece_runner.h).
 Status CollectiveQueue::place_buffers(Entry& entry) const {
   const session::Call& call = entry.call;
   const session::Layout& layout = access_.layout();
@@ -43,12 +53,16 @@ Status CollectiveQueue::place_buffers(Entry& entry) const {
   const uint64_t bytes = call.count * collectives::type_size(call.type);
   const bool root = static_cast<uint32_t>(call.root) == access_.rank;
   const bool broadcast = call.what == Collective::kBroadcast;
+  // 1. The sendbuf, if the daemon would send from it. An allgather sends from its place in the recvbuf
+  //    instead.
   if (reduces(call.what) || (broadcast && root)) {
     const auto place = locate_(entry.send, session::contribution_bytes(call, layout.ranks));
     if (!place.is_ok()) return place.status();
     entry.where.send_memory = place.value().memory;
     entry.where.send = place.value().offset;
   }
+  // 2. The recvbuf, if this rank has a result that the daemon receives. The root of a broadcast has its
+  //    data.
   const bool receives = call.what == Collective::kReduce ? root : !(broadcast && root);
   if (receives && session::result_may_be_direct(call, layout)) {
     const auto place = locate_(entry.recv, session::result_bytes(call, layout.ranks));
@@ -56,22 +70,28 @@ Status CollectiveQueue::place_buffers(Entry& entry) const {
     entry.where.recv_memory = place.value().memory;
     entry.where.recv = place.value().offset;
   }
+  // 3. The contribution goes through the slots unless its source is in place. The result does unless its
+  //    destination is; a rank without a result copies nothing out, but its chunks have to be counted as
+  //    its contribution's slots become free.
   entry.staged =
       (reduces(call.what) || (broadcast && root) ? entry.where.send_memory : entry.where.recv_memory) == 0;
   entry.taken = receives ? entry.where.recv_memory == 0 : entry.staged;
+  // 4. An allgather's own block is in place already, or this rank copies it there.
   entry.placed = call.what == Collective::kAllGather && !entry.staged && bytes != 0 &&
                  entry.recv + access_.rank * bytes != entry.send;
   return Status::ok();
 }
 
-// Piece by piece, so that the daemon sends the first ones meanwhile, and finds them in the caches.
+// The copy goes chunk by chunk, so that the daemon sends the first chunks meanwhile, and finds them in
+// the caches.
 void CollectiveQueue::place(const SlotPiece& piece) const {
   const size_t width = collectives::type_size(piece.call.type);
   const uint64_t own = access_.rank * piece.call.count + piece.part.offset;
   copy_bytes(piece.recv + own * width, piece.send + piece.part.offset * width, piece.part.elements * width);
 }
 
-// What is left to do when the daemon has put the result in place.
+// The rest of the work when the daemon has put the sum into the recvbuf: averages are divided, and the
+// root of a broadcast that is not in place copies its own data.
 void CollectiveQueue::take_in_place(const Entry& entry) const {
   const session::Call& call = entry.call;
   const bool root = static_cast<uint32_t>(call.root) == access_.rank;
@@ -85,9 +105,11 @@ void CollectiveQueue::take_in_place(const Entry& entry) const {
   }
 }
 
-// The ring of calls holds kCallRing: a call is published when the one in its place is complete.
+// The ring of calls holds kCallRing entries: a call is published when the one in its place is complete,
+// which implies that everyone has read that one. `entered` covers the entries with release.
 void CollectiveQueue::publish_calls() {
   Board& board = access_.board();
+  // Calls below are complete, so calls_[0] is call `complete`.
   const uint64_t complete = calls_.empty() ? next_sequence_ : calls_.front().sequence;
   const uint64_t limit = std::min(next_sequence_, complete + kCallRing);
   if (published_ == limit) return;
@@ -100,6 +122,7 @@ void CollectiveQueue::publish_calls() {
   access_.ring_daemon();
 }
 
+// A call that is not published is not worked on: the other ranks could not compare it.
 CollectiveQueue::Entry* CollectiveQueue::entry_at(const Cursor& cursor) {
   if (calls_.empty()) return nullptr;
   const uint64_t index = cursor.sequence - calls_.front().sequence;
@@ -115,6 +138,7 @@ void CollectiveQueue::advance_to_end(Cursor& cursor, const Entry& entry) {
   ++cursor.sequence;
 }
 
+// The bitwise `|` runs all three stages in each turn.
 bool CollectiveQueue::progress() {
   bool any = false;
   while (!access_.segment.failed()) {
@@ -122,7 +146,8 @@ bool CollectiveQueue::progress() {
     if (!moved) break;
     any = true;
   }
-  // What had been exchanged before the failure is complete: slots of such pieces are used by nobody else.
+  // Chunks that had been exchanged before the failure are complete, and their slots are used by nobody
+  // else. So a call succeeds if all of its chunks had come.
   while (access_.segment.failed() && take()) any = true;
   return any;
 }
@@ -131,10 +156,14 @@ SlotPiece CollectiveQueue::slot_piece(const Entry& entry, uint64_t piece) const 
   return {entry.call, entry.plan.piece(piece - entry.first_piece), piece, entry.send, entry.recv};
 }
 
+// Three cases: an allgather in place, whose chunks are copied to the recvbuf; a call whose contribution
+// is in place, which needs nothing; and the normal copy into the slot.
 bool CollectiveQueue::stage() {
   const Entry* entry = entry_at(stage_);
   if (entry != nullptr && entry->placed) {
     const uint64_t exchanged = access_.segment.header().exchanged.load(std::memory_order_acquire);
+    // Ahead of the exchange by as many chunks as there are slots, so that what is copied is sent from
+    // the caches.
     if (stage_.piece >= exchanged + access_.layout().slots) return false;
     place(slot_piece(*entry, stage_.piece));
     access_.board().staged.store(stage_.piece + 1, std::memory_order_release);
@@ -142,10 +171,12 @@ bool CollectiveQueue::stage() {
     return true;
   }
   if (entry != nullptr && !entry->staged) {
+    // The daemon reads the sendbuf itself.
     advance_to_end(stage_, *entry);
     access_.board().staged.store(stage_.piece, std::memory_order_release);
     return true;
   }
+  // A slot is free when every local rank has copied out the chunk that used it before.
   if (entry == nullptr || stage_.piece >= least(access_, &Board::done) + access_.layout().slots) return false;
   client::stage(access_, slot_piece(*entry, stage_.piece));
   access_.board().staged.store(stage_.piece + 1, std::memory_order_release);
@@ -154,10 +185,12 @@ bool CollectiveQueue::stage() {
   return true;
 }
 
-// True when all local ranks have made the same call; looks once per call.
+// Looks once for each call: `compared_` remembers the result. The entry of another rank is valid, as
+// that rank cannot publish the call in its place before this one is complete.
 bool CollectiveQueue::compare_calls(const Entry& entry) {
   if (compared_ > entry.sequence) return true;
   if (least(access_, &Board::entered) <= entry.sequence) {
+    // A rank that has not made the call may have departed.
     (void)fail_if_left(access_, entry.sequence);
     return false;
   }
@@ -175,13 +208,17 @@ bool CollectiveQueue::compare_calls(const Entry& entry) {
 bool CollectiveQueue::reduce() {
   const Entry* entry = entry_at(reduce_);
   if (entry == nullptr || !compare_calls(*entry)) return false;
+  // A contribution in place needs no combining. The engine may have looked at the call between its
+  // publication and now, when an allgather's block was not ready, so it is rung again.
   if (!entry->staged && !entry->placed && reduce_.sequence < stage_.sequence) {
     advance_to_end(reduce_, *entry);
     access_.board().reduced.store(reduce_.piece, std::memory_order_release);
-    access_.ring_daemon();  // which may have looked at an allgather in place between its entry and now
+    access_.ring_daemon();
     return true;
   }
   const bool combines = reduces(entry->call.what) && access_.layout().local_ranks > 1;
+  // If contributions are combined, all local ranks must have staged the chunk. Otherwise only this
+  // rank's own copy counts.
   const uint64_t staged =
       combines ? least(access_, &Board::staged) : access_.board().staged.load(std::memory_order_relaxed);
   if (reduce_.piece >= staged) return false;
@@ -192,10 +229,16 @@ bool CollectiveQueue::reduce() {
   return true;
 }
 
+// 1. Wait for the exchange: of the chunk, if slots are involved; of the whole call, if everything is in
+//    place.
+// 2. Copy the result out, or finish it in place.
+// 3. Count `done` up, which frees the slot here and becomes credit for the other nodes.
+// 4. After the last chunk, complete the operation.
 bool CollectiveQueue::take() {
   const Entry* entry = entry_at(take_);
   if (entry == nullptr || take_.piece >= reduce_.piece) return false;
   const uint64_t exchanged = access_.segment.header().exchanged.load(std::memory_order_acquire);
+  // Chunk by chunk: a slot that holds only the contribution has to become free as well.
   if (entry->taken || entry->staged) {
     // Piece by piece, as a slot that holds the contribution has to become free as well.
     if (take_.piece >= exchanged) return false;
@@ -210,13 +253,17 @@ bool CollectiveQueue::take() {
     advance_to_end(take_, *entry);
     access_.board().done.store(take_.piece, std::memory_order_release);
   }
-  access_.ring_daemon();  // a slot is free: credit for the other nodes
+  // A slot is free, which the engine grants to the other nodes as credit.
+  access_.ring_daemon();
   if (take_.sequence > entry->sequence) {
     access_.recorder().end(entry->record);
+    // The entry is removed right after this: nothing may refer to it.
     entry->operation->complete(Status::ok());
     calls_.pop_front();
+    // A place in the ring of calls is free.
     publish_calls();
-    access_.board().doorbell.ring();  // another thread of this rank may wait for it
+    // Another thread of this rank may wait for the operation.
+    access_.board().doorbell.ring();
   }
   return true;
 }

@@ -1,11 +1,17 @@
-// collective_queue.h: this rank's part of the collectives of a group of several nodes, on the node's shared
-// memory, done by whichever of its threads is at hand. Three cursors walk over the pieces of all queued
-// calls, in call order:
+// collective_queue.h: the inter-node queue: this rank's part of the collectives of a group of several
+// nodes, on the node's shared memory. Whichever thread of the rank is at hand does the work. Three
+// cursors walk over the chunks of all queued calls, in call order:
 //   stage   copy the contribution in              (needs: the slot is free)
 //   reduce  combine a share of all local ones     (needs: all local ranks have staged)
-//   take    copy the result out                   (needs: all have reduced, or the daemon has exchanged)
-// so the stages of successive pieces, and of successive calls, overlap. ipc/segment.h has the memory's rules.
-// Not thread-safe: the communicator's lock is held.
+//   take    copy the result out                   (needs: all have reduced, and the daemon has exchanged)
+// So the stages of successive chunks, and of successive calls, overlap. ipc/segment.h has the rules of
+// the memory; daemon/group/piece_runner.h does the part between reduce and take.
+//
+// If this rank is alone on its node and a buffer lies in memory of hdtMemAlloc, the daemon uses the
+// buffer in place, and the stage that would copy it is skipped. The cursors then jump over all chunks of
+// the call.
+//
+// It is not thread-safe: the communicator's lock is held.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +26,14 @@
 
 namespace hdt::client {
 
+// Owned by the Communicator of a group of several nodes. A call is published in the ring of calls
+// (Board::calls) when the call kCallRing before it is complete, and compared with those of the other
+// local ranks before anything is combined. Calls of other nodes are compared by the daemons.
 class CollectiveQueue : public CallQueue {
  public:
-  // Where a buffer is in memory that this process shares; memory 0: nowhere.
+  // Where a buffer is in memory that this process shares; memory 0: in none. May ask the daemon.
   using Locate = std::function<Result<Allocations::Place>(const void*, size_t)>;
+  // `access` must outlive the queue.
   CollectiveQueue(const NodeAccess& access, Locate locate) : access_(access), locate_(std::move(locate)) {}
 
   void push(const session::Call& call, const void* send, void* recv,
@@ -38,46 +48,68 @@ class CollectiveQueue : public CallQueue {
   void fail_all(const Status& status) override;
 
  private:
+  // A call that is not complete.
   struct Entry {
     uint64_t sequence;
     session::Call call;
     session::Plan plan;
+    // The number of its first chunk in the life of the group.
     uint64_t first_piece;
+    // The user's buffers; null if this rank has none.
     const std::byte* send;
     std::byte* recv;
     std::shared_ptr<Operation> operation;
+    // Which buffers the daemon uses in place. Published with the call.
     session::Exposure where;
-    uint64_t record = 0;  // ipc/recorder.h
-    bool staged = true;   // the contribution goes through the slots
-    bool placed = false;  // else: an allgather's is copied to its place in the recvbuf
-    bool taken = true;    // the result does
+    // The number of its record (ipc/recorder.h).
+    uint64_t record = 0;
+    // The contribution goes through the slots.
+    bool staged = true;
+    // If not: this rank copies its contribution to its place in the recvbuf, chunk by chunk (an
+    // allgather whose sendbuf is not there already).
+    bool placed = false;
+    // The result goes through the slots.
+    bool taken = true;
   };
+  // The next chunk of a stage, and the call to which it belongs.
   struct Cursor {
     uint64_t piece = 0;
-    uint64_t sequence = 0;  // of the call the piece belongs to
+    uint64_t sequence = 0;
   };
 
+  // The cursor's call; null: it is not published yet.
   Entry* entry_at(const Cursor& cursor);
+  // Moves the cursor to the next chunk.
   void advance(Cursor& cursor, const Entry& entry);
+  // Publishes queued calls for which there is room.
   void publish_calls();
+  // Each moves its cursor by one chunk, or over one call in place, if that is possible. True if so.
   bool stage();
   bool reduce();
   bool take();
+  // Moves the cursor behind the call.
   void advance_to_end(Cursor& cursor, const Entry& entry);
-  // Finds out which buffers the daemon can use in place, and prepares them.
+  // Decides which buffers the daemon uses in place, and sets staged, placed and taken.
   Status place_buffers(Entry& entry) const;
+  // Copies one chunk of this rank's contribution to its place in the recvbuf.
   void place(const SlotPiece& piece) const;
+  // Finishes a result that the daemon has put into the recvbuf.
   void take_in_place(const Entry& entry) const;
+  // True when all local ranks have made the same call; a difference fails the group.
   bool compare_calls(const Entry& entry);
+  // Chunk `piece` of the group's life, which must be one of the call's.
   SlotPiece slot_piece(const Entry& entry, uint64_t piece) const;
 
   const NodeAccess& access_;
   Locate locate_;
   std::deque<Entry> calls_;
+  // Calls and chunks pushed so far, and calls published.
   uint64_t next_sequence_ = 0;
   uint64_t next_piece_ = 0;
   uint64_t published_ = 0;
-  uint64_t compared_ = 0;  // calls below agree on this node
+  // Calls below agree on this node.
+  uint64_t compared_ = 0;
+  // take_ <= reduce_ <= stage_, in chunks.
   Cursor stage_, reduce_, take_;
 };
 

@@ -1,3 +1,11 @@
+// slot_stages.cc: copy in, reduce and copy out for each collective between nodes. Where the bytes of a
+// chunk are:
+//   collectives that reduce   copy-in area of each local rank: its contribution; input: the node's sum, from
+//                             which the schedule starts; output: the result of all nodes
+//   allgather, broadcast      output: the contributions at once, as nothing is combined
+// In reduce-scatter and allgather an area holds a column range for each rank of the group, in the order
+// of positions, so that the blocks of a node adjoin (ipc/plan.h). An average is divided when it is
+// copied out.
 #include "libclient/internode/slot_stages.h"
 
 #include <vector>
@@ -14,8 +22,8 @@ using collectives::type_size;
 
 namespace {
 
-// Where this rank's contribution goes. One that is combined: to its staging area, or, alone on the node,
-// straight to where the sum would be.
+// The place of this rank's contribution. One that is combined goes to the rank's copy-in area, or, if
+// the rank is alone on its node, straight to where the node's sum would be.
 std::byte* contribution(const NodeAccess& access, const SlotPiece& piece) {
   const session::Layout& layout = access.layout();
   if (!reduces(piece.call.what)) return access.data(layout.output(piece.number));
@@ -36,6 +44,7 @@ void stage(const NodeAccess& access, const SlotPiece& piece) {
       copy_bytes(to, piece.send + piece.part.offset * width, bytes);
       break;
     case Collective::kReduceScatter:
+      // The user's blocks are in the order of ranks, those of the area in the order of positions.
       for (uint64_t position = 0; position < access.order.rank_at.size(); ++position) {
         const uint64_t block = access.order.rank_at[position] * call.count + piece.part.offset;
         copy_bytes(to + position * bytes, piece.send + block * width, bytes);
@@ -46,6 +55,7 @@ void stage(const NodeAccess& access, const SlotPiece& piece) {
                  bytes);
       break;
     case Collective::kBroadcast:
+      // Other ranks contribute nothing; the output of their node comes from the root's node.
       if (static_cast<uint32_t>(call.root) == access.rank)
         copy_bytes(to, piece.send + piece.part.offset * width, bytes);
       break;
@@ -58,10 +68,12 @@ void combine(const NodeAccess& access, const SlotPiece& piece) {
   const session::Call& call = piece.call;
   const session::Layout& layout = access.layout();
   if (!reduces(call.what) || layout.local_ranks == 1) return;
+  // All elements of the area are shared out among the local ranks, across the borders of blocks.
   const uint64_t total = piece.part.elements * (session::by_blocks(call.what) ? layout.ranks : 1);
   const auto [first, count] = share_of(total, layout.local_ranks, access.local);
   if (count == 0) return;
   const size_t width = type_size(call.type);
+  // The order of the sources is that of local ranks, whoever combines: the same bits on every run.
   std::vector<const void*> sources;
   for (uint32_t i = 0; i < layout.local_ranks; ++i) {
     sources.push_back(access.data(layout.staging(piece.number, i)) + first * width);
@@ -76,6 +88,7 @@ void take(const NodeAccess& access, const SlotPiece& piece) {
   const size_t bytes = piece.part.elements * width;
   const std::byte* from = access.data(access.layout().output(piece.number));
   std::byte* to = piece.recv + piece.part.offset * width;
+  // Copies one range of the result out, divided if it is an average: the output holds sums.
   const auto deliver = [&](const std::byte* result) {
     if (call.op == collectives::ReduceOp::kAvg) {
       if (bytes == 0) return;
@@ -93,6 +106,7 @@ void take(const NodeAccess& access, const SlotPiece& piece) {
       if (static_cast<uint32_t>(call.root) == access.rank) deliver(from);
       break;
     case Collective::kReduceScatter:
+      // Only this rank's own column range.
       deliver(from + access.order.position_of[access.rank] * bytes);
       break;
     case Collective::kAllGather:
@@ -102,6 +116,7 @@ void take(const NodeAccess& access, const SlotPiece& piece) {
       }
       break;
     case Collective::kBroadcast:
+      // The root has its data already if the call is in place.
       if (static_cast<uint32_t>(call.root) != access.rank || piece.recv != piece.send)
         copy_bytes(to, from, bytes);
       break;

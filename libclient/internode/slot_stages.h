@@ -1,6 +1,7 @@
-// slot_stages.h: the three things a rank does for a piece of a call in the node's slots (ipc/segment.h), in a
-// group of several nodes: copy its contribution in, combine its share of all local contributions, copy its
-// result out.
+// slot_stages.h: the three things that a rank does for a chunk of a call in the node's slots
+// (ipc/segment.h), in a group of several nodes: copy its contribution in, combine its share of all local
+// contributions, copy its result out. The CollectiveQueue decides when each may be called; they check
+// nothing and do not wait.
 #pragma once
 
 #include "libclient/common/node_access.h"
@@ -8,9 +9,13 @@
 
 namespace hdt::client {
 
+// Copy in. Needs a free slot.
 void stage(const NodeAccess& access, const SlotPiece& piece);
-// Nothing to do where nothing is combined, or this rank is alone on its node.
+// Reduce: this rank's share, from the copy-in areas of all local ranks into the slot's input. Nothing to
+// do if nothing is combined, or if this rank is alone on its node. Needs that all local ranks have
+// staged.
 void combine(const NodeAccess& access, const SlotPiece& piece);
+// Copy out: this rank's result, from the slot's output. Needs that the daemon has exchanged the chunk.
 void take(const NodeAccess& access, const SlotPiece& piece);
 
 }  // namespace hdt::client

@@ -1,3 +1,7 @@
+// local_mover.cc: the three ways to do a task: combine_mapped() in one pass over mapped buffers,
+// combine() with copies of what is not mapped, copy() for what is not combined. All of them work in
+// blocks, for two reasons: between two blocks a failure of the group is noticed, and a block that is
+// read again is still in the cache.
 #include "libclient/intranode/local_mover.h"
 
 #include <algorithm>
@@ -13,19 +17,19 @@ using collectives::type_size;
 
 namespace {
 
-// Memory is worked on in blocks to notice failures, and where it is read again, while it is still in the
-// cache.
+// The largest block in bytes, and the largest one that stays in the cache between two uses.
 constexpr size_t kLargestBlock = size_t{1} << 20;
 constexpr size_t kCachedBlock = size_t{128} << 10;
-// A call into the kernel costs as much as copying some 16 KiB, so its blocks are as large as the memory for
-// them allows.
+// The maximum of memory for copies. A call into the kernel costs as much as copying some 16 KiB, so its
+// blocks are as large as this memory allows for all ranks together.
 constexpr size_t kMostBounceBytes = size_t{4} << 20;
 
+// A multiple of kCachedBlock, and at least one.
 size_t kernel_block(size_t ranks) {
   return std::clamp(kMostBounceBytes / ranks / kCachedBlock * kCachedBlock, kCachedBlock, kLargestBlock);
 }
 
-// Whether a task reads or writes memory that is not mapped here.
+// Whether the task reads or writes memory that is not mapped here.
 bool through_kernel(const Task& task, std::span<const Reached> ranks) {
   for (size_t i = 0; i < ranks.size(); ++i) {
     const auto rank = static_cast<int>(i);
@@ -36,11 +40,15 @@ bool through_kernel(const Task& task, std::span<const Reached> ranks) {
   return false;
 }
 
+// The size of a block in bytes, for tasks that use a block more than once.
 size_t block_of(const Task& task, std::span<const Reached> ranks) {
   return through_kernel(task, ranks) ? kernel_block(ranks.size()) : kCachedBlock;
 }
 
-// Up while this rank reads or writes buffers of others; see Board::touching.
+// Up while this rank reads or writes buffers of other ranks (Board::touching). A rank that gives a call
+// up, because the group has failed, waits until nobody touches its buffers. The flag is stored before
+// the failure is looked at, and the other rank looks at the flag after it has seen the failure: so
+// either this rank sees the failure and does not begin, or the other one sees the flag and waits.
 class Touch {
  public:
   explicit Touch(const NodeAccess& access) : flag_(access.board().touching) {
@@ -50,6 +58,7 @@ class Touch {
   ~Touch() { flag_.store(0, std::memory_order_release); }
   Touch(const Touch&) = delete;
   Touch& operator=(const Touch&) = delete;
+  // False: the group has failed, and no buffer may be touched.
   bool allowed() const { return allowed_; }
 
  private:
@@ -57,8 +66,8 @@ class Touch {
   bool allowed_;
 };
 
-// Whether a call moves more than the caches hold, so that what it writes is not there any more when it is
-// read.
+// Whether a call moves more than the caches hold. Then what it writes is not in a cache any more when it
+// is read, and it is written past the caches.
 collectives::Stores stores_for(const session::Call& call, size_t ranks) {
   const uint64_t moved = 2 * ranks * call.count * type_size(call.type);
   return moved > cache_bytes() ? collectives::Stores::kStreaming : collectives::Stores::kCached;
@@ -74,6 +83,8 @@ Status LocalMover::write(const Reached& to, uint64_t offset, const std::byte* fr
   return write_proven(to.process, to.recv_address + offset, from, bytes);
 }
 
+// An average is divided in a second step, which needs the sum in one place first: so it goes through
+// combine().
 Status LocalMover::run(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
   if (task.kind == Task::Kind::kCopy) return copy(call, task, ranks);
   const bool mapped = call.op != collectives::ReduceOp::kAvg && !through_kernel(task, ranks);
@@ -88,11 +99,13 @@ void LocalMover::combine_block(const session::Call& call, const Task& task, std:
   for (size_t i = 0; i < ranks.size(); ++i) {
     sources_.push_back(ranks[i].send + (task.from + done) * width);
     if (task.destination != kEveryone && task.destination != static_cast<int>(i)) continue;
+    // One pass over the sources writes the result to every destination.
     destinations_.push_back(ranks[i].recv + (task.to + done) * width);
   }
   collectives::reduce(call.type, call.op, sources_, destinations_, count, stores_for(call, ranks.size()));
 }
 
+// Large blocks: nothing is read twice, so they need not stay in a cache.
 Status LocalMover::combine_mapped(const session::Call& call, const Task& task,
                                   std::span<const Reached> ranks) {
   const uint64_t block = kLargestBlock / type_size(call.type);
@@ -104,6 +117,7 @@ Status LocalMover::combine_mapped(const session::Call& call, const Task& task,
   return Status::ok();
 }
 
+// The contribution is small (eager calls), so it is one block, without a look at the group's failure.
 void LocalMover::run_own(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
   const size_t width = type_size(call.type);
   std::byte* own = ranks[access_.local].recv + task.to * width;
@@ -117,6 +131,12 @@ void LocalMover::run_own(const session::Call& call, const Task& task, std::span<
   }
 }
 
+// For each block:
+// 1. Read the contributions that are not mapped into bounce_.
+// 2. Combine all of them, in the order of ranks, into this rank's recvbuf, or, if it does not get the
+//    result, into its place in bounce_.
+// 3. Divide, for an average.
+// 4. Copy the result to the other ranks that get it.
 Status LocalMover::combine(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
   const size_t width = type_size(call.type);
   const size_t block_bytes = block_of(task, ranks);
@@ -124,6 +144,7 @@ Status LocalMover::combine(const session::Call& call, const Task& task, std::spa
   const bool mine = task.destination == kEveryone || task.destination == static_cast<int>(access_.local);
   bounce_.resize(std::max(bounce_.size(), ranks.size() * block_bytes));
   for (uint64_t done = 0; done < task.count; done += block) {
+    // The flag is up for one block at a time, so that a rank that gives up does not wait for longer.
     const Touch touch(access_);
     if (!touch.allowed()) return Status::ok();
     const uint64_t count = std::min(block, task.count - done);
@@ -154,12 +175,14 @@ Status LocalMover::combine(const session::Call& call, const Task& task, std::spa
   return Status::ok();
 }
 
-// To everyone: this rank's own recvbuf first, which then is the source that is near.
+// In a copy to everyone, this rank's own recvbuf comes first: if the source is another process's, the
+// copy is then the near source for all other ranks, and the source is read only once.
 Status LocalMover::copy(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
   const size_t width = type_size(call.type);
   const auto self = static_cast<int>(access_.local);
   const bool mine = task.destination == kEveryone || task.destination == self;
   const Reached& source = ranks[static_cast<size_t>(task.source)];
+  // A block that is used once may be large.
   const bool several = task.destination == kEveryone;
   const uint64_t block = (several ? block_of(task, ranks) : kLargestBlock) / width;
   for (uint64_t done = 0; done < task.count; done += block) {
@@ -180,6 +203,7 @@ Status LocalMover::copy(const session::Call& call, const Task& task, std::span<c
     }
     for (size_t i = 0; i < ranks.size(); ++i) {
       if (static_cast<int>(i) == self || (!several && task.destination != static_cast<int>(i))) continue;
+      // The root has its data already.
       if (i == static_cast<size_t>(task.source) && ranks[i].in_place) continue;
       if (ranks[i].recv != nullptr) {
         copy_bytes(ranks[i].recv + to, near, bytes);

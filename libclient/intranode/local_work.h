@@ -1,10 +1,10 @@
-// local_work.h: what one rank does for a collective call in a group of one node, once it can reach what the
-// others contribute: which elements it combines or copies, from whom, to whom. Pure arithmetic on the call;
-// the doing is local_mover.h's.
+// local_work.h: the part of one rank in a collective call of a group of one node, once it can reach what
+// the others contribute: which elements it combines or copies, from whom, to whom. Pure arithmetic on
+// the call; local_mover.h does the work.
 //
-// Two ways to share the work:
-//   kOwnResult   everyone computes its own result from all contributions: no second meeting (small messages)
-//   kShares      everyone computes a share and delivers it to all who need it: no element is combined twice
+// There are two ways to share the work:
+//   kOwnResult   every rank computes its own result from all contributions: no second meeting (small calls)
+//   kShares      every rank computes a share and delivers it to all who need it: no element is combined twice
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,34 @@ namespace hdt::client {
 
 enum class Sharing : uint8_t { kOwnResult, kShares };
 
+// In place of a rank: all of them.
 inline constexpr int kEveryone = -1;
 
-// Elements [from, from + count) of contributions to [to, to + count) of results. Ranks are of the group,
-// which is of one node, so rank and local index are the same.
+// Elements [from, from + count) of contributions go to [to, to + count) of results. Ranks are those of
+// the group; as it is of one node, rank and local index are the same.
 struct Task {
   enum class Kind : uint8_t { kCombine, kCopy };
   Kind kind;
-  int source;       // kCopy: whose sendbuf; kCombine: kEveryone
-  int destination;  // whose recvbuf, or kEveryone
+  // kCopy: whose sendbuf. kCombine: kEveryone.
+  int source;
+  // Whose recvbuf, or kEveryone.
+  int destination;
+  // In elements, from the beginning of the user's buffers.
   uint64_t from;
   uint64_t to;
   uint64_t count;
 };
 
-// True if ranks write to each other's results when they share the work.
+// True if ranks write to each other's recvbufs when they share the work. In a reduce-scatter and an
+// allgather each rank's result is its own work in any case.
 constexpr bool writes_to_others(collectives::Collective what) {
   using collectives::Collective;
   return what == Collective::kAllReduce || what == Collective::kReduce || what == Collective::kBroadcast;
 }
 
-// Calls `run(const Task&)` for each task of rank `me`; stops when it returns false, and returns what it
-// returned. No allocation: an operation of 8 bytes passes through here, too.
+// Calls `run(const Task&)` for each task of rank `me`. Stops when `run` returns false, and returns what
+// it returned last (true if there are no tasks). It allocates nothing: an operation of 8 bytes passes
+// through here, too.
 template <typename Run>
 bool for_each_task(const session::Call& call, uint32_t ranks, uint32_t me, Sharing sharing, Run run) {
   using collectives::Collective;
@@ -45,7 +51,9 @@ bool for_each_task(const session::Call& call, uint32_t ranks, uint32_t me, Shari
   if (n == 0) return true;
   const auto self = static_cast<int>(me);
   const bool shares = sharing == Sharing::kShares;
+  // The range that this rank works on, of calls in which the work can be shared.
   const auto [first, count] = shares ? share_of(n, ranks, me) : Share{0, n};
+  // The ranks that get its result.
   const int receiver = shares ? kEveryone : self;
   switch (call.what) {
     case Collective::kAllReduce:
@@ -57,7 +65,8 @@ bool for_each_task(const session::Call& call, uint32_t ranks, uint32_t me, Shari
       return run(Task{Task::Kind::kCombine, kEveryone, self, me * n, 0, n});
     case Collective::kAllGather:
       for (uint32_t i = 0; i < ranks; ++i) {
-        const uint32_t peer = (me + i) % ranks;  // not all from the same one at a time
+        // Each rank begins with itself, so that not all ranks read from the same one at a time.
+        const uint32_t peer = (me + i) % ranks;
         if (!run(Task{Task::Kind::kCopy, static_cast<int>(peer), self, 0, peer * n, n})) return false;
       }
       return true;

@@ -1,3 +1,10 @@
+// node_queue.cc: publishing, comparing, choosing a protocol, and doing the work of a call in a group of
+// one node. See node_queue.h for the protocols and the stages.
+//
+// The order of memory: a rank writes its descriptor and payload, and then `sequence` with release.
+// Others load `sequence` with acquire and then read the rest. `worked` and `finished` in the rank states
+// are stored with release after the work, and loaded with acquire before its results are read, or before
+// a descriptor's place is used again.
 #include "libclient/intranode/node_queue.h"
 
 #include <algorithm>
@@ -18,26 +25,30 @@ using session::result_bytes;
 
 namespace {
 
-// Up to this many bytes a contribution is copied even if others could reach it: one meeting instead of two.
+// Contributions of at most this size are copied even if the others could reach them: that saves the
+// second meeting.
 constexpr uint64_t kCopiedBytes = uint64_t{4} << 10;
-// Calls up to this size are looked at from the express way: beyond it, time is spent in moving bytes.
+// The maximum contribution of the express way. Larger calls spend their time in moving bytes, and an
+// allocation does not matter.
 constexpr uint64_t kExpressBytes = kEagerBytes;
 
-// Looks of the express way for each look at the clock.
+// Looks of the express way for each reading of the clock.
 constexpr uint64_t kLooksPerTime = 4;
 
-// How long a rank that gives up waits for others to stop touching its buffers.
+// How long a rank that gives a call up waits for others to stop touching its buffers, in ms.
 constexpr int64_t kUntouchedMs = 1'000;
 
-// Asks for what another rank contributes as soon as its post is seen: each line is a way between two cores,
-// and the loads of the reduction come late enough after the comparison of calls to wait for all of them anew.
+// Prefetches another rank's contribution as soon as its descriptor is visible. Each cache line is a
+// core-to-core transfer; without the prefetch, the loads of the reduction are issued only after the
+// calls have been compared, and stall on every line again.
 void ask_for(const std::byte* content, uint64_t bytes) {
   constexpr uint64_t kLine = 64;
+  // The first line need not begin at `content`.
   const std::byte* line = content - reinterpret_cast<uintptr_t>(content) % kLine;
   for (; line < content + bytes; line += kLine) __builtin_prefetch(line);
 }
 
-// True if this rank's sendbuf holds something that is to be contributed.
+// True if the call reads this rank's sendbuf.
 bool contributes(const session::Call& call, uint32_t rank) {
   return call.what != Collective::kBroadcast || static_cast<uint32_t>(call.root) == rank;
 }
@@ -64,6 +75,8 @@ void NodeQueue::push(const session::Call& call, const void* send, void* recv,
                     static_cast<std::byte*>(recv), std::move(operation), record});
 }
 
+// `needed` calls must be finished by every rank. The bound that is known from earlier looks is mostly
+// enough.
 bool NodeQueue::may_post(uint64_t sequence, bool payload) {
   const uint64_t reuse = payload ? kPayloads : kPosts;
   if (sequence < reuse) return true;
@@ -72,10 +85,12 @@ bool NodeQueue::may_post(uint64_t sequence, bool payload) {
   return known_finished_ >= needed;
 }
 
-// Where this rank's buffers are, as far as others may need them.
+// Only buffers that other ranks need are looked up, as the first look-up of an allocation asks the
+// daemon: a sendbuf that is contributed, and a recvbuf if ranks write to each other's results.
 Result<Exposure> NodeQueue::expose(const session::Call& call, const std::byte* send,
                                    const std::byte* recv) const {
   const auto locate = [&](const void* pointer, uint64_t bytes, uint64_t& memory, uint64_t& offset) -> Status {
+    // Without shared memory, the address itself is exposed, for the way through the kernel.
     offset = reinterpret_cast<uint64_t>(pointer);
     if (pointer == nullptr) return Status::ok();
     const auto place = memory_.locate(pointer, bytes);
@@ -95,6 +110,11 @@ Result<Exposure> NodeQueue::expose(const session::Call& call, const std::byte* s
   return exposure;
 }
 
+// 1. Decide what the descriptor holds: the contribution itself (up to kInlineBytes), a payload, or only
+//    the places of the buffers. A contribution above kCopiedBytes has a payload only if its buffers
+//    cannot be mapped: copying is then the fastest way for up to kEagerBytes.
+// 2. See whether the place is free. Nothing is written before that.
+// 3. Write it, `sequence` last.
 bool NodeQueue::try_post(const session::Call& call, const std::byte* send, std::byte* recv) {
   const uint64_t sequence = posted_;
   const uint64_t bytes = contribution_bytes(call);
@@ -118,6 +138,8 @@ bool NodeQueue::try_post(const session::Call& call, const std::byte* send, std::
   post.call = call;
   if (bytes > kInlineBytes) {
     exposure.copied = payload ? 1 : 0;
+    // The first rank decides for all which of the two ways for ordinary memory to take, if it comes to
+    // that.
     if (access_.local == 0)
       exposure.by_kernel = tuner_.choose(call.what, bytes) == WayTuner::Way::kKernel ? 1 : 0;
     if (payload && own) std::memcpy(access_.segment.payload(access_.local, sequence), send, bytes);
@@ -126,11 +148,13 @@ bool NodeQueue::try_post(const session::Call& call, const std::byte* send, std::
     std::memcpy(post.content, send, bytes);
   }
   post.sequence.store(sequence + 1, std::memory_order_release);
+  // For fail_if_left() of the other ranks: after a departure it says how many calls were made.
   board.entered.store(sequence + 1, std::memory_order_release);
   ++posted_;
   return true;
 }
 
+// Calls are posted in order, so the first one that cannot be posted ends the loop. One ring serves all.
 bool NodeQueue::post_calls() {
   const uint64_t before = posted_;
   while (posted_ < next_sequence_) {
@@ -145,8 +169,11 @@ bool NodeQueue::post_calls() {
 // True when every rank has posted the call, and the same one.
 bool NodeQueue::all_posted(uint64_t sequence, const session::Call& call) {
   if (compared_ > sequence) return true;
+  // The minimum of what the descriptors say: how far every rank had come. It comes with lines that are
+  // read anyway, and saves may_post() the rank states.
   uint64_t finished = UINT64_MAX;
-  // Known before the look, so that nothing lies between seeing a post and asking for the rest of it.
+  // The sizes are computed before the look, so that nothing lies between seeing a descriptor and the
+  // prefetch. Larger contributions are not prefetched: the hardware does that in a long loop.
   const uint64_t bytes = contribution_bytes(call);
   const uint64_t in_post = bytes <= kInlineBytes ? bytes : 0;
   const uint64_t in_payload = in_post == 0 && bytes <= kCopiedBytes ? bytes : 0;
@@ -160,6 +187,7 @@ bool NodeQueue::all_posted(uint64_t sequence, const session::Call& call) {
     finished = std::min(finished, post.finished);
   }
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    // The calls are compared only when all are there. This rank's own descriptor compares equal.
     const session::Call& other = access_.segment.post(i, sequence).call;
     if (other == call) continue;
     fail_mismatch(access_, sequence, call, i, other);
@@ -170,6 +198,8 @@ bool NodeQueue::all_posted(uint64_t sequence, const session::Call& call) {
   return true;
 }
 
+// Until no stage moves: a call that is finished may free a place for the next one to be posted. The
+// bitwise `|` runs all three.
 bool NodeQueue::progress() {
   bool any = false;
   while (!access_.segment.failed()) {
@@ -180,8 +210,9 @@ bool NodeQueue::progress() {
   return any;
 }
 
-// Every rank comes to the same answer: it depends on the posts of all, and on what all have told of their
-// reach.
+// Every rank comes to the same result, since it depends on the descriptors of all ranks, and on what all
+// ranks have published of their reach, and on nothing else. If ranks chose differently, they would wait
+// for each other for ever.
 NodeQueue::Way NodeQueue::choose(const session::Call& call, uint64_t sequence) {
   if (contribution_bytes(call) <= kInlineBytes) return Way::kEager;
   bool all_shared = true;
@@ -190,15 +221,18 @@ NodeQueue::Way NodeQueue::choose(const session::Call& call, uint64_t sequence) {
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     Exposure exposure;
     std::memcpy(&exposure, access_.segment.post(i, sequence).content, sizeof exposure);
+    // In a group of one node, rank and local index are the same.
     const bool receives = call.what != Collective::kReduce || static_cast<uint32_t>(call.root) == i;
     all_copied &= exposure.copied != 0;
     if (i == 0) by_kernel = exposure.by_kernel != 0;
     if (contributes(call, i) && exposure.send_memory == 0) all_shared = false;
     if (writes_to_others(call.what) && receives && exposure.recv_memory == 0) all_shared = false;
   }
+  // From the cheapest protocol to the most general one.
   if (all_copied) return Way::kEager;
   if (all_shared) return Way::kMapped;
   if (!by_kernel) return Way::kStaged;
+  // The kernel's way needs every rank's consent, which may not be known yet.
   switch (reach_.ask()) {
     case Reach::Answer::kNotYet:
       return Way::kUnknown;
@@ -210,7 +244,8 @@ NodeQueue::Way NodeQueue::choose(const session::Call& call, uint64_t sequence) {
   return Way::kStaged;
 }
 
-// Fills reached_ for a direct call; fails the group if shared memory cannot be mapped.
+// For this rank its own buffers; for each other rank the mapping of its shared memory, or its process
+// and the addresses there.
 bool NodeQueue::reach_all(const Entry& entry) {
   const uint32_t ranks = access_.layout().ranks;
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
@@ -245,6 +280,8 @@ bool NodeQueue::reach_all(const Entry& entry) {
   return true;
 }
 
+// The share is cut into tasks (local_work.h), which the mover runs. A failure, for example of a process
+// that has died, fails the group.
 bool NodeQueue::share_work(const Entry& entry) {
   if (!reach_all(entry)) return false;
   return for_each_task(entry.call, access_.layout().ranks, access_.rank, Sharing::kShares,
@@ -256,6 +293,7 @@ bool NodeQueue::share_work(const Entry& entry) {
                        });
 }
 
+// Every contribution is in a descriptor or a payload; only this rank's own buffer is written.
 void NodeQueue::take_eager(const session::Call& call, uint64_t sequence, const std::byte* send,
                            std::byte* recv) {
   const uint64_t bytes = session::contribution_bytes(call, access_.layout().ranks);
@@ -264,8 +302,9 @@ void NodeQueue::take_eager(const session::Call& call, uint64_t sequence, const s
     reached_[i].send = bytes > kInlineBytes ? access_.segment.payload(i, sequence)
                                             : access_.segment.post(i, sequence).content;
   }
-  // Not from its own post: loads wider than the stores before them wait until those have left the core, which
-  // takes as long as the line is with the others.
+  // The own contribution is not read from the own descriptor: loads that are wider than the stores
+  // before them wait until those have left the core, which takes as long as the line is with the other
+  // cores.
   reached_[access_.local].send = const_cast<std::byte*>(send);
   reached_[access_.local].recv = recv;
   for_each_task(call, access_.layout().ranks, access_.rank, Sharing::kOwnResult, [&](const Task& task) {
@@ -274,20 +313,26 @@ void NodeQueue::take_eager(const session::Call& call, uint64_t sequence, const s
   });
 }
 
+// The oldest call whose share is not done. 1. All ranks must have posted it. 2. Choose the protocol,
+// once. 3. Do the work; a staged call may take many turns. 4. In a direct call, publish that the share
+// is done.
 bool NodeQueue::work() {
   if (calls_.empty()) return false;
   const uint64_t index = worked_ - calls_.front().sequence;
   if (index >= calls_.size()) return false;
   Entry& entry = calls_[index];
   if (!all_posted(entry.sequence, entry.call)) {
+    // Only a call that this rank has made itself can be missing on a rank that has departed.
     if (posted_ > entry.sequence) (void)fail_if_left(access_, entry.sequence);
     return false;
   }
   if (entry.way == Way::kUnknown) {
-    // Slots are used by one call at a time.
+    // The call before has ended on this rank, so at most one staged call is under way.
     entry.way = choose(entry.call, entry.sequence);
     if (entry.way == Way::kUnknown) return false;
     access_.recorder().start(entry.record);
+    // The first rank times the two ways between which the tuner decides, from when all ranks had posted
+    // the call.
     if (access_.local == 0 && (entry.way == Way::kKernel || entry.way == Way::kStaged)) {
       entry.started = std::chrono::steady_clock::now();
     }
@@ -299,7 +344,7 @@ bool NodeQueue::work() {
       break;
     case Way::kMapped:
     case Way::kKernel:
-      // A share that was given up because the group has failed is not done.
+      // A share that was given up because the group has failed does not count as done.
       if (!share_work(entry) || access_.segment.failed()) return false;
       break;
     case Way::kStaged: {
@@ -318,13 +363,16 @@ bool NodeQueue::work() {
   return true;
 }
 
+// In a direct call other ranks read this rank's sendbuf and write its recvbuf, so it ends when all have
+// worked. In an eager or a staged call nobody touches this rank's buffers.
 bool NodeQueue::finish() {
   if (calls_.empty() || calls_.front().sequence >= worked_) return false;
   const Entry& entry = calls_.front();
   if (is_direct(entry.way) && least(access_, &Board::worked) <= entry.sequence) return false;
+  // Before the operation completes: the user may make the next call at once, which needs free places.
   finished(entry.sequence);
   if (entry.started.time_since_epoch().count() != 0) {
-    // Where the kernel is refused, both answers of the tuner are staged, and do not matter.
+    // If the kernel is refused, both answers of the tuner lead to staging, and the times do not matter.
     const auto took = std::chrono::steady_clock::now() - entry.started;
     tuner_.took(entry.call.what, contribution_bytes(entry.call),
                 entry.way == Way::kKernel ? WayTuner::Way::kKernel : WayTuner::Way::kSlots,
@@ -342,10 +390,11 @@ void NodeQueue::finished(uint64_t sequence) {
   access_.ring_peers();
 }
 
+// Only if nothing is under way, since calls must be posted in order.
 bool NodeQueue::express(const session::Call& call, const void* send, void* recv) {
   if (!calls_.empty() || contribution_bytes(call) > kExpressBytes) return false;
   if (!try_post(call, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv))) return false;
-  // The call is under way to the others meanwhile: here the record costs no time.
+  // The call is under way to the others meanwhile, so the record costs no time here.
   express_record_ = access_.recorder().begin(call, next_sequence_);
   ++next_sequence_;
   express_looks_ = 0;
@@ -356,7 +405,8 @@ bool NodeQueue::express(const session::Call& call, const void* send, void* recv)
 NodeQueue::Express NodeQueue::express_done(const session::Call& call, const void* send, void* recv) {
   const uint64_t sequence = next_sequence_ - 1;
   if (!all_posted(sequence, call)) {
-    // A clock read when the call is over would delay the next one; a few looks before is near enough.
+    // A reading of the clock after the call would delay the next one. The latest look that found the
+    // call waiting is near enough, and costs nothing there.
     if (express_looks_++ % kLooksPerTime == 0) express_ticks_ = ticks();
     return Express::kWaiting;
   }
@@ -368,6 +418,7 @@ NodeQueue::Express NodeQueue::express_done(const session::Call& call, const void
   return Express::kDone;
 }
 
+// The call keeps its number and its record; it is posted already.
 void NodeQueue::adopt(const session::Call& call, const void* send, void* recv,
                       std::shared_ptr<Operation> operation) {
   calls_.push_back({next_sequence_ - 1, call, static_cast<const std::byte*>(send),
@@ -375,8 +426,9 @@ void NodeQueue::adopt(const session::Call& call, const void* send, void* recv,
   access_.ring_peers();
 }
 
-// Others may still read or write this rank's buffers, for a block each: the caller gets them back when nobody
-// does.
+// Other ranks may still read or write this rank's buffers, for a block each (Touch in local_mover.cc).
+// The caller gets them back when nobody does: a rank that begins a block now sees the failure first. A
+// rank whose process has ended touches nothing. After kUntouchedMs the wait is given up.
 void NodeQueue::fail_all(const Status& status) {
   if (calls_.empty()) return;
   const Deadline deadline = Deadline::after_ms(kUntouchedMs);

@@ -1,12 +1,21 @@
-// node_queue.h: collectives of a group of one node. No daemon takes part: ranks post their calls (ipc/post.h)
-// and reach each other's buffers. By what the posts of a call say, all ranks of the node do the same of three
-// things:
-//   eager    all contributions are in the posts or their payloads: everyone takes its own result; one meeting
-//   direct   everyone reaches everyone's buffers, mapped (memory of hdtMemAlloc) or through the kernel (any
-//            other, where it is permitted and measured to be faster): everyone does its share in place; two
-//            meetings, no staging
-//   staged   the rest: piece by piece through the node's slots
-// Not thread-safe: the communicator's lock is held.
+// node_queue.h: the intra-node queue: collectives of a group of one node. No daemon takes part. Ranks
+// publish their calls in descriptors (ipc/post.h) and reach each other's buffers. From the descriptors
+// of a call all ranks derive the same one of three protocols:
+//   eager    all contributions are in the descriptors or their payloads: every rank computes its own result;
+//            one meeting
+//   direct   every rank reaches every rank's buffers, mapped (memory of hdtMemAlloc) or through the kernel
+//            (any other memory, where it is permitted and measured to be faster): every rank does its share
+//            in place; two meetings, no copy
+//   staged   the rest: chunk by chunk through the node's slots
+//
+// A call goes through these stages, each for one call after the other, so calls overlap only by their
+// posting:
+// 1. Posted: this rank has written its descriptor (post_calls()).
+// 2. Compared: all ranks have posted the same call (all_posted()).
+// 3. Worked: this rank has done its share (work()).
+// 4. Finished: this rank has its result, and in a direct call everyone has done their share (finish()).
+//
+// It is not thread-safe: the communicator's lock is held.
 #pragma once
 
 #include <chrono>
@@ -23,13 +32,16 @@
 
 namespace hdt::client {
 
+// Owned by the Communicator of a group of one node.
 class NodeQueue : public CallQueue {
  public:
-  // How the queue exposes and reaches memory that processes share.
+  // How the queue exposes this process's memory and reaches that of others. Both may ask the daemon.
   struct Memory {
+    // Where a buffer of this process is in memory that it shares; memory 0: in none.
     std::function<Result<Allocations::Place>(const void*, size_t)> locate;
     PeerMemory::Open open;
   };
+  // `access` must outlive the queue. Offers this process's proof to the others (reach.h).
   NodeQueue(const NodeAccess& access, Memory memory);
 
   void push(const session::Call& call, const void* send, void* recv,
@@ -43,44 +55,66 @@ class NodeQueue : public CallQueue {
   const session::Call& oldest_call() const override { return calls_.front().call; }
   void fail_all(const Status& status) override;
 
-  // The way of a small blocking call when nothing else is under way: no allocation, no queue. False: not a
-  // case for it, nothing was done. True: posted; finish it with express_done() or adopt(). Nobody has been
-  // woken for it yet: express_done() and adopt() do that, off the critical path.
+  // The express way of a small blocking call when nothing else is under way: no allocation, no queue.
+  // False: the call does not qualify, and nothing was done. True: it was posted, and must be finished
+  // with express_done() or adopt(). Peers are not rung for the posting; the caller does that, off the
+  // critical path (Communicator::run_express()).
   bool express(const session::Call& call, const void* send, void* recv);
-  // Looks once at the call that express() has posted.
+  // The result of one look at the call that express() has posted.
   enum class Express : uint8_t { kWaiting, kDone, kNeedsQueue };
+  // kWaiting: not all ranks have posted it. kDone: it is complete. kNeedsQueue: it is not eager and must
+  // be adopted. The arguments are those of express().
   Express express_done(const session::Call& call, const void* send, void* recv);
-  // It takes too long, or more than a look: the call becomes one of the queue.
+  // Makes the posted call one of the queue, because it takes too long or needs more than one look.
   void adopt(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation);
 
  private:
+  // How a call moves its data. kUnknown: not decided yet, as not all ranks have posted it, or have tried
+  // to reach the others.
   enum class Way : uint8_t { kUnknown, kEager, kMapped, kKernel, kStaged };
   static bool is_direct(Way way) { return way == Way::kMapped || way == Way::kKernel; }
+  // A call of this rank that is not finished.
   struct Entry {
     uint64_t sequence;
     session::Call call;
     const std::byte* send;
     std::byte* recv;
     std::shared_ptr<Operation> operation;
-    uint64_t record;  // ipc/recorder.h
+    // The number of its record (ipc/recorder.h).
+    uint64_t record;
     Way way = Way::kUnknown;
-    std::chrono::steady_clock::time_point started{};  // where it is timed for the tuner
+    // When work on it began, if it is timed for the tuner; zero: it is not.
+    std::chrono::steady_clock::time_point started{};
   };
 
   uint64_t contribution_bytes(const session::Call& call) const;
+  // Whether the place of descriptor `sequence`, and of its payload if it has one, is free: every rank
+  // has finished the call that was there before.
   bool may_post(uint64_t sequence, bool payload);
-  // Tries to post the next call. False if its place is not free yet, or the group failed over it.
+  // Tries to publish the next call. False: its place is not free yet, or the group has failed over it.
   bool try_post(const session::Call& call, const std::byte* send, std::byte* recv);
+  // The places of this rank's buffers, as far as other ranks may need them. Errors are those of asking
+  // the daemon.
   Result<session::Exposure> expose(const session::Call& call, const std::byte* send,
                                    const std::byte* recv) const;
+  // Publishes the calls of the queue that are not published yet. True if it published any.
   bool post_calls();
+  // True if every rank has posted the call, and the same one; a difference fails the group.
   bool all_posted(uint64_t sequence, const session::Call& call);
+  // The protocol of a call that all have posted; kUnknown: ask again later.
   Way choose(const session::Call& call, uint64_t sequence);
+  // Fills reached_ for a direct call. False: memory of a rank cannot be mapped, and the group has
+  // failed.
   bool reach_all(const Entry& entry);
+  // Does this rank's share of the oldest call whose share is not done. True if anything was done.
   bool work();
+  // Completes the oldest call if it can be. True if so.
   bool finish();
+  // Computes this rank's own result of an eager call.
   void take_eager(const session::Call& call, uint64_t sequence, const std::byte* send, std::byte* recv);
+  // Does this rank's share of a direct call. False: the group has failed over it.
   bool share_work(const Entry& entry);
+  // Publishes that this rank has finished the call.
   void finished(uint64_t sequence);
 
   const NodeAccess& access_;
@@ -89,16 +123,26 @@ class NodeQueue : public CallQueue {
   Reach reach_;
   LocalMover mover_;
   StagedCall staged_;
-  WayTuner tuner_;  // of the node's first rank
+  // Used by the node's first rank only, which decides for all.
+  WayTuner tuner_;
   std::deque<Entry> calls_;
+  // Calls of this rank so far. The following three count calls, too: 0 <= worked_ <= posted_ <=
+  // next_sequence_.
   uint64_t next_sequence_ = 0;
   uint64_t posted_ = 0;
-  uint64_t worked_ = 0;    // calls whose share this rank has done
-  uint64_t compared_ = 0;  // calls below are the same on all ranks
+  // Calls whose share this rank has done.
+  uint64_t worked_ = 0;
+  // Calls below are the same on all ranks.
+  uint64_t compared_ = 0;
+  // The latest express call: its record, and how often it was looked at.
   uint64_t express_record_ = 0;
   uint64_t express_looks_ = 0;
-  uint64_t express_ticks_ = 0;   // when a look found the call waiting last
-  uint64_t known_finished_ = 0;  // every rank has finished the calls below
+  // The latest time at which a look found it waiting, in ticks.
+  uint64_t express_ticks_ = 0;
+  // Every rank has finished the calls below. A lower bound, so that the rank states need not be read
+  // each time.
+  uint64_t known_finished_ = 0;
+  // By local rank; filled in anew for each call, and kept so that calls allocate nothing.
   std::vector<Reached> reached_;
 };
 

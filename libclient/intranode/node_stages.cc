@@ -1,3 +1,11 @@
+// node_stages.cc: copy in, reduce and copy out for each collective. Where the bytes of a chunk are, by
+// collective:
+//   allreduce, reduce   copy-in area of each rank: its contribution, without its own share; output: the sum
+//   reduce_scatter      copy-in area of each rank: a column range for each rank's block; the result goes
+//                       straight to the recvbuf
+//   allgather           output: a column range for each rank's block
+//   broadcast           output: the root's range
+// An average is divided when it leaves the slot: the output holds sums.
 #include "libclient/intranode/node_stages.h"
 
 #include <vector>
@@ -14,8 +22,8 @@ using collectives::type_size;
 
 namespace {
 
-// A piece as bytes, and who this rank is in it. In a group of one node rank, local index and position are the
-// same.
+// A chunk in bytes, and who this rank is in it. In a group of one node, rank, local index and position
+// are the same number. A short-lived object: it refers to what it was made from.
 class View {
  public:
   View(const NodeAccess& access, const SlotPiece& piece)
@@ -26,17 +34,22 @@ class View {
   bool is_root() const { return static_cast<uint32_t>(piece_.call.root) == me(); }
   size_t width() const { return width_; }
   uint64_t elements() const { return piece_.part.elements; }
+  // Bytes of the range, or of one block's column range.
   size_t bytes() const { return elements() * width_; }
+  // The copy-in area of a rank in the chunk's slot.
   std::byte* staging(uint32_t rank) const {
     return access_.data(access_.layout().staging(piece_.number, rank));
   }
   std::byte* output() const { return access_.data(access_.layout().output(piece_.number)); }
-  // Where the piece begins in the user's buffers, in the block of `block`.
+  // Where the chunk begins in the user's buffers, in the block of rank `block`. Collectives that are not
+  // by blocks have block 0 only.
   const std::byte* send(uint32_t block = 0) const { return piece_.send + at(block); }
   std::byte* recv(uint32_t block = 0) const { return piece_.recv + at(block); }
+  // This rank's share of the range.
   Share share() const { return share_of(elements(), ranks(), me()); }
 
  private:
+  // Bytes from the beginning of the buffer.
   uint64_t at(uint32_t block) const { return (block * piece_.call.count + piece_.part.offset) * width_; }
 
   const NodeAccess& access_;
@@ -44,7 +57,8 @@ class View {
   size_t width_;
 };
 
-// All of the piece but this rank's share, as bytes from its beginning.
+// Calls `body` with all of the chunk but this rank's share: at most two ranges, in bytes from its
+// beginning.
 template <typename Body>
 void for_others(const View& view, Body body) {
   const Share own = view.share();
@@ -53,7 +67,9 @@ void for_others(const View& view, Body body) {
   if (end != view.elements()) body(end * view.width(), (view.elements() - end) * view.width());
 }
 
-// `count` elements of everyone, from `at` bytes into what they have staged, this rank's from `own`.
+// Combines `count` elements of every rank: of the others from `at` bytes into their copy-in areas, of
+// this rank from `own`. The order of the sources is the order of ranks, so the result does not depend on
+// who combines.
 void reduce(const View& view, const session::Call& call, const std::byte* own, size_t at, size_t count,
             std::span<void* const> destinations) {
   if (count == 0) return;
@@ -62,6 +78,8 @@ void reduce(const View& view, const session::Call& call, const std::byte* own, s
   collectives::reduce(call.type, call.op, sources, destinations, count);
 }
 
+// Writes `count` elements of `from`, divided by the number of ranks, to `to`, which may be the same
+// place.
 void divide(const View& view, const session::Call& call, const void* from, void* to, size_t count) {
   collectives::copy_divided(call.type, from, to, count, static_cast<int>(view.ranks()));
 }
@@ -73,11 +91,13 @@ void stage(const NodeAccess& access, const SlotPiece& piece) {
   switch (piece.call.what) {
     case Collective::kAllReduce:
     case Collective::kReduce:
+      // Each of the other ranks combines its share of these bytes.
       for_others(view, [&](size_t at, size_t bytes) {
         copy_bytes(view.staging(view.me()) + at, view.send() + at, bytes);
       });
       break;
     case Collective::kReduceScatter:
+      // The block of each other rank, which that rank combines.
       for (uint32_t block = 0; block < view.ranks(); ++block) {
         if (block != view.me()) {
           copy_bytes(view.staging(view.me()) + block * view.bytes(), view.send(block), view.bytes());
@@ -85,6 +105,7 @@ void stage(const NodeAccess& access, const SlotPiece& piece) {
       }
       break;
     case Collective::kAllGather:
+      // Nothing is combined, so the contribution goes straight to the output.
       copy_bytes(view.output() + view.me() * view.bytes(), view.send(), view.bytes());
       break;
     case Collective::kBroadcast:
@@ -95,9 +116,12 @@ void stage(const NodeAccess& access, const SlotPiece& piece) {
   }
 }
 
+// A result goes to the recvbuf of this rank, to the output for the other ranks, or to both at once:
+// reading the sources is the larger part of the work.
 void combine(const NodeAccess& access, const SlotPiece& piece) {
   const View view(access, piece);
   const session::Call& call = piece.call;
+  // The share of a reduce-scatter is this rank's own block, and nobody else needs it.
   if (call.what == Collective::kReduceScatter) {
     void* const results[] = {view.recv()};
     reduce(view, call, view.send(view.me()), view.me() * view.bytes(), view.elements(), results);
@@ -107,12 +131,14 @@ void combine(const NodeAccess& access, const SlotPiece& piece) {
   if (call.what != Collective::kAllReduce && call.what != Collective::kReduce) return;
   const Share own = view.share();
   const size_t at = own.first * view.width();
+  // Whether this rank needs its share of the result, and whether any other rank does.
   const bool mine = call.what == Collective::kAllReduce || view.is_root();
   const bool others = call.what == Collective::kAllReduce ? view.ranks() > 1 : !view.is_root();
   std::vector<void*> results;
   if (others) results.push_back(view.output() + at);
   if (mine) results.push_back(view.recv() + at);
   reduce(view, call, view.send() + at, at, own.count, results);
+  // The recvbuf holds the final result; the output keeps the sum for the others' copy out.
   if (mine && call.op == ReduceOp::kAvg) divide(view, call, view.recv() + at, view.recv() + at, own.count);
 }
 
@@ -122,6 +148,7 @@ void take(const NodeAccess& access, const SlotPiece& piece) {
   switch (call.what) {
     case Collective::kAllReduce:
     case Collective::kReduce:
+      // Only the root has a recvbuf.
       if (call.what == Collective::kReduce && !view.is_root()) break;
       for_others(view, [&](size_t at, size_t bytes) {
         if (call.op == ReduceOp::kAvg) {
@@ -133,6 +160,7 @@ void take(const NodeAccess& access, const SlotPiece& piece) {
       break;
     case Collective::kAllGather:
       for (uint32_t block = 0; block < view.ranks(); ++block) {
+        // The own block comes from the sendbuf, which is nearer; in place there is nothing to copy.
         const std::byte* from = block == view.me() ? view.send() : view.output() + block * view.bytes();
         copy_bytes(view.recv(block), from, view.bytes());
       }

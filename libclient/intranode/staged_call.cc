@@ -1,3 +1,6 @@
+// staged_call.cc: when each stage of a chunk may run. The conditions are on the counters of all local
+// ranks (ipc/segment.h); each stage stores its own counter with release after its work, and least()
+// loads the others' with acquire before the next stage reads that work.
 #include "libclient/intranode/staged_call.h"
 
 #include "libclient/common/call_queue.h"
@@ -10,6 +13,7 @@ void StagedCall::begin(const session::Call& call, const std::byte* send, std::by
   call_ = call;
   send_ = send;
   recv_ = recv;
+  // The cursors stand at end_ of the call before, which is where this one begins.
   first_ = end_;
   end_ = first_ + session::Plan(call, access_.layout()).pieces();
 }
@@ -18,6 +22,8 @@ SlotPiece StagedCall::piece(uint64_t number) const {
   return {call_, session::Plan(call_, access_.layout()).piece(number - first_), number, send_, recv_};
 }
 
+// The bitwise `|` runs all three stages in each turn, so a rank never waits in one stage while it could
+// work in another.
 bool StagedCall::progress() {
   bool any = false;
   while (!access_.segment.failed()) {
@@ -26,11 +32,14 @@ bool StagedCall::progress() {
     if (!moved) break;
     any = true;
   }
+  // For `done`, for which the peers' copy-in of later chunks waits. The other counters were rung for at
+  // once.
   if (any) access_.ring_peers();
   return any;
 }
 
 bool StagedCall::stage_one() {
+  // A slot is free when every rank has copied out the chunk that used it before.
   if (stage_ == end_ || stage_ >= least(access_, &Board::done) + access_.layout().slots) return false;
   one_node::stage(access_, piece(stage_));
   access_.board().staged.store(++stage_, std::memory_order_release);

@@ -1,11 +1,13 @@
-// way_tuner.h: whether a call on ordinary memory in a group of one node goes faster through the kernel (each
-// reads and writes the others' buffers) or through the node's slots (copied, piece by piece). It depends on
-// the machine, its load and the size, and it changes while a job runs (docs/design/performance.md: copies
-// between two cores at two speeds, for dozens of calls on end). So it is measured on the calls themselves:
-// for each collective and power of two of bytes the way whose last calls took less is taken. A way that
-// becomes slow is left soon; the other is tried again after some calls, the more the longer nothing has
-// changed. One rank of the node measures and decides for all (ipc/call.h: Exposure). Both ways give the same
-// bits.
+// way_tuner.h: whether a call on ordinary memory in a group of one node goes faster through the kernel
+// (each rank reads and writes the others' buffers) or through the node's slots (copied, chunk by chunk).
+// That depends on the machine, its load and the size, and it changes while a job runs
+// (docs/design/performance.md: copies between two cores at two speeds, for dozens of calls on end). So
+// it is measured on the calls themselves: for each collective and power of two of bytes, the way whose
+// latest calls took less is taken. A way that becomes slow is left soon. The other one is tried again
+// after some calls, after more of them the longer nothing has changed.
+//
+// One rank of the node measures and decides for all (by_kernel in ipc/call.h), since all must take the
+// same way. Both ways give the same bits.
 #pragma once
 
 #include <array>
@@ -15,39 +17,54 @@
 
 namespace hdt::client {
 
+// Owned by the NodeQueue; used by the node's first rank, with the communicator's lock held. The other
+// ranks have one that they do not use.
 class WayTuner {
  public:
   enum class Way : uint8_t { kSlots = 0, kKernel = 1 };
   static constexpr int kWays = 2;
-  // Calls in a row before a way is judged: the first ones find the buffers where the other way has left them
-  // in the caches, and were seen to take up to half as much again.
+  // Calls in a row before a way is judged. The first ones find the buffers where the other way has left
+  // them in the caches, and were seen to take up to half as much again.
   static constexpr uint32_t kTrial = 4;
-  // Calls between two trials of the way that is not taken. Doubled by each trial that changes nothing.
+  // Calls between two trials of the way that is not taken: kSoonest at first, doubled by each trial that
+  // changes nothing, up to kLatest.
   static constexpr uint32_t kSoonest = 32;
   static constexpr uint32_t kLatest = 1024;
 
-  // The way of the next call.
+  // The way of the next call of this collective and size. To be called once for each call.
   Way choose(collectives::Collective what, uint64_t bytes);
-  // A call that went this way took so long, from when all ranks had posted it.
+  // A call that went this way took so many nanoseconds, from when all ranks had posted it. Calls that
+  // went neither way are not reported.
   void took(collectives::Collective what, uint64_t bytes, Way way, int64_t nanoseconds);
 
  private:
+  // One record for each power of two.
   static constexpr int kSizes = 64;
-  // The last calls of a way that count: the faster one, so that one slow call does not decide.
+  // The latest two calls of a way. The faster of them counts, so that one slow call does not decide.
   struct Times {
+    // All calls of this way so far.
     uint64_t calls = 0;
+    // Calls since the other way was used last.
     uint32_t in_a_row = 0;
+    // In ns.
     std::array<int64_t, 2> last{};
     bool judged() const { return in_a_row >= kTrial; }
     int64_t best() const { return last[0] < last[1] ? last[0] : last[1]; }
   };
+  // The state for one collective and size.
   struct Record {
     std::array<Times, kWays> times;
+    // The way of calls that are no trial.
     Way taken = Way::kSlots;
-    uint32_t chosen = 0;      // of the way that is taken, since the last trial of the other
-    uint32_t until = kTrial;  // so many, then the other is tried
-    uint32_t trial_left = 0;  // calls of that still to be chosen
+    // Calls of that way since the last trial of the other.
+    uint32_t chosen = 0;
+    // After so many, the other is tried. The first trial comes soon, as nothing is known of the other
+    // way.
+    uint32_t until = kTrial;
+    // Calls of a trial that are still to be chosen.
+    uint32_t trial_left = 0;
     Times& of(Way way) { return times[static_cast<size_t>(way)]; }
+    // Changes the way, and begins to count anew.
     void take(Way way);
   };
   Record& record(collectives::Collective what, uint64_t bytes);

@@ -1,4 +1,6 @@
-// environment.cc: ranks and rendezvous from launchers' variables.
+// environment.cc: ranks and meeting place from launchers' variables. The ranks are found first: by HDT's
+// own variables, torchrun's, mpirun's, a PMIx server's, srun's, or plain RANK and WORLD_SIZE, in this
+// order. The meeting place depends on which of them it was.
 #include "libclient/launch/environment.h"
 
 #include <fmt/format.h>
@@ -11,13 +13,16 @@
 namespace hdt::client {
 namespace {
 
+// Bounds of values that are accepted from variables.
 constexpr int64_t kMaxRanks = 1 << 20;
 constexpr int64_t kMaxPort = 65'535;
 
+// The failure of everything here: it names the variable, and what was expected.
 Status fail(const std::string& variable, const std::string& what) {
   return {Code::kConfig, fmt::format("environment {}: {}", variable, what)};
 }
 
+// Nothing: the text is not a decimal integer as a whole.
 std::optional<int64_t> parse_integer(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -25,6 +30,8 @@ std::optional<int64_t> parse_integer(std::string_view text) {
   return value;
 }
 
+// One run over the variables. It exists for the state between the two halves: which variables said who
+// the ranks are.
 class Detector {
  public:
   explicit Detector(const GetVariable& variable) : variable_(variable) {}
@@ -37,7 +44,7 @@ class Detector {
   }
 
  private:
-  // Empty variables count as not set: scripts clear them so.
+  // Empty variables count as not set, as scripts clear them this way.
   std::optional<std::string> text(const char* name) const {
     const char* value = variable_(name);
     if (value == nullptr || *value == '\0') return std::nullopt;
@@ -45,6 +52,7 @@ class Detector {
   }
   bool is_set(const char* name) const { return text(name).has_value(); }
 
+  // The variable as an integer within the bounds; kConfig otherwise, also if it is not set.
   Result<int64_t> integer(const char* name, int64_t lowest, int64_t highest) const {
     const std::optional<std::string> value = text(name);
     const std::string expected = fmt::format("expected an integer {}..{}, ", lowest, highest);
@@ -56,6 +64,7 @@ class Detector {
     return *number;
   }
 
+  // Fills in rank and size of `job` from two variables, which must both be set and fit each other.
   Status read_pair(const char* rank_name, const char* size_name, Job& job) const {
     const Result<int64_t> rank = integer(rank_name, 0, kMaxRanks - 1);
     if (!rank.is_ok()) return rank.status();
@@ -71,10 +80,11 @@ class Detector {
     return Status::ok();
   }
 
+  // Fills in rank, size and source of `job`. If no variable is set, it stays rank 0 of 1.
   Status find_ranks(Job& job) {
     if (is_set("HDT_RANK") || is_set("HDT_SIZE")) return read_pair("HDT_RANK", "HDT_SIZE", job);
-    // torchrun's workers inherit the variables of the srun or mpirun that started torchrun itself, once for
-    // each node; only torchrun's own are true of the worker.
+    // torchrun's workers inherit the variables of the srun or mpirun that started torchrun itself, once
+    // for each node. Only torchrun's own variables are true of the worker.
     torch_variables_ = is_set("TORCHELASTIC_RUN_ID");
     if (torch_variables_) return read_pair("RANK", "WORLD_SIZE", job);
     job.source.clear();
@@ -88,16 +98,17 @@ class Detector {
     return choose_between(job);
   }
 
-  // Fills `job` from mpirun, a PMIx server or srun; leaves its source empty where none of them started this
-  // process.
+  // Fills in `job` from mpirun, a PMIx server or srun. Its source stays empty if none of them started
+  // this process.
   Status find_launcher(Job& job) {
     if (is_set("OMPI_COMM_WORLD_RANK") || is_set("OMPI_COMM_WORLD_SIZE")) {
       size_name_ = "OMPI_COMM_WORLD_SIZE";
       return read_pair("OMPI_COMM_WORLD_RANK", size_name_, job);
     }
-    // A batch script has SLURM_PROCID and SLURM_NTASKS too, but is not one of the tasks: only a step is
-    // srun's.
+    // A batch script has SLURM_PROCID and SLURM_NTASKS too, but it is not one of the tasks: only a step
+    // is srun's.
     const bool step = is_set("SLURM_PROCID") && is_set("SLURM_STEP_ID");
+    // PMIx has no variable for the size: the server is asked later (bootstrap.cc).
     if (is_set("PMIX_RANK")) {
       if (!is_set("PMIX_NAMESPACE")) return fail("PMIX_RANK", "set, but PMIX_NAMESPACE is not");
       const Result<int64_t> rank = integer("PMIX_RANK", 0, kMaxRanks - 1);
@@ -113,10 +124,10 @@ class Detector {
     return read_pair("SLURM_PROCID", size_name_, job);
   }
 
-  // `job` is what the launcher says; RANK or WORLD_SIZE are set as well. A script that is the only task of
-  // its launcher (srun --pty, mpirun -np 1) may start several processes and give each its variables: those
-  // are meant then. Else the two must agree: which one a user means cannot be known, and ranks that decide
-  // differently never meet.
+  // `job` has the launcher's values, and RANK or WORLD_SIZE are set as well. A script that is the only
+  // task of its launcher (srun --pty, mpirun -np 1) may start several processes and give each its
+  // variables: those are meant then. Otherwise the two must agree: which one a user means cannot be
+  // known, and ranks that decide differently never meet.
   Status choose_between(Job& job) {
     const auto contradiction = [&](const std::string& launcher) {
       return fail(
@@ -126,7 +137,9 @@ class Detector {
                       text("RANK").value_or("(not set)"), text("WORLD_SIZE").value_or("(not set)"),
                       launcher));
     };
-    if (!job.size) {  // PMIX_RANK alone: the size is not known yet
+    // The launcher is known by PMIX_RANK alone, so the size is not known yet. A complete set of torch's
+    // variables is taken for meant.
+    if (!job.size) {
       const std::string launcher = fmt::format("PMIX_RANK={}", job.rank);
       if (is_set("RANK") && is_set("WORLD_SIZE") && is_set("MASTER_ADDR") && is_set("MASTER_PORT")) {
         torch_variables_ = true;
@@ -136,14 +149,18 @@ class Detector {
       return contradiction(launcher);
     }
     const std::string launcher = fmt::format("{}={} and {}={}", job.source, job.rank, size_name_, *job.size);
+    // A variable that is not set contradicts nothing.
     const bool same_rank = !is_set("RANK") || *text("RANK") == std::to_string(job.rank);
     const bool same_size = !is_set("WORLD_SIZE") || *text("WORLD_SIZE") == std::to_string(*job.size);
     if (same_rank && same_size) return Status::ok();
+    // More than one task: the launcher started the ranks itself.
     if (*job.size != 1 || !is_set("RANK") || !is_set("WORLD_SIZE")) return contradiction(launcher);
     torch_variables_ = true;
     return read_pair("RANK", "WORLD_SIZE", job);
   }
 
+  // Fills in where the ranks meet. A job of one rank needs no place, but a wrong variable is an error
+  // there, too.
   Status find_rendezvous(Job& job) const {
     if (const auto address = text("HDT_RENDEZVOUS")) {
       Result<Rendezvous> parsed = parse_address("HDT_RENDEZVOUS", *address);
@@ -154,11 +171,13 @@ class Detector {
     } else if (is_set("MASTER_ADDR") || is_set("MASTER_PORT")) {
       auto host = text("MASTER_ADDR");
       if (!host) return fail("MASTER_ADDR", "expected a host, since MASTER_PORT is set, but it is not set");
-      // torch itself listens at MASTER_PORT.
+      // torch itself listens at MASTER_PORT, so HDT takes the port behind it, which must exist.
       const Result<int64_t> port = integer("MASTER_PORT", 1, kMaxPort - 1);
       if (!port.is_ok()) return port.status();
+      // An IPv6 address may have brackets, or none.
       if (host->size() > 2 && host->front() == '[' && host->back() == ']')
         host = host->substr(1, host->size() - 2);
+      // One colon is a port that does not belong here; an IPv6 address has more.
       if (std::count(host->begin(), host->end(), ':') == 1 ||
           host->find_first_of("[]/ \t") != std::string::npos) {
         return fail("MASTER_ADDR",
@@ -181,6 +200,8 @@ class Detector {
     return Status::ok();
   }
 
+  // srun's ranks meet at the step's first node, where rank 0 runs, at a port that all compute from the
+  // numbers of job and step.
   Status first_node(Job& job) const {
     if (job.size == 1) return Status::ok();
     constexpr int64_t kMaxId = 0xffff'ffff;
@@ -197,8 +218,10 @@ class Detector {
   }
 
   const GetVariable& variable_;
-  bool torch_variables_ = false;     // RANK and WORLD_SIZE are meant, whatever an outer launcher says
-  const char* size_name_ = nullptr;  // the launcher's variable for the number of ranks
+  // RANK and WORLD_SIZE are meant, whatever an outer launcher says.
+  bool torch_variables_ = false;
+  // The launcher's variable for the number of ranks, for messages.
+  const char* size_name_ = nullptr;
 };
 
 }  // namespace
@@ -208,6 +231,9 @@ std::string environment_text(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// Open MPI's text counts only if it is known to all ranks and to nobody else. If a variable of another
+// launcher is set, mpirun may have started only a part of the job. If all of its ranks are here, the job
+// may be one mpirun on each host, each with a text of its own.
 std::string job_secret(const GetText& variable) {
   if (const std::string secret = variable("HDT_JOB_SECRET"); !secret.empty()) return secret;
   for (const char* other : {"HDT_RANK", "HDT_SIZE", "RANK", "WORLD_SIZE"}) {
@@ -228,6 +254,8 @@ Result<Rendezvous> parse_address(const std::string& name, const std::string& tex
                 fmt::format("expected host:port or [IPv6 address]:port with a port 1..65535, found \"{}\"",
                             text.substr(0, 256)));
   };
+  // The last colon separates the port, since an IPv6 address has colons of its own. Such an address must
+  // be in brackets, and nothing else may be.
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos) return wrong();
   std::string host = text.substr(0, colon);
@@ -245,6 +273,7 @@ Result<std::string> first_slurm_host(const std::string& list) {
     return fail("SLURM_STEP_NODELIST", fmt::format("{} in \"{}\"", what, list.substr(0, 256)));
   };
   std::string host;
+  // Copies characters up to the first comma outside of brackets; for a bracket, the first number in it.
   for (size_t i = 0; i < list.size() && list[i] != ','; ++i) {
     if (list[i] == ']') return wrong("a ] without its [");
     if (list[i] != '[') {

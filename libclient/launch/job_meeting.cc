@@ -1,3 +1,6 @@
+// job_meeting.cc: resolving names, and keys of groups. A key is a hash of a text that has everything in
+// it that keeps jobs apart: the place, the number of the group, the job's secret, torchrun's run. The
+// daemon adds the user where the rest can be guessed (Meeting::kAddress).
 #include "libclient/launch/job_meeting.h"
 
 #include <arpa/inet.h>
@@ -21,9 +24,10 @@ namespace hdt::client {
 
 namespace {
 
-// Addresses of one name that are tried.
+// The maximum of addresses of one name that are tried.
 constexpr size_t kMaxNameAddresses = 8;
 
+// The place as the ranks were given it.
 std::string text_of(const Rendezvous& where) { return where.host + " " + std::to_string(where.port); }
 
 }  // namespace
@@ -36,16 +40,17 @@ Result<session::GroupKey> key_of(const std::string& text) {
   return key;
 }
 
+// From /proc/self/stat (proc(5)): field 22 is the start time in clock ticks since boot.
 int64_t process_age_ms() {
   std::ifstream file("/proc/self/stat");
   std::string text;
   std::getline(file, text);
-  // The second field, the name, may hold blanks and parentheses; the start time is field 22, in ticks since
-  // boot.
+  // The second field, the name in parentheses, may hold blanks and parentheses itself.
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(text.substr(name_end + 1));
   std::string field;
+  // The text after the name begins with field 3.
   for (int number = 3; number <= 22; ++number) fields >> field;
   timespec now{};
   ::clock_gettime(CLOCK_BOOTTIME, &now);
@@ -74,12 +79,14 @@ Result<Addresses> addresses_of(const Rendezvous& where) {
                       NI_NUMERICHOST) != 0)
       continue;
     const std::string host = text.data();
+    // Listeners accept these names; nobody can be reached there.
     if (host == "0.0.0.0" || host == "::") {
       return Status(Code::kConfig,
                     where.source + ": '" + where.host +
                         "' means every address of a host, so no rank can be met there: expected the "
                         "name or address of rank 0's host");
     }
+    // The resolver names an address once for each type of socket.
     if (std::find(known.begin(), known.end(), host) != known.end()) continue;
     known.push_back(host);
     const bool v6 = entry->ai_family == AF_INET6;
@@ -110,6 +117,7 @@ JobMeeting& JobMeeting::instance() {
 Result<session::GroupKey> JobMeeting::key(const Rendezvous& where, uint64_t number, session::Meeting& kind) {
   const std::string place = text_of(where);
   const std::lock_guard lock(mutex_);
+  // A group was made here before: all ranks have its secret, whatever the variables say now.
   if (const auto found = secrets_.find(place); found != secrets_.end()) {
     kind = session::Meeting::kSecret;
     return key_of("job group " + std::to_string(number) + " " + found->second);

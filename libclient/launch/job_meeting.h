@@ -1,5 +1,5 @@
-// job_meeting.h: how the ranks of a job meet at an address that their launcher gave them: which addresses a
-// name has, and by which key the ranks know each other.
+// job_meeting.h: how the ranks of a job meet at an address that their launcher has given them: which
+// addresses a name has, and by which key the ranks know each other.
 #pragma once
 
 #include <cstdint>
@@ -13,40 +13,50 @@
 
 namespace hdt::client {
 
-// A key that everyone who knows `text` computes.
+// SHA-256 of `text`: a key that everyone who knows the text computes, and nobody else. kSystem: the
+// cryptography library refuses.
 Result<session::GroupKey> key_of(const std::string& text);
 
-// For how long this process has existed; 0 where the system does not say.
+// How long this process has existed, in ms; 0 if the system does not say. The daemon compares it with
+// the age of a failed attempt to make a group (ipc/messages.h, JoinRequest).
 int64_t process_age_ms();
 
+// The addresses of a host, with the port.
 struct Addresses {
-  std::string list;       // "[::1]:4000,127.0.0.1:4000"
-  bool loopback = false;  // one of them is
+  // "[::1]:4000,127.0.0.1:4000", at most session::kMaxPlaceBytes; later addresses are left out.
+  std::string list;
+  // One of them is an address of the loopback interface.
+  bool loopback = false;
 };
 
-// All addresses of the host, of both families, in the resolver's order. It may block in the resolver: it is
-// called by the caller's thread, never by the daemon's. HDT_ERR_CONFIG names the variable.
+// All addresses of the host, of both families, in the resolver's order; the first eight. It may block in
+// the resolver, so the caller's thread calls it, never the daemon's. kConfig names the variable: the
+// name does not resolve, or means every address of a host.
 Result<Addresses> addresses_of(const Rendezvous& where);
 
-// Whether `host` is the name of one host: no address, and no name of the loopback interface ("localhost",
-// "ip6-localhost"), which every host has. A host may have its own name at a loopback address: Debian's
-// installer writes 127.0.1.1 into /etc/hosts.
+// Whether `host` is the name of one host: it is no address, and no name of the loopback interface
+// ("localhost", "ip6-localhost"), which every host has. A host may have its own name at a loopback
+// address: Debian's installer writes 127.0.1.1 into /etc/hosts.
 bool names_a_host(const std::string& host);
 
-// The keys of a job's groups. The first group's key is made from the text that all ranks were given, not from
-// what it resolves to, which differs from host to host. Later groups are made with the secret that the first
-// one's coordinator drew, so that no other process can take part in them. Thread-safe.
+// The keys of a job's groups. The first group's key is made from the text that all ranks were given, not
+// from what it resolves to, which differs from host to host. Later groups are made with the secret that
+// the first group's coordinator has drawn, so that no other process can take part in them. One in a
+// process; thread-safe.
 class JobMeeting {
  public:
+  // The only one.
   static JobMeeting& instance();
-  // Of the job's group `number`. `kind` says who else can know the key.
+  // The key of the job's group `number` (counted from 0 on all ranks alike) at this place. `kind` is set
+  // to which processes can know it.
   Result<session::GroupKey> key(const Rendezvous& where, uint64_t number, session::Meeting& kind);
-  // The secret of a group that was made at this address.
+  // Keeps the secret of a group that was made at this place. Only the first one counts.
   void remember(const Rendezvous& where, const session::GroupKey& secret);
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::string> secrets_;  // by place
+  // By place, as text.
+  std::map<std::string, std::string> secrets_;
 };
 
 }  // namespace hdt::client

@@ -1,4 +1,9 @@
-// pmix_exchange.cc: publish is PMIx_Put and PMIx_Commit; fetch is PMIx_Get_nb, repeated until the deadline.
+// pmix_exchange.cc: publish is PMIx_Put and PMIx_Commit; fetch is PMIx_Get_nb, repeated until the
+// deadline. See the PMIx Standard, version 4, chapters on key-value management, for the functions.
+//
+// The non-blocking form is used because servers are known not to keep the time limit of a request. Each
+// request lives in a shared object of its own, so one that is answered late, after we have stopped
+// waiting, does no harm.
 #include "libclient/launch/pmix_exchange.h"
 
 #include <fmt/format.h>
@@ -18,6 +23,7 @@
 namespace hdt::client {
 namespace {
 
+// The maximum of a value, in bytes.
 constexpr size_t kMaxValueBytes = 64 << 10;
 // A request that gets no answer is repeated, since a server may have missed the arrival of the key; less and
 // less often, because launchers keep unanswered requests and have room for few.
@@ -26,10 +32,12 @@ constexpr int64_t kLongestRequestSeconds = 64;
 constexpr int64_t kFirstPauseNs = 5 * kNsPerMs;
 constexpr int64_t kLongestPauseNs = 200 * kNsPerMs;
 
+// The failure of a call of libpmix, in words and as a number.
 Status failed(const PmixLibrary& pmix, const std::string& what, pmix_status_t status) {
   return {Code::kSystem, fmt::format("PMIx: {}: {} ({})", what, pmix.error_string(status), status)};
 }
 
+// An argument of a call: `key` with an int.
 void set_info(pmix_info_t& info, const char* key, int value) {
   std::memset(&info, 0, sizeof info);
   std::strncpy(info.key, key, PMIX_MAX_KEYLEN);
@@ -48,11 +56,16 @@ struct Request {
   std::condition_variable done;
   bool is_done = false;
   pmix_status_t status = PMIX_ERR_TIMEOUT;
-  std::vector<uint8_t> bytes;  // of a byte object
-  uint32_t number = 0;         // of a uint32
+  // The value, if it is a byte object.
+  std::vector<uint8_t> bytes;
+  // The value, if it is a uint32.
+  uint32_t number = 0;
+  // False: it is neither.
   bool type_fits = false;
 };
 
+// libpmix calls this on a thread of its own, once for each request. `context` is a shared_ptr on the
+// heap, which keeps the request alive until then. `value` is libpmix's, so its bytes are copied.
 void on_value(pmix_status_t status, pmix_value_t* value, void* context) {
   const std::unique_ptr<std::shared_ptr<Request>> held(static_cast<std::shared_ptr<Request>*>(context));
   Request& request = **held;
@@ -72,13 +85,15 @@ void on_value(pmix_status_t status, pmix_value_t* value, void* context) {
   request.done.notify_all();
 }
 
-// Waits for one answer of the server, at most about `limit_seconds` and until the deadline.
+// One request to the server. Waits for its answer, at most about `limit_seconds` and until the deadline;
+// then the status is PMIX_ERR_TIMEOUT.
 std::shared_ptr<Request> get_once(const PmixLibrary& pmix, const pmix_proc_t& process, const std::string& key,
                                   int64_t limit_seconds, Deadline deadline) {
   auto request = std::make_shared<Request>();
   request->process = process;
   request->key = key;
-  set_info(request->limit, PMIX_TIMEOUT, static_cast<int>(limit_seconds));  // 0 would mean no limit
+  // A limit of 0 would mean none.
+  set_info(request->limit, PMIX_TIMEOUT, static_cast<int>(limit_seconds));
   auto* context = new std::shared_ptr<Request>(request);
   const pmix_status_t status =
       pmix.get_nb(&request->process, request->key.c_str(), &request->limit, 1, on_value, context);
@@ -94,6 +109,7 @@ std::shared_ptr<Request> get_once(const PmixLibrary& pmix, const pmix_proc_t& pr
   return request;
 }
 
+// A rank of a job, in libpmix's words.
 pmix_proc_t process_of(const std::string& name_space, pmix_rank_t rank) {
   pmix_proc_t process;
   std::memset(&process, 0, sizeof process);
@@ -141,12 +157,15 @@ Result<PmixExchange*> PmixExchange::connect() {
                           static_cast<int>(self.rank));
 }
 
+// Values of the whole job are asked of a wildcard rank.
 Result<int> PmixExchange::job_size() {
+  // It is loaded: this object exists.
   const PmixLibrary& pmix = *pmix_library().take();
   const std::shared_ptr<Request> request = get_once(pmix, process_of(name_space_, PMIX_RANK_WILDCARD),
                                                     PMIX_JOB_SIZE, 10, Deadline::after_ms(10'000));
   const std::lock_guard lock(request->mutex);
   if (request->status != PMIX_SUCCESS) return failed(pmix, "reading the job's size", request->status);
+  // The bound is that of ranks from variables (environment.cc).
   if (!request->type_fits || request->number == 0 || request->number > 1U << 20) {
     return Status(Code::kSystem, "PMIx: the job's size is not a number 1..1048576");
   }
@@ -160,7 +179,8 @@ Status PmixExchange::publish(const std::string& key, std::span<const uint8_t> va
                         kMaxValueBytes)};
   }
   const PmixLibrary& pmix = *pmix_library().take();
-  std::vector<uint8_t> copy(value.begin(), value.end());  // PMIx_Put takes what is not const, and copies it
+  // PMIx_Put takes what is not const, and copies it.
+  std::vector<uint8_t> copy(value.begin(), value.end());
   pmix_value_t object;
   std::memset(&object, 0, sizeof object);
   object.type = PMIX_BYTE_OBJECT;
@@ -173,6 +193,8 @@ Status PmixExchange::publish(const std::string& key, std::span<const uint8_t> va
   return Status::ok();
 }
 
+// The server may answer at once that it has nothing, or not at all. So the request is repeated, after
+// pauses that grow, with limits that grow when there was no answer.
 Result<std::vector<uint8_t>> PmixExchange::fetch(int rank, const std::string& key, Deadline deadline) {
   if (rank < 0 || key.empty() || key.size() > PMIX_MAX_KEYLEN) {
     return Status(Code::kInvalidArgument, "PMIx: expected a rank of at least 0 and a key of 1..511 bytes");
@@ -192,7 +214,7 @@ Result<std::vector<uint8_t>> PmixExchange::fetch(int rank, const std::string& ke
         }
         return request->bytes;
       }
-      // A server that already has other data of the rank does not wait for more but says "not found".
+      // A server that already has other data of the rank does not wait for more but answers "not found".
       const bool may_come = request->status == PMIX_ERR_NOT_FOUND || request->status == PMIX_ERR_TIMEOUT;
       if (!may_come) return failed(pmix, fmt::format("fetching {} of rank {}", key, rank), request->status);
       if (request->status == PMIX_ERR_TIMEOUT)

@@ -1,4 +1,4 @@
-// pmix_library.cc: dlopen of libpmix.
+// pmix_library.cc: dlopen() of libpmix. A program that links libhdt thus runs on machines without PMIx.
 #include "libclient/launch/pmix_library.h"
 
 #include <dlfcn.h>
@@ -9,6 +9,7 @@ namespace {
 
 constexpr char kLibrary[] = "libpmix.so.2";
 
+// Looks one function up. False: the library does not have it.
 template <typename Function>
 bool find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
@@ -16,6 +17,7 @@ bool find(void* library, const char* name, Function& function) {
 }
 
 Result<PmixLibrary> load() {
+  // RTLD_LOCAL: an MPI in the same process may have loaded a libpmix of its own.
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return Status(Code::kNoDaemon,
@@ -35,7 +37,8 @@ Result<PmixLibrary> load() {
 }  // namespace
 
 Result<const PmixLibrary*> pmix_library() {
-  static const auto* library = new Result<PmixLibrary>(load());  // still there when exit handlers run
+  // On the heap: it is still there when exit handlers run.
+  static const auto* library = new Result<PmixLibrary>(load());
   if (!library->is_ok()) return library->status();
   return &library->value();
 }

@@ -1,4 +1,5 @@
-// pmix_library.h: the functions of libpmix.so.2 that HDT calls, found at run time.
+// pmix_library.h: the functions of libpmix.so.2 that HDT calls, found at run time. Only the header is
+// needed for building.
 #pragma once
 
 #include <pmix.h>
@@ -7,6 +8,7 @@
 
 namespace hdt::client {
 
+// One pointer for each function; none of them is null.
 struct PmixLibrary {
   decltype(&PMIx_Init) init;
   decltype(&PMIx_Finalize) finalize;
@@ -16,8 +18,9 @@ struct PmixLibrary {
   decltype(&PMIx_Error_string) error_string;
 };
 
-// Loaded at the first call and never unloaded: libpmix runs a thread of its own. kNoDaemon if it cannot be
-// loaded.
+// The library, loaded at the first call and never unloaded, as libpmix runs a thread of its own.
+// kNoDaemon: it cannot be loaded, or lacks a function. Any thread; the result of the first call is
+// final.
 Result<const PmixLibrary*> pmix_library();
 
 }  // namespace hdt::client

@@ -1,45 +1,59 @@
 /* hdt.h: the C interface of HDT, a communicator for clusters of unequal devices and NICs.
  *
- * A process joins a *group* of ranks (hdtCommInit...), gets a communicator, and calls operations on it. All
- * ranks of a group must call the same collectives in the same order; sends and receives between two ranks
- * match in call order. Ranks of one node work through shared memory; nodes are connected by their hdtcommd
- * daemons, or, where none runs, by an equal one inside the first process of the node that needs it.
+ * A process joins a *group* of ranks (hdtCommInit...), gets a communicator, and calls operations on it.
+ * All ranks of a group must call the same collectives in the same order; sends and receives between two
+ * ranks match in call order. Ranks of one node work through shared memory. Nodes are connected by their
+ * hdtcommd daemons. If none runs on a node, the first process there that needs a daemon hosts an equal
+ * one.
  *
- * Conventions
- * - Every call returns an hdtResult_t. HDT_SUCCESS is 0. hdtGetLastError() tells more, in words.
- * - Counts are in elements, not bytes. Buffers hold at least the count documented at each call; they need no
- *   alignment. A count of 0 is allowed everywhere (the call still takes part in the order of calls).
+ * Results and errors
+ * - Every call returns an hdtResult_t. HDT_SUCCESS is 0. hdtGetLastError() has the message.
+ * - Wrong arguments are found before anything is begun: HDT_ERR_INVALID_ARGUMENT concerns the calling rank
+ *   alone, and the communicator works as before. The other ranks do not hear of it: if the call was a
+ *   collective, they wait for this rank until it makes the call, or until their deadline.
+ * - Failure of one operation fails its communicator: every pending and later operation on it returns the
+ *   same code on every rank, with a message that names the rank, operation and group. Other communicators
+ *   go on. Destroy it and make a new one, or call hdtCommShrink. The codes of a failed communicator are
+ *   HDT_ERR_SYSTEM, _INTERNAL, _DAEMON_LOST, _TIMEOUT, _MISMATCH, _RANK_LOST, _LINK, _ABORTED and, rarely,
+ *   those of a daemon that cannot go on with the group.
+ * - A limit of the process, its user, the daemon or the machine (descriptors, memory, threads) fails the
+ *   call that meets it with HDT_ERR_SYSTEM and the limit's name, value and owner: a call that makes a
+ *   group on all ranks of that group, any other operation with its communicator. Everything else goes on,
+ *   and the call works again when there is room.
+ *
+ * Operations
+ * - Counts are in elements, not bytes. Buffers hold at least the count documented at each call; they need
+ *   no alignment. A count of 0 is allowed everywhere: the call still takes part in the order of calls, and
+ *   its buffers may be NULL. A count times the number of ranks is at most 2^56.
  * - Operations take an hdtRequest_t*. NULL: the call returns when the operation is complete. Otherwise it
  *   returns at once, buffers must stay valid and untouched, and hdtWait or hdtTest completes the request.
- *   Operations progress without the caller.
+ *   Operations progress without the caller. *request is written only if the call succeeds.
  * - In place: sendbuf == recvbuf (allreduce, reduce, broadcast), recvbuf == sendbuf + rank * count
  *   (reduce-scatter), sendbuf == recvbuf + rank * count (allgather), pointer arithmetic in elements. Other
  *   overlaps are not allowed.
- * - fp16, bf16 and fp8 sums within a node accumulate in fp32; across nodes every hop rounds once. The result
- *   is the same bits on every rank.
- * - Failure of one operation fails its communicator: every pending and later call on it returns the same code
- *   on every rank, with a message that names the rank, operation and group. Other communicators go on.
- *   Destroy it and make a new one.
+ * - fp16, bf16 and fp8 sums within a node accumulate in fp32; across nodes every hop rounds once. The
+ *   result is the same bits on every rank.
+ * - An operation that is not complete at its deadline (hdtCommConfig_t.timeout_ms) fails its communicator
+ *   with HDT_ERR_TIMEOUT. The daemons are asked for the cause first, which takes up to 4 seconds more.
  *
- * - Handles (hdtComm_t, hdtRequest_t) are no addresses, and no two of a process are the same value. One that
- *   has ended or never was any is told from a live one: every call with it returns HDT_ERR_INVALID_ARGUMENT
- *   and does nothing.
- * - A limit of the process, its user, the daemon or the machine (descriptors, memory, threads) fails the call
- *   that meets it, with HDT_ERR_SYSTEM and the limit's name, value and owner: a call that makes a group on
- *   all ranks of that group, any other operation with its communicator. Everything else goes on, and the call
- *   works again when there is room.
+ * Handles
+ * - Handles (hdtComm_t, hdtRequest_t) are no addresses, and no two of a process are the same value. An
+ *   ended handle, or a value that never was one, can be told from a live one: every call with it returns
+ *   HDT_ERR_INVALID_ARGUMENT and does nothing.
  *
- * Thread safety: every call may be made from any thread. Collectives of one communicator are ordered by the
- * order in which calls enter the library, so two threads that issue collectives on the same communicator must
- * agree on an order themselves. A call that another thread's hdtCommDestroy overtakes returns
+ * Thread safety: every call may be made from any thread. Collectives of one communicator are ordered by
+ * the order in which calls enter the library, so two threads that issue collectives on the same
+ * communicator must agree on an order themselves. The same holds for the calls that make groups: all ranks
+ * must make them in the same order. A variable of type hdtRequest_t is written without a lock: only one
+ * thread at a time may pass its address. A call that another thread's hdtCommDestroy overtakes returns
  * HDT_ERR_INVALID_ARGUMENT, but what it was to do on other ranks is then missing there.
  *
- * fork(): a process that was forked after its parent's first call (data loaders do it) is no rank. As long as
- * it calls nothing it may do anything and end in any way, exit() included, at any moment, and the parent's
- * groups do not notice. Every call in it returns HDT_ERR_INVALID_USAGE and changes nothing, hdtCommDestroy
- * too. Workers that are to use HDT themselves are started by exec or posix_spawn, or forked before the first
- * call. Calls that need nothing of a group (hdtGetVersion, hdtGetErrorString, hdtGetLastError, hdtTypeSize)
- * work anywhere, and are no first call.
+ * fork(): a process that was forked after its parent's first call (data loaders do it) is no rank. As long
+ * as it calls nothing it may do anything and end in any way, exit() included, at any moment, and the
+ * parent's groups do not notice. Every call in it returns HDT_ERR_INVALID_USAGE and changes nothing,
+ * hdtCommDestroy too. Workers that are to use HDT themselves are started by exec or posix_spawn, or forked
+ * before the first call. Calls that need nothing of a group (hdtGetVersion, hdtGetErrorString,
+ * hdtGetLastError, hdtTypeSize) work anywhere, and are no first call.
  */
 #ifndef HDT_HDT_H
 #define HDT_HDT_H
@@ -57,15 +71,17 @@ extern "C" {
 #define HDT_API
 #endif
 
-/* Version of this header, 10000 * major + 100 * minor + patch; hdtGetVersion tells that of the library. */
+/* Version of this header, 10000 * major + 100 * minor + patch. hdtGetVersion returns that of the library. */
 #define HDT_VERSION 100
 
-/* Every failure has one of these codes. Values never change meaning between versions. */
+/* Every failure has one of these codes. Values never change meaning between versions. Each call below names
+ * the codes that it returns for reasons of its own; HDT_ERR_SYSTEM and HDT_ERR_INTERNAL are possible
+ * everywhere. */
 typedef enum {
   HDT_SUCCESS = 0,
-  HDT_IN_PROGRESS = 1,          /* hdtTest, hdtCommGetAsyncError: not finished yet */
+  HDT_IN_PROGRESS = 1,          /* hdtTest: not complete yet; no failure */
   HDT_ERR_INVALID_ARGUMENT = 2, /* a null pointer, an ended handle, a rank out of range, an unknown type */
-  HDT_ERR_INVALID_USAGE = 3,    /* a call that is not allowed now, e.g. on an aborted communicator */
+  HDT_ERR_INVALID_USAGE = 3,    /* a call that is not allowed now, e.g. in a forked process */
   HDT_ERR_SYSTEM = 4, /* the operating system refused something; the message names the limit, if it is one */
   HDT_ERR_INTERNAL = 5,    /* a bug in HDT: please report the message */
   HDT_ERR_NO_DAEMON = 6,   /* the daemon that was asked for does not answer at its socket */
@@ -99,9 +115,9 @@ typedef enum {
 } hdtDataType_t;
 
 /* Reductions. Average is sum / ranks; integers round toward zero. Integer sums (those of an average, too) and
- * products wrap around. NaN in min and max: a NaN contribution may or may not reach the result. A finite fp8
- * result beyond the largest number becomes the largest number; the other floats become infinite. More
- * reductions: hdtRedOpCreatePreMulSum. */
+ * products wrap around. A NaN contribution to min and max may or may not reach the result. A finite fp8
+ * result beyond the largest number becomes the largest number; the other floats become infinite, also where
+ * only the sum of an average is too large. More reductions: hdtRedOpCreatePreMulSum. */
 typedef enum {
   HDT_SUM = 0,
   HDT_PROD = 1,
@@ -111,28 +127,36 @@ typedef enum {
   HDT_RED_OP_LARGEST = 0x7fffffff /* no reduction: the type holds what hdtRedOpCreatePreMulSum returns */
 } hdtRedOp_t;
 
-typedef struct hdtComm* hdtComm_t;       /* a rank's handle on a group */
-typedef struct hdtRequest* hdtRequest_t; /* an operation under way */
+/* A rank's handle on a group, from a call that makes one until hdtCommDestroy. NULL is never a live
+ * handle. */
+typedef struct hdtComm* hdtComm_t;
+/* An operation under way, from the call that began it until hdtWait or hdtTest has completed it. */
+typedef struct hdtRequest* hdtRequest_t;
 
-/* Names a group that is being made. Plain bytes: made by one process, sent to the others by any means. */
+/* Names a group that is being made. Plain bytes: made by one process, sent to the others by any means. It
+ * holds a secret: a process that has it may join the group. */
 #define HDT_UNIQUE_ID_BYTES 128
 typedef struct {
   char internal[HDT_UNIQUE_ID_BYTES];
 } hdtUniqueId_t;
 
-/* How to make a communicator. Start from HDT_COMM_CONFIG_INIT; fields not set keep their defaults. */
+/* How to make a communicator. Start from HDT_COMM_CONFIG_INIT; fields not set keep their defaults. Calls that
+ * take one copy it, and accept NULL for all defaults. A size that is too small, a class of 0 or more than 31
+ * bytes, or a negative timeout: HDT_ERR_INVALID_ARGUMENT. */
 typedef struct {
-  /* sizeof(hdtCommConfig_t), for compatibility. */
+  /* sizeof(hdtCommConfig_t), for compatibility: fields behind it are taken for defaults. */
   size_t size;
-  /* [class.NAME] of the daemon's configuration; NULL: "default". At most 31 bytes. */
+  /* [class.NAME] of the daemon's configuration; NULL: "default". 1 to 31 bytes. The same on all ranks. */
   const char* group_class;
   /* The daemon's socket; NULL: $HDT_SOCKET, then the system's, then embedded (see the user guide). */
   const char* socket;
-  /* Deadline of making the group and of every operation on it; 0: $HDT_TIMEOUT_MS, or 600,000. */
+  /* Deadline of making the group and of every operation on it, in ms, counted from the call; 0:
+   * $HDT_TIMEOUT_MS, or 600,000. */
   int64_t timeout_ms;
   /* 1: reductions give the same bits however ranks sit on nodes, whatever a message's size and the number of
-   * NICs: contributions are combined in the order of ranks and rounded once. Costs bandwidth between nodes.
-   * The same on all ranks; a split group has its parent's unless it is made with a config of its own. */
+   * NICs: contributions are combined in the order of ranks and rounded once. Costs bandwidth between nodes,
+   * and a thread of the process if the group has several nodes. The same on all ranks; a split group has its
+   * parent's unless it is made with a config of its own. */
   int deterministic;
 } hdtCommConfig_t;
 #define HDT_COMM_CONFIG_INIT \
@@ -140,24 +164,42 @@ typedef struct {
 
 /* --- about the library -------------------------------------------------------------------------------- */
 
-/* The library's version, encoded as HDT_VERSION. */
+/* Sets *version to the library's version, encoded as HDT_VERSION. HDT_ERR_INVALID_ARGUMENT: version is NULL.
+ */
 HDT_API hdtResult_t hdtGetVersion(int* version);
 
-/* A short constant text for a code, e.g. "a rank of the group was lost". Never NULL. */
+/* A short constant text for a code, e.g. "a rank of the group was lost". Never NULL, whatever the number. */
 HDT_API const char* hdtGetErrorString(hdtResult_t result);
 
-/* The message of this thread's last failed call; "" if none failed. Valid until the thread's next HDT call.
- */
+/* The message of this thread's last failed call; "" if none failed. Calls that succeed do not change it. The
+ * text is valid until the thread's next HDT call. */
 HDT_API const char* hdtGetLastError(void);
 
 /* --- groups ------------------------------------------------------------------------------------------- */
 
-/* Makes an id for a new group. Its rendezvous is the calling process's daemon, which must live until the
- * group is made (all ranks returned from hdtCommInitRank), no longer. */
+/* The calls that make a group block until all ranks have joined. If one rank cannot join, the call fails
+ * on all ranks that have come. On failure *comm is NULL. Beside the codes that each call names:
+ *   HDT_ERR_CONFIG         a variable or the configuration is wrong, or nodes have different ones
+ *   HDT_ERR_NO_DAEMON      the daemon that was asked for does not answer, and none could be hosted
+ *   HDT_ERR_DAEMON_LOST    the daemon ended while the group was made
+ *   HDT_ERR_VERSION        library and daemon, or two daemons, are not of one release
+ *   HDT_ERR_TIMEOUT        ranks had not come at the deadline; the message names them
+ *   HDT_ERR_MISMATCH       a rank came twice, or ranks named different group sizes or classes
+ *   HDT_ERR_RANK_LOST      a rank ended while the group was made
+ *   HDT_ERR_LINK           two nodes cannot be connected
+ *   HDT_ERR_NO_BACKEND     the class has no backend that both nodes can use
+ * They may be called from several threads, but all ranks must make them in the same order. */
+
+/* Makes an id for a new group, to be passed to hdtCommInitRank on each of its ranks. The ranks meet at the
+ * daemon of the calling process, which is the one that a config of NULL leads to. That daemon must live until
+ * the group is made (all ranks have returned from hdtCommInitRank), no longer. An id makes one group.
+ * Errors: HDT_ERR_INVALID_ARGUMENT (id is NULL), _CONFIG, _NO_DAEMON, _DAEMON_LOST, _VERSION. */
 HDT_API hdtResult_t hdtGetUniqueId(hdtUniqueId_t* id);
 
-/* Joins the group `id` of `nranks` ranks as `rank` (0 <= rank < nranks). Returns when all ranks have joined,
- * or with HDT_ERR_TIMEOUT naming the ranks that have not. Config may be NULL. */
+/* Joins the group `id` of `nranks` ranks as `rank` (0 <= rank < nranks, at most 65,536 ranks). Returns when
+ * all ranks have joined, or with HDT_ERR_TIMEOUT naming the ranks that have not. Config may be NULL.
+ * HDT_ERR_INVALID_ARGUMENT: comm is NULL, the rank is out of range, the id was not made by hdtGetUniqueId, or
+ * the config is wrong. HDT_ERR_INVALID_USAGE: the id's group exists already. */
 HDT_API hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int rank,
                                     const hdtCommConfig_t* config);
 
@@ -174,60 +216,82 @@ HDT_API hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t i
  * refused with HDT_ERR_INVALID_USAGE, which names that job. Jobs that have the same HDT_JOB_SECRET (any text,
  * the same on all ranks of a job) meet apart from all others. Where it is not set, one mpirun that spans
  * hosts and is the job's only launcher gives the job a secret: the random text that Open MPI draws for each
- * run. */
+ * run.
+ * hdtCommInit may be called several times; each call makes a group of its own, and the n-th calls of all
+ * ranks belong together. HDT_ERR_CONFIG: a variable holds garbage, variables contradict each other, nothing
+ * says where the ranks meet, or a host cannot be resolved. */
 HDT_API hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config);
 
-/* Splits a group: ranks that pass the same color form a new group, ordered by key, then by old rank.
- * Collective over `comm`. HDT_SPLIT_NO_COLOR: this rank takes part in no new group and gets NULL. A config of
- * NULL keeps the parent's class and timeout. */
+/* Splits a group: ranks that pass the same color (>= 0) form a new group, ordered by key, then by old
+ * rank. Collective over `comm`, which must work and stays as it is: the call takes a place in its order of
+ * collectives. HDT_SPLIT_NO_COLOR: this rank takes part in no new group, gets NULL, and does not wait for
+ * the others' groups. A config of NULL keeps the parent's class, daemon, timeout and determinism.
+ * HDT_ERR_INVALID_ARGUMENT: another negative color, newcomm is NULL, or the config is wrong. If `comm` has
+ * failed, its failure. */
 #define HDT_SPLIT_NO_COLOR (-1)
 HDT_API hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
                                  const hdtCommConfig_t* config);
 
-/* Makes a group of the ranks of `comm` but the `count` in `excluded`, in their old order: of the survivors,
- * after some were lost. Called by every rank that is not excluded, with the same set. `comm` may have failed,
- * and keeps its state: nothing is asked of its members but to call this. Who is missing is named by
- * HDT_ERR_TIMEOUT after the new group's timeout; it can then be called again with more ranks excluded. A
- * config of NULL keeps the parent's class and timeout. */
+/* Makes a group of the ranks of `comm` without the `count` ranks in `excluded`, in their old order: a
+ * group of the survivors, after some ranks were lost. Every rank that is not excluded calls it with the
+ * same set. `comm` may have failed, and keeps its state: its members have nothing to do but to call this.
+ * HDT_ERR_TIMEOUT after the new group's timeout names the ranks that are missing; the call can then be
+ * repeated with more ranks excluded. A config of NULL keeps the parent's class, daemon, timeout and
+ * determinism. HDT_ERR_INVALID_ARGUMENT: `excluded` is NULL with a count above 0, names a rank that the
+ * group does not have, or names the calling rank. */
 HDT_API hdtResult_t hdtCommShrink(hdtComm_t comm, const int excluded[], int count, hdtComm_t* newcomm,
                                   const hdtCommConfig_t* config);
 
-/* Leaves the group and frees the handle. Waits until this rank's operations are complete; other members may
- * still be inside operations that need nothing more from this rank. NULL is allowed; a handle that was
- * destroyed before, by whichever thread, is HDT_ERR_INVALID_ARGUMENT. */
+/* Leaves the group and frees the handle. Waits until this rank's operations are complete or have failed;
+ * other members may still be inside operations that need nothing more from this rank. An operation of another
+ * member that does need it fails the group with HDT_ERR_RANK_LOST. Requests of this communicator stay valid
+ * until hdtWait or hdtTest has completed them. NULL is allowed. HDT_ERR_INVALID_ARGUMENT: the handle was
+ * destroyed before, by whichever thread. How the operations ended is no part of the result. */
 HDT_API hdtResult_t hdtCommDestroy(hdtComm_t comm);
 
-/* Ends all operations of the group on every member with HDT_ERR_ABORTED. The handle still needs
- * hdtCommDestroy. */
+/* Ends all operations of the group on every member with HDT_ERR_ABORTED, unless the group has failed already.
+ * It may be called while other threads are blocked in operations of the communicator, and returns without
+ * waiting for them. The handle still needs hdtCommDestroy. */
 HDT_API hdtResult_t hdtCommAbort(hdtComm_t comm);
 
-/* HDT_SUCCESS in *async_error while the group works, else what failed it. hdtCommErrorMessage has the words.
- */
+/* Sets *async_error to HDT_SUCCESS while the group works, otherwise to the code of its failure.
+ * hdtCommErrorMessage has the message. Does not block. HDT_ERR_INVALID_ARGUMENT: an ended handle, or
+ * async_error is NULL. */
 HDT_API hdtResult_t hdtCommGetAsyncError(hdtComm_t comm, hdtResult_t* async_error);
 
-/* Why the communicator failed; "" while it works. Valid until hdtCommDestroy. */
+/* Why the communicator failed; "" while it works, and for NULL. Valid until hdtCommDestroy. Never NULL:
+ * for an ended handle and in a forked process it is a constant text that says so. */
 HDT_API const char* hdtCommErrorMessage(hdtComm_t comm);
 
+/* The number of ranks, and this process's rank. These and the next two work on a failed communicator, too,
+ * and do not block. HDT_ERR_INVALID_ARGUMENT: an ended handle, a NULL pointer, or a rank out of range. */
 HDT_API hdtResult_t hdtCommCount(hdtComm_t comm, int* nranks);
 HDT_API hdtResult_t hdtCommUserRank(hdtComm_t comm, int* rank);
-/* Nodes of the group, and the node (0 <= node < nodes) on which `rank` runs. */
+/* The number of nodes of the group, and the node (0 <= node < nodes) on which `rank` runs. */
 HDT_API hdtResult_t hdtCommNodes(hdtComm_t comm, int* nodes);
 HDT_API hdtResult_t hdtCommNodeOf(hdtComm_t comm, int rank, int* node);
 
 /* --- memory ------------------------------------------------------------------------------------------- */
 
-/* Memory that the ranks of a node and the daemon share: ranks of one node work in each other's buffers, and
- * between nodes, where a rank is the only one of its group on its node, the daemon sends from it and receives
- * into it. Any other memory works too, and is copied. Large buffers that live long gain most; the first
- * operation on an allocation tells the daemon and the other ranks of it. Aligned to 4,096 bytes, zeroed. Up
- * to 4,096 allocations of a process can be shared at a time. Forked children have the same memory, not a copy
- * of it, and may use it; they cannot free it. */
+/* Allocates `bytes` of memory that the ranks of a node and the daemon can share: ranks of one node work in
+ * each other's buffers. Between nodes, if a rank is the only one of its group on its node, the daemon
+ * sends from it and receives into it. Any other memory works too, and is copied. Large buffers that live
+ * long gain most; the first operation of a group on an allocation registers it with the daemon and the
+ * other ranks. The memory is zeroed and aligned to 4,096 bytes. Up to 4,096 allocations of a process can
+ * be shared at a time. Forked children have the same memory, not a copy of it, and may use it; they cannot
+ * free it. Every allocation has a descriptor until it is freed. HDT_ERR_INVALID_ARGUMENT: pointer is NULL,
+ * or bytes is beyond half of the address space. HDT_ERR_SYSTEM: the system refuses; *pointer is NULL then. */
 HDT_API hdtResult_t hdtMemAlloc(void** pointer, size_t bytes);
-/* Memory that hdtMemAlloc did not give, or that is freed already: HDT_ERR_INVALID_ARGUMENT. NULL is allowed.
- */
+/* Frees memory of hdtMemAlloc. No operation may be using it any more. NULL is allowed.
+ * HDT_ERR_INVALID_ARGUMENT: hdtMemAlloc did not give it, or it is freed already. */
 HDT_API hdtResult_t hdtMemFree(void* pointer);
 
 /* --- collectives -------------------------------------------------------------------------------------- */
+
+/* All calls of this section return HDT_ERR_INVALID_ARGUMENT for an ended handle, an unknown type or
+ * reduction, a root out of range, a NULL buffer with a count above 0, or a count that is too large. Ranks
+ * that make different calls, or calls with different counts, types, reductions or roots, fail the
+ * communicator with HDT_ERR_MISMATCH. */
 
 /* Size of an element in bytes; 0 for an unknown type. */
 HDT_API size_t hdtTypeSize(hdtDataType_t type);
@@ -236,7 +300,7 @@ HDT_API size_t hdtTypeSize(hdtDataType_t type);
 HDT_API hdtResult_t hdtAllReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type,
                                  hdtRedOp_t op, hdtComm_t comm, hdtRequest_t* request);
 
-/* As hdtAllReduce, on `root` only; recvbuf is not touched elsewhere and may be NULL there. */
+/* As hdtAllReduce, on `root` only; recvbuf is not touched on the other ranks and may be NULL there. */
 HDT_API hdtResult_t hdtReduce(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type,
                               hdtRedOp_t op, int root, hdtComm_t comm, hdtRequest_t* request);
 
@@ -252,9 +316,11 @@ HDT_API hdtResult_t hdtAllGather(const void* sendbuf, void* recvbuf, size_t send
 HDT_API hdtResult_t hdtBroadcast(const void* sendbuf, void* recvbuf, size_t count, hdtDataType_t type,
                                  int root, hdtComm_t comm, hdtRequest_t* request);
 
-/* The next four are made of sends and receives: on one communicator they match those of hdtSend and hdtRecv
- * in call order, so a rank that calls them between its sends and receives must do so in the same place as its
- * peers. */
+/* The next four (hdtGather to hdtAllToAllV) are made of sends and receives: on one communicator they match
+ * those of hdtSend and hdtRecv in call order, so a rank that calls them between its sends and receives must
+ * do so in the same place as its peers. Different counts are found as messages of different sizes
+ * (HDT_ERR_MISMATCH). A difference that leaves a message out altogether, such as another root, is found at
+ * the deadline. */
 
 /* root's recvbuf[r * sendcount + i] = rank r's sendbuf[i]. recvbuf: nranks * sendcount, on root only. In
  * place on root: sendbuf == recvbuf + root * sendcount. */
@@ -273,8 +339,9 @@ HDT_API hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count
 
 /* As hdtAllToAll with a count for every pair: to rank r go sendcounts[r] elements from sendbuf +
  * senddispls[r], from it come recvcounts[r] to recvbuf + recvdispls[r]. recvcounts[r] is rank r's
- * sendcounts[rank], else HDT_ERR_MISMATCH. Arrays of nranks, not needed after the call has returned. Not in
- * place. */
+ * sendcounts[rank], else HDT_ERR_MISMATCH. Displacements are in elements. Arrays of nranks, not needed after
+ * the call has returned. Not in place. HDT_ERR_INVALID_ARGUMENT also for a NULL array, and if a rank's two
+ * counts for itself differ. */
 HDT_API hdtResult_t hdtAllToAllV(const void* sendbuf, const size_t sendcounts[], const size_t senddispls[],
                                  void* recvbuf, const size_t recvcounts[], const size_t recvdispls[],
                                  hdtDataType_t type, hdtComm_t comm, hdtRequest_t* request);
@@ -293,12 +360,15 @@ HDT_API hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const 
                                       hdtDataType_t type, hdtRedOp_t op, hdtComm_t comm,
                                       hdtRequest_t* request);
 
-/* A reduction that sums what each rank contributes multiplied by a number of its own: *scalar, one element of
- * `type`, read now. `op` can be passed to reducing calls on `comm` with that type, until hdtRedOpDestroy;
- * every rank passes such a one. */
+/* Creates a reduction that sums the contributions of all ranks, each multiplied by a number of its own:
+ * *scalar, one element of `type`, which is read now. `op` can be passed to reducing calls on `comm` with that
+ * type, until hdtRedOpDestroy or hdtCommDestroy. Every rank of such a call passes a reduction of this kind,
+ * with any scalar; the creation itself is no collective. Products of integers wrap around. A call with an
+ * `op` that was created for another type, or on another communicator: HDT_ERR_INVALID_ARGUMENT. */
 HDT_API hdtResult_t hdtRedOpCreatePreMulSum(hdtRedOp_t* op, const void* scalar, hdtDataType_t type,
                                             hdtComm_t comm);
-/* May be called as soon as the calls that use it have returned. */
+/* Ends a reduction. May be called as soon as the calls that use it have returned, even if their requests are
+ * not complete. HDT_ERR_INVALID_ARGUMENT: `op` was not created on `comm`, or is destroyed already. */
 HDT_API hdtResult_t hdtRedOpDestroy(hdtRedOp_t op, hdtComm_t comm);
 
 /* Complete when every rank of the group has entered it. */
@@ -307,8 +377,11 @@ HDT_API hdtResult_t hdtBarrier(hdtComm_t comm, hdtRequest_t* request);
 /* --- point to point ----------------------------------------------------------------------------------- */
 
 /* Sends to / receives from `peer`. The n-th send from a to b matches the n-th receive at b from a; sizes in
- * bytes must be equal (else HDT_ERR_MISMATCH). A send may complete before it is received. peer == own rank is
- * allowed when both are asynchronous or inside one group. */
+ * bytes must be equal (else HDT_ERR_MISMATCH), types need not. A complete send means that sendbuf may change,
+ * not that the message was received; a blocking send of a long message waits for its receiver. peer == own
+ * rank is allowed if both are asynchronous or inside one group. HDT_ERR_INVALID_ARGUMENT: an ended handle, an
+ * unknown type, a peer out of range, or a NULL buffer with a count above 0. A receive from a rank that has
+ * left without sending fails with HDT_ERR_RANK_LOST on one node, and at the deadline between nodes. */
 HDT_API hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
                             hdtRequest_t* request);
 HDT_API hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
@@ -319,21 +392,26 @@ HDT_API hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest,
                                 size_t recvcount, int source, hdtDataType_t type, hdtComm_t comm,
                                 hdtRequest_t* request);
 
-/* Calls of this thread between start and end are issued together, so that sends and receives in them cannot
- * wait for one another. Inside, calls with request NULL return at once and are completed by hdtGroupEnd;
- * requests given are completed by hdtWait as usual. Groups nest; the outermost end counts. */
+/* Calls of this thread between start and end are under way together, so that sends and receives in them
+ * cannot wait for one another. Inside, operations with request NULL return at once, and hdtGroupEnd waits
+ * for them; requests given are completed by hdtWait as usual. Groups nest; the outermost end counts.
+ * hdtGroupEnd returns the first failure of the operations that it waits for, or HDT_ERR_INVALID_USAGE if
+ * no group was started in this thread. (These groups have nothing to do with groups of ranks.) */
 HDT_API hdtResult_t hdtGroupStart(void);
 HDT_API hdtResult_t hdtGroupEnd(void);
 
 /* --- requests ----------------------------------------------------------------------------------------- */
 
-/* HDT_SUCCESS: complete (the request is freed and set to NULL). HDT_IN_PROGRESS: not yet. Else it failed
- * (freed). A copy of a request that was freed: HDT_ERR_INVALID_ARGUMENT, here and in hdtWait. */
+/* Looks whether the operation is complete, without waiting. HDT_SUCCESS: it is, and its buffers are the
+ * caller's again. HDT_IN_PROGRESS: not yet. Any other result says how it failed. The request is freed and set
+ * to NULL unless it is in progress. A NULL request or *request succeeds. A copy of a request that was freed:
+ * HDT_ERR_INVALID_ARGUMENT, here and in hdtWait. */
 HDT_API hdtResult_t hdtTest(hdtRequest_t* request);
 
 /* Waits until complete, at most timeout_ms (< 0: until the communicator's deadline). HDT_ERR_TIMEOUT after
- * timeout_ms leaves the request pending and the communicator working; every other result frees it. A NULL
- * *request succeeds. */
+ * timeout_ms leaves the request pending and the communicator working, and *request as it is. Every other
+ * result frees the request and sets it to NULL, and so does HDT_ERR_TIMEOUT of a communicator that has failed
+ * at its own deadline: *request tells the two apart. A NULL request or *request succeeds. */
 HDT_API hdtResult_t hdtWait(hdtRequest_t* request, int64_t timeout_ms);
 
 #ifdef __cplusplus
