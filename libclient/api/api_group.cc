@@ -42,6 +42,7 @@ template <typename Body>
 hdtResult_t first_guarded(Body body) {
   if (hdt::forked()) return hdt::client::refuse_copy();
   return hdt::client::guarded([&] {
+    // The order matters: the log, and everything in `body`, may make threads and descriptors.
     const Status marked = hdt::mark_use();
     if (!marked.is_ok()) return report(marked);
     start_logging();
@@ -77,8 +78,10 @@ hdtResult_t hdtGetUniqueId(hdtUniqueId_t* id) {
   });
 }
 
-// 1. Arguments; 2. config over the environment over the defaults; 3. join. The same in hdtCommInit and,
-//    with the parent's options as defaults, in hdtCommSplit and hdtCommShrink.
+// The steps are the same in all calls that make a group:
+// 1. Check the arguments.
+// 2. Settings: the config's fields, over the environment (or the parent's options), over the defaults.
+// 3. Join, and hand out the handle.
 hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int rank,
                             const hdtCommConfig_t* config) {
   if (comm == nullptr) return null_argument("comm");
@@ -96,6 +99,7 @@ hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int r
   });
 }
 
+// The rank, the size and the meeting place come from the launcher's variables (launch/environment.h).
 hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config) {
   if (comm == nullptr) return null_argument("comm");
   *comm = nullptr;
@@ -108,6 +112,8 @@ hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config) {
   });
 }
 
+// The parent's settings are the defaults. A rank that fails in the checks has not taken part in the
+// split, and the other ranks wait for it.
 hdtResult_t hdtCommSplit(hdtComm_t handle, int color, int key, hdtComm_t* newcomm,
                          const hdtCommConfig_t* config) {
   const CommRef comm(handle);
@@ -163,7 +169,7 @@ hdtResult_t hdtCommDestroy(hdtComm_t handle) {
     const CommRef comm(handle);
     if (!comm.valid()) return report(comm.status());
     // Another thread is destroying it. The second look gives the words for an ended handle.
-    if (!comm.end()) return report(CommRef(handle).status());  // another thread is destroying it
+    if (!comm.end()) return report(CommRef(handle).status());
     comm->communicator->leave();
     return HDT_SUCCESS;
   });
@@ -186,6 +192,7 @@ hdtResult_t hdtCommGetAsyncError(hdtComm_t handle, hdtResult_t* async_error) {
   return HDT_SUCCESS;
 }
 
+// This call has no code to return, so each kind of handle has a text of its own.
 const char* hdtCommErrorMessage(hdtComm_t handle) {
   if (hdt::forked()) return hdt::copy_text();
   const CommRef comm(handle);
@@ -226,6 +233,7 @@ hdtResult_t hdtCommNodes(hdtComm_t handle, int* nodes) {
   return HDT_SUCCESS;
 }
 
+// `order` is a table of the group, made once; no message is sent.
 hdtResult_t hdtCommNodeOf(hdtComm_t handle, int rank, int* node) {
   if (hdt::forked()) return hdt::client::refuse_copy();
   const CommRef comm(handle);

@@ -8,6 +8,7 @@
 
 namespace hdt::client {
 
+// The scalar's bytes are kept as they are; `type` says how to read them.
 hdtRedOp_t Reductions::add(const void* scalar, hdtDataType_t type) {
   PreMulSum made{type, {}};
   std::memcpy(made.scalar.data(), scalar, hdtTypeSize(type));
@@ -22,6 +23,10 @@ Status Reductions::remove(hdtRedOp_t op) {
   return {Code::kInvalidArgument, "no reduction " + std::to_string(op) + " was created on this communicator"};
 }
 
+// 1. A built-in reduction needs no preparation.
+// 2. Find the factor.
+// 3. Find a place for the product: the scratch, or memory of its own.
+// 4. Multiply.
 Result<Contribution> Reductions::contribute(hdtRedOp_t op, hdtDataType_t type, const void* send, size_t count,
                                             void* scratch) const {
   if (is_built_in(op)) return Contribution{static_cast<collectives::ReduceOp>(op), send, nullptr};

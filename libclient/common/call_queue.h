@@ -26,8 +26,8 @@ class CallQueue {
   // other ranks.
   virtual void push(const session::Call& call, const void* send, void* recv,
                     std::shared_ptr<Operation> operation) = 0;
-  // Does what can be done without waiting. True if anything was done. It does nothing new once the group
-  // has failed; fail_all() follows then.
+  // Does what can be done without waiting. True if anything was done. Once the group has failed, it
+  // completes at most what had been exchanged before; fail_all() follows then.
   virtual bool progress() = 0;
   virtual bool empty() const = 0;
   // The oldest operation that is not complete; null: there is none. The next two describe it, and may

@@ -16,8 +16,9 @@ namespace hdt::client {
 inline constexpr int kQuickRounds = 200;
 inline constexpr int kYieldingRounds = 200;
 
-// A short pause between two looks, which lets the other hardware thread of the core run and saves the
-// cost of a mispredicted loop end.
+// A short pause between two looks. On x86 it is the PAUSE instruction, which is meant for such loops: it
+// leaves more of the core to its other hardware thread. Elsewhere it only keeps the compiler from
+// merging two looks.
 #if defined(__x86_64__)
 inline void relax() { __builtin_ia32_pause(); }
 #else
@@ -39,8 +40,8 @@ bool spin(int quick_rounds, Look look) {
   return false;
 }
 
-// The number of rounds at full speed for a group of this shape: 0 where not every rank has a core to
-// itself. Between nodes, each rank and the daemon count twice, since the engine needs a core as well.
+// The number of rounds at full speed for a group of this shape. It is 0 unless every rank has a core to
+// itself. Between nodes the daemon's engine needs one as well, and twice as many cores are demanded.
 inline int quick_rounds(const session::Layout& layout) {
   static const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
   const long needed = layout.nodes == 1 ? layout.local_ranks : 2L * (layout.local_ranks + 1);

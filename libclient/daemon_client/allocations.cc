@@ -37,9 +37,10 @@ Result<void*> Allocations::allocate(size_t bytes) {
   return static_cast<void*>(start);
 }
 
-// 1. The daemon forgets the numbers, so that nobody opens the memory any more. 2. The trailer makes
-//    ranks that have mapped it drop their mapping. 3. The mapping here ends; the pages go with the last
-//    mapping.
+// The order:
+// 1. The daemon forgets the numbers, so that nobody opens the memory any more.
+// 2. The trailer makes ranks that have mapped the memory drop their mapping.
+// 3. The mapping here ends. The pages go with the last mapping.
 Status Allocations::free(void* pointer) {
   const std::lock_guard lock(mutex_);
   const auto found = by_start_.find(static_cast<const std::byte*>(pointer));

@@ -13,7 +13,7 @@ namespace hdt::client {
 
 namespace {
 
-// Round trips. The first one wakes the engine; the median leaves it out.
+// The number of round trips. The first one wakes the engine; one outlier does not change the median.
 constexpr uint32_t kTurns = 17;
 // The maximum for all of them, in ms.
 constexpr int64_t kEchoMs = 50;

@@ -63,9 +63,8 @@ std::function<void()> successor_of(const RuntimePlace& place) {
   const std::string socket = place.base + ".sock";
   hosts.use(place, [socket] {
     Finder& all = finder();
-    const std::unique_lock lock(
-        // A thread that still looks for a daemon is not waited for: the process ends.
-        all.mutex, std::try_to_lock);
+    // A thread that still looks for a daemon is not waited for: the process ends.
+    const std::unique_lock lock(all.mutex, std::try_to_lock);
     if (!lock.owns_lock()) return;
     if (const auto open = all.sessions[socket].lock()) open->close();
   });

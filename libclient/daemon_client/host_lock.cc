@@ -58,8 +58,7 @@ Result<HostLock> HostLock::take(const std::string& path, pid_t* holder) {
 }
 
 Status HostLock::write(const std::string& text) {
-  // The mark comes last. pwrite() of a small text is one step for the file system, but a reader does not
-  // depend on that.
+  // The mark comes last: a reader that comes in between sees that something is missing.
   const std::string all = text + kEnd;
   if (::ftruncate(fd_.get(), 0) != 0 ||
       ::pwrite(fd_.get(), all.data(), all.size(), 0) != static_cast<ssize_t>(all.size()))

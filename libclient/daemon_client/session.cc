@@ -367,7 +367,7 @@ Status Session::give_up_seat(uint32_t handle, int32_t rank, const Status& why) {
   (void)notify(Kind::kLeave, {handle, Code::kSuccess, -1, ""});
   const std::lock_guard lock(mutex_);
   // The daemon may give the handle to another group, which has not failed.
-  told_.erase(handle);  // the daemon gives the handle to another group
+  told_.erase(handle);
   return told;
 }
 

@@ -56,8 +56,8 @@ struct JoinedGroup {
 class Session {
  public:
   // Connects to the daemon at `socket` and exchanges versions, within `timeout_ms` and ten seconds.
-  // kNoDaemon: nobody listens there, or the daemon is stuck. kVersion: another protocol. kSystem: a
-  // limit. Any other code: the daemon's refusal.
+  // kNoDaemon: nobody listens there, or the daemon is stuck. kDaemonLost: it closed the connection.
+  // kVersion: another protocol. kSystem: a limit. Any other code: the daemon's refusal.
   //
   // `become_host` is called if the daemon that answers is embedded in a process. It returns a function
   // that makes this process the host of the next daemon, if no other process is. The reader thread calls

@@ -28,7 +28,7 @@ namespace hdt::client {
 namespace {
 
 // "JDTH" in memory: the first bytes of every id.
-constexpr uint32_t kIdMagic = 0x4854444a;  // "JDTH"
+constexpr uint32_t kIdMagic = 0x4854444a;
 // The random secret in an id, from which the group's key is made.
 constexpr size_t kSeedBytes = 16;
 // Room for a daemon's addresses with its node id in front, as hdtCommSplit passes them on, in bytes. A
@@ -261,8 +261,12 @@ Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ra
   return join(session.take(), options, {});
 }
 
-// 1. Who is this rank? 2. Which daemon? 3. Where and by which key do the ranks meet? 4. Join. 5.
-//    Remember the secret, so that the job's later groups need no key that others could guess.
+// The steps:
+// 1. Find out which rank this is (detect_job()).
+// 2. Find the daemon.
+// 3. Find out where the ranks meet, and compute the key by which they know each other.
+// 4. Join.
+// 5. Remember the group's secret, so that the job's later groups need no key that others could guess.
 Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
   auto detected =
       detect_job([](const char* name) { return std::getenv(name); });  // NOLINT(concurrency-mt-unsafe)
@@ -293,12 +297,12 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
       break;
     }
     case Rendezvous::Kind::kAddress:
-    // The key is made from the place as text, since the name resolves to different addresses on
-    // different hosts.
     case Rendezvous::Kind::kFirstNode: {
       const auto addresses = addresses_of(job.rendezvous);
       if (!addresses.is_ok()) return addresses.status();
       options.rendezvous = addresses.value().list;
+      // The key is made from the place as text, since the name resolves to different addresses on
+      // different hosts.
       auto key = JobMeeting::instance().key(job.rendezvous, next_job_group(), meeting.kind);
       if (!key.is_ok()) return key.status();
       options.key = key.value();

@@ -71,9 +71,13 @@ void ChannelQueue::call_attention(uint32_t channel) {
   access_.ring_daemon();
 }
 
-// For each cell: 1. there is room: head < tail + slots; acquire on `tail` pairs with the reader's
-// release, so the reader is done with the old cell. 2. Write header and payload. 3. Publish: `head` with
-// release. The peer is rung once for all cells.
+// For each cell:
+// 1. See that there is room: head < tail + slots. acquire on `tail` pairs with the reader's release, so
+//    the reader is done with the old cell.
+// 2. Write header and payload.
+// 3. Publish `head` with release.
+//
+// The peer is rung once for all cells.
 bool ChannelQueue::send_some(uint32_t peer, Stream& stream) {
   if (stream.messages.empty()) return false;
   const session::Layout& layout = access_.layout();
@@ -112,6 +116,13 @@ bool ChannelQueue::send_some(uint32_t peer, Stream& stream) {
   return true;
 }
 
+// For each cell:
+// 1. See that there is one: tail < head. acquire on `head` pairs with the writer's release.
+// 2. Check that the cell continues the message. A message to which it does not belong fails the group.
+// 3. Copy the payload, and publish `tail` with release.
+//
+// The writer is rung once for all cells. At the end, a peer on this node that has departed without
+// sending the message fails the group.
 bool ChannelQueue::recv_some(uint32_t peer, Stream& stream) {
   if (stream.messages.empty()) return false;
   const session::Layout& layout = access_.layout();
@@ -183,6 +194,7 @@ bool ChannelQueue::recv_some(uint32_t peer, Stream& stream) {
   return any;
 }
 
+// Streams stay in the maps when they are empty.
 bool ChannelQueue::empty() const {
   const auto idle = [](const auto& entry) { return entry.second.messages.empty(); };
   return std::all_of(sends_.begin(), sends_.end(), idle) && std::all_of(recvs_.begin(), recvs_.end(), idle);
@@ -209,6 +221,7 @@ std::optional<ChannelQueue::Waiting> ChannelQueue::most_urgent() const {
   return urgent;
 }
 
+// No peer touches this rank's buffers: cells are copied by this rank. So the operations can end at once.
 void ChannelQueue::fail_all(const Status& status) {
   for (auto* streams : {&sends_, &recvs_}) {
     for (auto& [peer, stream] : *streams) {

@@ -164,8 +164,8 @@ void Communicator::make_queues() {
   collectives_ = std::move(queue);
 }
 
-// First the session lets go: no callback begins afterwards. One that is under way holds the object, so
-// it cannot be destroyed meanwhile.
+// First the session lets go. A callback that its reader thread is about to make finds the weak pointer
+// expired.
 Communicator::~Communicator() {
   session_->unwatch(watch_);
   leave();
@@ -355,9 +355,14 @@ bool Communicator::run_express(const session::Call& call, const void* send, void
   return false;
 }
 
+// 1. Try the express way.
+// 2. Otherwise submit the call, unless the express way has done that.
+// 3. Wait for it.
 Status Communicator::run_collective(const session::Call& call, const void* send, void* recv) {
   std::shared_ptr<Operation> operation;
   {
+    // Other threads of this rank wait for the lock meanwhile: a call that is not over soon leaves the
+    // express way.
     const std::lock_guard lock(mutex_);
     if (run_express(call, send, recv, operation)) return Status::ok();
   }
@@ -375,8 +380,6 @@ Status Communicator::wait(Operation& operation, const Deadline& deadline) {
   // From here on the progress thread leaves the communicator alone.
   waiters_.fetch_add(1, std::memory_order_acq_rel);
   const auto progressed = [&] {
-    // Other threads of this rank wait for the lock meanwhile; a small call is over before they would
-    // sleep.
     const std::lock_guard lock(mutex_);
     return progress_locked() || operation.done();
   };

@@ -35,6 +35,7 @@ Status DeterministicCalls::start() {
   return Status::ok();
 }
 
+// The thread ends when it finds no task: finish() has waited for all of them.
 DeterministicCalls::~DeterministicCalls() {
   {
     const std::lock_guard lock(mutex_);
@@ -44,6 +45,7 @@ DeterministicCalls::~DeterministicCalls() {
   if (thread_.joinable()) thread_.join();
 }
 
+// The list is the order of the calls; the thread is woken if it waits for one.
 void DeterministicCalls::push(const session::Call& call, const void* send, void* recv,
                               std::shared_ptr<Operation> operation) {
   {
@@ -105,6 +107,8 @@ Status DeterministicCalls::wait_for_all() {
   return first;
 }
 
+// Two steps: exchange the contributions, then combine. What this rank owns and what it sends are
+// different parts of the buffers.
 Status DeterministicCalls::combine(const Task& task, const std::function<Range(uint32_t)>& part_of,
                                    std::byte* result) {
   const uint32_t ranks = channel_->options().ranks, me = channel_->options().rank;
@@ -142,6 +146,8 @@ Status DeterministicCalls::combine(const Task& task, const std::function<Range(u
   return Status::ok();
 }
 
+// The counterpart of combine(): every part has one owner, which sends its result to all ranks that need
+// it. The own result is in place already, if this rank receives at all.
 Status DeterministicCalls::distribute(const Task& task, const std::function<Range(uint32_t)>& part_of,
                                       const std::byte* result) {
   const uint32_t ranks = channel_->options().ranks, me = channel_->options().rank;
@@ -177,6 +183,7 @@ Status DeterministicCalls::all_reduce(const Task& task) {
   for (uint64_t first = 0; first < task.call.count; first += round) {
     const uint64_t count = std::min(round, task.call.count - first);
     const uint64_t size = (count + ranks - 1) / ranks;
+    // Equal shares, rounded up; the last ones are shorter or empty.
     const auto part_of = [&](uint32_t rank) -> Range {
       const uint64_t begin = std::min(count, rank * size);
       return {first + begin, std::min(size, count - begin)};

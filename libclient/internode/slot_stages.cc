@@ -33,6 +33,7 @@ std::byte* contribution(const NodeAccess& access, const SlotPiece& piece) {
 
 }  // namespace
 
+// Copy in. `bytes` is the size of the range, of one block for collectives by blocks.
 void stage(const NodeAccess& access, const SlotPiece& piece) {
   const session::Call& call = piece.call;
   const size_t width = type_size(call.type);
@@ -64,6 +65,8 @@ void stage(const NodeAccess& access, const SlotPiece& piece) {
   }
 }
 
+// Reduce. The input is written here and read by the engine once all local ranks have counted `reduced`
+// up.
 void combine(const NodeAccess& access, const SlotPiece& piece) {
   const session::Call& call = piece.call;
   const session::Layout& layout = access.layout();
@@ -82,6 +85,7 @@ void combine(const NodeAccess& access, const SlotPiece& piece) {
   collectives::reduce(call.type, call.op, sources, results, count);
 }
 
+// Copy out. The output was written by the engine before it counted `exchanged` up.
 void take(const NodeAccess& access, const SlotPiece& piece) {
   const session::Call& call = piece.call;
   const size_t width = type_size(call.type);

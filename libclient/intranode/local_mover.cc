@@ -99,9 +99,9 @@ void LocalMover::combine_block(const session::Call& call, const Task& task, std:
   for (size_t i = 0; i < ranks.size(); ++i) {
     sources_.push_back(ranks[i].send + (task.from + done) * width);
     if (task.destination != kEveryone && task.destination != static_cast<int>(i)) continue;
-    // One pass over the sources writes the result to every destination.
     destinations_.push_back(ranks[i].recv + (task.to + done) * width);
   }
+  // One pass over the sources writes the result to every destination.
   collectives::reduce(call.type, call.op, sources_, destinations_, count, stores_for(call, ranks.size()));
 }
 

@@ -173,7 +173,7 @@ bool NodeQueue::all_posted(uint64_t sequence, const session::Call& call) {
   // read anyway, and saves may_post() the rank states.
   uint64_t finished = UINT64_MAX;
   // The sizes are computed before the look, so that nothing lies between seeing a descriptor and the
-  // prefetch. Larger contributions are not prefetched: the hardware does that in a long loop.
+  // prefetch. Contributions above kCopiedBytes are not prefetched.
   const uint64_t bytes = contribution_bytes(call);
   const uint64_t in_post = bytes <= kInlineBytes ? bytes : 0;
   const uint64_t in_payload = in_post == 0 && bytes <= kCopiedBytes ? bytes : 0;
@@ -313,9 +313,11 @@ void NodeQueue::take_eager(const session::Call& call, uint64_t sequence, const s
   });
 }
 
-// The oldest call whose share is not done. 1. All ranks must have posted it. 2. Choose the protocol,
-// once. 3. Do the work; a staged call may take many turns. 4. In a direct call, publish that the share
-// is done.
+// The oldest call whose share is not done:
+// 1. All ranks must have posted it.
+// 2. Choose the protocol, once.
+// 3. Do the work; a staged call may take many turns.
+// 4. In a direct call, publish that the share is done.
 bool NodeQueue::work() {
   if (calls_.empty()) return false;
   const uint64_t index = worked_ - calls_.front().sequence;
@@ -385,6 +387,7 @@ bool NodeQueue::finish() {
   return true;
 }
 
+// Peers may wait for the place of a descriptor.
 void NodeQueue::finished(uint64_t sequence) {
   access_.board().finished.store(sequence + 1, std::memory_order_release);
   access_.ring_peers();
@@ -402,6 +405,7 @@ bool NodeQueue::express(const session::Call& call, const void* send, void* recv)
   return true;
 }
 
+// The call is the latest one, as nothing else is under way.
 NodeQueue::Express NodeQueue::express_done(const session::Call& call, const void* send, void* recv) {
   const uint64_t sequence = next_sequence_ - 1;
   if (!all_posted(sequence, call)) {

@@ -57,8 +57,8 @@ bool may_write() {
   uint64_t to = 0;
   const iovec local{&from, sizeof from};
   const iovec remote{&to, sizeof to};
+  // volatile: the compiler does not know that the system call has changed `to`.
   return ::process_vm_writev(::getpid(), &local, 1, &remote, 1, 0) == sizeof from &&
-         // The compiler does not know that the system call has changed `to`.
          *const_cast<volatile uint64_t*>(&to) == 1;
 }
 

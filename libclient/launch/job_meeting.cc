@@ -32,6 +32,7 @@ std::string text_of(const Rendezvous& where) { return where.host + " " + std::to
 
 }  // namespace
 
+// A SHA-256 digest has as many bytes as a key.
 Result<session::GroupKey> key_of(const std::string& text) {
   const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   if (!digest.is_ok()) return digest.status();
@@ -55,10 +56,13 @@ int64_t process_age_ms() {
   timespec now{};
   ::clock_gettime(CLOCK_BOOTTIME, &now);
   const int64_t now_ms = now.tv_sec * 1'000 + now.tv_nsec / 1'000'000;
+  // sysconf() gives the ticks per second. Both times count from boot and include the time in which the
+  // machine was suspended.
   const int64_t started_ms = std::atoll(field.c_str()) * 1'000 / ::sysconf(_SC_CLK_TCK);
   return std::max<int64_t>(now_ms - started_ms, 0);
 }
 
+// Numbers pass through getaddrinfo() unchanged, so a host may be a name or an address.
 Result<Addresses> addresses_of(const Rendezvous& where) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -69,6 +73,7 @@ Result<Addresses> addresses_of(const Rendezvous& where) {
     return Status(Code::kConfig,
                   where.source + ": cannot resolve host '" + where.host + "': " + ::gai_strerror(error));
   }
+  // Freed on every way out.
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
   Addresses addresses;
   std::vector<std::string> known;
@@ -101,6 +106,7 @@ Result<Addresses> addresses_of(const Rendezvous& where) {
   return addresses;
 }
 
+// A colon makes it an IPv6 address: a name cannot have one.
 bool names_a_host(const std::string& host) {
   in_addr address{};
   const bool numeric =
@@ -124,10 +130,13 @@ Result<session::GroupKey> JobMeeting::key(const Rendezvous& where, uint64_t numb
   }
   const std::string secret = job_secret(environment_text);
   kind = secret.empty() ? session::Meeting::kAddress : session::Meeting::kSecret;
+  // Without a secret, the key can be guessed by everyone who knows the place: the daemon adds the user
+  // to it.
   return key_of("job at " + place + " group " + std::to_string(number) + " secret " + secret + " run " +
                 environment_text("TORCHELASTIC_RUN_ID"));
 }
 
+// Later groups at the place do not change the secret.
 void JobMeeting::remember(const Rendezvous& where, const session::GroupKey& secret) {
   const std::lock_guard lock(mutex_);
   secrets_.try_emplace(text_of(where),

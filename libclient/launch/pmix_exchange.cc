@@ -1,5 +1,5 @@
 // pmix_exchange.cc: publish is PMIx_Put and PMIx_Commit; fetch is PMIx_Get_nb, repeated until the
-// deadline. See the PMIx Standard, version 4, chapters on key-value management, for the functions.
+// deadline.
 //
 // The non-blocking form is used because servers are known not to keep the time limit of a request. Each
 // request lives in a shared object of its own, so one that is answered late, after we have stopped
@@ -25,10 +25,11 @@ namespace {
 
 // The maximum of a value, in bytes.
 constexpr size_t kMaxValueBytes = 64 << 10;
-// A request that gets no answer is repeated, since a server may have missed the arrival of the key; less and
-// less often, because launchers keep unanswered requests and have room for few.
+// A request that gets no answer is repeated, since a server may have missed the arrival of the key. It
+// is repeated less and less often, because launchers keep unanswered requests and have room for few.
 constexpr int64_t kFirstRequestSeconds = 2;
 constexpr int64_t kLongestRequestSeconds = 64;
+// Pauses between two requests that were answered with "not found".
 constexpr int64_t kFirstPauseNs = 5 * kNsPerMs;
 constexpr int64_t kLongestPauseNs = 200 * kNsPerMs;
 
@@ -172,6 +173,7 @@ Result<int> PmixExchange::job_size() {
   return static_cast<int>(request->number);
 }
 
+// Put hands the value to libpmix, and commit sends it to the server. Nothing waits for the other ranks.
 Status PmixExchange::publish(const std::string& key, std::span<const uint8_t> value) {
   if (key.empty() || key.size() > PMIX_MAX_KEYLEN || value.empty() || value.size() > kMaxValueBytes) {
     return {Code::kInvalidArgument,

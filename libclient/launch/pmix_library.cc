@@ -16,6 +16,7 @@ bool find(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
+// Called once, by the first use of PMIx in the process.
 Result<PmixLibrary> load() {
   // RTLD_LOCAL: an MPI in the same process may have loaded a libpmix of its own.
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
@@ -25,6 +26,7 @@ Result<PmixLibrary> load() {
                               dlerror()));
   }
   PmixLibrary found{};
+  // A library that lacks one of the functions cannot be used at all.
   if (!find(library, "PMIx_Init", found.init) || !find(library, "PMIx_Finalize", found.finalize) ||
       !find(library, "PMIx_Put", found.put) || !find(library, "PMIx_Commit", found.commit) ||
       !find(library, "PMIx_Get_nb", found.get_nb) ||
