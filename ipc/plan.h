@@ -19,7 +19,7 @@
 
 namespace hdt::session {
 
-// True for collectives whose pieces hold one block per rank.
+// True for collectives whose chunks hold one block for each rank.
 constexpr bool by_blocks(collectives::Collective what) {
   return what == collectives::Collective::kReduceScatter || what == collectives::Collective::kAllGather;
 }

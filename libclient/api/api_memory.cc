@@ -1,6 +1,6 @@
 // api_memory.cc: the C interface of shared memory. See hdt.h for what the calls promise; Allocations
-// (libclient/daemon_client/allocations.h) does the work. No daemon is needed here: it is told of an
-// allocation by the first operation that uses it.
+// (libclient/daemon_client/allocations.h) does the work. No daemon is needed here: the first operation
+// that uses an allocation shares it through the daemon.
 #include "hdt/hdt.h"
 #include "libclient/api/issue.h"
 #include "libclient/daemon_client/allocations.h"

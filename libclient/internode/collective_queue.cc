@@ -240,7 +240,6 @@ bool CollectiveQueue::take() {
   const uint64_t exchanged = access_.segment.header().exchanged.load(std::memory_order_acquire);
   // Chunk by chunk: a slot that holds only the contribution has to become free as well.
   if (entry->taken || entry->staged) {
-    // Piece by piece, as a slot that holds the contribution has to become free as well.
     if (take_.piece >= exchanged) return false;
     if (entry->taken) client::take(access_, slot_piece(*entry, take_.piece));
     access_.board().done.store(take_.piece + 1, std::memory_order_release);

@@ -76,7 +76,8 @@ void combine(const NodeAccess& access, const SlotPiece& piece) {
   const auto [first, count] = share_of(total, layout.local_ranks, access.local);
   if (count == 0) return;
   const size_t width = type_size(call.type);
-  // The order of the sources is that of local ranks, whoever combines: the same bits on every run.
+  // The order of the sources is that of local ranks, whichever rank combines: the same bits on every
+  // run.
   std::vector<const void*> sources;
   for (uint32_t i = 0; i < layout.local_ranks; ++i) {
     sources.push_back(access.data(layout.staging(piece.number, i)) + first * width);
