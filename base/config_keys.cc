@@ -66,7 +66,7 @@ const Key kKeys[] = {
 
     {"node", "state_folder", HDT_FIELD(std::string, node.state_folder), 0, kMaxTextBytes,
      is_absolute_or_empty, false, "an absolute path, or \"\"",
-     "Folder, which must exist, for what is kept between runs: figures.json, with what was measured of this "
+     "Folder, which must exist, for what is kept between runs: measurements.json, with what was measured of this "
      "node and its links; with a cluster key also node.key, by which other nodes know this one, and "
      "known_nodes. \"\": nothing is kept."},
 

@@ -39,7 +39,7 @@
 namespace hdt::collectives {
 
 // Measurements of one direction between two nodes (LogGP's L and G).
-struct LinkFigures {
+struct LinkMeasurements {
   double latency_s = 0;
   double bandwidth_bytes_s = 0;
   double duplex_bytes_s = 0;  // each way, while both ways are in use; 0: as much as one way alone
@@ -47,13 +47,13 @@ struct LinkFigures {
 
 // What a network and its nodes can do. Rates are in bytes per second, above 0, and may be infinite; times are
 // in seconds and not negative. Values without sense give times without sense, but no undefined behaviour.
-struct CostFigures {
-  LinkFigures link;            // of every pair of nodes, where link_of is not set
+struct CostMeasurements {
+  LinkMeasurements link;       // of every pair of nodes, where link_of is not set
   double step_overhead_s = 0;  // of each step at the node that runs it
   double reduce_bytes_s = 0;   // bytes of the result of combining two operands
   double copy_bytes_s = 0;     // bytes that a kCopy step moves
   // For links that differ, by pair and direction; empty: all are `link`. Must be pure.
-  std::function<LinkFigures(int from, int to)> link_of;
+  std::function<LinkMeasurements(int from, int to)> link_of;
   // Messages of at most so many bytes are copied when they are sent. Longer ones stay in the sender's
   // memory until they have arrived and the acknowledgement is back.
   uint64_t copied_bytes = UINT64_MAX;
@@ -61,16 +61,16 @@ struct CostFigures {
 
 // An operation as chunks of equal size, as the engine runs it.
 struct Operation {
-  Problem piece;  // one of its chunks
+  Problem chunk;  // one of its chunks
   DataType type = DataType::kFloat32;
-  uint64_t pieces = 1;         // the number of chunks, at least 1
-  int pieces_in_flight = 1;    // at each node; at least 1
+  uint64_t chunks = 1;         // the number of chunks, at least 1
+  int chunks_in_flight = 1;    // at each node; at least 1
   bool tells_outputs = false;  // when it begins, every node tells the others where its output is
 };
 
 // Seconds from the start of all nodes until the last one is done. Pure; any thread. It takes
 // milliseconds for many nodes, so its answers are to be kept.
-double predict(Algorithm algorithm, const Operation& operation, const CostFigures& figures);
+double predict(Algorithm algorithm, const Operation& operation, const CostMeasurements& measurements);
 
 // One algorithm's place in a ranking.
 struct Candidate {
@@ -83,6 +83,6 @@ struct Candidate {
 // Algorithm), then those left out. Left out is an algorithm that needs more scratch than `scratch_limit`
 // elements at a node, or takes the same steps as one before it.
 std::vector<Candidate> rank_algorithms(const Operation& operation, uint64_t scratch_limit,
-                                       const CostFigures& figures);
+                                       const CostMeasurements& measurements);
 
 }  // namespace hdt::collectives

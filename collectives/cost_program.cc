@@ -27,11 +27,11 @@ uint64_t time_of(double seconds) { return picoseconds(seconds, 1e12); }
 class ProgramBuilder {
  public:
   ProgramBuilder(const std::vector<std::vector<Step>>& lists, const Operation& operation,
-                 const CostFigures& figures)
+                 const CostMeasurements& measurements)
       : lists_(lists),
         element_bytes_(static_cast<double>(type_size(operation.type))),
         tells_outputs_(operation.tells_outputs),
-        figures_(figures) {
+        measurements_(measurements) {
     program_.nodes = static_cast<int>(lists.size());
     measure_ports();
   }
@@ -49,8 +49,8 @@ class ProgramBuilder {
 
  private:
   // The measurements of one direction.
-  LinkFigures link(int from, int to) const {
-    return figures_.link_of ? figures_.link_of(from, to) : figures_.link;
+  LinkMeasurements link(int from, int to) const {
+    return measurements_.link_of ? measurements_.link_of(from, to) : measurements_.link;
   }
 
   // A port is as fast as the fastest link of its node in that direction.
@@ -69,19 +69,19 @@ class ProgramBuilder {
   // The durations of a step. Every step costs the CPU its overhead.
   TimedStep timed(int node, const Step& step) const {
     const double bytes = static_cast<double>(step.length) * element_bytes_;
-    TimedStep result{node, step.peer, step.kind, time_of(figures_.step_overhead_s)};
+    TimedStep result{node, step.peer, step.kind, time_of(measurements_.step_overhead_s)};
     switch (step.kind) {
       case StepKind::kRecv:
         break;
       case StepKind::kRecvReduce:
       case StepKind::kReduce:
-        result.cpu += picoseconds(bytes, 1e12 / figures_.reduce_bytes_s);
+        result.cpu += picoseconds(bytes, 1e12 / measurements_.reduce_bytes_s);
         break;
       case StepKind::kCopy:
-        result.cpu += picoseconds(bytes, 1e12 / figures_.copy_bytes_s);
+        result.cpu += picoseconds(bytes, 1e12 / measurements_.copy_bytes_s);
         break;
       case StepKind::kSend: {
-        const LinkFigures way = link(node, step.peer);
+        const LinkMeasurements way = link(node, step.peer);
         result.sender_port = picoseconds(bytes, 1e12 / ports_[node].out);
         result.link = picoseconds(bytes, 1e12 / way.bandwidth_bytes_s);
         result.latency = time_of(way.latency_s);
@@ -92,7 +92,7 @@ class ProgramBuilder {
           result.engine = std::min(result.link, picoseconds(bytes, 0.5e12 / way.duplex_bytes_s));
         const uint64_t way_back = time_of(link(step.peer, node).latency_s);
         if (tells_outputs_ && step.to == Area::kOutput) result.told = way_back;
-        if (bytes > static_cast<double>(figures_.copied_bytes)) result.acknowledged = way_back;
+        if (bytes > static_cast<double>(measurements_.copied_bytes)) result.acknowledged = way_back;
         break;
       }
     }
@@ -154,7 +154,7 @@ class ProgramBuilder {
   const std::vector<std::vector<Step>>& lists_;
   const double element_bytes_;
   const bool tells_outputs_;
-  const CostFigures& figures_;
+  const CostMeasurements& measurements_;
   std::vector<Port> ports_;
   CostProgram program_;
 };
@@ -187,8 +187,8 @@ uint64_t busiest(const CostProgram& program) {
 }
 
 CostProgram make_cost_program(const std::vector<std::vector<Step>>& lists, const Operation& operation,
-                              const CostFigures& figures) {
-  return ProgramBuilder(lists, operation, figures).build();
+                              const CostMeasurements& measurements) {
+  return ProgramBuilder(lists, operation, measurements).build();
 }
 
 }  // namespace hdt::collectives

@@ -51,6 +51,6 @@ uint64_t busiest(const CostProgram& program);
 
 // Adds durations and dependencies to the steps of all nodes.
 CostProgram make_cost_program(const std::vector<std::vector<Step>>& lists, const Operation& operation,
-                              const CostFigures& figures);
+                              const CostMeasurements& measurements);
 
 }  // namespace hdt::collectives

@@ -21,7 +21,7 @@ namespace {
 
 // A step of one of the chunks. Ordered by chunk, then by step.
 struct Task {
-  uint32_t piece;
+  uint32_t chunk;
   uint32_t step;
   auto operator<=>(const Task&) const = default;
 };
@@ -63,20 +63,20 @@ struct Node {
 // One run. Chunks in flight share places: chunk p uses place p % in_flight, as the engine uses slots.
 class Simulation {
  public:
-  Simulation(const CostProgram& program, uint32_t pieces, uint32_t in_flight)
+  Simulation(const CostProgram& program, uint32_t chunks, uint32_t in_flight)
       : program_(program),
-        in_flight_(std::min(in_flight, pieces)),
+        in_flight_(std::min(in_flight, chunks)),
         nodes_(program.nodes),
         link_until_(static_cast<size_t>(program.nodes) * program.nodes),
         waits_(in_flight_ * program.steps.size()),
         complete_(in_flight_ * program.steps.size()),
         first_(in_flight_ * program.nodes),
         remaining_(in_flight_ * program.nodes),
-        ends_(pieces) {}
+        ends_(chunks) {}
 
   // Ends when no event is left, which is when all chunks are complete.
   std::vector<uint64_t> run() {
-    for (int node = 0; node < program_.nodes; ++node) begin_pieces(node);
+    for (int node = 0; node < program_.nodes; ++node) begin_chunks(node);
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
@@ -89,11 +89,11 @@ class Simulation {
  private:
   const TimedStep& step(Task task) const { return program_.steps[task.step]; }
   // Indices into the arrays by place.
-  size_t of_step(uint32_t piece, uint32_t step) const {
-    return piece % in_flight_ * program_.steps.size() + step;
+  size_t of_step(uint32_t chunk, uint32_t step) const {
+    return chunk % in_flight_ * program_.steps.size() + step;
   }
-  size_t of_node(uint32_t piece, int node) const {
-    return piece % in_flight_ * nodes_.size() + static_cast<size_t>(node);
+  size_t of_node(uint32_t chunk, int node) const {
+    return chunk % in_flight_ * nodes_.size() + static_cast<size_t>(node);
   }
   uint32_t steps_of(int node) const {
     return program_.first_of_node[node + 1] - program_.first_of_node[node];
@@ -102,16 +102,16 @@ class Simulation {
 
   // A node begins the next chunk as soon as the place of the one `in_flight` before it is free. Sends
   // that waited for this node to begin are then transmitted.
-  void begin_pieces(int node) {
+  void begin_chunks(int node) {
     Node& here = nodes_[node];
     while (here.begun < ends_.size() && remaining_[of_node(here.begun, node)] == 0) {
-      const uint32_t piece = here.begun++;
-      remaining_[of_node(piece, node)] = steps_of(node);
-      first_[of_node(piece, node)] = program_.first_of_node[node];
+      const uint32_t chunk = here.begun++;
+      remaining_[of_node(chunk, node)] = steps_of(node);
+      first_[of_node(chunk, node)] = program_.first_of_node[node];
       for (uint32_t i = program_.first_of_node[node]; i < program_.first_of_node[node + 1]; ++i) {
-        complete_[of_step(piece, i)] = false;
-        waits_[of_step(piece, i)] = program_.steps[i].waits;
-        if (program_.steps[i].waits == 0) here.ready.push({piece, i});
+        complete_[of_step(chunk, i)] = false;
+        waits_[of_step(chunk, i)] = program_.steps[i].waits;
+        if (program_.steps[i].waits == 0) here.ready.push({chunk, i});
       }
     }
     for (const Task task : std::exchange(here.held, {})) transmit(task);
@@ -140,7 +140,7 @@ class Simulation {
         return enter(task);
       case EventKind::kArrived:
         if (step(task).acknowledged != 0) foresee(now_ + step(task).acknowledged, EventKind::kSent, task);
-        return release({task.piece, step(task).receive});
+        return release({task.chunk, step(task).receive});
     }
   }
 
@@ -148,7 +148,7 @@ class Simulation {
   // The port is occupied from its own start; the link and the engine from theirs.
   void transmit(Task task) {
     const TimedStep& send = step(task);
-    if (nodes_[send.peer].begun <= task.piece) return nodes_[send.peer].held.push_back(task);
+    if (nodes_[send.peer].begun <= task.chunk) return nodes_[send.peer].held.push_back(task);
     uint64_t& port = nodes_[send.node].sends_until;
     uint64_t& engine = nodes_[send.node].engine_until;
     uint64_t& link = link_until_[static_cast<size_t>(send.node) * nodes_.size() + send.peer];
@@ -176,7 +176,7 @@ class Simulation {
 
   // One cause fewer for a step; the last one makes it ready.
   void release(Task task) {
-    if (--waits_[of_step(task.piece, task.step)] > 0) return;
+    if (--waits_[of_step(task.chunk, task.step)] > 0) return;
     Node& here = nodes_[step(task).node];
     here.ready.push(task);
     run_next(here);
@@ -186,20 +186,20 @@ class Simulation {
   // the front lets one in at the end), and ends the chunk at this node with its last step.
   void complete(Task task) {
     const int node = step(task).node;
-    complete_[of_step(task.piece, task.step)] = true;
+    complete_[of_step(task.chunk, task.step)] = true;
     for (uint32_t i = program_.first_waiting[task.step]; i < program_.first_waiting[task.step + 1]; ++i) {
-      release({task.piece, program_.waiting[i]});
+      release({task.chunk, program_.waiting[i]});
     }
     const uint32_t end = program_.first_of_node[node + 1];
-    uint32_t& first = first_[of_node(task.piece, node)];
-    while (first < end && complete_[of_step(task.piece, first)]) {
+    uint32_t& first = first_[of_node(task.chunk, node)];
+    while (first < end && complete_[of_step(task.chunk, first)]) {
       if (++first + kStepWindow <= end) {
-        release({task.piece, first + static_cast<uint32_t>(kStepWindow) - 1});
+        release({task.chunk, first + static_cast<uint32_t>(kStepWindow) - 1});
       }
     }
-    if (--remaining_[of_node(task.piece, node)] > 0) return;
-    ends_[task.piece] = now_;  // events come in the order of time, so the last node's stays
-    begin_pieces(node);
+    if (--remaining_[of_node(task.chunk, node)] > 0) return;
+    ends_[task.chunk] = now_;  // events come in the order of time, so the last node's stays
+    begin_chunks(node);
   }
 
   // The input, then the state of the run.
@@ -220,8 +220,8 @@ class Simulation {
 
 }  // namespace
 
-std::vector<uint64_t> simulate(const CostProgram& program, uint32_t pieces, uint32_t in_flight) {
-  return Simulation(program, pieces, in_flight).run();
+std::vector<uint64_t> simulate(const CostProgram& program, uint32_t chunks, uint32_t in_flight) {
+  return Simulation(program, chunks, in_flight).run();
 }
 
 }  // namespace hdt::collectives

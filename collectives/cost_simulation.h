@@ -8,8 +8,8 @@
 
 namespace hdt::collectives {
 
-// The times, in picoseconds from the start, at which each of the `pieces` chunks was complete on all
+// The times, in picoseconds from the start, at which each of the `chunks` chunks was complete on all
 // nodes, if each node has at most `in_flight` of them under way. Deterministic.
-std::vector<uint64_t> simulate(const CostProgram& program, uint32_t pieces, uint32_t in_flight);
+std::vector<uint64_t> simulate(const CostProgram& program, uint32_t chunks, uint32_t in_flight);
 
 }  // namespace hdt::collectives

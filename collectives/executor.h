@@ -68,7 +68,7 @@ struct Progress {
   alignas(64) std::byte spare[kSpareBytes];  // the result of one block, before it is copied to its place
 };
 
-// One chunk's run. The engine makes it when the chunk begins (daemon/group/piece_runner.h), and calls it
+// One chunk's run. The engine makes it when the chunk begins (daemon/group/chunk_runner.h), and calls it
 // on its own thread only. After construction it allocates nothing. Events may come early, late, twice or
 // invented: each expected payload has one bit, and anything else is ignored.
 class Executor {

@@ -10,9 +10,9 @@ namespace {
 // Up to this size a chunk takes less time on the wire (50 us at 10 Gbit/s) than the steps that the
 // logarithmic algorithms save cost over TCP (some 10 us each). Above it the ring's properties count
 // more: it shares no link, takes any blocks and needs little scratch.
-constexpr uint64_t kSmallPieceBytes = 64 * 1024;
+constexpr uint64_t kSmallChunkBytes = 64 * 1024;
 // Up to this size not even the extra bytes count that recursive doubling sends beside halving-doubling.
-constexpr uint64_t kTinyPieceBytes = 32 * 1024;
+constexpr uint64_t kTinyChunkBytes = 32 * 1024;
 
 }  // namespace
 
@@ -96,8 +96,8 @@ uint64_t scratch_needed(Algorithm algorithm, const Problem& problem) {
 // Uses the scratch of the algorithm's own form. Halving-doubling has one for everything.
 Algorithm select_algorithm(const Problem& problem, DataType type, uint64_t scratch_limit) {
   const uint64_t bytes = problem.elements() * type_size(type);
-  if (bytes > kSmallPieceBytes) return Algorithm::kRing;
-  if (bytes <= kTinyPieceBytes && has_recursive_doubling(problem) &&
+  if (bytes > kSmallChunkBytes) return Algorithm::kRing;
+  if (bytes <= kTinyChunkBytes && has_recursive_doubling(problem) &&
       recursive_doubling_scratch(problem) <= scratch_limit) {
     return Algorithm::kRecursiveDoubling;
   }

@@ -4,7 +4,7 @@
 // proven is what is executed.
 //
 // The unit here is the *node*: the ranks of a node have combined their data in shared memory before. A
-// schedule is for one *chunk* of an operation (a "piece" in identifiers): a part small enough for a slot
+// schedule is for one *chunk* of an operation (a "chunk" in identifiers): a part small enough for a slot
 // of the node's shared memory. A slot has three areas:
 //   kInput    the node's own contribution (reducing collectives); later also partial results. No peer writes
 //             it, but this node's own steps may, so it is not intact after the chunk

@@ -7,7 +7,7 @@
 
 #include "collectives/types.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 
 // One collective call, as a rank made it. All ranks of the group must publish equal calls with the same
 // sequence number; a difference fails the group with kMismatch. A call that comes from foreign memory is
@@ -40,16 +40,16 @@ struct Exposure {
   // 1: the contribution was copied into the payload as well (post.h), so nobody needs the sendbuf.
   uint32_t copied = 0;
   // Set by the node's first rank, on behalf of all: if not all buffers are shared, the call goes through
-  // the kernel, provided that all ranks may do so (libclient/intranode/way_tuner.h). The other ranks
+  // the kernel, provided that all ranks may do so (libclient/intranode/protocol_tuner.h). The other ranks
   // leave it 0.
   uint32_t by_kernel = 0;
 };
 
-// A call in a rank's state (`Board::calls`), in groups of several nodes. The daemon uses a buffer whose
+// A call in a rank's state (`RankState::calls`), in groups of several nodes. The daemon uses a buffer whose
 // memory number is not 0 in place; the other buffers go through the node's slots.
 struct Entered {
   Call call;
   Exposure where;
 };
 
-}  // namespace hdt::session
+}  // namespace hdt::ipc

@@ -4,7 +4,7 @@
 // copy.
 //
 // The layout: GroupJournal, one RatesOfNode for each node (not in groups that are too large to be
-// measured), and from the next page on, for each slot: PieceJournal, the list of arrivals, the log of
+// measured), and from the next page on, for each slot: ChunkJournal, the list of arrivals, the log of
 // small writes.
 #include "ipc/journal.h"
 
@@ -12,9 +12,9 @@
 #include <cstring>
 
 #include "base/foreign_copy.h"
-#include "ipc/plan.h"
+#include "ipc/partition.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 
 namespace {
 
@@ -35,8 +35,8 @@ struct RatesOfNode {
 
 uint64_t most_arrivals_of(uint32_t nodes) { return std::max(kLeastArrivals, kArrivalsANode * nodes); }
 
-uint64_t piece_bytes_of(uint32_t nodes) {
-  return round_up(sizeof(PieceJournal) + most_arrivals_of(nodes) * sizeof(uint64_t) + kSentBytes, kPage);
+uint64_t chunk_bytes_of(uint32_t nodes) {
+  return round_up(sizeof(ChunkJournal) + most_arrivals_of(nodes) * sizeof(uint64_t) + kSentBytes, kPage);
 }
 
 }  // namespace
@@ -45,22 +45,22 @@ uint64_t Journal::rates_bytes(uint32_t nodes) {
   return nodes <= kMostMeasuredNodes ? nodes * sizeof(RatesOfNode) : 0;
 }
 uint64_t Journal::bytes(uint32_t nodes, uint32_t slots) {
-  return round_up(sizeof(GroupJournal) + rates_bytes(nodes), kPage) + slots * piece_bytes_of(nodes);
+  return round_up(sizeof(GroupJournal) + rates_bytes(nodes), kPage) + slots * chunk_bytes_of(nodes);
 }
 uint64_t Journal::most_arrivals(uint32_t nodes) { return most_arrivals_of(nodes); }
-uint64_t Journal::piece_bytes() const { return piece_bytes_of(nodes_); }
+uint64_t Journal::chunk_bytes() const { return chunk_bytes_of(nodes_); }
 
 // The number of a chunk that comes from foreign memory is harmless here: any number leads to one of the
 // slots.
-PieceJournal& Journal::of(uint64_t piece) const {
+ChunkJournal& Journal::of(uint64_t chunk) const {
   const uint64_t first = round_up(sizeof(GroupJournal) + rates_bytes(nodes_), kPage);
-  return *reinterpret_cast<PieceJournal*>(base_ + first + piece % slots_ * piece_bytes());
+  return *reinterpret_cast<ChunkJournal*>(base_ + first + chunk % slots_ * chunk_bytes());
 }
-std::atomic<uint64_t>* Journal::arrivals_of(const PieceJournal& piece) const {
-  return reinterpret_cast<std::atomic<uint64_t>*>(const_cast<PieceJournal*>(&piece) + 1);
+std::atomic<uint64_t>* Journal::arrivals_of(const ChunkJournal& chunk) const {
+  return reinterpret_cast<std::atomic<uint64_t>*>(const_cast<ChunkJournal*>(&chunk) + 1);
 }
-std::byte* Journal::sent_of(const PieceJournal& piece) const {
-  return reinterpret_cast<std::byte*>(arrivals_of(piece) + most_arrivals(nodes_));
+std::byte* Journal::sent_of(const ChunkJournal& chunk) const {
+  return reinterpret_cast<std::byte*>(arrivals_of(chunk) + most_arrivals(nodes_));
 }
 
 void Journal::agree(const Agreed& agreed) const {
@@ -108,27 +108,27 @@ void Journal::for_told_calls(uint64_t first, const std::function<void(uint64_t, 
   }
 }
 
-// Two stores. `first_piece` of the new value lies in another place than that of the old value, so
+// Two stores. `first_chunk` of the new value lies in another place than that of the old value, so
 // whichever value of `finished` a successor finds, its entry is complete.
-void Journal::finish_call(uint64_t sequence, uint64_t next_piece) const {
-  group().first_piece[(sequence + 1) % kToldCalls] = next_piece;
+void Journal::finish_call(uint64_t sequence, uint64_t next_chunk) const {
+  group().first_chunk[(sequence + 1) % kToldCalls] = next_chunk;
   group().finished.store(sequence + 1, std::memory_order_release);
 }
 
 // A group without a finished call begins with chunk 0, which nobody has written down.
 Journal::Finished Journal::finished() const {
   const uint64_t calls = group().finished.load(std::memory_order_acquire);
-  return {calls, calls == 0 ? 0 : foreign_copy(group().first_piece[calls % kToldCalls])};
+  return {calls, calls == 0 ? 0 : foreign_copy(group().first_chunk[calls % kToldCalls])};
 }
 
-bool Journal::arrived(uint64_t piece, uint32_t node, uint32_t tag) const {
-  PieceJournal& journal = of(piece);
+bool Journal::arrived(uint64_t chunk, uint32_t node, uint32_t tag) const {
+  ChunkJournal& journal = of(chunk);
   // The first payload of another chunk in this slot: the list begins anew. `arriving` is 0 meanwhile, so
   // that a successor never takes old arrivals for those of the new chunk.
-  if (journal.arriving.load(std::memory_order_relaxed) != piece + 1) {
+  if (journal.arriving.load(std::memory_order_relaxed) != chunk + 1) {
     journal.arriving.store(0, std::memory_order_release);
     journal.arrivals.store(0, std::memory_order_release);
-    journal.arriving.store(piece + 1, std::memory_order_release);
+    journal.arriving.store(chunk + 1, std::memory_order_release);
   }
   // relaxed: this engine is the only writer.
   const uint32_t count = journal.arrivals.load(std::memory_order_relaxed);
@@ -139,9 +139,9 @@ bool Journal::arrived(uint64_t piece, uint32_t node, uint32_t tag) const {
   return true;
 }
 
-void Journal::for_arrivals(uint64_t piece, const std::function<void(uint32_t, uint32_t)>& each) const {
-  const PieceJournal& journal = of(piece);
-  if (journal.arriving.load(std::memory_order_acquire) != piece + 1) return;
+void Journal::for_arrivals(uint64_t chunk, const std::function<void(uint32_t, uint32_t)>& each) const {
+  const ChunkJournal& journal = of(chunk);
+  if (journal.arriving.load(std::memory_order_acquire) != chunk + 1) return;
   const uint64_t count =
       std::min<uint64_t>(journal.arrivals.load(std::memory_order_acquire), most_arrivals(nodes_));
   for (uint64_t i = 0; i < count; ++i) {
@@ -152,26 +152,26 @@ void Journal::for_arrivals(uint64_t piece, const std::function<void(uint32_t, ui
 
 // `started` is 0 meanwhile. A successor that finds 0 begins the chunk anew, which is right, since
 // nothing of it has been sent yet.
-void Journal::start(uint64_t piece) const {
-  PieceJournal& journal = of(piece);
+void Journal::start(uint64_t chunk) const {
+  ChunkJournal& journal = of(chunk);
   journal.started.store(0, std::memory_order_release);
   journal.progress.complete.store(0, std::memory_order_release);
   journal.progress.overwriting.store(0, std::memory_order_release);
   journal.sent_bytes.store(0, std::memory_order_release);
-  journal.started.store(piece + 1, std::memory_order_release);
+  journal.started.store(chunk + 1, std::memory_order_release);
 }
 
-bool Journal::has_kept(uint64_t piece, uint32_t peer, uint32_t tag) const {
+bool Journal::has_kept(uint64_t chunk, uint32_t peer, uint32_t tag) const {
   bool kept = false;
-  for_sent_of(of(piece), [&](const SentWrite& other, const std::byte*) {
-    kept |= other.piece == piece && other.peer == peer && other.tag == tag;
+  for_sent_of(of(chunk), [&](const SentWrite& other, const std::byte*) {
+    kept |= other.chunk == chunk && other.peer == peer && other.tag == tag;
     return !kept;
   });
   return kept;
 }
 
 const std::byte* Journal::keep(const SentWrite& write, const void* data) const {
-  PieceJournal& journal = of(write.piece);
+  ChunkJournal& journal = of(write.chunk);
   const uint64_t used = journal.sent_bytes.load(std::memory_order_relaxed);
   // A rank may have written any number into `sent_bytes`, so it is checked before it is used.
   if (used > kSentBytes || kept_bytes(write.bytes) > kSentBytes - used) return nullptr;
@@ -184,14 +184,14 @@ const std::byte* Journal::keep(const SentWrite& write, const void* data) const {
 
 // Walks over the entries. The log is foreign: an entry must end within the used part, and must belong to
 // the chunk and to a node of the group. Behind an entry that does not, nothing can be found any more.
-void Journal::for_sent_of(const PieceJournal& journal,
+void Journal::for_sent_of(const ChunkJournal& journal,
                           const std::function<bool(const SentWrite&, const std::byte*)>& each) const {
-  const uint64_t piece = journal.started.load(std::memory_order_acquire) - 1;
+  const uint64_t chunk = journal.started.load(std::memory_order_acquire) - 1;
   const uint64_t used = std::min<uint64_t>(journal.sent_bytes.load(std::memory_order_acquire), kSentBytes);
   const std::byte* log = sent_of(journal);
   for (uint64_t at = 0; at + sizeof(SentWrite) <= used;) {
     const auto write = foreign_copy(*reinterpret_cast<const SentWrite*>(log + at));
-    if (write.bytes > used - at - sizeof write || write.piece != piece || write.peer >= nodes_) return;
+    if (write.bytes > used - at - sizeof write || write.chunk != chunk || write.peer >= nodes_) return;
     if (!each(write, log + at + sizeof write)) return;
     at += kept_bytes(write.bytes);
   }
@@ -206,4 +206,4 @@ void Journal::for_sent(const std::function<void(const SentWrite&, const std::byt
   }
 }
 
-}  // namespace hdt::session
+}  // namespace hdt::ipc

@@ -19,14 +19,14 @@
 #include "ipc/call.h"
 #include "ipc/measurements.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 
 // Large parts of the shared memory begin at multiples of a page, in bytes.
 inline constexpr uint64_t kPage = 4096;
 // `unit` > 0. The sum must not overflow.
 inline uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// As many calls as one node can be ahead of another (kMaxAhead in daemon/group/piece_runner.cc).
+// As many calls as one node can be ahead of another (kMaxAhead in daemon/group/chunk_runner.cc).
 inline constexpr uint64_t kToldCalls = 128;
 // Room for copies of the small writes of one chunk, with their headers, in bytes. Small are writes of at
 // most transport::kCopiedWriteBytes. If it is full, the daemon fails the group.
@@ -43,7 +43,7 @@ struct GroupJournal {
   std::atomic<uint64_t> finished;
   // The first chunk of call `finished`, at place finished % kToldCalls. It is an array so that the entry
   // for a new value of `finished` can be written while the old one is valid.
-  uint64_t first_piece[kToldCalls];
+  uint64_t first_chunk[kToldCalls];
   // The calls that all local ranks have made, at place sequence % kToldCalls. The next node in the ring
   // of nodes has to be sent each of them.
   struct Told {
@@ -56,7 +56,7 @@ struct GroupJournal {
 // A small write of a chunk to another node; its data follows it. It may have to be written again as long
 // as no later chunk uses the slot.
 struct SentWrite {
-  uint64_t piece;
+  uint64_t chunk;
   // The number of the call to which the chunk belongs.
   uint64_t sequence;
   Call call;
@@ -74,7 +74,7 @@ struct SentWrite {
 
 // One for each slot. Arrivals are kept apart from the rest, because payloads for a chunk may arrive
 // before the chunk is started here. Behind it lie the list of arrivals and the log of small writes.
-struct alignas(64) PieceJournal {
+struct alignas(64) ChunkJournal {
   // The chunk + 1 to which `arrivals` refers; 0: none, or being changed.
   std::atomic<uint64_t> arriving;
   // The number of arrivals in the list.
@@ -88,7 +88,7 @@ struct alignas(64) PieceJournal {
 };
 
 // Access to the journal of a segment. It owns nothing, and the memory must live longer. The engine's
-// thread writes it (daemon/group/piece_runner.h). In a successor the control thread reads agreed() first
+// thread writes it (daemon/group/chunk_runner.h). In a successor the control thread reads agreed() first
 // (daemon/membership/adoption.cc), and then the engine's thread the rest. All functions are const, as
 // only the memory changes.
 class Journal {
@@ -117,13 +117,13 @@ class Journal {
   // Calls `each` with the sequence number and the call, for those that are still here, from `first` on,
   // in order. Calls that are not sound (is_sound()) are left out.
   void for_told_calls(uint64_t first, const std::function<void(uint64_t, const Call&)>& each) const;
-  // Call `sequence` is finished, and the next call begins with chunk `next_piece`. Called before the
+  // Call `sequence` is finished, and the next call begins with chunk `next_chunk`. Called before the
   // last chunk of the call is published.
-  void finish_call(uint64_t sequence, uint64_t next_piece) const;
+  void finish_call(uint64_t sequence, uint64_t next_chunk) const;
   // The number of finished calls, and the number of their chunks: where the next call and the next chunk
   // begin.
   struct Finished {
-    uint64_t calls, pieces;
+    uint64_t calls, chunks;
   };
   // Both 0 in a new group.
   Finished finished() const;
@@ -133,42 +133,42 @@ class Journal {
   static uint64_t most_arrivals(uint32_t nodes);
   // Notes that the payload `tag` of `node` has arrived for the chunk. Called before the link
   // acknowledges it. False: the list is full, so the node has sent payloads that no schedule has.
-  bool arrived(uint64_t piece, uint32_t node, uint32_t tag) const;
+  bool arrived(uint64_t chunk, uint32_t node, uint32_t tag) const;
   // Calls `each` for the payloads that have arrived for this chunk. Nodes that the group does not have
   // are left out.
-  void for_arrivals(uint64_t piece, const std::function<void(uint32_t node, uint32_t tag)>& each) const;
+  void for_arrivals(uint64_t chunk, const std::function<void(uint32_t node, uint32_t tag)>& each) const;
   // Whether a daemon has begun with this chunk, so that progress() and the log refer to it.
-  bool started(uint64_t piece) const {
-    return of(piece).started.load(std::memory_order_acquire) == piece + 1;
+  bool started(uint64_t chunk) const {
+    return of(chunk).started.load(std::memory_order_acquire) == chunk + 1;
   }
   // Empties progress and log of the chunk's slot. Arrivals stay.
-  void start(uint64_t piece) const;
+  void start(uint64_t chunk) const;
   // Progress of the chunk's slot; valid if started().
-  collectives::Progress& progress(uint64_t piece) const { return of(piece).progress; }
+  collectives::Progress& progress(uint64_t chunk) const { return of(chunk).progress; }
   // Appends the write and a copy of its data to the log of its chunk's slot. Returns where the copy is;
   // it stays there until the slot's next start(). Null: there is no room for it.
   const std::byte* keep(const SentWrite& write, const void* data) const;
   // Whether the log has this write.
-  bool has_kept(uint64_t piece, uint32_t peer, uint32_t tag) const;
+  bool has_kept(uint64_t chunk, uint32_t peer, uint32_t tag) const;
   // Calls `each` for every write in the logs: those of the chunk that was started last in each slot.
   void for_sent(const std::function<void(const SentWrite&, const std::byte* data)>& each) const;
 
  private:
-  // Bytes of one slot's journal: PieceJournal, list of arrivals, log.
-  uint64_t piece_bytes() const;
+  // Bytes of one slot's journal: ChunkJournal, list of arrivals, log.
+  uint64_t chunk_bytes() const;
   GroupJournal& group() const { return *reinterpret_cast<GroupJournal*>(base_); }
-  PieceJournal& of(uint64_t piece) const;
+  ChunkJournal& of(uint64_t chunk) const;
   // The table of measurements.
   std::byte* rates() const { return base_ + sizeof(GroupJournal); }
   static uint64_t rates_bytes(uint32_t nodes);
-  std::atomic<uint64_t>* arrivals_of(const PieceJournal& piece) const;
-  std::byte* sent_of(const PieceJournal& piece) const;
+  std::atomic<uint64_t>* arrivals_of(const ChunkJournal& chunk) const;
+  std::byte* sent_of(const ChunkJournal& chunk) const;
   // Reads one slot's log until `each` returns false, or until an entry makes no sense.
-  void for_sent_of(const PieceJournal& piece,
+  void for_sent_of(const ChunkJournal& chunk,
                    const std::function<bool(const SentWrite&, const std::byte*)>& each) const;
 
   std::byte* base_;
   uint32_t nodes_, slots_;
 };
 
-}  // namespace hdt::session
+}  // namespace hdt::ipc

@@ -1,7 +1,7 @@
 // measurements.cc: the encoding of measurements in messages between daemons.
 #include "ipc/measurements.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 
 void put(Writer& writer, const NodeRates& rates) {
   writer.put(rates.memory.copy_bytes_s).put(rates.memory.reduce_bytes_s);
@@ -26,4 +26,4 @@ NodeRates get_node_rates(Reader& reader) {
   return rates;
 }
 
-}  // namespace hdt::session
+}  // namespace hdt::ipc

@@ -9,7 +9,7 @@
 
 #include "base/codec.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 
 // The maximum of nodes in a group that uses measurements. The table, and the time to rank algorithms by
 // it, grow with the square of the nodes.
@@ -45,11 +45,11 @@ struct NodeRates {
   bool operator==(const NodeRates&) const = default;
 };
 
-// Appends the rates to a message between daemons (RatesNote).
+// Appends the rates to a message between daemons (RatesMessage).
 void put(Writer& writer, const NodeRates& rates);
 // Reads what put() has appended. The reader has failed afterwards if bytes are missing or there are more
 // than kMostMeasuredNodes links; the caller checks that, and that the number of links is that of its
 // nodes.
 NodeRates get_node_rates(Reader& reader);
 
-}  // namespace hdt::session
+}  // namespace hdt::ipc

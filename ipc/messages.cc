@@ -5,10 +5,10 @@
 #include "ipc/messages.h"
 
 #include "base/codec.h"
-#include "ipc/page.h"
 #include "ipc/segment.h"
+#include "ipc/wake_page.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 
 namespace {
 
@@ -278,4 +278,4 @@ Result<Text> decode_text(std::span<const std::byte> bytes) {
   return message;
 }
 
-}  // namespace hdt::session
+}  // namespace hdt::ipc

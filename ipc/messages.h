@@ -17,7 +17,7 @@
 
 #include "base/status.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 
 inline constexpr uint32_t kSessionMagic = 0x48445453;  // "HDTS"
 // Counted up with every change of a message. Both sides must have the same: there is no negotiation.
@@ -237,4 +237,4 @@ struct Text {
 };
 Result<Text> decode_text(std::span<const std::byte> bytes);
 
-}  // namespace hdt::session
+}  // namespace hdt::ipc

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "ipc/plan.h"
+#include "ipc/partition.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 
 namespace {
 
@@ -87,4 +87,4 @@ std::vector<Operation> read(const std::vector<RecordCopy>& records, const TickSc
   return operations;
 }
 
-}  // namespace hdt::session
+}  // namespace hdt::ipc

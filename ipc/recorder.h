@@ -19,7 +19,7 @@
 #include "base/ticks.h"
 #include "ipc/call.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 
 // Records of a rank in a group. A power of two, so that the place is a mask.
 inline constexpr uint64_t kRecords = 1024;
@@ -156,4 +156,4 @@ std::vector<RecordCopy> copy_records(const Recording& recording);
 // Turns copies into operations. Copies that make no sense are left out. `scale` turns ticks into ns.
 std::vector<Operation> read(const std::vector<RecordCopy>& records, const TickScale& scale);
 
-}  // namespace hdt::session
+}  // namespace hdt::ipc

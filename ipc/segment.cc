@@ -12,16 +12,16 @@
 #include "base/foreign_copy.h"
 #include "ipc/journal.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 
 namespace {
 
 // Capacity of each area of a slot, in bytes.
-constexpr uint64_t kPieceBytes = uint64_t{512} << 10;
+constexpr uint64_t kChunkBytes = uint64_t{512} << 10;
 // Limits for the payload of a cell.
-constexpr uint64_t kLargestChunk = uint64_t{128} << 10;
-constexpr uint64_t kLargestChunkBetweenNodes = uint64_t{256} << 10;
-constexpr uint64_t kSmallestChunk = uint64_t{4} << 10;
+constexpr uint64_t kLargestCell = uint64_t{128} << 10;
+constexpr uint64_t kLargestCellBetweenNodes = uint64_t{256} << 10;
+constexpr uint64_t kSmallestCell = uint64_t{4} << 10;
 // Address space for all rings of a segment together. Pages are taken only for rings that are used.
 constexpr uint64_t kRingSpace = uint64_t{4} << 30;
 
@@ -45,44 +45,44 @@ Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
       nodes(nodes_),
       local_ranks(local_ranks_),
       slots(nodes_ == 1 ? kSlotsOfANode : kSlotsBetweenNodes) {
-  piece_bytes = kPieceBytes;
+  chunk_bytes = kChunkBytes;
   // Room for the partial results of schedules, which only exist between nodes.
-  scratch_bytes = nodes > 1 ? 2 * kPieceBytes : 0;
+  scratch_bytes = nodes > 1 ? 2 * kChunkBytes : 0;
   rings_ = uint64_t{2} * local_ranks * ranks;
   // With many ranks the cells become smaller, and the rings' address space stays the same.
   const uint64_t share = kRingSpace / (rings_ * slots);
-  chunk_bytes = std::clamp(share / kPage * kPage, kSmallestChunk,
-                           nodes == 1 ? kLargestChunk : kLargestChunkBetweenNodes);
-  ring_bytes_ = round_up(slots * (sizeof(ChunkHeader) + chunk_bytes), kPage);
+  cell_bytes =
+      std::clamp(share / kPage * kPage, kSmallestCell, nodes == 1 ? kLargestCell : kLargestCellBetweenNodes);
+  ring_bytes_ = round_up(slots * (sizeof(CellHeader) + cell_bytes), kPage);
   // A copy-in area for each local rank, then input, output and scratch.
-  slot_bytes_ = (local_ranks + 2) * piece_bytes + scratch_bytes;
+  slot_bytes_ = (local_ranks + 2) * chunk_bytes + scratch_bytes;
   members = round_up(sizeof(Header), 64);
   places = round_up(members + sizeof(Member) * ranks, 64);
-  boards = places + sizeof(MeetingPlace) * nodes;
-  channels = round_up(boards + sizeof(Board) * local_ranks, 64);
-  posts = round_up(channels + sizeof(Channel) * rings_, kPage);
-  recordings = round_up(posts + (nodes == 1 ? kPostingBytes * local_ranks : 0), kPage);
+  rank_states = places + sizeof(MeetingPlace) * nodes;
+  rings = round_up(rank_states + sizeof(RankState) * local_ranks, 64);
+  posts = round_up(rings + sizeof(MessageRing) * rings_, kPage);
+  recordings = round_up(posts + (nodes == 1 ? kDescriptorAreaBytes * local_ranks : 0), kPage);
   journals = round_up(recordings + sizeof(Recording) * local_ranks, kPage);
   data = round_up(journals + (nodes == 1 ? 0 : Journal::bytes(nodes, slots)), kPage);
   total = data + slots * slot_bytes_ + rings_ * ring_bytes_;
 }
 
-uint64_t Layout::staging(uint64_t piece, uint32_t local) const {
-  return piece % slots * slot_bytes_ + local * piece_bytes;
+uint64_t Layout::staging(uint64_t chunk, uint32_t local) const {
+  return chunk % slots * slot_bytes_ + local * chunk_bytes;
 }
 // The areas of a slot after the copy-in areas count on as if they were copy-in areas of further ranks.
-uint64_t Layout::input(uint64_t piece) const { return staging(piece, local_ranks); }
-uint64_t Layout::output(uint64_t piece) const { return staging(piece, local_ranks + 1); }
-uint64_t Layout::scratch(uint64_t piece) const { return staging(piece, local_ranks + 2); }
+uint64_t Layout::input(uint64_t chunk) const { return staging(chunk, local_ranks); }
+uint64_t Layout::output(uint64_t chunk) const { return staging(chunk, local_ranks + 1); }
+uint64_t Layout::scratch(uint64_t chunk) const { return staging(chunk, local_ranks + 2); }
 
 // All outgoing rings come first, then all incoming ones; of each direction, the rings of local rank 0,
 // then of local rank 1, and so on.
-uint32_t Layout::channel_index(Direction direction, uint32_t local, uint32_t peer) const {
+uint32_t Layout::ring_index(Direction direction, uint32_t local, uint32_t peer) const {
   return (static_cast<uint32_t>(direction) * local_ranks + local) * ranks + peer;
 }
 
-uint64_t Layout::chunk(uint32_t channel, uint64_t index) const {
-  return slots * slot_bytes_ + channel * ring_bytes_ + index % slots * (sizeof(ChunkHeader) + chunk_bytes);
+uint64_t Layout::cell(uint32_t ring, uint64_t index) const {
+  return slots * slot_bytes_ + ring * ring_bytes_ + index % slots * (sizeof(CellHeader) + cell_bytes);
 }
 
 // The magic comes last; until then nobody takes the memory for a segment.
@@ -100,7 +100,7 @@ Segment Segment::format(std::byte* base, const Layout& layout, uint64_t group, c
   // Message rings, descriptors and recordings begin as zero bytes, which the memory has. Writing them
   // would take their pages. Rank states are constructed, as their beginning is not all zeros: an empty
   // Call is a barrier.
-  for (uint32_t i = 0; i < layout.local_ranks; ++i) new (&segment.board(i)) Board{};
+  for (uint32_t i = 0; i < layout.local_ranks; ++i) new (&segment.rank_state(i)) RankState{};
   header->magic = kSegmentMagic;
   return segment;
 }
@@ -192,7 +192,7 @@ int32_t Segment::failed_rank() const {
 }
 
 void Segment::ring_all() const {
-  for (uint32_t i = 0; i < layout_.local_ranks; ++i) board(i).doorbell.ring();
+  for (uint32_t i = 0; i < layout_.local_ranks; ++i) rank_state(i).doorbell.ring();
 }
 
-}  // namespace hdt::session
+}  // namespace hdt::ipc

@@ -5,24 +5,24 @@
 //   Header                      geometry (constant after creation), failure, the daemon's counter
 //   Member[ranks]               which node each rank is on
 //   MeetingPlace[nodes]         where each node's daemon can be met to make a group
-//   Board[local_ranks]          rank states, one for each local rank: its calls, progress and doorbell
-//   Channel[2 * local * ranks]  message rings for point to point, control part
-//   Post[local_ranks][kPosts], payloads   call descriptors (post.h); groups of one node only
+//   RankState[local_ranks]          rank states, one for each local rank: its calls, progress and doorbell
+//   MessageRing[2 * local * ranks]  message rings for point to point, control part
+//   CallDescriptor[local_ranks][kDescriptors], payloads   call descriptors (call_descriptor.h); groups of one node only
 //   Recording[local_ranks]      the last operations of each local rank (recorder.h)
-//   GroupJournal, PieceJournal[slots]  what a daemon's successor must know (journal.h); groups of several
+//   GroupJournal, ChunkJournal[slots]  what a daemon's successor must know (journal.h); groups of several
 //                                      nodes only
 //   --- data part: the only memory that other nodes may write ---
 //   Slot[slots]                 for each chunk: copy-in area of each local rank, input, output, scratch
 //   ring data                   `slots` cells for each message ring
 //
-// Progress is shown by counters that only grow, each written by one side. A chunk (`Piece`) is the part
+// Progress is shown by counters that only grow, each written by one side. A chunk (`Chunk`) is the part
 // of a collective that fits a slot. Chunks are numbered through the life of the group, across
 // operations, in call order, and chunk p uses slot p % slots. For chunk p:
-//   Board.staged  > p   the rank's contribution is in its copy-in area (or in input or output: see
+//   RankState.staged  > p   the rank's contribution is in its copy-in area (or in input or output: see
 //                       libclient/internode/slot_stages.cc)
-//   Board.reduced > p   the rank has combined its share of all local contributions
+//   RankState.reduced > p   the rank has combined its share of all local contributions
 //   Header.exchanged > p  the daemon has run the schedule between nodes (groups of several nodes)
-//   Board.done    > p   the rank has copied its result out
+//   RankState.done    > p   the rank has copied its result out
 // A slot may be used for chunk p when every local rank has done > p - slots. A counter is stored with
 // release after the data that it speaks of, and loaded with acquire before that data is read.
 //
@@ -40,10 +40,10 @@
 #include "base/doorbell.h"
 #include "base/status.h"
 #include "ipc/call.h"
-#include "ipc/post.h"
+#include "ipc/call_descriptor.h"
 #include "ipc/recorder.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
 // Counted up with every change of the layout or of the meaning of any field: a rank or a daemon's
@@ -59,7 +59,7 @@ inline constexpr uint32_t kSlotsOfANode = 4;
 inline constexpr uint32_t kSlotsBetweenNodes = 16;
 // Calls of a rank that may be under way at a time, in groups of several nodes.
 inline constexpr uint32_t kCallRing = 64;
-// Entries of `Board::attention`.
+// Entries of `RankState::attention`.
 inline constexpr uint32_t kAttentionRing = 256;
 // The maximum length of a class's name in bytes, without the closing zero.
 inline constexpr size_t kMaxClassBytes = 31;
@@ -99,7 +99,7 @@ struct Failure {
 
 // The state of one local rank. Each field is written by the rank itself, if nothing else is said. Fields
 // that change at different times, or that different sides write, have cache lines of their own.
-struct alignas(64) Board {
+struct alignas(64) RankState {
   // The number of calls that this rank has published. In groups of several nodes call s is calls[s %
   // kCallRing], valid while entered > s; a rank publishes call s when its own call s - kCallRing is
   // complete, which implies that everyone has read it. In groups of one node the calls themselves are in
@@ -131,7 +131,7 @@ struct alignas(64) Board {
   alignas(64) std::atomic<uint64_t> finished{0};
   alignas(64) std::atomic<uint64_t> worked{0};
   // 1 while the rank reads or writes memory of other processes. A rank that gives a call up waits until
-  // nobody touches its buffers (NodeQueue::fail_all(); Touch in libclient/intranode/local_mover.cc).
+  // nobody touches its buffers (IntranodeQueue::fail_all(); Touch in libclient/intranode/local_mover.cc).
   std::atomic<uint32_t> touching{0};
   // Whether the rank can reach the memory of every other rank of the node through the kernel. 0: not
   // tried yet; 1: it cannot; 2: it can (libclient/intranode/reach.cc).
@@ -161,7 +161,7 @@ struct alignas(64) Board {
 // when i < tail + slots. On one node the two ranks share the ring. Between nodes each side has one: the
 // daemons carry cells from the sender's ring to the receiver's, and tails back. So on the sender's side
 // the daemon writes `tail`, and on the receiver's side it writes `head`.
-struct alignas(64) Channel {
+struct alignas(64) MessageRing {
   // The number of cells written.
   std::atomic<uint64_t> head{0};
   // Written by the receiving daemon, between nodes. Bits 16-63: n, the number of cells received
@@ -174,7 +174,7 @@ struct alignas(64) Channel {
 
 // A cell's header. It stands at the start of the cell in the ring data, and the payload follows. A
 // message is one or more cells in a row; a message of 0 bytes is one cell without payload.
-struct alignas(64) ChunkHeader {
+struct alignas(64) CellHeader {
   // Number of the message in this ring, from 0.
   uint64_t message = 0;
   // Bytes of the whole message.
@@ -197,7 +197,7 @@ struct Header {
   uint32_t node;
   uint32_t local_ranks;
   // 1: every rank of every node has taken its seat. Set by the daemon, in groups of several nodes only;
-  // ranks of one node look at each other's `Board::pid`.
+  // ranks of one node look at each other's `RankState::pid`.
   std::atomic<uint32_t> seated;
   // The group's id: the first bytes of its secret.
   uint64_t group;
@@ -225,26 +225,26 @@ struct Layout {
   // The number of slots for chunks; also the number of cells in each message ring.
   uint32_t slots;
   // Bytes that a copy-in area (one for each local rank), the input and the output of a slot can hold.
-  uint64_t piece_bytes;
+  uint64_t chunk_bytes;
   // Bytes of a slot's scratch area; 0 in a group of one node.
   uint64_t scratch_bytes;
   // Bytes of payload that a cell of a message ring can hold.
-  uint64_t chunk_bytes;
+  uint64_t cell_bytes;
   // Where each part begins. `total` is the size of the segment.
-  uint64_t members, places, boards, channels, posts, recordings, journals, data,
+  uint64_t members, places, rank_states, rings, posts, recordings, journals, data,
       total;  // byte offsets from the start
 
-  // Offsets from the start of the data part, in bytes: the areas of the slot that chunk `piece` uses.
+  // Offsets from the start of the data part, in bytes: the areas of the slot that chunk `chunk` uses.
   // staging() is the copy-in area of local rank `local`.
-  uint64_t staging(uint64_t piece, uint32_t local) const;
-  uint64_t input(uint64_t piece) const;
-  uint64_t output(uint64_t piece) const;
-  uint64_t scratch(uint64_t piece) const;
+  uint64_t staging(uint64_t chunk, uint32_t local) const;
+  uint64_t input(uint64_t chunk) const;
+  uint64_t output(uint64_t chunk) const;
+  uint64_t scratch(uint64_t chunk) const;
   // The index of the message ring of local rank `local` towards (kOut) or from (kIn) rank `peer` of the
   // group.
-  uint32_t channel_index(Direction direction, uint32_t local, uint32_t peer) const;
+  uint32_t ring_index(Direction direction, uint32_t local, uint32_t peer) const;
   // Where the header of cell `index` of that ring is, from the start of the data part.
-  uint64_t chunk(uint32_t channel, uint64_t index) const;
+  uint64_t cell(uint32_t ring, uint64_t index) const;
 
  private:
   uint64_t slot_bytes_, ring_bytes_, rings_;
@@ -287,15 +287,18 @@ class Segment {
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
   Member* members() const { return reinterpret_cast<Member*>(base_ + layout_.members); }
   MeetingPlace* places() const { return reinterpret_cast<MeetingPlace*>(base_ + layout_.places); }
-  Board& board(uint32_t local) const { return reinterpret_cast<Board*>(base_ + layout_.boards)[local]; }
-  Channel& channel(uint32_t i) const { return reinterpret_cast<Channel*>(base_ + layout_.channels)[i]; }
+  RankState& rank_state(uint32_t local) const {
+    return reinterpret_cast<RankState*>(base_ + layout_.rank_states)[local];
+  }
+  MessageRing& ring(uint32_t i) const { return reinterpret_cast<MessageRing*>(base_ + layout_.rings)[i]; }
   // The descriptor of call `sequence` of a local rank; groups of one node only.
-  Post& post(uint32_t local, uint64_t sequence) const {
-    return *reinterpret_cast<Post*>(posts_of(local) + sequence % kPosts * sizeof(Post));
+  CallDescriptor& post(uint32_t local, uint64_t sequence) const {
+    return *reinterpret_cast<CallDescriptor*>(descriptors_of(local) +
+                                              sequence % kDescriptors * sizeof(CallDescriptor));
   }
   // Memory for the contribution of call `sequence`, if it is too large for the descriptor itself.
   std::byte* payload(uint32_t local, uint64_t sequence) const {
-    return posts_of(local) + kPosts * sizeof(Post) + sequence % kPayloads * kEagerBytes;
+    return descriptors_of(local) + kDescriptors * sizeof(CallDescriptor) + sequence % kPayloads * kEagerBytes;
   }
   Recording& recording(uint32_t local) const {
     return reinterpret_cast<Recording*>(base_ + layout_.recordings)[local];
@@ -320,10 +323,12 @@ class Segment {
   void ring_all() const;
 
  private:
-  std::byte* posts_of(uint32_t local) const { return base_ + layout_.posts + local * kPostingBytes; }
+  std::byte* descriptors_of(uint32_t local) const {
+    return base_ + layout_.posts + local * kDescriptorAreaBytes;
+  }
 
   std::byte* base_ = nullptr;
   Layout layout_;
 };
 
-}  // namespace hdt::session
+}  // namespace hdt::ipc

@@ -129,7 +129,7 @@ class Daemons:
 
     def figures(self):
         """Of node 0, when it has had a group."""
-        with open(os.path.join(self.folder, "state-0", "figures.json"), encoding="utf-8") as file:
+        with open(os.path.join(self.folder, "state-0", "measurements.json"), encoding="utf-8") as file:
             return json.load(file)
 
     def ranks(self, command, **pipes):

@@ -38,7 +38,8 @@ Control::Control(Config config, uint32_t host_pid, std::string job_secret)
 
 Control::~Control() { stop(0, "the daemon ends"); }
 
-// Opens, in this order: identity, the plan of backends and NICs, known figures, engines, the control network.
+// Opens, in this order: identity, the plan of backends and NICs, known measurements, engines, the control
+// network.
 Status Control::open_devices() {
   HDT_RETURN_IF_ERROR(open_trust());
   node_.name = config_.node.name;
@@ -48,9 +49,9 @@ Status Control::open_devices() {
   opened_ = plan_.nics();
   say_who_can_be_a_peer();
   if (!config_.node.state_folder.empty()) {
-    auto known = load_figures(figures_path());
+    auto known = load_measurements(measurements_path());
     if (known.is_ok()) {
-      figures_ = known.take();
+      measurements_ = known.take();
     } else {
       HDT_LOG_WARN("{}; it is measured again", known.status().message());
     }
@@ -64,7 +65,7 @@ Status Control::open_devices() {
   const transport::StrangerLimits strangers{static_cast<size_t>(config_.limits.strangers),
                                             static_cast<size_t>(config_.limits.strangers_per_address)};
   const int engines = engine_threads(config_, static_cast<int>(plan_.nics().size()), cores);
-  for (int i = 0; i < std::min(engines, static_cast<int>(session::kMaxEngines)); ++i) {
+  for (int i = 0; i < std::min(engines, static_cast<int>(ipc::kMaxEngines)); ++i) {
     EngineOptions options;
     options.index = static_cast<uint32_t>(i);
     options.node = node_.id;
@@ -80,7 +81,7 @@ Status Control::open_devices() {
     options.restart_ms = restart_ms();
     options.host_pid = host_pid_;
     options.on_back = [this](uint64_t group, uint32_t node) {
-      mailbox_.post([this, group, node] { reunion_->end(group, node); });
+      mailbox_.post([this, group, node] { rediscovery_->end(group, node); });
     };
     options.link.checksum = config_.link.checksum == "crc32c";
     options.link.stall_ns = config_.link.stall_ms * kNsPerMs;
@@ -95,16 +96,16 @@ Status Control::open_devices() {
     options.on_proposed = [this](uint64_t change, const Status& answer) {
       mailbox_.post([this, change, answer] { on_proposed(change, answer); });
     };
-    options.known = figures_;
+    options.known = measurements_;
     // Shared, as std::function needs a copyable callable and facts may be large.
     options.on_ended = [this](GroupFacts ended) {
       mailbox_.post([this, shared = std::make_shared<GroupFacts>(std::move(ended))] {
         maker_->on_group_ended(shared->id);
-        reunion_->end_group(shared->id);
+        rediscovery_->end_group(shared->id);
         remember(std::move(*shared));
       });
     };
-    options.on_measured = [this](std::function<void(KnownFigures&)> measured) {
+    options.on_measured = [this](std::function<void(KnownMeasurements&)> measured) {
       mailbox_.post([this, measured = std::move(measured)] { keep(measured); });
     };
     engines_.push_back(std::make_unique<Engine>(options));
@@ -131,7 +132,7 @@ Status Control::open_devices() {
     // Called again if one of the four throws, so each of them may get the same end twice.
     reply(rendezvous_.on_closed(channel));
     maker_->on_closed(channel, why);
-    reunion_->on_closed(channel);
+    rediscovery_->on_closed(channel);
     inquiries_->on_closed(channel, why);
   };
   network_ = std::make_unique<ControlNetwork>(std::move(options));
@@ -148,7 +149,7 @@ Status Control::start() {
   // The descriptors of one session: a socket, a pidfd, a page, and an eventfd for each engine.
   limits_ = std::make_unique<UserLimits>(config_.limits, 3 + static_cast<int64_t>(engines_.size()));
   maker_ = std::make_unique<GroupMaker>(node_, config_, group_services());
-  reunion_ = std::make_unique<Reunion>(reunion_services());
+  rediscovery_ = std::make_unique<PeerRediscovery>(rediscovery_services());
   inquiries_ = std::make_unique<Inquiries>(
       Inquiries::Services{[this](const std::string& address) { return network_->dial(address); },
                           [this](ChannelId channel, const ControlMessage& m) { send(channel, m); },
@@ -175,11 +176,11 @@ Status Control::start() {
   return Status::ok();
 }
 
-void Control::keep(const std::function<void(KnownFigures&)>& measured) {
-  measured(figures_);
+void Control::keep(const std::function<void(KnownMeasurements&)>& measured) {
+  measured(measurements_);
   if (config_.node.state_folder.empty()) return;
-  const Status saved = save_figures(figures_path(), figures_);
-  if (!saved.is_ok()) HDT_LOG_WARN("measured figures are not kept: {}", saved.message());
+  const Status saved = save_measurements(measurements_path(), measurements_);
+  if (!saved.is_ok()) HDT_LOG_WARN("the measurements of links are not kept: {}", saved.message());
 }
 
 // A descriptor that was closed has left the epoll set by itself, and its number may have been given again
@@ -200,7 +201,7 @@ int Control::sleep_ms() const {
   Deadline next = Deadline::earlier(reload_at_, change_ ? change_->until : Deadline::never());
   next = Deadline::earlier(next, sessions_->next_time());
   for (const auto& time : {network_->next_time(), maker_->next_time(), inquiries_->next_time(),
-                           reunion_->next_time(), rendezvous_.next_time()}) {
+                           rediscovery_->next_time(), rendezvous_.next_time()}) {
     if (time) next = Deadline::earlier(next, *time);
   }
   return next.poll_timeout_ms();
@@ -235,9 +236,9 @@ void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
     inquiries_->on_reply(channel, *told);
   } else if (const auto* word = std::get_if<Successor>(&message)) {
     on_successor(channel, *word);
-  } else if (const auto* known = std::get_if<Known>(&message)) {
+  } else if (const auto* known = std::get_if<SuccessorReply>(&message)) {
     // A daemon answers for its own node only.
-    if (network_->is_from(channel, known->node)) reunion_->on_known(channel, *known);
+    if (network_->is_from(channel, known->node)) rediscovery_->on_successor_reply(channel, *known);
   } else {
     HDT_LOG_WARN("a malformed control message was ignored {}", LogTag{.node = node_.name});
   }
@@ -285,11 +286,11 @@ GroupMaker::Services Control::group_services() {
   services.refused = [this](const LocalJoin& join, const Status& why) {
     joining_.erase({join.session, join.request.request});
     const auto answer_it = [&] {
-      session::Joined answer;
+      ipc::Joined answer;
       answer.request = join.request.request;
       answer.code = why.code();
       answer.text = why.message();
-      sessions_->send(join.session, session::encode(answer));
+      sessions_->send(join.session, ipc::encode(answer));
     };
     (void)contained("the answer to a join", answer_it,
                     [&](const std::string&) { sessions_->hang_up(join.session); });
@@ -332,14 +333,14 @@ void Control::take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t l
   });
   if (client == nullptr) return;
   client->seats[handle] = {made.engine, made.id, made.memory, std::move(claim)};
-  session::Joined answer;
+  ipc::Joined answer;
   answer.request = join.request.request;
   answer.handle = handle;
   answer.engine = made.engine;
   answer.local_index = local;
   answer.secret = made.secret;
   const std::array<int, 1> fds = {made.memory->fd()};
-  sessions_->send(join.session, session::encode(answer), fds);
+  sessions_->send(join.session, ipc::encode(answer), fds);
   if (!limits_->may_log(client->credentials.uid)) return;
   HDT_LOG_INFO("group {} joined by pid {} {}", short_id(made.id), client->credentials.pid,
                LogTag{.group = join.request.group_class,
@@ -358,10 +359,10 @@ void Control::on_rendezvous(uint64_t session) {
   // The successor of an embedded daemon listens at the same addresses with another node id, so its id is
   // left out.
   const std::string at = host_pid_ != 0 ? network_->address() : network_->address_with_id();
-  sessions_->send(session, session::encode_text(session::Kind::kRendezvousAt, Code::kSuccess, at));
+  sessions_->send(session, ipc::encode_text(ipc::Kind::kRendezvousAt, Code::kSuccess, at));
 }
 
-void Control::on_join(uint64_t session, const session::JoinRequest& request) {
+void Control::on_join(uint64_t session, const ipc::JoinRequest& request) {
   // A join is answered exactly once, by its number. Until then joining_ holds it, with the claim for the
   // seat.
   if (leaving_) return ask_successor(session, request.request);
@@ -369,11 +370,11 @@ void Control::on_join(uint64_t session, const session::JoinRequest& request) {
   const std::pair<uint64_t, uint32_t> number{session, request.request};
   auto claim = limits_->claim(who.uid, UserLimits::What::kSeats);
   if (!claim.is_ok() || joining_.contains(number)) {
-    session::Joined answer;
+    ipc::Joined answer;
     answer.request = request.request;
     answer.code = claim.is_ok() ? Code::kInvalidUsage : claim.status().code();
     answer.text = claim.is_ok() ? "a join with this request's number is under way" : claim.status().message();
-    sessions_->send(session, session::encode(answer));
+    sessions_->send(session, ipc::encode(answer));
     return;
   }
   joining_[number] = {request, std::make_shared<UserLimits::Claim>(claim.take())};
@@ -381,24 +382,24 @@ void Control::on_join(uint64_t session, const session::JoinRequest& request) {
   maker_->on_join({session, request, static_cast<uint32_t>(who.pid), who.uid});
 }
 
-void Control::on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) {
+void Control::on_notice(uint64_t session, ipc::Kind kind, const ipc::GroupNotice& notice) {
   ClientSession* client = sessions_->find(session);
   const auto seat = client->seats.find(notice.handle);
   if (seat == client->seats.end()) return;
   // A group fails once. A process that reports it again and again keeps nobody busy.
-  if (kind == session::Kind::kDeadline && std::exchange(seat->second.told_deadline, true)) return;
-  if (kind == session::Kind::kFail && std::exchange(seat->second.told_failure, true)) return;
-  if (kind == session::Kind::kDeadline) return on_deadline(session, seat->second, notice);
+  if (kind == ipc::Kind::kDeadline && std::exchange(seat->second.told_deadline, true)) return;
+  if (kind == ipc::Kind::kFail && std::exchange(seat->second.told_failure, true)) return;
+  if (kind == ipc::Kind::kDeadline) return on_deadline(session, seat->second, notice);
   Engine* engine = engines_[seat->second.engine].get();
   engine->post([engine, session, kind, notice] {
     switch (kind) {
-      case session::Kind::kLeave:
+      case ipc::Kind::kLeave:
         return engine->leave(session, notice.handle);
       default:
         return engine->fail(session, notice.handle, notice.code, notice.rank, notice.text);
     }
   });
-  if (kind == session::Kind::kLeave) sessions_->end_seat(*client, notice.handle);
+  if (kind == ipc::Kind::kLeave) sessions_->end_seat(*client, notice.handle);
 }
 
 void Control::on_shared(uint64_t session, uint64_t number, const SharedBlock& block) {
@@ -417,7 +418,7 @@ void Control::on_unshared(uint64_t number) {
 
 // Memory is given only to processes of the same user that are in the group in which its owner uses it.
 // The answer does not reveal whether the memory exists.
-void Control::on_open(uint64_t session, const session::MemoryRequest& request) {
+void Control::on_open(uint64_t session, const ipc::MemoryRequest& request) {
   const ClientSession* asker = sessions_->find(session);
   const auto seat = asker->seats.find(request.handle);
   std::shared_ptr<SharedMemory> memory;
@@ -427,15 +428,15 @@ void Control::on_open(uint64_t session, const session::MemoryRequest& request) {
     const auto of_owner = owner->seats.find(block.handle);
     if (of_owner != owner->seats.end() && of_owner->second.same_group(seat->second)) memory = block.memory;
   }
-  session::MemoryAnswer answer{request.request, Code::kSuccess, "", request.memory};
+  ipc::MemoryAnswer answer{request.request, Code::kSuccess, "", request.memory};
   if (memory == nullptr) {
     answer.code = Code::kInvalidUsage;
     answer.text = "no rank of the group shares memory " + std::to_string(request.memory);
-    sessions_->send(session, session::encode(answer));
+    sessions_->send(session, ipc::encode(answer));
     return;
   }
   const std::array<int, 1> fds = {memory->fd()};
-  sessions_->send(session, session::encode(answer), fds);
+  sessions_->send(session, ipc::encode(answer), fds);
 }
 
 void Control::on_gone(uint64_t session, const std::string& how) {

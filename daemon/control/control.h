@@ -42,8 +42,8 @@
 #include "daemon/links/backend_plan.h"
 #include "daemon/membership/adoption.h"
 #include "daemon/membership/group_maker.h"
+#include "daemon/membership/peer_rediscovery.h"
 #include "daemon/membership/rendezvous.h"
-#include "daemon/membership/reunion.h"
 #include "daemon/protocol/live_classes.h"
 #include "daemon/sessions/client_sessions.h"
 #include "daemon/sessions/user_limits.h"
@@ -110,9 +110,9 @@ class Control : public SessionHandler {
   // How long, in ms, processes and other nodes are to wait for a successor of this daemon.
   // control_restart.cc
   int64_t restart_ms() const;
-  std::string figures_path() const { return config_.node.state_folder + "/figures.json"; }
-  // Adds to figures_ what an engine has measured, and writes it to the state folder.
-  void keep(const std::function<void(KnownFigures&)>& measured);
+  std::string measurements_path() const { return config_.node.state_folder + "/measurements.json"; }
+  // Adds to measurements_ what an engine has measured, and writes it to the state folder.
+  void keep(const std::function<void(KnownMeasurements&)>& measured);
   // Writes the keys of nodes that were seen for the first time (Trust::keep()).
   void keep_nodes();
   // Logs at start who can be a peer of this daemon, if that may surprise.
@@ -129,13 +129,13 @@ class Control : public SessionHandler {
   // is named.
   void on_opened(uint64_t session) override;
   void on_rendezvous(uint64_t session) override;
-  void on_join(uint64_t session, const session::JoinRequest& request) override;
-  void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) override;
+  void on_join(uint64_t session, const ipc::JoinRequest& request) override;
+  void on_notice(uint64_t session, ipc::Kind kind, const ipc::GroupNotice& notice) override;
   void on_status(uint64_t session) override;
   // The resources that the daemon itself uses: descriptors, ports, threads, memory. control_health.cc
   nlohmann::json own_use(size_t groups) const;
-  void on_explain(uint64_t session, const session::ExplainRequest& request) override;
-  void on_ask(uint64_t session, const session::Question& question) override;
+  void on_explain(uint64_t session, const ipc::ExplainRequest& request) override;
+  void on_ask(uint64_t session, const ipc::Question& question) override;
   // Answers `hdtctl explain link`: which links exist or were tried to a node, and why. control_answers.cc
   void answer_link(uint64_t session, const std::string& node);
 
@@ -212,13 +212,13 @@ class Control : public SessionHandler {
   void ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there,
                  std::vector<PathTrial> paths, std::vector<size_t> counts);
   // A rank's deadline has passed: fails its group with the verdict. control_diagnosis.cc
-  void on_deadline(uint64_t session, const Seat& seat, const session::GroupNotice& notice);
+  void on_deadline(uint64_t session, const Seat& seat, const ipc::GroupNotice& notice);
 
   // More of SessionHandler. on_adopt() is in control_restart.cc.
   void on_shared(uint64_t session, uint64_t number, const SharedBlock& block) override;
   void on_unshared(uint64_t number) override;
-  Status on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) override;
-  void on_open(uint64_t session, const session::MemoryRequest& request) override;
+  Status on_adopt(uint64_t session, const ipc::AdoptRequest& request, UniqueFd segment) override;
+  void on_open(uint64_t session, const ipc::MemoryRequest& request) override;
   void on_gone(uint64_t session, const std::string& how) override;
   // Tells the engine that the rank with this local index will never take its seat.
   void lose_seat(const MadeGroup& made, uint32_t local);
@@ -251,7 +251,7 @@ class Control : public SessionHandler {
   bool groups_are_made();
   // Whether this daemon may end for a successor now. If yes, it accepts no join from then on.
   bool may_hand_over();
-  Reunion::Services reunion_services();
+  PeerRediscovery::Services rediscovery_services();
   // This node with its ends for a class.
   NodeInfo self_for(const std::string& group_class) const;
   // The error when this node cannot have the class as another node has it.
@@ -284,13 +284,13 @@ class Control : public SessionHandler {
   // the listener, sessions, pidfds, the mailbox, and the network's descriptors
   UniqueFd epoll_;
   // measured rates, as in the state folder
-  KnownFigures figures_;
+  KnownMeasurements measurements_;
   // filled in by open_devices(); does not change afterwards
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unique_ptr<ControlNetwork> network_;
   Rendezvous rendezvous_;
   std::unique_ptr<GroupMaker> maker_;
-  std::unique_ptr<Reunion> reunion_;
+  std::unique_ptr<PeerRediscovery> rediscovery_;
   Adoption adoption_;
   std::unique_ptr<Inquiries> inquiries_;
   // The question to another daemon "can you reach these data ports?"; their addresses follow.
@@ -322,7 +322,7 @@ class Control : public SessionHandler {
   // the first of two moments from which the recorder's ticks are translated into now_ns()
   const TickMoment made_ = TickMoment::now();
   struct Joining {
-    session::JoinRequest request;
+    ipc::JoinRequest request;
     // for its seat
     std::shared_ptr<UserLimits::Claim> claim;
   };

@@ -70,7 +70,7 @@ void Control::on_status(uint64_t session) {
         const uid_t uid = asker->credentials.uid;
         status["limits"] = limits_->status(limits_->is_exempt(uid) ? std::nullopt : std::optional(uid));
         status["daemon"] = own_use(status["groups"].size() + other_groups);
-        send_json(session, session::encode_empty(session::Kind::kStatusIs), status);
+        send_json(session, ipc::encode_empty(ipc::Kind::kStatusIs), status);
       });
 }
 
@@ -87,7 +87,7 @@ std::string names(int count) {
 
 // The call that the question is about. kInvalidArgument: an operation or type of this name does not
 // exist.
-Result<session::Call> call_of(const session::ExplainRequest& request) {
+Result<ipc::Call> call_of(const ipc::ExplainRequest& request) {
   // The count is rounded down to whole elements. Whether the root is a rank of the group is checked by
   // the engine, which knows the group.
   const auto what = collectives::parse_collective(request.what);
@@ -100,7 +100,7 @@ Result<session::Call> call_of(const session::ExplainRequest& request) {
     return Status(Code::kInvalidArgument, "type '" + request.type + "' given; expected one of " +
                                               names<collectives::DataType>(collectives::kDataTypeCount));
   }
-  session::Call call;
+  ipc::Call call;
   call.what = *what;
   call.type = *type;
   call.count = request.bytes / collectives::type_size(*type);
@@ -112,58 +112,55 @@ Result<session::Call> call_of(const session::ExplainRequest& request) {
 
 // An error of the question is answered with a text. Otherwise each engine explains the call for its groups
 // that the name means, and there must be one such group in all.
-void Control::on_explain(uint64_t session, const session::ExplainRequest& request) {
-  using session::Kind;
+void Control::on_explain(uint64_t session, const ipc::ExplainRequest& request) {
+  using ipc::Kind;
   // Also closes the question (ClientSessions::send()).
   const auto refuse = [this, session](Code code, const std::string& why) {
-    sessions_->send(session, session::encode_text(Kind::kExplanationIs, code, why));
+    sessions_->send(session, ipc::encode_text(Kind::kExplanationIs, code, why));
   };
   const auto call = call_of(request);
   if (!call.is_ok()) return refuse(call.status().code(), call.status().message());
   auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
-  on_every_engine(
-      [parts, viewer = viewer_in(session), name = request.group, call = call.value()](Engine& engine) {
-        (*parts)[engine.index()] = engine.explain(name, call, viewer);
-      },
-      [this, parts, session, refuse, name = request.group] {
-        // Each engine has looked among its groups. A name may be that of a class, and so of several
-        // groups; then the asker must choose one.
-        nlohmann::json found = nlohmann::json::array();
-        for (const auto& part : *parts) found.insert(found.end(), part.begin(), part.end());
-        if (found.empty()) {
-          return refuse(Code::kInvalidUsage, "node " + node_.name + " has no group '" + name +
-                                                 "' that you may see; hdtctl status lists those");
-        }
-        if (found.size() > 1) {
-          std::string ids;
-          for (const auto& group : found)
-            ids += (ids.empty() ? "" : ", ") + group["group"].get<std::string>();
-          return refuse(Code::kInvalidUsage,
-                        "several groups are of class '" + name + "'; name one by its id: " + ids);
-        }
-        if (found[0].contains("wrong"))
-          return refuse(Code::kInvalidArgument, found[0]["wrong"].get<std::string>());
-        send_json(session, session::encode_text(Kind::kExplanationIs, Code::kSuccess, ""), found[0]);
-      });
+  on_every_engine([parts, viewer = viewer_in(session), name = request.group, call = call.value()](
+                      Engine& engine) { (*parts)[engine.index()] = engine.explain(name, call, viewer); },
+                  [this, parts, session, refuse, name = request.group] {
+                    // Each engine has looked among its groups. A name may be that of a class, and so of
+                    // several groups; then the asker must choose one.
+                    nlohmann::json found = nlohmann::json::array();
+                    for (const auto& part : *parts) found.insert(found.end(), part.begin(), part.end());
+                    if (found.empty()) {
+                      return refuse(Code::kInvalidUsage, "node " + node_.name + " has no group '" + name +
+                                                             "' that you may see; hdtctl status lists those");
+                    }
+                    if (found.size() > 1) {
+                      std::string ids;
+                      for (const auto& group : found)
+                        ids += (ids.empty() ? "" : ", ") + group["group"].get<std::string>();
+                      return refuse(Code::kInvalidUsage,
+                                    "several groups are of class '" + name + "'; name one by its id: " + ids);
+                    }
+                    if (found[0].contains("wrong"))
+                      return refuse(Code::kInvalidArgument, found[0]["wrong"].get<std::string>());
+                    send_json(session, ipc::encode_text(Kind::kExplanationIs, Code::kSuccess, ""), found[0]);
+                  });
 }
 
-// Hands a question on by its kind (session::Question). ClientSessions reads nothing else of the session
+// Hands a question on by its kind (ipc::Question). ClientSessions reads nothing else of the session
 // until this is answered.
-void Control::on_ask(uint64_t session, const session::Question& question) {
+void Control::on_ask(uint64_t session, const ipc::Question& question) {
   // The plan was made at start or by the latest class change; nothing is asked of engines.
   if (question.what == "backends") {
     nlohmann::json answer = {
         {"node", node_.name}, {"folders", plan_.folders()}, {"backends", plan_.report()}};
-    return send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
+    return send_json(session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""), answer);
   }
   if (question.what == "link") return answer_link(session, question.about);
   if (question.what == "class") return answer_class(session, question.about);
   if (question.what == "why") return answer_why(session, question.about);
   if (question.what == "trace") return answer_trace(session);
   if (question.what == "doctor") return answer_doctor(session, question.about);
-  sessions_->send(session,
-                  session::encode_text(session::Kind::kAnswerIs, Code::kInvalidArgument,
-                                       "the daemon does not know the question '" + question.what + "'"));
+  sessions_->send(session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kInvalidArgument,
+                                            "the daemon does not know the question '" + question.what + "'"));
 }
 
 // Links belong to engines: each engine has its own to the same node, so a class may appear once per
@@ -182,13 +179,13 @@ void Control::answer_link(uint64_t session, const std::string& node) {
           }
         }
         if (answer["classes"].empty()) {
-          sessions_->send(session, session::encode_text(
-                                       session::Kind::kAnswerIs, Code::kInvalidUsage,
-                                       "node " + node_.name + " has had no group with a node '" + node +
-                                           "' that you may see; links are made when a group needs them"));
+          sessions_->send(session,
+                          ipc::encode_text(ipc::Kind::kAnswerIs, Code::kInvalidUsage,
+                                           "node " + node_.name + " has had no group with a node '" + node +
+                                               "' that you may see; links are made when a group needs them"));
           return;
         }
-        send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
+        send_json(session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""), answer);
       });
 }
 

@@ -229,7 +229,7 @@ void Control::on_change_time() {
 // `about`: "dp\nbackends=tcp,rdma\nnics=eth1", the class and its new settings by lines.
 void Control::answer_class(uint64_t session, const std::string& about) {
   const auto answer = [this, session](Code code, const std::string& text) {
-    sessions_->send(session, session::encode_text(session::Kind::kAnswerIs, code, text));
+    sessions_->send(session, ipc::encode_text(ipc::Kind::kAnswerIs, code, text));
   };
   // Exists, as this runs while the session's message is handled.
   const ClientSession* client = sessions_->find(session);
@@ -261,7 +261,7 @@ void Control::answer_class(uint64_t session, const std::string& about) {
     }
     const ClassConfig now = config_.class_named(name);
     HDT_LOG_INFO("class {} was changed {}", name, LogTag{.node = node_.name});
-    send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""),
+    send_json(session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""),
               {{"class", name},
                {"backends", now.backends},
                {"nics", now.nics},
@@ -285,7 +285,7 @@ Status Control::take_live_class(const std::string& group_class, const LiveClass&
     if (opened.is_ok()) {
       adopt_change();
       live_.take(group_class, newer);
-      reunion_->refresh([this](Successor& word) {
+      rediscovery_->refresh([this](Successor& word) {
         word.live = live_.of(word.group_class);
         word.node = self_for(word.group_class);
       });

@@ -16,7 +16,7 @@
 
 namespace hdt::daemon {
 
-using session::Operation;
+using ipc::Operation;
 
 namespace {
 
@@ -244,9 +244,9 @@ void Control::answer_why(uint64_t session, const std::string& name) {
     });
     // The same answer for a group that does not exist and for one that the viewer may not see.
     if (meant.empty() && making.empty() && !name.empty()) {
-      sessions_->send(session, session::encode_text(session::Kind::kAnswerIs, Code::kInvalidUsage,
-                                                    "node " + node_.name + " has and had no group '" + name +
-                                                        "' that you may see; hdtctl status lists those"));
+      sessions_->send(session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kInvalidUsage,
+                                                "node " + node_.name + " has and had no group '" + name +
+                                                    "' that you may see; hdtctl status lists those"));
       return;
     }
     // 3. The answer: verdicts, and for each a table of its ranks and of what its nodes have exchanged.
@@ -281,7 +281,7 @@ void Control::answer_why(uint64_t session, const std::string& name) {
       }
       answer["verdicts"].push_back(told);
     }
-    send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
+    send_json(session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""), answer);
   });
 }
 
@@ -291,13 +291,13 @@ void Control::answer_trace(uint64_t session) {
     nlohmann::json answer = {
         {"node", node_.name}, {"nodes", nlohmann::json::array()}, {"hidden", facts.front().hidden}};
     for (const NodeFacts& node : facts) answer["nodes"].push_back(to_text(node));
-    send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), answer);
+    send_json(session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""), answer);
   });
 }
 
 // The group fails with the verdict. Other ranks of it whose deadline passes meanwhile are not diagnosed
 // again: they learn the failure from the group.
-void Control::on_deadline(uint64_t session, const Seat& seat, const session::GroupNotice& notice) {
+void Control::on_deadline(uint64_t session, const Seat& seat, const ipc::GroupNotice& notice) {
   if (!in_diagnosis_.insert(seat.group).second) return;
   const auto fail = [this, session, seat, notice](const std::vector<NodeFacts>& facts) {
     in_diagnosis_.erase(seat.group);

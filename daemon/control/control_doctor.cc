@@ -91,7 +91,7 @@ nlohmann::json Control::description() const {
                     {"control", node_.address},
                     {"nics", nics},
                     {"rails", rails},
-                    {"session_version", session::kSessionVersion},
+                    {"session_version", ipc::kSessionVersion},
                     {"peer_version", kPeerVersion},
                     {"wall_ns", wall.tv_sec * kNsPerSecond + wall.tv_nsec},
                     {"cluster_key", !trust_->cluster_key().empty()},
@@ -193,7 +193,7 @@ void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vect
   both->answer = std::move(answer);
   const auto finish = [this, session, both] {
     if (--both->open == 0)
-      send_json(session, session::encode_text(session::Kind::kAnswerIs, Code::kSuccess, ""), both->answer);
+      send_json(session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""), both->answer);
   };
   std::string question(kPathsQuestion);
   for (const RailEnd& end : node_.rails.front()) {
@@ -201,7 +201,7 @@ void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vect
     const std::string text =
         (question.size() == kPathsQuestion.size() ? "" : ",") + end.nic + "|" + end.address;
     // Ends that do not fit into the question are not tried.
-    if (question.size() + text.size() <= session::kMaxText) question += text;
+    if (question.size() + text.size() <= ipc::kMaxText) question += text;
   }
   inquiries_->ask(there, question, {}, kPathsMs, [both, finish](const std::vector<Answer>& answers) {
     // The answers are matched to the peers by address: only those that have described themselves were

@@ -56,7 +56,7 @@ void Control::work() {
   part("the time of joins", [this] { maker_->on_time(); });
   part("the time of a change", [this] { on_change_time(); });
   part("the time of questions", [this] { inquiries_->on_time(); });
-  part("the time of reunions", [this] { reunion_->on_time(); });
+  part("the time of rediscoveries", [this] { rediscovery_->on_time(); });
   part("the time of meetings", [this] { reply(rendezvous_.on_time()); });
   watch_network();
   if (failed) ::usleep(kAfterFailureUs);

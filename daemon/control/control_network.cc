@@ -79,7 +79,7 @@ Status ControlNetwork::start() {
     }
     keep(opened.take());
     ++nics_;
-    if (address_.size() + 1 + at.size() >= session::kMaxAddressBytes) continue;
+    if (address_.size() + 1 + at.size() >= ipc::kMaxAddressBytes) continue;
     address_ += (address_.empty() ? "" : ",") + at;
   }
   return Status::ok();

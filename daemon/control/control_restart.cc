@@ -1,7 +1,7 @@
 // control_restart.cc: groups over restarts of daemons (docs/design/restart.md), as the control thread
 // sees them. Three parts: before this daemon ends for a successor (prepare_handover()); when it is the
-// successor and processes bring their groups (on_adopt(), Reunion); and when another node's daemon was
-// started again (on_successor()).
+// successor and processes bring their groups (on_adopt(), PeerRediscovery); and when another node's daemon
+// was started again (on_successor()).
 #include <chrono>
 #include <future>
 #include <thread>
@@ -57,14 +57,14 @@ bool Control::prepare_handover(int64_t drain_ms) {
   }
 }
 
-// The connection of Reunion to the rest of the daemon. reunion_ is made before the thread starts, so `this`
-// outlives every call.
-Reunion::Services Control::reunion_services() {
-  Reunion::Services services;
+// The connection of PeerRediscovery to the rest of the daemon. rediscovery_ is made before the thread starts,
+// so `this` outlives every call.
+PeerRediscovery::Services Control::rediscovery_services() {
+  PeerRediscovery::Services services;
   services.dial = [this](const std::string& address) { return network_->dial(address); };
   services.send = [this](ChannelId channel, const ControlMessage& m) { send(channel, m); };
   // Which engine has the group is not known here: all are asked, and the others do not know it.
-  services.met = [this](const Successor& word, const Known& known) {
+  services.met = [this](const Successor& word, const SuccessorReply& known) {
     for (auto& engine : engines_) {
       engine->post([e = engine.get(), own = word.node, known] {
         (void)e->meet(known.group, known.from, known.to, own, known.node, true);
@@ -73,14 +73,14 @@ Reunion::Services Control::reunion_services() {
   };
   // The other node knows newer settings of the class. If this node cannot have them, the group cannot go
   // on here.
-  services.newer = [this](const Successor& word, const Known& known) {
+  services.newer = [this](const Successor& word, const SuccessorReply& known) {
     const Status taken = take_live_class(word.group_class, known.live);
     // The Successor is renewed when the change is done (take_live_class()).
     if (taken.is_ok()) return;
-    reunion_->give_up({known.group, known.from, known.to, taken.code(), -1,
-                       cannot_be(word.group_class, known.node, taken), known.live, known.node});
+    rediscovery_->give_up({known.group, known.from, known.to, taken.code(), -1,
+                           cannot_be(word.group_class, known.node, taken), known.live, known.node});
   };
-  services.failed = [this](const Known& known) {
+  services.failed = [this](const SuccessorReply& known) {
     for (auto& engine : engines_) {
       engine->post(
           [e = engine.get(), known] { e->fail_group(known.group, known.code, known.rank, known.text); });
@@ -107,7 +107,7 @@ int64_t Control::restart_ms() const {
   return host_pid_ != 0 ? std::min(configured, kSuccessionMs) : configured;
 }
 
-Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) {
+Status Control::on_adopt(uint64_t session, const ipc::AdoptRequest& request, UniqueFd segment) {
   // Links are made between engines of one index, so the group must stay with the engine that it had.
   ClientSession* client = sessions_->find(session);
   if (request.engine >= engines_.size()) {
@@ -143,9 +143,9 @@ Status Control::on_adopt(uint64_t session, const session::AdoptRequest& request,
     // The other nodes are searched at once, before all ranks of this node are back: both take time.
     for (uint32_t node = 0; node < others.nodes.size(); ++node) {
       if (node == others.me) continue;
-      reunion_->begin(Successor{group.id, others.me, node, others.group_class, live_.of(others.group_class),
-                                self_for(others.group_class)},
-                      others.nodes[node].address, others.deadline);
+      rediscovery_->begin(Successor{group.id, others.me, node, others.group_class,
+                                    live_.of(others.group_class), self_for(others.group_class)},
+                          others.nodes[node].address, others.deadline);
     }
   }
   // 2. Each rank gets its seat. Seats compare groups by the memory (Seat::same_group()), so all of them
@@ -174,7 +174,7 @@ void Control::on_successor(ChannelId channel, const Successor& word) {
                  LogTag{.node = node_.name});
     return;
   }
-  auto answer = std::make_shared<Known>();
+  auto answer = std::make_shared<SuccessorReply>();
   answer->group = word.group;
   answer->from = word.from;
   answer->to = word.to;

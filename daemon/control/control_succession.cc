@@ -71,7 +71,7 @@ bool Control::coordinates(const std::string& rendezvous) const { return network_
 // their last seat; a change of classes.
 bool Control::can_leave() {
   const bool elsewhere = std::any_of(joining_.begin(), joining_.end(), [this](const auto& entry) {
-    return !is_host(entry.first.first) && entry.second.request.host == session::Hosting::kNone &&
+    return !is_host(entry.first.first) && entry.second.request.host == ipc::Hosting::kNone &&
            !coordinates(entry.second.request.rendezvous);
   });
   return !elsewhere && maker_->being_connected() == 0 && rendezvous_.being_connected() == 0 && !change_ &&
@@ -79,11 +79,11 @@ bool Control::can_leave() {
 }
 
 void Control::ask_successor(uint64_t session, uint32_t request) {
-  session::Joined answer;
+  ipc::Joined answer;
   answer.request = request;
   answer.code = Code::kInProgress;
   answer.text = "the daemon ends; its successor is to be asked";
-  sessions_->send(session, session::encode(answer));
+  sessions_->send(session, ipc::encode(answer));
 }
 
 // Blocks and polls, as it happens once in a daemon's life.
@@ -128,7 +128,7 @@ bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
     others = needed_by_others();
     if (!others) return true;
     for (const auto& [who, joining] : joining_) {
-      if (joining.request.host != session::Hosting::kNone || coordinates(joining.request.rendezvous))
+      if (joining.request.host != ipc::Hosting::kNone || coordinates(joining.request.rendezvous))
         ask_successor(who.first, who.second);
     }
     sessions_->abandon();

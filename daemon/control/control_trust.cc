@@ -123,7 +123,7 @@ void Control::on_join_message(ChannelId channel, const Join& join) {
     // A daemon speaks for its own node only.
     why = Status(Code::kInvalidUsage,
                  "a daemon joins in the name of node " + join.node.name + ", which it is not");
-  } else if (join.meeting == session::Meeting::kAddress && host_pid_ != 0 && join.uid != ::geteuid()) {
+  } else if (join.meeting == ipc::Meeting::kAddress && host_pid_ != 0 && join.uid != ::geteuid()) {
     why = Status(
         Code::kInvalidUsage,
         fmt::format("rank {} (pid {} of user {} on node {}) meets a daemon that serves jobs of user {} only: "

@@ -9,13 +9,13 @@
 
 namespace hdt::daemon {
 
-using session::Operation;
+using ipc::Operation;
 
-// The larger of two counts: that of the board and that of the recorder.
+// The larger of two counts: that of the rank's state and that of the recorder.
 uint64_t MemberView::calls() const {
   if (facts == nullptr) return 0;
-  // The board counts calls that are published. The recorder may already have one that waits for its turn;
-  // its number is counted from 0.
+  // The rank's state counts calls that are published. The recorder may already have one that waits for its
+  // turn; its number is counted from 0.
   uint64_t calls = facts->calls;
   for (const Operation& operation : facts->operations) {
     if (!operation.is_message()) calls = std::max(calls, saturating_add(operation.sequence, uint64_t{1}));

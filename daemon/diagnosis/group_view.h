@@ -29,9 +29,9 @@ struct MemberView {
   // its process is gone, and it had not departed
   bool dead() const { return facts != nullptr && !facts->left && facts->process.empty(); }
   // The oldest collective call under way; null: none.
-  const session::Operation* current() const;
+  const ipc::Operation* current() const;
   // The operation that ended last; null: none is recorded.
-  const session::Operation* last() const;
+  const ipc::Operation* last() const;
 };
 
 struct GroupView {
@@ -54,7 +54,7 @@ std::map<std::string, GroupView> views_of(const std::vector<NodeFacts>& facts);
 
 // Messages of rank `me` under way for which the other rank has not made the counterpart: (operation, the
 // other rank). Ranks of which nothing is known are left out.
-std::vector<std::pair<const session::Operation*, uint32_t>> unmatched(const GroupView& group, uint32_t me);
+std::vector<std::pair<const ipc::Operation*, uint32_t>> unmatched(const GroupView& group, uint32_t me);
 
 // One step of a circle: `rank` is in `operation`, which `other` has not entered.
 struct Wait {

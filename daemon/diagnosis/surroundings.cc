@@ -122,7 +122,7 @@ nlohmann::json surroundings(const std::string& socket) {
                          {"socket_shut", shut_to_others(socket)}};
   // Absent values stay null.
   if (const auto left = memory_left()) told["memory_free"] = *left;
-  const size_t bytes = session::Layout(kRanks, kNodes, kLocalRanks).total;
+  const size_t bytes = ipc::Layout(kRanks, kNodes, kLocalRanks).total;
   told["group_bytes"] = bytes;
   // Tried, not computed: a limit or a seccomp filter may forbid it.
   const auto memory = SharedMemory::create("hdt-doctor", bytes);

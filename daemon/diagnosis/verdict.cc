@@ -14,7 +14,7 @@
 
 namespace hdt::daemon {
 
-using session::Operation;
+using ipc::Operation;
 
 const char* name_of(Cause cause) {
   switch (cause) {

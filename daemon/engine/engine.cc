@@ -172,8 +172,8 @@ bool Engine::progress_touched() {
 bool Engine::hear_sessions() {
   bool any = false;
   for (auto& [number, session] : sessions_) {
-    session::EngineBell& bell = session.link->page().engines[options_.index];
-    for (uint32_t word = 0; word < session::kAttentionWords; ++word) {
+    ipc::EngineBell& bell = session.link->page().engines[options_.index];
+    for (uint32_t word = 0; word < ipc::kAttentionWords; ++word) {
       if (bell.attention[word].load(std::memory_order_relaxed) == 0) continue;
       uint64_t bits = bell.attention[word].exchange(0, std::memory_order_acq_rel);
       any = true;
@@ -181,7 +181,7 @@ bool Engine::hear_sessions() {
         const uint32_t low = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
         // Handles that share the bit are all looked at. Handles are the smallest free numbers, so one
         // beyond the period exists only with many seats.
-        const uint32_t period = session::kAttentionWords * 64;
+        const uint32_t period = ipc::kAttentionWords * 64;
         if (const auto seat = session.seats.find(low); seat != session.seats.end()) touch(seat->second.group);
         if (session.seats.size() <= period / 2) continue;
         for (const auto& [handle, other] : session.seats) {
@@ -219,7 +219,7 @@ void Engine::run_timers() {
   run_link_timers();
   (void)contained("measurements of links", [this] { run_probe_timers(); });
   (void)contained("links that others make", [this] { give_up_on_dialers(); });
-  std::erase_if(early_, [](const EarlyNote& note) { return note.until.expired(); });
+  std::erase_if(early_, [](const EarlyMessage& note) { return note.until.expired(); });
 }
 
 int Engine::sleep_ms() const {
@@ -351,7 +351,7 @@ void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t 
       [&] {
         found->second.seats[handle] = {made, local};
         const bool hosts = options_.host_pid != 0 && found->second.link->pid == options_.host_pid;
-        made->context().segment.board(local).hosts.store(hosts ? 1 : 0, std::memory_order_release);
+        made->context().segment.rank_state(local).hosts.store(hosts ? 1 : 0, std::memory_order_release);
         made->local_rank_here(local, found->second.link->uid);
       },
       [&](const std::string& why) {

@@ -8,7 +8,7 @@
 // groups again, NICs that are shared, acknowledgements, timers, and at the end whatever died in this
 // round.
 //
-// Sleeping: before it sleeps in epoll the engine sets `asleep` in the wake page (`SessionPage`) of every
+// Sleeping: before it sleeps in epoll the engine sets `asleep` in the wake page (`WakePage`) of every
 // session, and looks once more. A process sets its attention bit first, and then looks at `asleep`. So
 // one of the two sees the other. An engine with nothing to do sleeps without a timeout.
 //
@@ -40,7 +40,7 @@
 #include "daemon/engine/heartbeat.h"
 #include "daemon/group/engine_group.h"
 #include "daemon/links/backend_plan.h"
-#include "daemon/links/figures_file.h"
+#include "daemon/links/measurements_file.h"
 #include "daemon/links/nic_watch.h"
 #include "daemon/links/peer_link.h"
 #include "daemon/protocol/stranger_log.h"
@@ -65,10 +65,10 @@ struct EngineOptions {
   transport::LinkOptions link;            // fragment size, checksum, time-outs (link.h)
   // How a class shares NICs with others.
   std::function<transport::SharePolicy(const std::string& group_class)> policy_of;
-  int64_t spin_ns = 0;     // how long it looks for work before it sleeps
-  int64_t restart_ms = 0;  // how long other nodes are to wait for a successor of this daemon; 0: not
-  uint32_t host_pid = 0;   // the process that hosts the daemon; 0: none
-  KnownFigures known;      // measured before, by this daemon or an earlier one
+  int64_t spin_ns = 0;      // how long it looks for work before it sleeps
+  int64_t restart_ms = 0;   // how long other nodes are to wait for a successor of this daemon; 0: not
+  uint32_t host_pid = 0;    // the process that hosts the daemon; 0: none
+  KnownMeasurements known;  // measured before, by this daemon or an earlier one
   // Class changes. on_prepare: another node asks whether this one can change. on_commit: such a change
   // is decided; false: it is given up. on_proposed: all nodes can do what propose() asked for, or the
   // reason why not.
@@ -76,7 +76,7 @@ struct EngineOptions {
   std::function<void(uint64_t change, bool commit)> on_commit;
   std::function<void(uint64_t change, const Status&)> on_proposed;
   // What was measured: the function enters it into what the daemon keeps.
-  std::function<void(std::function<void(KnownFigures&)>)> on_measured;
+  std::function<void(std::function<void(KnownMeasurements&)>)> on_measured;
   // A group works again with a node whose daemon was lost.
   std::function<void(uint64_t group, uint32_t node)> on_back;
   // What is known of a group that has ended and is about to be destroyed.
@@ -175,7 +175,7 @@ class Engine : public transport::LinkObserver {
   std::map<std::string, std::vector<std::string>> lacks() const;
   // For hdtctl explain: the algorithm that the call takes, and why, in each group with this name or of
   // this class that the viewer sees (daemon/group/explanation.h).
-  nlohmann::json explain(const std::string& group, const session::Call& call, const Viewer& viewer);
+  nlohmann::json explain(const std::string& group, const ipc::Call& call, const Viewer& viewer);
   // The candidates for the link to that node, and the choice, for each class with groups on it now or
   // lately.
   nlohmann::json explain_link(const std::string& node, const Viewer& viewer) const;
@@ -311,7 +311,7 @@ class Engine : public transport::LinkObserver {
   bool has_ended(uint64_t group) const {
     return std::find(ended_.begin(), ended_.end(), group) != ended_.end();
   }
-  void keep_early(const PeerLink& peer, const Note& note);
+  void keep_early(const PeerLink& peer, const EngineMessage& note);
 
   // engine_changes.cc. open_nic() opens one NIC and listens.
   Status open_nic(const BackendNic& nic);
@@ -344,7 +344,7 @@ class Engine : public transport::LinkObserver {
   void supersede(LinkChoice& choice, const PeerLink& by);
   // The end that does not dial moves to the link on which the dialer has sent its hello.
   void follow(EngineGroup& group, uint32_t node, PeerLink& peer, const transport::RegionKey& their_region);
-  void on_change_note(EngineGroup& group, uint32_t node, const Note& note);
+  void on_change_note(EngineGroup& group, uint32_t node, const EngineMessage& note);
   // Ends links that no group uses any more.
   void retire_links();
 
@@ -358,12 +358,12 @@ class Engine : public transport::LinkObserver {
   // Under which name a link's measurements are kept.
   std::string measured_as(const PeerLink& peer) const;
   // Measures at the first call, which takes some 40 ms.
-  const session::MemoryRates& memory_rates();
+  const ipc::MemoryRates& memory_rates();
   // Begins, ends and reports the measurement of a link.
   void make_probe(PeerLink& peer);
   // Begins with the next link that the group has to measure.
   void measure_next(EngineGroup& group);
-  void on_probe_note(PeerLink& peer, const ProbeNote& note);
+  void on_probe_note(PeerLink& peer, const ProbeMessage& note);
   void finish_probe(PeerLink& peer);
   void check_probe(PeerLink& peer);
   void run_probe_timers();
@@ -445,12 +445,12 @@ class Engine : public transport::LinkObserver {
     std::map<uint32_t, transport::RegionKey> keys;  // by backend
   };
   std::unordered_map<uint64_t, GroupMemory> group_memory_;  // by group: the registrations of its segment
-  struct EarlyNote {
+  struct EarlyMessage {
     LinkId from;
-    Note note;
+    EngineMessage note;
     Deadline until;
   };
-  std::vector<EarlyNote> early_;              // hellos and failures of groups that are not made here yet
+  std::vector<EarlyMessage> early_;           // hellos and failures of groups that are not made here yet
   uint64_t stray_frames_ = 0;                 // for groups that their sender is not in
   Deadline stray_again_ = Deadline::never();  // when to say so again
   std::array<uint64_t, 256> ended_{};         // ids of the last groups that ended

@@ -370,7 +370,7 @@ void Engine::follow(EngineGroup& group, uint32_t node, PeerLink& peer,
 }
 
 // The messages of changes, from other nodes. Those of changes that are over have no effect.
-void Engine::on_change_note(EngineGroup& group, uint32_t node, const Note& note) {
+void Engine::on_change_note(EngineGroup& group, uint32_t node, const EngineMessage& note) {
   // 1. The question. The ends of other nodes may have come before it.
   if (const auto* prepare = std::get_if<ClassPrepare>(&note)) {
     forget_orphan(group.id(), prepare->change);

@@ -51,7 +51,7 @@ Result<transport::RegionKey> Engine::group_key(uint64_t group, uint32_t backend,
   GroupMemory& memory = group_memory_[group];
   auto known = memory.keys.find(backend);
   if (known == memory.keys.end()) {
-    session::Segment& segment = group_of(group)->segment();
+    ipc::Segment& segment = group_of(group)->segment();
     auto key = device_of(backend).register_memory(segment.data(), segment.data_bytes(), memory.memory->fd());
     if (!key.is_ok()) return key;
     known = memory.keys.emplace(backend, key.value()).first;
@@ -125,7 +125,7 @@ void Engine::connect_node(EngineGroup& group, uint32_t node) {
   choice.dialled_by = Deadline::after_ms(options_.connect_ms +
                                          others * std::min(options_.connect_ms, kTryMs) + kDialerGraceMs);
   // 3. The dialer may have chosen already, in which case its hello has come early.
-  for (const EarlyNote& early : early_) {
+  for (const EarlyMessage& early : early_) {
     const auto peer = peers_.find(early.from);
     if (early.from.node != choice.peer.id || peer == peers_.end() ||
         daemon::group_of(early.note) != group.id() || !std::holds_alternative<GroupHello>(early.note)) {

@@ -31,15 +31,15 @@ GroupFacts EngineGroup::facts(const std::function<uint32_t(uint32_t local)>& pid
     }
   }
   for (uint32_t local = 0; local < context_.local_ranks.size(); ++local) {
-    const session::Board& board = context_.segment.board(local);
+    const ipc::RankState& rank_state = context_.segment.rank_state(local);
     RankFacts& rank = facts.local.emplace_back();
     rank.rank = context_.local_ranks[local];
     rank.pid = pid(local);
-    rank.left = local_left_[local] || board.left.load(std::memory_order_acquire) != 0;
+    rank.left = local_left_[local] || rank_state.left.load(std::memory_order_acquire) != 0;
     rank.end = local_end_[local];
-    rank.calls = board.entered.load(std::memory_order_acquire);
+    rank.calls = rank_state.entered.load(std::memory_order_acquire);
     // The records are foreign memory: they are copied now, and parsed by complete().
-    rank.records = session::copy_records(context_.segment.recording(local));
+    rank.records = ipc::copy_records(context_.segment.recording(local));
   }
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     if (node == context_.me) continue;

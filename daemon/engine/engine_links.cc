@@ -28,7 +28,7 @@ namespace {
 // The limits of messages that are kept for groups that do not exist here yet: of one node, enough for
 // the three messages of each group that is being made with it; and of all nodes.
 constexpr ptrdiff_t kMaxEarlyOfNode = 1024;
-constexpr size_t kMaxEarlyNotes = 16 * kMaxEarlyOfNode;
+constexpr size_t kMaxEarlyMessages = 16 * kMaxEarlyOfNode;
 constexpr int64_t kSayStrayMs = 1'000;  // between two lines in the log
 constexpr int64_t kEarlyMs = 60'000;    // how long an early message is kept
 
@@ -45,13 +45,13 @@ void Engine::tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer) {
   measure_next(group);
   // 3. Messages that came before the group had the link. They are taken out before they are delivered,
   //    since delivering one may change `early_`.
-  std::vector<Note> mine;
-  std::erase_if(early_, [&](const EarlyNote& early) {
+  std::vector<EngineMessage> mine;
+  std::erase_if(early_, [&](const EarlyMessage& early) {
     if (early.from != peer.id || daemon::group_of(early.note) != group.id()) return false;
     mine.push_back(early.note);
     return true;
   });
-  for (const Note& note : mine) group.on_note(node, note, peer.link);
+  for (const EngineMessage& note : mine) group.on_message(node, note, peer.link);
 }
 
 // The end of a link that no group needs any more is no news for an operator. At the end of a job each
@@ -312,7 +312,7 @@ void Engine::on_sent(Link& link, uint64_t token) {
   const WriteToken sent = WriteToken::unpack(token);
   // The group exists, as it is not destroyed while one of its writes is under way. The node is in it, as
   // its id changes only when its last link is down (welcome()).
-  EngineGroup* group = groups_[sent.group_slot].get();
+  EngineGroup* group = groups_[sent.group_index].get();
   contain(*group, [&] { group->on_sent(*node_in(*group, peer_of(link)), link, sent); });
   touch(group);
 }
@@ -361,23 +361,24 @@ void Engine::drop_stray(PeerLink& peer, uint64_t group) {
 
 // Keeps a message for a group that is not here yet. The limit is for each node, so that one node's
 // messages do not take the place of another's.
-void Engine::keep_early(const PeerLink& peer, const Note& note) {
-  const auto of_node = std::count_if(early_.begin(), early_.end(),
-                                     [&](const EarlyNote& early) { return early.from.node == peer.id.node; });
-  if (of_node >= kMaxEarlyOfNode || early_.size() >= kMaxEarlyNotes) return;
+void Engine::keep_early(const PeerLink& peer, const EngineMessage& note) {
+  const auto of_node = std::count_if(early_.begin(), early_.end(), [&](const EarlyMessage& early) {
+    return early.from.node == peer.id.node;
+  });
+  if (of_node >= kMaxEarlyOfNode || early_.size() >= kMaxEarlyMessages) return;
   early_.push_back({peer.id, note, Deadline::after_ms(kEarlyMs)});
 }
 
 // A control message of the peer. Messages of a link come in order, but a group may be using two links, and
 // frames are in no order with messages. So each message stands for itself (wire.h).
 void Engine::on_message(Link& link, std::span<const std::byte> message) {
-  const Note note = decode_note(message);
+  const EngineMessage note = decode_engine_message(message);
   PeerLink& peer = peer_of(link);
   if (std::holds_alternative<std::monostate>(note)) {
     link.close({Code::kInvalidArgument, "node " + peer.name + " sent a malformed note"});
     return;
   }
-  if (const auto* probe = std::get_if<ProbeNote>(&note)) return on_probe_note(peer, *probe);
+  if (const auto* probe = std::get_if<ProbeMessage>(&note)) return on_probe_note(peer, *probe);
   if (std::holds_alternative<LinkUnused>(note)) {
     peer.unused_there = true;
     return;
@@ -386,7 +387,7 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
   EngineGroup* group = group_of(daemon::group_of(note));
   if (group == nullptr) {
     const bool keep = std::holds_alternative<GroupHello>(note) || std::holds_alternative<GroupFailed>(note) ||
-                      std::holds_alternative<RatesNote>(note);
+                      std::holds_alternative<RatesMessage>(note);
     const bool known = std::holds_alternative<GroupUnknown>(note);  // the group is gone at both ends
     if (known) return;
     if (!keep || has_ended(daemon::group_of(note))) return answer_stray(peer, daemon::group_of(note));
@@ -411,7 +412,7 @@ void Engine::on_message(Link& link, std::span<const std::byte> message) {
     // 4. In any case the group gets the message.
     contain(*group, [&] {
       on_change_note(*group, *node, note);
-      group->on_note(*node, note, link);
+      group->on_message(*node, note, link);
       if (hello != nullptr) check_move(*group);
     });
     answer_failed(*group, *node, peer);

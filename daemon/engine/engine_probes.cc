@@ -9,11 +9,11 @@
 
 namespace hdt::daemon {
 
-const session::MemoryRates& Engine::memory_rates() {
+const ipc::MemoryRates& Engine::memory_rates() {
   // At the first group of several nodes: an engine without one needs no measurement.
   if (!options_.known.memory.measured()) {
     options_.known.memory = measure_memory();
-    options_.on_measured([rates = options_.known.memory](KnownFigures& known) { known.memory = rates; });
+    options_.on_measured([rates = options_.known.memory](KnownMeasurements& known) { known.memory = rates; });
   }
   return options_.known.memory;
 }
@@ -52,7 +52,7 @@ void Engine::make_probe(PeerLink& peer) {
       });
   const auto known = one_of_that_name ? options_.known.links.find({measured_as(peer), options_.index})
                                       : options_.known.links.end();
-  const session::LinkRates rates = known == options_.known.links.end() ? session::LinkRates{} : known->second;
+  const ipc::LinkRates rates = known == options_.known.links.end() ? ipc::LinkRates{} : known->second;
   // Both ends must agree on which of them is first: the one with the smaller node id.
   peer.probe.emplace(peer.link, probe_memory_, landing.value(), rates, options_.node < peer.id.node);
 }
@@ -65,17 +65,17 @@ void Engine::check_probe(PeerLink& peer) {
 
 // The link counts as measured from here on, also if its rates are not known.
 // A measurement is over: done, given up, not needed or not possible. The groups that use the link get what is
-// known, which may be nothing; then no node of the group predicts (cost_figures.h).
+// known, which may be nothing; then no node of the group predicts (cost_measurements.h).
 void Engine::finish_probe(PeerLink& peer) {
   peer.measured = true;
-  const session::LinkRates rates = peer.rates();
+  const ipc::LinkRates rates = peer.rates();
   // Exceptions here must not keep the rates from the groups that wait for them.
-  (void)contained("figures of a link", [&] {
+  (void)contained("measurements of a link", [&] {
     // What was kept before stays: both ends may know different numbers, and each group's table is agreed
     // on anyway.
     const std::pair<std::string, uint32_t> whom{measured_as(peer), options_.index};
     if (rates.measured() && !options_.known.links.contains(whom)) {
-      options_.on_measured([whom, rates](KnownFigures& known) { known.links[whom] = rates; });
+      options_.on_measured([whom, rates](KnownMeasurements& known) { known.links[whom] = rates; });
       options_.known.links[whom] = rates;
     }
     HDT_LOG_INFO("link to node {} over {}: {} ns, {} bytes/s, {} both ways at once {}", peer.name,
@@ -118,14 +118,14 @@ void Engine::measure_next(EngineGroup& group) {
 
 // A message of the peer's measurement. If the peer begins (kHere) and no group of this node waits for
 // its turn with this link, this end begins as well: any time is as good.
-void Engine::on_probe_note(PeerLink& peer, const ProbeNote& note) {
+void Engine::on_probe_note(PeerLink& peer, const ProbeMessage& note) {
   if (!peer.probe) return;
-  peer.probe->on_note(note);
+  peer.probe->on_message(note);
   const bool waits = std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
     const auto node = group != nullptr ? node_in(*group, peer) : std::nullopt;
     return node && group->uses(*node, peer.link) && group->is_to_measure(*node);
   });
-  if (note.kind == ProbeNote::Kind::kHere && !waits) peer.probe->begin();
+  if (note.kind == ProbeMessage::Kind::kHere && !waits) peer.probe->begin();
   check_probe(peer);
 }
 

@@ -1,6 +1,6 @@
 // Daemons that were started again, as an engine meets them (docs/design/restart.md). The successor of a
-// lost daemon says that it is there (reunion.h); Control calls meet() for each group that it names. The
-// successor then takes the place of its predecessor in the group, and the two nodes connect as when a
+// lost daemon says that it is there (peer_rediscovery.h); Control calls meet() for each group that it names.
+// The successor then takes the place of its predecessor in the group, and the two nodes connect as when a
 // group is made.
 //
 // Order: all links to the predecessor must be down before the group connects to the successor. A byte of

@@ -41,11 +41,11 @@ nlohmann::json describe(const EngineGroup& group, const std::function<uint32_t(u
   }
   json["local"] = nlohmann::json::array();
   for (uint32_t local = 0; local < context.local_ranks.size(); ++local) {
-    const session::Board& board = context.segment.board(local);
+    const ipc::RankState& rank_state = context.segment.rank_state(local);
     json["local"].push_back({{"rank", context.local_ranks[local]},
                              {"pid", pid(local)},
-                             {"calls", board.entered.load(std::memory_order_relaxed)},
-                             {"left", board.left.load(std::memory_order_relaxed) != 0}});
+                             {"calls", rank_state.entered.load(std::memory_order_relaxed)},
+                             {"left", rank_state.left.load(std::memory_order_relaxed) != 0}});
   }
   return json;
 }
@@ -120,9 +120,9 @@ nlohmann::json describe(const PeerLink& peer, const std::string& backend, const 
 // - wrong: why the call cannot be made in this group; then nothing else follows.
 // - picked: the algorithm, null in a group of one node; why: the reason, for people.
 // - candidates: predicted_s in seconds, if it was predicted; left_out: why the algorithm is not taken.
-// - predicted_for: the call that stands for its kind; way_s: what ranks add to each time, in seconds.
-// - pieces, piece_bytes: how many chunks the call is cut into, and the bytes of the first.
-nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
+// - predicted_for: the call that stands for its kind; hand_over_s: what ranks add to each time, in seconds.
+// - chunks, chunk_bytes: how many chunks the call is cut into, and the bytes of the first.
+nlohmann::json explain_call(EngineGroup& group, const ipc::Call& call) {
   const GroupContext& context = group.context();
   Tuner& tuner = group.tuner();
   nlohmann::json json;
@@ -131,11 +131,11 @@ nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
   json["ranks"] = context.layout().ranks;
   json["nodes"] = context.nodes.size();
   // The call is a user's question, so it may be invalid for this group.
-  if (const std::string wrong = session::validate(call, context.layout().ranks); !wrong.empty()) {
+  if (const std::string wrong = ipc::validate(call, context.layout().ranks); !wrong.empty()) {
     json["wrong"] = wrong;
     return json;
   }
-  json["call"] = session::describe(call);
+  json["call"] = ipc::describe(call);
   json["configured"] = tuner.configured() ? name_of(*tuner.configured()) : "auto";
   json["candidates"] = nlohmann::json::array();
   // A group of one node runs no algorithm between nodes.
@@ -146,22 +146,22 @@ nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
         "needed";
     return json;
   }
-  const session::Plan plan(call, context.layout());
-  json["pieces"] = plan.pieces();
-  json["piece_bytes"] =
-      problem_of(call, plan.piece(0), context.order, 0).elements() * collectives::type_size(call.type);
+  const ipc::Partition plan(call, context.layout());
+  json["chunks"] = plan.chunks();
+  json["chunk_bytes"] =
+      problem_of(call, plan.chunk(0), context.order, 0).elements() * collectives::type_size(call.type);
   // What the ranks of this node have measured; those of other nodes may have measured other values.
   std::vector<uint64_t> echoes_ns;
   for (uint32_t local = 0; local < context.layout().local_ranks; ++local) {
-    echoes_ns.push_back(context.segment.board(local).echo_ns.load(std::memory_order_acquire));
+    echoes_ns.push_back(context.segment.rank_state(local).echo_ns.load(std::memory_order_acquire));
   }
-  const Explanation explanation = explain(tuner, call, context.group_class, way_of_a_call(echoes_ns));
+  const Explanation explanation = explain(tuner, call, context.group_class, hand_over_seconds(echoes_ns));
   json["picked"] = name_of(explanation.decision.algorithm);
   json["why"] = explanation.why;
   // Without measurements nothing is predicted.
   if (!tuner.predictions(call).empty()) {
     json["predicted_for"] = describe(Tuner::representative(call));
-    json["way_s"] = explanation.way_s;
+    json["hand_over_s"] = explanation.hand_over_s;
   }
   for (const auto& candidate : explanation.candidates) {
     nlohmann::json entry = {{"algorithm", name_of(candidate.algorithm)}};
@@ -175,7 +175,7 @@ nlohmann::json explain_call(EngineGroup& group, const session::Call& call) {
 }  // namespace
 
 // `name`: a group's id as status shows it, or a class. Groups that the viewer does not see are passed over.
-nlohmann::json Engine::explain(const std::string& name, const session::Call& call, const Viewer& viewer) {
+nlohmann::json Engine::explain(const std::string& name, const ipc::Call& call, const Viewer& viewer) {
   nlohmann::json json = nlohmann::json::array();
   for (const auto& group : groups_) {
     if (group == nullptr || !viewer.sees(group->users())) continue;

@@ -5,7 +5,8 @@ namespace hdt::daemon {
 
 Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint64_t number) {
   auto found = entries_.find(number);
-  // Known numbers are found without the engine: what was acquired once stays mapped until it is dropped.
+  // Known numbers are found without the engine: what was acquired once stays mapped until it is
+  // dropped.
   if (found == entries_.end()) {
     auto memory = services_.find(local, number);
     if (memory == nullptr) return static_cast<const Use*>(nullptr);

@@ -6,7 +6,7 @@
 // it stays until the group ends: peers may still be writing, and a write outside of registered memory
 // would cost them their link.
 //
-// Owner: GroupContext; the engine's thread. PieceRunner acquires memory for calls; Engine supplies the
+// Owner: GroupContext; the engine's thread. ChunkRunner acquires memory for calls; Engine supplies the
 // services.
 #pragma once
 

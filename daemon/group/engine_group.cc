@@ -15,13 +15,13 @@ namespace {
 constexpr int64_t kHurryMs = 10;  // between two requests of say_left() to acknowledge what was sent
 constexpr int64_t kLookMs = 1;    // from look_soon() to the look
 
-GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
+GroupContext make_context(GroupSpec& spec, uint32_t group_index) {
   GroupContext context;
   context.id = spec.id;
-  context.group_slot = group_slot;
+  context.group_index = group_index;
   context.group_class = spec.group_class;
   context.algorithm = spec.algorithm;
-  context.order = session::Order(std::move(spec.node_of_rank), static_cast<uint32_t>(spec.nodes.size()));
+  context.order = ipc::Order(std::move(spec.node_of_rank), static_cast<uint32_t>(spec.nodes.size()));
   context.nodes = std::move(spec.nodes);
   context.me = spec.me;
   const auto ranks = static_cast<uint32_t>(context.order.node_of_rank.size());
@@ -29,17 +29,17 @@ GroupContext make_context(GroupSpec& spec, uint32_t group_slot) {
   for (uint32_t node = 0; node < nodes; ++node) {
     const auto& first = context.order.first_position;
     context.peers.emplace_back().layout =
-        session::Layout(ranks, nodes, static_cast<uint32_t>(first[node + 1] - first[node]));
+        ipc::Layout(ranks, nodes, static_cast<uint32_t>(first[node + 1] - first[node]));
     for (uint64_t p = first[node]; node == spec.me && p < first[node + 1]; ++p) {
       context.local_ranks.push_back(context.order.rank_at[p]);
     }
   }
   if (spec.adopted) {  // Adoption::describe() has compared its layout with the spec's
-    context.segment = session::Segment::view(spec.memory->data(), context.peers[spec.me].layout);
+    context.segment = ipc::Segment::view(spec.memory->data(), context.peers[spec.me].layout);
     return context;
   }
-  context.segment = session::Segment::format(spec.memory->data(), context.peers[spec.me].layout, spec.id,
-                                             spec.group_class.c_str(), spec.me);
+  context.segment = ipc::Segment::format(spec.memory->data(), context.peers[spec.me].layout, spec.id,
+                                         spec.group_class.c_str(), spec.me);
   context.segment.set_meeting(spec.meeting_key);
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     const uint32_t node = context.order.node_of_rank[rank];
@@ -64,16 +64,16 @@ std::string GroupContext::name() const {
   return fmt::format("group {} (class {})", short_id(id), group_class);
 }
 
-EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_slot)
+EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_index)
     : memory_(spec.memory),
-      context_(make_context(spec, group_slot)),
-      pieces_(context_),
-      channels_(context_),
+      context_(make_context(spec, group_index)),
+      chunks_(context_),
+      rings_(context_),
       deadline_(spec.deadline),
       on_ready_(std::move(spec.on_ready)),
       on_back_(std::move(spec.on_back)),
       restart_ms_(spec.restart_ms),
-      own_rates_{spec.memory_rates, std::vector<session::LinkRates>(context_.nodes.size())},
+      own_rates_{spec.memory_rates, std::vector<ipc::LinkRates>(context_.nodes.size())},
       link_told_(context_.nodes.size(), false),
       rates_(context_.nodes.size()),
       seated_(context_.nodes.size(), false),
@@ -132,7 +132,7 @@ void EngineGroup::move(uint32_t node, transport::Link& link, uint32_t backend,
   std::erase(peer.moved, &link);
   HDT_LOG_INFO("moved to another link to node {} {}", context_.nodes[node].name,
                LogTag{.group = context_.group_class,
-                      .op = static_cast<int64_t>(pieces_.calls_entered()),
+                      .op = static_cast<int64_t>(chunks_.calls_entered()),
                       .node = context_.nodes[context_.me].name});
 }
 
@@ -140,12 +140,12 @@ void EngineGroup::drop_old_links() {
   for (GroupPeer& peer : context_.peers) {
     std::erase_if(peer.old, [&](const GroupPeer::OldLink& old) {
       const auto moved = std::find(peer.moved.begin(), peer.moved.end(), old.link);
-      if (moved == peer.moved.end() || old.writes_in_flight != 0 || pieces_.needs(*old.link) ||
+      if (moved == peer.moved.end() || old.writes_in_flight != 0 || chunks_.needs(*old.link) ||
           !old.link->settled()) {
         return false;
       }
       peer.moved.erase(moved);
-      pieces_.on_link_dropped(*old.link);
+      chunks_.on_link_dropped(*old.link);
       return true;
     });
     // Nothing follows on an old link with which the peer would acknowledge small writes, and ranks may
@@ -174,7 +174,7 @@ void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const
     peer.writes_in_flight = 0;
     peer.last_write = 0;
   }
-  pieces_.on_link_down(node, link);
+  chunks_.on_link_down(node, link);
   if (ready_ && !peer.left && !context_.failed() && (peer.away || (gone && peer.restart_ms > 0))) {
     return wait_for(node, reason, peer.restart_ms);
   }
@@ -205,21 +205,21 @@ void EngineGroup::on_frame(uint32_t node, const Frame& frame, uint64_t bytes) {
   };
   ++context_.peers[node].arrivals;
   context_.peers[node].arrived_ns = now_ns();
-  if (const auto* piece = std::get_if<PieceFrame>(&frame)) {
-    if (piece->from != node) return wrong("a piece in another's name");
-    if (!context_.failed()) pieces_.on_arrived(*piece);
-  } else if (const auto* chunk = std::get_if<ChunkFrame>(&frame)) {
+  if (const auto* chunk = std::get_if<ChunkFrame>(&frame)) {
+    if (chunk->from != node) return wrong("a chunk in another's name");
+    if (!context_.failed()) chunks_.on_arrived(*chunk);
+  } else if (const auto* cell = std::get_if<CellFrame>(&frame)) {
     const uint32_t ranks = context_.layout().ranks;
-    if (bytes < sizeof(session::ChunkHeader) || chunk->source >= ranks || chunk->destination >= ranks ||
-        context_.order.node_of_rank[chunk->source] != node ||
-        context_.order.node_of_rank[chunk->destination] != context_.me) {
-      return wrong("a chunk that makes no sense");
+    if (bytes < sizeof(ipc::CellHeader) || cell->source >= ranks || cell->destination >= ranks ||
+        context_.order.node_of_rank[cell->source] != node ||
+        context_.order.node_of_rank[cell->destination] != context_.me) {
+      return wrong("a cell that makes no sense");
     }
-    if (!context_.failed()) channels_.on_arrived(*chunk);
+    if (!context_.failed()) rings_.on_arrived(*cell);
   }
 }
 
-void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link& link) {
+void EngineGroup::on_message(uint32_t node, const EngineMessage& note, const transport::Link& link) {
   const uint32_t ranks = context_.layout().ranks;
   GroupPeer& peer = context_.peers[node];
   if (const auto* hello = std::get_if<GroupHello>(&note)) {
@@ -230,25 +230,25 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
     peer.ready = true;
     if (peer.away) tell_state(node);
     check_ready();
-  } else if (const auto* state = std::get_if<PieceState>(&note)) {
-    if (state->from != node || !peer.away || peer.their_pieces.size() > context_.layout().slots) return;
-    auto& tags = peer.their_pieces[state->piece];
+  } else if (const auto* state = std::get_if<ChunkState>(&note)) {
+    if (state->from != node || !peer.away || peer.their_chunks.size() > context_.layout().slots) return;
+    auto& tags = peer.their_chunks[state->chunk];
     tags.insert(state->tags.begin(), state->tags.end());
-    if (tags.size() > session::Journal::most_arrivals(context_.layout().nodes)) return flooded(node);
-  } else if (const auto* channel = std::get_if<ChannelState>(&note)) {
-    if (peer.away && channel->source < ranks && channel->destination < ranks &&
-        context_.order.node_of_rank[channel->source] == context_.me &&
-        context_.order.node_of_rank[channel->destination] == node) {
-      peer.their_channels.push_back(*channel);
+    if (tags.size() > ipc::Journal::most_arrivals(context_.layout().nodes)) return flooded(node);
+  } else if (const auto* ring = std::get_if<RingState>(&note)) {
+    if (peer.away && ring->source < ranks && ring->destination < ranks &&
+        context_.order.node_of_rank[ring->source] == context_.me &&
+        context_.order.node_of_rank[ring->destination] == node) {
+      peer.their_rings.push_back(*ring);
       const uint64_t most = uint64_t{context_.layout().local_ranks} * peer.layout.local_ranks;
-      if (peer.their_channels.size() > most) return flooded(node);
+      if (peer.their_rings.size() > most) return flooded(node);
     }
   } else if (const auto* resume = std::get_if<Resume>(&note)) {
     if (resume->from == node && peer.away && !context_.failed()) on_resume(node, *resume);
   } else if (std::holds_alternative<LinkMoved>(note)) {
     if (std::find(peer.moved.begin(), peer.moved.end(), &link) == peer.moved.end())
       peer.moved.push_back(&link);
-  } else if (const auto* rates = std::get_if<RatesNote>(&note)) {
+  } else if (const auto* rates = std::get_if<RatesMessage>(&note)) {
     if (rates->from != node || !compares_rates()) return;
     if (rates->rates.links.size() != context_.nodes.size()) {
       return fail(Code::kInternal, -1,
@@ -259,22 +259,22 @@ void EngineGroup::on_note(uint32_t node, const Note& note, const transport::Link
   } else if (const auto* all = std::get_if<GroupReady>(&note)) {
     if (all->from == node && peer.link == &link) peer.has_all = true;
     check_ready();
-  } else if (const auto* credit = std::get_if<PieceCredit>(&note)) {
-    if (credit->from == node) pieces_.on_note(*credit);
-  } else if (const auto* chunk = std::get_if<ChunkCredit>(&note)) {
-    if (chunk->source < ranks && chunk->destination < ranks &&
-        context_.order.node_of_rank[chunk->source] == context_.me &&
-        context_.order.node_of_rank[chunk->destination] == node) {
-      channels_.on_note(*chunk);
+  } else if (const auto* credit = std::get_if<ChunkCredit>(&note)) {
+    if (credit->from == node) chunks_.on_message(*credit);
+  } else if (const auto* cell = std::get_if<CellCredit>(&note)) {
+    if (cell->source < ranks && cell->destination < ranks &&
+        context_.order.node_of_rank[cell->source] == context_.me &&
+        context_.order.node_of_rank[cell->destination] == node) {
+      rings_.on_message(*cell);
     }
-  } else if (const auto* call = std::get_if<CallNote>(&note)) {
-    if (call->from == node && !context_.failed()) pieces_.on_note(*call);
-  } else if (const auto* output = std::get_if<OutputNote>(&note)) {
-    if (output->from == node && !context_.failed()) pieces_.on_note(*output, link);
+  } else if (const auto* call = std::get_if<CallMessage>(&note)) {
+    if (call->from == node && !context_.failed()) chunks_.on_message(*call);
+  } else if (const auto* output = std::get_if<OutputMessage>(&note)) {
+    if (output->from == node && !context_.failed()) chunks_.on_message(*output, link);
   } else if (const auto* left = std::get_if<RankLeft>(&note)) {
     if (left->rank < ranks && context_.order.node_of_rank[left->rank] == node) {
-      channels_.on_rank_left(left->rank);
-      pieces_.on_rank_left(left->rank, left->entered);
+      rings_.on_rank_left(left->rank);
+      chunks_.on_rank_left(left->rank, left->entered);
     }
   } else if (std::holds_alternative<GroupSeated>(note)) {
     on_seated(node);
@@ -312,8 +312,8 @@ void EngineGroup::on_sent(uint32_t node, const transport::Link& link, const Writ
     if (old.link == &link) --old.writes_in_flight;
   }
   if (context_.failed()) return;
-  if (token.kind == WriteToken::Kind::kPiece) pieces_.on_sent(token);
-  if (token.kind == WriteToken::Kind::kChunk) channels_.on_sent(token);
+  if (token.kind == WriteToken::Kind::kChunk) chunks_.on_sent(token);
+  if (token.kind == WriteToken::Kind::kCell) rings_.on_sent(token);
 }
 
 bool EngineGroup::progress() {
@@ -321,9 +321,9 @@ bool EngineGroup::progress() {
   note_seats();
   bool any = false;
   if (ready_ && !adopting_ && !solo() && !context_.failed()) {
-    any = pieces_.progress();
-    any |= channels_.progress();
-    if (pieces_.awaits_arrivals()) look_soon();
+    any = chunks_.progress();
+    any |= rings_.progress();
+    if (chunks_.awaits_arrivals()) look_soon();
   }
   drop_old_links();
   say_left();
@@ -339,11 +339,11 @@ void EngineGroup::say_left() {
       std::all_of(context_.peers.begin(), context_.peers.end(),
                   [](const GroupPeer& peer) { return peer.old.empty() && peer.offered == nullptr; });
   if (!context_.failed()) {
-    if (!channels_.drained() && (hurry_at_.is_never() || hurry_at_.expired())) {
+    if (!rings_.drained() && (hurry_at_.is_never() || hurry_at_.expired())) {
       hurry(context_.links_with_writes());
       hurry_at_ = Deadline::after_ms(kHurryMs);
     }
-    if (!channels_.drained() || !on_one_link) return;
+    if (!rings_.drained() || !on_one_link) return;
   } else if (const auto links = context_.links_with_writes(); !links.empty()) {
     if (!hurry_at_.is_never() && !hurry_at_.expired()) return;
     hurry(links);
@@ -381,21 +381,21 @@ void EngineGroup::local_rank_left(uint32_t local) {
   if (local_left_[local]) return;
   local_left_[local] = true;
   if (adopting_) check_adopted();
-  session::Board& board = context_.segment.board(local);
-  board.left.store(1, std::memory_order_release);
-  const uint64_t entered = board.entered.load(std::memory_order_acquire);
+  ipc::RankState& rank_state = context_.segment.rank_state(local);
+  rank_state.left.store(1, std::memory_order_release);
+  const uint64_t entered = rank_state.entered.load(std::memory_order_acquire);
   // A node that has not heard of the failure would take the departure for its cause, since links have no
   // order among each other.
   tell_failure();
   context_.send_all(RankLeft{context_.id, context_.local_ranks[local], entered});
-  pieces_.on_rank_left(context_.local_ranks[local], entered);
+  chunks_.on_rank_left(context_.local_ranks[local], entered);
   context_.segment.ring_all();
   progress();
 }
 
 void EngineGroup::note_departures() {
   for (uint32_t local = 0; local < local_left_.size(); ++local) {
-    if (context_.segment.board(local).left.load(std::memory_order_acquire) != 0) local_rank_left(local);
+    if (context_.segment.rank_state(local).left.load(std::memory_order_acquire) != 0) local_rank_left(local);
   }
 }
 
@@ -418,7 +418,7 @@ void EngineGroup::fail_here(Code code, int32_t rank, const std::string& text) {
   HDT_LOG_WARN("failed: {}: {} {}", code_text(code), text,
                LogTag{.group = context_.group_class,
                       .rank = rank,
-                      .op = static_cast<int64_t>(pieces_.calls_entered()),
+                      .op = static_cast<int64_t>(chunks_.calls_entered()),
                       .node = context_.nodes[context_.me].name});
   tell_not_made(Status(code, text));
 }
@@ -481,13 +481,14 @@ bool EngineGroup::finished() const {
 bool EngineGroup::quiet() {
   if (context_.failed()) return true;
   if (!is_made()) return false;
-  if (channels_.awaits_arrivals()) hurry(context_.links_with_writes());
-  if (!pieces_.idle() || context_.writes_in_flight() != 0 || !channels_.drained()) return false;
+  if (rings_.awaits_arrivals()) hurry(context_.links_with_writes());
+  if (!chunks_.idle() || context_.writes_in_flight() != 0 || !rings_.drained()) return false;
   for (uint32_t local = 0; local < local_left_.size(); ++local) {
     if (local_left_[local]) continue;
-    session::Board& board = context_.segment.board(local);
-    const uint64_t over = solo() ? board.finished.load(std::memory_order_acquire) : pieces_.calls_entered();
-    if (board.entered.load(std::memory_order_acquire) != over) return false;
+    ipc::RankState& rank_state = context_.segment.rank_state(local);
+    const uint64_t over =
+        solo() ? rank_state.finished.load(std::memory_order_acquire) : chunks_.calls_entered();
+    if (rank_state.entered.load(std::memory_order_acquire) != over) return false;
   }
   return true;
 }

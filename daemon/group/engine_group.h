@@ -1,5 +1,5 @@
-// engine_group.h: one group in an engine. It connects the parts of a group: PieceRunner for collectives,
-// ChannelForwarder for point-to-point, and GroupContext for what both need. It hears from the engine
+// engine_group.h: one group in an engine. It connects the parts of a group: ChunkRunner for collectives,
+// RingForwarder for point-to-point, and GroupContext for what both need. It hears from the engine
 // what happens on links and in sessions, and decides whether the group is making, running, failed or
 // ended (docs/glossary.md).
 //
@@ -27,9 +27,9 @@
 
 #include "base/clock.h"
 #include "base/shared_memory.h"
-#include "daemon/group/channel_forwarder.h"
+#include "daemon/group/chunk_runner.h"
 #include "daemon/group/group_context.h"
-#include "daemon/group/piece_runner.h"
+#include "daemon/group/ring_forwarder.h"
 #include "daemon/protocol/facts.h"
 #include "ipc/messages.h"
 
@@ -42,7 +42,7 @@ struct GroupSpec {
   // random, the same on all nodes; not 0
   uint64_t id = 0;
   // the key by which the ranks met; kept in the segment for a successor of this daemon
-  session::GroupKey meeting_key{};
+  ipc::GroupKey meeting_key{};
   std::string group_class;
   // the algorithm that is configured for the class, the same on all nodes; nothing: "auto"
   std::optional<collectives::Algorithm> algorithm;
@@ -57,13 +57,13 @@ struct GroupSpec {
   // the memory is that of a group that a predecessor of this daemon made
   bool adopted = false;
   // if adopted: the measurements that the nodes had exchanged; empty: there were none
-  std::vector<session::NodeRates> rates;
+  std::vector<ipc::NodeRates> rates;
   // how long, in ms, other nodes are to wait for a successor of this daemon; 0: there will be none
   int64_t restart_ms = 0;
   // all ranks of the node are in the process that hosts this daemon, so no successor could have them
   bool ends_with_host = false;
   // measured by this node; only in groups of several nodes
-  session::MemoryRates memory_rates;
+  ipc::MemoryRates memory_rates;
   // until when the group must be ready; if adopted: until when its ranks must have come back
   Deadline deadline = Deadline::never();
   // called once, on the engine's thread: OK when the group is ready, or the reason why it was not made
@@ -79,16 +79,16 @@ struct GroupSpec {
 // See the head of this file.
 class EngineGroup {
  public:
-  // Writes the segment, or goes on from the one of a predecessor. May call spec.on_ready. `group_slot`
+  // Writes the segment, or goes on from the one of a predecessor. May call spec.on_ready. `group_index`
   // is the group's index in the engine's table.
-  EngineGroup(GroupSpec spec, uint32_t group_slot);
+  EngineGroup(GroupSpec spec, uint32_t group_index);
 
   uint64_t id() const { return context_.id; }
   const GroupContext& context() const { return context_; }
-  session::Segment& segment() { return context_.segment; }
-  const PieceRunner& pieces() const { return pieces_; }
-  Tuner& tuner() { return pieces_.tuner(); }
-  // all nodes have what they need; pieces and rings may move
+  ipc::Segment& segment() { return context_.segment; }
+  const ChunkRunner& chunks() const { return chunks_; }
+  Tuner& tuner() { return chunks_.tuner(); }
+  // all nodes have what they need; chunks and rings may move
   bool ready() const { return ready_; }
   // What the group waits for from that node until it is ready, for people; "": nothing.
   std::string lacks_of(uint32_t node) const;
@@ -113,7 +113,7 @@ class EngineGroup {
   bool is_to_measure(uint32_t node) const { return compares_rates() && !link_told_[node]; }
   // The link to the node has these rates. not measured(): there was no way to find out. Counted once for
   // each node.
-  void on_link_measured(uint32_t node, const session::LinkRates& rates);
+  void on_link_measured(uint32_t node, const ipc::LinkRates& rates);
   // The link to the node has ended. `gone`: the node's daemon does not listen any more, so a successor
   // may come: then the node is suspended if its hello allowed that. Otherwise the node, and with it the
   // group, has failed, unless the node has departed.
@@ -139,12 +139,12 @@ class EngineGroup {
   void on_frame(uint32_t node, const Frame& frame, uint64_t bytes);
   // A message of the node has come on `link`. A message in the name of another node, or one that the
   // node's state does not allow, is ignored.
-  void on_note(uint32_t node, const Note& note, const transport::Link& link);
+  void on_message(uint32_t node, const EngineMessage& note, const transport::Link& link);
   // The memory of a write on `link` may change again.
   void on_sent(uint32_t node, const transport::Link& link, const WriteToken& token);
   // Sends a message to one node, or to all others. For class changes, whose messages the engine makes.
-  void tell(uint32_t node, const Note& note) { context_.send(node, note); }
-  void tell_all(const Note& note) { context_.send_all(note); }
+  void tell(uint32_t node, const EngineMessage& note) { context_.send(node, note); }
+  void tell_all(const EngineMessage& note) { context_.send_all(note); }
   // Does everything that can be done now. The engine calls it after a rank has rung or something has
   // come. True if anything was done.
   bool progress();
@@ -163,7 +163,7 @@ class EngineGroup {
   // A process does not share this memory any more. A group that has failed keeps it to its end
   // (direct_memory.h).
   void forget_memory(uint64_t number) {
-    if (!context_.failed()) pieces_.forget_memory(number);
+    if (!context_.failed()) chunks_.forget_memory(number);
   }
 
   // A process of that user has taken the seat of local rank `local`.
@@ -172,7 +172,7 @@ class EngineGroup {
   const std::vector<uint32_t>& users() const { return users_; }
   // The rank has departed. Informs the other nodes and the local ranks, once.
   void local_rank_left(uint32_t local);
-  // Finds ranks whose states (`Board`) say that they have departed although the session's message has
+  // Finds ranks whose states (`RankState`) say that they have departed although the session's message has
   // not come yet.
   void note_departures();
   // The rank's process has ended, or cannot go on; `how` continues the sentence "rank 3 of ... ". Fails
@@ -228,10 +228,10 @@ class EngineGroup {
   // Sends the node GroupSeated, if this node's ranks are seated.
   void tell_seated(uint32_t node);
   // The nodes exchange their measurements, and each waits for those of all.
-  bool compares_rates() const { return !solo() && context_.nodes.size() <= session::kMostMeasuredNodes; }
+  bool compares_rates() const { return !solo() && context_.nodes.size() <= ipc::kMostMeasuredNodes; }
   // Keeps the measurements of a node; the first ones count. With those of all the group may become
   // ready.
-  void keep_rates(uint32_t node, const session::NodeRates& rates);
+  void keep_rates(uint32_t node, const ipc::NodeRates& rates);
   // Fails the group on this node alone: the others know, or the coordinator informs them.
   void fail_here(Code code, int32_t rank, const std::string& text);
   // "node n1 (rank 2, 3 of group ...)"
@@ -266,8 +266,8 @@ class EngineGroup {
   // keeps the segment mapped
   std::shared_ptr<SharedMemory> memory_;
   GroupContext context_;
-  PieceRunner pieces_;
-  ChannelForwarder channels_;
+  ChunkRunner chunks_;
+  RingForwarder rings_;
   // of the making, or of the return of all ranks
   Deadline deadline_;
   // empty after it was called
@@ -279,11 +279,11 @@ class EngineGroup {
   // how often give_up() was called, which lengthens the pauses between attempts
   int times_given_up_ = 0;
   // what this node has measured itself, sent to the others when it is complete
-  session::NodeRates own_rates_;
+  ipc::NodeRates own_rates_;
   // by node: `own_rates_` has the link to that node, or there was no way to measure it
   std::vector<bool> link_told_;
   // by node: what it has measured; moved away when the group becomes ready
-  std::vector<std::optional<session::NodeRates>> rates_;
+  std::vector<std::optional<ipc::NodeRates>> rates_;
   // by node: all its ranks have mapped the group's memory
   std::vector<bool> seated_;
   // this node has sent GroupSeated

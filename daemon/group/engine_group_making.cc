@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/group/cost_figures.h"
+#include "daemon/group/cost_measurements.h"
 #include "daemon/group/engine_group.h"
 
 namespace hdt::daemon {
@@ -19,16 +19,16 @@ constexpr int64_t kPingMs = 1'000;
 }  // namespace
 
 // The measurements of all of this node's links go out in one message, when the last one is known.
-void EngineGroup::on_link_measured(uint32_t node, const session::LinkRates& rates) {
+void EngineGroup::on_link_measured(uint32_t node, const ipc::LinkRates& rates) {
   if (!compares_rates() || link_told_[node]) return;
   own_rates_.links[node] = rates;
   link_told_[node] = true;
   if (!std::all_of(link_told_.begin(), link_told_.end(), [](bool told) { return told; })) return;
-  context_.send_all(RatesNote{context_.id, context_.me, own_rates_});
+  context_.send_all(RatesMessage{context_.id, context_.me, own_rates_});
   keep_rates(context_.me, own_rates_);
 }
 
-void EngineGroup::keep_rates(uint32_t node, const session::NodeRates& rates) {
+void EngineGroup::keep_rates(uint32_t node, const ipc::NodeRates& rates) {
   if (rates_[node]) return;  // the first ones are what all nodes have
   rates_[node] = rates;
   check_ready();
@@ -52,11 +52,11 @@ void EngineGroup::check_ready() {
   //    choose the same algorithms, and to the tuner. It is moved out of `rates_`: a group becomes ready
   //    only once.
   if (compares_rates()) {
-    std::vector<session::NodeRates> table;
+    std::vector<ipc::NodeRates> table;
     for (auto& rates : rates_) table.push_back(std::move(*rates));
-    session::Journal(context_.segment.journals(), context_.layout().nodes, context_.layout().slots)
+    ipc::Journal(context_.segment.journals(), context_.layout().nodes, context_.layout().slots)
         .agree({context_.algorithm, table});
-    pieces_.tuner().set_figures(cost_figures(std::move(table)));
+    chunks_.tuner().set_measurements(cost_measurements(std::move(table)));
   }
   // 4. Ready: the ranks learn of it through on_ready.
   ready_ = true;

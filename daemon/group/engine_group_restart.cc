@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "daemon/group/cost_figures.h"
+#include "daemon/group/cost_measurements.h"
 #include "daemon/group/engine_group.h"
 
 namespace hdt::daemon {
@@ -19,8 +19,8 @@ namespace hdt::daemon {
 void EngineGroup::go_on(const GroupSpec& spec) {
   if (!solo()) {
     ready_ = true;
-    pieces_.tuner().set_figures(spec.rates.empty() ? std::nullopt : cost_figures(spec.rates));
-    channels_.go_on();
+    chunks_.tuner().set_measurements(spec.rates.empty() ? std::nullopt : cost_measurements(spec.rates));
+    rings_.go_on();
     for (uint32_t node = 0; node < context_.peers.size(); ++node) {
       if (node != context_.me)
         wait_for(node, Status(Code::kDaemonLost, "this node's daemon was started again"), spec.restart_ms);
@@ -34,7 +34,7 @@ void EngineGroup::go_on(const GroupSpec& spec) {
 
 bool EngineGroup::host_has_left() const {
   for (uint32_t local = 0; local < local_left_.size(); ++local) {
-    if (local_left_[local] && context_.segment.board(local).hosts.load(std::memory_order_acquire) != 0)
+    if (local_left_[local] && context_.segment.rank_state(local).hosts.load(std::memory_order_acquire) != 0)
       return true;
   }
   return false;
@@ -48,8 +48,8 @@ bool EngineGroup::anyone_away() const {
 void EngineGroup::wait_for(uint32_t node, const Status& why, int64_t restart_ms) {
   GroupPeer& peer = context_.peers[node];
   // What an earlier attempt has brought does not count any more.
-  peer.their_pieces.clear();
-  peer.their_channels.clear();
+  peer.their_chunks.clear();
+  peer.their_rings.clear();
   peer.away = true;
   peer.restart_ms = restart_ms;
   peer.away_until = Deadline::after_ms(restart_ms);
@@ -77,18 +77,18 @@ void EngineGroup::set_node(uint32_t node, const NodeInfo& info) {
   context_.segment.places()[node].set(info.address);
 }
 
-// Rings first: the Resume that PieceRunner sends must be the last message.
+// Rings first: the Resume that ChunkRunner sends must be the last message.
 void EngineGroup::tell_state(uint32_t node) {
-  channels_.tell_state(node);
-  pieces_.tell_state(node);
+  rings_.tell_state(node);
+  chunks_.tell_state(node);
 }
 
 // Repeats what was sent while no daemon was there to hear it. Ranks that depart mark that in their
-// states (`Board`), where a successor of this daemon finds it.
+// states (`RankState`), where a successor of this daemon finds it.
 void EngineGroup::tell_departures(uint32_t node) {
   for (uint32_t local = 0; local < local_left_.size(); ++local) {
     if (!local_left_[local]) continue;
-    const uint64_t entered = context_.segment.board(local).entered.load(std::memory_order_acquire);
+    const uint64_t entered = context_.segment.rank_state(local).entered.load(std::memory_order_acquire);
     context_.send(node, RankLeft{context_.id, context_.local_ranks[local], entered});
   }
   if (told_left_) context_.send(node, NodeLeft{context_.id, context_.me});
@@ -99,16 +99,16 @@ void EngineGroup::on_resume(uint32_t node, const Resume& note) {
   // The node counts as open from here on, so that the next two calls can write to it.
   peer.away = false;
   peer.away_until = Deadline::never();
-  pieces_.on_note(note);
-  channels_.resume(node);
+  chunks_.on_message(note);
+  rings_.resume(node);
   // It may not have heard of seats and departures.
   tell_seated(node);
   tell_departures(node);
-  peer.their_pieces.clear();
-  peer.their_channels.clear();
+  peer.their_chunks.clear();
+  peer.their_rings.clear();
   HDT_LOG_INFO(
       "{} goes on with node {} {}", context_.name(), context_.nodes[node].name,
-      LogTag{.op = static_cast<int64_t>(pieces_.calls_entered()), .node = context_.nodes[context_.me].name});
+      LogTag{.op = static_cast<int64_t>(chunks_.calls_entered()), .node = context_.nodes[context_.me].name});
   if (on_back_) on_back_(node);
   progress();
 }

@@ -1,5 +1,5 @@
 // The seats of a group. A group begins to be used when every rank on every node has taken its seat,
-// which means that it has mapped the group's memory and has written its pid into its state (`Board`). So
+// which means that it has mapped the group's memory and has written its pid into its state (`RankState`). So
 // a rank that cannot do that, for example because its process is at a limit, fails the call that makes
 // the group, on all ranks, and no later call.
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace hdt::daemon {
 void EngineGroup::note_seats() {
   if (solo() || told_seated_ || adopting_ || context_.failed()) return;
   for (uint32_t local = 0; local < context_.layout().local_ranks; ++local) {
-    if (context_.segment.board(local).pid.load(std::memory_order_acquire) == 0) return;
+    if (context_.segment.rank_state(local).pid.load(std::memory_order_acquire) == 0) return;
   }
   told_seated_ = true;
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
@@ -49,7 +49,7 @@ void EngineGroup::tell_seated(uint32_t node) {
 bool EngineGroup::is_made() {
   if (context_.failed() || !has_local_ranks()) return true;
   for (uint32_t local = 0; local < local_left_.size(); ++local) {
-    if (!local_left_[local] && context_.segment.board(local).pid.load(std::memory_order_acquire) == 0)
+    if (!local_left_[local] && context_.segment.rank_state(local).pid.load(std::memory_order_acquire) == 0)
       return false;
   }
   if (solo()) return true;
@@ -68,10 +68,10 @@ bool EngineGroup::is_made() {
 // acquire and release pair with the rank's: it waits for the number that it has asked with.
 void EngineGroup::give_echoes() {
   for (uint32_t local = 0; local < context_.layout().local_ranks; ++local) {
-    session::Board& board = context_.segment.board(local);
-    const uint32_t asked = board.echo_asked.load(std::memory_order_acquire);
-    if (asked != board.echo_given.load(std::memory_order_relaxed))
-      board.echo_given.store(asked, std::memory_order_release);
+    ipc::RankState& rank_state = context_.segment.rank_state(local);
+    const uint32_t asked = rank_state.echo_asked.load(std::memory_order_acquire);
+    if (asked != rank_state.echo_given.load(std::memory_order_relaxed))
+      rank_state.echo_given.store(asked, std::memory_order_release);
   }
 }
 

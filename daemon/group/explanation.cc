@@ -5,8 +5,8 @@
 namespace hdt::daemon {
 
 using collectives::Algorithm;
-using session::Call;
-using session::Plan;
+using ipc::Call;
+using ipc::Partition;
 
 namespace {
 
@@ -32,11 +32,11 @@ std::string words(Obstacle obstacle, Algorithm algorithm, const Call& call, cons
     case Obstacle::kLeavesBlocks:
       return "its steps reach across the blocks of buffers that ranks may use in place";
     case Obstacle::kScratch: {
-      const Plan plan(call, tuner.layout());
+      const Partition plan(call, tuner.layout());
       const uint64_t width = collectives::type_size(call.type);
       return "it needs " +
              std::to_string(width *
-                            scratch_needed(algorithm, problem_of(call, plan.piece(0), tuner.order(), 0))) +
+                            scratch_needed(algorithm, problem_of(call, plan.chunk(0), tuner.order(), 0))) +
              " bytes of scratch, a slot has " + std::to_string(tuner.layout().scratch_bytes);
     }
   }
@@ -52,22 +52,22 @@ std::string words(Reason reason) {
       return "it is the only one for buffers that ranks may use in place";
     case Reason::kPredicted:
       return "it is the fastest by the cost model";
-    case Reason::kPieceSize:
+    case Reason::kChunkSize:
       break;
   }
-  return "by the size of a piece: few steps for small ones, few bytes per link for large ones";
+  return "by the size of a chunk: few steps for small ones, few bytes per link for large ones";
 }
 
 }  // namespace
 
-double way_of_a_call(const std::vector<uint64_t>& echoes_ns) {
+double hand_over_seconds(const std::vector<uint64_t>& echoes_ns) {
   const uint64_t slowest = echoes_ns.empty() ? 0 : *std::max_element(echoes_ns.begin(), echoes_ns.end());
   const uint64_t echo_ns = slowest == 0 ? kAssumedEchoNs : std::min(slowest, kLongestEchoNs);
   return kTurnsOfACall * static_cast<double>(echo_ns) * 1e-9;
 }
 
-Explanation explain(Tuner& tuner, const Call& call, const std::string& group_class, double way_s) {
-  Explanation all{tuner.decide(call), "", way_s, {}};
+Explanation explain(Tuner& tuner, const Call& call, const std::string& group_class, double hand_over_s) {
+  Explanation all{tuner.decide(call), "", hand_over_s, {}};
   // 1. Why it was picked, and what kept the configured algorithm from it.
   if (tuner.configured()) {
     all.why = "class " + group_class + " has algorithm \"" + name_of(*tuner.configured()) + "\"";
@@ -80,7 +80,7 @@ Explanation explain(Tuner& tuner, const Call& call, const std::string& group_cla
   }
   // 2. The place of every algorithm. Reasons for leaving one out come in this order: it takes the same
   //    steps as halving-doubling, the call cannot take it, the ranking has left it out.
-  const auto problem = problem_of(call, Plan(call, tuner.layout()).piece(0), tuner.order(), 0);
+  const auto problem = problem_of(call, Partition(call, tuner.layout()).chunk(0), tuner.order(), 0);
   for (int i = 0; i < collectives::kAlgorithmCount; ++i) {
     const auto algorithm = static_cast<Algorithm>(i);
     collectives::Candidate candidate{algorithm, 0, ""};
@@ -93,7 +93,7 @@ Explanation explain(Tuner& tuner, const Call& call, const std::string& group_cla
     for (const auto& predicted : tuner.predictions(call)) {
       if (predicted.algorithm != algorithm) continue;
       // The ranking counts from daemon to daemon.
-      candidate.seconds = predicted.seconds > 0 ? predicted.seconds + way_s : 0;
+      candidate.seconds = predicted.seconds > 0 ? predicted.seconds + hand_over_s : 0;
       if (candidate.left_out.empty()) candidate.left_out = predicted.left_out;
     }
     all.candidates.push_back(std::move(candidate));

@@ -18,19 +18,19 @@ struct Explanation {
   std::string why;
   // Seconds that a rank and its daemon need to hear of each other during the call. It is part of every
   // candidate's time.
-  double way_s = 0;
+  double hand_over_s = 0;
   // Every algorithm once: first those that the call can take, the fastest at the front, then those left
   // out, each with the reason. 0 seconds: nothing is predicted for it.
   std::vector<collectives::Candidate> candidates;
 };
 
-// Seconds for Explanation::way_s, from the round trips in ns that the ranks of this node have measured
-// with their daemon (`Board::echo_ns`; 0: not measured). These numbers lie in the ranks' memory and are
+// Seconds for Explanation::hand_over_s, from the round trips in ns that the ranks of this node have measured
+// with their daemon (`RankState::echo_ns`; 0: not measured). These numbers lie in the ranks' memory and are
 // foreign, so the result is bounded. The slowest rank counts; an assumed value, if none has measured.
-double way_of_a_call(const std::vector<uint64_t>& echoes_ns);
+double hand_over_seconds(const std::vector<uint64_t>& echoes_ns);
 
 // Explains what `tuner` decides for `call`, which must be valid. May make a ranking, which takes
 // milliseconds.
-Explanation explain(Tuner& tuner, const session::Call& call, const std::string& group_class, double way_s);
+Explanation explain(Tuner& tuner, const ipc::Call& call, const std::string& group_class, double hand_over_s);
 
 }  // namespace hdt::daemon

@@ -1,7 +1,7 @@
 // group_context.h: what the parts of a group in an engine share: its identity, its memory, the other
 // nodes, and how writes and messages get to them.
 //
-// EngineGroup owns the one GroupContext of a group. PieceRunner and ChannelForwarder hold a reference to
+// EngineGroup owns the one GroupContext of a group. ChunkRunner and RingForwarder hold a reference to
 // it. Everything here belongs to the thread of the engine that has the group. The segment is the
 // exception: ranks and other nodes write to it, so whatever is read from it is foreign.
 #pragma once
@@ -18,7 +18,7 @@
 #include "daemon/group/direct_memory.h"
 #include "daemon/protocol/node.h"
 #include "daemon/protocol/wire.h"
-#include "ipc/plan.h"
+#include "ipc/partition.h"
 #include "ipc/segment.h"
 #include "transports/link/link.h"
 
@@ -26,29 +26,29 @@ namespace hdt::daemon {
 
 // Names what a write was for, so that the report of its completion needs no look-up table. It travels as
 // WriteRequest::token through the link and comes back with on_sent(). A group keeps its group index
-// (`group_slot`) until none of its writes is under way (EngineGroup::finished()), so a token never names
+// (`group_index`) until none of its writes is under way (EngineGroup::finished()), so a token never names
 // another group.
 struct WriteToken {
   enum class Kind : uint8_t {
-    // a large payload of a chunk (`Piece`); its memory is in use until the write has arrived
-    kPiece = 0,
-    // a cell of a message ring (`ChunkHeader`)
-    kChunk = 1,
+    // a large payload of a chunk (`Chunk`); its memory is in use until the write has arrived
+    kChunk = 0,
+    // a cell of a message ring (`CellHeader`)
+    kCell = 1,
     // a small payload of a chunk, of which the journal keeps a copy (ipc/journal.h); nothing waits for
     // its completion
     kKept = 2
   };
   // the group's index in the engine's table, 26 bits
-  uint32_t group_slot;
+  uint32_t group_index;
   Kind kind;
-  // kPiece: the step of the schedule; kChunk: the number of the ring (Layout::channel_index()); kKept: 0
+  // kChunk: the step of the schedule; kCell: the number of the ring (Layout::ring_index()); kKept: 0
   uint32_t number;
   // the chunk's or the cell's number modulo the number of slots, 4 bits
   uint32_t slot;
 
-  // The bits are, from the lowest: 4 for `slot`, 32 for `number`, 2 for `kind`, 26 for `group_slot`.
+  // The bits are, from the lowest: 4 for `slot`, 32 for `number`, 2 for `kind`, 26 for `group_index`.
   uint64_t pack() const {
-    return uint64_t{group_slot} << 38 | uint64_t{static_cast<uint8_t>(kind)} << 36 | uint64_t{number} << 4 |
+    return uint64_t{group_index} << 38 | uint64_t{static_cast<uint8_t>(kind)} << 36 | uint64_t{number} << 4 |
            slot;
   }
   static WriteToken unpack(uint64_t value) {
@@ -88,7 +88,7 @@ struct GroupPeer {
   // when the latest of them came, by now_ns(); 0: none has
   int64_t arrived_ns = 0;
   // the geometry of the node's own segment; 1, 1, 1 only until make_context() has computed it
-  session::Layout layout{1, 1, 1};
+  ipc::Layout layout{1, 1, 1};
   // the number of the link's message in which this node's GroupSeated went out; 0: none did on this link
   uint64_t seat_message = 0;
   // The node is suspended: its daemon was lost, or this daemon was started again. It ends when both ends
@@ -101,10 +101,10 @@ struct GroupPeer {
   // how long the node is waited for if its daemon is lost, in ms, from its hello; 0: not at all
   int64_t restart_ms = 0;
   // While the node is suspended: which payloads of ours it has, by its own account, as tags by chunk
-  // (PieceState), ...
-  std::map<uint64_t, std::set<uint32_t>> their_pieces;
-  // ... and which cells of the rings from our ranks to its ranks (ChannelState).
-  std::vector<ChannelState> their_channels;
+  // (ChunkState), ...
+  std::map<uint64_t, std::set<uint32_t>> their_chunks;
+  // ... and which cells of the rings from our ranks to its ranks (RingState).
+  std::vector<RingState> their_rings;
   // A link of a class change on which we have sent our hello. We move to it when the peer's hello comes
   // on it. null: none.
   transport::Link* offered = nullptr;
@@ -137,14 +137,14 @@ struct GroupPeer {
 struct GroupContext {
   uint64_t id = 0;
   // the group's index in the engine's table, which WriteToken carries
-  uint32_t group_slot = 0;
+  uint32_t group_index = 0;
   std::string group_class;
   std::optional<collectives::Algorithm> algorithm;  // configured; none: "auto"
   // The memory shared with the ranks of this node. This object holds a view; EngineGroup::memory_ keeps
   // it mapped.
-  session::Segment segment;
+  ipc::Segment segment;
   // how ranks sit on nodes, the same on all nodes
-  session::Order order{{0}, 1};
+  ipc::Order order{{0}, 1};
   // by node; entry `me` is this node. An entry changes when that node's daemon is replaced.
   std::vector<NodeInfo> nodes;
   // this node's number in the group
@@ -186,14 +186,14 @@ struct GroupContext {
     return true;
   }
 
-  const session::Layout& layout() const { return segment.layout(); }
+  const ipc::Layout& layout() const { return segment.layout(); }
   // Sends a message on the link in use. Dropped if there is none: what a node must know is sent again
   // when it has a link (EngineGroup::on_link_up(), on_resume()).
-  void send(uint32_t node, const Note& note) {
+  void send(uint32_t node, const EngineMessage& note) {
     if (peers[node].link != nullptr) (void)peers[node].link->send(encode(note));
   }
   // To all other nodes.
-  void send_all(const Note& note) {
+  void send_all(const EngineMessage& note) {
     for (uint32_t node = 0; node < peers.size(); ++node) {
       if (node != me) send(node, note);
     }

@@ -8,24 +8,24 @@
 namespace hdt::daemon {
 
 using collectives::Algorithm;
-using session::by_blocks;
-using session::Call;
-using session::Layout;
-using session::Order;
-using session::Plan;
+using ipc::by_blocks;
+using ipc::Call;
+using ipc::Layout;
+using ipc::Order;
+using ipc::Partition;
 
 Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout, const Order& order) {
   // The ring can take every call, also in place: its steps stay within a block, and it reads no element
   // of kInput after that element was written as kOutput. Its scratch is no longer than a chunk, which a
   // slot has.
   if (algorithm == Algorithm::kRing) return Obstacle::kNone;
-  const Plan plan(call, layout);
-  const auto problem = problem_of(call, plan.piece(0), order, 0);
+  const Partition plan(call, layout);
+  const auto problem = problem_of(call, plan.chunk(0), order, 0);
   if (may_be_direct(call, layout)) {
     // Schedules other than the ring keep partial results in kInput between more than two nodes.
     if (layout.nodes > 2) return Obstacle::kWritesInput;
     // If the call has several chunks, each has a part of every block, and the parts do not adjoin there.
-    if (by_blocks(call.what) && plan.pieces() > 1) return Obstacle::kLeavesBlocks;
+    if (by_blocks(call.what) && plan.chunks() > 1) return Obstacle::kLeavesBlocks;
     // Between two nodes only recursive doubling sends what it combines: the other algorithms send one
     // half of the elements and combine the other half.
     if (algorithm == Algorithm::kRecursiveDoubling && has_own_form(algorithm, problem))
@@ -48,22 +48,22 @@ Call Tuner::representative(const Call& call) {
 
 const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) {
   static const std::vector<collectives::Candidate> kNone;
-  if (!figures_) return kNone;
+  if (!measurements_) return kNone;
   const Call typical = representative(call);
-  const Plan plan(typical, layout_);
+  const Partition plan(typical, layout_);
   // The operation as the engine would run it: chunks of equal size, as many in flight as there are
   // slots.
   collectives::Operation operation;
-  operation.piece = problem_of(typical, plan.piece(0), order_, 0);
+  operation.chunk = problem_of(typical, plan.chunk(0), order_, 0);
   operation.type = typical.type;
-  operation.pieces = plan.pieces();
-  operation.pieces_in_flight = layout_.slots;
+  operation.chunks = plan.chunks();
+  operation.chunks_in_flight = layout_.slots;
   operation.tells_outputs = may_be_direct(typical, layout_);
   const size_t width = collectives::type_size(typical.type);
-  const CallClass key{typical.what, width, static_cast<uint32_t>(operation.piece.root), typical.count};
+  const CallKind key{typical.what, width, static_cast<uint32_t>(operation.chunk.root), typical.count};
   const auto known = predictions_.find(key);
   if (known != predictions_.end()) return known->second;
-  return predictions_.emplace(key, rank_algorithms(operation, layout_.scratch_bytes / width, *figures_))
+  return predictions_.emplace(key, rank_algorithms(operation, layout_.scratch_bytes / width, *measurements_))
       .first->second;
 }
 
@@ -76,8 +76,8 @@ Decision Tuner::decide(const Call& call) {
   }
   // 2. The calls in place that only the ring can run: between more than two nodes, or in blocks and
   //    several chunks. obstacle_to() would leave nothing but the ring of the ranking, so none is made.
-  const Plan plan(call, layout_);
-  const bool in_blocks = by_blocks(call.what) && plan.pieces() > 1;
+  const Partition plan(call, layout_);
+  const bool in_blocks = by_blocks(call.what) && plan.chunks() > 1;
   if (may_be_direct(call, layout_) && (layout_.nodes > 2 || in_blocks)) {
     return {Algorithm::kRing, Reason::kInPlace, to_configured};
   }
@@ -90,9 +90,9 @@ Decision Tuner::decide(const Call& call) {
     }
   }
   // 4. By the size of a chunk.
-  const Algorithm selected = select_algorithm(problem_of(call, plan.piece(0), order_, 0), call.type,
+  const Algorithm selected = select_algorithm(problem_of(call, plan.chunk(0), order_, 0), call.type,
                                               layout_.scratch_bytes / collectives::type_size(call.type));
-  return {selected, Reason::kPieceSize, to_configured};
+  return {selected, Reason::kChunkSize, to_configured};
 }
 
 }  // namespace hdt::daemon

@@ -1,7 +1,7 @@
 // tuner.h: decides which algorithm the daemons of a group run for a call, and says why. Every node
 // decides for itself, and all must come to the same answer, because a schedule works only if all nodes
 // run it. So the answer depends on nothing but the call, the group's shape, the configured algorithm and
-// the measurements (`CostFigures`), on all of which the nodes have agreed when the group was made.
+// the measurements (`CostMeasurements`), on all of which the nodes have agreed when the group was made.
 //
 // The order of preference:
 //
@@ -10,12 +10,12 @@
 // 3. the algorithm that the cost model predicts to be the fastest, among those that the call can take;
 // 4. without measurements, the choice by the size of a chunk (select_algorithm()).
 //
-// A prediction takes milliseconds. So one is made for each kind of call (`CallClass`) and kept for the
+// A prediction takes milliseconds. So one is made for each kind of call (`CallKind`) and kept for the
 // life of the group. Calls are of one kind if they have the same collective, width of elements and root
 // node, and their counts are between the same two powers of two. The prediction is that of the lower
 // power.
 //
-// Owner: PieceRunner. Thread: the engine's, also for `hdtctl explain`.
+// Owner: ChunkRunner. Thread: the engine's, also for `hdtctl explain`.
 #pragma once
 
 #include <map>
@@ -25,11 +25,11 @@
 #include <vector>
 
 #include "collectives/cost_model.h"
-#include "ipc/plan.h"
+#include "ipc/partition.h"
 
 namespace hdt::daemon {
 
-// Why a call cannot take an algorithm. "In place" means that schedules run in user buffers (ipc/plan.h,
+// Why a call cannot take an algorithm. "In place" means that schedules run in user buffers (ipc/partition.h,
 // may_be_direct()); nodes do not know whether each other's buffers are, so it concerns every call that
 // could be.
 enum class Obstacle : uint8_t {
@@ -55,7 +55,7 @@ enum class Reason : uint8_t {
   // the fastest by the cost model
   kPredicted,
   // by chunk size: few steps for small chunks, few bytes per link for large ones
-  kPieceSize,
+  kChunkSize,
 };
 
 // What Tuner::decide() answers.
@@ -68,42 +68,43 @@ struct Decision {
 
 // Whether the call may run with the algorithm on all nodes; kNone: it may. The answer is the same on all
 // nodes, since it uses the problem of node 0. Pure.
-Obstacle obstacle_to(collectives::Algorithm algorithm, const session::Call& call,
-                     const session::Layout& layout, const session::Order& order);
+Obstacle obstacle_to(collectives::Algorithm algorithm, const ipc::Call& call, const ipc::Layout& layout,
+                     const ipc::Order& order);
 
 class Tuner {
  public:
   // `order` must outlive the tuner; `layout` is copied. Without a `configured` algorithm the tuner is on
   // "auto".
-  Tuner(const session::Layout& layout, const session::Order& order,
-        std::optional<collectives::Algorithm> configured);
+  Tuner(const ipc::Layout& layout, const ipc::Order& order, std::optional<collectives::Algorithm> configured);
 
   // Sets the measurements that all nodes have agreed on. Nothing: some node has not measured something,
   // or the group has more than kMostMeasuredNodes nodes. Called before the first decide(), since
   // predictions are kept.
-  void set_figures(std::optional<collectives::CostFigures> figures) { figures_ = std::move(figures); }
+  void set_measurements(std::optional<collectives::CostMeasurements> measurements) {
+    measurements_ = std::move(measurements);
+  }
 
-  // The algorithm of a call, which must be valid (session::validate()). May take milliseconds for the
+  // The algorithm of a call, which must be valid (ipc::validate()). May take milliseconds for the
   // first call of its kind.
-  Decision decide(const session::Call& call);
+  Decision decide(const ipc::Call& call);
   // The ranking of all algorithms for the call's kind, the fastest first; empty without measurements.
   // The times are from daemon to daemon. What ranks add to them is the same for every algorithm, and
   // differs from node to node (explanation.h adds it).
-  const std::vector<collectives::Candidate>& predictions(const session::Call& call);
+  const std::vector<collectives::Candidate>& predictions(const ipc::Call& call);
   // The call that predictions() are for: `call` with its count rounded down to a power of two.
-  static session::Call representative(const session::Call& call);
+  static ipc::Call representative(const ipc::Call& call);
   std::optional<collectives::Algorithm> configured() const { return configured_; }
-  const session::Layout& layout() const { return layout_; }
-  const session::Order& order() const { return order_; }
+  const ipc::Layout& layout() const { return layout_; }
+  const ipc::Order& order() const { return order_; }
 
  private:
-  session::Layout layout_;
-  const session::Order& order_;
+  ipc::Layout layout_;
+  const ipc::Order& order_;
   std::optional<collectives::Algorithm> configured_;
-  std::optional<collectives::CostFigures> figures_;
+  std::optional<collectives::CostMeasurements> measurements_;
   // collective, bytes of an element, root node, count as of representative()
-  using CallClass = std::tuple<collectives::Collective, size_t, uint32_t, uint64_t>;
-  std::map<CallClass, std::vector<collectives::Candidate>> predictions_;
+  using CallKind = std::tuple<collectives::Collective, size_t, uint32_t, uint64_t>;
+  std::map<CallKind, std::vector<collectives::Candidate>> predictions_;
 };
 
 }  // namespace hdt::daemon

@@ -30,7 +30,7 @@ constexpr int64_t kPartNs = 200'000'000;
 // A probe whose end knows the rates counts as begun: it answers, and sends bursts if the peer measures, but
 // it never asks for a measurement.
 LinkProbe::LinkProbe(transport::Link& link, const ProbeMemory& memory, const transport::RegionKey& landing,
-                     const session::LinkRates& known, bool first)
+                     const ipc::LinkRates& known, bool first)
     : link_(link),
       memory_(memory),
       landing_(landing),
@@ -38,37 +38,37 @@ LinkProbe::LinkProbe(transport::Link& link, const ProbeMemory& memory, const tra
       first_(first),
       measuring_(!known.measured()),
       begun_(!measuring_) {
-  if (begun_) tell(ProbeNote::Kind::kKnown);
+  if (begun_) tell(ProbeMessage::Kind::kKnown);
 }
 
 // From here on there is a deadline.
 void LinkProbe::begin() {
   if (std::exchange(begun_, true)) return;
   until_ = Deadline::after_ms(kMeetMs);
-  tell(ProbeNote::Kind::kHere);
+  tell(ProbeMessage::Kind::kHere);
   meet();
 }
 
-void LinkProbe::tell(ProbeNote::Kind kind) { (void)link_.send(encode(ProbeNote{0, kind, landing_})); }
+void LinkProbe::tell(ProbeMessage::Kind kind) { (void)link_.send(encode(ProbeMessage{0, kind, landing_})); }
 
 int64_t LinkProbe::took_ns() const { return std::max<int64_t>(1, now_ns() - started_ns_); }
 
-// The form of the message is checked (decode_note()). A message that does not fit the phase has no effect,
-// so a peer that breaks the protocol only spoils the measurement, which then ends at its deadline.
-void LinkProbe::on_note(const ProbeNote& note) {
+// The form of the message is checked (decode_engine_message()). A message that does not fit the phase has no
+// effect, so a peer that breaks the protocol only spoils the measurement, which then ends at its deadline.
+void LinkProbe::on_message(const ProbeMessage& note) {
   switch (note.kind) {
-    case ProbeNote::Kind::kHere:
-    case ProbeNote::Kind::kKnown:
+    case ProbeMessage::Kind::kHere:
+    case ProbeMessage::Kind::kKnown:
       // Only the first message counts: a key cannot be changed under way.
       if (!peers_) peers_ = note;
       return meet();
-    case ProbeNote::Kind::kPing:
-      return tell(ProbeNote::Kind::kPong);
-    case ProbeNote::Kind::kPong:
+    case ProbeMessage::Kind::kPing:
+      return tell(ProbeMessage::Kind::kPong);
+    case ProbeMessage::Kind::kPong:
       return on_pong();
-    case ProbeNote::Kind::kLanded:
+    case ProbeMessage::Kind::kLanded:
       return on_landed();
-    case ProbeNote::Kind::kTurn:
+    case ProbeMessage::Kind::kTurn:
       return on_turn();
   }
 }
@@ -76,7 +76,7 @@ void LinkProbe::on_note(const ProbeNote& note) {
 void LinkProbe::meet() {
   if (phase_ != Phase::kMeeting || !begun_ || !peers_) return;
   // If both ends know the rates, nothing is measured. If only the peer does not, this end takes part.
-  const bool both_know = !measuring_ && peers_->kind == ProbeNote::Kind::kKnown;
+  const bool both_know = !measuring_ && peers_->kind == ProbeMessage::Kind::kKnown;
   phase_ = both_know ? Phase::kOver : Phase::kTrips;
   if (both_know) return;
   until_ = Deadline::after_ms(kProbeMs);
@@ -85,7 +85,7 @@ void LinkProbe::meet() {
 
 void LinkProbe::ping() {
   started_ns_ = now_ns();
-  tell(ProbeNote::Kind::kPing);
+  tell(ProbeMessage::Kind::kPing);
 }
 
 void LinkProbe::on_pong() {
@@ -124,7 +124,7 @@ void LinkProbe::send_burst() {
 }
 
 // The peer knows from this message that its burst is in memory.
-void LinkProbe::on_burst() { tell(ProbeNote::Kind::kLanded); }
+void LinkProbe::on_burst() { tell(ProbeMessage::Kind::kLanded); }
 
 // A run has two parts: kFirstBursts bursts that do not count, then kCountedBursts that do. Either part ends
 // early after kPartNs.
@@ -156,7 +156,7 @@ void LinkProbe::on_all_landed() {
   if (phase_ == Phase::kAlone) {
     alone_bytes_s_ = bytes_s;
     phase_ = Phase::kWaiting;
-    tell(ProbeNote::Kind::kTurn);
+    tell(ProbeMessage::Kind::kTurn);
     if (!first_) send_bursts(Phase::kBoth);
   } else {
     phase_ = Phase::kOver;

@@ -4,7 +4,7 @@
 // processors, that is several times the fastest. The measurement is bounded in bytes and in time. At the
 // deadline the link counts as not measured.
 //
-// The protocol (ProbeNote in wire.h):
+// The protocol (ProbeMessage in wire.h):
 //
 // 1. Meeting. Each end sends where bursts may land: kKnown as soon as the link is up, if it knows the
 //    rates; otherwise kHere when it begins, that is when its group has no link to measure before this
@@ -65,12 +65,12 @@ class LinkProbe {
   // are the rates if they are known, else not measured(). `first`: this end's bursts come before the
   // peer's; true at exactly one end. Sends kKnown if the rates are known.
   LinkProbe(transport::Link& link, const ProbeMemory& memory, const transport::RegionKey& landing,
-            const session::LinkRates& known, bool first);
+            const ipc::LinkRates& known, bool first);
 
   // Begins to measure. No effect if it has begun, or if the rates are known.
   void begin();
   // A message of the peer's measurement.
-  void on_note(const ProbeNote& note);
+  void on_message(const ProbeMessage& note);
   // A burst of the peer has landed.
   void on_burst();
   // It measures or is to measure. False: it is done, was given up, or need not measure.
@@ -80,7 +80,7 @@ class LinkProbe {
   // When to give up; never before it has begun.
   Deadline until() const { return until_; }
   // Valid when it does not measure any more. not measured() if it was given up.
-  const session::LinkRates& rates() const { return rates_; }
+  const ipc::LinkRates& rates() const { return rates_; }
 
   // The token of its writes in the link, which no WriteToken of a group has.
   static constexpr uint64_t kToken = UINT64_MAX;
@@ -114,7 +114,7 @@ class LinkProbe {
   void on_landed();
   // The run is over: its rate, and what follows.
   void on_all_landed();
-  void tell(ProbeNote::Kind kind);
+  void tell(ProbeMessage::Kind kind);
   // ns since `started_ns_`, at least 1.
   int64_t took_ns() const;
 
@@ -123,8 +123,8 @@ class LinkProbe {
   // the key of this end's memory, which the peer writes to
   transport::RegionKey landing_;
   // the peer's first kHere or kKnown; nothing: it has not come
-  std::optional<ProbeNote> peers_;
-  session::LinkRates rates_;
+  std::optional<ProbeMessage> peers_;
+  ipc::LinkRates rates_;
   Deadline until_ = Deadline::never();
   const bool first_;
   // the rates are wanted

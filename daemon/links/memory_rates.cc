@@ -35,11 +35,11 @@ uint64_t rate_of(const Work& work) {
 
 }  // namespace
 
-session::MemoryRates measure_memory() {
+ipc::MemoryRates measure_memory() {
   // Written once, so that no page is touched for the first time while it is measured.
   std::vector<float> first(kBlocks * kElements, 1);
   std::vector<float> second(kBlocks * kElements, 2);
-  session::MemoryRates rates;
+  ipc::MemoryRates rates;
   rates.copy_bytes_s = rate_of([&](size_t at) { std::memcpy(&second[at], &first[at], kBytes); });
   // As in a call: one operand has landed a moment before, and is in a cache; the other is the user's.
   const std::vector<float> landed(kElements, 3);

@@ -7,6 +7,6 @@
 namespace hdt::daemon {
 
 // Measures on the calling thread, which is an engine's. The rates are bytes per second, and above 0.
-session::MemoryRates measure_memory();
+ipc::MemoryRates measure_memory();
 
 }  // namespace hdt::daemon

@@ -132,7 +132,7 @@ struct PeerLink {
   // When the link or one of its paths has something to do.
   Deadline next_time() const;
   // not measured() if there is no probe.
-  session::LinkRates rates() const { return probe ? probe->rates() : session::LinkRates{}; }
+  ipc::LinkRates rates() const { return probe ? probe->rates() : ipc::LinkRates{}; }
 };
 
 // What is needed of a connection until it is ready: for the handshake, and then for what the backend

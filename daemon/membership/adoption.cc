@@ -18,7 +18,7 @@ namespace {
 // Memory that a rank brings first. `group` is all that is ever read of its header.
 struct Brought {
   SharedMemory memory;
-  session::Description group;
+  ipc::Description group;
 };
 
 // Maps and checks memory that no rank has brought yet.
@@ -27,7 +27,7 @@ Result<Brought> bring(UniqueFd fd, const struct stat& file) {
     return Status(Code::kInvalidUsage, "the memory was not made by a daemon of this one's user");
   auto mapped = SharedMemory::map(std::move(fd));
   if (!mapped.is_ok()) return mapped.status();
-  auto group = session::Description::read(mapped.value().data(), mapped.value().size());
+  auto group = ipc::Description::read(mapped.value().data(), mapped.value().size());
   if (!group.is_ok()) return group.status();
   // Layout fits into the size, as Description::read() has checked. More than that a daemon never makes.
   if (mapped.value().size() != group.value().layout.total)
@@ -39,7 +39,7 @@ Result<Brought> bring(UniqueFd fd, const struct stat& file) {
 
 // Checks who made the file, that its size is exact, and that user, engine and rank are consistent over all
 // ranks that bring it. Whether the process may use this engine and handle is checked by Control::on_adopt().
-Result<Adoption::Found> Adoption::find(const session::AdoptRequest& request, uint32_t uid, UniqueFd fd) {
+Result<Adoption::Found> Adoption::find(const ipc::AdoptRequest& request, uint32_t uid, UniqueFd fd) {
   struct stat file {};
   if (::fstat(fd.get(), &file) != 0) return Status::from_errno("fstat of a group's memory", errno);
   // A file is known by device and inode. The inode of a file that is gone may be given again, so entries
@@ -66,7 +66,7 @@ Result<Adoption::Found> Adoption::find(const session::AdoptRequest& request, uin
   // The first rank. All checks come before the entry, so that a refused rank leaves nothing behind.
   auto brought = bring(std::move(fd), file);
   if (!brought.is_ok()) return brought.status();
-  session::Description& group = brought.value().group;
+  ipc::Description& group = brought.value().group;
   if (request.local_index >= group.layout.local_ranks) return no_such_rank(group.layout.local_ranks);
   size_t of_user = 0;
   for (const auto& [other, known] : known_) {
@@ -92,9 +92,9 @@ Result<Adoption::Found> Adoption::find(const session::AdoptRequest& request, uin
 // Makes the same GroupSpec as GroupMaker::prepare() does, from the segment instead of a Membership.
 // Everything that others may write is copied once.
 Result<GroupSpec> Adoption::describe(const Found& found, const NodeInfo& node) const {
-  const session::Description& group = *found.group;
-  const session::Layout& layout = group.layout;
-  const session::Segment segment = session::Segment::view(found.memory->data(), layout);
+  const ipc::Description& group = *found.group;
+  const ipc::Layout& layout = group.layout;
+  const ipc::Segment segment = ipc::Segment::view(found.memory->data(), layout);
   GroupSpec spec;
   spec.id = found.id;
   spec.adopted = true;
@@ -113,7 +113,7 @@ Result<GroupSpec> Adoption::describe(const Found& found, const NodeInfo& node) c
   // 2. As valid(Membership) demands: every node has a rank and no more than fit; this node has as many as
   //    its memory has seats for.
   const bool full = std::all_of(ranks_of.begin(), ranks_of.end(),
-                                [](uint32_t ranks) { return ranks > 0 && ranks <= session::kMaxLocalRanks; });
+                                [](uint32_t ranks) { return ranks > 0 && ranks <= ipc::kMaxLocalRanks; });
   if (!full || ranks_of[spec.me] != layout.local_ranks || !is_printable(group.group_class)) {
     return Status(Code::kInvalidArgument, "the members of the group do not fit its memory");
   }
@@ -127,7 +127,7 @@ Result<GroupSpec> Adoption::describe(const Found& found, const NodeInfo& node) c
   if (layout.nodes == 1) return spec;
   // 4. What all nodes agreed on when the group was made: the same algorithm and measured rates must be
   //    used again, or nodes would run different schedules.
-  const auto agreed = session::Journal(segment.journals(), layout.nodes, layout.slots).agreed();
+  const auto agreed = ipc::Journal(segment.journals(), layout.nodes, layout.slots).agreed();
   if (!agreed) return Status(Code::kDaemonLost, "the daemon died while the group was made");
   spec.algorithm = agreed->algorithm;
   spec.rates = agreed->rates;

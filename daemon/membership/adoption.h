@@ -38,12 +38,12 @@ class Adoption {
     // the mapped memory; null: another rank has brought the group before
     std::shared_ptr<SharedMemory> memory;
     // the checked copy of the header; set exactly if `memory` is
-    std::optional<session::Description> group;
+    std::optional<ipc::Description> group;
   };
   // Finds the group whose memory this is, for the rank that the request names, whose process is of user
   // `uid`. Each rank is accepted once. kInvalidUsage: the memory or the rank does not fit; kSystem: a
   // limit is reached; other codes come from SharedMemory::map() and Description::read().
-  Result<Found> find(const session::AdoptRequest& request, uint32_t uid, UniqueFd memory);
+  Result<Found> find(const ipc::AdoptRequest& request, uint32_t uid, UniqueFd memory);
   // Makes the description with which an engine goes on with a group that was found for the first time.
   // `node` is this daemon. kInvalidArgument: the members in the memory make no sense. kDaemonLost: the
   // predecessor died while the group was made, so there is nothing to go on with.

@@ -15,7 +15,7 @@
 #include "daemon/links/link_choice.h"
 #include "daemon/links/own_host.h"
 #include "daemon/protocol/facts.h"
-#include "ipc/page.h"
+#include "ipc/wake_page.h"
 
 namespace hdt::daemon {
 
@@ -62,12 +62,12 @@ std::string local_time(int64_t seconds) {
 GroupMaker::GroupMaker(NodeInfo node, const Config& config, Services services)
     : node_(std::move(node)), config_(config), services_(std::move(services)) {}
 
-std::optional<Status> GroupMaker::taken(const GroupKey& key, session::Meeting meeting,
+std::optional<Status> GroupMaker::taken(const GroupKey& key, ipc::Meeting meeting,
                                         const std::string& joiner) {
   const auto found = living_.find(key);
   if (found == living_.end()) return std::nullopt;
   const Living& group = found->second;
-  if (meeting != session::Meeting::kAddress) {
+  if (meeting != ipc::Meeting::kAddress) {
     return Status(Code::kInvalidUsage, fmt::format("the group exists already, since {}, with {}: a unique id "
                                                    "makes one group",
                                                    local_time(group.made_at), group.who));
@@ -86,8 +86,8 @@ std::optional<Status> GroupMaker::taken(const GroupKey& key, session::Meeting me
 }
 
 void GroupMaker::on_join(LocalJoin join) {
-  session::JoinRequest& request = join.request;
-  if (request.meeting == session::Meeting::kAddress) {
+  ipc::JoinRequest& request = join.request;
+  if (request.meeting == ipc::Meeting::kAddress) {
     const auto mixed = key_for_user(request.key, join.uid);
     if (!mixed.is_ok()) return services_.refused(join, mixed.status());
     request.key = mixed.value();
@@ -133,7 +133,7 @@ void GroupMaker::on_join(LocalJoin join) {
             ? fmt::format("rank {} joins a group that is complete already", request.rank)
             : fmt::format("two processes of node {} join as rank {}: {} and {}", node_.name, request.rank,
                           process_text(same_rank->second.pid, same_rank->second.uid), joiner);
-    if (pending.meeting != session::Meeting::kAddress)
+    if (pending.meeting != ipc::Meeting::kAddress)
       return services_.refused(join, {complete ? Code::kInvalidUsage : Code::kMismatch, text});
     const Status why(Code::kMismatch, fmt::format("{}. Two jobs meet at {}: give each another port, or an "
                                                   "HDT_JOB_SECRET of its own",
@@ -147,7 +147,7 @@ void GroupMaker::on_join(LocalJoin join) {
     return refuse(key, why);
   }
   // 4. Rank 0 is here: listen at the meeting place before dialling it.
-  if (request.host != session::Hosting::kNone && !pending.hosted) {
+  if (request.host != ipc::Hosting::kNone && !pending.hosted) {
     auto place = place_for(join);
     const Status listening = place.is_ok() ? services_.host(place.value()) : place.status();
     if (!listening.is_ok()) {
@@ -179,7 +179,7 @@ Status GroupMaker::claim_group(Pending& pending, const LocalJoin& join) {
 }
 
 Result<HostedPlace> GroupMaker::place_for(const LocalJoin& join) {
-  HostedPlace place{join.request.rendezvous, join.request.host == session::Hosting::kListenOnNics, nullptr};
+  HostedPlace place{join.request.rendezvous, join.request.host == ipc::Hosting::kListenOnNics, nullptr};
   const uint16_t port = port_of(join.request.rendezvous);
   if (join.uid != 0 && port != 0 && port < kFirstUserPort) {
     return Status(Code::kInvalidUsage,
@@ -195,7 +195,7 @@ Result<HostedPlace> GroupMaker::place_for(const LocalJoin& join) {
 
 void GroupMaker::contact(const GroupKey&, Pending& pending) {
   // Every host may have the address that ranks meet at: if rank 0 is not here, another node is meant.
-  const bool by_address = pending.meeting == session::Meeting::kAddress;
+  const bool by_address = pending.meeting == ipc::Meeting::kAddress;
   pending.channel = services_.dial(pending.rendezvous,
                                    by_address ? std::optional(pending.hosted.has_value()) : std::nullopt);
   pending.retry_at = Deadline::never();
@@ -230,7 +230,7 @@ void GroupMaker::refuse(const GroupKey& key, const Status& why) {
   Pending pending = std::move(found->second);
   groups_.erase(found);
   // All ranks must be answered, whatever else fails: so each step before it is contained by itself.
-  if (pending.meeting != session::Meeting::kAgain)
+  if (pending.meeting != ipc::Meeting::kAgain)
     (void)contained("the memory of a refusal", [&] { refused_.remember(key, why); });
   (void)contained("a group that is not made", [&] { release(pending); });
   for (const auto& [rank, join] : pending.joins) services_.refused(join, why);
@@ -317,10 +317,10 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
                                [](uint32_t rank, const auto& entry) { return rank == entry.first; });
   if (!same)
     return Status(Code::kRankLost, "a rank of node " + node_.name + " ended while the group was made");
-  if (local.size() > session::kMaxLocalRanks) {
+  if (local.size() > ipc::kMaxLocalRanks) {
     return Status(Code::kInvalidArgument, "node " + node_.name + " has " + std::to_string(local.size()) +
                                               " ranks of the group; at most " +
-                                              std::to_string(session::kMaxLocalRanks) + " are possible");
+                                              std::to_string(ipc::kMaxLocalRanks) + " are possible");
   }
   const auto backends = config_.class_named(spec.group_class).backends;
   if (spec.nodes.size() > 1 && backends == std::vector<std::string>{kSharedMemory}) {
@@ -335,10 +335,10 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
   }
   // Every node computes the same engine from the id. Links connect engines of one index, so only an index
   // that all nodes have will do.
-  size_t engines = session::kMaxEngines;
+  size_t engines = ipc::kMaxEngines;
   for (const NodeInfo& node : spec.nodes) engines = std::min(engines, node.rails.size());
-  const session::Layout layout(static_cast<uint32_t>(spec.node_of_rank.size()),
-                               static_cast<uint32_t>(spec.nodes.size()), static_cast<uint32_t>(local.size()));
+  const ipc::Layout layout(static_cast<uint32_t>(spec.node_of_rank.size()),
+                           static_cast<uint32_t>(spec.nodes.size()), static_cast<uint32_t>(local.size()));
   auto memory = SharedMemory::create("hdt-group-" + short_id(spec.id), layout.total);
   if (!memory.is_ok()) return memory.status();
   made.id = spec.id;
@@ -406,8 +406,7 @@ void GroupMaker::on_group_ended(const std::string& id) {
 
 // The ranks met at a place of the predecessor. Nobody listens there any more, so a job that meets there
 // later is refused on this node only.
-Status GroupMaker::on_adopted(const session::Description& group, uint32_t engine, uint32_t pid,
-                              uint32_t uid) {
+Status GroupMaker::on_adopted(const ipc::Description& group, uint32_t engine, uint32_t pid, uint32_t uid) {
   if (has_id(group.group)) return {Code::kInvalidUsage, "another group of this node has its id"};
   Living living{
       group.group,        engine,        fmt::format("{} on node {}", process_text(pid, uid), node_.name),

@@ -40,7 +40,7 @@ namespace hdt::daemon {
 struct LocalJoin {
   // the session of its process (ClientSessions)
   uint64_t session = 0;
-  session::JoinRequest request;
+  ipc::JoinRequest request;
   // The process's number and user, as the kernel reported them for the session's socket. `pid` is 0 if
   // the process has no number here.
   uint32_t pid = 0;
@@ -119,11 +119,11 @@ class GroupMaker {
   void on_group_ended(const std::string& id);
   // Registers a group that this daemon takes over from its predecessor. The process is that of one of its
   // ranks on this node. kInvalidUsage: another group of this node has its id or its key.
-  Status on_adopted(const session::Description& group, uint32_t engine, uint32_t pid, uint32_t uid);
+  Status on_adopted(const ipc::Description& group, uint32_t engine, uint32_t pid, uint32_t uid);
   // Why a process cannot join by this key: a living group has it. Nothing: it may. `joiner` names the
   // process in messages. Has an effect: if the group met at an address less than a second ago, ranks of
   // two jobs may have been mixed up, so the group is failed as well.
-  std::optional<Status> taken(const GroupKey& key, session::Meeting meeting, const std::string& joiner);
+  std::optional<Status> taken(const GroupKey& key, ipc::Meeting meeting, const std::string& joiner);
   // Dials again, and refuses groups whose deadline has passed.
   void on_time();
   // When on_time() has something to do next; nothing: never.
@@ -144,7 +144,7 @@ class GroupMaker {
     // where the coordinator is met, as addresses
     std::string rendezvous;
     std::string group_class;
-    session::Meeting meeting = session::Meeting::kSecret;
+    ipc::Meeting meeting = ipc::Meeting::kSecret;
     // the same in the user's words, for messages
     std::string place;
     // set: this node listens there, as rank 0 is here

@@ -13,7 +13,7 @@ constexpr size_t kMaxRefusals = 1'024;
 
 }  // namespace
 
-void RefusedMeetings::remember(const session::GroupKey& key, const Status& why) {
+void RefusedMeetings::remember(const ipc::GroupKey& key, const Status& why) {
   const int64_t now = now_ns();
   std::erase_if(refusals_, [now](const auto& entry) { return now - entry.second.at_ns > kKeepNs; });
   // Keys come from processes, so their number is bounded.
@@ -25,7 +25,7 @@ void RefusedMeetings::remember(const session::GroupKey& key, const Status& why) 
   refusals_.insert_or_assign(key, Refusal{why, now});
 }
 
-std::optional<Status> RefusedMeetings::find(const session::GroupKey& key, int64_t process_age_ms) const {
+std::optional<Status> RefusedMeetings::find(const ipc::GroupKey& key, int64_t process_age_ms) const {
   const auto found = refusals_.find(key);
   if (found == refusals_.end()) return std::nullopt;
   const int64_t passed_ns = now_ns() - found->second.at_ns;

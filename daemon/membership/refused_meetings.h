@@ -22,9 +22,9 @@ class RefusedMeetings {
  public:
   // Remembers that the group with this key was refused now. A later refusal of the key replaces an
   // earlier one. At most 1024 are kept; the oldest goes first.
-  void remember(const session::GroupKey& key, const Status& why);
+  void remember(const ipc::GroupKey& key, const Status& why);
   // Why a process that has existed for `process_age_ms` (ms) is refused; nothing: it is not.
-  std::optional<Status> find(const session::GroupKey& key, int64_t process_age_ms) const;
+  std::optional<Status> find(const ipc::GroupKey& key, int64_t process_age_ms) const;
 
  private:
   struct Refusal {
@@ -32,7 +32,7 @@ class RefusedMeetings {
     // now_ns() of the refusal
     int64_t at_ns = 0;
   };
-  std::map<session::GroupKey, Refusal> refusals_;
+  std::map<ipc::GroupKey, Refusal> refusals_;
 };
 
 }  // namespace hdt::daemon

@@ -53,7 +53,7 @@ std::string process(const Join& join) {
 std::string two_jobs(const Join& first, const Join& second) {
   const std::string text = "two processes join as rank " + std::to_string(second.rank) + ": " +
                            process(first) + " and " + process(second);
-  if (second.meeting != session::Meeting::kAddress) return text;
+  if (second.meeting != ipc::Meeting::kAddress) return text;
   return text +
          ". Two jobs meet at the same address: give each another port, or an HDT_JOB_SECRET of its own";
 }
@@ -71,7 +71,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
   if (group.complete) {
     const std::string late = "rank " + std::to_string(join.rank) + " joins a group that is complete already";
     const Reply refusal{from, Outcome{join.key, Code::kInvalidUsage, static_cast<int32_t>(join.rank), late}};
-    if (group.meeting != session::Meeting::kAddress) return {refusal};
+    if (group.meeting != ipc::Meeting::kAddress) return {refusal};
     // With an address as the key, nothing distinguishes the late rank from a foreign one that was taken
     // for it. So the whole group is refused. (The rank may exceed the size of the group, hence the
     // min().)
@@ -120,7 +120,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
   group.members.emplace(join.rank, Member{from, join});
   group.deadline = Deadline::earlier(group.deadline, Deadline::after_ms(join.timeout_ms));
   if (group.members.size() < group.ranks) return {};
-  if (group.meeting != session::Meeting::kAddress) return complete(join.key, group);
+  if (group.meeting != ipc::Meeting::kAddress) return complete(join.key, group);
   group.settled = Deadline::after_ms(kSettleMs);
   return {};
 }
@@ -172,7 +172,7 @@ std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Gro
   std::vector<Reply> replies;
   for (ChannelId channel : channels) replies.push_back({channel, Outcome{key, code, rank, why}});
   // With kAgain the same processes may use the key again, so they must not be refused then.
-  if (group.meeting != session::Meeting::kAgain) refused_.remember(key, {code, why});
+  if (group.meeting != ipc::Meeting::kAgain) refused_.remember(key, {code, why});
   return replies;
 }
 
@@ -258,7 +258,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_time() {
       if (!group.members.contains(rank)) missing.insert(rank);
     }
     const std::string hint =
-        group.meeting == session::Meeting::kAddress
+        group.meeting == ipc::Meeting::kAddress
             ? "; ranks of different users meet at an address only if all have the same HDT_JOB_SECRET"
             : "";
     // The lowest missing rank is named as the one to blame.

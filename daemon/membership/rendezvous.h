@@ -72,7 +72,7 @@ class Rendezvous {
   // A group from its first Join on, which determines `ranks`, `meeting` and `group_class`.
   struct Group {
     uint32_t ranks = 0;
-    session::Meeting meeting = session::Meeting::kSecret;
+    ipc::Meeting meeting = ipc::Meeting::kSecret;
     std::string group_class;
     std::map<uint32_t, Member> members;  // by rank
     // in state 3: one connection for each node, and whether the node has reported success

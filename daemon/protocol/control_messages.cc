@@ -54,7 +54,7 @@ struct Put {
     put(w, m.live);
     put(w, m.node);
   }
-  void operator()(const Known& m) {
+  void operator()(const SuccessorReply& m) {
     w.put(m.group).put(m.from).put(m.to).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
     put(w, m.live);
     put(w, m.node);
@@ -79,13 +79,13 @@ Join get_join(Reader& r) {
   r.get_bytes(m.key);
   m.ranks = r.get<uint32_t>();
   m.rank = r.get<uint32_t>();
-  m.group_class = r.get_name(session::kMaxClassBytes);
+  m.group_class = r.get_name(ipc::kMaxClassBytes);
   if (const auto algorithm = r.get<uint8_t>(); algorithm != kAuto) {
     m.algorithm = static_cast<collectives::Algorithm>(algorithm);
   }
   m.timeout_ms = r.get<int64_t>();
   m.node = get_node(r);
-  m.meeting = r.get<session::Meeting>();
+  m.meeting = r.get<ipc::Meeting>();
   m.pid = r.get<uint32_t>();
   m.uid = r.get<uint32_t>();
   m.process_age_ms = r.get<int64_t>();
@@ -95,8 +95,8 @@ Join get_join(Reader& r) {
 // The rank is one of the group's, someone waits for the group, the enums are known, and the node has at
 // least one engine.
 bool valid(const Join& m) {
-  return m.meeting <= session::Meeting::kAgain && m.process_age_ms >= 0 && m.ranks > 0 &&
-         m.ranks <= session::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0 && !m.node.rails.empty() &&
+  return m.meeting <= ipc::Meeting::kAgain && m.process_age_ms >= 0 && m.ranks > 0 &&
+         m.ranks <= ipc::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0 && !m.node.rails.empty() &&
          (!m.algorithm || static_cast<int>(*m.algorithm) < collectives::kAlgorithmCount);
 }
 
@@ -106,10 +106,10 @@ Membership get_membership(Reader& r) {
   Membership m;
   r.get_bytes(m.key);
   r.get_bytes(m.secret);
-  m.group_class = r.get_name(session::kMaxClassBytes);
-  const uint32_t nodes = r.get_count(session::kMaxRanks);
+  m.group_class = r.get_name(ipc::kMaxClassBytes);
+  const uint32_t nodes = r.get_count(ipc::kMaxRanks);
   for (uint32_t i = 0; i < nodes && !r.failed(); ++i) m.nodes.push_back(get_node(r));
-  const uint32_t ranks = r.get_count(session::kMaxRanks);
+  const uint32_t ranks = r.get_count(ipc::kMaxRanks);
   for (uint32_t i = 0; i < ranks && !r.failed(); ++i) m.node_of_rank.push_back(r.get<uint32_t>());
   return m;
 }
@@ -120,7 +120,7 @@ bool valid(const Membership& m) {
   if (m.nodes.empty() || m.node_of_rank.size() < m.nodes.size()) return false;
   std::vector<uint32_t> ranks_of(m.nodes.size(), 0);
   for (uint32_t node : m.node_of_rank) {
-    if (node >= m.nodes.size() || ++ranks_of[node] > session::kMaxLocalRanks) return false;
+    if (node >= m.nodes.size() || ++ranks_of[node] > ipc::kMaxLocalRanks) return false;
   }
   std::set<NodeId> ids;
   for (size_t node = 0; node < m.nodes.size(); ++node) {
@@ -155,7 +155,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.text = r.get_string(kMaxText);
       const int code = static_cast<int>(m.code);
       // A Cancel has a reason, so its code is never kSuccess.
-      if (r.complete() && code > 0 && code < kCodeCount && m.rank < session::kMaxRanks) return m;
+      if (r.complete() && code > 0 && code < kCodeCount && m.rank < ipc::kMaxRanks) return m;
       return {};
     }
     case 3: {
@@ -196,7 +196,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.group = r.get<uint64_t>();
       m.from = r.get<uint32_t>();
       m.to = r.get<uint32_t>();
-      m.group_class = r.get_name(session::kMaxClassBytes);
+      m.group_class = r.get_name(ipc::kMaxClassBytes);
       m.live = get_live_class(r);
       m.node = get_node(r);
       // A node that wants to go on has one engine at least.
@@ -204,7 +204,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       return {};
     }
     case 8: {
-      Known m;
+      SuccessorReply m;
       m.group = r.get<uint64_t>();
       m.from = r.get<uint32_t>();
       m.to = r.get<uint32_t>();

@@ -7,7 +7,7 @@
 //    After that the coordinator is not needed any more. If a rank goes before the Membership, its daemon
 //    sends a Cancel. (group_maker.h, rendezvous.h)
 // 2. Diagnosis: an Inquiry and its Reply. (inquiries.h)
-// 3. A daemon that was started again: Successor and Known. (reunion.h)
+// 3. A daemon that was started again: Successor and SuccessorReply. (peer_rediscovery.h)
 //
 // Every message is foreign. The decoder checks what can be checked in the message alone; the receiver
 // checks whether the sender may speak for the node that it names (ControlNetwork::is_from()).
@@ -33,7 +33,7 @@ namespace hdt::daemon {
 // The maximum length in bytes of a message between control threads. A longer one ends its connection.
 inline constexpr size_t kMaxControlBytes = size_t{16} << 20;
 
-using session::GroupKey;
+using ipc::GroupKey;
 
 // The id of the group with this secret: its first 8 bytes. Until the secret is drawn, diagnosis names a
 // group by its key in the same way.
@@ -58,7 +58,7 @@ struct Join {
   // Who joins, as the node's daemon vouches for it: how the ranks meet, the process's number and user on
   // its node, and how long it has existed. The age distinguishes a late rank of the same run from one of
   // a later run (refused_meetings.h).
-  session::Meeting meeting = session::Meeting::kSecret;
+  ipc::Meeting meeting = ipc::Meeting::kSecret;
   uint32_t pid = 0;
   uint32_t uid = 0;
   int64_t process_age_ms = 0;
@@ -112,7 +112,7 @@ struct Reply {
   std::string text;
 };
 // "My daemon was started in the place of the one that had node `from` of the group; you are node `to`."
-// Answered by a Known, and sent again until the group works with that node.
+// Answered by a SuccessorReply, and sent again until the group works with that node.
 struct Successor {
   uint64_t group = 0;
   uint32_t from = 0;
@@ -126,7 +126,7 @@ struct Successor {
 // The answer to a Successor. kSuccess: "I go on with you; here I am." kInProgress: "Not yet, send it
 // again": a rank is still to come back, or what one of the two knows of the class is not the newest. Any
 // other code: the group does not go on, and `text` says why.
-struct Known {
+struct SuccessorReply {
   uint64_t group = 0;
   // as in the Successor that it answers
   uint32_t from = 0;
@@ -140,8 +140,8 @@ struct Known {
 };
 // The first byte of an encoded message is the index of its alternative here. A change of the order is a
 // change of the protocol (kPeerVersion in handshake.h).
-using ControlMessage =
-    std::variant<std::monostate, Join, Cancel, Membership, Outcome, Inquiry, Reply, Successor, Known>;
+using ControlMessage = std::variant<std::monostate, Join, Cancel, Membership, Outcome, Inquiry, Reply,
+                                    Successor, SuccessorReply>;
 
 // The bytes of a message. Texts that are too long are cut.
 std::vector<std::byte> encode(const ControlMessage& message);

@@ -13,7 +13,7 @@
 #include "base/foreign_json.h"
 #include "ipc/segment.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 
 // A list of values, not an object: a trace holds a thousand operations per rank, and the names of the
 // fields would be most of the text.
@@ -36,7 +36,7 @@ static void from_json(const nlohmann::json& json, Operation& o) {
   o.code = static_cast<Code>(std::clamp(json.at(9).get<int>(), 0, kCodeCount - 1));
 }
 
-}  // namespace hdt::session
+}  // namespace hdt::ipc
 
 namespace hdt::daemon {
 
@@ -66,17 +66,17 @@ Status nonsense(const std::string& what) {
 // null: nothing.
 const char* beyond_limits(const NodeFacts& facts) {
   // the ranks of all groups together
-  constexpr uint64_t kMostMaking = uint64_t{16} * session::kMaxRanks;
+  constexpr uint64_t kMostMaking = uint64_t{16} * ipc::kMaxRanks;
   for (const GroupFacts& group : facts.groups) {
     if (group.code < 0 || group.code >= kCodeCount) return "a failure of no kind";
     size_t ranks = group.local.size();
     for (const GroupNodeFacts& place : group.nodes) ranks += place.ranks.size();
     // Each rank appears at most twice: among `local`, and in `nodes`.
-    if (ranks > size_t{2} * session::kMaxRanks) return "too many ranks";
+    if (ranks > size_t{2} * ipc::kMaxRanks) return "too many ranks";
   }
   uint64_t making = 0;
   for (const MakingFacts& group : facts.making) {
-    if (group.ranks > session::kMaxRanks) return "a group of too many ranks";
+    if (group.ranks > ipc::kMaxRanks) return "a group of too many ranks";
     making += group.ranks;
   }
   return making > kMostMaking ? "too many ranks of groups that are being made" : nullptr;
@@ -109,7 +109,7 @@ constexpr size_t kMostEnded = 4;
 
 void complete(GroupFacts& group, const TickScale& scale) {
   for (RankFacts& rank : group.local) {
-    rank.operations = session::read(rank.records, scale);
+    rank.operations = ipc::read(rank.records, scale);
     rank.records.clear();
     // A rank that has just joined may not have a seat, and so no pid, yet. A rank that has departed may
     // have ended in order; its process is not looked for.
@@ -125,7 +125,7 @@ void keep_recent(NodeFacts& facts) {
       size_t under_way = 0;
       size_t ended = std::count_if(rank.operations.begin(), rank.operations.end(),
                                    [](const auto& operation) { return operation.ended_ns != 0; });
-      std::erase_if(rank.operations, [&](const session::Operation& operation) {
+      std::erase_if(rank.operations, [&](const ipc::Operation& operation) {
         if (operation.ended_ns == 0) return under_way++ >= kMostUnderWay;
         return ended-- > kMostEnded;
       });

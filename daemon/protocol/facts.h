@@ -34,9 +34,9 @@ struct RankFacts {
   // the number of collective calls that it has entered
   uint64_t calls = 0;
   // oldest first; set by complete()
-  std::vector<session::Operation> operations;
+  std::vector<ipc::Operation> operations;
   // what complete() reads `operations` from; not sent to others
-  std::vector<session::RecordCopy> records;
+  std::vector<ipc::RecordCopy> records;
 };
 
 // Another node, as the reporting node's part of a group sees it.

@@ -19,7 +19,7 @@
 
 namespace hdt::daemon {
 
-// The changes of one class. Travels in Successor and Known (control_messages.h).
+// The changes of one class. Travels in Successor and SuccessorReply (control_messages.h).
 struct LiveClass {
   // the number of changes; 0: never changed
   uint64_t version = 0;

@@ -5,8 +5,8 @@
 
 #include <charconv>
 
-#include "ipc/page.h"
 #include "ipc/segment.h"
+#include "ipc/wake_page.h"
 
 namespace hdt::daemon {
 
@@ -63,8 +63,8 @@ NodeInfo get_node(Reader& reader) {
   reader.get_bytes(node.id.bytes);
   node.name = reader.get_name(kMaxName);
   // A place in the segment holds the address with a closing zero, hence the one byte less.
-  node.address = reader.get_name(session::kMaxAddressBytes - 1);
-  const uint32_t engines = reader.get_count(session::kMaxEngines);
+  node.address = reader.get_name(ipc::kMaxAddressBytes - 1);
+  const uint32_t engines = reader.get_count(ipc::kMaxEngines);
   for (uint32_t e = 0; e < engines && !reader.failed(); ++e) node.rails.push_back(get_rail_ends(reader));
   return node;
 }

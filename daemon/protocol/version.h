@@ -1,6 +1,6 @@
 // version.h: the name and release of this software, as daemons and libraries show it to each other, in
 // `hdtctl status` and in logs. It is for people only: what decides whether two programs understand each
-// other is kPeerVersion (handshake.h) and session::kSessionVersion (ipc/messages.h).
+// other is kPeerVersion (handshake.h) and ipc::kSessionVersion (ipc/messages.h).
 #pragma once
 
 namespace hdt::daemon {

@@ -1,23 +1,23 @@
-// wire.cc: encodes and decodes what wire.h declares. Put writes the fields of each message; get_note()
+// wire.cc: encodes and decodes what wire.h declares. Put writes the fields of each message; get_message()
 // reads the same fields in the same order and rejects values that no correct node sends. The number of a
-// message on the wire is its index in the variant `Note`, so the cases of get_note() follow the order of
-// that type.
+// message on the wire is its index in the variant `EngineMessage`, so the cases of get_message() follow the
+// order of that type.
 //
 // A decoder never fails half-way: Reader stays failed after the first read past the end, and
-// decode_note() looks once at the end whether all bytes were there and none is left over.
+// decode_engine_message() looks once at the end whether all bytes were there and none is left over.
 #include "daemon/protocol/wire.h"
 
 #include <cstring>
 
 #include "base/codec.h"
-#include "ipc/plan.h"
+#include "ipc/partition.h"
 
 namespace hdt::daemon {
 
 namespace {
 
 // The first byte of a frame.
-constexpr uint8_t kPiece = 1, kChunk = 2, kProbe = 3;
+constexpr uint8_t kChunk = 1, kCell = 2, kProbe = 3;
 // A message must fit a control message of the link (kMaxLinkMessageBytes). Longer texts are cut when they
 // are written; a longer text on the wire is malformed.
 constexpr size_t kMaxText = 2048;
@@ -33,31 +33,31 @@ transport::LinkHeader to_header(const Writer& writer) {
   return header;
 }
 
-// Writes the fields of a message behind its kind. One overload per alternative of `Note`.
+// Writes the fields of a message behind its kind. One overload per alternative of `EngineMessage`.
 struct Put {
   Writer& w;
   void operator()(std::monostate) {}
   void operator()(const GroupHello& n) {
     w.put(n.group).put(n.from).put_bytes(n.region.bytes).put(n.restart_ms);
   }
-  void operator()(const PieceCredit& n) { w.put(n.group).put(n.from).put(n.pieces); }
-  void operator()(const ChunkCredit& n) { w.put(n.group).put(n.source).put(n.destination).put(n.tail); }
-  void operator()(const CallNote& n) {
+  void operator()(const ChunkCredit& n) { w.put(n.group).put(n.from).put(n.chunks); }
+  void operator()(const CellCredit& n) { w.put(n.group).put(n.source).put(n.destination).put(n.tail); }
+  void operator()(const CallMessage& n) {
     w.put(n.group).put(n.from).put(n.sequence);
     put(n.call);
   }
-  void operator()(const OutputNote& n) {
+  void operator()(const OutputMessage& n) {
     w.put(n.group).put(n.from).put(n.sequence);
     put(n.call);
     w.put(n.direct).put_bytes(n.region.bytes).put(n.offset);
   }
-  void put(const session::Call& call) {
+  void put(const ipc::Call& call) {
     w.put(call.count).put(call.root).put(call.what).put(call.type).put(call.op);
   }
-  void operator()(const ProbeNote& n) { w.put(n.group).put(n.kind).put_bytes(n.landing.bytes); }
-  void operator()(const RatesNote& n) {
+  void operator()(const ProbeMessage& n) { w.put(n.group).put(n.kind).put_bytes(n.landing.bytes); }
+  void operator()(const RatesMessage& n) {
     w.put(n.group).put(n.from);
-    session::put(w, n.rates);
+    ipc::put(w, n.rates);
   }
   void operator()(const ClassPrepare& n) {
     w.put(n.group).put(n.change).put_string(n.settings.substr(0, kMaxText));
@@ -72,11 +72,11 @@ struct Put {
   void operator()(const ClassCommit& n) { w.put(n.group).put(n.change).put(n.commit); }
   void operator()(const LinkMoved& n) { w.put(n.group); }
   void operator()(const LinkUnused& n) { w.put(n.group); }
-  void operator()(const PieceState& n) {
-    w.put(n.group).put(n.piece).put(n.from).put(static_cast<uint32_t>(n.tags.size()));
+  void operator()(const ChunkState& n) {
+    w.put(n.group).put(n.chunk).put(n.from).put(static_cast<uint32_t>(n.tags.size()));
     for (const uint32_t tag : n.tags) w.put(tag);
   }
-  void operator()(const ChannelState& n) {
+  void operator()(const RingState& n) {
     w.put(n.group).put(n.source).put(n.destination).put(n.landed).put(n.tail);
   }
   void operator()(const Resume& n) {
@@ -101,21 +101,21 @@ T get_common(Reader& r) {
 }
 
 // A call as another node's ranks made it. Its enums and its root are checked for soundness in themselves.
-session::Call get_call(Reader& r) {
-  session::Call call;
+ipc::Call get_call(Reader& r) {
+  ipc::Call call;
   call.count = r.get<uint64_t>();
   call.root = r.get<int32_t>();
   call.what = r.get<collectives::Collective>();
   call.type = r.get<collectives::DataType>();
   call.op = r.get<collectives::ReduceOp>();
   // Whether it fits the ranks of a group is checked where the group is known.
-  if (!session::is_sound(call)) r.fail();
+  if (!ipc::is_sound(call)) r.fail();
   return call;
 }
 
 // The message of this kind; monostate for an unknown kind or a value that is out of range. The caller
 // checks that all bytes were read.
-Note get_note(size_t kind, Reader& r) {
+EngineMessage get_message(size_t kind, Reader& r) {
   switch (kind) {
     case 1: {
       auto n = get_common<GroupHello>(r);
@@ -126,20 +126,20 @@ Note get_note(size_t kind, Reader& r) {
       return n;
     }
     case 2: {
-      auto n = get_common<PieceCredit>(r);
+      auto n = get_common<ChunkCredit>(r);
       n.from = r.get<uint32_t>();
-      n.pieces = r.get<uint64_t>();
+      n.chunks = r.get<uint64_t>();
       return n;
     }
     case 3: {
-      auto n = get_common<ChunkCredit>(r);
+      auto n = get_common<CellCredit>(r);
       n.source = r.get<uint32_t>();
       n.destination = r.get<uint32_t>();
       n.tail = r.get<uint64_t>();
       return n;
     }
     case 4: {
-      auto n = get_common<CallNote>(r);
+      auto n = get_common<CallMessage>(r);
       n.from = r.get<uint32_t>();
       n.sequence = r.get<uint64_t>();
       n.call = get_call(r);
@@ -167,7 +167,7 @@ Note get_note(size_t kind, Reader& r) {
       return n;
     }
     case 8: {
-      auto n = get_common<OutputNote>(r);
+      auto n = get_common<OutputMessage>(r);
       n.from = r.get<uint32_t>();
       n.sequence = r.get<uint64_t>();
       n.call = get_call(r);
@@ -177,17 +177,17 @@ Note get_note(size_t kind, Reader& r) {
       return n;
     }
     case 9: {
-      auto n = get_common<ProbeNote>(r);
-      n.kind = r.get<ProbeNote::Kind>();
+      auto n = get_common<ProbeMessage>(r);
+      n.kind = r.get<ProbeMessage::Kind>();
       r.get_bytes(n.landing.bytes);
       // A measurement belongs to a link: a group in it is malformed.
-      if (n.group != 0 || n.kind < ProbeNote::Kind::kHere || n.kind > ProbeNote::Kind::kTurn) return {};
+      if (n.group != 0 || n.kind < ProbeMessage::Kind::kHere || n.kind > ProbeMessage::Kind::kTurn) return {};
       return n;
     }
     case 10: {
-      auto n = get_common<RatesNote>(r);
+      auto n = get_common<RatesMessage>(r);
       n.from = r.get<uint32_t>();
-      n.rates = session::get_node_rates(r);
+      n.rates = ipc::get_node_rates(r);
       return n;
     }
     case 11: {
@@ -227,8 +227,8 @@ Note get_note(size_t kind, Reader& r) {
       return n;
     }
     case 17: {
-      auto n = get_common<PieceState>(r);
-      n.piece = r.get<uint64_t>();
+      auto n = get_common<ChunkState>(r);
+      n.chunk = r.get<uint64_t>();
       n.from = r.get<uint32_t>();
       // The count is limited before memory is taken for it.
       const uint32_t count = r.get_count(kMaxTags);
@@ -236,7 +236,7 @@ Note get_note(size_t kind, Reader& r) {
       return n;
     }
     case 18: {
-      auto n = get_common<ChannelState>(r);
+      auto n = get_common<RingState>(r);
       n.source = r.get<uint32_t>();
       n.destination = r.get<uint32_t>();
       n.landed = r.get<uint64_t>();
@@ -270,14 +270,14 @@ Note get_note(size_t kind, Reader& r) {
 
 }  // namespace
 
-transport::LinkHeader encode(const PieceFrame& f) {
-  Writer w;
-  return to_header(w.put(kPiece).put(f.group).put(f.piece).put(f.from).put(f.tag));
-}
-
 transport::LinkHeader encode(const ChunkFrame& f) {
   Writer w;
-  return to_header(w.put(kChunk).put(f.group).put(f.index).put(f.source).put(f.destination));
+  return to_header(w.put(kChunk).put(f.group).put(f.chunk).put(f.from).put(f.tag));
+}
+
+transport::LinkHeader encode(const CellFrame& f) {
+  Writer w;
+  return to_header(w.put(kCell).put(f.group).put(f.index).put(f.source).put(f.destination));
 }
 
 transport::LinkHeader encode(const ProbeFrame& f) { return to_header(Writer().put(kProbe).put(f.group)); }
@@ -292,28 +292,28 @@ Frame decode_frame(const transport::LinkHeader& header) {
   const auto number = r.get<uint64_t>();
   const auto first = r.get<uint32_t>();
   const auto second = r.get<uint32_t>();
-  if (kind == kPiece) return PieceFrame{group, number, first, second};
   if (kind == kChunk) return ChunkFrame{group, number, first, second};
+  if (kind == kCell) return CellFrame{group, number, first, second};
   if (kind == kProbe) return ProbeFrame{group};
   return {};
 }
 
-std::vector<std::byte> encode(const Note& note) {
+std::vector<std::byte> encode(const EngineMessage& note) {
   Writer writer;
   writer.put(static_cast<uint8_t>(note.index()));
   std::visit(Put{writer}, note);
   return writer.take();
 }
 
-Note decode_note(std::span<const std::byte> bytes) {
+EngineMessage decode_engine_message(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   const auto kind = reader.get<uint8_t>();
-  Note note = get_note(kind, reader);
+  EngineMessage note = get_message(kind, reader);
   if (!reader.complete()) return {};
   return note;
 }
 
-uint64_t group_of(const Note& note) {
+uint64_t group_of(const EngineMessage& note) {
   return std::visit(
       [](const auto& n) -> uint64_t {
         if constexpr (std::is_same_v<std::decay_t<decltype(n)>, std::monostate>) {

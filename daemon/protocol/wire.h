@@ -1,10 +1,10 @@
 // wire.h: the messages that the engines of two nodes exchange over a link. There are two kinds. A frame
-// is the header of a write: the link delivers it when the write's payload is in place. A message (`Note`)
-// travels as a control message of the link.
+// is the header of a write: the link delivers it when the write's payload is in place. A message
+// (`EngineMessage`) travels as a control message of the link.
 //
 // A link gives no order between the two, and a group may use an old and a new link at once while its
 // class changes. So no item depends on the place of another one: counters only grow and are sent as
-// totals, and pieces, cells and calls carry their numbers. A receiver may see an item late, but never
+// totals, and chunks, cells and calls carry their numbers. A receiver may see an item late, but never
 // needs to know what came before it.
 //
 // Every item begins with the id of its group; 0 is the id of no group. `from` is the number of the
@@ -29,15 +29,15 @@
 
 namespace hdt::daemon {
 
-// Payload `tag` of piece `piece` from node `from` has landed in the slot of that piece. Tag k: it is the
-// k-th payload from that node in the piece's schedule, counted from 0 (collectives/schedule.h).
-struct PieceFrame {
-  uint64_t group, piece;
+// Payload `tag` of chunk `chunk` from node `from` has landed in the slot of that chunk. Tag k: it is the
+// k-th payload from that node in the chunk's schedule, counted from 0 (collectives/schedule.h).
+struct ChunkFrame {
+  uint64_t group, chunk;
   uint32_t from, tag;
 };
 // Cell `index` (counted from 0 through the life of the group) of the ring from rank `source` to rank
 // `destination` has landed in the receiver's ring.
-struct ChunkFrame {
+struct CellFrame {
   uint64_t group, index;
   uint32_t source, destination;
 };
@@ -46,10 +46,10 @@ struct ProbeFrame {
   // always 0: a measurement belongs to a link, not to a group
   uint64_t group;
 };
-using Frame = std::variant<std::monostate, PieceFrame, ChunkFrame, ProbeFrame>;
+using Frame = std::variant<std::monostate, ChunkFrame, CellFrame, ProbeFrame>;
 
-transport::LinkHeader encode(const PieceFrame& frame);
 transport::LinkHeader encode(const ChunkFrame& frame);
+transport::LinkHeader encode(const CellFrame& frame);
 transport::LinkHeader encode(const ProbeFrame& frame);
 // The frame in the header of a write. monostate: it is not a frame of this protocol. The numbers in it
 // are not checked here.
@@ -73,40 +73,40 @@ struct GroupReady {
   uint32_t from;
 };
 // The next three messages follow each other when a daemon was started again. Both ends of its new link
-// send them in this order: PieceState and ChannelState as often as needed, then Resume. Until an end has
+// send them in this order: ChunkState and RingState as often as needed, then Resume. Until an end has
 // the other's Resume it writes nothing.
 //
-// "These tags of your payloads of this piece have come." A node sends several of them if there are more
+// "These tags of your payloads of this chunk have come." A node sends several of them if there are more
 // than kMaxTags.
-struct PieceState {
-  uint64_t group, piece;
+struct ChunkState {
+  uint64_t group, chunk;
   uint32_t from;
   std::vector<uint32_t> tags;
 };
 // "This has landed of the ring from rank `source` to rank `destination`, which is a rank of mine, and the
-// cells below `tail` are consumed." `landed` is the word Channel::landed as ipc/segment.h describes it.
-struct ChannelState {
+// cells below `tail` are consumed." `landed` is the word MessageRing::landed as ipc/segment.h describes it.
+struct RingState {
   uint64_t group;
   uint32_t source, destination;
   uint64_t landed, tail;
 };
-// "That was all. Everything of the pieces below `exchanged` has come; you may write pieces below
+// "That was all. Everything of the chunks below `exchanged` has come; you may write chunks below
 // `credit`; I have finished the calls below `finished`."
 struct Resume {
   uint64_t group;
   uint32_t from;
   uint64_t exchanged, credit, finished;
 };
-// "You may write pieces below `pieces` to me": their slots are free here. A total, so the largest one
+// "You may write chunks below `chunks` to me": their slots are free here. A total, so the largest one
 // counts.
-struct PieceCredit {
+struct ChunkCredit {
   uint64_t group;
   uint32_t from;
-  uint64_t pieces;
+  uint64_t chunks;
 };
 // "Rank `destination` has consumed the cells below `tail` of its ring from rank `source`." The places of
 // these cells may be written again.
-struct ChunkCredit {
+struct CellCredit {
   uint64_t group;
   uint32_t source, destination;
   uint64_t tail;
@@ -114,21 +114,21 @@ struct ChunkCredit {
 // "All my ranks have entered call `sequence`, which is this one." Each node sends it to the next node in
 // the ring of nodes, which compares the call with that of its own ranks. If any two nodes differ, two
 // neighbours differ.
-struct CallNote {
+struct CallMessage {
   uint64_t group;
   uint32_t from;
   uint64_t sequence;
-  session::Call call;
+  ipc::Call call;
 };
 // "Write what is for my output of call `sequence` to `offset` (bytes) of this region", or, with `direct`
-// 0, to the slots of my segment. It is sent for each call that may be direct (ipc/plan.h), to all nodes,
+// 0, to the slots of my segment. It is sent for each call that may be direct (ipc/partition.h), to all nodes,
 // and nobody writes to the output of such a call before it has come.
-struct OutputNote {
+struct OutputMessage {
   uint64_t group;
   uint32_t from;
   uint64_t sequence;
   // The call that the region was offered for: nobody writes to a buffer that was made for another call.
-  session::Call call;
+  ipc::Call call;
   uint8_t direct;
   transport::RegionKey region;
   uint64_t offset;
@@ -166,7 +166,7 @@ struct GroupUnknown {
   uint64_t group;
 };
 // The messages of a link's measurement, between its two ends (link_probe.h).
-struct ProbeNote {
+struct ProbeMessage {
   enum class Kind : uint8_t {
     // bursts may land at `landing`
     kHere = 1,
@@ -188,10 +188,10 @@ struct ProbeNote {
 };
 // "This is what I have measured", to all other nodes of the group. With everyone's message all nodes hold
 // the same table, so all choose the same algorithms.
-struct RatesNote {
+struct RatesMessage {
   uint64_t group;
   uint32_t from;
-  session::NodeRates rates;
+  ipc::NodeRates rates;
 };
 // The next four messages change a class while its groups run, in two phases (class_change.h). "Can you do
 // this?", from the node that was asked by hdtctl to all other nodes of the group.
@@ -236,21 +236,21 @@ struct LinkUnused {
 };
 // The first byte of an encoded message is the index of its alternative here. A change of the order is a
 // change of the protocol (kPeerVersion in handshake.h).
-using Note = std::variant<std::monostate, GroupHello, PieceCredit, ChunkCredit, CallNote, RankLeft, NodeLeft,
-                          GroupFailed, OutputNote, ProbeNote, RatesNote, ClassPrepare, ClassEnds, ClassReady,
-                          ClassCommit, LinkMoved, LinkUnused, PieceState, ChannelState, Resume, GroupSeated,
-                          GroupReady, GroupUnknown>;
+using EngineMessage = std::variant<std::monostate, GroupHello, ChunkCredit, CellCredit, CallMessage, RankLeft,
+                                   NodeLeft, GroupFailed, OutputMessage, ProbeMessage, RatesMessage,
+                                   ClassPrepare, ClassEnds, ClassReady, ClassCommit, LinkMoved, LinkUnused,
+                                   ChunkState, RingState, Resume, GroupSeated, GroupReady, GroupUnknown>;
 
-// The maximum number of tags in one PieceState. If there are more, several are sent.
+// The maximum number of tags in one ChunkState. If there are more, several are sent.
 inline constexpr uint32_t kMaxTags = 1024;
 
 // The bytes of a message. Texts are cut to 2048 bytes so that every message fits a link's control
 // message.
-std::vector<std::byte> encode(const Note& note);
+std::vector<std::byte> encode(const EngineMessage& note);
 // The message in these bytes. monostate: they are malformed; the engine then closes the link. Only the
 // form is checked: that a rank or a node exists in the group, EngineGroup checks.
-Note decode_note(std::span<const std::byte> bytes);
+EngineMessage decode_engine_message(std::span<const std::byte> bytes);
 // The group that a message is for; 0 if it is for none.
-uint64_t group_of(const Note& note);
+uint64_t group_of(const EngineMessage& note);
 
 }  // namespace hdt::daemon

@@ -16,7 +16,7 @@
 
 namespace hdt::daemon {
 
-using session::Kind;
+using ipc::Kind;
 
 namespace {
 
@@ -121,9 +121,8 @@ void ClientSessions::accept_some() {
     // Counted from the connection on, so that connections without a hello are limited as well.
     auto claim = limits_.claim(credentials.value().uid, UserLimits::What::kSessions);
     if (!claim.is_ok()) {
-      (void)send_packet(fd.get(),
-                        session::encode_text(Kind::kRefused, claim.status().code(), claim.status().message()),
-                        {});
+      (void)send_packet(
+          fd.get(), ipc::encode_text(Kind::kRefused, claim.status().code(), claim.status().message()), {});
       if (limits_.may_log(credentials.value().uid))
         HDT_LOG_WARN("a session of {} is refused: {}", pid_text(credentials.value()),
                      claim.status().message());
@@ -155,7 +154,7 @@ void ClientSessions::accept_some() {
 // The process may not have sent its hello yet. It reads the refusal all the same
 // (libclient/daemon_client/session.cc).
 void ClientSessions::turn_away(UniqueFd socket, const Status& why) {
-  (void)send_packet(socket.get(), session::encode_text(Kind::kRefused, why.code(), why.message()), {});
+  (void)send_packet(socket.get(), ipc::encode_text(Kind::kRefused, why.code(), why.message()), {});
   say_limit(why);
 }
 
@@ -182,7 +181,7 @@ void ClientSessions::watch_listener(uint32_t events) {
 // 1. Version and user. 2. A pidfd. 3. The page and one eventfd per engine, which the process gets with
 //    the Welcome. An error ends the session, whatever is made by then.
 Status ClientSessions::greet(uint64_t number, const Packet& packet) {
-  const auto hello = session::decode_hello(packet.bytes);
+  const auto hello = ipc::decode_hello(packet.bytes);
   if (!hello.is_ok()) return hello.status();
   ClientSession& client = sessions_.at(number);
   if (!allowed(client)) {
@@ -191,14 +190,14 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
   }
   // From here on the session ends with its process.
   HDT_RETURN_IF_ERROR(watch_process(number, client));
-  auto memory = SharedMemory::create("hdt-session-" + std::to_string(number), sizeof(session::SessionPage));
+  auto memory = SharedMemory::create("hdt-session-" + std::to_string(number), sizeof(ipc::WakePage));
   if (!memory.is_ok()) return memory.status();
   auto link = std::make_shared<SessionLink>();
   link->number = number;
   link->pid = static_cast<uint32_t>(client.credentials.pid);
   link->uid = client.credentials.uid;
   link->memory = memory.take();
-  new (link->memory.data()) session::SessionPage{};
+  new (link->memory.data()) ipc::WakePage{};
   std::vector<int> fds = {link->memory.fd()};
   for (uint32_t engine = 0; engine < options_.engines; ++engine) {
     // Not blocking: an engine reads it whether or not the process has written.
@@ -212,8 +211,8 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
   // Before the Welcome: engines watch the page before the process can ring.
   handler_.on_opened(number);
   send(number,
-       session::encode(session::Welcome{options_.software, options_.node_name, options_.host_pid,
-                                        options_.engines, options_.restart_ms}),
+       ipc::encode(ipc::Welcome{options_.software, options_.node_name, options_.host_pid, options_.engines,
+                                options_.restart_ms}),
        fds);
   return Status::ok();
 }

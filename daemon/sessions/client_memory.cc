@@ -54,13 +54,13 @@ void ClientSessions::end_seat(ClientSession& client, uint32_t handle) {
 Status ClientSessions::share(uint64_t number, Packet& packet) {
   // 1. The request must be one that a correct library makes; otherwise the session ends (an error that is
   //    returned).
-  const auto request = session::decode_memory_request(packet.bytes);
+  const auto request = ipc::decode_memory_request(packet.bytes);
   if (!request.is_ok()) return request.status();
   if (packet.descriptors.is_ok() && packet.fds.size() != 1)
     return {Code::kInvalidArgument, "memory to share needs one descriptor"};
   const uint64_t wanted = request.value().memory;
   ClientSession& client = sessions_.at(number);
-  session::MemoryAnswer answer;
+  ipc::MemoryAnswer answer;
   answer.request = request.value().request;
   // 2. From here on an error of kSystem is a limit: it concerns this memory alone, and the process gets
   //    it as an answer. But memory that a predecessor had accepted has no request that waits for an
@@ -69,7 +69,7 @@ Status ClientSessions::share(uint64_t number, Packet& packet) {
     if (why.code() != Code::kSystem || wanted != 0) return why;
     answer.code = why.code();
     answer.text = why.message();
-    send(number, session::encode(answer));
+    send(number, ipc::encode(answer));
     return Status::ok();
   };
   if (wanted != 0 && memory_owners_.contains(wanted)) {
@@ -90,9 +90,9 @@ Status ClientSessions::share(uint64_t number, Packet& packet) {
   block.handle = request.value().handle;
   block.device = file.st_dev;
   block.inode = file.st_ino;
-  if (client.memories.size() >= session::kMaxMemories)
+  if (client.memories.size() >= ipc::kMaxMemories)
     return refused(
-        {Code::kSystem, "a process may share " + std::to_string(session::kMaxMemories) + " allocations"});
+        {Code::kSystem, "a process may share " + std::to_string(ipc::kMaxMemories) + " allocations"});
   auto claim = limits_.claim(client.credentials.uid, UserLimits::What::kMemories);
   if (!claim.is_ok()) return refused(claim.status());
   block.claim = claim.take();
@@ -122,7 +122,7 @@ Status ClientSessions::share(uint64_t number, Packet& packet) {
   memory_owners_[answer.memory] = number;
   const SharedBlock& kept = client.memories.emplace(answer.memory, std::move(block)).first->second;
   handler_.on_shared(number, answer.memory, kept);
-  if (wanted == 0) send(number, session::encode(answer));
+  if (wanted == 0) send(number, ipc::encode(answer));
   return Status::ok();
 }
 

@@ -22,7 +22,7 @@
 
 namespace hdt::daemon {
 
-using session::Kind;
+using ipc::Kind;
 
 namespace {
 
@@ -37,7 +37,7 @@ constexpr int64_t kReadAnswerMs = 10'000;
 
 // The kind of a message that this daemon has encoded.
 Kind kind_to_send(std::span<const std::byte> bytes) {
-  const auto kind = session::kind_of(bytes);
+  const auto kind = ipc::kind_of(bytes);
   return kind.is_ok() ? kind.value() : Kind::kRefused;
 }
 
@@ -164,7 +164,7 @@ Result<bool> ClientSessions::begin_question(uint64_t number, Kind answer) {
   if (!claim.is_ok()) {
     // kStatusIs has no text for an error, so the session ends with it.
     if (answer == Kind::kStatusIs) return claim.status();
-    send(number, session::encode_text(answer, claim.status().code(), claim.status().message()));
+    send(number, ipc::encode_text(answer, claim.status().code(), claim.status().message()));
     return false;
   }
   client.question = OpenQuestion{claim.take(), false, Deadline::never()};
@@ -207,7 +207,7 @@ void ClientSessions::hear(const ClientSession& client, bool heard) {
 Status ClientSessions::handle(uint64_t number, Packet& packet) {
   // Every message is decoded and checked here; the handler gets well-formed values. An error that is
   // returned ends the session.
-  const auto kind = session::kind_of(packet.bytes);
+  const auto kind = ipc::kind_of(packet.bytes);
   if (!kind.is_ok()) return kind.status();
   if (!sessions_.at(number).greeted) {
     // Before its hello a process may ask for nothing.
@@ -225,21 +225,21 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
       return Status::ok();
     }
     case Kind::kExplain: {
-      const auto request = session::decode_explain(packet.bytes);
+      const auto request = ipc::decode_explain(packet.bytes);
       if (!request.is_ok()) return request.status();
       const auto begun = begin_question(number, Kind::kExplanationIs);
       if (begun.is_ok() && begun.value()) handler_.on_explain(number, request.value());
       return Status::ok();
     }
     case Kind::kAsk: {
-      const auto question = session::decode_question(packet.bytes);
+      const auto question = ipc::decode_question(packet.bytes);
       if (!question.is_ok()) return question.status();
       const auto begun = begin_question(number, Kind::kAnswerIs);
       if (begun.is_ok() && begun.value()) handler_.on_ask(number, question.value());
       return Status::ok();
     }
     case Kind::kJoin: {
-      const auto join = session::decode_join(packet.bytes);
+      const auto join = ipc::decode_join(packet.bytes);
       if (!join.is_ok()) return join.status();
       handler_.on_join(number, join.value());
       return Status::ok();
@@ -247,7 +247,7 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
     case Kind::kLeave:
     case Kind::kFail:
     case Kind::kDeadline: {
-      const auto notice = session::decode_notice(packet.bytes);
+      const auto notice = ipc::decode_notice(packet.bytes);
       if (!notice.is_ok()) return notice.status();
       handler_.on_notice(number, kind.value(), notice.value());
       return Status::ok();
@@ -258,7 +258,7 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
       return adopt(number, packet);
     case Kind::kUnshare:
     case Kind::kOpen: {
-      const auto request = session::decode_memory_request(packet.bytes);
+      const auto request = ipc::decode_memory_request(packet.bytes);
       if (!request.is_ok()) return request.status();
       if (kind.value() == Kind::kOpen) {
         handler_.on_open(number, request.value());
@@ -274,7 +274,7 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
 
 // A refusal ends the group for that process, not its session.
 Status ClientSessions::adopt(uint64_t number, Packet& packet) {
-  const auto request = session::decode_adopt(packet.bytes);
+  const auto request = ipc::decode_adopt(packet.bytes);
   if (!request.is_ok()) return request.status();
   if (packet.descriptors.is_ok() && packet.fds.size() != 1)
     return {Code::kInvalidArgument, "a group to adopt needs one descriptor"};
@@ -284,8 +284,8 @@ Status ClientSessions::adopt(uint64_t number, Packet& packet) {
   if (adopted.is_ok()) return adopted;
   // The reason goes to the log as well: the group ends for its ranks.
   warn_for(sessions_.at(number), "a group is not adopted: " + adopted.message());
-  send(number, session::encode(Kind::kNotAdopted, session::GroupNotice{request.value().handle, adopted.code(),
-                                                                       -1, adopted.message()}));
+  send(number, ipc::encode(Kind::kNotAdopted,
+                           ipc::GroupNotice{request.value().handle, adopted.code(), -1, adopted.message()}));
   return Status::ok();
 }
 
@@ -324,8 +324,7 @@ bool ClientSessions::send(uint64_t number, std::span<const std::byte> bytes, std
   if (client == nullptr) return false;
   const Status may = fds.empty() ? Status::ok() : claim_unread(*client);
   if (!may.is_ok()) {
-    (void)send_packet(client->socket.get(), session::encode_text(Kind::kRefused, may.code(), may.message()),
-                      {});
+    (void)send_packet(client->socket.get(), ipc::encode_text(Kind::kRefused, may.code(), may.message()), {});
   }
   const Status sent = may.is_ok() ? send_packet(client->socket.get(), bytes, fds) : may;
   // The question is answered, even if sending failed: then the socket is shut below.
@@ -348,7 +347,7 @@ void ClientSessions::refuse(uint64_t number, Code code, const std::string& why) 
   ClientSession* client = find(number);
   if (client == nullptr) return;
   warn_for(*client, "closed: " + why);
-  (void)send_packet(client->socket.get(), session::encode_text(Kind::kRefused, code, why), {});
+  (void)send_packet(client->socket.get(), ipc::encode_text(Kind::kRefused, code, why), {});
   end(number, "was disconnected by the daemon: " + why);
 }
 

@@ -122,22 +122,22 @@ class SessionHandler {
   virtual ~SessionHandler() = default;
   // The session was greeted: engines are to watch its page.
   virtual void on_opened(uint64_t session) = 0;
-  // Each of the next ones is one message of the process (session::Kind). Requests are answered with
+  // Each of the next ones is one message of the process (ipc::Kind). Requests are answered with
   // send().
   virtual void on_rendezvous(uint64_t session) = 0;
-  virtual void on_join(uint64_t session, const session::JoinRequest& request) = 0;
-  virtual void on_notice(uint64_t session, session::Kind kind, const session::GroupNotice& notice) = 0;
+  virtual void on_join(uint64_t session, const ipc::JoinRequest& request) = 0;
+  virtual void on_notice(uint64_t session, ipc::Kind kind, const ipc::GroupNotice& notice) = 0;
   virtual void on_status(uint64_t session) = 0;
-  virtual void on_explain(uint64_t session, const session::ExplainRequest& request) = 0;
-  virtual void on_ask(uint64_t session, const session::Question& question) = 0;
+  virtual void on_explain(uint64_t session, const ipc::ExplainRequest& request) = 0;
+  virtual void on_ask(uint64_t session, const ipc::Question& question) = 0;
   // The process shares memory in one of its groups, or no longer shares it: engines are to know of it.
   virtual void on_shared(uint64_t session, uint64_t number, const SharedBlock& block) = 0;
   virtual void on_unshared(uint64_t number) = 0;
   // The process brings a group of this daemon's predecessor. An error is sent to the process and does not
   // end its session.
-  virtual Status on_adopt(uint64_t session, const session::AdoptRequest& request, UniqueFd segment) = 0;
+  virtual Status on_adopt(uint64_t session, const ipc::AdoptRequest& request, UniqueFd segment) = 0;
   // The process wants to map memory that another rank shares.
-  virtual void on_open(uint64_t session, const session::MemoryRequest& request) = 0;
+  virtual void on_open(uint64_t session, const ipc::MemoryRequest& request) = 0;
   // The session ends; `how` completes "rank 3 ...". Its entry is erased afterwards. May be called twice
   // for one session if something throws.
   virtual void on_gone(uint64_t session, const std::string& how) = 0;
@@ -229,7 +229,7 @@ class ClientSessions {
   Status adopt(uint64_t number, Packet& packet);
   // Opens a question. False: the user has too many open, and the process has got that as the answer. An
   // error ends the session.
-  Result<bool> begin_question(uint64_t number, session::Kind answer);
+  Result<bool> begin_question(uint64_t number, ipc::Kind answer);
   // Closes the questions whose answer was read.
   void look_at_questions();
   // Claims an answer with descriptors, if earlier messages are still unread. kSystem at the limit.

@@ -10,22 +10,22 @@
 
 #include "base/shared_memory.h"
 #include "base/unique_fd.h"
-#include "ipc/page.h"
+#include "ipc/wake_page.h"
 
 namespace hdt::daemon {
 
-// See session::SessionPage (ipc/page.h) for how a process wakes an engine without a system call.
+// See ipc::WakePage (ipc/wake_page.h) for how a process wakes an engine without a system call.
 struct SessionLink {
   // the session's number, unique in the life of the daemon
   uint64_t number = 0;
   // the process, as the kernel reported it; 0: it has no number here
   uint32_t pid = 0;
   uint32_t uid = 0;
-  // holds the SessionPage; the process has it mapped, so what is read from it is foreign
+  // holds the WakePage; the process has it mapped, so what is read from it is foreign
   SharedMemory memory;
   // by engine: the process writes to it when that engine sleeps
   std::vector<UniqueFd> eventfds;
-  session::SessionPage& page() const { return *reinterpret_cast<session::SessionPage*>(memory.data()); }
+  ipc::WakePage& page() const { return *reinterpret_cast<ipc::WakePage*>(memory.data()); }
 };
 
 }  // namespace hdt::daemon

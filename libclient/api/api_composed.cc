@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "hdt/hdt.h"
-#include "libclient/api/issue.h"
+#include "libclient/api/submit.h"
 
 using hdt::Code;
 using hdt::Result;
@@ -22,13 +22,13 @@ using hdt::client::CommRef;
 using hdt::client::Communicator;
 using hdt::client::Contribution;
 using hdt::client::is_me;
-using hdt::client::issue;
 using hdt::client::Posting;
 using hdt::client::rank_of;
 using hdt::client::ranks_of;
 using hdt::client::report;
+using hdt::client::submit;
 using hdt::collectives::Collective;
-using hdt::session::Call;
+using hdt::ipc::Call;
 
 namespace {
 
@@ -114,7 +114,7 @@ hdtResult_t hdtGather(const void* sendbuf, void* recvbuf, size_t sendcount, hdtD
   const size_t bytes = sendcount * hdtTypeSize(type);
   const uint32_t me = rank_of(comm);
   const bool is_root = is_me(comm, root);
-  return issue(comm, request, [&](Communicator& c) {
+  return submit(comm, request, [&](Communicator& c) {
     // Each rank sends its block to the root; the root receives every rank's block at its place.
     return exchange(c, [&](uint32_t peer) {
       const bool sends = static_cast<int>(peer) == root;
@@ -135,7 +135,7 @@ hdtResult_t hdtScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hdt
   if (!status.is_ok()) return report(status);
   const size_t bytes = recvcount * hdtTypeSize(type);
   const bool is_root = is_me(comm, root);
-  return issue(comm, request, [&](Communicator& c) {
+  return submit(comm, request, [&](Communicator& c) {
     // The root sends each rank its block; the other ranks receive from the root only.
     return exchange(c, [&](uint32_t peer) {
       const auto* block = is_root ? static_cast<const std::byte*>(sendbuf) + peer * bytes : nullptr;
@@ -151,7 +151,7 @@ hdtResult_t hdtAllToAll(const void* sendbuf, void* recvbuf, size_t count, hdtDat
   const Status status = check(comm, {sendbuf, true, recvbuf, true}, count, type);
   if (!status.is_ok()) return report(status);
   const size_t bytes = count * hdtTypeSize(type);
-  return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
+  return submit(comm, request, [&](Communicator& c) -> Result<Posting> {
     const auto* from = static_cast<const std::byte*>(sendbuf);
     std::shared_ptr<std::vector<std::byte>> copy;
     // In place: what comes in would overwrite what is still to go out, so a copy is sent.
@@ -192,7 +192,7 @@ hdtResult_t hdtAllToAllV(const void* sendbuf, const size_t sendcounts[], const s
   }
   if (!status.is_ok()) return report(status);
   const size_t width = hdtTypeSize(type);
-  return issue(comm, request, [&](Communicator& c) {
+  return submit(comm, request, [&](Communicator& c) {
     // A block for each rank, and a block from each rank.
     return exchange(c, [&](uint32_t peer) {
       return Part{
@@ -218,7 +218,7 @@ hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvc
   const size_t width = hdtTypeSize(type);
   // One broadcast for each rank, with that rank as root, in the order of ranks: so all ranks make the
   // same calls in the same order. Different recvcounts are found as mismatches of these calls.
-  return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
+  return submit(comm, request, [&](Communicator& c) -> Result<Posting> {
     Collector collector;
     for (uint32_t rank = 0; rank < ranks_of(comm); ++rank) {
       const Call call = call_of(Collective::kBroadcast, recvcounts[rank], type,
@@ -240,7 +240,7 @@ hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t r
   if (status.is_ok()) status = check(comm, {nullptr, false, recvbuf, true}, recvcounts[rank_of(comm)], type);
   if (!status.is_ok()) return report(status);
   const size_t width = hdtTypeSize(type);
-  return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
+  return submit(comm, request, [&](Communicator& c) -> Result<Posting> {
     // The contribution is multiplied as a whole, where the reduction demands it, and once for all
     // reductions.
     const size_t elements = std::accumulate(recvcounts, recvcounts + ranks_of(comm), size_t{0});
@@ -268,7 +268,7 @@ hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest, void* r
   if (!status.is_ok()) return report(status);
   const size_t width = hdtTypeSize(type);
   // Both are submitted before either is waited for, so neither waits for the other.
-  return issue(comm, request, [&](Communicator& c) -> Result<Posting> {
+  return submit(comm, request, [&](Communicator& c) -> Result<Posting> {
     Collector collector;
     collector.add(c.send(static_cast<uint32_t>(dest), sendbuf, sendcount * width));
     collector.add(c.recv(static_cast<uint32_t>(source), recvbuf, recvcount * width));

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "hdt/hdt.h"
-#include "libclient/api/issue.h"
+#include "libclient/api/submit.h"
 #include "libclient/group/bootstrap.h"
 
 using hdt::Code;

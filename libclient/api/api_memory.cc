@@ -2,7 +2,7 @@
 // (libclient/daemon_client/allocations.h) does the work. No daemon is needed here: the first operation
 // that uses an allocation shares it through the daemon.
 #include "hdt/hdt.h"
-#include "libclient/api/issue.h"
+#include "libclient/api/submit.h"
 #include "libclient/daemon_client/allocations.h"
 
 using hdt::Code;

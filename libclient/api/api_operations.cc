@@ -1,11 +1,11 @@
 // api_operations.cc: the C interface of collectives, point to point and requests. Each function checks
-// its arguments, builds a session::Call, and hands it to issue() (issue.h). Errors before the submission
+// its arguments, builds a ipc::Call, and hands it to submit() (submit.h). Errors before the submission
 // concern this rank alone and leave the communicator as it was; what fails afterwards fails the group on
 // all ranks.
 #include <utility>
 
 #include "hdt/hdt.h"
-#include "libclient/api/issue.h"
+#include "libclient/api/submit.h"
 
 using hdt::Code;
 using hdt::Deadline;
@@ -20,14 +20,14 @@ using hdt::client::Contribution;
 using hdt::client::guarded;
 using hdt::client::is_built_in;
 using hdt::client::is_me;
-using hdt::client::issue;
 using hdt::client::Operation;
 using hdt::client::Posting;
 using hdt::client::ranks_of;
 using hdt::client::report;
 using hdt::client::requests;
+using hdt::client::submit;
 using hdt::collectives::Collective;
-using hdt::session::Call;
+using hdt::ipc::Call;
 
 namespace {
 
@@ -38,7 +38,7 @@ Result<Posting> posting(Result<std::shared_ptr<Operation>> posted, std::shared_p
 }
 
 // Submits a collective. A blocking call outside of hdtGroupStart takes run_collective() instead of
-// issue(): there a small call on one node needs no Operation, no request and no std::function.
+// submit(): there a small call on one node needs no Operation, no request and no std::function.
 // `contribution.memory` lives until the call returns, or as long as the request.
 hdtResult_t collective(Collective what, const Contribution& contribution, void* recv, size_t count,
                        hdtDataType_t type, int root, const CommRef& comm, hdtRequest_t* request) {
@@ -46,7 +46,7 @@ hdtResult_t collective(Collective what, const Contribution& contribution, void* 
   if (request == nullptr && !hdt::client::in_group()) {
     return guarded([&] { return report(comm->communicator->run_collective(call, contribution.send, recv)); });
   }
-  return issue(comm, request, [&](Communicator& c) {
+  return submit(comm, request, [&](Communicator& c) {
     return posting(c.collective(call, contribution.send, recv), contribution.memory);
   });
 }
@@ -167,7 +167,7 @@ hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t type, int p
   if (status.is_ok()) status = check_rank(comm, peer, "peer");
   if (!status.is_ok()) return report(status);
   // Sizes go by bytes from here on: the two ends of a message need not use the same type.
-  return issue(comm, request, [&](Communicator& c) {
+  return submit(comm, request, [&](Communicator& c) {
     return posting(c.send(static_cast<uint32_t>(peer), sendbuf, count * hdtTypeSize(type)));
   });
 }
@@ -178,7 +178,7 @@ hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, h
   Status status = check(comm, {nullptr, false, recvbuf, true}, count, type);
   if (status.is_ok()) status = check_rank(comm, peer, "peer");
   if (!status.is_ok()) return report(status);
-  return issue(comm, request, [&](Communicator& c) {
+  return submit(comm, request, [&](Communicator& c) {
     return posting(c.recv(static_cast<uint32_t>(peer), recvbuf, count * hdtTypeSize(type)));
   });
 }

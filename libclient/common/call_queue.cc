@@ -6,24 +6,23 @@
 
 namespace hdt::client {
 
-void fail_mismatch(const NodeAccess& access, uint64_t sequence, const session::Call& mine, uint32_t local,
-                   const session::Call& theirs) {
+void fail_mismatch(const NodeAccess& access, uint64_t sequence, const ipc::Call& mine, uint32_t local,
+                   const ipc::Call& theirs) {
   const uint32_t rank = access.rank_of(local);
   access.fail(Code::kMismatch, static_cast<int32_t>(rank),
               "call " + std::to_string(sequence) + " of this group (class " +
                   access.segment.header().group_class + "): rank " + std::to_string(access.rank) + " calls " +
-                  session::describe(mine) + ", rank " + std::to_string(rank) + " calls " +
-                  session::describe(theirs));
+                  ipc::describe(mine) + ", rank " + std::to_string(rank) + " calls " + ipc::describe(theirs));
 }
 
 bool fail_if_left(const NodeAccess& access, uint64_t sequence) {
   for (uint32_t i = 0; i < access.layout().local_ranks; ++i) {
-    const session::Board& board = access.segment.board(i);
-    if (board.left.load(std::memory_order_acquire) == 0) continue;
+    const ipc::RankState& rank_state = access.segment.rank_state(i);
+    if (rank_state.left.load(std::memory_order_acquire) == 0) continue;
     // The departure is looked at first, the calls afterwards: a rank makes no call after it has
     // departed, so `entered` is final. acquire on `left` pairs with the release in
     // Communicator::leave().
-    const uint64_t entered = board.entered.load(std::memory_order_acquire);
+    const uint64_t entered = rank_state.entered.load(std::memory_order_acquire);
     if (entered > sequence) continue;
     access.fail(Code::kRankLost, static_cast<int32_t>(access.rank_of(i)),
                 "rank " + std::to_string(access.rank_of(i)) + " left the group (class " +

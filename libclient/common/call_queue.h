@@ -1,6 +1,6 @@
 // call_queue.h: the collectives that a rank has under way in one group, in call order. There are two
-// kinds of queue: the intra-node queue (intranode/node_queue.h) for groups of one node, and the
-// inter-node queue (internode/collective_queue.h) for groups of several. The Communicator owns one of
+// kinds of queue: the intra-node queue (intranode/intranode_queue.h) for groups of one node, and the
+// inter-node queue (internode/internode_queue.h) for groups of several. The Communicator owns one of
 // them. It is not thread-safe: all functions are called with the communicator's lock held, by whichever
 // thread of the rank is at hand.
 #pragma once
@@ -24,7 +24,7 @@ class CallQueue {
   // Appends a call and tries to publish it to the other ranks. The buffers must stay valid until the
   // operation is complete. If the call cannot be made, the queue fails the group. Does not wait for the
   // other ranks.
-  virtual void push(const session::Call& call, const void* send, void* recv,
+  virtual void push(const ipc::Call& call, const void* send, void* recv,
                     std::shared_ptr<Operation> operation) = 0;
   // Does what can be done without waiting. True if anything was done. Once the group has failed, it
   // completes at most what had been exchanged before; fail_all() follows then.
@@ -34,15 +34,15 @@ class CallQueue {
   // only be called if there is one.
   virtual const Operation* oldest() const = 0;
   virtual uint64_t oldest_sequence() const = 0;
-  virtual const session::Call& oldest_call() const = 0;
+  virtual const ipc::Call& oldest_call() const = 0;
   // Completes all operations with `status`, for a group that has failed. Afterwards the queue is empty.
   virtual void fail_all(const Status& status) = 0;
 };
 
 // Fails the group with kMismatch: in call `sequence`, rank `local` of this node has made another call
 // than this rank. The message has both calls.
-void fail_mismatch(const NodeAccess& access, uint64_t sequence, const session::Call& mine, uint32_t local,
-                   const session::Call& theirs);
+void fail_mismatch(const NodeAccess& access, uint64_t sequence, const ipc::Call& mine, uint32_t local,
+                   const ipc::Call& theirs);
 // Fails the group with kRankLost if a rank of this node has departed without making call `sequence`.
 // True if so.
 bool fail_if_left(const NodeAccess& access, uint64_t sequence);
@@ -50,10 +50,10 @@ bool fail_if_left(const NodeAccess& access, uint64_t sequence);
 // The minimum of a counter over the rank states of this node, this rank included. acquire: the data that
 // every rank has stored before its counter is visible afterwards.
 template <typename Counter>
-uint64_t least(const NodeAccess& access, Counter session::Board::*counter) {
+uint64_t least(const NodeAccess& access, Counter ipc::RankState::*counter) {
   uint64_t value = UINT64_MAX;
   for (uint32_t i = 0; i < access.layout().local_ranks; ++i) {
-    const uint64_t one = (access.segment.board(i).*counter).load(std::memory_order_acquire);
+    const uint64_t one = (access.segment.rank_state(i).*counter).load(std::memory_order_acquire);
     value = one < value ? one : value;
   }
   return value;

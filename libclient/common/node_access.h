@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "ipc/plan.h"
+#include "ipc/partition.h"
 #include "ipc/segment.h"
 
 namespace hdt::client {
@@ -14,9 +14,9 @@ namespace hdt::client {
 // afterwards. The queues and their parts hold references to it. Any thread may read it; what the memory
 // holds follows the rules of ipc/segment.h.
 struct NodeAccess {
-  session::Segment segment;
+  ipc::Segment segment;
   // Checked when the group was joined: every rank is on a node of the group.
-  session::Order order{{0}, 1};
+  ipc::Order order{{0}, 1};
   uint32_t rank = 0;
   // The index of this rank among the ranks of this node.
   uint32_t local = 0;
@@ -28,10 +28,10 @@ struct NodeAccess {
   // failure may become visible here only later, as it may go through the daemon (Communicator::fail()).
   std::function<void(Code, int32_t rank, const std::string&)> fail;
 
-  const session::Layout& layout() const { return segment.layout(); }
+  const ipc::Layout& layout() const { return segment.layout(); }
   bool one_node() const { return layout().nodes == 1; }
-  session::Board& board() const { return segment.board(local); }
-  session::Recorder recorder() const { return session::Recorder(segment.recording(local)); }
+  ipc::RankState& rank_state() const { return segment.rank_state(local); }
+  ipc::Recorder recorder() const { return ipc::Recorder(segment.recording(local)); }
   // An address in the data part, by an offset of Layout.
   std::byte* data(uint64_t offset) const { return segment.data() + offset; }
   // The rank in the group of a local rank of this node.
@@ -42,7 +42,7 @@ struct NodeAccess {
   // and a system call only where a rank sleeps (base/doorbell.h).
   void ring_peers() const {
     for (uint32_t i = 0; i < layout().local_ranks; ++i) {
-      if (i != local) segment.board(i).doorbell.ring();
+      if (i != local) segment.rank_state(i).doorbell.ring();
     }
   }
 };

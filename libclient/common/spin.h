@@ -42,7 +42,7 @@ bool spin(int quick_rounds, Look look) {
 
 // The number of rounds at full speed for a group of this shape. It is 0 unless every rank has a core to
 // itself. Between nodes the daemon's engine needs one as well, and twice as many cores are demanded.
-inline int quick_rounds(const session::Layout& layout) {
+inline int quick_rounds(const ipc::Layout& layout) {
   static const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
   const long needed = layout.nodes == 1 ? layout.local_ranks : 2L * (layout.local_ranks + 1);
   return cores >= needed ? kQuickRounds : 0;

@@ -21,23 +21,23 @@ constexpr int64_t kEchoMs = 50;
 }  // namespace
 
 void measure_echo(const NodeAccess& access) {
-  session::Board& board = access.board();
+  ipc::RankState& rank_state = access.rank_state();
   const Deadline until = Deadline::after_ms(kEchoMs);
   const int quick = quick_rounds(access.layout());
   std::vector<double> took_ns;
   for (uint32_t turn = 1; turn <= kTurns; ++turn) {
     const int64_t asked_ns = now_ns();
     // release and acquire, as between any rank and its engine.
-    board.echo_asked.store(turn, std::memory_order_release);
+    rank_state.echo_asked.store(turn, std::memory_order_release);
     access.ring_daemon();
-    const auto answered = [&] { return board.echo_given.load(std::memory_order_acquire) == turn; };
+    const auto answered = [&] { return rank_state.echo_given.load(std::memory_order_acquire) == turn; };
     while (!spin(quick, answered)) {
       // A daemon that hangs, or is suspended, leaves the value at 0: not measured.
       if (until.expired()) return;
     }
     took_ns.push_back(static_cast<double>(now_ns() - asked_ns));
   }
-  board.echo_ns.store(static_cast<uint64_t>(median(took_ns)), std::memory_order_release);
+  rank_state.echo_ns.store(static_cast<uint64_t>(median(took_ns)), std::memory_order_release);
 }
 
 }  // namespace hdt::client

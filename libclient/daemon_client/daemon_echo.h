@@ -7,7 +7,7 @@
 
 namespace hdt::client {
 
-// Leaves the median of some round trips in this rank's state (Board::echo_ns), in ns. Leaves nothing if
+// Leaves the median of some round trips in this rank's state (RankState::echo_ns), in ns. Leaves nothing if
 // the daemon does not answer in time; takes 50 ms at most. To be called after the rank has taken its
 // seat and before its first operation, by the thread that makes the group.
 void measure_echo(const NodeAccess& access);

@@ -20,7 +20,7 @@
 
 namespace hdt::client {
 
-using session::Kind;
+using ipc::Kind;
 
 namespace {
 
@@ -99,10 +99,10 @@ Status Session::hear(bool& final) {
   for (;;) {
     auto packet = receive_packet(wire().socket.get());
     if (!packet.is_ok()) return {Code::kDaemonLost, "the daemon at " + path_ + " went away"};
-    const auto kind = session::kind_of(packet.value().bytes);
+    const auto kind = ipc::kind_of(packet.value().bytes);
     if (kind.is_ok() && kind.value() == Kind::kRefused) {
       final = true;
-      const auto text = session::decode_text(packet.value().bytes);
+      const auto text = ipc::decode_text(packet.value().bytes);
       return text.is_ok() ? Status(text.value().code, "the daemon at " + path_ + ": " + text.value().text)
                           : text.status();
     }
@@ -188,17 +188,16 @@ Status Session::hand_over(Wire& wire) {
   ++life_;
   for (const auto& [number, shared] : shared_) {
     const std::array<int, 1> fds = {shared.fd};
-    HDT_RETURN_IF_ERROR(
-        send_packet(wire.socket.get(),
-                    session::encode(Kind::kShare, session::MemoryRequest{0, shared.handle, number}), fds));
+    HDT_RETURN_IF_ERROR(send_packet(
+        wire.socket.get(), ipc::encode(Kind::kShare, ipc::MemoryRequest{0, shared.handle, number}), fds));
   }
   for (const auto& [number, membership] : memberships_) {
     JoinedGroup& joined = *membership.joined;
     joined.life = life_;
     const std::array<int, 1> fds = {joined.memory.fd()};
-    HDT_RETURN_IF_ERROR(send_packet(
-        wire.socket.get(),
-        session::encode(session::AdoptRequest{joined.handle, joined.engine, joined.local_index}), fds));
+    HDT_RETURN_IF_ERROR(
+        send_packet(wire.socket.get(),
+                    ipc::encode(ipc::AdoptRequest{joined.handle, joined.engine, joined.local_index}), fds));
     // The group may have failed, and the daemon before may not have passed that on.
     if (const auto failure = told_.find(joined.handle); failure != told_.end()) {
       HDT_RETURN_IF_ERROR(send_packet(wire.socket.get(), failure->second, {}));
@@ -209,19 +208,19 @@ Status Session::hand_over(Wire& wire) {
 
 // An answer for which nobody waits any more stays filed until the daemon ends.
 void Session::on_packet(Packet packet) {
-  const auto kind = session::kind_of(packet.bytes);
+  const auto kind = ipc::kind_of(packet.bytes);
   if (!kind.is_ok()) return;
   uint64_t number = kByKind + static_cast<uint64_t>(kind.value());
   if (kind.value() == Kind::kJoined) {
-    const auto joined = session::decode_joined(packet.bytes);
+    const auto joined = ipc::decode_joined(packet.bytes);
     if (!joined.is_ok()) return;
     number = joined.value().request;
   } else if (kind.value() == Kind::kMemory) {
-    const auto answer = session::decode_memory_answer(packet.bytes);
+    const auto answer = ipc::decode_memory_answer(packet.bytes);
     if (!answer.is_ok()) return;
     number = answer.value().request;
   } else if (kind.value() == Kind::kNotAdopted) {
-    const auto notice = session::decode_notice(packet.bytes);
+    const auto notice = ipc::decode_notice(packet.bytes);
     if (notice.is_ok()) on_not_adopted(notice.value());
     return;
   }
@@ -230,7 +229,7 @@ void Session::on_packet(Packet packet) {
   changed_.notify_all();
 }
 
-void Session::on_not_adopted(const session::GroupNotice& notice) {
+void Session::on_not_adopted(const ipc::GroupNotice& notice) {
   std::vector<Membership> refused;
   {
     const std::lock_guard lock(mutex_);
@@ -304,9 +303,9 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, i
 Result<std::string> Session::rendezvous_address() {
   const std::lock_guard lock(question_mutex_);
   auto packet = ask(kByKind + static_cast<uint64_t>(Kind::kRendezvousAt),
-                    session::encode_empty(Kind::kRendezvous), kAnswerMs);
+                    ipc::encode_empty(Kind::kRendezvous), kAnswerMs);
   if (!packet.is_ok()) return packet.status();
-  auto text = session::decode_text(packet.value().bytes);
+  auto text = ipc::decode_text(packet.value().bytes);
   if (!text.is_ok()) return text.status();
   return text.value().text;
 }
@@ -314,7 +313,7 @@ Result<std::string> Session::rendezvous_address() {
 Result<std::string> Session::status_json() {
   const std::lock_guard lock(question_mutex_);
   auto packet =
-      ask(kByKind + static_cast<uint64_t>(Kind::kStatusIs), session::encode_empty(Kind::kStatus), kAnswerMs);
+      ask(kByKind + static_cast<uint64_t>(Kind::kStatusIs), ipc::encode_empty(Kind::kStatus), kAnswerMs);
   if (!packet.is_ok()) return packet.status();
   return text_of(packet.value());
 }
@@ -324,26 +323,26 @@ Result<std::string> Session::json_answer(Kind kind, std::span<const std::byte> q
   const std::lock_guard lock(question_mutex_);
   auto packet = ask(kByKind + static_cast<uint64_t>(kind), question, kAnswerMs);
   if (!packet.is_ok()) return packet.status();
-  const auto answer = session::decode_text(packet.value().bytes);
+  const auto answer = ipc::decode_text(packet.value().bytes);
   if (!answer.is_ok()) return answer.status();
   if (answer.value().code != Code::kSuccess) return Status(answer.value().code, answer.value().text);
   return text_of(packet.value());
 }
 
-Result<std::string> Session::explain_json(const session::ExplainRequest& request) {
-  return json_answer(Kind::kExplanationIs, session::encode(request));
+Result<std::string> Session::explain_json(const ipc::ExplainRequest& request) {
+  return json_answer(Kind::kExplanationIs, ipc::encode(request));
 }
 
-Result<std::string> Session::ask_json(const session::Question& question) {
-  return json_answer(Kind::kAnswerIs, session::encode(question));
+Result<std::string> Session::ask_json(const ipc::Question& question) {
+  return json_answer(Kind::kAnswerIs, ipc::encode(question));
 }
 
 // From the daemon's success on, the others wait for this rank: whatever goes wrong afterwards fails the
 // group (give_up_seat()) instead of leaving them to their deadline.
-Result<JoinedGroup> Session::join_once(const session::JoinRequest& request, uint64_t& life) {
-  auto packet = ask(request.request, session::encode(request), request.timeout_ms + kJoinGraceMs, {}, &life);
+Result<JoinedGroup> Session::join_once(const ipc::JoinRequest& request, uint64_t& life) {
+  auto packet = ask(request.request, ipc::encode(request), request.timeout_ms + kJoinGraceMs, {}, &life);
   if (!packet.is_ok()) return packet.status();
-  const auto joined = session::decode_joined(packet.value().bytes);
+  const auto joined = ipc::decode_joined(packet.value().bytes);
   if (!joined.is_ok()) return joined.status();
   if (joined.value().code != Code::kSuccess) return Status(joined.value().code, joined.value().text);
   const auto refuse = [&](const Status& why) {
@@ -371,14 +370,14 @@ Status Session::give_up_seat(uint32_t handle, int32_t rank, const Status& why) {
   return told;
 }
 
-Result<Packet> Session::ask_memory(Kind kind, session::MemoryRequest request, std::span<const int> fds) {
+Result<Packet> Session::ask_memory(Kind kind, ipc::MemoryRequest request, std::span<const int> fds) {
   {
     const std::lock_guard lock(mutex_);
     request.request = next_request_++;
   }
-  auto packet = ask(request.request, session::encode(kind, request), kAnswerMs, fds);
+  auto packet = ask(request.request, ipc::encode(kind, request), kAnswerMs, fds);
   if (!packet.is_ok()) return packet.status();
-  const auto answer = session::decode_memory_answer(packet.value().bytes);
+  const auto answer = ipc::decode_memory_answer(packet.value().bytes);
   if (!answer.is_ok()) return answer.status();
   if (answer.value().code != Code::kSuccess) return Status(answer.value().code, answer.value().text);
   return packet;
@@ -390,7 +389,7 @@ Result<uint64_t> Session::share(uint32_t handle, const SharedMemory& memory) {
   const std::array<int, 1> fds = {memory.fd()};
   auto packet = ask_memory(Kind::kShare, {0, handle, 0}, fds);
   if (!packet.is_ok()) return packet.status();
-  const uint64_t number = session::decode_memory_answer(packet.value().bytes).value().memory;
+  const uint64_t number = ipc::decode_memory_answer(packet.value().bytes).value().memory;
   const std::lock_guard lock(mutex_);
   shared_[number] = {handle, memory.fd()};
   return number;
@@ -408,7 +407,7 @@ void Session::unshare(uint64_t memory) {
     const std::lock_guard lock(mutex_);
     shared_.erase(memory);
   }
-  (void)send_notice(session::encode(Kind::kUnshare, session::MemoryRequest{0, 0, memory}));
+  (void)send_notice(ipc::encode(Kind::kUnshare, ipc::MemoryRequest{0, 0, memory}));
 }
 
 Result<SharedMemory> Session::open_memory(uint32_t handle, uint64_t memory) {
@@ -422,9 +421,9 @@ Result<SharedMemory> Session::open_memory(uint32_t handle, uint64_t memory) {
   return mapped;
 }
 
-Status Session::notify(Kind kind, const session::GroupNotice& notice) {
+Status Session::notify(Kind kind, const ipc::GroupNotice& notice) {
   const std::lock_guard sending(send_mutex_);
-  const auto bytes = session::encode(kind, notice);
+  const auto bytes = ipc::encode(kind, notice);
   // Noted before it is sent, as the daemon may end before it has passed it on.
   if (kind == Kind::kFail) {
     const std::lock_guard lock(mutex_);
@@ -470,9 +469,9 @@ void Session::ring(uint32_t engine, uint32_t handle) {
 
 void Session::ring_at(const Wire& daemon, uint32_t engine, uint32_t handle) {
   if (engine >= daemon.eventfds.size()) return;
-  session::EngineBell& bell = reinterpret_cast<session::SessionPage*>(daemon.page.data())->engines[engine];
-  const uint32_t bit = handle % (session::kAttentionWords * 64);
-  // Sequentially consistent with the engine's "set asleep, look again" (ipc/page.h): one of the two sees
+  ipc::EngineBell& bell = reinterpret_cast<ipc::WakePage*>(daemon.page.data())->engines[engine];
+  const uint32_t bit = handle % (ipc::kAttentionWords * 64);
+  // Sequentially consistent with the engine's "set asleep, look again" (ipc/wake_page.h): one of the two sees
   // the other.
   bell.attention[bit / 64].fetch_or(uint64_t{1} << bit % 64, std::memory_order_seq_cst);
   if (bell.asleep.load(std::memory_order_seq_cst) != 0) ::eventfd_write(daemon.eventfds[engine].get(), 1);

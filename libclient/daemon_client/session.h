@@ -29,7 +29,7 @@
 #include "base/seqpacket.h"
 #include "base/shared_memory.h"
 #include "ipc/messages.h"
-#include "ipc/page.h"
+#include "ipc/wake_page.h"
 
 namespace hdt::client {
 
@@ -45,7 +45,7 @@ struct JoinedGroup {
   // Which daemon of this session knows the seat: its number in the order of daemons, see Session::life_.
   uint64_t life = 0;
   // The group's secret, which only its members have.
-  session::GroupKey secret{};
+  ipc::GroupKey secret{};
 };
 
 // Made by find_daemon() (daemon_finder.h), which shares it within the process; owned by all
@@ -70,13 +70,13 @@ class Session {
 
   const std::string& socket_path() const { return path_; }
   // The greeting of the present daemon.
-  const session::Welcome& daemon() const { return wire().welcome; }
+  const ipc::Welcome& daemon() const { return wire().welcome; }
   // Where other nodes' daemons can meet this one: addresses by commas, with the node id in front.
   Result<std::string> rendezvous_address();
   // Joins a group. Blocks until the group is made, or some seconds longer than `request.timeout_ms`. The
   // number in `request` is filled in here. Errors: those of the group (hdt.h), and kDaemonLost if the
   // daemon ended meanwhile and no other one can be asked.
-  Result<JoinedGroup> join(session::JoinRequest request);
+  Result<JoinedGroup> join(ipc::JoinRequest request);
   // For a rank that cannot use a group that it has joined: fails the group with the reason, on all
   // ranks, and leaves it. Returns what the others are sent.
   Status give_up_seat(uint32_t handle, int32_t rank, const Status& why);
@@ -84,9 +84,9 @@ class Session {
   Result<std::string> status_json();
   // Which algorithm a call takes, and why, as JSON. kInvalidUsage, kInvalidArgument: there is no such
   // group or call.
-  Result<std::string> explain_json(const session::ExplainRequest& request);
-  // The answer to another question of an operator (session::Question), as JSON.
-  Result<std::string> ask_json(const session::Question& question);
+  Result<std::string> explain_json(const ipc::ExplainRequest& request);
+  // The answer to another question of an operator (ipc::Question), as JSON.
+  Result<std::string> ask_json(const ipc::Question& question);
   // Gives the daemon memory of this process, for other ranks of the group with `handle` to open. Returns
   // its number. The descriptor of `memory` must stay open until unshare() or forget_shared(), as a
   // successor of the daemon gets it. kSystem: a limit of shared memory.
@@ -100,7 +100,7 @@ class Session {
   Result<SharedMemory> open_memory(uint32_t handle, uint64_t memory);
   // Sends a notice about a group: kLeave, kFail or kDeadline. Not answered. While the daemon is
   // suspended the notice is kept for its successor.
-  Status notify(session::Kind kind, const session::GroupNotice& notice);
+  Status notify(ipc::Kind kind, const ipc::GroupNotice& notice);
   // Makes engine `engine` look at the group with `handle`: no system call while the engine is awake.
   // Never waits; takes no lock.
   void ring(uint32_t engine, uint32_t handle);
@@ -145,8 +145,8 @@ class Session {
   // The connection to one daemon, from its greeting on. Constant, except for what the page holds.
   struct Wire {
     UniqueFd socket;
-    session::Welcome welcome;
-    // The wake page (ipc/page.h), and the eventfd of each engine.
+    ipc::Welcome welcome;
+    // The wake page (ipc/wake_page.h), and the eventfd of each engine.
     SharedMemory page;
     std::vector<UniqueFd> eventfds;
   };
@@ -172,7 +172,7 @@ class Session {
   // Files an answer for the thread that waits for it.
   void on_packet(Packet packet);
   // The successor does not take a group over.
-  void on_not_adopted(const session::GroupNotice& notice);
+  void on_not_adopted(const ipc::GroupNotice& notice);
   // Waits for another daemon in the place of the one that is gone, and hands over. Failure: none will
   // come.
   Status find_successor();
@@ -180,9 +180,9 @@ class Session {
   // ends.
   bool await_need();
   // Asks one daemon once. `life`: the daemon that was asked.
-  Result<JoinedGroup> join_once(const session::JoinRequest& request, uint64_t& life);
+  Result<JoinedGroup> join_once(const ipc::JoinRequest& request, uint64_t& life);
   // Whether a join that failed may be sent to the next daemon.
-  bool can_ask_again(const session::JoinRequest& request, const std::string& own_address,
+  bool can_ask_again(const ipc::JoinRequest& request, const std::string& own_address,
                      const Status& why) const;
   // Gives a new daemon what this process shares, its groups, and the failures that it has reported.
   Status hand_over(Wire& wire);
@@ -194,9 +194,9 @@ class Session {
   Result<Packet> ask(uint64_t number, std::span<const std::byte> bytes, int64_t answer_ms,
                      std::span<const int> fds = {}, uint64_t* only_in_life = nullptr);
   // For questions whose answer is a text with JSON behind it, or a refusal.
-  Result<std::string> json_answer(session::Kind kind, std::span<const std::byte> question);
+  Result<std::string> json_answer(ipc::Kind kind, std::span<const std::byte> question);
   // kShare and kOpen. Fills in the number of the request.
-  Result<Packet> ask_memory(session::Kind kind, session::MemoryRequest request, std::span<const int> fds);
+  Result<Packet> ask_memory(ipc::Kind kind, ipc::MemoryRequest request, std::span<const int> fds);
   // Sends one message; send_mutex_ is held. A daemon that reads nothing for too long is given up
   // (kDaemonLost).
   Status send(const Wire& to, std::span<const std::byte> bytes, std::span<const int> fds = {});

@@ -13,7 +13,7 @@
 
 namespace hdt::client {
 
-using session::Kind;
+using ipc::Kind;
 
 namespace {
 
@@ -66,7 +66,7 @@ Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path, i
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &answer_time, sizeof answer_time);
   // A daemon that takes no session may have sent its reason before it heard anything, and closed. So a
   // failed send is no reason not to look for an answer.
-  const Status said = send_packet(socket, session::encode(session::Hello{"libhdt 0.1.0"}), {});
+  const Status said = send_packet(socket, ipc::encode(ipc::Hello{"libhdt 0.1.0"}), {});
   if (!said.is_ok() && said.code() != Code::kDaemonLost) return said;
   auto packet = receive_packet(socket);
   if (!packet.is_ok()) {
@@ -75,14 +75,14 @@ Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path, i
       return Status(Code::kNoDaemon, stuck(socket, path, timeout_ms));
     return packet.status();
   }
-  const auto kind = session::kind_of(packet.value().bytes);
+  const auto kind = ipc::kind_of(packet.value().bytes);
   if (kind.is_ok() && kind.value() == Kind::kRefused) {
-    const auto text = session::decode_text(packet.value().bytes);
+    const auto text = ipc::decode_text(packet.value().bytes);
     if (text.is_ok())
       return Status(text.value().code, "the daemon at " + path + " refused: " + text.value().text);
   }
   // From here on a message that makes no sense is an error of its own: kVersion for another protocol.
-  auto welcome = session::decode_welcome(packet.value().bytes);
+  auto welcome = ipc::decode_welcome(packet.value().bytes);
   if (!welcome.is_ok()) return welcome.status();
   wire->welcome = welcome.take();
   HDT_RETURN_IF_ERROR(packet.value().descriptors);
@@ -92,7 +92,7 @@ Result<std::unique_ptr<Session::Wire>> Session::greet(const std::string& path, i
     return Status(Code::kInternal, "the daemon's welcome lacks descriptors");
   auto page = SharedMemory::map(std::move(fds[0]));
   if (!page.is_ok()) return page.status();
-  if (page.value().size() < sizeof(session::SessionPage))
+  if (page.value().size() < sizeof(ipc::WakePage))
     return Status(Code::kInternal, "the session's page is too small");
   wire->page = page.take();
   for (uint32_t i = 0; i < wire->welcome.engines; ++i) wire->eventfds.push_back(std::move(fds[1 + i]));

@@ -53,16 +53,16 @@ void Session::await_daemon() { (void)rendezvous_address(); }
 // and the coordinator was this node's daemon (this rank hosts the meeting, or the coordinator's
 // addresses are ours): then the successor coordinates, and all who join ask it, too. A coordinator
 // elsewhere has given the group up.
-bool Session::can_ask_again(const session::JoinRequest& request, const std::string& own_address,
+bool Session::can_ask_again(const ipc::JoinRequest& request, const std::string& own_address,
                             const Status& why) const {
   if (why.code() == Code::kInProgress) return true;
   if (why.code() != Code::kDaemonLost || lost() || !become_host_) return false;
-  return request.host != session::Hosting::kNone || share_host(request.rendezvous, own_address);
+  return request.host != ipc::Hosting::kNone || share_host(request.rendezvous, own_address);
 }
 
 // Joins through one daemon after the other, until the deadline. The coordinator's address is compared
 // with this node's as it was before: a successor may have another port.
-Result<JoinedGroup> Session::join(session::JoinRequest request) {
+Result<JoinedGroup> Session::join(ipc::JoinRequest request) {
   const Deadline deadline = Deadline::after_ms(request.timeout_ms);
   const Counted asking(asking_);
   std::string own_address;
@@ -116,8 +116,7 @@ uint64_t Session::watch(Membership membership) {
   joined.life = life_;
   const std::array<int, 1> fds = {joined.memory.fd()};
   (void)send_packet(wire().socket.get(),
-                    session::encode(session::AdoptRequest{joined.handle, joined.engine, joined.local_index}),
-                    fds);
+                    ipc::encode(ipc::AdoptRequest{joined.handle, joined.engine, joined.local_index}), fds);
   return number;
 }
 

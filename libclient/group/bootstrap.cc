@@ -33,7 +33,7 @@ constexpr uint32_t kIdMagic = 0x4854444a;
 constexpr size_t kSeedBytes = 16;
 // Room for a daemon's addresses with its node id in front, as hdtCommSplit passes them on, in bytes. A
 // multiple of an element's size, as the addresses travel in an allgather of int32.
-constexpr size_t kMaxAddress = session::kMaxAddressBytes + 36;
+constexpr size_t kMaxAddress = ipc::kMaxAddressBytes + 36;
 
 // The contents of an hdtUniqueId_t: magic, seed, and the coordinator's addresses as a string
 // (base/codec.h).
@@ -71,14 +71,14 @@ Result<IdContents> unpack_id(const hdtUniqueId_t& id) {
 }
 
 // The hash hides the seed: the key travels to daemons, the seed does not.
-Result<session::GroupKey> key_of_id(const IdContents& contents) {
+Result<ipc::GroupKey> key_of_id(const IdContents& contents) {
   return key_of("id " + std::string(reinterpret_cast<const char*>(contents.seed.data()), kSeedBytes));
 }
 
 // How the ranks of a group find each other, beside the key in their options.
 struct Meeting {
-  session::Meeting kind = session::Meeting::kSecret;
-  session::Hosting host = session::Hosting::kNone;
+  ipc::Meeting kind = ipc::Meeting::kSecret;
+  ipc::Hosting host = ipc::Hosting::kNone;
   // The place in the user's words, for messages; "": the ranks do not meet at an address that the user
   // gave.
   std::string place;
@@ -93,7 +93,7 @@ struct Meeting {
 //    one.
 Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, CommunicatorOptions options,
                                            const Meeting& meeting) {
-  session::JoinRequest request;
+  ipc::JoinRequest request;
   request.key = options.key;
   request.meeting = meeting.kind;
   request.host = meeting.host;
@@ -124,7 +124,7 @@ std::string text_of(const char (&address)[kMaxAddress]) { return {address, ::str
 // another group of this parent.
 Result<std::shared_ptr<Communicator>> join_members(Communicator& parent, const std::vector<uint32_t>& members,
                                                    const std::string& what, const std::string& rendezvous,
-                                                   const Wishes& wishes, session::Meeting kind) {
+                                                   const Wishes& wishes, ipc::Meeting kind) {
   const CommunicatorOptions& from = parent.options();
   const std::string parent_key(reinterpret_cast<const char*>(from.key.data()), from.key.size());
   auto key = key_of(parent_key + " " + what);
@@ -138,7 +138,7 @@ Result<std::shared_ptr<Communicator>> join_members(Communicator& parent, const s
                                     static_cast<uint32_t>(members.size()),
                                     static_cast<uint32_t>(rank),
                                     wishes.deterministic};
-  return join(parent.session(), options, {kind, session::Hosting::kNone, ""});
+  return join(parent.session(), options, {kind, ipc::Hosting::kNone, ""});
 }
 
 // The number of this hdtCommInit in the process: the same on all ranks, as hdtCommInit is collective
@@ -227,9 +227,9 @@ Result<Wishes> read_config(const hdtCommConfig_t* config, const Wishes& defaults
   if (config->timeout_ms < 0) return Status(Code::kInvalidArgument, "hdtCommConfig_t.timeout_ms is negative");
   if (config->timeout_ms > 0) wishes.timeout_ms = config->timeout_ms;
   if (config->size >= sizeof(hdtCommConfig_t)) wishes.deterministic = config->deterministic != 0;
-  if (wishes.group_class.empty() || wishes.group_class.size() > session::kMaxClassBytes) {
+  if (wishes.group_class.empty() || wishes.group_class.size() > ipc::kMaxClassBytes) {
     return Status(Code::kInvalidArgument, "group class '" + wishes.group_class + "' must have 1 to " +
-                                              std::to_string(session::kMaxClassBytes) + " bytes");
+                                              std::to_string(ipc::kMaxClassBytes) + " bytes");
   }
   return wishes;
 }
@@ -312,8 +312,8 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
       // (as Debian's /etc/hosts makes it), the other hosts reach the daemon at its NICs, so it listens
       // there as well.
       if (job.rank == 0) {
-        meeting.host = addresses.value().loopback && names_a_host(name) ? session::Hosting::kListenOnNics
-                                                                        : session::Hosting::kListen;
+        meeting.host = addresses.value().loopback && names_a_host(name) ? ipc::Hosting::kListenOnNics
+                                                                        : ipc::Hosting::kListen;
       }
       break;
     }
@@ -350,7 +350,7 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
   Entry mine{{color, key}, {}};
   std::memcpy(mine.address, address.value().data(), address.value().size());
   std::vector<Entry> all(from.ranks);
-  session::Call call;
+  ipc::Call call;
   call.what = collectives::Collective::kAllGather;
   call.type = collectives::DataType::kInt32;
   call.count = sizeof(Entry) / sizeof(int32_t);
@@ -367,7 +367,7 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
   std::stable_sort(members.begin(), members.end(),
                    [&](uint32_t a, uint32_t b) { return all[a].choice.key < all[b].choice.key; });
   return join_members(parent, members, "split " + std::to_string(number) + " color " + std::to_string(color),
-                      text_of(all[members.front()].address), wishes, session::Meeting::kSecret);
+                      text_of(all[members.front()].address), wishes, ipc::Meeting::kSecret);
 }
 
 // The parent may have failed, so nothing is asked of its members. Who they are and where their daemons
@@ -400,7 +400,7 @@ Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, const std::ve
     rendezvous = address.take();
   }
   auto made = join_members(parent, members, "shrink " + std::to_string(parent.shrinks()) + " " + text,
-                           rendezvous, wishes, session::Meeting::kAgain);
+                           rendezvous, wishes, ipc::Meeting::kAgain);
   // A failed attempt is not counted: ranks that repeat the call compute the same key as ranks that make
   // it for the first time. Meeting::kAgain allows a key to be used again.
   if (made.is_ok()) parent.shrunk();

@@ -13,11 +13,11 @@
 #include "libclient/common/spin.h"
 #include "libclient/daemon_client/daemon_echo.h"
 #include "libclient/group/progress_thread.h"
-#include "libclient/internode/collective_queue.h"
+#include "libclient/internode/internode_queue.h"
 
 namespace hdt::client {
 
-using session::Kind;
+using ipc::Kind;
 
 namespace {
 
@@ -61,9 +61,9 @@ Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session
 // with it.
 Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session> session, JoinedGroup joined,
                                                          CommunicatorOptions options) {
-  auto segment = session::Segment::attach(joined.memory.data(), joined.memory.size());
+  auto segment = ipc::Segment::attach(joined.memory.data(), joined.memory.size());
   if (!segment.is_ok()) return segment.status();
-  const session::Layout& layout = segment.value().layout();
+  const ipc::Layout& layout = segment.value().layout();
   const uint32_t node = segment.value().header().node;
   std::vector<uint32_t> node_of_rank;
   for (uint32_t rank = 0; rank < layout.ranks; ++rank) {
@@ -79,7 +79,7 @@ Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session
   std::shared_ptr<Communicator> made(
       new Communicator(std::move(session), std::move(joined), std::move(options)));
   made->access_.segment = segment.value();
-  made->access_.order = session::Order(std::move(node_of_rank), layout.nodes);
+  made->access_.order = ipc::Order(std::move(node_of_rank), layout.nodes);
   made->access_.rank = made->options_.rank;
   made->access_.local = made->joined_.local_index;
   made->access_.node = node;
@@ -109,7 +109,7 @@ Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session
 bool Communicator::all_seated() const {
   if (!access_.one_node()) return access_.segment.header().seated.load(std::memory_order_acquire) != 0;
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
-    if (access_.segment.board(i).pid.load(std::memory_order_acquire) == 0) return false;
+    if (access_.segment.rank_state(i).pid.load(std::memory_order_acquire) == 0) return false;
   }
   return true;
 }
@@ -117,7 +117,7 @@ bool Communicator::all_seated() const {
 Status Communicator::take_seat() {
   // The pid is the seat. release: a rank that sees it sees what this rank has set up before (its proof,
   // reach.h). The daemon looks at it, too.
-  board().pid.store(static_cast<uint32_t>(::getpid()), std::memory_order_release);
+  rank_state().pid.store(static_cast<uint32_t>(::getpid()), std::memory_order_release);
   if (access_.one_node()) {
     access_.ring_peers();
   } else {
@@ -126,7 +126,7 @@ Status Communicator::take_seat() {
   const Deadline deadline = Deadline::after_ms(options_.timeout_ms);
   // The Sleeper comes before the look, so that a ring in between is not lost (base/doorbell.h).
   for (;;) {
-    const Sleeper sleeper(board().doorbell);
+    const Sleeper sleeper(rank_state().doorbell);
     if (all_seated()) return Status::ok();
     if (access_.segment.failed()) return failure();
     if (deadline.expired()) {
@@ -144,7 +144,7 @@ Communicator::Communicator(std::shared_ptr<Session> session, JoinedGroup joined,
     : session_(std::move(session)),
       joined_(std::move(joined)),
       options_(std::move(options)),
-      channels_(access_) {}
+      rings_(access_) {}
 
 // `locate` and the opening of peers' memory ask the daemon on the first use of an allocation, with
 // mutex_ held.
@@ -153,14 +153,14 @@ void Communicator::make_queues() {
     return Allocations::instance().locate(pointer, bytes, session_, joined_.handle);
   };
   if (!access_.one_node()) {
-    collectives_ = std::make_unique<CollectiveQueue>(access_, locate);
+    collectives_ = std::make_unique<InternodeQueue>(access_, locate);
     return;
   }
-  auto queue = std::make_unique<NodeQueue>(access_, NodeQueue::Memory{locate, [this](uint64_t memory) {
-                                                                        return session_->open_memory(
-                                                                            joined_.handle, memory);
-                                                                      }});
-  node_queue_ = queue.get();
+  auto queue = std::make_unique<IntranodeQueue>(
+      access_, IntranodeQueue::Memory{locate, [this](uint64_t memory) {
+                                        return session_->open_memory(joined_.handle, memory);
+                                      }});
+  intranode_queue_ = queue.get();
   collectives_ = std::move(queue);
 }
 
@@ -174,7 +174,7 @@ Communicator::~Communicator() {
 // In a group of several nodes the notice goes to the daemon, which writes the failure to the memory of
 // all nodes. If the session is lost, the rank writes it here itself. told_daemon_ is for leave().
 void Communicator::fail(Code code, int32_t rank, const std::string& text) {
-  const session::GroupNotice notice{joined_.handle, code, rank, text};
+  const ipc::GroupNotice notice{joined_.handle, code, rank, text};
   if (access_.one_node() || !session_->notify(Kind::kFail, notice).is_ok()) {
     access_.segment.fail(code, rank, text);
   } else {
@@ -188,13 +188,14 @@ void Communicator::fail(Code code, int32_t rank, const std::string& text) {
 // on.
 void Communicator::on_daemon_away() {
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
-    const session::Board& board = access_.segment.board(i);
-    if (board.hosts.load(std::memory_order_acquire) == 0 || board.left.load(std::memory_order_acquire) != 0)
+    const ipc::RankState& rank_state = access_.segment.rank_state(i);
+    if (rank_state.hosts.load(std::memory_order_acquire) == 0 ||
+        rank_state.left.load(std::memory_order_acquire) != 0)
       continue;
     const uint32_t rank = access_.rank_of(i);
     return fail(Code::kRankLost, static_cast<int32_t>(rank),
                 "rank " + std::to_string(rank) + " (pid " +
-                    std::to_string(board.pid.load(std::memory_order_relaxed)) +
+                    std::to_string(rank_state.pid.load(std::memory_order_relaxed)) +
                     "), which hosted the daemon of node " + session_->daemon().node + ", ended");
   }
 }
@@ -219,12 +220,12 @@ Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
   return operation;
 }
 
-// The callback runs on the calls' own thread after each operation. A failure of the channel becomes one
+// The callback runs on the calls' own thread after each operation. A failure of the ring becomes one
 // of this group; the ring wakes waiters of this rank, whose operation is complete.
-Status Communicator::make_deterministic(std::shared_ptr<Communicator> channel) {
-  auto calls = std::make_unique<DeterministicCalls>(std::move(channel), [this](const Status& status) {
+Status Communicator::make_deterministic(std::shared_ptr<Communicator> ring) {
+  auto calls = std::make_unique<DeterministicCalls>(std::move(ring), [this](const Status& status) {
     if (!status.is_ok()) fail(status.code(), -1, status.message());
-    board().doorbell.ring();
+    rank_state().doorbell.ring();
   });
   const Status started = calls->start();
   if (!started.is_ok()) return give_up(started);
@@ -232,7 +233,7 @@ Status Communicator::make_deterministic(std::shared_ptr<Communicator> channel) {
   return Status::ok();
 }
 
-Result<std::shared_ptr<Operation>> Communicator::collective(const session::Call& call, const void* send,
+Result<std::shared_ptr<Operation>> Communicator::collective(const ipc::Call& call, const void* send,
                                                             void* recv) {
   // Such a call is not in the queue: its own thread moves it, and waiters sleep until it rings.
   if (deterministic_ != nullptr && reduces(call.what)) {
@@ -245,11 +246,11 @@ Result<std::shared_ptr<Operation>> Communicator::collective(const session::Call&
 }
 
 Result<std::shared_ptr<Operation>> Communicator::send(uint32_t peer, const void* data, uint64_t bytes) {
-  return post([&](const auto& operation) { channels_.push_send(peer, data, bytes, operation); });
+  return post([&](const auto& operation) { rings_.push_send(peer, data, bytes, operation); });
 }
 
 Result<std::shared_ptr<Operation>> Communicator::recv(uint32_t peer, void* data, uint64_t bytes) {
-  return post([&](const auto& operation) { channels_.push_recv(peer, data, bytes, operation); });
+  return post([&](const auto& operation) { rings_.push_recv(peer, data, bytes, operation); });
 }
 
 // 1. Move calls and messages.
@@ -259,15 +260,15 @@ Result<std::shared_ptr<Operation>> Communicator::recv(uint32_t peer, void* data,
 // 4. Note whether anything is pending, for threads without the lock.
 bool Communicator::progress_locked() {
   bool any = collectives_->progress();
-  any |= channels_.progress();
+  any |= rings_.progress();
   check_deadlines();
   if (access_.segment.failed()) {
     const Status status = access_.segment.failure();
     collectives_->fail_all(status);
-    channels_.fail_all(status);
-    board().doorbell.ring();
+    rings_.fail_all(status);
+    rank_state().doorbell.ring();
   }
-  pending_.store(!collectives_->empty() || !channels_.empty(), std::memory_order_release);
+  pending_.store(!collectives_->empty() || !rings_.empty(), std::memory_order_release);
   return any;
 }
 
@@ -276,9 +277,8 @@ std::string Communicator::overdue() const {
   // Only the oldest collective and the most urgent message can be the first to be late.
   if (const Operation* late = collectives_->oldest(); late != nullptr && late->deadline.expired()) {
     what = " in call " + std::to_string(collectives_->oldest_sequence()) + " (" +
-           session::describe(collectives_->oldest_call()) + ")";
-  } else if (const auto message = channels_.most_urgent();
-             message && message->operation->deadline.expired()) {
+           ipc::describe(collectives_->oldest_call()) + ")";
+  } else if (const auto message = rings_.most_urgent(); message && message->operation->deadline.expired()) {
     what = ": " + message->what;
   } else {
     return what;
@@ -307,8 +307,7 @@ Deadline Communicator::next_deadline() const {
   if (!answer_until_.is_never()) return answer_until_;
   Deadline next = Deadline::never();
   if (const Operation* oldest = collectives_->oldest()) next = oldest->deadline;
-  if (const auto urgent = channels_.most_urgent())
-    next = Deadline::earlier(next, urgent->operation->deadline);
+  if (const auto urgent = rings_.most_urgent()) next = Deadline::earlier(next, urgent->operation->deadline);
   return next;
 }
 
@@ -331,14 +330,15 @@ bool Communicator::try_progress() {
 // 4. If it is still not complete, or turns out to need more than one look, hand it to the queue.
 //
 // mutex_ is held.
-bool Communicator::run_express(const session::Call& call, const void* send, void* recv,
+bool Communicator::run_express(const ipc::Call& call, const void* send, void* recv,
                                std::shared_ptr<Operation>& operation) {
-  using Express = NodeQueue::Express;
-  if (node_queue_ == nullptr || left_ || access_.segment.failed() || !node_queue_->express(call, send, recv))
+  using Express = IntranodeQueue::Express;
+  if (intranode_queue_ == nullptr || left_ || access_.segment.failed() ||
+      !intranode_queue_->express(call, send, recv))
     return false;
   auto state = Express::kWaiting;
   const auto look = [&] {
-    state = node_queue_->express_done(call, send, recv);
+    state = intranode_queue_->express_done(call, send, recv);
     return state != Express::kWaiting;
   };
   const int quick = quick_rounds(access_.layout());
@@ -350,7 +350,7 @@ bool Communicator::run_express(const session::Call& call, const void* send, void
   if (state == Express::kDone) return true;
   // Only now is there an allocation and a deadline: the call has lasted some tens of microseconds.
   operation = std::make_shared<Operation>(Deadline::after_ms(options_.timeout_ms));
-  node_queue_->adopt(call, send, recv, operation);
+  intranode_queue_->adopt(call, send, recv, operation);
   pending_.store(true, std::memory_order_release);
   return false;
 }
@@ -358,7 +358,7 @@ bool Communicator::run_express(const session::Call& call, const void* send, void
 // 1. Try the express way.
 // 2. Otherwise submit the call, unless the express way has done that.
 // 3. Wait for it.
-Status Communicator::run_collective(const session::Call& call, const void* send, void* recv) {
+Status Communicator::run_collective(const ipc::Call& call, const void* send, void* recv) {
   std::shared_ptr<Operation> operation;
   {
     // Other threads of this rank wait for the lock meanwhile: a call that is not over soon leaves the
@@ -386,7 +386,7 @@ Status Communicator::wait(Operation& operation, const Deadline& deadline) {
   Status result;
   while (!operation.done()) {
     if (spin(quick_rounds(access_.layout()), progressed)) continue;
-    const Sleeper sleeper(board().doorbell);
+    const Sleeper sleeper(rank_state().doorbell);
     if (progressed()) continue;
     if (deadline.expired()) {
       result = Status(Code::kTimeout, "the operation is not complete yet");
@@ -418,7 +418,7 @@ void Communicator::leave() {
   // away.
   waiters_.fetch_add(1, std::memory_order_acq_rel);
   while (pending_.load(std::memory_order_acquire)) {
-    const Sleeper sleeper(board().doorbell);
+    const Sleeper sleeper(rank_state().doorbell);
     const bool any = [this] {
       const std::lock_guard lock(mutex_);
       return progress_locked();
@@ -430,7 +430,7 @@ void Communicator::leave() {
   // a failure that this rank has reported: ranks would take the departure for the cause. The daemon
   // reads that notice before the one of step 6, and then marks the departure itself.
   if (!told_daemon_.load(std::memory_order_acquire)) {
-    board().left.store(1, std::memory_order_release);
+    rank_state().left.store(1, std::memory_order_release);
     access_.ring_peers();
   }
   // An embedded daemon may have just ended. Its successor gets the group's memory from the ranks that
@@ -453,7 +453,7 @@ Status Communicator::give_up(const Status& why) {
 }
 
 Status Communicator::abort() {
-  // The channel first: a rank that saw this group fail before would leave the channel, and would be
+  // The ring first: a rank that saw this group fail before would leave the ring, and would be
   // taken for lost there.
   if (deterministic_ != nullptr) deterministic_->abort();
   fail(Code::kAborted, static_cast<int32_t>(options_.rank),

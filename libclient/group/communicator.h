@@ -16,9 +16,9 @@
 #include <string>
 
 #include "libclient/daemon_client/session.h"
-#include "libclient/group/channel_queue.h"
 #include "libclient/group/deterministic_calls.h"
-#include "libclient/intranode/node_queue.h"
+#include "libclient/group/ring_queue.h"
+#include "libclient/intranode/intranode_queue.h"
 
 namespace hdt::client {
 
@@ -26,7 +26,7 @@ namespace hdt::client {
 struct CommunicatorOptions {
   // While the group is made: the key by which its ranks meet. Afterwards: the group's secret, from which
   // the keys of later groups are made.
-  session::GroupKey key{};
+  ipc::GroupKey key{};
   // Where the group was made: addresses of the coordinating daemon.
   std::string rendezvous;
   std::string group_class;
@@ -61,10 +61,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Constant after make().
   const NodeAccess& access() const { return access_; }
   const std::shared_ptr<Session>& session() const { return session_; }
-  // Reductions go over `channel` from now on (deterministic_calls.h): a communicator over the same ranks
+  // Reductions go over `ring` from now on (deterministic_calls.h): a communicator over the same ranks
   // that nobody else uses. To be called before the first operation. On failure, which fails the group,
   // the reason.
-  Status make_deterministic(std::shared_ptr<Communicator> channel);
+  Status make_deterministic(std::shared_ptr<Communicator> ring);
   // The number of splits made of this group so far, which is then counted up. The same on all ranks, as
   // splits are collective.
   uint64_t next_split() { return splits_++; }
@@ -73,12 +73,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t shrinks() const { return shrinks_; }
   void shrunk() { ++shrinks_; }
 
-  // Submits a collective and does what can be done at once. The call must be valid (api/issue.h checks
+  // Submits a collective and does what can be done at once. The call must be valid (api/submit.h checks
   // it), and the buffers must stay until the operation is complete. Fails with the group's failure, or
   // with kInvalidArgument after leave(); then nothing was submitted.
-  Result<std::shared_ptr<Operation>> collective(const session::Call& call, const void* send, void* recv);
+  Result<std::shared_ptr<Operation>> collective(const ipc::Call& call, const void* send, void* recv);
   // The same to its end. Small calls in a group of one node take a shorter way (run_express()).
-  Status run_collective(const session::Call& call, const void* send, void* recv);
+  Status run_collective(const ipc::Call& call, const void* send, void* recv);
   // Submits a message of `bytes` to or from rank `peer` (any rank of the group). Errors as collective().
   Result<std::shared_ptr<Operation>> send(uint32_t peer, const void* data, uint64_t bytes);
   Result<std::shared_ptr<Operation>> recv(uint32_t peer, void* data, uint64_t bytes);
@@ -105,7 +105,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool needs_progress() const {
     return pending_.load(std::memory_order_acquire) && waiters_.load(std::memory_order_acquire) == 0;
   }
-  session::Board& board() const { return access_.board(); }
+  ipc::RankState& rank_state() const { return access_.rank_state(); }
   // When the communicator must be looked at even if nothing happens: the earliest deadline of an
   // operation, or the end of the search for its cause.
   Deadline next_deadline() const;
@@ -122,7 +122,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status take_seat();
   bool all_seated() const;
   // The short way for a small blocking call; see the .cc file. mutex_ is held.
-  bool run_express(const session::Call& call, const void* send, void* recv,
+  bool run_express(const ipc::Call& call, const void* send, void* recv,
                    std::shared_ptr<Operation>& operation);
   // Moves everything that can be moved, looks at deadlines, and ends all operations if the group has
   // failed. mutex_ is held. True if anything was moved.
@@ -153,8 +153,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   mutable std::mutex mutex_;
   std::unique_ptr<CallQueue> collectives_;
   // The same object as collectives_ in a group of one node; null in a group of several.
-  NodeQueue* node_queue_ = nullptr;
-  ChannelQueue channels_;
+  IntranodeQueue* intranode_queue_ = nullptr;
+  RingQueue rings_;
   // Until when the daemon may search for the cause of an overdue operation; never: it was not asked.
   Deadline answer_until_ = Deadline::never();
   // Operations are pending. Written under mutex_, read without it.

@@ -24,9 +24,9 @@ constexpr uint64_t kRoundBytes = uint64_t{4} << 20;
 
 }  // namespace
 
-DeterministicCalls::DeterministicCalls(std::shared_ptr<Communicator> channel,
+DeterministicCalls::DeterministicCalls(std::shared_ptr<Communicator> ring,
                                        std::function<void(const Status&)> completed)
-    : channel_(std::move(channel)), completed_(std::move(completed)) {}
+    : ring_(std::move(ring)), completed_(std::move(completed)) {}
 
 Status DeterministicCalls::start() {
   auto thread = start_thread("hdt-fixed-order", [this] { run(); });
@@ -46,7 +46,7 @@ DeterministicCalls::~DeterministicCalls() {
 }
 
 // The list is the order of the calls; the thread is woken if it waits for one.
-void DeterministicCalls::push(const session::Call& call, const void* send, void* recv,
+void DeterministicCalls::push(const ipc::Call& call, const void* send, void* recv,
                               std::shared_ptr<Operation> operation) {
   {
     const std::lock_guard lock(mutex_);
@@ -59,14 +59,13 @@ void DeterministicCalls::push(const session::Call& call, const void* send, void*
 void DeterministicCalls::finish() {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock,
-                  [this] { return tasks_.empty(); });  // each ends at the channel's deadline at the latest
+    changed_.wait(lock, [this] { return tasks_.empty(); });  // each ends at the ring's deadline at the latest
   }
-  // After the lock is released: leave() waits, and takes the channel's locks.
-  channel_->leave();
+  // After the lock is released: leave() waits, and takes the ring's locks.
+  ring_->leave();
 }
 
-void DeterministicCalls::abort() { (void)channel_->abort(); }
+void DeterministicCalls::abort() { (void)ring_->abort(); }
 
 // The task stays in the list while it runs, so that finish() waits for it. The operation completes
 // before `completed_` is called, which rings: a waiter that wakes finds it complete.
@@ -86,13 +85,13 @@ void DeterministicCalls::run() {
   }
 }
 
-// First an empty call of the same kind goes round in the channel. It fails on all ranks if they do not
+// First an empty call of the same kind goes round in the ring. It fails on all ranks if they do not
 // all call the same, which sends and receives of bytes would not notice. (Different counts they do
 // notice, as messages of different sizes.)
 Status DeterministicCalls::run_call(const Task& task) {
-  session::Call kind = task.call;
+  ipc::Call kind = task.call;
   kind.count = 0;
-  HDT_RETURN_IF_ERROR(channel_->run_collective(kind, nullptr, nullptr));
+  HDT_RETURN_IF_ERROR(ring_->run_collective(kind, nullptr, nullptr));
   return task.call.what == Collective::kReduceScatter ? reduce_scatter(task) : all_reduce(task);
 }
 
@@ -100,7 +99,7 @@ Status DeterministicCalls::run_call(const Task& task) {
 Status DeterministicCalls::wait_for_all() {
   Status first = std::exchange(refused_, Status::ok());
   for (const auto& operation : posted_) {
-    const Status status = channel_->wait(*operation, Deadline::never());
+    const Status status = ring_->wait(*operation, Deadline::never());
     if (first.is_ok()) first = status;
   }
   posted_.clear();
@@ -111,7 +110,7 @@ Status DeterministicCalls::wait_for_all() {
 // different parts of the buffers.
 Status DeterministicCalls::combine(const Task& task, const std::function<Range(uint32_t)>& part_of,
                                    std::byte* result) {
-  const uint32_t ranks = channel_->options().ranks, me = channel_->options().rank;
+  const uint32_t ranks = ring_->options().ranks, me = ring_->options().rank;
   const size_t width = type_size(task.call.type);
   // Keeps the operation, or the reason why it was refused.
   const auto post = [&](Result<std::shared_ptr<Operation>> operation) {
@@ -127,8 +126,8 @@ Status DeterministicCalls::combine(const Task& task, const std::function<Range(u
     // partner. Empty parts are not sent: both ends compute that they are empty.
     const uint32_t to = (me + i) % ranks, from = (me + ranks - i) % ranks;
     const Range part = part_of(to);
-    if (own_bytes != 0) post(channel_->recv(from, &received_[from * own_bytes], own_bytes));
-    if (part.count != 0) post(channel_->send(to, task.send + part.first * width, part.count * width));
+    if (own_bytes != 0) post(ring_->recv(from, &received_[from * own_bytes], own_bytes));
+    if (part.count != 0) post(ring_->send(to, task.send + part.first * width, part.count * width));
   }
   HDT_RETURN_IF_ERROR(wait_for_all());
   if (own_bytes == 0) return Status::ok();
@@ -150,7 +149,7 @@ Status DeterministicCalls::combine(const Task& task, const std::function<Range(u
 // it. The own result is in place already, if this rank receives at all.
 Status DeterministicCalls::distribute(const Task& task, const std::function<Range(uint32_t)>& part_of,
                                       const std::byte* result) {
-  const uint32_t ranks = channel_->options().ranks, me = channel_->options().rank;
+  const uint32_t ranks = ring_->options().ranks, me = ring_->options().rank;
   const size_t width = type_size(task.call.type);
   // A reduce has its result on the root only.
   const auto needs = [&](uint32_t rank) {
@@ -165,8 +164,8 @@ Status DeterministicCalls::distribute(const Task& task, const std::function<Rang
     const uint32_t to = (me + i) % ranks, from = (me + ranks - i) % ranks;
     const Range part = part_of(from);
     if (needs(me) && part.count != 0)
-      post(channel_->recv(from, task.recv + part.first * width, part.count * width));
-    if (needs(to) && own.count != 0) post(channel_->send(to, result, own.count * width));
+      post(ring_->recv(from, task.recv + part.first * width, part.count * width));
+    if (needs(to) && own.count != 0) post(ring_->send(to, result, own.count * width));
   }
   return wait_for_all();
 }
@@ -175,7 +174,7 @@ Status DeterministicCalls::distribute(const Task& task, const std::function<Rang
 // range. The result of the own share is computed in place in the recvbuf; a rank that receives nothing
 // (reduce, not the root) uses share_ instead.
 Status DeterministicCalls::all_reduce(const Task& task) {
-  const uint32_t ranks = channel_->options().ranks, me = channel_->options().rank;
+  const uint32_t ranks = ring_->options().ranks, me = ring_->options().rank;
   const size_t width = type_size(task.call.type);
   const uint64_t round = std::max<uint64_t>(kRoundBytes / width, 1);
   const bool receives =
@@ -200,7 +199,7 @@ Status DeterministicCalls::all_reduce(const Task& task) {
 // Each rank owns its own block, so there is nothing to distribute. A round is a range of columns of all
 // blocks, so that what a rank sends in a round stays within kRoundBytes.
 Status DeterministicCalls::reduce_scatter(const Task& task) {
-  const uint32_t ranks = channel_->options().ranks;
+  const uint32_t ranks = ring_->options().ranks;
   const size_t width = type_size(task.call.type);
   const uint64_t round = std::max<uint64_t>(kRoundBytes / width / ranks, 1);
   for (uint64_t first = 0; first < task.call.count; first += round) {

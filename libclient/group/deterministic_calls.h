@@ -7,7 +7,7 @@
 // It costs bytes: a rank sends all of its contribution and receives its share (ranks - 1) times, where
 // partial sums would be sent otherwise. That is about half the number of ranks of a node more.
 //
-// Calls are sends and receives on a communicator of their own (the *channel*), made by one thread in
+// Calls are sends and receives on a communicator of their own (the *ring*), made by one thread in
 // call order. So they match those of the other ranks, whatever else is under way.
 #pragma once
 
@@ -32,9 +32,9 @@ class Communicator;
 // destructor.
 class DeterministicCalls {
  public:
-  // `channel`: a communicator over the same ranks, used by nobody else. `completed` is called after each
+  // `ring`: a communicator over the same ranks, used by nobody else. `completed` is called after each
   // operation is complete, with how it ended, on this object's thread.
-  DeterministicCalls(std::shared_ptr<Communicator> channel, std::function<void(const Status&)> completed);
+  DeterministicCalls(std::shared_ptr<Communicator> ring, std::function<void(const Status&)> completed);
   // Starts the thread. kSystem: the system refuses it. To be called once, before the first call.
   Status start();
   // All calls must be complete: see finish(). Waits for the thread to end.
@@ -42,8 +42,8 @@ class DeterministicCalls {
 
   // Appends a reducing call. The buffers must stay valid until the operation is complete. Any thread;
   // the order of the pushes is the order of the calls.
-  void push(const session::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation);
-  // Waits until all calls are complete, and leaves the channel. Each call ends at the channel's deadline
+  void push(const ipc::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation);
+  // Waits until all calls are complete, and leaves the ring. Each call ends at the ring's deadline
   // at the latest.
   void finish();
   // Ends what is under way, here and on all ranks, with kAborted.
@@ -52,7 +52,7 @@ class DeterministicCalls {
  private:
   // One call.
   struct Task {
-    session::Call call;
+    ipc::Call call;
     const std::byte* send;
     std::byte* recv;
     std::shared_ptr<Operation> operation;
@@ -65,7 +65,7 @@ class DeterministicCalls {
 
   // The thread.
   void run();
-  // One call to its end, in the channel.
+  // One call to its end, in the ring.
   Status run_call(const Task& task);
   Status all_reduce(const Task& task);
   Status reduce_scatter(const Task& task);
@@ -78,7 +78,7 @@ class DeterministicCalls {
   // Waits for everything in posted_, and returns the first failure.
   Status wait_for_all();
 
-  const std::shared_ptr<Communicator> channel_;
+  const std::shared_ptr<Communicator> ring_;
   const std::function<void(const Status&)> completed_;
   // Guards the following three.
   std::mutex mutex_;

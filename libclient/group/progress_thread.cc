@@ -60,7 +60,7 @@ void ProgressThread::run() {
     Deadline next = Deadline::never();
     // Without mutex_, so that wake() never waits for an operation.
     for (const auto& communicator : mine) {
-      sleepers.emplace_back(communicator->board().doorbell);
+      sleepers.emplace_back(communicator->rank_state().doorbell);
       any |= communicator->try_progress();
       next = Deadline::earlier(next, communicator->next_deadline());
     }

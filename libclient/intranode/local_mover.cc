@@ -1,4 +1,4 @@
-// local_mover.cc: the three ways to do a task: combine_mapped() in one pass over mapped buffers,
+// local_mover.cc: the three protocols to do a task: combine_mapped() in one pass over mapped buffers,
 // combine() with copies of what is not mapped, copy() for what is not combined. All of them work in
 // blocks, for two reasons: between two blocks a failure of the group is noticed, and a block that is
 // read again is still in the cache.
@@ -45,13 +45,13 @@ size_t block_of(const Task& task, std::span<const Reached> ranks) {
   return through_kernel(task, ranks) ? kernel_block(ranks.size()) : kCachedBlock;
 }
 
-// Up while this rank reads or writes buffers of other ranks (Board::touching). A rank that gives a call
+// Up while this rank reads or writes buffers of other ranks (RankState::touching). A rank that gives a call
 // up, because the group has failed, waits until nobody touches its buffers. The flag is stored before
 // the failure is looked at, and the other rank looks at the flag after it has seen the failure: so
 // either this rank sees the failure and does not begin, or the other one sees the flag and waits.
 class Touch {
  public:
-  explicit Touch(const NodeAccess& access) : flag_(access.board().touching) {
+  explicit Touch(const NodeAccess& access) : flag_(access.rank_state().touching) {
     flag_.store(1, std::memory_order_seq_cst);
     allowed_ = !access.segment.failed();
   }
@@ -68,7 +68,7 @@ class Touch {
 
 // Whether a call moves more than the caches hold. Then what it writes is not in a cache any more when it
 // is read, and it is written past the caches.
-collectives::Stores stores_for(const session::Call& call, size_t ranks) {
+collectives::Stores stores_for(const ipc::Call& call, size_t ranks) {
   const uint64_t moved = 2 * ranks * call.count * type_size(call.type);
   return moved > cache_bytes() ? collectives::Stores::kStreaming : collectives::Stores::kCached;
 }
@@ -85,13 +85,13 @@ Status LocalMover::write(const Reached& to, uint64_t offset, const std::byte* fr
 
 // An average is divided in a second step, which needs the sum in one place first: so it goes through
 // combine().
-Status LocalMover::run(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+Status LocalMover::run(const ipc::Call& call, const Task& task, std::span<const Reached> ranks) {
   if (task.kind == Task::Kind::kCopy) return copy(call, task, ranks);
   const bool mapped = call.op != collectives::ReduceOp::kAvg && !through_kernel(task, ranks);
   return mapped ? combine_mapped(call, task, ranks) : combine(call, task, ranks);
 }
 
-void LocalMover::combine_block(const session::Call& call, const Task& task, std::span<const Reached> ranks,
+void LocalMover::combine_block(const ipc::Call& call, const Task& task, std::span<const Reached> ranks,
                                uint64_t done, uint64_t count) {
   const size_t width = type_size(call.type);
   sources_.clear();
@@ -106,8 +106,7 @@ void LocalMover::combine_block(const session::Call& call, const Task& task, std:
 }
 
 // Large blocks: nothing is read twice, so they need not stay in a cache.
-Status LocalMover::combine_mapped(const session::Call& call, const Task& task,
-                                  std::span<const Reached> ranks) {
+Status LocalMover::combine_mapped(const ipc::Call& call, const Task& task, std::span<const Reached> ranks) {
   const uint64_t block = kLargestBlock / type_size(call.type);
   for (uint64_t done = 0; done < task.count; done += block) {
     const Touch touch(access_);
@@ -118,7 +117,7 @@ Status LocalMover::combine_mapped(const session::Call& call, const Task& task,
 }
 
 // The contribution is small (eager calls), so it is one block, without a look at the group's failure.
-void LocalMover::run_own(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+void LocalMover::run_own(const ipc::Call& call, const Task& task, std::span<const Reached> ranks) {
   const size_t width = type_size(call.type);
   std::byte* own = ranks[access_.local].recv + task.to * width;
   if (task.kind == Task::Kind::kCopy) {
@@ -137,7 +136,7 @@ void LocalMover::run_own(const session::Call& call, const Task& task, std::span<
 //    result, into its place in bounce_.
 // 3. Divide, for an average.
 // 4. Copy the result to the other ranks that get it.
-Status LocalMover::combine(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+Status LocalMover::combine(const ipc::Call& call, const Task& task, std::span<const Reached> ranks) {
   const size_t width = type_size(call.type);
   const size_t block_bytes = block_of(task, ranks);
   const uint64_t block = block_bytes / width;
@@ -177,7 +176,7 @@ Status LocalMover::combine(const session::Call& call, const Task& task, std::spa
 
 // In a copy to everyone, this rank's own recvbuf comes first: if the source is another process's, the
 // copy is then the near source for all other ranks, and the source is read only once.
-Status LocalMover::copy(const session::Call& call, const Task& task, std::span<const Reached> ranks) {
+Status LocalMover::copy(const ipc::Call& call, const Task& task, std::span<const Reached> ranks) {
   const size_t width = type_size(call.type);
   const auto self = static_cast<int>(access_.local);
   const bool mine = task.destination == kEveryone || task.destination == self;

@@ -2,7 +2,7 @@
 // the others contribute: which elements it combines or copies, from whom, to whom. Pure arithmetic on
 // the call; local_mover.h does the work.
 //
-// There are two ways to share the work:
+// There are two protocols to share the work:
 //   kOwnResult   every rank computes its own result from all contributions: no second meeting (small calls)
 //   kShares      every rank computes a share and delivers it to all who need it: no element is combined twice
 #pragma once
@@ -45,7 +45,7 @@ constexpr bool writes_to_others(collectives::Collective what) {
 // it returned last (true if there are no tasks). It allocates nothing: an operation of 8 bytes passes
 // through here, too.
 template <typename Run>
-bool for_each_task(const session::Call& call, uint32_t ranks, uint32_t me, Sharing sharing, Run run) {
+bool for_each_task(const ipc::Call& call, uint32_t ranks, uint32_t me, Sharing sharing, Run run) {
   using collectives::Collective;
   const uint64_t n = call.count;
   if (n == 0) return true;

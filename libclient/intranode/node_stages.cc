@@ -26,34 +26,34 @@ namespace {
 // are the same number. A short-lived object: it refers to what it was made from.
 class View {
  public:
-  View(const NodeAccess& access, const SlotPiece& piece)
-      : access_(access), piece_(piece), width_(type_size(piece.call.type)) {}
+  View(const NodeAccess& access, const SlotChunk& chunk)
+      : access_(access), chunk_(chunk), width_(type_size(chunk.call.type)) {}
 
   uint32_t me() const { return access_.local; }
   uint32_t ranks() const { return access_.layout().local_ranks; }
-  bool is_root() const { return static_cast<uint32_t>(piece_.call.root) == me(); }
+  bool is_root() const { return static_cast<uint32_t>(chunk_.call.root) == me(); }
   size_t width() const { return width_; }
-  uint64_t elements() const { return piece_.part.elements; }
+  uint64_t elements() const { return chunk_.part.elements; }
   // Bytes of the range, or of one block's column range.
   size_t bytes() const { return elements() * width_; }
   // The copy-in area of a rank in the chunk's slot.
   std::byte* staging(uint32_t rank) const {
-    return access_.data(access_.layout().staging(piece_.number, rank));
+    return access_.data(access_.layout().staging(chunk_.number, rank));
   }
-  std::byte* output() const { return access_.data(access_.layout().output(piece_.number)); }
+  std::byte* output() const { return access_.data(access_.layout().output(chunk_.number)); }
   // Where the chunk begins in the user's buffers, in the block of rank `block`. Collectives that are not
   // by blocks have block 0 only.
-  const std::byte* send(uint32_t block = 0) const { return piece_.send + at(block); }
-  std::byte* recv(uint32_t block = 0) const { return piece_.recv + at(block); }
+  const std::byte* send(uint32_t block = 0) const { return chunk_.send + at(block); }
+  std::byte* recv(uint32_t block = 0) const { return chunk_.recv + at(block); }
   // This rank's share of the range.
   Share share() const { return share_of(elements(), ranks(), me()); }
 
  private:
   // Bytes from the beginning of the buffer.
-  uint64_t at(uint32_t block) const { return (block * piece_.call.count + piece_.part.offset) * width_; }
+  uint64_t at(uint32_t block) const { return (block * chunk_.call.count + chunk_.part.offset) * width_; }
 
   const NodeAccess& access_;
-  const SlotPiece& piece_;
+  const SlotChunk& chunk_;
   size_t width_;
 };
 
@@ -70,7 +70,7 @@ void for_others(const View& view, Body body) {
 // Combines `count` elements of every rank: of the others from `at` bytes into their copy-in areas, of
 // this rank from `own`. The order of the sources is the order of ranks, so the result does not depend on
 // who combines.
-void reduce(const View& view, const session::Call& call, const std::byte* own, size_t at, size_t count,
+void reduce(const View& view, const ipc::Call& call, const std::byte* own, size_t at, size_t count,
             std::span<void* const> destinations) {
   if (count == 0) return;
   std::vector<const void*> sources;
@@ -80,15 +80,15 @@ void reduce(const View& view, const session::Call& call, const std::byte* own, s
 
 // Writes `count` elements of `from`, divided by the number of ranks, to `to`, which may be the same
 // place.
-void divide(const View& view, const session::Call& call, const void* from, void* to, size_t count) {
+void divide(const View& view, const ipc::Call& call, const void* from, void* to, size_t count) {
   collectives::copy_divided(call.type, from, to, count, static_cast<int>(view.ranks()));
 }
 
 }  // namespace
 
-void stage(const NodeAccess& access, const SlotPiece& piece) {
-  const View view(access, piece);
-  switch (piece.call.what) {
+void copy_in(const NodeAccess& access, const SlotChunk& chunk) {
+  const View view(access, chunk);
+  switch (chunk.call.what) {
     case Collective::kAllReduce:
     case Collective::kReduce:
       // Each of the other ranks combines its share of these bytes.
@@ -118,9 +118,9 @@ void stage(const NodeAccess& access, const SlotPiece& piece) {
 
 // A result goes to the recvbuf of this rank, to the output for the other ranks, or to both at once:
 // reading the sources is the larger part of the work.
-void combine(const NodeAccess& access, const SlotPiece& piece) {
-  const View view(access, piece);
-  const session::Call& call = piece.call;
+void reduce(const NodeAccess& access, const SlotChunk& chunk) {
+  const View view(access, chunk);
+  const ipc::Call& call = chunk.call;
   // The share of a reduce-scatter is this rank's own block, and nobody else needs it.
   if (call.what == Collective::kReduceScatter) {
     void* const results[] = {view.recv()};
@@ -142,9 +142,9 @@ void combine(const NodeAccess& access, const SlotPiece& piece) {
   if (mine && call.op == ReduceOp::kAvg) divide(view, call, view.recv() + at, view.recv() + at, own.count);
 }
 
-void take(const NodeAccess& access, const SlotPiece& piece) {
-  const View view(access, piece);
-  const session::Call& call = piece.call;
+void copy_out(const NodeAccess& access, const SlotChunk& chunk) {
+  const View view(access, chunk);
+  const ipc::Call& call = chunk.call;
   switch (call.what) {
     case Collective::kAllReduce:
     case Collective::kReduce:

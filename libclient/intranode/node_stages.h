@@ -6,16 +6,16 @@
 #pragma once
 
 #include "libclient/common/node_access.h"
-#include "libclient/common/slot_piece.h"
+#include "libclient/common/slot_chunk.h"
 
 namespace hdt::client::one_node {
 
 // Copy in: this rank's contribution to all shares but its own. Needs a free slot.
-void stage(const NodeAccess& access, const SlotPiece& piece);
+void copy_in(const NodeAccess& access, const SlotChunk& chunk);
 // Reduce: this rank's share of the chunk, from the copy-in areas of all ranks. Needs that all ranks have
 // staged. Nothing to do for collectives that combine nothing.
-void combine(const NodeAccess& access, const SlotPiece& piece);
+void reduce(const NodeAccess& access, const SlotChunk& chunk);
 // Copy out: the shares of the result that other ranks have combined. Needs that all ranks have combined.
-void take(const NodeAccess& access, const SlotPiece& piece);
+void copy_out(const NodeAccess& access, const SlotChunk& chunk);
 
 }  // namespace hdt::client::one_node

@@ -12,7 +12,7 @@
 
 namespace hdt::client {
 
-// Owned by the NodeQueue. A memory is known by the number that the daemon gave it for this group.
+// Owned by the IntranodeQueue. A memory is known by the number that the daemon gave it for this group.
 class PeerMemory {
  public:
   // Gets and maps the memory of that number, by asking the daemon (Session::open_memory()).

@@ -18,7 +18,7 @@ namespace hdt::client {
 
 namespace {
 
-// Values of Board::reach; 0: not tried yet.
+// Values of RankState::reach; 0: not tried yet.
 constexpr uint32_t kCannot = 1;
 constexpr uint32_t kCan = 2;
 
@@ -65,12 +65,12 @@ bool may_write() {
 }  // namespace
 
 // acquire pairs with the release in offer().
-Process process_of(const session::Board& board) {
+Process process_of(const ipc::RankState& rank_state) {
   Process process;
-  process.pid = static_cast<pid_t>(board.pid.load(std::memory_order_relaxed));
-  process.proof_address = board.proof_address.load(std::memory_order_acquire);
+  process.pid = static_cast<pid_t>(rank_state.pid.load(std::memory_order_relaxed));
+  process.proof_address = rank_state.proof_address.load(std::memory_order_acquire);
   for (size_t i = 0; i < process.proof.size(); ++i)
-    process.proof[i] = board.proof[i].load(std::memory_order_relaxed);
+    process.proof[i] = rank_state.proof[i].load(std::memory_order_relaxed);
   return process;
 }
 
@@ -99,7 +99,7 @@ uint64_t pid_namespace() {
 }
 
 Reach::Reach(const NodeAccess& access) : access_(access) {
-  access_.board().pid_namespace.store(pid_namespace(), std::memory_order_relaxed);
+  access_.rank_state().pid_namespace.store(pid_namespace(), std::memory_order_relaxed);
   offer();
 }
 
@@ -116,22 +116,22 @@ void Reach::offer() {
   page_ = page.take();
   // The page is filled before its address is published.
   *static_cast<Proof*>(page_.data()) = proof;
-  session::Board& board = access_.board();
-  for (size_t i = 0; i < proof.size(); ++i) board.proof[i].store(proof[i], std::memory_order_relaxed);
-  board.proof_address.store(reinterpret_cast<uint64_t>(page_.data()), std::memory_order_release);
+  ipc::RankState& rank_state = access_.rank_state();
+  for (size_t i = 0; i < proof.size(); ++i) rank_state.proof[i].store(proof[i], std::memory_order_relaxed);
+  rank_state.proof_address.store(reinterpret_cast<uint64_t>(page_.data()), std::memory_order_release);
 }
 
 // Only reading is tried on the others; the permission to write follows from may_write().
 bool Reach::try_all() const {
   if (!may_write()) return false;
-  const uint64_t here = access_.board().pid_namespace.load(std::memory_order_relaxed);
+  const uint64_t here = access_.rank_state().pid_namespace.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     if (i == access_.local) continue;
-    const session::Board& board = access_.segment.board(i);
-    const Process process = process_of(board);
+    const ipc::RankState& rank_state = access_.segment.rank_state(i);
+    const Process process = process_of(rank_state);
     // In another namespace the number may be a stranger's. Nothing of a stranger is read either.
     if (process.proof_address == 0 || here == 0 ||
-        board.pid_namespace.load(std::memory_order_relaxed) != here)
+        rank_state.pid_namespace.load(std::memory_order_relaxed) != here)
       return false;
     if (!read_with_proof(process, nullptr, nullptr, 0).is_ok()) return false;
   }
@@ -142,14 +142,14 @@ bool Reach::try_all() const {
 // of them changes once it is not 0.
 Reach::Answer Reach::ask() {
   if (known_ != Answer::kNotYet) return known_;
-  session::Board& mine = access_.board();
+  ipc::RankState& mine = access_.rank_state();
   if (mine.reach.load(std::memory_order_relaxed) == 0) {
     mine.reach.store(try_all() ? kCan : kCannot, std::memory_order_release);
     access_.ring_peers();
   }
   Answer answer = Answer::kYes;
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
-    const uint32_t told = access_.segment.board(i).reach.load(std::memory_order_acquire);
+    const uint32_t told = access_.segment.rank_state(i).reach.load(std::memory_order_acquire);
     if (told == 0) return Answer::kNotYet;
     if (told != kCan) answer = Answer::kNo;
   }
@@ -157,12 +157,12 @@ Reach::Answer Reach::ask() {
 }
 
 bool Reach::gone(uint32_t local) const {
-  const uint64_t here = access_.board().pid_namespace.load(std::memory_order_relaxed);
-  const session::Board& board = access_.segment.board(local);
-  if (here == 0 || board.pid_namespace.load(std::memory_order_relaxed) != here) return false;
+  const uint64_t here = access_.rank_state().pid_namespace.load(std::memory_order_relaxed);
+  const ipc::RankState& rank_state = access_.segment.rank_state(local);
+  if (here == 0 || rank_state.pid_namespace.load(std::memory_order_relaxed) != here) return false;
   // Signal 0 only asks. ESRCH: no such process. If the number was given to another process meanwhile,
   // the answer is "not gone", which costs no more than a wait.
-  const auto pid = static_cast<pid_t>(board.pid.load(std::memory_order_relaxed));
+  const auto pid = static_cast<pid_t>(rank_state.pid.load(std::memory_order_relaxed));
   return ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 

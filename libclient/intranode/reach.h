@@ -1,6 +1,6 @@
 // reach.h: whether the ranks of a node may reach each other's memory through the kernel. That depends on
 // users, on the system's settings and on containers, so it is tried, once: every rank reads a proof in
-// the memory of every other rank and publishes the result in its state, and the way is taken only if all
+// the memory of every other rank and publishes the result in its state, and the protocol is taken only if all
 // ranks can reach all.
 //
 // The number of a process proves nothing: in another PID namespace it is another process, and later it
@@ -33,7 +33,7 @@ struct Process {
   std::array<uint64_t, 2> proof{};
 };
 // As the rank's state says it. The values are the rank's own; the proof is compared at each access.
-Process process_of(const session::Board& board);
+Process process_of(const ipc::RankState& rank_state);
 
 // Reads `bytes` at `address` of the process. kSystem: they cannot be read, or it is another process;
 // `to` then holds anything.
@@ -46,7 +46,7 @@ Status write_proven(const Process& to, uint64_t address, const void* from, size_
 // does not say.
 uint64_t pid_namespace();
 
-// Owned by the NodeQueue; used with the communicator's lock held.
+// Owned by the IntranodeQueue; used with the communicator's lock held.
 class Reach {
  public:
   // kNotYet: not all ranks have published their result. Once it is kNo or kYes, it stays.

@@ -7,19 +7,19 @@
 
 namespace hdt::client {
 
-using session::Board;
+using ipc::RankState;
 
-void StagedCall::begin(const session::Call& call, const std::byte* send, std::byte* recv) {
+void StagedCall::begin(const ipc::Call& call, const std::byte* send, std::byte* recv) {
   call_ = call;
   send_ = send;
   recv_ = recv;
   // The cursors stand at end_ of the call before, which is where this one begins.
   first_ = end_;
-  end_ = first_ + session::Plan(call, access_.layout()).pieces();
+  end_ = first_ + ipc::Partition(call, access_.layout()).chunks();
 }
 
-SlotPiece StagedCall::piece(uint64_t number) const {
-  return {call_, session::Plan(call_, access_.layout()).piece(number - first_), number, send_, recv_};
+SlotChunk StagedCall::chunk(uint64_t number) const {
+  return {call_, ipc::Partition(call_, access_.layout()).chunk(number - first_), number, send_, recv_};
 }
 
 // The bitwise `|` runs all three stages in each turn, so a rank never waits in one stage while it could
@@ -28,7 +28,7 @@ bool StagedCall::progress() {
   bool any = false;
   while (!access_.segment.failed()) {
     const bool moved =
-        static_cast<int>(stage_one()) | static_cast<int>(combine_one()) | static_cast<int>(take_one());
+        static_cast<int>(copy_in_one()) | static_cast<int>(reduce_one()) | static_cast<int>(copy_out_one());
     if (!moved) break;
     any = true;
   }
@@ -38,27 +38,27 @@ bool StagedCall::progress() {
   return any;
 }
 
-bool StagedCall::stage_one() {
+bool StagedCall::copy_in_one() {
   // A slot is free when every rank has copied out the chunk that used it before.
-  if (stage_ == end_ || stage_ >= least(access_, &Board::done) + access_.layout().slots) return false;
-  one_node::stage(access_, piece(stage_));
-  access_.board().staged.store(++stage_, std::memory_order_release);
+  if (copy_in_ == end_ || copy_in_ >= least(access_, &RankState::done) + access_.layout().slots) return false;
+  one_node::copy_in(access_, chunk(copy_in_));
+  access_.rank_state().staged.store(++copy_in_, std::memory_order_release);
   access_.ring_peers();
   return true;
 }
 
-bool StagedCall::combine_one() {
-  if (combine_ == end_ || combine_ >= least(access_, &Board::staged)) return false;
-  one_node::combine(access_, piece(combine_));
-  access_.board().reduced.store(++combine_, std::memory_order_release);
+bool StagedCall::reduce_one() {
+  if (reduce_ == end_ || reduce_ >= least(access_, &RankState::staged)) return false;
+  one_node::reduce(access_, chunk(reduce_));
+  access_.rank_state().reduced.store(++reduce_, std::memory_order_release);
   access_.ring_peers();
   return true;
 }
 
-bool StagedCall::take_one() {
-  if (take_ == end_ || take_ >= least(access_, &Board::reduced)) return false;
-  one_node::take(access_, piece(take_));
-  access_.board().done.store(++take_, std::memory_order_release);
+bool StagedCall::copy_out_one() {
+  if (copy_out_ == end_ || copy_out_ >= least(access_, &RankState::reduced)) return false;
+  one_node::copy_out(access_, chunk(copy_out_));
+  access_.rank_state().done.store(++copy_out_, std::memory_order_release);
   return true;
 }
 

@@ -33,10 +33,10 @@ std::string text_of(const Rendezvous& where) { return where.host + " " + std::to
 }  // namespace
 
 // A SHA-256 digest has as many bytes as a key.
-Result<session::GroupKey> key_of(const std::string& text) {
+Result<ipc::GroupKey> key_of(const std::string& text) {
   const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   if (!digest.is_ok()) return digest.status();
-  session::GroupKey key{};
+  ipc::GroupKey key{};
   std::memcpy(key.data(), digest.value().data(), key.size());
   return key;
 }
@@ -97,7 +97,7 @@ Result<Addresses> addresses_of(const Rendezvous& where) {
     const bool v6 = entry->ai_family == AF_INET6;
     addresses.loopback |= v6 ? host == "::1" : host.starts_with("127.");
     const std::string address = (v6 ? "[" + host + "]" : host) + ":" + std::to_string(where.port);
-    if (addresses.list.size() + 1 + address.size() > session::kMaxPlaceBytes) break;
+    if (addresses.list.size() + 1 + address.size() > ipc::kMaxPlaceBytes) break;
     addresses.list += (addresses.list.empty() ? "" : ",") + address;
   }
   if (addresses.list.empty())
@@ -120,16 +120,16 @@ JobMeeting& JobMeeting::instance() {
   return meeting;
 }
 
-Result<session::GroupKey> JobMeeting::key(const Rendezvous& where, uint64_t number, session::Meeting& kind) {
+Result<ipc::GroupKey> JobMeeting::key(const Rendezvous& where, uint64_t number, ipc::Meeting& kind) {
   const std::string place = text_of(where);
   const std::lock_guard lock(mutex_);
   // A group was made here before: all ranks have its secret, whatever the variables say now.
   if (const auto found = secrets_.find(place); found != secrets_.end()) {
-    kind = session::Meeting::kSecret;
+    kind = ipc::Meeting::kSecret;
     return key_of("job group " + std::to_string(number) + " " + found->second);
   }
   const std::string secret = job_secret(environment_text);
-  kind = secret.empty() ? session::Meeting::kAddress : session::Meeting::kSecret;
+  kind = secret.empty() ? ipc::Meeting::kAddress : ipc::Meeting::kSecret;
   // Without a secret, the key can be guessed by everyone who knows the place: the daemon adds the user
   // to it.
   return key_of("job at " + place + " group " + std::to_string(number) + " secret " + secret + " run " +
@@ -137,7 +137,7 @@ Result<session::GroupKey> JobMeeting::key(const Rendezvous& where, uint64_t numb
 }
 
 // Later groups at the place do not change the secret.
-void JobMeeting::remember(const Rendezvous& where, const session::GroupKey& secret) {
+void JobMeeting::remember(const Rendezvous& where, const ipc::GroupKey& secret) {
   const std::lock_guard lock(mutex_);
   secrets_.try_emplace(text_of(where),
                        std::string(reinterpret_cast<const char*>(secret.data()), secret.size()));

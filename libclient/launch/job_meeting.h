@@ -15,7 +15,7 @@ namespace hdt::client {
 
 // SHA-256 of `text`: a key that everyone who knows the text computes, and nobody else. kSystem: the
 // cryptography library refuses.
-Result<session::GroupKey> key_of(const std::string& text);
+Result<ipc::GroupKey> key_of(const std::string& text);
 
 // How long this process has existed, in ms; 0 if the system does not say. The daemon compares it with
 // the age of a failed attempt to make a group (ipc/messages.h, JoinRequest).
@@ -23,7 +23,7 @@ int64_t process_age_ms();
 
 // The addresses of a host, with the port.
 struct Addresses {
-  // "[::1]:4000,127.0.0.1:4000", at most session::kMaxPlaceBytes; later addresses are left out.
+  // "[::1]:4000,127.0.0.1:4000", at most ipc::kMaxPlaceBytes; later addresses are left out.
   std::string list;
   // One of them is an address of the loopback interface.
   bool loopback = false;
@@ -49,9 +49,9 @@ class JobMeeting {
   static JobMeeting& instance();
   // The key of the job's group `number` (counted from 0 on all ranks alike) at this place. `kind` is set
   // to which processes can know it.
-  Result<session::GroupKey> key(const Rendezvous& where, uint64_t number, session::Meeting& kind);
+  Result<ipc::GroupKey> key(const Rendezvous& where, uint64_t number, ipc::Meeting& kind);
   // Keeps the secret of a group that was made at this place. Only the first one counts.
-  void remember(const Rendezvous& where, const session::GroupKey& secret);
+  void remember(const Rendezvous& where, const ipc::GroupKey& secret);
 
  private:
   std::mutex mutex_;

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "ipc/messages.h"
-#include "ipc/page.h"
 #include "ipc/segment.h"
+#include "ipc/wake_page.h"
 #include "tests/fuzz/target.h"
 
-namespace hdt::session::fuzz_client_messages {
+namespace hdt::ipc::fuzz_client_messages {
 
 using fuzz::Bytes;
 
@@ -156,4 +156,4 @@ std::vector<Bytes> seeds() {
 
 HDT_FUZZ_TARGET(client_messages, take, seeds)
 
-}  // namespace hdt::session::fuzz_client_messages
+}  // namespace hdt::ipc::fuzz_client_messages

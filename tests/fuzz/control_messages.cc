@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "ipc/page.h"
 #include "ipc/segment.h"
+#include "ipc/wake_page.h"
 #include "tests/fuzz/target.h"
 
 namespace hdt::daemon::fuzz_control_messages {
@@ -14,8 +14,8 @@ using fuzz::Bytes;
 bool is_code(Code code) { return static_cast<int>(code) >= 0 && static_cast<int>(code) < kCodeCount; }
 
 void check(const NodeInfo& node) {
-  HDT_HOLDS(node.name.size() <= kMaxName && node.address.size() < session::kMaxAddressBytes);
-  HDT_HOLDS(node.rails.size() <= session::kMaxEngines);
+  HDT_HOLDS(node.name.size() <= kMaxName && node.address.size() < ipc::kMaxAddressBytes);
+  HDT_HOLDS(node.rails.size() <= ipc::kMaxEngines);
   for (const auto& ends : node.rails) HDT_HOLDS(ends.size() <= kMaxRails);
   HDT_HOLDS(id_text(node.id).size() == 2 * node.id.bytes.size());
   // Addresses come with an id in front as well.
@@ -28,15 +28,15 @@ void check(const NodeInfo& node) {
 struct Check {
   void operator()(std::monostate) const {}
   void operator()(const Join& m) const {
-    HDT_HOLDS(m.ranks >= 1 && m.ranks <= session::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0);
-    HDT_HOLDS(m.group_class.size() <= session::kMaxClassBytes && !m.node.rails.empty());
+    HDT_HOLDS(m.ranks >= 1 && m.ranks <= ipc::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0);
+    HDT_HOLDS(m.group_class.size() <= ipc::kMaxClassBytes && !m.node.rails.empty());
     HDT_HOLDS(!m.algorithm || static_cast<int>(*m.algorithm) < collectives::kAlgorithmCount);
     check(m.node);
   }
   void operator()(const Cancel& m) const { HDT_HOLDS(is_code(m.code) && m.code != Code::kSuccess); }
   void operator()(const Membership& m) const {
     HDT_HOLDS(!m.nodes.empty() && m.nodes.size() <= m.node_of_rank.size());
-    HDT_HOLDS(m.node_of_rank.size() <= session::kMaxRanks);
+    HDT_HOLDS(m.node_of_rank.size() <= ipc::kMaxRanks);
     std::vector<uint64_t> ranks(m.nodes.size());
     for (const uint32_t node : m.node_of_rank) {
       HDT_HOLDS(node < m.nodes.size());
@@ -44,7 +44,7 @@ struct Check {
     }
     // A node without ranks has no place in a group: what is computed from its share divides by it.
     HDT_HOLDS(std::ranges::none_of(ranks, [](uint64_t count) { return count == 0; }));
-    HDT_HOLDS(std::ranges::none_of(ranks, [](uint64_t count) { return count > session::kMaxLocalRanks; }));
+    HDT_HOLDS(std::ranges::none_of(ranks, [](uint64_t count) { return count > ipc::kMaxLocalRanks; }));
     for (const NodeInfo& node : m.nodes) check(node);
   }
   void operator()(const Outcome& m) const { HDT_HOLDS(is_code(m.code)); }
@@ -54,7 +54,7 @@ struct Check {
     HDT_HOLDS(!m.node.rails.empty() && m.live.settings.size() <= kMaxSettings);
     check(m.node);
   }
-  void operator()(const Known& m) const {
+  void operator()(const SuccessorReply& m) const {
     HDT_HOLDS(is_code(m.code) && m.live.settings.size() <= kMaxSettings);
     check(m.node);
   }
@@ -100,7 +100,7 @@ std::vector<Bytes> seeds() {
   Successor successor;
   successor.live.settings = "class.dp.weight=3";
   successor.node = node;
-  Known known;
+  SuccessorReply known;
   known.live = successor.live;
   known.node = node;
   std::vector<Bytes> all;

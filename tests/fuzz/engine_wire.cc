@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "daemon/group/cost_figures.h"
+#include "daemon/group/cost_measurements.h"
 #include "daemon/protocol/wire.h"
-#include "ipc/plan.h"
+#include "ipc/partition.h"
 #include "tests/fuzz/target.h"
 
 namespace hdt::daemon::fuzz_engine_wire {
@@ -20,25 +20,25 @@ struct CheckNote {
   void operator()(const GroupHello& n) const { HDT_HOLDS(n.restart_ms >= 0); }
   void operator()(const GroupFailed& n) const { HDT_HOLDS(is_code(n.code) && n.code > Code::kInProgress); }
   void operator()(const ClassReady& n) const { HDT_HOLDS(is_code(n.code)); }
-  void operator()(const PieceState& n) const { HDT_HOLDS(n.tags.size() <= kMaxTags); }
-  // A table of figures is made of what all nodes have said.
-  void operator()(const RatesNote& n) const {
-    HDT_HOLDS(n.rates.links.size() <= session::kMostMeasuredNodes);
-    const auto figures = daemon::cost_figures(std::vector(n.rates.links.size(), n.rates));
-    if (!figures || n.rates.links.size() < 2) return;
-    const collectives::LinkFigures link = figures->link_of(0, 1);
-    HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(figures->copy_bytes_s));
+  void operator()(const ChunkState& n) const { HDT_HOLDS(n.tags.size() <= kMaxTags); }
+  // A table of measurements is made of what all nodes have said.
+  void operator()(const RatesMessage& n) const {
+    HDT_HOLDS(n.rates.links.size() <= ipc::kMostMeasuredNodes);
+    const auto measurements = daemon::cost_measurements(std::vector(n.rates.links.size(), n.rates));
+    if (!measurements || n.rates.links.size() < 2) return;
+    const collectives::LinkMeasurements link = measurements->link_of(0, 1);
+    HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(measurements->copy_bytes_s));
   }
   void operator()(const ClassEnds& n) const { HDT_HOLDS(n.ends.size() <= kMaxRails); }
-  void operator()(const ProbeNote& n) const {
-    HDT_HOLDS(n.kind >= ProbeNote::Kind::kHere && n.kind <= ProbeNote::Kind::kTurn);
+  void operator()(const ProbeMessage& n) const {
+    HDT_HOLDS(n.kind >= ProbeMessage::Kind::kHere && n.kind <= ProbeMessage::Kind::kTurn);
   }
   // Calls are compared with the node's own; words for them are made of any.
-  void operator()(const CallNote& n) const { HDT_HOLDS(!words(n.call).empty()); }
-  void operator()(const OutputNote& n) const { HDT_HOLDS(!words(n.call).empty()); }
-  static std::string words(const session::Call& call) {
-    const std::string wrong = session::validate(call, session::kMaxRanks);
-    return wrong.empty() ? session::describe(call) : wrong;
+  void operator()(const CallMessage& n) const { HDT_HOLDS(!words(n.call).empty()); }
+  void operator()(const OutputMessage& n) const { HDT_HOLDS(!words(n.call).empty()); }
+  static std::string words(const ipc::Call& call) {
+    const std::string wrong = ipc::validate(call, ipc::kMaxRanks);
+    return wrong.empty() ? ipc::describe(call) : wrong;
   }
 };
 
@@ -68,11 +68,11 @@ bool take(std::span<const std::byte> input) {
   if (input.empty()) return false;
   if (input[0] == std::byte{0}) return take_frame(input.subspan(1));
   const std::span<const std::byte> bytes = input.subspan(1);
-  const Note note = decode_note(bytes);
+  const EngineMessage note = decode_engine_message(bytes);
   if (note.index() == 0) return false;
   std::visit(CheckNote{}, note);
   HDT_HOLDS(std::ranges::equal(encode(note), bytes));
-  HDT_HOLDS(group_of(note) == group_of(decode_note(bytes)));
+  HDT_HOLDS(group_of(note) == group_of(decode_engine_message(bytes)));
   return true;
 }
 
@@ -83,21 +83,21 @@ Bytes behind(uint8_t first, std::span<const std::byte> rest) {
 }
 
 std::vector<Bytes> seeds() {
-  std::vector<Bytes> all = {behind(0, encode(PieceFrame{7, 1, 2, 3})),
-                            behind(0, encode(ChunkFrame{7, 1, 2, 3})), behind(0, encode(ProbeFrame{0}))};
-  session::Call call;
+  std::vector<Bytes> all = {behind(0, encode(ChunkFrame{7, 1, 2, 3})),
+                            behind(0, encode(CellFrame{7, 1, 2, 3})), behind(0, encode(ProbeFrame{0}))};
+  ipc::Call call;
   call.count = 100;
-  CallNote entered{};
+  CallMessage entered{};
   entered.call = call;
-  OutputNote output{};
+  OutputMessage output{};
   output.call = call;
   output.direct = 1;
   GroupFailed failed{};
   failed.code = Code::kRankLost;
   failed.text = "gone";
-  ProbeNote probe{};
-  probe.kind = ProbeNote::Kind::kHere;
-  RatesNote rates{};
+  ProbeMessage probe{};
+  probe.kind = ProbeMessage::Kind::kHere;
+  RatesMessage rates{};
   rates.rates.memory = {10, 20};
   rates.rates.links.assign(2, {10'000, 100, 100});
   ClassPrepare prepare{};
@@ -106,13 +106,13 @@ std::vector<Bytes> seeds() {
   ends.ends = {{"tcp", "lo", "127.0.0.1:4000"}};
   ClassReady ready{};
   ready.text = "not here";
-  PieceState state{};
+  ChunkState state{};
   state.tags = {1, 2, 3};
-  for (const Note& note : std::initializer_list<Note>{
-           GroupHello{}, PieceCredit{}, ChunkCredit{}, entered,       RankLeft{}, NodeLeft{},
-           failed,       output,        probe,         rates,         prepare,    ends,
-           ready,        ClassCommit{}, LinkMoved{},   LinkUnused{},  state,      ChannelState{},
-           Resume{},     GroupSeated{}, GroupReady{},  GroupUnknown{}})
+  for (const EngineMessage& note : std::initializer_list<EngineMessage>{
+           GroupHello{}, ChunkCredit{}, CellCredit{}, entered,       RankLeft{}, NodeLeft{},
+           failed,       output,        probe,        rates,         prepare,    ends,
+           ready,        ClassCommit{}, LinkMoved{},  LinkUnused{},  state,      RingState{},
+           Resume{},     GroupSeated{}, GroupReady{}, GroupUnknown{}})
     all.push_back(behind(1, encode(note)));
   return all;
 }

@@ -1,5 +1,5 @@
-// link_notices.cc: what two links say to each other (transports/link): notices, chunk headers, and the book
-// of what has arrived.
+// link_notices.cc: what two links say to each other (transports/link): notices, fragment headers, and the
+// book of what has arrived.
 #include <algorithm>
 #include <bit>
 
@@ -12,7 +12,7 @@ namespace hdt::transport::fuzz_link_notices {
 using fuzz::Bytes;
 using fuzz::Choices;
 
-enum class What : uint8_t { kNotice, kChunk, kArrivals, kCount };
+enum class What : uint8_t { kNotice, kFragment, kArrivals, kCount };
 
 bool take_notice(std::span<const std::byte> message) {
   const auto head = decode_head(message);
@@ -32,44 +32,45 @@ bool take_notice(std::span<const std::byte> message) {
   return true;
 }
 
-bool take_chunk(Choices input) {
+bool take_fragment(Choices input) {
   const auto placed = input.get<uint64_t>();
-  const auto chunk = to_chunk(input.get<Immediate>(), placed);
-  if (!chunk.is_ok()) return false;
-  const ChunkHeader& header = chunk.value();
+  const auto fragment = to_fragment(input.get<Immediate>(), placed);
+  if (!fragment.is_ok()) return false;
+  const FragmentHeader& header = fragment.value();
   HDT_HOLDS(header.index < header.count() && header.message_bytes <= kMaxLinkWriteBytes);
   HDT_HOLDS(header.offset() <= header.message_bytes && header.bytes() == placed);
-  HDT_HOLDS(placed <= kMaxChunkBytes && header.offset() + placed <= header.message_bytes);
+  HDT_HOLDS(placed <= kMaxFragmentBytes && header.offset() + placed <= header.message_bytes);
   return true;
 }
 
-// A row of chunk headers, all of which to_chunk() has taken: no chunk counts twice, no message is complete
-// before all its chunks have come.
+// A row of fragment headers, all of which to_fragment() has taken: no fragment counts twice, no message is
+// complete before all its fragments have come.
 bool take_arrivals(Choices input) {
   Arrivals arrivals;
   std::map<uint64_t, std::map<uint32_t, bool>> landed;
   std::map<uint64_t, bool> complete;
   bool any = false;
   for (int i = 0; i < 256 && !input.empty(); ++i) {
-    ChunkHeader chunk;
+    FragmentHeader fragment;
     const auto step = input.get<uint8_t>();
-    chunk.message_id = step % 8 == 7 ? input.get<uint64_t>() : step % 8;
-    chunk.pages =
-        static_cast<uint16_t>((step >> 3) % 4 == 3 ? input.get<uint16_t>() : kMinChunkBytes / kChunkPage);
-    chunk.message_bytes = (step >> 5) % 2 == 1 ? input.get<uint64_t>() : 3 * chunk.chunk_bytes();
-    chunk.index = (step >> 6) % 2 == 1 ? input.get<uint32_t>() : input.get<uint8_t>() % 3;
-    chunk.header[0] = std::byte(step >> 7);
-    const uint64_t placed = chunk.chunk_bytes() != 0 && chunk.index < chunk.count() ? chunk.bytes() : 0;
-    const auto checked = to_chunk(to_immediate(chunk), placed);
+    fragment.message_id = step % 8 == 7 ? input.get<uint64_t>() : step % 8;
+    fragment.pages = static_cast<uint16_t>((step >> 3) % 4 == 3 ? input.get<uint16_t>()
+                                                                : kMinFragmentBytes / kFragmentPage);
+    fragment.message_bytes = (step >> 5) % 2 == 1 ? input.get<uint64_t>() : 3 * fragment.fragment_bytes();
+    fragment.index = (step >> 6) % 2 == 1 ? input.get<uint32_t>() : input.get<uint8_t>() % 3;
+    fragment.header[0] = std::byte(step >> 7);
+    const uint64_t placed =
+        fragment.fragment_bytes() != 0 && fragment.index < fragment.count() ? fragment.bytes() : 0;
+    const auto checked = to_fragment(to_immediate(fragment), placed);
     if (!checked.is_ok()) continue;
     const auto added = arrivals.add(checked.value());
     HDT_HOLDS(arrivals.open_messages() <= Arrivals::kMaxOpenMessages);
     if (!added.is_ok()) continue;
     any = true;
-    HDT_HOLDS(!complete[chunk.message_id] && !landed[chunk.message_id][chunk.index]);
-    landed[chunk.message_id][chunk.index] = true;
-    HDT_HOLDS(added.value() == (landed[chunk.message_id].size() == chunk.count()));
-    complete[chunk.message_id] = added.value();
+    HDT_HOLDS(!complete[fragment.message_id] && !landed[fragment.message_id][fragment.index]);
+    landed[fragment.message_id][fragment.index] = true;
+    HDT_HOLDS(added.value() == (landed[fragment.message_id].size() == fragment.count()));
+    complete[fragment.message_id] = added.value();
   }
   return any;
 }
@@ -79,8 +80,8 @@ bool take(std::span<const std::byte> input) {
   switch (static_cast<What>(choices.get<uint8_t>() % static_cast<uint8_t>(What::kCount))) {
     case What::kNotice:
       return take_notice(choices.rest());
-    case What::kChunk:
-      return take_chunk(choices);
+    case What::kFragment:
+      return take_fragment(choices);
     default:
       return take_arrivals(choices);
   }
@@ -103,16 +104,16 @@ std::vector<Bytes> seeds() {
                             notice(NoticeKind::kRailLost, encode(RailLostBody{})),
                             notice(NoticeKind::kMessage, fuzz::to_bytes("note")),
                             notice(NoticeKind::kAcknowledge, {}), notice(NoticeKind::kPing, {})};
-  ChunkHeader chunk;
-  chunk.message_bytes = 100;
-  chunk.pages = kMinChunkBytes / kChunkPage;
+  FragmentHeader fragment;
+  fragment.message_bytes = 100;
+  fragment.pages = kMinFragmentBytes / kFragmentPage;
   const uint64_t placed = 100;
-  const Immediate immediate = to_immediate(chunk);
-  Bytes of_chunk(1 + sizeof placed + sizeof immediate, std::byte{1});
-  std::memcpy(of_chunk.data() + 1, &placed, sizeof placed);
-  std::memcpy(of_chunk.data() + 1 + sizeof placed, immediate.data(), immediate.size());
-  all.push_back(of_chunk);
-  // Three chunks of two messages.
+  const Immediate immediate = to_immediate(fragment);
+  Bytes of_fragment(1 + sizeof placed + sizeof immediate, std::byte{1});
+  std::memcpy(of_fragment.data() + 1, &placed, sizeof placed);
+  std::memcpy(of_fragment.data() + 1 + sizeof placed, immediate.data(), immediate.size());
+  all.push_back(of_fragment);
+  // Three fragments of two messages.
   all.push_back({std::byte{2}, std::byte{0}, std::byte{0}, std::byte{1}, std::byte{1}, std::byte{0},
                  std::byte{1}, std::byte{0}, std::byte{2}, std::byte{1}, std::byte{0}, std::byte{1},
                  std::byte{2}});

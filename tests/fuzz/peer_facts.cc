@@ -5,7 +5,7 @@
 #include "daemon/diagnosis/inquiries.h"
 #include "daemon/diagnosis/making_verdict.h"
 #include "daemon/diagnosis/verdict.h"
-#include "daemon/links/figures_file.h"
+#include "daemon/links/measurements_file.h"
 #include "daemon/protocol/facts.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/target.h"
@@ -30,11 +30,11 @@ NodeFacts example(const std::string& name) {
   rank.pid = 12;
   rank.process = "S";
   rank.calls = 1;
-  session::Operation call;
+  ipc::Operation call;
   call.kind = "allreduce";
   call.text = "allreduce of 4 float32, sum";
   call.entered_ns = 1'000'000'000;
-  session::Operation message;
+  ipc::Operation message;
   message.kind = "recv";
   message.text = "recv of 4 bytes from rank 0";
   message.peer = 1 - static_cast<int64_t>(rank.rank);
@@ -74,7 +74,7 @@ bool take_facts(std::span<const std::byte> input) {
   HDT_HOLDS(again.is_ok() && dump(again.value()) == told);
   for (const GroupFacts& group : facts.groups) {
     for (const RankFacts& rank : group.local) {
-      for (const session::Operation& operation : rank.operations)
+      for (const ipc::Operation& operation : rank.operations)
         HDT_HOLDS(static_cast<int>(operation.code) >= 0 && static_cast<int>(operation.code) < kCodeCount);
     }
   }
@@ -139,9 +139,9 @@ bool take_replies(Choices input) {
   return asked > 0;
 }
 
-bool take_figures(std::span<const std::byte> input) {
+bool take_measurements(std::span<const std::byte> input) {
   const fuzz::MemoryFile file(input);
-  const auto read = load_figures(file.path());
+  const auto read = load_measurements(file.path());
   if (!read.is_ok()) return false;
   for (const auto& [peer, link] : read.value().links) HDT_HOLDS(link.measured());
   return true;
@@ -155,7 +155,7 @@ bool take(std::span<const std::byte> input) {
     case 1:
       return take_replies(choices);
     default:
-      return take_figures(choices.rest());
+      return take_measurements(choices.rest());
   }
 }
 

@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "daemon/group/cost_figures.h"
+#include "daemon/group/cost_measurements.h"
 #include "ipc/journal.h"
 #include "ipc/measurements.h"
-#include "ipc/plan.h"
+#include "ipc/partition.h"
 #include "ipc/segment.h"
 #include "tests/fuzz/target.h"
 
-namespace hdt::session::fuzz_shared_memory {
+namespace hdt::ipc::fuzz_shared_memory {
 
 using fuzz::Bytes;
 using fuzz::Choices;
@@ -73,8 +73,8 @@ void scribble(Choices& input, const Memory& memory) {
   const uint64_t parts[] = {0,
                             layout.members,
                             layout.places,
-                            layout.boards,
-                            layout.channels,
+                            layout.rank_states,
+                            layout.rings,
                             layout.posts,
                             layout.recordings,
                             layout.journals,
@@ -99,10 +99,10 @@ bool attach(const Memory& memory) {
   HDT_HOLDS(layout.local_ranks >= 1 && layout.local_ranks <= kMaxLocalRanks &&
             layout.local_ranks <= layout.ranks);
   HDT_HOLDS(layout.nodes >= 1 && layout.nodes <= layout.ranks && layout.ranks <= kMaxRanks);
-  HDT_HOLDS(layout.boards + sizeof(Board) * layout.local_ranks <= layout.channels);
+  HDT_HOLDS(layout.rank_states + sizeof(RankState) * layout.local_ranks <= layout.rings);
   for (const uint64_t index : {uint64_t{0}, uint64_t{5}, UINT64_MAX})
-    HDT_HOLDS(layout.data + layout.chunk(2 * layout.local_ranks * layout.ranks - 1, index) +
-                  sizeof(ChunkHeader) + layout.chunk_bytes <=
+    HDT_HOLDS(layout.data + layout.cell(2 * layout.local_ranks * layout.ranks - 1, index) +
+                  sizeof(CellHeader) + layout.cell_bytes <=
               layout.total);
   return true;
 }
@@ -111,21 +111,21 @@ bool attach(const Memory& memory) {
 void check_call(const Call& call, const Layout& layout) {
   if (!validate(call, layout.ranks).empty()) return;
   HDT_HOLDS(!describe(call).empty());
-  const Plan plan(call, layout);
-  HDT_HOLDS(plan.pieces() >= 1);
-  for (const uint64_t index : {uint64_t{0}, plan.pieces() / 2, plan.pieces() - 1}) {
-    const Piece piece = plan.piece(index);
-    HDT_HOLDS(piece.offset <= call.count && piece.elements <= call.count - piece.offset);
+  const Partition plan(call, layout);
+  HDT_HOLDS(plan.chunks() >= 1);
+  for (const uint64_t index : {uint64_t{0}, plan.chunks() / 2, plan.chunks() - 1}) {
+    const Chunk chunk = plan.chunk(index);
+    HDT_HOLDS(chunk.offset <= call.count && chunk.elements <= call.count - chunk.offset);
     const uint64_t blocks = by_blocks(call.what) ? layout.ranks : 1;
     HDT_HOLDS(call.what == collectives::Collective::kBarrier ||
-              piece.elements * blocks * collectives::type_size(call.type) <= layout.piece_bytes);
+              chunk.elements * blocks * collectives::type_size(call.type) <= layout.chunk_bytes);
   }
   HDT_HOLDS(contribution_bytes(call, layout.ranks) / layout.ranks <= uint64_t{8} << 56);
   HDT_HOLDS(result_bytes(call, layout.ranks) >= call.count * collectives::type_size(call.type));
   std::vector<uint32_t> node_of(layout.ranks);
   for (uint32_t rank = 0; rank < layout.ranks; ++rank) node_of[rank] = rank % layout.nodes;
   const Order order(node_of, layout.nodes);
-  const collectives::Problem problem = problem_of(call, plan.piece(0), order, 0);
+  const collectives::Problem problem = problem_of(call, plan.chunk(0), order, 0);
   HDT_HOLDS(problem.root >= 0 && problem.root < problem.nodes &&
             problem.block_offsets.size() == layout.nodes + 1);
   HDT_HOLDS(std::ranges::is_sorted(problem.block_offsets));
@@ -158,9 +158,10 @@ void read_journal(const Segment& segment, const Memory& memory) {
   if (const auto agreed = journal.agreed()) {
     HDT_HOLDS(!agreed->algorithm || static_cast<int>(*agreed->algorithm) < collectives::kAlgorithmCount);
     for (const NodeRates& rates : agreed->rates) HDT_HOLDS(rates.links.size() == layout.nodes);
-    if (const auto figures = agreed->rates.empty() ? std::nullopt : daemon::cost_figures(agreed->rates)) {
-      const collectives::LinkFigures link = figures->link_of(0, static_cast<int>(layout.nodes) - 1);
-      HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(figures->reduce_bytes_s));
+    if (const auto measurements =
+            agreed->rates.empty() ? std::nullopt : daemon::cost_measurements(agreed->rates)) {
+      const collectives::LinkMeasurements link = measurements->link_of(0, static_cast<int>(layout.nodes) - 1);
+      HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(measurements->reduce_bytes_s));
     }
   }
   const auto finished = journal.finished();
@@ -177,18 +178,18 @@ void read_journal(const Segment& segment, const Memory& memory) {
     HDT_HOLDS(write.peer < layout.nodes && data >= begin && data <= end &&
               write.bytes <= static_cast<size_t>(end - data));
   };
-  for (uint64_t piece : {uint64_t{0}, uint64_t{1}, finished.pieces, UINT64_MAX}) {
+  for (uint64_t chunk : {uint64_t{0}, uint64_t{1}, finished.chunks, UINT64_MAX}) {
     size_t arrivals = 0;
-    journal.for_arrivals(piece, [&](uint32_t node, uint32_t) {
+    journal.for_arrivals(chunk, [&](uint32_t node, uint32_t) {
       HDT_HOLDS(node < layout.nodes);
       ++arrivals;
     });
     HDT_HOLDS(arrivals <= static_cast<size_t>(end - begin) / sizeof(uint64_t));
-    journal.has_kept(piece, 0, 0);
-    journal.started(piece);
-    journal.arrived(piece, 0, 1);
+    journal.has_kept(chunk, 0, 0);
+    journal.started(chunk);
+    journal.arrived(chunk, 0, 1);
     SentWrite write{};
-    write.piece = piece;
+    write.chunk = chunk;
     write.bytes = 100;
     const std::byte content[100] = {};
     const std::byte* const kept = journal.keep(write, content);
@@ -232,7 +233,7 @@ bool take(std::span<const std::byte> input) {
   for (uint32_t node = 0; node < memory.layout().nodes; ++node)
     HDT_HOLDS(segment.places()[node].get().size() <= kMaxAddressBytes);
   for (uint32_t local = 0; local < memory.layout().local_ranks; ++local) {
-    for (const Entered& entered : segment.board(local).calls) check_call(entered.call, memory.layout());
+    for (const Entered& entered : segment.rank_state(local).calls) check_call(entered.call, memory.layout());
   }
   read_recordings(segment);
   read_journal(segment, memory);
@@ -259,4 +260,4 @@ std::vector<Bytes> seeds() {
 
 HDT_FUZZ_TARGET(shared_memory, take, seeds)
 
-}  // namespace hdt::session::fuzz_shared_memory
+}  // namespace hdt::ipc::fuzz_shared_memory

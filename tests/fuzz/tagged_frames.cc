@@ -1,4 +1,4 @@
-// tagged_frames.cc: what comes over a channel with tagged messages (transports/tagged): messages, the hello
+// tagged_frames.cc: what comes over a data path with tagged messages (transports/tagged): messages, the hello
 // and signals of the control socket, and frames and segments in whatever order the library delivers them.
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -58,7 +58,7 @@ bool take_control(Choices input) {
 }
 
 // Keeps what is to be received where.
-class Library final : public Channel {
+class Library final : public DataPath {
  public:
   struct Posted {
     uint64_t tag, id;

@@ -22,18 +22,18 @@ std::string explain_table(const nlohmann::json& all) {
       fmt::format("{} in group {} (class {}): {} rank(s) on {} node(s)", all["call"].get<std::string>(),
                   all["group"].get<std::string>(), all["class"].get<std::string>(), all["ranks"].get<int>(),
                   all["nodes"].get<int>());
-  if (all.contains("pieces")) {
-    text += fmt::format(", {} piece(s) of {}", all["pieces"].get<uint64_t>(),
-                        bytes(all["piece_bytes"].get<double>()));
+  if (all.contains("chunks")) {
+    text += fmt::format(", {} chunk(s) of {}", all["chunks"].get<uint64_t>(),
+                        bytes(all["chunk_bytes"].get<double>()));
   }
   text += fmt::format("\nconfigured: {}\npicked: {}\nwhy: {}\n", all["configured"].get<std::string>(),
                       all["picked"].is_null() ? "none" : all["picked"].get<std::string>(),
                       all["why"].get<std::string>());
   // A group of one node has no algorithms between nodes.
   if (all["candidates"].empty()) return text;
-  text += all.contains("way_s") ? fmt::format("\nalgorithms (with {} from rank to daemon and back):\n",
-                                              time(all["way_s"].get<double>()))
-                                : "\nalgorithms:\n";
+  text += all.contains("hand_over_s") ? fmt::format("\nalgorithms (with {} from rank to daemon and back):\n",
+                                                    time(all["hand_over_s"].get<double>()))
+                                      : "\nalgorithms:\n";
   for (const auto& candidate : all["candidates"]) {
     const auto name = candidate["algorithm"].get<std::string>();
     std::string remark = candidate.contains("predicted_s")

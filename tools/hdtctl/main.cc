@@ -261,7 +261,7 @@ int main(int argc, char** argv) {
     if (command != trace) command->add_flag("--json", as_json, "As JSON");
     command->fallthrough();  // --socket may stand behind the command, too
   }
-  hdt::session::ExplainRequest request;
+  hdt::ipc::ExplainRequest request;
   request.type = "float32";
   auto* operation = explain->add_option("OPERATION", request.what,
                                         "allreduce, reduce, reduce_scatter, allgather, broadcast or barrier");

@@ -7,46 +7,46 @@
 namespace hdt::transport {
 
 namespace {
-Status refuse(const ChunkHeader& chunk, const char* why) {
-  return {Code::kLink, "chunk " + std::to_string(chunk.index) + " of message " +
-                           std::to_string(chunk.message_id) + ": " + why};
+Status refuse(const FragmentHeader& fragment, const char* why) {
+  return {Code::kLink, "fragment " + std::to_string(fragment.index) + " of message " +
+                           std::to_string(fragment.message_id) + ": " + why};
 }
 }  // namespace
 
-Result<bool> Arrivals::add(const ChunkHeader& chunk) {
+Result<bool> Arrivals::add(const FragmentHeader& fragment) {
   // 1. Refuse what is complete already, and what is so far ahead that remembering it would take memory
   //    without limit.
-  const uint64_t id = chunk.message_id;
+  const uint64_t id = fragment.message_id;
   if (id < floor_ || (id - floor_ < complete_.size() && complete_[id - floor_])) {
-    return refuse(chunk, "came twice: its message was complete");
+    return refuse(fragment, "came twice: its message was complete");
   }
-  if (id - floor_ >= kMaxAhead) return refuse(chunk, "too far ahead of what is missing");
+  if (id - floor_ >= kMaxAhead) return refuse(fragment, "too far ahead of what is missing");
   // 2. Find the write's entry, or make one. The limits count before the marks are allocated.
   auto found = open_.find(id);
   if (found == open_.end()) {
-    if (chunk.count() == 1) {
+    if (fragment.count() == 1) {
       complete(id);
       return true;
     }
-    if (open_.size() >= kMaxOpenMessages || chunk.count() > kMaxOpenChunks - open_chunks_) {
-      return refuse(chunk, "too many incomplete messages");
+    if (open_.size() >= kMaxOpenMessages || fragment.count() > kMaxOpenFragments - open_fragments_) {
+      return refuse(fragment, "too many incomplete messages");
     }
-    open_chunks_ += chunk.count();
-    Message fresh{chunk.header, chunk.message_bytes, chunk.pages, chunk.count(), {}};
-    fresh.landed.resize(chunk.count());
+    open_fragments_ += fragment.count();
+    Message fresh{fragment.header, fragment.message_bytes, fragment.pages, fragment.count(), {}};
+    fresh.landed.resize(fragment.count());
     found = open_.emplace(id, std::move(fresh)).first;
   }
   // 3. Mark the fragment. All fragments of a write carry the same header, length and fragment size.
   Message& message = found->second;
-  if (message.bytes != chunk.message_bytes || message.pages != chunk.pages ||
-      message.header != chunk.header) {
-    return refuse(chunk, "contradicts an earlier chunk of the message");
+  if (message.bytes != fragment.message_bytes || message.pages != fragment.pages ||
+      message.header != fragment.header) {
+    return refuse(fragment, "contradicts an earlier fragment of the message");
   }
-  if (message.landed[chunk.index]) return refuse(chunk, "came twice");
-  message.landed[chunk.index] = true;
+  if (message.landed[fragment.index]) return refuse(fragment, "came twice");
+  message.landed[fragment.index] = true;
   if (--message.missing > 0) return false;
   // 4. The write is complete: from now on its id alone refuses a fragment that comes again.
-  open_chunks_ -= message.landed.size();
+  open_fragments_ -= message.landed.size();
   open_.erase(found);
   complete(id);
   return true;

@@ -21,7 +21,7 @@ namespace hdt::transport {
 namespace {
 
 LinkOptions sane(LinkOptions options) {
-  options.chunk_bytes = std::clamp(options.chunk_bytes, kMinChunkBytes, kMaxChunkBytes);
+  options.fragment_bytes = std::clamp(options.fragment_bytes, kMinFragmentBytes, kMaxFragmentBytes);
   return options;
 }
 
@@ -37,7 +37,7 @@ Link::State::State(Link& link, LinkObserver& watcher, LinkOptions with)
     : self(link),
       observer(watcher),
       options(sane(std::move(with))),
-      outbox(options.chunk_bytes),
+      outbox(options.fragment_bytes),
       number(random_number()) {}
 
 Link::Link(LinkObserver& observer, LinkOptions options)
@@ -54,7 +54,7 @@ Status Link::write(const WriteRequest& request) {
                                         std::to_string(request.offset) + " is not possible on a link"};
   }
   if (state_->phase != State::Phase::kUp) return {Code::kLink, state_->reason.message()};
-  state_->outbox.push(request, state_->rails_up(), state_->most_bytes_of_a_chunk());
+  state_->outbox.push(request, state_->rails_up(), state_->most_bytes_of_a_fragment());
   state_->pump();
   return Status::ok();
 }
@@ -168,17 +168,17 @@ size_t Link::State::rails_up() const {
 }
 
 // The fragment size is chosen when a write is queued, before it is known which rail takes which fragment. So
-// it is what the slowest rail carries in kChunkNs: then no rail delays the end of a write, or another class,
-// by more. Rails that are alone and rails of unknown speed do not count. docs/design/link.md has the
+// it is what the slowest rail carries in kFragmentNs: then no rail delays the end of a write, or another
+// class, by more. Rails that are alone and rails of unknown speed do not count. docs/design/link.md has the
 // measurements behind 0.5 ms.
-uint64_t Link::State::most_bytes_of_a_chunk() const {
-  constexpr double kChunkNs = 0.5e6;
+uint64_t Link::State::most_bytes_of_a_fragment() const {
+  constexpr double kFragmentNs = 0.5e6;
   const int64_t now = options.now();
   double slowest = 0;  // ns a byte
   for (const auto& rail : rails) {
     if (rail->up() && !alone(*rail)) slowest = std::max(slowest, rail->path_ns_per_byte(now));
   }
-  return slowest == 0 ? options.chunk_bytes : static_cast<uint64_t>(kChunkNs / slowest);
+  return slowest == 0 ? options.fragment_bytes : static_cast<uint64_t>(kFragmentNs / slowest);
 }
 
 // The rail that would be done with the next fragment first, by what is under way on it and its latest speed;
@@ -196,16 +196,16 @@ Rail* Link::State::best_rail(int64_t now) {
   for (const auto& rail : rails) {
     if (!rail->has_room(alone) || !rail->has_turn(now)) continue;
     if (best == nullptr ||
-        rail->load(kMinChunkBytes, fastest, now) < best->load(kMinChunkBytes, fastest, now))
+        rail->load(kMinFragmentBytes, fastest, now) < best->load(kMinFragmentBytes, fastest, now))
       best = rail.get();
   }
   return best;
 }
 
 void Link::State::pump() {
-  if (phase != Phase::kUp || !outbox.has_chunk()) return;
+  if (phase != Phase::kUp || !outbox.has_fragment()) return;
   const int64_t now = options.now();
-  while (outbox.has_chunk() && hand_over(now)) {
+  while (outbox.has_fragment() && hand_over(now)) {
   }
 }
 
@@ -214,9 +214,9 @@ void Link::State::pump() {
 bool Link::State::hand_over(int64_t now) {
   Rail* rail = best_rail(now);
   if (rail == nullptr) return false;
-  Outbox::Chunk chunk = outbox.pull();
-  if (Status written = rail->write(chunk, options.checksum, now); !written.is_ok()) {
-    outbox.put_back(std::move(chunk));
+  Outbox::Fragment fragment = outbox.pull();
+  if (Status written = rail->write(fragment, options.checksum, now); !written.is_ok()) {
+    outbox.put_back(std::move(fragment));
     give_up(*rail, written);
   }
   watch_progress();
@@ -226,7 +226,7 @@ bool Link::State::hand_over(int64_t now) {
 // The owner has cleared all wishes before (NicShare::forget_wishes()). The NICs then know every class that
 // waits before any link takes its turn.
 void Link::wants_turn() const {
-  if (state_->phase != State::Phase::kUp || !state_->outbox.has_chunk()) return;
+  if (state_->phase != State::Phase::kUp || !state_->outbox.has_fragment()) return;
   const bool alone = state_->rails_up() == 1;
   for (const auto& rail : state_->rails) {
     if (rail->has_room(alone)) rail->wants_turn();
@@ -235,28 +235,28 @@ void Link::wants_turn() const {
 
 bool Link::take_turn() {
   const Tear tear(state_->torn);
-  return state_->phase == State::Phase::kUp && state_->outbox.has_chunk() &&
+  return state_->phase == State::Phase::kUp && state_->outbox.has_fragment() &&
          state_->hand_over(state_->options.now());
 }
 
 void Link::State::on_sent(Rail& rail, const Completion& completion) {
   // After a failure kClosed follows, which says why.
   if (phase != Phase::kUp || !completion.error.is_ok()) return;
-  Outbox::Chunk* chunk = rail.on_handed_over();
-  if (chunk != nullptr) handed_over(*chunk);
+  Outbox::Fragment* fragment = rail.on_handed_over();
+  if (fragment != nullptr) handed_over(*fragment);
 }
 
 // The mark in the fragment makes it count once: a fragment that was reported sent, lost and sent again is
 // reported sent again.
-void Link::State::handed_over(Outbox::Chunk& chunk) {
-  if (std::exchange(chunk.handed_over, true)) return;
-  if (const auto token = outbox.on_handed_over(chunk)) observer.on_sent(self, *token);
+void Link::State::handed_over(Outbox::Fragment& fragment) {
+  if (std::exchange(fragment.handed_over, true)) return;
+  if (const auto token = outbox.on_handed_over(fragment)) observer.on_sent(self, *token);
 }
 
-void Link::State::arrived(const Outbox::Chunk& chunk) {
-  Outbox::Chunk whole = chunk;
+void Link::State::arrived(const Outbox::Fragment& fragment) {
+  Outbox::Fragment whole = fragment;
   handed_over(whole);  // the acknowledgement may come before the backend's report
-  if (const auto token = outbox.on_arrived(chunk)) observer.on_sent(self, *token);
+  if (const auto token = outbox.on_arrived(fragment)) observer.on_sent(self, *token);
 }
 
 // A fragment was placed by the backend. The order of the steps matters:
@@ -268,27 +268,28 @@ void Link::State::on_written(Rail& rail, const Completion& completion) {
   // 2. Check the header and the payload. A wrong checksum is the network's fault: the rail is given up, and
   //    the fragment is sent again, as it was not counted. Anything else that is wrong is the peer's fault and
   //    ends the link.
-  const Result<ChunkHeader> parsed = to_chunk(completion.immediate, completion.bytes);
+  const Result<FragmentHeader> parsed = to_fragment(completion.immediate, completion.bytes);
   if (!parsed.is_ok())
     return start_closing({Code::kLink, rail.describe() + " closed: " + parsed.status().message()});
-  const ChunkHeader& chunk = parsed.value();
-  if (chunk.magic == kCheckedChunkMagic && checksum_of(chunk, completion.message) != chunk.checksum) {
+  const FragmentHeader& fragment = parsed.value();
+  if (fragment.magic == kCheckedFragmentMagic &&
+      checksum_of(fragment, completion.message) != fragment.checksum) {
     ++rail.status().corrupted;
-    return give_up(rail, {Code::kLink, "a chunk came with a wrong checksum"});
+    return give_up(rail, {Code::kLink, "a fragment came with a wrong checksum"});
   }
   // 3. Count it.
-  const Result<bool> complete = arrivals.add(chunk);
+  const Result<bool> complete = arrivals.add(fragment);
   if (!complete.is_ok()) {
     return start_closing({Code::kLink, rail.describe() + " closed: " + complete.status().message()});
   }
-  rail.on_chunk(completion.bytes, chunk.message_bytes > kCopiedWriteBytes, options.now());
+  rail.on_fragment(completion.bytes, fragment.message_bytes > kCopiedWriteBytes, options.now());
   // 4. Report the write before anything is sent. Whatever is sent from now on acknowledges this fragment, and
   //    the observer must have recorded the write by then: after a restart of the daemon its record must hold
   //    everything that the peer counts as arrived.
-  if (complete.value()) observer.on_arrived(self, chunk.header, chunk.message_bytes);
+  if (complete.value()) observer.on_arrived(self, fragment.header, fragment.message_bytes);
   // 5. Take the acknowledgement that the header carries. The observer may have closed the link or lost the
   //    rail.
-  if (phase == Phase::kUp && !rail.given_up) (void)acknowledge(rail, chunk.received, chunk.received_at);
+  if (phase == Phase::kUp && !rail.given_up) (void)acknowledge(rail, fragment.received, fragment.received_at);
 }
 
 // The loop looks at the phase after each fragment: arrived() calls the observer, which may close the link.

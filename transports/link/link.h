@@ -1,5 +1,5 @@
 // link.h: a Link connects two engines over one or more rails. A rail is a Connection of a backend; the link
-// uses all its rails as one reliable transport. It cuts every write into fragments (`ChunkHeader`), and a
+// uses all its rails as one reliable transport. It cuts every write into fragments (`FragmentHeader`), and a
 // rail pulls the next fragment whenever it has room. Each rail therefore carries as much as it can, and rails
 // of unequal speed add up. The receiver counts the fragments of each write and reports the write once, when
 // all of it is in memory, in whatever order the fragments came.
@@ -38,9 +38,9 @@ namespace hdt::transport {
 
 // Bounds of the wire format, in bytes. The receiver ends the link of a peer that exceeds one of them.
 inline constexpr size_t kLinkHeaderBytes = 32;
-inline constexpr size_t kDefaultChunkBytes = size_t{256} << 10;
-inline constexpr size_t kMinChunkBytes = size_t{16} << 10;
-inline constexpr size_t kMaxChunkBytes = size_t{64} << 20;
+inline constexpr size_t kDefaultFragmentBytes = size_t{256} << 10;
+inline constexpr size_t kMinFragmentBytes = size_t{16} << 10;
+inline constexpr size_t kMaxFragmentBytes = size_t{64} << 20;
 inline constexpr uint64_t kMaxLinkWriteBytes = uint64_t{1} << 36;
 // The longest control message. The difference to kMaxMessageBytes is for the link's own NoticeHead.
 inline constexpr size_t kMaxLinkMessageBytes = kMaxMessageBytes - 64;
@@ -65,8 +65,9 @@ struct WriteRequest {
 };
 
 struct LinkOptions {
-  // The maximum size of a fragment in bytes. Values outside [kMinChunkBytes, kMaxChunkBytes] are clamped.
-  size_t chunk_bytes = kDefaultChunkBytes;
+  // The maximum size of a fragment in bytes. Values outside [kMinFragmentBytes, kMaxFragmentBytes] are
+  // clamped.
+  size_t fragment_bytes = kDefaultFragmentBytes;
   // Adds a CRC32C to every fragment that this end sends. The receiver checks it wherever it is present.
   bool checksum = false;
   // How long a link that lost its last rail waits for another one (configuration: link.wait_ms).

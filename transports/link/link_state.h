@@ -63,7 +63,7 @@ struct Link::State {
   // window of its own: the backend's queue bounds it, and nobody waits behind it.
   bool alone(const Rail& rail) const { return rails_up() == 1 && !rail.shared(options.now()); }
   // The maximum size of a fragment, in bytes, for a write that is queued now.
-  uint64_t most_bytes_of_a_chunk() const;
+  uint64_t most_bytes_of_a_fragment() const;
   void on_sent(Rail& rail, const Completion& completion);
   void on_written(Rail& rail, const Completion& completion);
   void on_notice(Rail& rail, std::span<const std::byte> message);
@@ -73,9 +73,9 @@ struct Link::State {
   bool acknowledge(Rail& rail, uint32_t received, Stamp at);
   void acknowledge_notices(uint64_t up_to);
   // A fragment of ours has arrived at the peer.
-  void arrived(const Outbox::Chunk& chunk);
+  void arrived(const Outbox::Fragment& fragment);
   // A fragment of ours was reported sent by its backend. Counts once, even if the fragment is sent again.
-  void handed_over(Outbox::Chunk& chunk);
+  void handed_over(Outbox::Fragment& fragment);
   // Queues a numbered notice, and sends it if there is a rail for it.
   void post(NoticeKind kind, std::vector<std::byte> body);
   // Sends a notice. `number` is 0 for a kind that is not numbered.

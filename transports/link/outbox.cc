@@ -7,7 +7,7 @@ namespace hdt::transport {
 
 void Outbox::push(const WriteRequest& request, size_t rails, uint64_t most_bytes) {
   // No fragment but the last is smaller than a write that is copied, so that a small write is one fragment.
-  constexpr uint64_t kLeastPages = std::max(kMinChunkBytes, kCopiedWriteBytes) / kChunkPage;
+  constexpr uint64_t kLeastPages = std::max(kMinFragmentBytes, kCopiedWriteBytes) / kFragmentPage;
   Write& write = writes_.emplace_back();
   write.request = request;
   if (write.copied()) {
@@ -17,49 +17,50 @@ void Outbox::push(const WriteRequest& request, size_t rails, uint64_t most_bytes
   }
   // An equal part for each rail, but no longer than `most_bytes`: a slow rail delays the end of the write by
   // the time of one fragment.
-  const uint64_t share = (rails > 1 ? std::min(request.bytes / rails, most_bytes) : most_bytes) / kChunkPage;
+  const uint64_t share =
+      (rails > 1 ? std::min(request.bytes / rails, most_bytes) : most_bytes) / kFragmentPage;
   write.pages = static_cast<uint16_t>(std::min<uint64_t>(std::max(share, kLeastPages), most_pages_));
-  write.chunks = ChunkHeader{.message_bytes = request.bytes, .pages = write.pages}.count();
+  write.fragments = FragmentHeader{.message_bytes = request.bytes, .pages = write.pages}.count();
   ++pending_;
   queued_bytes_ += request.bytes;
 }
 
-Outbox::Chunk Outbox::pull() {
+Outbox::Fragment Outbox::pull() {
   // What was lost goes first: the receiver holds the rest of its write incomplete.
   if (!again_.empty()) {
-    Chunk chunk = std::move(again_.front());
+    Fragment fragment = std::move(again_.front());
     again_.pop_front();
-    queued_bytes_ -= chunk.header.bytes();
-    return chunk;
+    queued_bytes_ -= fragment.header.bytes();
+    return fragment;
   }
   Write& write = writes_[next_];
   const WriteRequest& request = write.request;
-  Chunk chunk;
-  chunk.header.header = request.header;
-  chunk.header.message_id = first_id_ + next_;
-  chunk.header.message_bytes = request.bytes;
-  chunk.header.index = static_cast<uint32_t>(write.pulled);
-  chunk.header.pages = write.pages;
-  const uint64_t offset = chunk.header.offset();
-  chunk.data = static_cast<const std::byte*>(request.data) + offset;
-  chunk.region = request.region;
-  chunk.region_offset = request.offset + offset;
-  queued_bytes_ -= chunk.header.bytes();
-  if (++write.pulled == write.chunks) ++next_;
-  return chunk;
+  Fragment fragment;
+  fragment.header.header = request.header;
+  fragment.header.message_id = first_id_ + next_;
+  fragment.header.message_bytes = request.bytes;
+  fragment.header.index = static_cast<uint32_t>(write.pulled);
+  fragment.header.pages = write.pages;
+  const uint64_t offset = fragment.header.offset();
+  fragment.data = static_cast<const std::byte*>(request.data) + offset;
+  fragment.region = request.region;
+  fragment.region_offset = request.offset + offset;
+  queued_bytes_ -= fragment.header.bytes();
+  if (++write.pulled == write.fragments) ++next_;
+  return fragment;
 }
 
-std::optional<uint64_t> Outbox::on_handed_over(const Chunk& chunk) {
-  Write& write = write_of(chunk);
+std::optional<uint64_t> Outbox::on_handed_over(const Fragment& fragment) {
+  Write& write = write_of(fragment);
   // A copied write is free as soon as the last fragment has left; the copy stays for what may be lost.
-  if (++write.handed_over < write.chunks || !write.copied()) return std::nullopt;
+  if (++write.handed_over < write.fragments || !write.copied()) return std::nullopt;
   --pending_;
   return write.request.token;
 }
 
-std::optional<uint64_t> Outbox::on_arrived(const Chunk& chunk) {
-  Write& write = write_of(chunk);
-  if (++write.arrived < write.chunks) return std::nullopt;
+std::optional<uint64_t> Outbox::on_arrived(const Fragment& fragment) {
+  Write& write = write_of(fragment);
+  if (++write.arrived < write.fragments) return std::nullopt;
   std::optional<uint64_t> token;
   if (!write.copied()) {
     token = write.request.token;
@@ -67,7 +68,7 @@ std::optional<uint64_t> Outbox::on_arrived(const Chunk& chunk) {
   }
   // Only the front leaves, so that ids stay consecutive. Every fragment of an arrived write was pulled, so
   // next_ is above 0 here.
-  while (!writes_.empty() && writes_.front().arrived == writes_.front().chunks) {
+  while (!writes_.empty() && writes_.front().arrived == writes_.front().fragments) {
     writes_.pop_front();
     ++first_id_;
     --next_;

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "transports/link/chunk.h"
+#include "transports/link/fragment.h"
 
 namespace hdt::transport {
 
@@ -17,13 +17,14 @@ namespace hdt::transport {
 // on_arrived().
 class Outbox {
  public:
-  // `chunk_bytes`: the maximum size of a fragment; a multiple of kChunkPage, or rounded down to one.
-  explicit Outbox(size_t chunk_bytes) : most_pages_(static_cast<uint16_t>(chunk_bytes / kChunkPage)) {}
+  // `fragment_bytes`: the maximum size of a fragment; a multiple of kFragmentPage, or rounded down to one.
+  explicit Outbox(size_t fragment_bytes)
+      : most_pages_(static_cast<uint16_t>(fragment_bytes / kFragmentPage)) {}
 
   // A fragment: a part of a write that goes on one rail at once. `data` points into the caller's memory, or
   // into the outbox's copy of a small write; both stay until the fragment has arrived.
-  struct Chunk {
-    ChunkHeader header;
+  struct Fragment {
+    FragmentHeader header;
     const std::byte* data = nullptr;
     RegionKey region;
     uint64_t region_offset = 0;  // of this fragment, not of its write
@@ -34,20 +35,20 @@ class Outbox {
   // Queues a write. It is cut in such a way that each of `rails` (at least 1) gets a part, if the write is
   // large enough, and in fragments of at most `most_bytes`, but not below kCopiedWriteBytes.
   void push(const WriteRequest& request, size_t rails, uint64_t most_bytes);
-  bool has_chunk() const { return !again_.empty() || next_ < writes_.size(); }
-  // The next fragment, which is under way from now on. has_chunk() must be true.
-  Chunk pull();
+  bool has_fragment() const { return !again_.empty() || next_ < writes_.size(); }
+  // The next fragment, which is under way from now on. has_fragment() must be true.
+  Fragment pull();
   // Takes back a fragment that was lost on its way or that a rail did not take. It is pulled again before all
   // that was not pulled yet.
-  void put_back(Chunk chunk) {
-    queued_bytes_ += chunk.header.bytes();
-    again_.push_back(std::move(chunk));
+  void put_back(Fragment fragment) {
+    queued_bytes_ += fragment.header.bytes();
+    again_.push_back(std::move(fragment));
   }
   // on_handed_over(): the fragment was reported sent, for the first time. on_arrived(): it has arrived. Each
   // is called once per fragment, in this order. Either returns the write's token if the caller's memory is
   // free with that.
-  std::optional<uint64_t> on_handed_over(const Chunk& chunk);
-  std::optional<uint64_t> on_arrived(const Chunk& chunk);
+  std::optional<uint64_t> on_handed_over(const Fragment& fragment);
+  std::optional<uint64_t> on_arrived(const Fragment& fragment);
   // The number of writes whose memory is not free yet.
   size_t size() const { return pending_; }
   uint64_t queued_bytes() const { return queued_bytes_; }  // of fragments still to be pulled
@@ -61,21 +62,21 @@ class Outbox {
   struct Write {
     WriteRequest request;         // `data` points to `copy` if the write is copied
     std::vector<std::byte> copy;  // kept until the write has arrived: a lost fragment is read from it again
-    uint16_t pages = 0;           // fragment size, in kChunkPage
-    uint64_t chunks = 0;          // fragments in all; the next three count up to it
+    uint16_t pages = 0;           // fragment size, in kFragmentPage
+    uint64_t fragments = 0;       // fragments in all; the next three count up to it
     uint64_t pulled = 0;          // for the first time
     uint64_t handed_over = 0;
     uint64_t arrived = 0;
     // The caller's memory of a copied write is free when all of it was handed over, else when it has arrived.
     bool copied() const { return request.bytes <= kCopiedWriteBytes && !request.until_arrived; }
   };
-  Write& write_of(const Chunk& chunk) { return writes_[chunk.header.message_id - first_id_]; }
+  Write& write_of(const Fragment& fragment) { return writes_[fragment.header.message_id - first_id_]; }
 
   const uint16_t most_pages_;
   // Message ids are consecutive: writes_[i] has id first_id_ + i. Writes that have arrived leave at the
   // front. A deque does not move its elements then, so that `copy` stays where fragments point to.
   std::deque<Write> writes_;
-  std::deque<Chunk> again_;  // put back, to be pulled first
+  std::deque<Fragment> again_;  // put back, to be pulled first
   uint64_t first_id_ = 0;
   size_t next_ = 0;     // index of the write that new fragments are taken from; writes before it are pulled
   size_t pending_ = 0;  // writes whose token was not returned yet

@@ -13,7 +13,7 @@ namespace {
 
 // An acknowledgement that nobody waits for is sent when one of these is reached. They bound the fragments and
 // notices that the sender keeps meanwhile.
-constexpr uint64_t kMostOwedChunks = 32;
+constexpr uint64_t kMostOwedFragments = 32;
 constexpr uint64_t kMostOwedBytes = 512 << 10;
 constexpr uint64_t kMostOwedNotices = 64;
 
@@ -46,18 +46,18 @@ double Rail::load(uint64_t more, double unknown_ns_per_byte, int64_t now) const 
 
 // The checksum comes first: it leaves out the two fields that are set after it (checksum_of()). Nothing
 // changes in the books before the connection has taken the fragment.
-Status Rail::write(const Outbox::Chunk& chunk, bool checksum, int64_t now) {
-  ChunkHeader header = chunk.header;
+Status Rail::write(const Outbox::Fragment& fragment, bool checksum, int64_t now) {
+  FragmentHeader header = fragment.header;
   const uint64_t bytes = header.bytes();
   if (checksum) {
-    header.magic = kCheckedChunkMagic;
-    header.checksum = checksum_of(header, {chunk.data, bytes});
+    header.magic = kCheckedFragmentMagic;
+    header.checksum = checksum_of(header, {fragment.data, bytes});
   }
   header.received = static_cast<uint32_t>(received_);
   header.received_at = received_at_;
-  HDT_RETURN_IF_ERROR(connection_->write(chunk.data, bytes, chunk.region, chunk.region_offset,
+  HDT_RETURN_IF_ERROR(connection_->write(fragment.data, bytes, fragment.region, fragment.region_offset,
                                          to_immediate(header), header.message_id));
-  under_way_.push_back(chunk);
+  under_way_.push_back(fragment);
   under_way_.back().written_ns = now;
   status_.bytes_in_flight += bytes;
   if (lane_ != nullptr) lane_->handed_over(bytes, now);
@@ -85,17 +85,17 @@ Status Rail::send(NoticeKind kind, uint64_t number, uint64_t notices, std::span<
   return Status::ok();
 }
 
-Outbox::Chunk* Rail::on_handed_over() {
+Outbox::Fragment* Rail::on_handed_over() {
   if (handed_over_ >= written()) return nullptr;
   // The peer's acknowledgement may overtake the backend's report. The fragment has left the book then.
   if (handed_over_ < settled_) {
     ++handed_over_;
     return nullptr;
   }
-  Outbox::Chunk& chunk = under_way_[handed_over_++ - settled_];
-  status_.bytes_out += chunk.header.bytes();
+  Outbox::Fragment& fragment = under_way_[handed_over_++ - settled_];
+  status_.bytes_out += fragment.header.bytes();
   ++status_.writes_out;
-  return &chunk;
+  return &fragment;
 }
 
 std::optional<uint64_t> Rail::acknowledged(uint32_t received, Stamp at, int64_t now) {
@@ -116,16 +116,16 @@ std::optional<uint64_t> Rail::acknowledged(uint32_t received, Stamp at, int64_t 
   return static_cast<uint64_t>(fresh);
 }
 
-Outbox::Chunk Rail::take_front() {
-  Outbox::Chunk chunk = std::move(under_way_.front());
+Outbox::Fragment Rail::take_front() {
+  Outbox::Fragment fragment = std::move(under_way_.front());
   under_way_.pop_front();
   ++settled_;
-  status_.bytes_in_flight -= chunk.header.bytes();
-  if (lane_ != nullptr) lane_->settled(chunk.header.bytes());
-  return chunk;
+  status_.bytes_in_flight -= fragment.header.bytes();
+  if (lane_ != nullptr) lane_->settled(fragment.header.bytes());
+  return fragment;
 }
 
-void Rail::on_chunk(uint64_t bytes, bool prompt, int64_t now) {
+void Rail::on_fragment(uint64_t bytes, bool prompt, int64_t now) {
   if (lane_ != nullptr) lane_->heard(now);
   ++received_;
   received_at_ = stamp_of(now);
@@ -139,7 +139,7 @@ void Rail::on_chunk(uint64_t bytes, bool prompt, int64_t now) {
 // that is alone is taken to have no window at the peer, so that only senders of large writes wait.
 bool Rail::owes(bool alone) const {
   if (!alone && received_ != told_) return true;
-  return prompt_ || received_ - told_ >= kMostOwedChunks || owed_bytes_ >= kMostOwedBytes ||
+  return prompt_ || received_ - told_ >= kMostOwedFragments || owed_bytes_ >= kMostOwedBytes ||
          owed_notices_ >= kMostOwedNotices;
 }
 

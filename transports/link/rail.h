@@ -68,13 +68,13 @@ class Rail {
   double load(uint64_t more, double unknown_ns_per_byte, int64_t now) const;
   // Hands a fragment to the connection, with an acknowledgement in its header. On failure the fragment is not
   // under way; the connection is dead then, and its kClosed follows.
-  Status write(const Outbox::Chunk& chunk, bool checksum, int64_t now);
+  Status write(const Outbox::Fragment& fragment, bool checksum, int64_t now);
   // Sends a notice, which acknowledges as well. `notices`: how many numbered notices have come. `body` has at
   // most kMaxLinkMessageBytes.
   Status send(NoticeKind kind, uint64_t number, uint64_t notices, std::span<const std::byte> body);
   // The backend reported a fragment sent. Backends report in the order of the writes, so it is the oldest one
   // without a report. Null: that one was acknowledged already, or there is none.
-  Outbox::Chunk* on_handed_over();
+  Outbox::Fragment* on_handed_over();
   // The time that a byte takes, in ns. 0: not known, which also holds for a rail that was idle for 100 ms.
   // Its old figure may be wrong, and a rail that is not used would never show that.
   double known_ns_per_byte(int64_t now) const;
@@ -83,7 +83,7 @@ class Rail {
   // written. The caller takes them with take_front().
   std::optional<uint64_t> acknowledged(uint32_t received, Stamp at, int64_t now);
   // Takes the oldest fragment that is under way out of the book. There must be one.
-  Outbox::Chunk take_front();
+  Outbox::Fragment take_front();
   bool idle() const { return under_way_.empty(); }
   uint64_t settled() const { return settled_; }
   uint64_t written() const { return settled_ + under_way_.size(); }
@@ -91,7 +91,7 @@ class Rail {
   // --- receiving ---
   // A fragment of `bytes` was placed. `prompt`: its sender waits for the acknowledgement, as the memory of a
   // large write is free only then.
-  void on_chunk(uint64_t bytes, bool prompt, int64_t now);
+  void on_fragment(uint64_t bytes, bool prompt, int64_t now);
   // A numbered notice has come.
   void on_notice() { ++owed_notices_; }
   uint64_t received() const { return received_; }
@@ -125,7 +125,7 @@ class Rail {
   const uint32_t number_;
   const int64_t added_ns_;
   RailStatus status_;
-  std::deque<Outbox::Chunk> under_way_;  // fragments settled_ to written() - 1, the oldest first
+  std::deque<Outbox::Fragment> under_way_;  // fragments settled_ to written() - 1, the oldest first
   uint64_t settled_ = 0;
   uint64_t handed_over_ = 0;  // fragments 0 to this one - 1 were reported sent
 

@@ -241,12 +241,12 @@ void Link::State::settle(Rail& rail) {
   if (!rail.peer_received && !rail.idle()) return;
   while (!rail.idle() && phase == Phase::kUp) {
     const bool came = rail.settled() < *rail.peer_received;
-    Outbox::Chunk chunk = rail.take_front();
+    Outbox::Fragment fragment = rail.take_front();
     if (came) {
-      arrived(chunk);
+      arrived(fragment);
     } else {
-      rail.status().bytes_resent += chunk.header.bytes();
-      outbox.put_back(std::move(chunk));
+      rail.status().bytes_resent += fragment.header.bytes();
+      outbox.put_back(std::move(fragment));
     }
   }
   if (rail.peer_number) remember(rail);

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "transports/ofi/channel.h"
+#include "transports/ofi/data_path.h"
 
 namespace hdt::transport::ofi {
 
@@ -75,8 +75,8 @@ Result<std::unique_ptr<tagged::Fabric>> OfiFabric::open(const Provider& provider
   return std::unique_ptr<tagged::Fabric>(std::move(opened));
 }
 
-Result<std::unique_ptr<tagged::Channel>> OfiFabric::open_channel() {
-  return OfiChannel::open(fabric_.get(), domain_.get(), info_.get());
+Result<std::unique_ptr<tagged::DataPath>> OfiFabric::open_data_path() {
+  return OfiDataPath::open(fabric_.get(), domain_.get(), info_.get());
 }
 
 }  // namespace hdt::transport::ofi

@@ -8,7 +8,7 @@
 
 #include "transports/ofi/handle.h"
 #include "transports/ofi/provider.h"
-#include "transports/tagged/channel.h"
+#include "transports/tagged/data_path.h"
 
 namespace hdt::transport::ofi {
 
@@ -24,15 +24,15 @@ Result<Info> find_info(const Provider& provider, const std::string& address);
 // Of the library at run time, for the module's description: "libfabric 1.17".
 std::string library_version();
 
-// Owned by a TaggedDevice, used on its thread. It holds the fabric and the domain, which all channels of
-// the device share; channels must be destroyed before it.
+// Owned by a TaggedDevice, used on its thread. It holds the fabric and the domain, which all data paths of
+// the device share; data paths must be destroyed before it.
 class OfiFabric final : public tagged::Fabric {
  public:
   // kNoBackend if the provider does not work on the address; kLink if it cannot be opened.
   static Result<std::unique_ptr<tagged::Fabric>> open(const Provider& provider, const std::string& address);
   const std::string& protocol() const override { return protocol_; }
   size_t segment_bytes() const override { return segment_bytes_; }
-  Result<std::unique_ptr<tagged::Channel>> open_channel() override;
+  Result<std::unique_ptr<tagged::DataPath>> open_data_path() override;
 
  private:
   OfiFabric(const Provider& provider, Info info)

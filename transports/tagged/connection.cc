@@ -1,12 +1,12 @@
 // connection.cc: the life of a connection, from the control socket's connect to kClosed; see connection.h.
-// What moves on the channel is in connection_data.cc.
+// What moves on the data path is in connection_data.cc.
 //
 //   dialer                                    acceptor
 //   connect                              -->  kAccepted
 //   kConnected                           <--  kHere
 //   messages of the owners              <-->  messages of the owners
-//   admit(): channel, hello             <-->  admit(): channel, hello
-//   probe, through the channel           -->  kReady
+//   admit(): data path, hello             <-->  admit(): data path, hello
+//   probe, through the data path           -->  kReady
 //   kReady                               <--  probe, which acknowledges the first
 #include "transports/tagged/connection.h"
 
@@ -24,17 +24,17 @@
 namespace hdt::transport::tagged {
 
 namespace {
-// After the admission the peer's hello must arrive, and a frame must pass through the channel, within this
+// After the admission the peer's hello must arrive, and a frame must pass through the data path, within this
 // time.
 constexpr int64_t kReadyMs = 10'000;
-// If the peer closes or dies, the channel fails a little before or after the control socket. The control
+// If the peer closes or dies, the data path fails a little before or after the control socket. The control
 // socket has this time to deliver the better reason.
 constexpr int64_t kVerdictMs = 1000;
 }  // namespace
 
-// The channel first: its descriptor is in the loop.
+// The data path first: its descriptor is in the loop.
 TaggedConnection::~TaggedConnection() {
-  drop_channel();
+  drop_data_path();
   if (control_.valid()) device_.loop.remove(control_.fd(), this);
   if (hot_) std::erase(device_.hot, this);
 }
@@ -100,15 +100,15 @@ void TaggedConnection::on_connect_result(int error) {
 }
 
 // Each end does this when its owner has authenticated the other, so the two hellos cross at any time. If
-// the channel cannot be opened, the owner must close the connection: the control socket already accepts a
-// hello, and there is no channel for it.
+// the data path cannot be opened, the owner must close the connection: the control socket already accepts a
+// hello, and there is no data path for it.
 Status TaggedConnection::admit(const PeerName& peer) {
   if (phase_ != Phase::kMeeting)
     return {Code::kInvalidUsage, "only an open connection can be admitted, once"};
   leave();
   granted_ = device_.domain->regions.table_of(peer);
   control_.admit();
-  HDT_RETURN_IF_ERROR(open_channel());
+  HDT_RETURN_IF_ERROR(open_data_path());
   phase_ = Phase::kGreeting;
   connect_timeout_ms_ = kReadyMs;
   device_.loop.set_deadline(this, connect_timeout_ms_);
@@ -116,13 +116,14 @@ Status TaggedConnection::admit(const PeerName& peer) {
   return Status::ok();
 }
 
-// Each end sends its hello as soon as it has a channel, that is, when it has admitted the peer.
-Status TaggedConnection::open_channel() {
-  Result<std::unique_ptr<Channel>> opened = device_.fabric->open_channel();
+// Each end sends its hello as soon as it has a data path, that is, when it has admitted the peer.
+Status TaggedConnection::open_data_path() {
+  Result<std::unique_ptr<DataPath>> opened = device_.fabric->open_data_path();
   if (!opened.is_ok()) return opened.status();
-  channel_ = opened.take();
-  if (channel_->fd() >= 0) HDT_RETURN_IF_ERROR(device_.loop.add(channel_->fd(), &channel_events_, EPOLLIN));
-  control_.push_hello({device_.fabric->segment_bytes(), device_.fabric->protocol(), channel_->address()});
+  data_path_ = opened.take();
+  if (data_path_->fd() >= 0)
+    HDT_RETURN_IF_ERROR(device_.loop.add(data_path_->fd(), &data_path_events_, EPOLLIN));
+  control_.push_hello({device_.fabric->segment_bytes(), device_.fabric->protocol(), data_path_->address()});
   return Status::ok();
 }
 
@@ -139,7 +140,7 @@ void TaggedConnection::flush_control() {
 
 // Handles one event of the handshake, and the end. The order matters: what came before the end counts. A
 // hello may end the connection itself, so the phase is asked again. In kEnding a socket that broke says no
-// more than the failed channel did, whose reason is then used; a goodbye or another reason is better.
+// more than the failed data path did, whose reason is then used; a goodbye or another reason is better.
 void TaggedConnection::read_control() {
   const Control::Input input = control_.read();
   if (input.here) {
@@ -154,7 +155,7 @@ void TaggedConnection::read_control() {
   if (!input.ended) return;
   if (!input.reason.is_ok())
     return fail(phase_ == Phase::kEnding && input.reason.code() == Code::kLink ? failure_ : input.reason);
-  // The channel is not looked at any more. A peer that sent a goodbye has had an answer to everything that
+  // The data path is not looked at any more. A peer that sent a goodbye has had an answer to everything that
   // was reported to it as sent, and a library may not survive a poll of an endpoint whose peer has gone.
   finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
 }
@@ -166,7 +167,7 @@ void TaggedConnection::on_hello(const Hello& hello) {
     return fail({Code::kNoBackend, "the peer's device speaks '" + hello.protocol + "', this one '" +
                                        device_.fabric->protocol() + "': set the same provider on both"});
   }
-  if (Status status = channel_->connect(hello.address); !status.is_ok()) return fail(status);
+  if (Status status = data_path_->connect(hello.address); !status.is_ok()) return fail(status);
   const size_t segment_bytes = std::min(hello.segment_bytes, device_.fabric->segment_bytes());
   outgoing_.set_segment_bytes(segment_bytes);
   incoming_.set_segment_bytes(segment_bytes);
@@ -198,20 +199,20 @@ void TaggedConnection::opened() {
   heat();
 }
 
-// Once it is open, the failure of the channel may be the end of the peer, which its control socket
+// Once it is open, the failure of the data path may be the end of the peer, which its control socket
 // explains better. No memory is touched while it waits for that.
-void TaggedConnection::on_channel_failed(const Status& reason) {
+void TaggedConnection::on_data_path_failed(const Status& reason) {
   if (phase_ != Phase::kOpen) return fail(reason);
   failure_ = reason;
-  drop_channel();
+  drop_data_path();
   phase_ = Phase::kEnding;
   device_.loop.set_deadline(this, kVerdictMs);
 }
 
-// A receive for the payload may be posted, so the channel has to go.
+// A receive for the payload may be posted, so the data path has to go.
 void TaggedConnection::on_withdrawn(uint64_t region, const RegionTable* of) {
   if (of != nullptr && of != granted_.get()) return;
-  if (channel_ && incoming_.inside_write_to(region)) {
+  if (data_path_ && incoming_.inside_write_to(region)) {
     fail({Code::kLink, of == nullptr
                            ? "the memory that the peer was writing to was deregistered"
                            : "the memory that the peer was writing to is not granted to it any more"});
@@ -219,7 +220,7 @@ void TaggedConnection::on_withdrawn(uint64_t region, const RegionTable* of) {
 }
 
 // A goodbye can be sent once kHere has shown that the peer speaks this protocol. What is under way on the
-// channel is given up.
+// data path is given up.
 void TaggedConnection::close() {
   if (phase_ == Phase::kFinished) return;
   const bool met = phase_ != Phase::kConnecting && phase_ != Phase::kCalling && phase_ != Phase::kEnding;
@@ -245,17 +246,17 @@ Connection::Progress TaggedConnection::progress() const {
           info.tcpi_unacked > 0, tcp::ordinary_round_ns(info)};
 }
 
-void TaggedConnection::drop_channel() {
-  if (!channel_) return;
-  if (channel_->fd() >= 0) device_.loop.remove(channel_->fd(), &channel_events_);
-  channel_.reset();
+void TaggedConnection::drop_data_path() {
+  if (!data_path_) return;
+  if (data_path_->fd() >= 0) device_.loop.remove(data_path_->fd(), &data_path_events_);
+  data_path_.reset();
 }
 
-// The channel is destroyed first. Only then may the owner learn that its memory is free. What is given up
-// is reported in the order in which it was sent: control socket, held, channel.
+// The data path is destroyed first. Only then may the owner learn that its memory is free. What is given up
+// is reported in the order in which it was sent: control socket, held, data path.
 void TaggedConnection::finish(const Status& reason, const Status& given_up, bool in_order) {
   leave();
-  drop_channel();
+  drop_data_path();
   sent_.insert(sent_.end(), said_.begin(), said_.end());
   said_.clear();
   for (const Held& held : std::exchange(held_, {})) {

@@ -1,9 +1,9 @@
-// connection.h: one connection of the backends ofi and ucx: a control socket, a channel, and the two
-// halves that use the channel (Outgoing, Incoming).
+// connection.h: one connection of the backends ofi and ucx: a control socket, a data path, and the two
+// halves that use the data path (Outgoing, Incoming).
 //
-// Until the owner knows who the peer is, everything goes over the control socket. The channel is made, and
+// Until the owner knows who the peer is, everything goes over the control socket. The data path is made, and
 // an endpoint's address given to the library, only after admit(), so a stranger reaches nothing of the
-// library. connection.cc has the life of a connection, connection_data.cc what moves on the channel.
+// library. connection.cc has the life of a connection, connection_data.cc what moves on the data path.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@
 #include "transports/net/linger.h"
 #include "transports/support/message_arena.h"
 #include "transports/support/strangers.h"
-#include "transports/tagged/channel.h"
 #include "transports/tagged/control.h"
+#include "transports/tagged/data_path.h"
 #include "transports/tagged/domain.h"
 #include "transports/tagged/incoming.h"
 #include "transports/tagged/outgoing.h"
@@ -42,16 +42,16 @@ struct DeviceState {
 
 // Owned by its TaggedDevice, which makes it, polls it and frees it; used on the device's thread.
 //
-// Invariants: everything is reported into device_.pending. Nothing is reported after kClosed. The channel
+// Invariants: everything is reported into device_.pending. Nothing is reported after kClosed. The data path
 // is destroyed before anything is reported as given up, and before kClosed: after that the library touches
-// no memory of this connection. From kReady on all messages and writes go through the channel; the control
+// no memory of this connection. From kReady on all messages and writes go through the data path; the control
 // socket then carries signals only.
 class TaggedConnection final : public Connection,
                                private tcp::EventSource,
                                private FrameSink,
                                private Stranger {
  public:
-  explicit TaggedConnection(DeviceState& device) : device_(device), channel_events_(*this) {}
+  explicit TaggedConnection(DeviceState& device) : device_(device), data_path_events_(*this) {}
   ~TaggedConnection() override;
 
   // Starts to connect the control socket. A refusal by the system is reported as kClosed, like one by the
@@ -59,9 +59,9 @@ class TaggedConnection final : public Connection,
   Status connect(const tcp::SocketAddress& local, const tcp::SocketAddress& remote, int64_t timeout_ms);
   // Takes over an accepted socket, and reports kAccepted. kSystem: the socket is of no use.
   Status accept(tcp::Fd fd);
-  // Moves what can be moved on the channel. True: it wants to be called again before anybody sleeps.
+  // Moves what can be moved on the data path. True: it wants to be called again before anybody sleeps.
   bool work();
-  // Makes it hot, if it has a channel. set_cold(): it is not in the list any more.
+  // Makes it hot, if it has a data path. set_cold(): it is not in the list any more.
   void heat();
   void set_cold() { hot_ = false; }
   // The peer with the table `of`, or every peer if it is null, may not write to `region` any more. Ends
@@ -82,14 +82,14 @@ class TaggedConnection final : public Connection,
  private:
   // kConnecting: the kernel connects. kCalling: connected, waits for the peer's kHere. kMeeting: reported
   // as kConnected or kAccepted; the owners authenticate each other over the control socket. kGreeting: the
-  // peer was admitted here, and its hello has not arrived. kProving: the channel is connected, and a frame
-  // has to pass both ways. kOpen: kReady was reported. kEnding: the channel has failed, and the control
+  // peer was admitted here, and its hello has not arrived. kProving: the data path is connected, and a frame
+  // has to pass both ways. kOpen: kReady was reported. kEnding: the data path has failed, and the control
   // socket has a moment to say why. kFinished: kClosed was reported.
   enum class Phase { kConnecting, kCalling, kMeeting, kGreeting, kProving, kOpen, kEnding, kFinished };
-  // The channel's descriptor in the event loop.
-  class ChannelEvents : public tcp::EventSource {
+  // The data path's descriptor in the event loop.
+  class DataPathEvents : public tcp::EventSource {
    public:
-    explicit ChannelEvents(TaggedConnection& owner) : owner_(owner) {}
+    explicit DataPathEvents(TaggedConnection& owner) : owner_(owner) {}
     void on_event(uint32_t) override { owner_.heat(); }
     void on_deadline() override {}
 
@@ -107,28 +107,28 @@ class TaggedConnection final : public Connection,
   void on_written(const Immediate& immediate, std::span<const std::byte> placed) override;
 
   void on_connect_result(int error);
-  // The channel is made, and its hello is sent.
-  Status open_channel();
-  // The peer's hello has arrived: the channel is connected.
+  // The data path is made, and its hello is sent.
+  Status open_data_path();
+  // The peer's hello has arrived: the data path is connected.
   void on_hello(const Hello& hello);
   // Send and read the control socket.
   void flush_control();
   void read_control();
-  // One round on the channel: send, post receives, poll, handle what is over. `moved`: something was over.
+  // One round on the data path: send, post receives, poll, handle what is over. `moved`: something was over.
   // False: the connection has ended or is ending.
   bool step(bool& moved);
   // Sends the number of frames taken, if the peer needs it and no other frame carried it. False as above.
   bool tell_taken();
-  // An operation of the channel is over. A failure ends the connection.
+  // An operation of the data path is over. A failure ends the connection.
   Status on_finished(const Finished& operation);
-  void on_channel_failed(const Status& reason);
+  void on_data_path_failed(const Status& reason);
   // A frame has passed in both directions: reports kReady, and sends what was held.
   void opened();
   // Appends a completion; the caller fills in the rest. report_sent() makes kSent of everything in sent_.
   void report(Completion::Kind kind);
   void report_sent(const Status& status);
-  // Destroys the channel, and with it everything that is under way.
-  void drop_channel();
+  // Destroys the data path, and with it everything that is under way.
+  void drop_data_path();
   // Reports everything that was under way as failed with `given_up`, then kClosed with `reason`.
   // `in_order`: a goodbye was sent, so the control socket lingers (linger.h).
   void finish(const Status& reason, const Status& given_up, bool in_order);
@@ -140,14 +140,14 @@ class TaggedConnection final : public Connection,
   bool hot_ = false;             // is in device_.hot
   RegionGrants::Table granted_;  // to the peer; null: it is a stranger
   Control control_;
-  std::unique_ptr<Channel> channel_;  // from kGreeting to the end; null otherwise
-  ChannelEvents channel_events_;
+  std::unique_ptr<DataPath> data_path_;  // from kGreeting to the end; null otherwise
+  DataPathEvents data_path_events_;
   int64_t connect_timeout_ms_ = 0;  // of the deadline that is set, for the text of an error
   std::string local_address_;
   std::string remote_address_;
   // Messages in the control socket's queue that are to be reported when it is empty.
   std::vector<Outgoing::Sent> said_;
-  // A message sent after the admission, before the channel works.
+  // A message sent after the admission, before the data path works.
   struct Held {
     std::vector<std::byte> message;
     uint64_t token;
@@ -156,7 +156,7 @@ class TaggedConnection final : public Connection,
   Outgoing outgoing_;
   Incoming incoming_;
   uint64_t moved_ = 0;                // operations that are over; a measure of progress
-  Status failure_;                    // kEnding: why the channel failed
+  Status failure_;                    // kEnding: why the data path failed
   std::vector<Finished> finished_;    // scratch of step()
   std::vector<Outgoing::Sent> sent_;  // scratch: to be reported by report_sent(); empty between calls
 };

@@ -1,4 +1,4 @@
-// connection_data.cc: what moves on a connection's channel; see connection.h. Outgoing and Incoming have
+// connection_data.cc: what moves on a connection's data path; see connection.h. Outgoing and Incoming have
 // the protocol; here they are driven, and their results become completions.
 #include "transports/tagged/connection.h"
 #include "transports/tagged/operation.h"
@@ -15,8 +15,8 @@ constexpr int kRoundsPerTurn = 4;
 }  // namespace
 
 // How a message goes depends on the phase: over the control socket between strangers, held back after the
-// admission, through the channel once it works. The peer has read everything on the control socket before
-// its channel is connected, so the order is kept.
+// admission, through the data path once it works. The peer has read everything on the control socket before
+// its data path is connected, so the order is kept.
 Status TaggedConnection::send(std::span<const std::byte> message, uint64_t token) {
   if (message.empty() || message.size() > kMaxMessageBytes) {
     return {Code::kInvalidArgument, "a message has 1 to " + std::to_string(kMaxMessageBytes) +
@@ -58,9 +58,9 @@ size_t TaggedConnection::write_window() const {
   return kMaxQueuedWrites - std::min(kMaxQueuedWrites, outgoing_.queued_writes());
 }
 
-// Without a channel there is nothing to work on; the control socket is handled by events.
+// Without a data path there is nothing to work on; the control socket is handled by events.
 void TaggedConnection::heat() {
-  if (hot_ || !channel_) return;
+  if (hot_ || !data_path_) return;
   hot_ = true;
   device_.hot.push_back(this);
   device_.loop.wake();
@@ -69,7 +69,7 @@ void TaggedConnection::heat() {
 // 1. Rounds until nothing moves any more, a bounded number of them.
 // 2. The peer is sent how much was taken, if no frame carried it.
 // 3. Decides whether it may sleep. If anything moved, or the library had no room, it is called again.
-//    Otherwise the channel is armed; a channel without a descriptor is polled as long as operations are
+//    Otherwise the data path is armed; a data path without a descriptor is polled as long as operations are
 //    under way.
 bool TaggedConnection::work() {
   if (phase_ != Phase::kProving && phase_ != Phase::kOpen) return false;
@@ -84,7 +84,7 @@ bool TaggedConnection::work() {
   // It looks once more before it sleeps. In kProving it never sleeps, because it is not known yet whether the
   // library's descriptor wakes anybody.
   if (any || phase_ == Phase::kProving || outgoing_.starved() || incoming_.starved()) return true;
-  if (channel_->fd() >= 0) return !channel_->arm();
+  if (data_path_->fd() >= 0) return !data_path_->arm();
   return outgoing_.library_busy() || incoming_.segments_busy();
 }
 
@@ -93,12 +93,12 @@ bool TaggedConnection::work() {
 bool TaggedConnection::step(bool& moved) {
   moved = false;
   bool told = false;
-  Status status = outgoing_.flush(*channel_, incoming_.taken(), false, told);
+  Status status = outgoing_.flush(*data_path_, incoming_.taken(), false, told);
   if (told) incoming_.told();
-  if (told && channel_->fd() < 0) control_.signal(Signal::kRing);
-  if (status.is_ok()) status = incoming_.post(*channel_);
+  if (told && data_path_->fd() < 0) control_.signal(Signal::kRing);
+  if (status.is_ok()) status = incoming_.post(*data_path_);
   finished_.clear();
-  if (status.is_ok()) status = channel_->poll(finished_);
+  if (status.is_ok()) status = data_path_->poll(finished_);
   for (const Finished& operation : finished_) {
     if (!operation.error.is_ok() && status.is_ok()) status = operation.error;
   }
@@ -113,7 +113,7 @@ bool TaggedConnection::step(bool& moved) {
   }
   report_sent(Status::ok());
   if (status.is_ok()) return true;
-  on_channel_failed(status);
+  on_data_path_failed(status);
   return false;
 }
 
@@ -121,11 +121,11 @@ bool TaggedConnection::step(bool& moved) {
 bool TaggedConnection::tell_taken() {
   if (!incoming_.to_tell()) return true;
   bool told = false;
-  const Status status = outgoing_.flush(*channel_, incoming_.taken(), true, told);
+  const Status status = outgoing_.flush(*data_path_, incoming_.taken(), true, told);
   if (told) incoming_.told();
-  if (told && channel_->fd() < 0) control_.signal(Signal::kRing);
+  if (told && data_path_->fd() < 0) control_.signal(Signal::kRing);
   if (status.is_ok()) return true;
-  on_channel_failed(status);
+  on_data_path_failed(status);
   return false;
 }
 

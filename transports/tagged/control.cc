@@ -32,7 +32,7 @@ Status malformed(const std::string& what) { return {Code::kLink, "malformed hell
 
 void Control::push_message(std::span<const std::byte> message) {
   const auto bytes = static_cast<uint16_t>(message.size());
-  outbox_.push_back(static_cast<std::byte>(Word::kMessage));
+  outbox_.push_back(static_cast<std::byte>(Item::kMessage));
   const auto* length = reinterpret_cast<const std::byte*>(&bytes);
   outbox_.insert(outbox_.end(), length, length + sizeof bytes);
   outbox_.insert(outbox_.end(), message.begin(), message.end());
@@ -43,7 +43,7 @@ void Control::push_hello(const Hello& hello) {
   header.protocol_bytes = static_cast<uint16_t>(hello.protocol.size());
   header.address_bytes = static_cast<uint32_t>(hello.address.size());
   header.segment_bytes = static_cast<uint32_t>(hello.segment_bytes);
-  outbox_.push_back(static_cast<std::byte>(Word::kHello));
+  outbox_.push_back(static_cast<std::byte>(Item::kHello));
   for (const auto& part : {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(hello.protocol)),
                            std::span<const std::byte>(hello.address)}) {
     outbox_.insert(outbox_.end(), part.begin(), part.end());
@@ -110,14 +110,14 @@ void Control::read_word(Input& input) {
 Status Control::look(Input& input) {
   const std::byte kind = inbox_.front();
   if (std::exchange(expects_here_, false)) {
-    if (kind != static_cast<std::byte>(Word::kHere))
+    if (kind != static_cast<std::byte>(Item::kHere))
       return malformed("the peer does not speak this protocol");
     input.here = true;
     inbox_.clear();
     return Status::ok();
   }
-  if (kind == static_cast<std::byte>(Word::kMessage)) return look_at_message(input);
-  if (kind == static_cast<std::byte>(Word::kHello)) return look_at_hello(input);
+  if (kind == static_cast<std::byte>(Item::kMessage)) return look_at_message(input);
+  if (kind == static_cast<std::byte>(Item::kHello)) return look_at_hello(input);
   if (kind != static_cast<std::byte>(Signal::kGoodbye))
     return malformed("the peer does not speak this protocol");
   input.ended = true;

@@ -1,10 +1,10 @@
 // control.h: the control socket of a connection, plain TCP. It shows who is at the other end and where its
-// channel is, and it detects what a connectionless library cannot: that nobody listens, that the peer has
+// data path is, and it detects what a connectionless library cannot: that nobody listens, that the peer has
 // closed in order, that it has died.
 //
-// Each end sends items whose first byte says what they are (`Word`). First come messages of the owners
+// Each end sends items whose first byte says what they are (`Item`). First come messages of the owners
 // ('M'), as long as these authenticate each other; then, to a peer that was admitted, one hello ('A').
-// After the hello every byte is a Signal, and each signal rings: the receiver polls its channel.
+// After the hello every byte is a Signal, and each signal rings: the receiver polls its data path.
 //
 // A peer that is not admitted may send a few short messages and nothing else. It is read no further than
 // to the end of the item that has begun, so it costs one buffer of kMaxStrangerMessageBytes.
@@ -39,15 +39,15 @@ struct HelloHeader {
 };
 static_assert(sizeof(HelloHeader) == 16);
 
-// What an end sends about its channel to a peer that it has admitted.
+// What an end sends about its data path to a peer that it has admitted.
 struct Hello {
   size_t segment_bytes = 0;        // Fabric::segment_bytes()
   std::string protocol;            // Fabric::protocol()
-  std::vector<std::byte> address;  // Channel::address()
+  std::vector<std::byte> address;  // DataPath::address()
 };
 
 // The first byte of what each end sends before the signals.
-enum class Word : uint8_t {
+enum class Item : uint8_t {
   kHere = 'H',     // of the end that accepted, at once: the port speaks this protocol
   kMessage = 'M',  // a uint16_t with its length in bytes follows, then the message
   kHello = 'A',    // HelloHeader, protocol and address follow
@@ -55,7 +55,7 @@ enum class Word : uint8_t {
 
 // A byte after the hello; the goodbye may come before it as well.
 enum class Signal : uint8_t {
-  kRing = 'R',     // a frame was sent: for libraries whose channel has no descriptor
+  kRing = 'R',     // a frame was sent: for libraries whose data path has no descriptor
   kTick = 'T',     // asks only for the acknowledgement of the peer's kernel (progress())
   kGoodbye = 'G',  // the sender closes in order; nothing follows
 };
@@ -86,7 +86,7 @@ class Control {
   // The peer is not a stranger any more: longer messages and a hello are allowed.
   void admit() { admitted_ = true; }
   // Of the end that accepted; the end that dialled calls expect_here() and waits for it.
-  void push_here() { outbox_.push_back(static_cast<std::byte>(Word::kHere)); }
+  void push_here() { outbox_.push_back(static_cast<std::byte>(Item::kHere)); }
   void expect_here() { expects_here_ = true; }
   // Queues what flush() sends. A hello's parts must be within kMaxProtocolBytes and kMaxAddressBytes.
   void push_message(std::span<const std::byte> message);

@@ -75,7 +75,7 @@ void TaggedDevice::on_withdrawn(uint64_t region, const RegionTable* of) {
 }
 
 // 1. Sockets and descriptors that have events are handled; they make connections hot.
-// 2. Hot connections work on their channels.
+// 2. Hot connections work on their data paths.
 // 3. If any stays hot, the device wakes itself, so that event_fd() is readable and the owner polls again.
 // 4. Everything reported is handed over.
 bool TaggedDevice::poll(std::vector<Completion>& completions) {

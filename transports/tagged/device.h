@@ -1,6 +1,6 @@
 // device.h: a NIC with a library opened on it, as a Device of the backends ofi and ucx: it listens,
 // connects, and polls its connections. Its EventLoop holds the control sockets, the deadlines, and the
-// descriptors of the channels.
+// descriptors of the data paths.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace hdt::transport::tagged {
 // Made by a backend's open(), owned by the engine and used on its thread. It owns its connections and the
 // Fabric, and is in the Domain's set of devices while it lives.
 //
-// A connection with something to do is "hot": the next poll() works on it. It stays hot until its channel
+// A connection with something to do is "hot": the next poll() works on it. It stays hot until its data path
 // has nothing more to do and is armed, so that nothing is missed before the engine sleeps.
 class TaggedDevice final : public Device {
  public:

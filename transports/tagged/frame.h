@@ -1,11 +1,11 @@
-// frame.h: what travels on a channel. Both ends number their frames from 0, and a frame's tag is its
+// frame.h: what travels on a data path. Both ends number their frames from 0, and a frame's tag is its
 // number. So a receive that is posted for number n can match no other frame, whatever the order in which
 // the library delivers. Payload of large writes follows in segments, which have numbers and tags of their
 // own. Little endian, no padding.
 //
 // A frame of a write is a FrameHeader, the immediate, and the payload if it is short. A frame of a message
 // is a FrameHeader and the message. The other two types are a FrameHeader alone. A write of 2.5 MiB and
-// then a message, for example, with segments of 1 MiB, on a channel that has carried 7 frames and 4
+// then a message, for example, with segments of 1 MiB, on a data path that has carried 7 frames and 4
 // segments:
 //
 //   tag 7: kWrite    tags kSegmentTag + 4, 5, 6: its payload    tag 8: kMessage
@@ -31,7 +31,7 @@ inline constexpr uint32_t kFrameMagic = 0x47544448;  // "HDTG"
 inline constexpr uint8_t kFrameVersion = 1;
 
 enum class FrameType : uint8_t {
-  kProbe = 1,    // the first frame of each direction: shows that the channel works
+  kProbe = 1,    // the first frame of each direction: shows that the data path works
   kMessage = 2,  // the message follows
   kWrite = 3,    // the immediate follows, then the payload if it is short
   kTaken = 4,    // nothing follows: carries `taken` when no other frame does

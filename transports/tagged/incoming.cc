@@ -12,11 +12,11 @@ namespace hdt::transport::tagged {
 Incoming::Incoming() : buffers_(std::make_unique_for_overwrite<std::byte[]>(kSlots * kMaxFrameBytes)) {}
 
 // A slot is free again when its frame was taken, so receives are posted up to kSlots beyond next_.
-Status Incoming::post(Channel& channel) {
+Status Incoming::post(DataPath& data_path) {
   starved_ = false;
   while (posted_ < next_ + kSlots) {
-    const Result<bool> started = channel.receive(posted_, buffer_of(posted_), kMaxFrameBytes,
-                                                 operation_id(Operation::kFrameReceived, posted_));
+    const Result<bool> started = data_path.receive(posted_, buffer_of(posted_), kMaxFrameBytes,
+                                                   operation_id(Operation::kFrameReceived, posted_));
     if (!started.is_ok()) return started.status();
     if (!started.value()) {
       starved_ = true;
@@ -25,22 +25,22 @@ Status Incoming::post(Channel& channel) {
     slots_[posted_ % kSlots] = {0, true};
     ++posted_;
   }
-  return post_segments(channel);
+  return post_segments(data_path);
 }
 
 // Goes through the waiting writes in order, as the sender does, and posts receives until segments_ahead()
 // are under way. A write whose place overlaps with that of an earlier one stops it: its segments could
 // otherwise be placed before those of the earlier write.
-Status Incoming::post_segments(Channel& channel) {
+Status Incoming::post_segments(DataPath& data_path) {
   for (size_t i = 0; i < waiting_.size() && segments_busy_ < segments_ahead(segment_bytes_); ++i) {
     Item& item = waiting_[i];
     if (item.posted < item.segments && overlaps_earlier(i)) return Status::ok();
     while (item.posted < item.segments && segments_busy_ < segments_ahead(segment_bytes_)) {
       const size_t offset = item.posted * segment_bytes_;
       const uint64_t number = item.first_segment + item.posted;
-      const Result<bool> started = channel.receive(kSegmentTag | number, item.place + offset,
-                                                   std::min(segment_bytes_, item.bytes - offset),
-                                                   operation_id(Operation::kSegmentReceived, number));
+      const Result<bool> started = data_path.receive(kSegmentTag | number, item.place + offset,
+                                                     std::min(segment_bytes_, item.bytes - offset),
+                                                     operation_id(Operation::kSegmentReceived, number));
       if (!started.is_ok()) return started.status();
       if (!started.value()) {
         starved_ = true;

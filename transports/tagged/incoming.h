@@ -1,4 +1,4 @@
-// incoming.h: the incoming half of a channel. It posts receives for the next frames, validates the frames
+// incoming.h: the incoming half of a data path. It posts receives for the next frames, validates the frames
 // and delivers them in order. Payload of large writes is received by the library straight into its place:
 // only after the frame of a write was checked are receives posted for its segments. So a peer cannot place
 // a byte outside of what was granted to it.
@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "transports/tagged/channel.h"
+#include "transports/tagged/data_path.h"
 #include "transports/tagged/frame.h"
 
 namespace hdt::transport::tagged {
@@ -39,17 +39,17 @@ class FrameSink {
 // is posted; it has arrived; it was taken (in order of the numbers) and waits in `waiting_`; delivered. A
 // write waits for its segments, and everything behind it waits for the write.
 //
-// The channel must be destroyed before this is: it receives into buffers_.
+// The data path must be destroyed before this is: it receives into buffers_.
 class Incoming {
  public:
   Incoming();
   // To be called before the first frame, with the same number at both ends.
   void set_segment_bytes(size_t bytes) { segment_bytes_ = bytes; }
   // Posts the receives that are due: for the next frames, and for segments of writes whose frames have
-  // been taken. A failure is one of the channel.
-  Status post(Channel& channel);
+  // been taken. A failure is one of the data path.
+  Status post(DataPath& data_path);
   // A receive posted by post() is over, with `bytes` bytes. kLink: the peer broke a rule; kInternal: the
-  // channel did. Either ends the connection.
+  // data path did. Either ends the connection.
   Status on_frame(uint64_t number, size_t bytes, FrameSink& sink);
   Status on_segment(uint64_t number, size_t bytes, FrameSink& sink);
   // Frames with lower numbers have been delivered. To be sent to the peer.
@@ -91,7 +91,7 @@ class Incoming {
   Status take(std::span<const std::byte> frame, FrameSink& sink);
   // Fills in an item from a write's frame.
   Status begin_write(const FrameHeader& header, std::span<const std::byte> body, Item& item, FrameSink& sink);
-  Status post_segments(Channel& channel);
+  Status post_segments(DataPath& data_path);
   // True if the write's place overlaps with one of an earlier write that waits.
   bool overlaps_earlier(size_t index) const;
   // Delivers from the front what is complete.

@@ -1,4 +1,4 @@
-// operation.h: the ids of a channel's operations. The two upper bits are the kind, and the rest is the
+// operation.h: the ids of a data path's operations. The two upper bits are the kind, and the rest is the
 // number of the frame or segment.
 #pragma once
 

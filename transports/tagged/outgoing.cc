@@ -47,20 +47,20 @@ void Outgoing::push_write(const void* data, size_t bytes, uint64_t region, uint6
   queued_write_bytes_ += bytes;
 }
 
-// 1. Sends frames until the window is closed, the queue is empty or the channel is full.
+// 1. Sends frames until the window is closed, the queue is empty or the data path is full.
 // 2. Sends segments of the frames that were sent.
 // 3. If no frame has carried `taken` and the peer needs it, inserts a kTaken frame before the frames that
 //    wait. They have no number yet, so nothing changes for them. If there is no room for it, it is removed
 //    again.
-Status Outgoing::flush(Channel& channel, uint64_t taken, bool tell, bool& told) {
+Status Outgoing::flush(DataPath& data_path, uint64_t taken, bool tell, bool& told) {
   told = false;
   starved_ = false;
   bool went = true;
   while (went && handed_ < queue_.size() && in_window_ < kFrameWindow) {
-    HDT_RETURN_IF_ERROR(send_front(channel, taken, went));
+    HDT_RETURN_IF_ERROR(send_front(data_path, taken, went));
     told = told || went;
   }
-  HDT_RETURN_IF_ERROR(send_segments(channel));
+  HDT_RETURN_IF_ERROR(send_segments(data_path));
   if (!tell || told || !went) return Status::ok();
   // Before the frames that wait for the window: the peer may be waiting for this one to open its own.
   Frame frame;
@@ -71,18 +71,18 @@ Status Outgoing::flush(Channel& channel, uint64_t taken, bool tell, bool& told) 
   std::memcpy(frame.bytes.data(), &header, sizeof header);
   const auto place = queue_.begin() + static_cast<ptrdiff_t>(handed_);
   queue_.insert(place, std::move(frame));
-  HDT_RETURN_IF_ERROR(send_front(channel, taken, told));
+  HDT_RETURN_IF_ERROR(send_front(data_path, taken, told));
   if (!told) queue_.erase(queue_.begin() + static_cast<ptrdiff_t>(handed_));
   return Status::ok();
 }
 
 // The number is the frame's place in the queue, so it must not be inserted before a handed frame.
-Status Outgoing::send_front(Channel& channel, uint64_t taken, bool& went) {
+Status Outgoing::send_front(DataPath& data_path, uint64_t taken, bool& went) {
   Frame& frame = queue_[handed_];
   const uint64_t number = first_ + handed_;
   std::memcpy(frame.bytes.data() + offsetof(FrameHeader, taken), &taken, sizeof taken);
-  const Result<bool> started = channel.send(number, frame.bytes.data(), frame.bytes.size(),
-                                            operation_id(Operation::kFrameSent, number));
+  const Result<bool> started = data_path.send(number, frame.bytes.data(), frame.bytes.size(),
+                                              operation_id(Operation::kFrameSent, number));
   if (!started.is_ok()) return started.status();
   went = started.value();
   starved_ = starved_ || !went;
@@ -96,7 +96,7 @@ Status Outgoing::send_front(Channel& channel, uint64_t taken, bool& went) {
 
 // Segments follow their frame in the order of the queue, because the receiver posts its receives in that
 // order. Frames without segments are passed over; the frame to go on with is remembered from call to call.
-Status Outgoing::send_segments(Channel& channel) {
+Status Outgoing::send_segments(DataPath& data_path) {
   segment_frame_ = std::max(segment_frame_, first_);
   while (segments_busy_ < segments_ahead(segment_bytes_) && segment_frame_ < first_ + handed_) {
     const Frame& frame = queue_[segment_frame_ - first_];
@@ -105,8 +105,8 @@ Status Outgoing::send_segments(Channel& channel) {
       continue;
     }
     const size_t bytes = std::min(segment_bytes_, frame.payload_bytes - segment_offset_);
-    const Result<bool> started = channel.send(kSegmentTag | next_segment_, frame.payload + segment_offset_,
-                                              bytes, operation_id(Operation::kSegmentSent, next_segment_));
+    const Result<bool> started = data_path.send(kSegmentTag | next_segment_, frame.payload + segment_offset_,
+                                                bytes, operation_id(Operation::kSegmentSent, next_segment_));
     if (!started.is_ok()) return started.status();
     if (!started.value()) {
       starved_ = true;
@@ -123,7 +123,7 @@ Status Outgoing::send_segments(Channel& channel) {
   return Status::ok();
 }
 
-// The channel's numbers are checked like foreign ones.
+// The data path's numbers are checked like foreign ones.
 Outgoing::Frame* Outgoing::sent_frame(uint64_t number) {
   return number >= first_ && number - first_ < handed_ ? &queue_[number - first_] : nullptr;
 }
@@ -164,7 +164,7 @@ Status Outgoing::on_taken(uint64_t number, std::vector<Sent>& sent) {
   return Status::ok();
 }
 
-// A frame needs three things to leave: the channel is done with it and with all its segments, and the peer
+// A frame needs three things to leave: the data path is done with it and with all its segments, and the peer
 // has taken it. kTaken needs no answer, so it leaves without the last. Everything behind a frame that must
 // wait waits as well, as kSent is reported in order.
 void Outgoing::retire(std::vector<Sent>& sent) {

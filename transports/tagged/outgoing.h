@@ -1,4 +1,4 @@
-// outgoing.h: the outgoing half of a channel: a queue of frames, which are sent as far as the window
+// outgoing.h: the outgoing half of a data path: a queue of frames, which are sent as far as the window
 // allows, each followed by the segments of its payload. A frame leaves the queue, in order, when the peer
 // has taken it and the library is done with its memory. Only then is it reported as sent, so a goodbye on
 // the control socket cannot overtake anything that was reported.
@@ -10,16 +10,16 @@
 #include <span>
 #include <vector>
 
-#include "transports/tagged/channel.h"
+#include "transports/tagged/data_path.h"
 #include "transports/tagged/frame.h"
 
 namespace hdt::transport::tagged {
 
 // One per connection, owned by it and used on its thread. The queue has two parts: the first `handed_`
-// frames were handed to the channel and have numbers, first_ and up; those behind them wait for the window
+// frames were handed to the data path and have numbers, first_ and up; those behind them wait for the window
 // or for room, and get their number when they are sent.
 //
-// Segments of the handed frames are sent in order, segments_ahead() at a time. The channel must be
+// Segments of the handed frames are sent in order, segments_ahead() at a time. The data path must be
 // destroyed before this is: it reads from the frames.
 class Outgoing {
  public:
@@ -38,27 +38,27 @@ class Outgoing {
   void push_message(std::span<const std::byte> message, uint64_t token);
   void push_write(const void* data, size_t bytes, uint64_t region, uint64_t offset,
                   const Immediate& immediate, uint64_t token);
-  // Hands over what the window and the channel take. Every frame carries `taken`, the number of frames
+  // Hands over what the window and the data path take. Every frame carries `taken`, the number of frames
   // taken from the peer. `tell`: if no other frame is sent, a kTaken frame carries it. `told`: whether it
-  // was sent. A failure is one of the channel.
-  Status flush(Channel& channel, uint64_t taken, bool tell, bool& told);
-  // The channel is done with a frame or a segment; appends to `sent` what has become complete. kInternal:
-  // the channel reports what it was not given.
+  // was sent. A failure is one of the data path.
+  Status flush(DataPath& data_path, uint64_t taken, bool tell, bool& told);
+  // The data path is done with a frame or a segment; appends to `sent` what has become complete. kInternal:
+  // the data path reports what it was not given.
   Status on_frame_sent(uint64_t number, std::vector<Sent>& sent);
   Status on_segment_sent(uint64_t number, std::vector<Sent>& sent);
   // The peer reports that it has taken all frames below `number`, which is foreign. kLink if that cannot
   // be.
   Status on_taken(uint64_t number, std::vector<Sent>& sent);
-  // Empties the queue; appends the frames that are to be reported as failed. The channel must have been
+  // Empties the queue; appends the frames that are to be reported as failed. The data path must have been
   // destroyed.
   void give_up(std::vector<Sent>& given_up);
 
   // Writes in the queue, handed over or not, and the sum of their payload in bytes.
   size_t queued_writes() const { return queued_writes_; }
   size_t queued_write_bytes() const { return queued_write_bytes_; }
-  // True if the channel has something of ours that it is not done with.
+  // True if the data path has something of ours that it is not done with.
   bool library_busy() const { return frames_busy_ > 0 || segments_busy_ > 0; }
-  // True if the channel had no room for something: flush() is to be called again.
+  // True if the data path had no room for something: flush() is to be called again.
   bool starved() const { return starved_; }
   // True if something was handed over that the peer has not taken.
   bool outstanding() const { return in_window_ > 0; }
@@ -73,8 +73,8 @@ class Outgoing {
     const std::byte* payload = nullptr;  // of a write that goes in segments; null otherwise
     size_t payload_bytes = 0;            // of the message or the write, wherever it travels
     uint64_t token = 0;
-    bool busy = false;           // the channel is not done with `bytes`
-    uint64_t segments_left = 0;  // segments that the channel is not done with, unsent ones included
+    bool busy = false;           // the data path is not done with `bytes`
+    uint64_t segments_left = 0;  // segments that the data path is not done with, unsent ones included
   };
   // Queues a frame with its header; the caller fills in the rest.
   Frame& push(FrameType type, uint64_t token, size_t frame_bytes, size_t payload_bytes);
@@ -82,9 +82,9 @@ class Outgoing {
   bool in_window(const Frame& frame) const { return frame.type != FrameType::kTaken; }
   // The handed frame of that number; null: there is none in the queue.
   Frame* sent_frame(uint64_t number);
-  // Sends the first frame that was not handed over. `went`: false if the channel had no room.
-  Status send_front(Channel& channel, uint64_t taken, bool& went);
-  Status send_segments(Channel& channel);
+  // Sends the first frame that was not handed over. `went`: false if the data path had no room.
+  Status send_front(DataPath& data_path, uint64_t taken, bool& went);
+  Status send_segments(DataPath& data_path);
   // Removes complete frames from the front, and forgets their segments.
   void retire(std::vector<Sent>& sent);
   void pop_front(std::vector<Sent>& sent);
@@ -92,10 +92,10 @@ class Outgoing {
   size_t segment_bytes_ = kMinSegmentBytes;
   std::deque<Frame> queue_;
   uint64_t first_ = 0;       // number of the front frame
-  size_t handed_ = 0;        // frames at the front that were handed to the channel
+  size_t handed_ = 0;        // frames at the front that were handed to the data path
   uint64_t peer_taken_ = 0;  // the peer has taken all frames below
   uint64_t in_window_ = 0;   // handed frames in the window that the peer has not taken
-  size_t frames_busy_ = 0;   // frames that the channel is not done with
+  size_t frames_busy_ = 0;   // frames that the data path is not done with
   bool starved_ = false;
   size_t queued_writes_ = 0;
   size_t queued_write_bytes_ = 0;
@@ -104,7 +104,7 @@ class Outgoing {
   uint64_t next_segment_ = 0;
   uint64_t segment_frame_ = 0;
   size_t segment_offset_ = 0;
-  size_t segments_busy_ = 0;             // segments that the channel is not done with
+  size_t segments_busy_ = 0;             // segments that the data path is not done with
   std::deque<uint64_t> segment_owners_;  // frame numbers of segments [first_segment_, next_segment_)
   uint64_t first_segment_ = 0;
 };

@@ -42,7 +42,7 @@ class UcxBackend final : public Backend {
     for (DeviceInfo& device : interfaces.value()) {
       // A context opens even where nothing can be used; the worker shows it.
       Result<std::unique_ptr<tagged::Fabric>> fabric = ucx::UcxFabric::open(transports_, device);
-      if (fabric.is_ok() && fabric.value()->open_channel().is_ok()) usable.push_back(std::move(device));
+      if (fabric.is_ok() && fabric.value()->open_data_path().is_ok()) usable.push_back(std::move(device));
     }
     return usable;
   }

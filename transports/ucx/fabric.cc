@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "transports/tagged/frame.h"
-#include "transports/ucx/channel.h"
+#include "transports/ucx/data_path.h"
 
 namespace hdt::transport::ucx {
 
@@ -87,6 +87,6 @@ UcxFabric::~UcxFabric() {
   if (context_ != nullptr) ucp_cleanup(context_);
 }
 
-Result<std::unique_ptr<tagged::Channel>> UcxFabric::open_channel() { return UcxChannel::open(context_); }
+Result<std::unique_ptr<tagged::DataPath>> UcxFabric::open_data_path() { return UcxDataPath::open(context_); }
 
 }  // namespace hdt::transport::ucx

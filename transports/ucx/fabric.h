@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "transports/tagged/channel.h"
+#include "transports/tagged/data_path.h"
 #include "transports/transport.h"
 
 namespace hdt::transport::ucx {
@@ -21,7 +21,7 @@ inline Status from_ucs(const std::string& what, ucs_status_t status) {
 }
 
 // Owned by a TaggedDevice, used on its thread. It holds a UCP context, which is limited to its NIC;
-// channels must be destroyed before it.
+// data paths must be destroyed before it.
 class UcxFabric final : public tagged::Fabric {
  public:
   // `transports`: a list as in UCX_TLS; empty: what the environment says, or all. kNoBackend if UCX finds
@@ -31,7 +31,7 @@ class UcxFabric final : public tagged::Fabric {
   ~UcxFabric() override;
   const std::string& protocol() const override { return protocol_; }
   size_t segment_bytes() const override;
-  Result<std::unique_ptr<tagged::Channel>> open_channel() override;
+  Result<std::unique_ptr<tagged::DataPath>> open_data_path() override;
 
  private:
   UcxFabric() = default;

@@ -42,7 +42,7 @@
  *   HDT_ERR_INVALID_ARGUMENT and does nothing.
  *
  * Thread safety: every call may be made from any thread. Collectives of one communicator are ordered by
- * the order in which calls enter the library, so two threads that issue collectives on the same
+ * the order in which calls enter the library, so two threads that submit collectives on the same
  * communicator must agree on an order themselves. The same holds for the calls that make groups: all ranks
  * must make them in the same order. A variable of type hdtRequest_t is written without a lock: only one
  * thread at a time may pass its address. A call that another thread's hdtCommDestroy overtakes returns

@@ -64,7 +64,7 @@ TEST(ForeignBytes, OnTheSocketOfSessions) {
     auto socket = connect_seqpacket(world.node(0).socket());
     ASSERT_TRUE(socket.is_ok()) << socket.status().message();
     if (round % 2 == 0) {
-      (void)send_packet(socket.value().get(), session::encode(session::Hello{"test"}), {});
+      (void)send_packet(socket.value().get(), ipc::encode(ipc::Hello{"test"}), {});
     }
     for (int packet = 0; packet < 8; ++packet) {
       auto bytes = noise(random, 2000);
@@ -79,7 +79,7 @@ TEST(ForeignBytes, OnTheSocketOfSessions) {
 // Well-formed messages with hostile values.
 TEST(ForeignBytes, ValuesOutOfRange) {
   World world(1);
-  std::vector<session::JoinRequest> requests(6);
+  std::vector<ipc::JoinRequest> requests(6);
   for (auto& request : requests) {
     request.request = 1;
     request.ranks = 2;
@@ -96,16 +96,15 @@ TEST(ForeignBytes, ValuesOutOfRange) {
   for (const auto& request : requests) {
     auto socket = connect_seqpacket(world.node(0).socket());
     ASSERT_TRUE(socket.is_ok());
-    ASSERT_TRUE(send_packet(socket.value().get(), session::encode(session::Hello{"test"}), {}).is_ok());
+    ASSERT_TRUE(send_packet(socket.value().get(), ipc::encode(ipc::Hello{"test"}), {}).is_ok());
     ASSERT_TRUE(receive_packet(socket.value().get()).is_ok()) << "welcome";
     // A notice about a group that this session is not in.
-    const auto notice =
-        session::encode(session::Kind::kFail, session::GroupNotice{999, Code::kInternal, -5, "text"});
+    const auto notice = ipc::encode(ipc::Kind::kFail, ipc::GroupNotice{999, Code::kInternal, -5, "text"});
     ASSERT_TRUE(send_packet(socket.value().get(), notice, {}).is_ok());
-    ASSERT_TRUE(send_packet(socket.value().get(), session::encode(request), {}).is_ok());
+    ASSERT_TRUE(send_packet(socket.value().get(), ipc::encode(request), {}).is_ok());
     const auto answer = receive_packet(socket.value().get());
     ASSERT_TRUE(answer.is_ok()) << answer.status().message();
-    const auto joined = session::decode_joined(answer.value().bytes);
+    const auto joined = ipc::decode_joined(answer.value().bytes);
     EXPECT_TRUE(!joined.is_ok() || joined.value().code != Code::kSuccess);
   }
   world.expect_serving();

@@ -30,7 +30,7 @@ class Mismatch : public ::testing::TestWithParam<std::vector<int>> {
 };
 
 TEST_P(Mismatch, Count) { differ("allreduce 100 4 0", "allreduce 101 4 0", "100", "101"); }
-TEST_P(Mismatch, CountOfManyPieces) { differ("allreduce 1000000 4 0", "allreduce 9 4 0", "1000000", "9"); }
+TEST_P(Mismatch, CountOfManyChunks) { differ("allreduce 1000000 4 0", "allreduce 9 4 0", "1000000", "9"); }
 TEST_P(Mismatch, Type) { differ("allreduce 64 4 0", "allreduce 64 0 0", "float32", "int32"); }
 TEST_P(Mismatch, Reduction) { differ("allreduce 64 4 0", "allreduce 64 4 3", "sum", "max"); }
 TEST_P(Mismatch, Root) { differ("broadcast 64 4 0", "broadcast 64 4 1", "root 0", "root 1"); }

@@ -1,4 +1,4 @@
-"""fake_daemon_test.py: a whole daemon of the cluster lies to the others (liar.cc): about groups, calls, pieces, rails
+"""fake_daemon_test.py: a whole daemon of the cluster lies to the others (liar.cc): about groups, calls, chunks, rails
 and facts. The others live, and jobs that it has no part in compute what they should."""
 
 import os

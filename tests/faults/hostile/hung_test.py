@@ -90,7 +90,7 @@ class Hung(unittest.TestCase):
             self.assertEqual(daemon.status()["node"], "first")
 
     def test_a_daemon_that_hangs_in_its_start_ends_at_sigterm(self):
-        os.mkfifo(os.path.join(self.folder, "figures.json"))  # opened, and never written to
+        os.mkfifo(os.path.join(self.folder, "measurements.json"))  # opened, and never written to
         log = os.path.join(self.folder, "log")
         with open(log, "w", encoding="utf-8") as output:
             daemon = subprocess.Popen([HDTCOMMD, "--node.socket", os.path.join(self.folder, "starts.sock"),

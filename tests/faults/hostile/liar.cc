@@ -110,7 +110,7 @@ void spoil(Bytes& bytes, size_t kept, size_t most) {
 
 // A note of any kind about a group that there is.
 Bytes other_note(uint64_t group) {
-  const uint64_t kinds = std::variant_size_v<daemon::Note>;
+  const uint64_t kinds = std::variant_size_v<daemon::EngineMessage>;
   Writer writer;
   writer.put(static_cast<uint8_t>(1 + dice().below(kinds - 1))).put(group);
   static constexpr size_t kLengths[] = {0, 1, 4, 8, 12, 16, 20, 27, 33, 36, 40, 44, 68, 88};
@@ -144,7 +144,7 @@ void told_control(daemon::ControlNetwork* network, daemon::ChannelId channel,
 Status told_send(Link* link, Message message) {
   if (!dice().lies()) return true_send(link, message);
   Bytes lie(message.begin(), message.end());
-  const uint64_t group = daemon::group_of(daemon::decode_note(message));
+  const uint64_t group = daemon::group_of(daemon::decode_engine_message(message));
   switch (dice().below(8)) {
     case 0:
       return Status::ok();  // it is never said
@@ -178,7 +178,7 @@ Status told_write(Link* link, const WriteRequest& request) {
   } else if (what < 12) {
     lie.bytes = dice().below(lie.bytes + 1);
   } else {
-    // Group, piece, sender, tag: kind and group stay, mostly.
+    // Group, chunk, sender, tag: kind and group stay, mostly.
     Bytes header(lie.header.begin(), lie.header.end());
     change(header, dice().below(8) == 0 ? 0 : 1 + sizeof(uint64_t));
     std::copy(header.begin(), header.end(), lie.header.begin());

@@ -1,5 +1,5 @@
 // scribbler.cc: a member of live groups that writes whatever it likes over the memory it shares with its
-// daemon: calls, counters, channels, recordings, journals, the header, the session's page; structured
+// daemon: calls, counters, rings, recordings, journals, the header, the session's page; structured
 // values more often than noise, as what is nearly right gets furthest. It asks its daemon about itself
 // meanwhile.
 #include <grp.h>
@@ -20,13 +20,13 @@
 #include "base/shared_memory.h"
 #include "ipc/journal.h"
 #include "ipc/messages.h"
-#include "ipc/page.h"
 #include "ipc/segment.h"
+#include "ipc/wake_page.h"
 
 namespace hdt::testing {
 namespace {
 
-using session::Kind;
+using ipc::Kind;
 using Dice = std::mt19937_64;
 
 constexpr int64_t kAnswerMs = 20'000;
@@ -61,11 +61,11 @@ class Client {
     auto connected = connect_seqpacket(path);
     if (!connected.is_ok()) return false;
     socket_ = std::move(connected.value());
-    if (!send(session::encode(session::Hello{"scribbler"}))) return false;
+    if (!send(ipc::encode(ipc::Hello{"scribbler"}))) return false;
     auto welcome = await(Kind::kWelcome);
     if (!welcome || welcome->fds.size() < 2) return false;
     auto page = SharedMemory::map(std::move(welcome->fds[0]));
-    if (!page.is_ok() || page.value().size() < sizeof(session::SessionPage)) return false;
+    if (!page.is_ok() || page.value().size() < sizeof(ipc::WakePage)) return false;
     page_ = std::move(page.value());
     for (size_t i = 1; i < welcome->fds.size(); ++i) bells_.push_back(std::move(welcome->fds[i]));
     return true;
@@ -79,7 +79,7 @@ class Client {
       if (::poll(&input, 1, 100) == 0) continue;
       auto packet = receive_packet(socket_.get());
       if (!packet.is_ok()) return {};
-      const auto kind = session::kind_of(packet.value().bytes);
+      const auto kind = ipc::kind_of(packet.value().bytes);
       if (!kind.is_ok() || kind.value() == Kind::kRefused) return {};
       if (kind.value() == wanted) return std::move(packet.value());
     }
@@ -94,23 +94,23 @@ class Client {
     }
   }
   std::string meeting_place() {
-    if (!send(session::encode_empty(Kind::kRendezvous))) return {};
+    if (!send(ipc::encode_empty(Kind::kRendezvous))) return {};
     const auto packet = await(Kind::kRendezvousAt);
     if (!packet) return {};
-    const auto text = session::decode_text(packet->bytes);
+    const auto text = ipc::decode_text(packet->bytes);
     return text.is_ok() ? text.value().text : std::string();
   }
-  bool join(const session::JoinRequest& request) {
-    if (!send(session::encode(request))) return false;
+  bool join(const ipc::JoinRequest& request) {
+    if (!send(ipc::encode(request))) return false;
     auto packet = await(Kind::kJoined);
     if (!packet || packet->fds.empty()) return false;
-    const auto joined = session::decode_joined(packet->bytes);
+    const auto joined = ipc::decode_joined(packet->bytes);
     if (!joined.is_ok() || joined.value().code != Code::kSuccess) return false;
     seat_ = joined.value();
     auto memory = SharedMemory::map(std::move(packet->fds[0]));
     if (!memory.is_ok()) return false;
     memory_ = std::move(memory.value());
-    const auto segment = session::Segment::attach(memory_.data(), memory_.size());
+    const auto segment = ipc::Segment::attach(memory_.data(), memory_.size());
     if (!segment.is_ok()) return false;
     segment_ =
         segment.value();  // its layout is read once: what is written over it later changes nothing here
@@ -119,13 +119,13 @@ class Client {
   void ring() {
     if (seat_.engine >= bells_.size()) return;
     auto& bell = page().engines[seat_.engine];
-    const uint32_t bit = seat_.handle % (session::kAttentionWords * 64);
+    const uint32_t bit = seat_.handle % (ipc::kAttentionWords * 64);
     bell.attention[bit / 64].fetch_or(uint64_t{1} << (bit % 64));
     const uint64_t one = 1;
     (void)!::write(bells_[seat_.engine].get(), &one, sizeof one);
   }
-  session::SessionPage& page() { return *reinterpret_cast<session::SessionPage*>(page_.data()); }
-  session::Segment& segment() { return segment_; }
+  ipc::WakePage& page() { return *reinterpret_cast<ipc::WakePage*>(page_.data()); }
+  ipc::Segment& segment() { return segment_; }
   std::byte* memory() { return memory_.data(); }
   uint32_t local() const { return seat_.local_index; }
 
@@ -133,8 +133,8 @@ class Client {
   UniqueFd socket_;
   SharedMemory page_, memory_;
   std::vector<UniqueFd> bells_;
-  session::Joined seat_;
-  session::Segment segment_;
+  ipc::Joined seat_;
+  ipc::Segment segment_;
 };
 
 // A group of two nodes, whose two ranks of the first one enter calls that differ, one of a type that there is
@@ -142,7 +142,7 @@ class Client {
 // output.
 int enter_no_call(const std::string& first, const std::string& second) {
   Client clients[3];
-  session::JoinRequest request;
+  ipc::JoinRequest request;
   for (auto& byte : request.key) byte = static_cast<std::byte>(std::random_device()());
   request.ranks = 3;
   request.group_class = "neighbour";  // links of a class stay: its own would count as left behind
@@ -158,14 +158,14 @@ int enter_no_call(const std::string& first, const std::string& second) {
         std::async(std::launch::async, [&client = clients[rank], request] { return client.join(request); }));
   }
   if (std::count_if(joins.begin(), joins.end(), [](auto& join) { return join.get(); }) != 3) return 1;
-  const session::Segment& segment = clients[0].segment();
+  const ipc::Segment& segment = clients[0].segment();
   for (uint32_t local = 0; local < 2; ++local) {
-    session::Entered entered{};
+    ipc::Entered entered{};
     entered.call.count = 1000;
     entered.call.type = static_cast<collectives::DataType>(local == 0 ? 4 : 255);
-    session::Board& board = segment.board(local);
-    std::memcpy(&board.calls[0], &entered, sizeof entered);
-    board.entered.store(1);
+    ipc::RankState& rank_state = segment.rank_state(local);
+    std::memcpy(&rank_state.calls[0], &entered, sizeof entered);
+    rank_state.entered.store(1);
   }
   clients[0].ring();
   const Deadline until = Deadline::after_ms(kAnswerMs);
@@ -184,7 +184,7 @@ class Scribbler {
     const bool apart = sockets_.size() > 1 && below(3) != 0;
     Client clients[2];
     if (!clients[0].open(sockets_[0]) || !clients[1].open(sockets_[apart ? 1 : 0])) return false;
-    session::JoinRequest request;
+    ipc::JoinRequest request;
     for (auto& byte : request.key) byte = static_cast<std::byte>(below(256));
     request.rendezvous = clients[0].meeting_place();
     request.ranks = 2;
@@ -197,7 +197,7 @@ class Scribbler {
     const bool joined = clients[0].join(request);
     if (!other.get() || !joined) return false;
     for (auto& client : clients)
-      client.segment().board(client.local()).pid.store(static_cast<uint32_t>(::getpid()));
+      client.segment().rank_state(client.local()).pid.store(static_cast<uint32_t>(::getpid()));
     const Deadline until =
         Deadline::earlier(end, Deadline::after_ms(300 + static_cast<int64_t>(below(1500))));
     const bool calm = below(2) == 0;  // only values that a rank might write
@@ -220,10 +220,10 @@ class Scribbler {
   uint64_t below(uint64_t limit) { return dice_() % limit; }
   uint64_t value() { return below(8) == 0 ? dice_() : kValues[below(std::size(kValues))]; }
 
-  session::Entered call() {
+  ipc::Entered call() {
     static constexpr uint64_t kCounts[] = {
         0, 1, 4, 1000, 1U << 16, 1U << 20, uint64_t{1} << 40, uint64_t{1} << 55, UINT64_MAX};
-    session::Entered entered{};
+    ipc::Entered entered{};
     entered.call.count = kCounts[below(std::size(kCounts))];
     entered.call.root = static_cast<int32_t>(below(4)) - 1;
     entered.call.what = static_cast<collectives::Collective>(below(collectives::kCollectiveCount + 2));
@@ -234,42 +234,51 @@ class Scribbler {
     entered.where.by_kernel = static_cast<uint32_t>(below(2));
     return entered;
   }
-  void enter(Client& client, uint64_t sequence, const session::Entered& entered) {
-    session::Board& board = client.segment().board(client.local());
-    std::memcpy(&board.calls[sequence % session::kCallRing], &entered, sizeof entered);
-    board.entered.store(sequence + 1);
+  void enter(Client& client, uint64_t sequence, const ipc::Entered& entered) {
+    ipc::RankState& rank_state = client.segment().rank_state(client.local());
+    std::memcpy(&rank_state.calls[sequence % ipc::kCallRing], &entered, sizeof entered);
+    rank_state.entered.store(sequence + 1);
   }
   void counter(Client& client) {
-    session::Board& board = client.segment().board(client.local());
-    const session::Layout& layout = client.segment().layout();
-    session::Channel& channel =
-        client.segment().channel(static_cast<uint32_t>(below(2 * layout.local_ranks * layout.ranks)));
-    std::atomic<uint64_t>* const counters[] = {&board.staged,   &board.reduced,        &board.done,
-                                               &board.finished, &board.worked,         &board.attention_head,
-                                               &channel.head,   &channel.tail,         &channel.landed,
-                                               &board.entered,  &board.attention_tail, &board.proof_address};
+    ipc::RankState& rank_state = client.segment().rank_state(client.local());
+    const ipc::Layout& layout = client.segment().layout();
+    ipc::MessageRing& ring =
+        client.segment().ring(static_cast<uint32_t>(below(2 * layout.local_ranks * layout.ranks)));
+    std::atomic<uint64_t>* const counters[] = {&rank_state.staged,
+                                               &rank_state.reduced,
+                                               &rank_state.done,
+                                               &rank_state.finished,
+                                               &rank_state.worked,
+                                               &rank_state.attention_head,
+                                               &ring.head,
+                                               &ring.tail,
+                                               &ring.landed,
+                                               &rank_state.entered,
+                                               &rank_state.attention_tail,
+                                               &rank_state.proof_address};
     const size_t which = below(std::size(counters) + 3);
     if (which < std::size(counters)) {
       // A little further than it was, or anything.
       counters[which]->store(below(2) == 0 ? counters[which]->load() + below(20) : value());
     } else {
-      std::atomic<uint32_t>* const flags[] = {&board.left, &board.echo_asked, &board.attention_overflow};
+      std::atomic<uint32_t>* const flags[] = {&rank_state.left, &rank_state.echo_asked,
+                                              &rank_state.attention_overflow};
       flags[which - std::size(counters)]->store(static_cast<uint32_t>(value()));
     }
-    board.attention[below(session::kAttentionRing)] =
+    rank_state.attention[below(ipc::kAttentionRing)] =
         static_cast<uint32_t>(below(2) == 0 ? below(8) : value());
   }
   // The head of a message that the daemon is to carry.
-  void chunk(Client& client) {
-    const session::Layout& layout = client.segment().layout();
-    const auto channel = static_cast<uint32_t>(below(2 * layout.local_ranks * layout.ranks));
-    session::ChunkHeader header;
+  void cell(Client& client) {
+    const ipc::Layout& layout = client.segment().layout();
+    const auto ring = static_cast<uint32_t>(below(2 * layout.local_ranks * layout.ranks));
+    ipc::CellHeader header;
     header.message = below(3);
     header.message_bytes = value();
     header.offset = value();
     header.bytes = value();
-    std::memcpy(client.segment().data() + layout.chunk(channel, below(layout.slots)), &header, sizeof header);
-    client.segment().channel(channel).head.fetch_add(1 + below(2));
+    std::memcpy(client.segment().data() + layout.cell(ring, below(layout.slots)), &header, sizeof header);
+    client.segment().ring(ring).head.fetch_add(1 + below(2));
   }
   void word(Client& client, uint64_t from, uint64_t to) {
     if (to - from < sizeof(uint64_t)) return;
@@ -280,22 +289,22 @@ class Scribbler {
   void scribble(Client (&clients)[2], bool calm, uint64_t& sequence) {
     ++writes_;
     Client& client = clients[below(2)];
-    const session::Layout& layout = client.segment().layout();
+    const ipc::Layout& layout = client.segment().layout();
     const uint64_t what = below(calm ? 10 : 18);
     if (what < 4) {
       // The same call on both, mostly.
-      const session::Entered entered = call();
+      const ipc::Entered entered = call();
       enter(clients[0], sequence, entered);
       enter(clients[1], sequence, below(4) == 0 ? call() : entered);
       ++sequence;
     } else if (what < 8) {
       counter(client);
     } else if (what < 10) {
-      chunk(client);
+      cell(client);
     } else if (what < 11) {
-      word(client, 0, layout.boards);
+      word(client, 0, layout.rank_states);
     } else if (what < 13) {
-      word(client, layout.boards, layout.posts);
+      word(client, layout.rank_states, layout.posts);
     } else if (what < 14) {
       word(client, layout.recordings, layout.journals);
     } else if (what < 16) {
@@ -306,7 +315,7 @@ class Scribbler {
     } else {
       auto* const page = reinterpret_cast<std::byte*>(&client.page());
       const uint64_t written = value();
-      std::memcpy(page + below(sizeof(session::SessionPage) / sizeof written) * sizeof written, &written,
+      std::memcpy(page + below(sizeof(ipc::WakePage) / sizeof written) * sizeof written, &written,
                   sizeof written);
     }
   }
@@ -316,13 +325,13 @@ class Scribbler {
 #else
     static const char* const kQuestions[] = {"why", "trace", "backends", "class"};
 #endif
-    session::Question question;
+    ipc::Question question;
     question.what = kQuestions[below(std::size(kQuestions))];
-    client.send(below(3) == 0 ? session::encode_empty(Kind::kStatus) : session::encode(question));
-    session::GroupNotice notice;
+    client.send(below(3) == 0 ? ipc::encode_empty(Kind::kStatus) : ipc::encode(question));
+    ipc::GroupNotice notice;
     notice.handle = static_cast<uint32_t>(value());
     notice.text = "late";
-    if (below(10) == 0) client.send(session::encode(Kind::kDeadline, notice));
+    if (below(10) == 0) client.send(ipc::encode(Kind::kDeadline, notice));
   }
 
   Dice dice_;

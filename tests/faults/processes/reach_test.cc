@@ -28,7 +28,7 @@ class TwoProcesses : public ::testing::Test {
     ASSERT_EQ(::madvise(&node_.segment().header(), node_.segment().layout().total, MADV_DOFORK), 0);
     child_ = hdt::testing::child([&] {
       const NodeAccess& access = node_.access(1);
-      access.board().pid.store(static_cast<uint32_t>(::getpid()));
+      access.rank_state().pid.store(static_cast<uint32_t>(::getpid()));
       value = 2;
       const Reach reach(access);
       (void)!::write(ready_[1], "r", 1);
@@ -41,7 +41,7 @@ class TwoProcesses : public ::testing::Test {
     if (child_ > 0) hdt::testing::end(child_);
   }
   // As the child has told.
-  Process peer() { return process_of(node_.access(1).board()); }
+  Process peer() { return process_of(node_.access(1).rank_state()); }
   static uint64_t address() { return reinterpret_cast<uint64_t>(&value); }
 
   static inline uint64_t value = 1;
@@ -127,15 +127,15 @@ TEST_F(TwoProcesses, ANumberOfAnotherNamespaceSaysNothing) {
   start();
   const NodeAccess& mine = node_.access(0);
   Reach reach(mine);
-  mine.board().pid.store(static_cast<uint32_t>(::getpid()));
+  mine.rank_state().pid.store(static_cast<uint32_t>(::getpid()));
   EXPECT_FALSE(reach.gone(1));
   hdt::testing::end(child_);
   child_ = -1;
   EXPECT_TRUE(reach.gone(1));
-  node_.access(1).board().pid_namespace.store(pid_namespace() + 1);
+  node_.access(1).rank_state().pid_namespace.store(pid_namespace() + 1);
   EXPECT_FALSE(reach.gone(1));
   // Nor is such a process tried.
-  node_.access(1).board().reach.store(2);
+  node_.access(1).rank_state().reach.store(2);
   EXPECT_EQ(reach.ask(), Reach::Answer::kNo);
 }
 

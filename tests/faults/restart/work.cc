@@ -13,7 +13,7 @@ namespace hdt::testing {
 namespace {
 
 constexpr size_t kMostBytes = size_t{8} << 20;
-// One piece, several, more than there are slots; with and without a short last one. The last ones are in
+// One chunk, several, more than there are slots; with and without a short last one. The last ones are in
 // place if they can be.
 constexpr std::array<size_t, 8> kCounts = {1, 7, 1'000, 8'193, 60'001, 262'144, 700'003, 1'000'000};
 

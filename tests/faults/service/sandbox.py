@@ -274,7 +274,7 @@ def enter(settings, visible, arguments):
     # A predecessor's files, which a restart finds.
     for folder in writable:
         for entry in os.scandir(folder):
-            if entry.name.endswith(".sock") or entry.name == "figures.json":
+            if entry.name.endswith(".sock") or entry.name == "measurements.json":
                 os.chown(entry.path, uid, gid, follow_symlinks=False)
     core = os.open("/proc/self/coredump_filter", os.O_WRONLY | os.O_CLOEXEC)
     os.write(core, b"0x11")

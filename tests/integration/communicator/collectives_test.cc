@@ -16,13 +16,13 @@ constexpr Operation kOperations[] = {Operation::kAllReduce, Operation::kReduce, 
 #if defined(__SANITIZE_THREAD__)
 constexpr hdtDataType_t kTypes[] = {HDT_INT32, HDT_BFLOAT16};
 constexpr hdtRedOp_t kReductions[] = {HDT_SUM, HDT_AVG};
-constexpr size_t kManyPieces[] = {9'001, 200'003};
+constexpr size_t kManyChunks[] = {9'001, 200'003};
 #else
 constexpr hdtDataType_t kTypes[] = {HDT_INT32,   HDT_INT64,  HDT_FLOAT16,    HDT_BFLOAT16,  HDT_FLOAT32,
                                     HDT_FLOAT64, HDT_INT8,   HDT_UINT8,      HDT_INT16,     HDT_UINT16,
                                     HDT_UINT32,  HDT_UINT64, HDT_FLOAT8E4M3, HDT_FLOAT8E5M2};
 constexpr hdtRedOp_t kReductions[] = {HDT_SUM, HDT_PROD, HDT_MIN, HDT_MAX, HDT_AVG};
-constexpr size_t kManyPieces[] = {9'001, 200'003, 1'500'001};
+constexpr size_t kManyChunks[] = {9'001, 200'003, 1'500'001};
 #endif
 constexpr size_t kSizes[] = {0, 1, 7, 4097};
 
@@ -56,13 +56,13 @@ std::vector<Example> every_example(int ranks) {
         }
       }
     }
-    for (size_t count : kManyPieces) {
+    for (size_t count : kManyChunks) {
       if (count > most) continue;
       add(operation, HDT_FLOAT32, HDT_SUM, count);
       add(operation, HDT_FLOAT32, HDT_SUM, count);  // once from memory of either kind
     }
-    add(operation, HDT_BFLOAT16, HDT_AVG, kManyPieces[1]);
-    add(operation, HDT_BFLOAT16, HDT_AVG, kManyPieces[1]);
+    add(operation, HDT_BFLOAT16, HDT_AVG, kManyChunks[1]);
+    add(operation, HDT_BFLOAT16, HDT_AVG, kManyChunks[1]);
   }
   return all;
 }
@@ -82,12 +82,12 @@ TEST_P(Shape, EveryCollective) {
   });
 }
 
-// More pieces than there are slots, with memory of different kinds in one call, at one rank or from rank to
+// More chunks than there are slots, with memory of different kinds in one call, at one rank or from rank to
 // rank: between nodes some buffers are then used in place, and what stands for the others goes through slots
 // that have to become free meanwhile.
 class OneRankANode : public ::testing::TestWithParam<Placement> {};
 
-TEST_P(OneRankANode, BuffersOfDifferentKindsAndManyPieces) {
+TEST_P(OneRankANode, BuffersOfDifferentKindsAndManyChunks) {
   if (std::getenv("RDMA_VM") != nullptr) GTEST_SKIP() << "emulated adapters take minutes for it";
   const int ranks = static_cast<int>(GetParam().size());
   Nodes::instance().run(GetParam(), [&](Rank& self) {

@@ -28,7 +28,7 @@ constexpr size_t kCounts[] = {0, 1, 7, 4'097, 12'000, 200'003};
 const std::vector<Placement> kPlacements{{0, 1}, {1, 0, 0}, {0, 1, 2}, {2, 0, 1, 0}};
 #endif
 
-// Nothing, a part of a block, one piece, and several; in ordinary memory and in memory that daemons use in
+// Nothing, a part of a block, one chunk, and several; in ordinary memory and in memory that daemons use in
 // place.
 std::vector<Example> examples(int ranks) {
   std::vector<Example> all;

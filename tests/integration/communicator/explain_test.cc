@@ -47,8 +47,8 @@ TEST(Explain, NamesWhatIsPickedAndWhyTheOthersAreNot) {
     EXPECT_EQ(small["class"], "default");
     EXPECT_EQ(small["ranks"], 3);
     EXPECT_EQ(small["nodes"], 3);
-    EXPECT_EQ(small["pieces"], 1);
-    EXPECT_EQ(small["piece_bytes"], 32768);
+    EXPECT_EQ(small["chunks"], 1);
+    EXPECT_EQ(small["chunk_bytes"], 32768);
     EXPECT_EQ(small["configured"], "auto");
     EXPECT_EQ(small["candidates"].size(), 6U);
     const auto large = explained(nodes, {"allreduce", "64M", "--type", "bfloat16"});
@@ -68,12 +68,12 @@ TEST(Explain, NamesWhatIsPickedAndWhyTheOthersAreNot) {
 // What the nodes predict of what goes between them; the way of ranks to their daemon is each node's own.
 void expect_same_predictions(nlohmann::json one, nlohmann::json other) {
   for (nlohmann::json* each : {&one, &other}) {
-    const double way_s = each->at("way_s").get<double>();
-    EXPECT_GT(way_s, 0);
-    each->erase("way_s");
+    const double hand_over_s = each->at("hand_over_s").get<double>();
+    EXPECT_GT(hand_over_s, 0);
+    each->erase("hand_over_s");
     for (auto& candidate : each->at("candidates")) {
       if (!candidate.contains("predicted_s")) continue;
-      const double between_s = candidate["predicted_s"].get<double>() - way_s;
+      const double between_s = candidate["predicted_s"].get<double>() - hand_over_s;
       EXPECT_GT(between_s, 0);
       candidate["predicted_s"] = std::llround(between_s * 1e12);
     }
@@ -106,7 +106,7 @@ std::string contents(const std::string& path) {
 
 TEST(Figures, AreKeptAndUsedAgainByTheNextDaemon) {
   TemporaryFolder state;
-  const std::string file = state.file("figures.json");
+  const std::string file = state.file("measurements.json");
   std::ofstream(file) << "not what a daemon writes";
   std::string kept;
   for (int run = 0; run < 2; ++run) {

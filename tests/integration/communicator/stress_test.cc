@@ -91,7 +91,7 @@ class ExchangeAction : public Action {
   EitherMemory send_, recv_;
 };
 
-// The same on every rank, as `random` is. Most are small; a few take many pieces.
+// The same on every rank, as `random` is. Most are small; a few take many chunks.
 std::unique_ptr<Action> random_action(Random& random, const Rank& self) {
   const size_t most = size_t{1} << random() % 18;
   const size_t count = random() % (most + 1);

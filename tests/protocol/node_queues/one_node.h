@@ -16,15 +16,15 @@ namespace hdt::client::testing {
 class OneNode {
  public:
   explicit OneNode(uint32_t ranks) {
-    const session::Layout layout(ranks, 1, ranks);
+    const ipc::Layout layout(ranks, 1, ranks);
     auto memory = SharedMemory::create("test", layout.total);
     EXPECT_TRUE(memory.is_ok()) << memory.status().to_string();
     memory_ = memory.take();
-    const auto segment = session::Segment::format(memory_.data(), layout, 1, "test", 0);
+    const auto segment = ipc::Segment::format(memory_.data(), layout, 1, "test", 0);
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       auto& access = *accesses_.emplace_back(std::make_unique<NodeAccess>());
       access.segment = segment;
-      access.order = session::Order(std::vector<uint32_t>(ranks, 0), 1);
+      access.order = ipc::Order(std::vector<uint32_t>(ranks, 0), 1);
       access.rank = rank;
       access.local = rank;
       access.ring_daemon = [] { FAIL() << "a group of one node needs no daemon"; };
@@ -34,7 +34,7 @@ class OneNode {
     }
   }
   const NodeAccess& access(uint32_t rank) const { return *accesses_[rank]; }
-  const session::Segment& segment() const { return accesses_[0]->segment; }
+  const ipc::Segment& segment() const { return accesses_[0]->segment; }
 
  private:
   SharedMemory memory_;

@@ -33,7 +33,7 @@ class Sink : public FrameSink {
   std::vector<size_t> written;
 };
 
-// A connection's receiving half, and the channel that its peer sends by.
+// A connection's receiving half, and the data path that its peer sends by.
 class Halves {
  public:
   Halves() {
@@ -71,8 +71,8 @@ class Halves {
   Status probe() { return give(0, header(FrameType::kProbe, 0), 0); }
 
   std::shared_ptr<MemoryFabric::Exchange> exchange_ = std::make_shared<MemoryFabric::Exchange>();
-  MemoryChannel mine_{exchange_};
-  MemoryChannel theirs_{exchange_};
+  MemoryDataPath mine_{exchange_};
+  MemoryDataPath theirs_{exchange_};
   Incoming incoming_;
   Sink sink_;
 };

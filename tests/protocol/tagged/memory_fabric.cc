@@ -5,45 +5,45 @@
 
 namespace hdt::transport::tagged {
 
-Result<std::unique_ptr<Channel>> MemoryFabric::open_channel() {
-  return std::unique_ptr<Channel>(std::make_unique<MemoryChannel>(exchange_));
+Result<std::unique_ptr<DataPath>> MemoryFabric::open_data_path() {
+  return std::unique_ptr<DataPath>(std::make_unique<MemoryDataPath>(exchange_));
 }
 
-MemoryChannel::MemoryChannel(std::shared_ptr<MemoryFabric::Exchange> exchange)
+MemoryDataPath::MemoryDataPath(std::shared_ptr<MemoryFabric::Exchange> exchange)
     : exchange_(std::move(exchange)) {
   static uint64_t next = 0;
   id_ = ++next;
   exchange_->emplace(id_, this);
 }
 
-MemoryChannel::~MemoryChannel() { exchange_->erase(id_); }
+MemoryDataPath::~MemoryDataPath() { exchange_->erase(id_); }
 
-std::vector<std::byte> MemoryChannel::address() const {
+std::vector<std::byte> MemoryDataPath::address() const {
   std::vector<std::byte> bytes(sizeof id_);
   std::memcpy(bytes.data(), &id_, sizeof id_);
   return bytes;
 }
 
-Status MemoryChannel::connect(std::span<const std::byte> peer) {
+Status MemoryDataPath::connect(std::span<const std::byte> peer) {
   if (peer.size() != sizeof peer_) return {Code::kLink, "malformed address"};
   std::memcpy(&peer_, peer.data(), sizeof peer_);
   return Status::ok();
 }
 
-Result<bool> MemoryChannel::send(uint64_t tag, const void* data, size_t bytes, uint64_t id) {
+Result<bool> MemoryDataPath::send(uint64_t tag, const void* data, size_t bytes, uint64_t id) {
   if (sends_.size() >= kRoom) return false;
   sends_.push_back({tag, static_cast<const std::byte*>(data), bytes, id});
   return true;
 }
 
-Result<bool> MemoryChannel::receive(uint64_t tag, void* place, size_t bytes, uint64_t id) {
+Result<bool> MemoryDataPath::receive(uint64_t tag, void* place, size_t bytes, uint64_t id) {
   if (receives_.size() >= kRoom) return false;
   receives_.emplace(tag, Posted{static_cast<std::byte*>(place), bytes, id});
   return true;
 }
 
 // The last of what is sent goes first: nothing above may rely on the order.
-void MemoryChannel::move_sends() {
+void MemoryDataPath::move_sends() {
   const auto peer = exchange_->find(peer_);
   if (peer == exchange_->end()) return;
   for (size_t i = sends_.size(); i-- > 0;) {
@@ -61,9 +61,9 @@ void MemoryChannel::move_sends() {
   }
 }
 
-Status MemoryChannel::poll(std::vector<Finished>& finished) {
-  for (const auto& [id, channel] : *exchange_) {
-    if (channel == this || channel->peer_ == id_) channel->move_sends();
+Status MemoryDataPath::poll(std::vector<Finished>& finished) {
+  for (const auto& [id, data_path] : *exchange_) {
+    if (data_path == this || data_path->peer_ == id_) data_path->move_sends();
   }
   finished.insert(finished.end(), finished_.begin(), finished_.end());
   finished_.clear();

@@ -1,4 +1,4 @@
-// memory_fabric.h: a Fabric without a library: channels in the memory of this process, for tests of what is
+// memory_fabric.h: a Fabric without a library: data paths in the memory of this process, for tests of what is
 // above the seam. Nothing moves but in poll().
 #pragma once
 
@@ -7,31 +7,31 @@
 #include <string>
 #include <vector>
 
-#include "transports/tagged/channel.h"
+#include "transports/tagged/data_path.h"
 
 namespace hdt::transport::tagged {
 
-class MemoryChannel;
+class MemoryDataPath;
 
 class MemoryFabric final : public Fabric {
  public:
-  // One at which every channel of the fabrics that share it is found.
-  using Exchange = std::map<uint64_t, MemoryChannel*>;
+  // One at which every data path of the fabrics that share it is found.
+  using Exchange = std::map<uint64_t, MemoryDataPath*>;
   explicit MemoryFabric(std::shared_ptr<Exchange> exchange, std::string name = "memory")
       : exchange_(std::move(exchange)), name_(std::move(name)) {}
   const std::string& protocol() const override { return name_; }
   size_t segment_bytes() const override { return size_t{64} << 10; }
-  Result<std::unique_ptr<Channel>> open_channel() override;
+  Result<std::unique_ptr<DataPath>> open_data_path() override;
 
  private:
   std::shared_ptr<Exchange> exchange_;
   std::string name_;
 };
 
-class MemoryChannel final : public Channel {
+class MemoryDataPath final : public DataPath {
  public:
-  explicit MemoryChannel(std::shared_ptr<MemoryFabric::Exchange> exchange);
-  ~MemoryChannel() override;
+  explicit MemoryDataPath(std::shared_ptr<MemoryFabric::Exchange> exchange);
+  ~MemoryDataPath() override;
   std::vector<std::byte> address() const override;
   Status connect(std::span<const std::byte> peer) override;
   Result<bool> send(uint64_t tag, const void* data, size_t bytes, uint64_t id) override;

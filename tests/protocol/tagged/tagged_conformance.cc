@@ -1,5 +1,5 @@
-// tagged_conformance.cc: the conformance suite over channels in memory, and what every backend over tagged
-// messages must survive: strangers at its port, peers with other settings, channels that fail.
+// tagged_conformance.cc: the conformance suite over data paths in memory, and what every backend over tagged
+// messages must survive: strangers at its port, peers with other settings, data paths that fail.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
@@ -60,7 +60,7 @@ class TaggedStrangers : public TransportConformance {
     if (admitted) {
       EXPECT_TRUE(b_.all(Kind::kAccepted).back()->completion.connection->admit(kPeer).is_ok());
     }
-    const size_t channels = memory().exchange->size();
+    const size_t data_paths = memory().exchange->size();
     ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     std::byte answer[1024];
     const bool ended = run_until({&b_}, [&] {
@@ -71,7 +71,7 @@ class TaggedStrangers : public TransportConformance {
       return n == 0 || errno != EAGAIN;
     });
     ::close(fd);
-    EXPECT_LE(memory().exchange->size(), channels) << "a channel was opened for a stranger";
+    EXPECT_LE(memory().exchange->size(), data_paths) << "a data path was opened for a stranger";
     return ended;
   }
 };
@@ -86,7 +86,7 @@ TEST_P(TaggedStrangers, NameNoEndpointsAndAdmittedOnesOnlySuchAsAre) {
     header.segment_bytes = 4096;
     change(header);
     std::vector<std::byte> bytes(1 + sizeof header + 14, std::byte{'x'});
-    bytes[0] = static_cast<std::byte>(tagged::Word::kHello);
+    bytes[0] = static_cast<std::byte>(tagged::Item::kHello);
     std::memcpy(bytes.data() + 1, &header, sizeof header);
     return bytes;
   };
@@ -156,10 +156,10 @@ TEST_P(TaggedStrangers, WhoIsClosedAtTheLimitOfDescriptorsHearsNoOtherProtocol) 
   EXPECT_THAT(why, testing::Not(testing::HasSubstr("protocol")));
 }
 
-TEST_P(TaggedStrangers, FailedChannelEndsTheConnectionWithItsReason) {
+TEST_P(TaggedStrangers, FailedDataPathEndsTheConnectionWithItsReason) {
   const Pair pair = connect();
   ASSERT_TRUE(pair.client->send(random_bytes(10, 1), 1).is_ok());
-  for (auto& [id, channel] : *memory().exchange) channel->fail();
+  for (auto& [id, data_path] : *memory().exchange) data_path->fail();
   ASSERT_TRUE(
       run_until([&] { return a_.closed(pair.client) != nullptr && b_.closed(pair.server) != nullptr; }));
   EXPECT_THAT(a_.closed(pair.client)->completion.error.message(), testing::HasSubstr("cable"));

@@ -9,7 +9,7 @@
 
 #include "tests/unit/transports/link_world.h"
 #include "tests/unit/transports/random_bytes.h"
-#include "transports/link/chunk.h"
+#include "transports/link/fragment.h"
 #include "transports/link/notice.h"
 
 namespace hdt::transport {
@@ -115,7 +115,7 @@ void run_with_faults(const Mix& mix, uint64_t seed, Damage& damage) {
   std::mt19937_64 random(seed);
   constexpr int kRails = 3;
   LinkOptions options{
-      .chunk_bytes = kMinChunkBytes, .checksum = mix.corruption, .wait_ns = kNsPerSecond * 1000};
+      .fragment_bytes = kMinFragmentBytes, .checksum = mix.corruption, .wait_ns = kNsPerSecond * 1000};
   LinkWorld world(seed, kRails, options);
   const auto set_faults = [&](int rail, bool blackhole) {
     for (const char* side : kSideNames) {
@@ -229,7 +229,7 @@ TEST(LinkFailover, WhatComesTwiceEndsTheLinkAndIsReportedOnce) {
 TEST(LinkFailover, OnlyWhatWasLostIsSentAgain) {
   LinkWorld world(1, 2);
   fake::Faults slow;
-  slow.bytes_per_poll = 4 * kMinChunkBytes;
+  slow.bytes_per_poll = 4 * kMinFragmentBytes;
   world.network.set_faults(slow);
   world.connect();
   ASSERT_TRUE(world.wait_for_rails(2));
@@ -243,7 +243,7 @@ TEST(LinkFailover, OnlyWhatWasLostIsSentAgain) {
   EXPECT_TRUE(same_bytes(region, source));
   const uint64_t resent = sum_of(world.a, &RailStatus::bytes_resent);
   EXPECT_GT(resent, 0u);
-  EXPECT_EQ(sum_of(world.b, &RailStatus::bytes_in), source.size()) << "each chunk counted once";
+  EXPECT_EQ(sum_of(world.b, &RailStatus::bytes_in), source.size()) << "each fragment counted once";
 }
 
 TEST(LinkFailover, ALinkWithoutRailsGoesOnWithTheNextOne) {
@@ -302,7 +302,7 @@ TEST(LinkFailover, ASilentRailIsGivenUp) {
   EXPECT_EQ(world.a.rails_up, 1);
 }
 
-// What it has under way may stand behind other links' chunks in the queue of a slow NIC. But not for ever:
+// What it has under way may stand behind other links' fragments in the queue of a slow NIC. But not for ever:
 // one path can fail alone.
 TEST(LinkFailover, ASilentRailIsWaitedForWhileOthersBetweenItsNicsMove) {
   // As long as others move, and then until it would be given up alone; or, while they go on, until TCP's

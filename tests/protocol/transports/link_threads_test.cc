@@ -108,7 +108,7 @@ class Engine : public LinkObserver {
 
   std::unique_ptr<Backend> backend_;
   uint64_t seed_;
-  Link link_{*this, {.chunk_bytes = 64 << 10}};
+  Link link_{*this, {.fragment_bytes = 64 << 10}};
   std::vector<size_t> sizes_;
   std::vector<std::byte> source_;
   std::vector<std::byte> region_;

@@ -160,19 +160,19 @@ TEST_F(Predictor, GradientsAreReducedAsTheCostModelSays) {
   plan.runtime.overlap_gradients = false;
   plan.replicas = {{1, 2, {{4, "a", 1}}}, {1, 2, {{4, "c", 1}}}};
   const double bytes = (8 + 4 * 4 + 8) << 20;
-  // 32 MiB in pieces of 256 KiB between two nodes.
-  collectives::Problem piece;
-  piece.what = collectives::Collective::kAllReduce;
-  piece.nodes = 2;
-  piece.block_offsets = {0, 1 << 15, 1 << 16};
-  collectives::CostFigures figures;
+  // 32 MiB in chunks of 256 KiB between two nodes.
+  collectives::Problem chunk;
+  chunk.what = collectives::Collective::kAllReduce;
+  chunk.nodes = 2;
+  chunk.block_offsets = {0, 1 << 15, 1 << 16};
+  collectives::CostMeasurements figures;
   figures.link = {5e-6, 1e9};
   figures.step_overhead_s = 1e-6;
   figures.reduce_bytes_s = 1e9;
   figures.copy_bytes_s = 2e9;
   const double expected = collectives::predict(
-      select_algorithm(piece, collectives::DataType::kFloat32, piece.elements()),
-      {piece, collectives::DataType::kFloat32, static_cast<uint64_t>(bytes) >> 18, 4}, figures);
+      select_algorithm(chunk, collectives::DataType::kFloat32, chunk.elements()),
+      {chunk, collectives::DataType::kFloat32, static_cast<uint64_t>(bytes) >> 18, 4}, figures);
   // Combining at 1 GB/s counts: it is no ring that is bound by the link alone.
   EXPECT_GT(expected, bytes / 1e9);
   const double norm = 5e-6 + 1e-6;

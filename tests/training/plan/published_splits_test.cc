@@ -5,7 +5,7 @@
 #include "training/plan/describe/toml_files.h"
 #include "training/plan/predict/predictor.h"
 #include "training/plan/search/equal_split.h"
-#include "training/plan/search/replica_class.h"
+#include "training/plan/search/replica_kind.h"
 #include "training/plan/search/search.h"
 
 namespace hdt::plan {

@@ -81,7 +81,7 @@ TEST(DoubleBinaryTree, IsProvenWithManyChunks) {
   }
 }
 
-TEST(DoubleBinaryTree, CutsLongPiecesIntoChunks) {
+TEST(DoubleBinaryTree, CutsLongChunksIntoChunks) {
   Problem problem = make_problem(Collective::kBroadcast, 3, Shape::kNothing);
   for (const uint64_t elements : {1000u, 20000u, 1000000u}) {
     problem.block_offsets.back() = elements;
@@ -90,7 +90,7 @@ TEST(DoubleBinaryTree, CutsLongPiecesIntoChunks) {
   }
 }
 
-TEST(DoubleBinaryTree, LetsNobodySendMoreThanTwiceThePieceAndIsLogarithmicallyDeep) {
+TEST(DoubleBinaryTree, LetsNobodySendMoreThanTwiceTheChunkAndIsLogarithmicallyDeep) {
   for (int nodes = 3; nodes <= 64; ++nodes) {
     const Problem problem = make_problem(Collective::kAllReduce, nodes, Shape::kEqual);
     const auto lists = all_steps(Algorithm::kDoubleBinaryTree, problem);
@@ -139,7 +139,7 @@ TEST(Pairwise, ExchangesOneBlockWithEveryPeer) {
   }
 }
 
-// However the piece is cut into blocks, and whoever owns them.
+// However the chunk is cut into blocks, and whoever owns them.
 TEST(Pairwise, CombinesInTheOrderOfTheNodes) {
   for (int nodes = 2; nodes <= 17; ++nodes) {
     std::string in_order = "0";

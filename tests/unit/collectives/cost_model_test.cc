@@ -13,11 +13,11 @@ constexpr double kMicro = 1e-6;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 // By hand, for 4,000 bytes: a step takes 1 us, the wire 4 us and then 10 us, combining 2 us, copying 1 us.
-const CostFigures kByHand{{10 * kMicro, 1e9}, 1 * kMicro, 2e9, 4e9, {}};
+const CostMeasurements kByHand{{10 * kMicro, 1e9}, 1 * kMicro, 2e9, 4e9, {}};
 constexpr uint64_t kThousand = 1000;
 
-double microseconds(Algorithm algorithm, const Operation& op, const CostFigures& figures) {
-  return predict(algorithm, op, figures) / kMicro;
+double microseconds(Algorithm algorithm, const Operation& op, const CostMeasurements& measurements) {
+  return predict(algorithm, op, measurements) / kMicro;
 }
 
 TEST(CostModel, OneNodeCopies) {
@@ -53,7 +53,7 @@ TEST(CostModel, MessagesOfOneNodeLeaveOneAfterTheOther) {
   EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, broadcast, kByHand), 9 + 10 + 1, 1e-5);
 }
 
-TEST(CostModel, PiecesFollowOneAnotherAsManyAsMayBeInFlight) {
+TEST(CostModel, ChunksFollowOneAnotherAsManyAsMayBeInFlight) {
   // The second leaves from 5 to 9.
   const Operation two_at_once = operation(Collective::kBroadcast, 2, kThousand, 2, 2);
   EXPECT_NEAR(microseconds(Algorithm::kRing, two_at_once, kByHand), 9 + 10 + 1, 1e-5);
@@ -63,56 +63,56 @@ TEST(CostModel, PiecesFollowOneAnotherAsManyAsMayBeInFlight) {
 }
 
 TEST(CostModel, ASlowLinkDelaysItsOwnMessagesOnly) {
-  CostFigures figures = kByHand;
-  figures.link_of = [](int from, int to) {
-    return LinkFigures{10 * kMicro, from == 0 && to == 2 ? 1e8 : 1e9};
+  CostMeasurements measurements = kByHand;
+  measurements.link_of = [](int from, int to) {
+    return LinkMeasurements{10 * kMicro, from == 0 && to == 2 ? 1e8 : 1e9};
   };
   // 40 us to node 2; the port is free for node 1 after 4.
   const Operation broadcast = operation(Collective::kBroadcast, 3, kThousand);
-  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, broadcast, figures), 1 + 40 + 10 + 1, 1e-5);
+  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, broadcast, measurements), 1 + 40 + 10 + 1, 1e-5);
   // By direction: nothing goes from 0 to 2 here.
   const Operation reduce = operation(Collective::kReduce, 3, kThousand);
-  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, reduce, figures), 24, 1e-5);
+  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, reduce, measurements), 24, 1e-5);
 }
 
 TEST(CostModel, ASlowNodeHasASlowPort) {
-  CostFigures figures = kByHand;
-  figures.link_of = [](int from, int to) {
-    return LinkFigures{10 * kMicro, from == 0 || to == 0 ? 1e8 : 1e9};
+  CostMeasurements measurements = kByHand;
+  measurements.link_of = [](int from, int to) {
+    return LinkMeasurements{10 * kMicro, from == 0 || to == 0 ? 1e8 : 1e9};
   };
   // 11 to 51 and 51 to 91 at the root's port, then combined and copied.
   const Operation reduce = operation(Collective::kReduce, 3, kThousand);
-  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, reduce, figures), 91 + 3 + 2, 1e-5);
+  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, reduce, measurements), 91 + 3 + 2, 1e-5);
 }
 
 TEST(CostModel, AnEngineThatCarriesBothDirectionsDelaysWhatCrosses) {
-  CostFigures figures = kByHand;
-  figures.link.latency_s = 0;
+  CostMeasurements measurements = kByHand;
+  measurements.link.latency_s = 0;
   const Operation crossing = operation(Collective::kAllGather, 2, 2 * kThousand);
   const Operation one_way = operation(Collective::kBroadcast, 2, kThousand);
-  const double apart = microseconds(Algorithm::kRing, crossing, figures);
-  const double alone = microseconds(Algorithm::kRing, one_way, figures);
+  const double apart = microseconds(Algorithm::kRing, crossing, measurements);
+  const double alone = microseconds(Algorithm::kRing, one_way, measurements);
   // Half the rate while both are in use: 4 us for what is sent, then 4 us for what has come meanwhile.
-  figures.link.duplex_bytes_s = 0.5e9;
-  EXPECT_NEAR(microseconds(Algorithm::kRing, crossing, figures), apart + 4, 1e-5);
-  EXPECT_NEAR(microseconds(Algorithm::kRing, one_way, figures), alone, 1e-5);
+  measurements.link.duplex_bytes_s = 0.5e9;
+  EXPECT_NEAR(microseconds(Algorithm::kRing, crossing, measurements), apart + 4, 1e-5);
+  EXPECT_NEAR(microseconds(Algorithm::kRing, one_way, measurements), alone, 1e-5);
   // Ports that do both at once are as before.
-  figures.link.duplex_bytes_s = 1e9;
-  EXPECT_NEAR(microseconds(Algorithm::kRing, one_way, figures), alone, 1e-5);
+  measurements.link.duplex_bytes_s = 1e9;
+  EXPECT_NEAR(microseconds(Algorithm::kRing, one_way, measurements), alone, 1e-5);
   const Operation many = operation(Collective::kAllGather, 2, 2 * kThousand, 64, 4);
-  CostFigures bytes_only{{0, 1e9, 1e9}, 0, kInfinite, kInfinite, {}};
+  CostMeasurements bytes_only{{0, 1e9, 1e9}, 0, kInfinite, kInfinite, {}};
   EXPECT_NEAR(microseconds(Algorithm::kRing, many, bytes_only), 64 * 4, 8);
   bytes_only.link.duplex_bytes_s = 0.5e9;
   EXPECT_NEAR(microseconds(Algorithm::kRing, many, bytes_only), 64 * 8, 8);
 }
 
 TEST(CostModel, WhatIsNotCopiedIsTheSendersWhenItHearsOfTheArrival) {
-  CostFigures figures = kByHand;
-  figures.copied_bytes = 3999;
+  CostMeasurements measurements = kByHand;
+  measurements.copied_bytes = 3999;
   const Operation broadcast = operation(Collective::kBroadcast, 2, kThousand);
-  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, broadcast, figures), 1 + 4 + 10 + 10, 1e-5);
-  figures.copied_bytes = 4000;
-  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, broadcast, figures), 1 + 4 + 10 + 1, 1e-5);
+  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, broadcast, measurements), 1 + 4 + 10 + 10, 1e-5);
+  measurements.copied_bytes = 4000;
+  EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, broadcast, measurements), 1 + 4 + 10 + 1, 1e-5);
 }
 
 TEST(CostModel, AnOutputIsWrittenToOnceItIsKnownWhereItIs) {
@@ -126,11 +126,11 @@ TEST(CostModel, AnOutputIsWrittenToOnceItIsKnownWhereItIs) {
 }
 
 TEST(CostModel, OnlyLatencyCountsRounds) {
-  const CostFigures figures{{10 * kMicro, kInfinite}, 0, kInfinite, kInfinite, {}};
+  const CostMeasurements measurements{{10 * kMicro, kInfinite}, 0, kInfinite, kInfinite, {}};
   for (const int nodes : {3, 7, 8, 12, 64}) {
     const Operation allreduce = operation(Collective::kAllReduce, nodes, 4 * kThousand);
     const int levels = std::bit_width(static_cast<unsigned>(nodes - 1));
-    const auto rounds = [&](Algorithm a) { return microseconds(a, allreduce, figures) / 10; };
+    const auto rounds = [&](Algorithm a) { return microseconds(a, allreduce, measurements) / 10; };
     EXPECT_NEAR(rounds(Algorithm::kRing), 2 * (nodes - 1), 1e-5);
     // Where nodes are no power of two, some of its messages need not wait for the round before.
     EXPECT_LE(rounds(Algorithm::kBruck), 2 * levels + 1e-5);
@@ -146,23 +146,23 @@ TEST(CostModel, OnlyLatencyCountsRounds) {
 }
 
 TEST(CostModel, OnlyBandwidthCountsBytes) {
-  const CostFigures figures{{0, 1e9}, 0, kInfinite, kInfinite, {}};
+  const CostMeasurements measurements{{0, 1e9}, 0, kInfinite, kInfinite, {}};
   for (const int nodes : {3, 7, 8, 12}) {
     const auto elements = static_cast<uint64_t>(nodes) * kThousand;
     const Operation allreduce = operation(Collective::kAllReduce, nodes, elements);
-    const double fewest = 2 * 4.0 * (nodes - 1);  // of a piece of 4 us per block
+    const double fewest = 2 * 4.0 * (nodes - 1);  // of a chunk of 4 us per block
     for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kPairwise}) {
-      EXPECT_NEAR(microseconds(algorithm, allreduce, figures), fewest, 1e-3) << name_of(algorithm);
+      EXPECT_NEAR(microseconds(algorithm, allreduce, measurements), fewest, 1e-3) << name_of(algorithm);
     }
     // As few, but a message of a later round that is early keeps one of this round waiting.
-    EXPECT_GE(microseconds(Algorithm::kBruck, allreduce, figures), fewest - 1e-3);
-    EXPECT_LE(microseconds(Algorithm::kBruck, allreduce, figures), 1.1 * fewest);
-    EXPECT_GT(microseconds(Algorithm::kDoubleBinaryTree, allreduce, figures), fewest + 1);
-    const double folded = microseconds(Algorithm::kHalvingDoubling, allreduce, figures);
+    EXPECT_GE(microseconds(Algorithm::kBruck, allreduce, measurements), fewest - 1e-3);
+    EXPECT_LE(microseconds(Algorithm::kBruck, allreduce, measurements), 1.1 * fewest);
+    EXPECT_GT(microseconds(Algorithm::kDoubleBinaryTree, allreduce, measurements), fewest + 1);
+    const double folded = microseconds(Algorithm::kHalvingDoubling, allreduce, measurements);
     EXPECT_EQ(folded > fewest + 1, nodes != 8) << nodes << " nodes";
   }
   const Operation eight = operation(Collective::kAllReduce, 8, 8 * kThousand);
-  EXPECT_NEAR(microseconds(Algorithm::kRecursiveDoubling, eight, figures), 3 * 32, 1e-5);
+  EXPECT_NEAR(microseconds(Algorithm::kRecursiveDoubling, eight, measurements), 3 * 32, 1e-5);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kSeed = 20241121;
 
-CostFigures random_figures(std::mt19937_64& random) {
+CostMeasurements random_measurements(std::mt19937_64& random) {
   const auto between = [&](double least, double most) {
     return least * std::pow(most / least, std::uniform_real_distribution<>(0, 1)(random));
   };
@@ -31,7 +31,7 @@ Operation random_operation(std::mt19937_64& random) {
   const int nodes = 2 + static_cast<int>(random() % 12);
   Operation op = operation(what, nodes, what == Collective::kBarrier ? 0 : 1 + random() % 100000,
                            1 + random() % 40, 1 + static_cast<int>(random() % 4));
-  op.piece.root = static_cast<int>(random() % nodes);
+  op.chunk.root = static_cast<int>(random() % nodes);
   return op;
 }
 
@@ -41,15 +41,16 @@ TEST(CostProperties, NothingIsFasterThanTheNetwork) {
   std::mt19937_64 random(kSeed);
   for (int round = 0; round < 500; ++round) {
     const Operation op = random_operation(random);
-    const CostFigures figures = random_figures(random);
+    const CostMeasurements measurements = random_measurements(random);
     const auto algorithm = static_cast<Algorithm>(random() % kAlgorithmCount);
-    const double blocks = op.piece.what == Collective::kAllReduce ? 2 : 1;
-    const auto bytes = static_cast<double>(op.piece.elements() / op.piece.nodes * (op.piece.nodes - 1) * 4);
-    const double least = std::max(figures.link.latency_s, blocks * bytes * static_cast<double>(op.pieces) /
-                                                              figures.link.bandwidth_bytes_s);
-    const bool all_receive = op.piece.what != Collective::kReduce && op.piece.what != Collective::kBroadcast;
-    EXPECT_GE(predict(algorithm, op, figures), all_receive ? 0.999 * least : figures.link.latency_s)
-        << name_of(algorithm) << " " << name_of(op.piece.what) << ", round " << round;
+    const double blocks = op.chunk.what == Collective::kAllReduce ? 2 : 1;
+    const auto bytes = static_cast<double>(op.chunk.elements() / op.chunk.nodes * (op.chunk.nodes - 1) * 4);
+    const double least =
+        std::max(measurements.link.latency_s,
+                 blocks * bytes * static_cast<double>(op.chunks) / measurements.link.bandwidth_bytes_s);
+    const bool all_receive = op.chunk.what != Collective::kReduce && op.chunk.what != Collective::kBroadcast;
+    EXPECT_GE(predict(algorithm, op, measurements), all_receive ? 0.999 * least : measurements.link.latency_s)
+        << name_of(algorithm) << " " << name_of(op.chunk.what) << ", round " << round;
   }
 }
 
@@ -59,14 +60,14 @@ TEST(CostProperties, EverythingTwiceAsSlowTakesTwiceAsLong) {
   std::mt19937_64 random(kSeed);
   for (int round = 0; round < 200; ++round) {
     const Operation op = random_operation(random);
-    const CostFigures figures = random_figures(random);
-    const CostFigures slow{{2 * figures.link.latency_s, figures.link.bandwidth_bytes_s / 2},
-                           2 * figures.step_overhead_s,
-                           figures.reduce_bytes_s / 2,
-                           figures.copy_bytes_s / 2,
-                           {}};
+    const CostMeasurements measurements = random_measurements(random);
+    const CostMeasurements slow{{2 * measurements.link.latency_s, measurements.link.bandwidth_bytes_s / 2},
+                                2 * measurements.step_overhead_s,
+                                measurements.reduce_bytes_s / 2,
+                                measurements.copy_bytes_s / 2,
+                                {}};
     const auto algorithm = static_cast<Algorithm>(random() % kAlgorithmCount);
-    const double once = predict(algorithm, op, figures);
+    const double once = predict(algorithm, op, measurements);
     EXPECT_NEAR(predict(algorithm, op, slow), 2 * once, 1e-4 * once) << "round " << round;
   }
 }
@@ -78,31 +79,31 @@ TEST(CostProperties, MoreWorkAndSlowerPartsTakeLonger) {
   std::mt19937_64 random(kSeed);
   for (int round = 0; round < 300; ++round) {
     Operation op = random_operation(random);
-    CostFigures figures = random_figures(random);
+    CostMeasurements measurements = random_measurements(random);
     const auto algorithm = static_cast<Algorithm>(random() % kAlgorithmCount);
-    const double before = predict(algorithm, op, figures);
+    const double before = predict(algorithm, op, measurements);
     const uint64_t change = random() % 6;
-    if (change == 0) figures.link.latency_s *= 2;
-    if (change == 1) figures.link.bandwidth_bytes_s /= 2;
-    if (change == 2) figures.step_overhead_s *= 2;
-    if (change == 3) figures.reduce_bytes_s /= 2;
-    if (change == 4) op.pieces += 1;
+    if (change == 0) measurements.link.latency_s *= 2;
+    if (change == 1) measurements.link.bandwidth_bytes_s /= 2;
+    if (change == 2) measurements.step_overhead_s *= 2;
+    if (change == 3) measurements.reduce_bytes_s /= 2;
+    if (change == 4) op.chunks += 1;
     if (change == 5) {
-      for (uint64_t& offset : op.piece.block_offsets) offset *= 2;
+      for (uint64_t& offset : op.chunk.block_offsets) offset *= 2;
     }
-    EXPECT_GE(predict(algorithm, op, figures), 0.98 * before)
-        << name_of(algorithm) << " " << name_of(op.piece.what) << ", round " << round << ", change "
+    EXPECT_GE(predict(algorithm, op, measurements), 0.98 * before)
+        << name_of(algorithm) << " " << name_of(op.chunk.what) << ", round " << round << ", change "
         << change;
   }
 }
 
-TEST(CostProperties, LongOperationsTakeAboutWhatTheirPiecesTakeSimulated) {
+TEST(CostProperties, LongOperationsTakeAboutWhatTheirChunksTakeSimulated) {
   for (int i = 0; i < kAlgorithmCount; ++i) {
     for (const int nodes : {2, 3, 8, 12, 40}) {
       for (const uint64_t elements : {4096, 65536}) {
         const Operation op = operation(Collective::kAllReduce, nodes, elements, 60, 4);
         const auto program =
-            make_cost_program(steps_of_all(static_cast<Algorithm>(i), op.piece), op, kEthernet);
+            make_cost_program(steps_of_all(static_cast<Algorithm>(i), op.chunk), op, kEthernet);
         const auto ends = simulate(program, 60, 4);
         const double simulated = static_cast<double>(*std::max_element(ends.begin(), ends.end())) * 1e-12;
         EXPECT_NEAR(predict(static_cast<Algorithm>(i), op, kEthernet), simulated, 0.1 * simulated)

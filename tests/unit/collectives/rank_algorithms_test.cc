@@ -47,7 +47,7 @@ TEST(RankAlgorithms, TellsTheTimesThatArePredicted) {
   }
 }
 
-TEST(RankAlgorithms, TakesFewStepsForSmallPiecesAndFewBytesForLongOperations) {
+TEST(RankAlgorithms, TakesFewStepsForSmallChunksAndFewBytesForLongOperations) {
   const auto small = rank_algorithms(operation(Collective::kAllReduce, 8, 16), kPlenty, kEthernet);
   EXPECT_EQ(small[0].algorithm, Algorithm::kRecursiveDoubling);
   const auto small_uneven = rank_algorithms(operation(Collective::kAllReduce, 12, 16), kPlenty, kEthernet);
@@ -60,23 +60,23 @@ TEST(RankAlgorithms, TakesFewStepsForSmallPiecesAndFewBytesForLongOperations) {
 }
 
 TEST(RankAlgorithms, CountsMessagesWhereStepsCostMuch) {
-  CostFigures figures{{10e-6, 1.25e9}, 0, 8e9, 1e10, {}};
+  CostMeasurements measurements{{10e-6, 1.25e9}, 0, 8e9, 1e10, {}};
   const Operation op = operation(Collective::kAllGather, 64, 64);
-  EXPECT_EQ(rank_algorithms(op, kPlenty, figures)[0].algorithm, Algorithm::kPairwise);
-  figures.step_overhead_s = 5e-6;
-  EXPECT_EQ(rank_algorithms(op, kPlenty, figures)[0].algorithm, Algorithm::kHalvingDoubling);
+  EXPECT_EQ(rank_algorithms(op, kPlenty, measurements)[0].algorithm, Algorithm::kPairwise);
+  measurements.step_overhead_s = 5e-6;
+  EXPECT_EQ(rank_algorithms(op, kPlenty, measurements)[0].algorithm, Algorithm::kHalvingDoubling);
 }
 
 // It is far from the root to all but the next node, and not far from there.
 TEST(RankAlgorithms, LooksAtEachLink) {
   const Operation op = operation(Collective::kBroadcast, 4, 16);
   EXPECT_EQ(rank_algorithms(op, kPlenty, kEthernet)[0].algorithm, Algorithm::kHalvingDoubling);
-  CostFigures figures = kEthernet;
-  figures.link_of = [](int from, int to) {
+  CostMeasurements measurements = kEthernet;
+  measurements.link_of = [](int from, int to) {
     const bool long_way = std::min(from, to) == 0 && std::max(from, to) >= 2;
-    return LinkFigures{long_way ? 1e-3 : 10e-6, 1.25e9};
+    return LinkMeasurements{long_way ? 1e-3 : 10e-6, 1.25e9};
   };
-  EXPECT_EQ(rank_algorithms(op, kPlenty, figures)[0].algorithm, Algorithm::kRing);
+  EXPECT_EQ(rank_algorithms(op, kPlenty, measurements)[0].algorithm, Algorithm::kRing);
 }
 
 TEST(RankAlgorithms, LeavesOutWhatDoesNotFitOrIsListedAlready) {
@@ -94,7 +94,7 @@ TEST(RankAlgorithms, LeavesOutWhatDoesNotFitOrIsListedAlready) {
 TEST(RankAlgorithms, IsTheSameOnEveryNode) {
   Operation op = operation(Collective::kAllReduce, 13, 12345, 7);
   const auto first = rank_algorithms(op, kPlenty, kEthernet);
-  for (op.piece.me = 1; op.piece.me < op.piece.nodes; ++op.piece.me) {
+  for (op.chunk.me = 1; op.chunk.me < op.chunk.nodes; ++op.chunk.me) {
     const auto ranked = rank_algorithms(op, kPlenty, kEthernet);
     for (size_t i = 0; i < ranked.size(); ++i) {
       EXPECT_EQ(ranked[i].algorithm, first[i].algorithm);

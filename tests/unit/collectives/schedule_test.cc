@@ -51,7 +51,7 @@ TEST_P(Schedules, MoveNothingOfNothing) {
   }
 }
 
-// So its output may be the user's recvbuf, which has room for one block (ipc/plan.h).
+// So its output may be the user's recvbuf, which has room for one block (ipc/partition.h).
 TEST(ReduceScatter, BetweenTwoNodesHasTheOwnBlockOnlyInTheOutput) {
   const Problem problem = make_problem(Collective::kReduceScatter, 2, Shape::kEqual);
   for (int i = 0; i < kAlgorithmCount; ++i) {

@@ -15,7 +15,7 @@ Problem even(Collective what, int nodes, uint64_t per_block) {
   return problem;
 }
 
-TEST(SelectAlgorithm, TakesFewStepsForSmallPiecesAndTheRingForLargeOnes) {
+TEST(SelectAlgorithm, TakesFewStepsForSmallChunksAndTheRingForLargeOnes) {
   EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 8, 1), DataType::kFloat32, kPlenty),
             Algorithm::kRecursiveDoubling);
   EXPECT_EQ(select_algorithm(even(Collective::kAllReduce, 7, 1), DataType::kFloat32, kPlenty),

@@ -26,7 +26,7 @@ Join join(uint32_t ranks, uint32_t rank, uint8_t on_node, int64_t timeout_ms = 6
 // A process that has existed for `age_ms`, at an address that others can guess.
 Join join_at_address(uint32_t ranks, uint32_t rank, uint8_t on_node, int64_t age_ms) {
   Join from = join(ranks, rank, on_node);
-  from.meeting = session::Meeting::kAddress;
+  from.meeting = ipc::Meeting::kAddress;
   from.pid = 100 * on_node + rank;
   from.uid = 7;
   from.process_age_ms = age_ms;
@@ -175,7 +175,7 @@ TEST(RendezvousTest, AMemberThatComesAfterTheFailureHearsTheSame) {
 TEST(RendezvousTest, AKeyThatMayBeUsedAgainIsNotRefused) {
   Rendezvous rendezvous;
   Join again = join(3, 0, 1);
-  again.meeting = session::Meeting::kAgain;
+  again.meeting = ipc::Meeting::kAgain;
   again.process_age_ms = 5'000;
   rendezvous.on_join(10, again);
   rendezvous.on_cancel(10, Cancel{GroupKey{}, Code::kRankLost, 1, "rank 1 ended"});

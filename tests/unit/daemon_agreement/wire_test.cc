@@ -12,27 +12,27 @@
 namespace hdt::daemon {
 namespace {
 
-std::vector<Note> examples() {
-  session::Call call;
+std::vector<EngineMessage> examples() {
+  ipc::Call call;
   call.count = 77;
   call.root = 2;
   transport::RegionKey key;
   key.bytes[5] = std::byte{8};
   return {GroupHello{1, 2, key, 30},
-          PieceCredit{1, 2, 3},
-          ChunkCredit{1, 2, 3, 4},
-          CallNote{1, 2, 3, call},
+          ChunkCredit{1, 2, 3},
+          CellCredit{1, 2, 3, 4},
+          CallMessage{1, 2, 3, call},
           RankLeft{1, 2, 3},
           NodeLeft{1, 2},
           GroupSeated{1, 2},
           GroupReady{1, 2},
           GroupUnknown{1},
           GroupFailed{1, Code::kTimeout, 4, "late"},
-          OutputNote{1, 2, 3, call, 1, key, 99},
-          ProbeNote{0, ProbeNote::Kind::kPong, key},
-          RatesNote{1, 2, {{3, 4}, {{5, 6, 7}, {8, 9, 10}}}},
-          PieceState{1, 2, 3, {4, 5}},
-          ChannelState{1, 2, 3, 4, 5},
+          OutputMessage{1, 2, 3, call, 1, key, 99},
+          ProbeMessage{0, ProbeMessage::Kind::kPong, key},
+          RatesMessage{1, 2, {{3, 4}, {{5, 6, 7}, {8, 9, 10}}}},
+          ChunkState{1, 2, 3, {4, 5}},
+          RingState{1, 2, 3, 4, 5},
           Resume{1, 2, 3, 4, 5}};
 }
 
@@ -43,49 +43,50 @@ std::vector<ControlMessage> control_examples() {
   node.address = "127.0.1.1:4";
   NodeInfo other = node;
   other.id.bytes[0] = std::byte{1};
-  return {Join{GroupKey{}, 4, 3, "dp", collectives::Algorithm::kBruck, 1000, node, session::Meeting::kAddress,
-               11, 12, 13},
+  return {Join{GroupKey{}, 4, 3, "dp", collectives::Algorithm::kBruck, 1000, node, ipc::Meeting::kAddress, 11,
+               12, 13},
           Cancel{GroupKey{}, Code::kRankLost, 3, "gone"},
           Membership{GroupKey{}, GroupKey{std::byte{8}}, "dp", {node, other}, {0, 1, 1}},
           Outcome{GroupKey{}, Code::kLink, -1, "no"},
           Inquiry{7, "facts", Viewer{false, 1000, {"1a2b3c4d"}}},
           Reply{7, Code::kSuccess, 12, "{}"},
           Successor{1, 2, 3, "dp", {4, "class.dp.weight=2"}, node},
-          Known{1, 2, 3, Code::kSuccess, -1, "", {5, ""}, node}};
+          SuccessorReply{1, 2, 3, Code::kSuccess, -1, "", {5, ""}, node}};
 }
 
 TEST(Wire, FramesRoundTrip) {
-  const auto piece = std::get<PieceFrame>(decode_frame(encode(PieceFrame{1, 2, 3, 4})));
-  EXPECT_EQ(piece.group, 1U);
-  EXPECT_EQ(piece.piece, 2U);
-  EXPECT_EQ(piece.from, 3U);
-  EXPECT_EQ(piece.tag, 4U);
   const auto chunk = std::get<ChunkFrame>(decode_frame(encode(ChunkFrame{1, 2, 3, 4})));
-  EXPECT_EQ(chunk.source, 3U);
+  EXPECT_EQ(chunk.group, 1U);
+  EXPECT_EQ(chunk.chunk, 2U);
+  EXPECT_EQ(chunk.from, 3U);
+  EXPECT_EQ(chunk.tag, 4U);
+  const auto cell = std::get<CellFrame>(decode_frame(encode(CellFrame{1, 2, 3, 4})));
+  EXPECT_EQ(cell.source, 3U);
   EXPECT_TRUE(std::holds_alternative<ProbeFrame>(decode_frame(encode(ProbeFrame{0}))));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_frame(transport::LinkHeader{})));
 }
 
 TEST(Wire, NotesRoundTripAndNeverReadBeyondTheirBytes) {
-  for (const Note& note : examples()) {
+  for (const EngineMessage& note : examples()) {
     const auto bytes = encode(note);
-    const Note decoded = decode_note(bytes);
+    const EngineMessage decoded = decode_engine_message(bytes);
     EXPECT_EQ(decoded.index(), note.index());
     EXPECT_EQ(encode(decoded), bytes);
-    EXPECT_EQ(group_of(decoded), std::holds_alternative<ProbeNote>(note) ? 0U : 1U);
+    EXPECT_EQ(group_of(decoded), std::holds_alternative<ProbeMessage>(note) ? 0U : 1U);
     for (size_t length = 0; length < bytes.size(); ++length) {
-      EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_note(std::span(bytes).first(length))));
+      EXPECT_TRUE(
+          std::holds_alternative<std::monostate>(decode_engine_message(std::span(bytes).first(length))));
     }
   }
 }
 
 // The bytes of a note are limited, and so are the tags that one may have.
 TEST(Wire, MoreTagsThanANoteTakesAreRefused) {
-  PieceState state{1, 2, 3, std::vector<uint32_t>(kMaxTags, 7)};
+  ChunkState state{1, 2, 3, std::vector<uint32_t>(kMaxTags, 7)};
   EXPECT_LE(encode(state).size(), transport::kMaxLinkMessageBytes);
-  EXPECT_TRUE(std::holds_alternative<PieceState>(decode_note(encode(state))));
+  EXPECT_TRUE(std::holds_alternative<ChunkState>(decode_engine_message(encode(state))));
   state.tags.push_back(7);
-  EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_note(encode(state))));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_engine_message(encode(state))));
 }
 
 TEST(Wire, ControlMessagesRoundTrip) {
@@ -113,7 +114,7 @@ TEST(Wire, AMembershipMustBeConsistent) {
   EXPECT_TRUE(refused([](Membership& m) { m.node_of_rank = {0, 0, 0}; })) << "a node of no ranks";
   EXPECT_TRUE(refused([](Membership& m) { m.nodes[1].id = m.nodes[0].id; })) << "a node twice";
   EXPECT_TRUE(refused([](Membership& m) {
-    m.node_of_rank.assign(session::kMaxLocalRanks + 2, 1);
+    m.node_of_rank.assign(ipc::kMaxLocalRanks + 2, 1);
     m.node_of_rank.front() = 0;
   }));
   EXPECT_TRUE(refused([](Membership& m) { m.nodes[1].name = "n\n"; }));
@@ -123,19 +124,20 @@ TEST(Wire, AMembershipMustBeConsistent) {
 // Everything that is made of a call, its description too, counts on its kinds being known.
 TEST(Wire, ACallOfAnotherNodeMustBeOne) {
   const auto refused = [](const auto& change) {
-    session::Call call;
+    ipc::Call call;
     change(call);
     const transport::RegionKey key;
-    return std::holds_alternative<std::monostate>(decode_note(encode(Note(CallNote{1, 2, 3, call})))) &&
+    return std::holds_alternative<std::monostate>(
+               decode_engine_message(encode(EngineMessage(CallMessage{1, 2, 3, call})))) &&
            std::holds_alternative<std::monostate>(
-               decode_note(encode(Note(OutputNote{1, 2, 3, call, 1, key, 0}))));
+               decode_engine_message(encode(EngineMessage(OutputMessage{1, 2, 3, call, 1, key, 0}))));
   };
-  EXPECT_FALSE(refused([](session::Call&) {}));
-  EXPECT_TRUE(refused([](session::Call& c) { c.what = static_cast<collectives::Collective>(6); }));
-  EXPECT_TRUE(refused([](session::Call& c) { c.type = static_cast<collectives::DataType>(255); }));
-  EXPECT_TRUE(refused([](session::Call& c) { c.op = static_cast<collectives::ReduceOp>(9); }));
-  EXPECT_TRUE(refused([](session::Call& c) { c.root = -1; }));
-  EXPECT_TRUE(refused([](session::Call& c) { c.count = UINT64_MAX; }));
+  EXPECT_FALSE(refused([](ipc::Call&) {}));
+  EXPECT_TRUE(refused([](ipc::Call& c) { c.what = static_cast<collectives::Collective>(6); }));
+  EXPECT_TRUE(refused([](ipc::Call& c) { c.type = static_cast<collectives::DataType>(255); }));
+  EXPECT_TRUE(refused([](ipc::Call& c) { c.op = static_cast<collectives::ReduceOp>(9); }));
+  EXPECT_TRUE(refused([](ipc::Call& c) { c.root = -1; }));
+  EXPECT_TRUE(refused([](ipc::Call& c) { c.count = UINT64_MAX; }));
 }
 
 TEST(Wire, DamagedBytesAreRefusedOrMeanWhatTheySay) {
@@ -151,9 +153,9 @@ TEST(Wire, DamagedBytesAreRefusedOrMeanWhatTheySay) {
     return bytes;
   };
   for (int round = 0; round < 3000; ++round) {
-    for (const Note& note : examples()) {
+    for (const EngineMessage& note : examples()) {
       const auto bytes = damage(encode(note));
-      const Note decoded = decode_note(bytes);
+      const EngineMessage decoded = decode_engine_message(bytes);
       if (!std::holds_alternative<std::monostate>(decoded)) {
         EXPECT_EQ(encode(decoded), bytes);
       }

@@ -12,9 +12,9 @@ namespace hdt::daemon::testing {
 
 inline constexpr int64_t kNow = 1000 * kNsPerSecond;
 
-inline session::Operation call(const std::string& text, uint64_t sequence, double seconds_ago,
-                               double ended_ago = -1) {
-  session::Operation operation;
+inline ipc::Operation call(const std::string& text, uint64_t sequence, double seconds_ago,
+                           double ended_ago = -1) {
+  ipc::Operation operation;
   operation.kind = text.substr(0, text.find(' '));
   operation.text = text;
   operation.sequence = sequence;
@@ -23,9 +23,9 @@ inline session::Operation call(const std::string& text, uint64_t sequence, doubl
   return operation;
 }
 
-inline session::Operation message(const std::string& kind, uint32_t peer, uint64_t number, double seconds_ago,
-                                  double ended_ago = -1) {
-  session::Operation operation = call(kind + " of 40 bytes", number, seconds_ago, ended_ago);
+inline ipc::Operation message(const std::string& kind, uint32_t peer, uint64_t number, double seconds_ago,
+                              double ended_ago = -1) {
+  ipc::Operation operation = call(kind + " of 40 bytes", number, seconds_ago, ended_ago);
   operation.kind = kind;
   operation.bytes = 40;
   operation.peer = peer;
@@ -80,7 +80,7 @@ class FactsBuilder {
     return group_on(0, group).local.at(rank);
   }
   // The rank has entered `operation`, after all calls before it.
-  void enter(uint32_t who, const session::Operation& operation, size_t group = 0) {
+  void enter(uint32_t who, const ipc::Operation& operation, size_t group = 0) {
     RankFacts& facts = rank(who, group);
     facts.operations.push_back(operation);
     if (!operation.is_message()) facts.calls = operation.sequence + 1;

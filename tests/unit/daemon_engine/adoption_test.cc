@@ -19,17 +19,17 @@ class AdoptionTest : public ::testing::Test {
  protected:
   // Of one node with two ranks.
   SharedMemory make(uint64_t id) {
-    const session::Layout layout(2, 1, 2);
+    const ipc::Layout layout(2, 1, 2);
     auto memory = SharedMemory::create("group", layout.total).take();
-    session::Segment::format(memory.data(), layout, id, "dp", 0);
+    ipc::Segment::format(memory.data(), layout, id, "dp", 0);
     return memory;
   }
   Result<Adoption::Found> find(const SharedMemory& memory, uint32_t local, uint32_t uid = kUser,
                                uint32_t engine = 0) {
     return adoption_.find({0, engine, local}, uid, UniqueFd(::fcntl(memory.fd(), F_DUPFD_CLOEXEC, 0)));
   }
-  static session::Header& header_of(const SharedMemory& memory) {
-    return *reinterpret_cast<session::Header*>(memory.data());
+  static ipc::Header& header_of(const SharedMemory& memory) {
+    return *reinterpret_cast<ipc::Header*>(memory.data());
   }
 
   Adoption adoption_;
@@ -70,12 +70,12 @@ TEST_F(AdoptionTest, AHeaderThatChangesLaterChangesNothing) {
 }
 
 TEST_F(AdoptionTest, MemoryOfAnotherSizeOrNotSealedIsRefused) {
-  const session::Layout layout(2, 1, 2);
+  const ipc::Layout layout(2, 1, 2);
   auto larger = SharedMemory::create("group", layout.total + 4096).take();
-  session::Segment::format(larger.data(), layout, 7, "dp", 0);
+  ipc::Segment::format(larger.data(), layout, 7, "dp", 0);
   EXPECT_THAT(find(larger, 0).status().message(), HasSubstr("larger"));
   auto smaller = SharedMemory::create("group", layout.total - 4096).take();
-  session::Segment::format(smaller.data(), layout, 7, "dp", 0);
+  ipc::Segment::format(smaller.data(), layout, 7, "dp", 0);
   EXPECT_FALSE(find(smaller, 0).is_ok());
   UniqueFd open(::memfd_create("group", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(open.get(), static_cast<off_t>(layout.total)), 0);

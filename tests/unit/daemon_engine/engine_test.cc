@@ -20,8 +20,8 @@ class EngineOfOneNode : public ::testing::Test {
   EngineOfOneNode() : engine_(options()) {
     EXPECT_TRUE(engine_.start().is_ok());
     session_->number = kSession;
-    session_->memory = SharedMemory::create("page", sizeof(session::SessionPage)).take();
-    new (session_->memory.data()) session::SessionPage();
+    session_->memory = SharedMemory::create("page", sizeof(ipc::WakePage)).take();
+    new (session_->memory.data()) ipc::WakePage();
     session_->eventfds.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     on_engine([&] { engine_.add_session(session_); });
   }
@@ -38,8 +38,8 @@ class EngineOfOneNode : public ::testing::Test {
   }
 
   // A group of one rank, which is handle 0 of the session.
-  session::Segment make_group() {
-    const session::Layout layout(1, 1, 1);
+  ipc::Segment make_group() {
+    const ipc::Layout layout(1, 1, 1);
     memory_ = std::make_shared<SharedMemory>(SharedMemory::create("group", layout.total).take());
     GroupSpec spec;
     spec.id = kGroup;
@@ -51,7 +51,7 @@ class EngineOfOneNode : public ::testing::Test {
       engine_.create_group(std::move(spec));
       engine_.attach(kSession, 0, kGroup, 0);
     });
-    return session::Segment::attach(memory_->data(), memory_->size()).take();
+    return ipc::Segment::attach(memory_->data(), memory_->size()).take();
   }
 
   std::promise<GroupFacts> ended_;
@@ -73,11 +73,11 @@ class EngineOfOneNode : public ::testing::Test {
   Engine& engine() { return engine_; }
 };
 
-// The daemon ends in order; it finds on the rank's board that it has left, ends the group, and only then gets
-// the message.
+// The daemon ends in order; it finds on the rank's state that it has left, ends the group, and only then
+// gets the message.
 TEST_F(EngineOfOneNode, ARanksMessageThatItLeavesMayComeAfterTheEndOfItsGroup) {
-  session::Segment segment = make_group();
-  segment.board(0).left.store(1);
+  ipc::Segment segment = make_group();
+  segment.rank_state(0).left.store(1);
   on_engine([&] { engine().fail_all(Code::kDaemonLost, "the daemon ends"); });
   std::future<GroupFacts> ended = ended_.get_future();
   ASSERT_EQ(ended.wait_for(kAnswerTime), std::future_status::ready);
@@ -92,7 +92,7 @@ TEST_F(EngineOfOneNode, ARanksMessageThatItLeavesMayComeAfterTheEndOfItsGroup) {
 
 // The first one goes on, and the second one's ranks hear why they have none.
 TEST_F(EngineOfOneNode, TwoGroupsOfOneIdAreNotMade) {
-  const session::Segment segment = make_group();
+  const ipc::Segment segment = make_group();
   GroupSpec spec;
   spec.id = kGroup;
   spec.node_of_rank = {0};
@@ -106,7 +106,7 @@ TEST_F(EngineOfOneNode, TwoGroupsOfOneIdAreNotMade) {
   });
   EXPECT_FALSE(ready.is_ok());
   EXPECT_FALSE(segment.failed());
-  segment.board(0).left.store(1);
+  segment.rank_state(0).left.store(1);
   on_engine([&] { engine().fail_all(Code::kDaemonLost, "the daemon ends"); });
   EXPECT_EQ(ended_.get_future().wait_for(kAnswerTime), std::future_status::ready);
 }

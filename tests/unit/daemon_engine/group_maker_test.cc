@@ -75,7 +75,7 @@ TEST_F(GroupMakerTest, AnIdThatIsInUseIsNotGivenToAnotherGroup) {
   maker_->on_membership(kCoordinator, membership(3, 9));
   EXPECT_EQ(specs_.size(), 1U);
   EXPECT_EQ(failed_, 0);
-  session::Description adopted{session::Layout(1, 1, 1), 0, specs_[0].id, "dp", key(7), 0};
+  ipc::Description adopted{ipc::Layout(1, 1, 1), 0, specs_[0].id, "dp", key(7), 0};
   EXPECT_FALSE(maker_->on_adopted(adopted, 0, 1, 2).is_ok());
   adopted.group = 1234;
   adopted.meeting_key = key(1);

@@ -11,7 +11,7 @@
 namespace hdt::daemon {
 namespace {
 
-using session::Direction;
+using ipc::Direction;
 using transport::LinkWorld;
 
 constexpr uint64_t kMovingGroup = 7;
@@ -27,10 +27,10 @@ class GroupThatMoves : public ::testing::Test {
       };
     }
     group_.on_link_up(1, old_.a.link, {}, 0);
-    group_.on_note(1, GroupHello{kMovingGroup, 1, region(old_), 0}, old_.a.link);
+    group_.on_message(1, GroupHello{kMovingGroup, 1, region(old_), 0}, old_.a.link);
     group_.on_link_measured(1, {});
-    group_.on_note(1, RatesNote{kMovingGroup, 1, {{}, std::vector<session::LinkRates>(2)}}, old_.a.link);
-    group_.on_note(1, GroupReady{kMovingGroup, 1}, old_.a.link);
+    group_.on_message(1, RatesMessage{kMovingGroup, 1, {{}, std::vector<ipc::LinkRates>(2)}}, old_.a.link);
+    group_.on_message(1, GroupReady{kMovingGroup, 1}, old_.a.link);
     EXPECT_TRUE(group_.ready());
   }
 
@@ -44,16 +44,16 @@ class GroupThatMoves : public ::testing::Test {
     return spec;
   }
   transport::RegionKey region(LinkWorld& world) { return world.b.enlist(theirs_.data(), theirs_.size()); }
-  session::Channel& channel() { return group_.segment().channel(index_); }
+  ipc::MessageRing& ring() { return group_.segment().ring(index_); }
 
   // As rank 0 does.
   void send_small_message() {
-    std::byte* chunk = group_.segment().data() + layout_.chunk(index_, 0);
-    *reinterpret_cast<session::ChunkHeader*>(chunk) = {0, sizeof(int), 0, sizeof(int)};
-    channel().head = 1;
-    session::Board& board = group_.segment().board(0);
-    board.attention[0] = index_;
-    board.attention_head = 1;
+    std::byte* chunk = group_.segment().data() + layout_.cell(index_, 0);
+    *reinterpret_cast<ipc::CellHeader*>(chunk) = {0, sizeof(int), 0, sizeof(int)};
+    ring().head = 1;
+    ipc::RankState& rank_state = group_.segment().rank_state(0);
+    rank_state.attention[0] = index_;
+    rank_state.attention_head = 1;
     group_.progress();
   }
   void poll() {
@@ -62,8 +62,8 @@ class GroupThatMoves : public ::testing::Test {
     if (const auto time = group_.next_time(); time && time->expired()) group_.on_time();
   }
 
-  const session::Layout layout_{2, 2, 1};
-  const uint32_t index_ = layout_.channel_index(Direction::kOut, 0, 1);
+  const ipc::Layout layout_{2, 2, 1};
+  const uint32_t index_ = layout_.ring_index(Direction::kOut, 0, 1);
   SharedMemory theirs_ = SharedMemory::create("peer", layout_.total).take();
   LinkWorld old_{1, 1};
   LinkWorld fresh_{2, 1};
@@ -75,16 +75,16 @@ TEST_F(GroupThatMoves, AsksWhatHasArrivedOnTheOldLinkWhereNothingFollows) {
   send_small_message();
   ASSERT_TRUE(old_.run_until([&] { return old_.b.arrived.size() == 1; }));
   for (int i = 0; i < 100; ++i) poll();
-  EXPECT_EQ(channel().tail, 0U);
+  EXPECT_EQ(ring().tail, 0U);
   group_.follow(1, fresh_.a.link, {}, 0, region(fresh_));
   group_.progress();
   ASSERT_TRUE(group_.next_time());
   const Deadline until = Deadline::after_ms(30'000);
-  while (channel().tail == 0 && !until.expired()) {
+  while (ring().tail == 0 && !until.expired()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     poll();
   }
-  EXPECT_EQ(channel().tail, 1U);
+  EXPECT_EQ(ring().tail, 1U);
 }
 
 }  // namespace

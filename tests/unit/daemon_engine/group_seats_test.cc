@@ -22,15 +22,15 @@ class GroupThatTakesItsSeats : public ::testing::Test {
     }
     come_up(first_);
     group_.on_link_measured(1, {});
-    group_.on_note(1, RatesNote{kSeatedGroup, 1, {{}, std::vector<session::LinkRates>(2)}}, first_.a.link);
-    group_.on_note(1, GroupReady{kSeatedGroup, 1}, first_.a.link);
+    group_.on_message(1, RatesMessage{kSeatedGroup, 1, {{}, std::vector<ipc::LinkRates>(2)}}, first_.a.link);
+    group_.on_message(1, GroupReady{kSeatedGroup, 1}, first_.a.link);
     EXPECT_TRUE(group_.ready());
   }
 
   static GroupSpec spec(std::vector<uint32_t> node_of_rank) {
     const auto ranks = static_cast<uint32_t>(node_of_rank.size());
     const uint32_t nodes = node_of_rank.back() + 1;
-    const session::Layout layout(ranks, nodes, ranks / nodes);
+    const ipc::Layout layout(ranks, nodes, ranks / nodes);
     GroupSpec spec;
     spec.id = kSeatedGroup;
     spec.group_class = "default";
@@ -41,19 +41,19 @@ class GroupThatTakesItsSeats : public ::testing::Test {
   }
   void come_up(LinkWorld& world) {
     group_.on_link_up(1, world.a.link, {}, 0);
-    group_.on_note(1, GroupHello{kSeatedGroup, 1, {}, kSuccessorMs}, world.a.link);
+    group_.on_message(1, GroupHello{kSeatedGroup, 1, {}, kSuccessorMs}, world.a.link);
   }
   static void take_seat(EngineGroup& group, uint32_t local) {
-    group.segment().board(local).pid = 1;
+    group.segment().rank_state(local).pid = 1;
     group.progress();
   }
   void hear_of_their_seats(LinkWorld& world) {
-    group_.on_note(1, GroupSeated{kSeatedGroup, 1}, world.a.link);
+    group_.on_message(1, GroupSeated{kSeatedGroup, 1}, world.a.link);
   }
   // How often the other node has been told of the seats here.
   static int told(const LinkWorld& world) {
     const auto tells = [](const auto& message) {
-      const Note note = decode_note(message);
+      const EngineMessage note = decode_engine_message(message);
       return std::holds_alternative<GroupSeated>(note);
     };
     return static_cast<int>(std::count_if(world.b.messages.begin(), world.b.messages.end(), tells));
@@ -95,7 +95,7 @@ TEST_F(GroupThatTakesItsSeats, ANodeThatComesBackIsToldAgain) {
   ASSERT_TRUE(group_.is_away(1));
   EXPECT_TRUE(group_.is_made()) << "nothing is left that this daemon could do";
   come_up(second_);
-  group_.on_note(1, Resume{kSeatedGroup, 1, 0, 0, 0}, second_.a.link);
+  group_.on_message(1, Resume{kSeatedGroup, 1, 0, 0, 0}, second_.a.link);
   ASSERT_FALSE(group_.is_away(1));
   EXPECT_FALSE(group_.is_made()) << "the next one has not heard either";
   ASSERT_TRUE(second_.run_until([this] { return group_.is_made(); }));

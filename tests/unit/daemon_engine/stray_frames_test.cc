@@ -56,8 +56,8 @@ class EngineWithAPeer : public ::testing::Test {
     ASSERT_EQ(done.get_future().wait_for(std::chrono::milliseconds(kPatienceMs)), std::future_status::ready);
   }
 
-  session::Segment make_group() {
-    const session::Layout layout(2, 2, 1);
+  ipc::Segment make_group() {
+    const ipc::Layout layout(2, 2, 1);
     memory_ = std::make_shared<SharedMemory>(SharedMemory::create("group", layout.total).take());
     GroupSpec spec;
     spec.id = kSharedGroup;
@@ -68,7 +68,7 @@ class EngineWithAPeer : public ::testing::Test {
     spec.memory = memory_;
     spec.deadline = Deadline::after_ms(kPatienceMs);
     on_engine([&] { engine_.create_group(std::move(spec)); });
-    return session::Segment::attach(memory_->data(), memory_->size()).take();
+    return ipc::Segment::attach(memory_->data(), memory_->size()).take();
   }
 
   // As a daemon makes a rail, up to the link's beginning.
@@ -107,7 +107,7 @@ class EngineWithAPeer : public ::testing::Test {
   size_t told_unknown(uint64_t group) const {
     return static_cast<size_t>(
         std::count_if(side_.messages.begin(), side_.messages.end(), [group](const auto& message) {
-          const Note note = decode_note(message);
+          const EngineMessage note = decode_engine_message(message);
           const auto* unknown = std::get_if<GroupUnknown>(&note);
           return unknown != nullptr && unknown->group == group;
         }));
@@ -115,7 +115,7 @@ class EngineWithAPeer : public ::testing::Test {
 
   std::optional<transport::RegionKey> their_region() const {
     for (const auto& message : side_.messages) {
-      const Note note = decode_note(message);
+      const EngineMessage note = decode_engine_message(message);
       if (const auto* hello = std::get_if<GroupHello>(&note)) return hello->region;
     }
     return {};
@@ -132,10 +132,10 @@ class EngineWithAPeer : public ::testing::Test {
 
 // Whoever joins under the id of another group on purpose, or is late, ends nobody else's group.
 TEST_F(EngineWithAPeer, AFrameForAnUnknownGroupIsDroppedAndTheLinkStays) {
-  const session::Segment segment = make_group();
+  const ipc::Segment segment = make_group();
   ASSERT_TRUE(connect());
   ASSERT_TRUE(run_until([&] { return side_.rails_up == 1; }));
-  ASSERT_TRUE(side_.link.send(encode(Note(GroupHello{kSharedGroup, 1, {}, 0}))).is_ok());
+  ASSERT_TRUE(side_.link.send(encode(EngineMessage(GroupHello{kSharedGroup, 1, {}, 0}))).is_ok());
   ASSERT_TRUE(run_until([&] { return their_region().has_value(); }));
   const std::vector<std::byte> payload(64);
   for (int i = 0; i < 3; ++i) {
@@ -144,7 +144,7 @@ TEST_F(EngineWithAPeer, AFrameForAnUnknownGroupIsDroppedAndTheLinkStays) {
     stray.bytes = payload.size();
     stray.region = *their_region();
     stray.offset = segment.layout().data;
-    stray.header = encode(PieceFrame{kUnknownGroup, 0, 1, 0});
+    stray.header = encode(ChunkFrame{kUnknownGroup, 0, 1, 0});
     stray.token = 1;
     ASSERT_TRUE(side_.link.write(stray).is_ok());
   }
@@ -154,7 +154,8 @@ TEST_F(EngineWithAPeer, AFrameForAnUnknownGroupIsDroppedAndTheLinkStays) {
   EXPECT_EQ(told_unknown(kUnknownGroup), 1U);
   // Behind them on the same link: the group hears it.
   EXPECT_FALSE(segment.failed());
-  ASSERT_TRUE(side_.link.send(encode(Note(GroupFailed{kSharedGroup, Code::kRankLost, 1, "over"}))).is_ok());
+  ASSERT_TRUE(
+      side_.link.send(encode(EngineMessage(GroupFailed{kSharedGroup, Code::kRankLost, 1, "over"}))).is_ok());
   EXPECT_TRUE(run_until([&] { return segment.failed(); }));
   EXPECT_THAT(segment.failure().message(), ::testing::HasSubstr("over"));
   EXPECT_FALSE(side_.down.has_value());
@@ -162,12 +163,12 @@ TEST_F(EngineWithAPeer, AFrameForAnUnknownGroupIsDroppedAndTheLinkStays) {
 
 // The other node has let go of a group that works here: the ranks of this node do not wait for it.
 TEST_F(EngineWithAPeer, AGroupThatThePeerHasNotAnyMoreFails) {
-  const session::Segment segment = make_group();
+  const ipc::Segment segment = make_group();
   ASSERT_TRUE(connect());
   ASSERT_TRUE(run_until([&] { return side_.rails_up == 1; }));
-  ASSERT_TRUE(side_.link.send(encode(Note(GroupHello{kSharedGroup, 1, {}, 0}))).is_ok());
+  ASSERT_TRUE(side_.link.send(encode(EngineMessage(GroupHello{kSharedGroup, 1, {}, 0}))).is_ok());
   ASSERT_TRUE(run_until([&] { return their_region().has_value(); }));
-  ASSERT_TRUE(side_.link.send(encode(Note(GroupUnknown{kSharedGroup}))).is_ok());
+  ASSERT_TRUE(side_.link.send(encode(EngineMessage(GroupUnknown{kSharedGroup}))).is_ok());
   EXPECT_TRUE(run_until([&] { return segment.failed(); }));
   EXPECT_THAT(segment.failure().message(), ::testing::HasSubstr("has given the group up"));
   EXPECT_FALSE(side_.down.has_value());
@@ -177,11 +178,11 @@ TEST_F(EngineWithAPeer, AGroupThatThePeerHasNotAnyMoreFails) {
 TEST_F(EngineWithAPeer, AHelloThatIsEarlyIsKept) {
   ASSERT_TRUE(connect());
   ASSERT_TRUE(run_until([&] { return side_.rails_up == 1; }));
-  ASSERT_TRUE(side_.link.send(encode(Note(GroupHello{kSharedGroup, 1, {}, 0}))).is_ok());
-  ASSERT_TRUE(side_.link.send(encode(Note(GroupSeated{kUnknownGroup, 1}))).is_ok());
+  ASSERT_TRUE(side_.link.send(encode(EngineMessage(GroupHello{kSharedGroup, 1, {}, 0}))).is_ok());
+  ASSERT_TRUE(side_.link.send(encode(EngineMessage(GroupSeated{kUnknownGroup, 1}))).is_ok());
   ASSERT_TRUE(run_until([&] { return told_unknown(kUnknownGroup) > 0; }));
   EXPECT_EQ(told_unknown(kSharedGroup), 0U);
-  const session::Segment segment = make_group();
+  const ipc::Segment segment = make_group();
   EXPECT_TRUE(run_until([&] { return their_region().has_value(); }));
   EXPECT_FALSE(segment.failed());
 }

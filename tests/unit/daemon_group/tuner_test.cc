@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/config.h"
-#include "daemon/group/cost_figures.h"
+#include "daemon/group/cost_measurements.h"
 #include "daemon/group/explanation.h"
 
 namespace hdt::daemon {
@@ -18,13 +18,13 @@ using collectives::Area;
 using collectives::Collective;
 using collectives::kAlgorithmCount;
 using collectives::StepKind;
-using session::Call;
-using session::Layout;
-using session::LinkRates;
-using session::MemoryRates;
-using session::NodeRates;
-using session::Order;
-using session::Plan;
+using ipc::Call;
+using ipc::Layout;
+using ipc::LinkRates;
+using ipc::MemoryRates;
+using ipc::NodeRates;
+using ipc::Order;
+using ipc::Partition;
 using ::testing::HasSubstr;
 
 Order one_rank_each(uint32_t nodes) {
@@ -99,10 +99,10 @@ TEST_P(EveryAlgorithm, WithoutObstacleLeavesBuffersInPlaceIntactBetweenTwoNodes)
   for (int what = 0; what < collectives::kCollectiveCount; ++what) {
     const Call call = call_of(static_cast<Collective>(what), 16'000);
     if (!may_be_direct(call, layout)) continue;
-    const Plan plan(call, layout);
+    const Partition plan(call, layout);
     bool spoils = false;
     for (uint32_t me = 0; me < 2; ++me) {
-      spoils |= spoils_users_buffers(steps_of(algorithm(), problem_of(call, plan.piece(0), order, me)));
+      spoils |= spoils_users_buffers(steps_of(algorithm(), problem_of(call, plan.chunk(0), order, me)));
     }
     const bool possible = obstacle_to(algorithm(), call, layout, order) == Obstacle::kNone;
     EXPECT_TRUE(!possible || !spoils) << describe(call);
@@ -157,8 +157,8 @@ TEST(Tuner, ScratchThatDoesNotFitASlotIsAnObstacle) {
 }
 
 // 10 us and 10 Gbit/s between all.
-collectives::CostFigures even_figures(uint32_t nodes) {
-  return *cost_figures(
+collectives::CostMeasurements even_measurements(uint32_t nodes) {
+  return *cost_measurements(
       std::vector<NodeRates>(nodes, {{8'000'000'000, 8'000'000'000},
                                      std::vector<LinkRates>(nodes, {10'000, 1'250'000'000, 1'250'000'000})}));
 }
@@ -168,9 +168,9 @@ TEST(Predictions, DecideWhereThereAreFigures) {
   Tuner tuner(Layout(8, 8, 1), order, std::nullopt);
   const Call small = call_of(Collective::kAllReduce, 2);
   const Call medium = call_of(Collective::kAllReduce, 16'384);
-  EXPECT_EQ(tuner.decide(medium).reason, Reason::kPieceSize);
+  EXPECT_EQ(tuner.decide(medium).reason, Reason::kChunkSize);
   EXPECT_TRUE(tuner.predictions(medium).empty());
-  tuner.set_figures(even_figures(8));
+  tuner.set_measurements(even_measurements(8));
   EXPECT_EQ(tuner.decide(small).algorithm, Algorithm::kRecursiveDoubling);
   EXPECT_EQ(tuner.decide(small).reason, Reason::kPredicted);
   EXPECT_EQ(tuner.decide(medium).algorithm, Algorithm::kPairwise);
@@ -183,8 +183,8 @@ TEST(Predictions, AreTheSameOnEveryNodeAndMadeOnceForAClassOfCalls) {
   const Order order = one_rank_each(5);
   Tuner here(Layout(5, 5, 1), order, std::nullopt);
   Tuner there(Layout(5, 5, 1), order, std::nullopt);
-  here.set_figures(even_figures(5));
-  there.set_figures(even_figures(5));
+  here.set_measurements(even_measurements(5));
+  there.set_measurements(even_measurements(5));
   for (const uint64_t count : {1'025, 1'500, 2'047}) {
     const Call call = call_of(Collective::kAllReduce, count);
     EXPECT_EQ(&here.predictions(call), &here.predictions(call_of(Collective::kAllReduce, 1'024)));
@@ -204,31 +204,32 @@ TEST(Predictions, AreTheSameOnEveryNodeAndMadeOnceForAClassOfCalls) {
 TEST(Predictions, AreExplainedWithTheWayToTheDaemon) {
   const Order order = one_rank_each(2);
   Tuner tuner(Layout(2, 2, 1), order, std::nullopt);
-  const collectives::CostFigures figures = even_figures(2);
-  tuner.set_figures(figures);
+  const collectives::CostMeasurements measurements = even_measurements(2);
+  tuner.set_measurements(measurements);
   const Call call = call_of(Collective::kAllReduce, 1);
-  const collectives::Operation between{problem_of(call, Plan(call, tuner.layout()).piece(0), order, 0),
+  const collectives::Operation between{problem_of(call, Partition(call, tuner.layout()).chunk(0), order, 0),
                                        call.type, 1, 1};
   const Explanation all = explain(tuner, call, "dp", 25e-6);
-  EXPECT_EQ(all.way_s, 25e-6);
+  EXPECT_EQ(all.hand_over_s, 25e-6);
   for (const auto& candidate : all.candidates) {
     if (!candidate.left_out.empty()) continue;
-    EXPECT_NEAR(candidate.seconds, 25e-6 + collectives::predict(candidate.algorithm, between, figures), 1e-9);
+    EXPECT_NEAR(candidate.seconds, 25e-6 + collectives::predict(candidate.algorithm, between, measurements),
+                1e-9);
   }
 }
 
 // What ranks say is theirs to write: a figure without sense leaves a prediction that can be read.
 TEST(Predictions, TheWayIsThatOfTheSlowestRankWithinReason) {
-  EXPECT_DOUBLE_EQ(way_of_a_call({12'000, 15'000, 0}), 30e-6);
-  EXPECT_DOUBLE_EQ(way_of_a_call({0, 0}), way_of_a_call({}));
-  EXPECT_GT(way_of_a_call({}), 0);
-  EXPECT_LE(way_of_a_call({UINT64_MAX}), 1.0);
+  EXPECT_DOUBLE_EQ(hand_over_seconds({12'000, 15'000, 0}), 30e-6);
+  EXPECT_DOUBLE_EQ(hand_over_seconds({0, 0}), hand_over_seconds({}));
+  EXPECT_GT(hand_over_seconds({}), 0);
+  EXPECT_LE(hand_over_seconds({UINT64_MAX}), 1.0);
 }
 
 TEST(Predictions, AreExplainedWithTheFastestFirst) {
   const Order order = one_rank_each(8);
   Tuner tuner(Layout(8, 8, 1), order, std::nullopt);
-  tuner.set_figures(even_figures(8));
+  tuner.set_measurements(even_measurements(8));
   const Explanation all = explain(tuner, call_of(Collective::kAllReduce, 16'384), "dp", 0);
   EXPECT_EQ(all.candidates.front().algorithm, all.decision.algorithm);
   double last = 0;

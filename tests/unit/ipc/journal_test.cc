@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace hdt::session {
+namespace hdt::ipc {
 namespace {
 
 constexpr uint32_t kNodes = 3;
@@ -24,14 +24,14 @@ class JournalTest : public ::testing::Test {
   std::vector<Line> memory_ = std::vector<Line>(Journal::bytes(kNodes, kSlots) / sizeof(Line) + 1);
   Journal journal_{memory_.front().bytes, kNodes, kSlots};
 
-  std::vector<std::pair<uint32_t, uint32_t>> arrivals(uint64_t piece) {
+  std::vector<std::pair<uint32_t, uint32_t>> arrivals(uint64_t chunk) {
     std::vector<std::pair<uint32_t, uint32_t>> all;
-    journal_.for_arrivals(piece, [&](uint32_t node, uint32_t tag) { all.emplace_back(node, tag); });
+    journal_.for_arrivals(chunk, [&](uint32_t node, uint32_t tag) { all.emplace_back(node, tag); });
     return all;
   }
-  static SentWrite write(uint64_t piece, uint32_t peer, uint32_t tag, uint32_t bytes) {
+  static SentWrite write(uint64_t chunk, uint32_t peer, uint32_t tag, uint32_t bytes) {
     SentWrite what{};
-    what.piece = piece;
+    what.chunk = chunk;
     what.peer = peer;
     what.tag = tag;
     what.bytes = bytes;
@@ -40,7 +40,7 @@ class JournalTest : public ::testing::Test {
   std::vector<std::string> sent() {
     std::vector<std::string> all;
     journal_.for_sent([&](const SentWrite& what, const std::byte* data) {
-      all.push_back(std::to_string(what.piece) + "/" + std::to_string(what.peer) + "/" +
+      all.push_back(std::to_string(what.chunk) + "/" + std::to_string(what.peer) + "/" +
                     std::to_string(what.tag) + "/" +
                     std::string(reinterpret_cast<const char*>(data), what.bytes));
     });
@@ -51,7 +51,7 @@ class JournalTest : public ::testing::Test {
 TEST_F(JournalTest, ANewOneKnowsNothing) {
   EXPECT_FALSE(journal_.agreed());
   EXPECT_EQ(journal_.finished().calls, 0U);
-  EXPECT_EQ(journal_.finished().pieces, 0U);
+  EXPECT_EQ(journal_.finished().chunks, 0U);
   EXPECT_TRUE(arrivals(0).empty());
   EXPECT_FALSE(journal_.started(0));
   EXPECT_TRUE(sent().empty());
@@ -69,7 +69,7 @@ TEST_F(JournalTest, WhatWasAgreed) {
   EXPECT_EQ(read->rates, agreed.rates);
 }
 
-TEST_F(JournalTest, ArrivalsOfTheLatestPieceOfASlot) {
+TEST_F(JournalTest, ArrivalsOfTheLatestChunkOfASlot) {
   EXPECT_TRUE(journal_.arrived(1, 2, 7));
   EXPECT_TRUE(journal_.arrived(1, 0, 1));
   EXPECT_TRUE(journal_.arrived(2, 1, 0));
@@ -87,7 +87,7 @@ TEST_F(JournalTest, AFloodOfArrivalsIsRefused) {
   EXPECT_EQ(arrivals(0).size(), taken);
 }
 
-TEST_F(JournalTest, SmallWritesAreKeptUntilTheNextPieceOfTheSlot) {
+TEST_F(JournalTest, SmallWritesAreKeptUntilTheNextChunkOfTheSlot) {
   journal_.start(1);
   ASSERT_NE(journal_.keep(write(1, 2, 0, 3), "abc"), nullptr);
   ASSERT_NE(journal_.keep(write(1, 0, 5, 0), nullptr), nullptr);
@@ -123,7 +123,7 @@ TEST_F(JournalTest, CallsThatWereToldAndFinished) {
   EXPECT_EQ(next, kToldCalls + 10);
   journal_.finish_call(41, 77);
   EXPECT_EQ(journal_.finished().calls, 42U);
-  EXPECT_EQ(journal_.finished().pieces, 77U);
+  EXPECT_EQ(journal_.finished().chunks, 77U);
 }
 
 // Whatever stands there, nothing outside of the journal is read, and what is told is within the geometry.
@@ -141,8 +141,8 @@ TEST_F(JournalTest, NonsenseIsNotBelieved) {
     if (const auto agreed = journal_.agreed()) {
       EXPECT_TRUE(!agreed->algorithm || static_cast<int>(*agreed->algorithm) < collectives::kAlgorithmCount);
     }
-    for (uint64_t piece = 0; piece < 8; ++piece) {
-      for (const auto& [node, tag] : arrivals(piece)) EXPECT_LT(node, kNodes);
+    for (uint64_t chunk = 0; chunk < 8; ++chunk) {
+      for (const auto& [node, tag] : arrivals(chunk)) EXPECT_LT(node, kNodes);
     }
     journal_.for_sent([&](const SentWrite& what, const std::byte* data) {
       EXPECT_LT(what.peer, kNodes);
@@ -154,4 +154,4 @@ TEST_F(JournalTest, NonsenseIsNotBelieved) {
 }
 
 }  // namespace
-}  // namespace hdt::session
+}  // namespace hdt::ipc

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hdt::session {
+namespace hdt::ipc {
 namespace {
 
 TEST(Measurements, SurviveTheWayAndHaveALimit) {
@@ -22,4 +22,4 @@ TEST(Measurements, SurviveTheWayAndHaveALimit) {
 }
 
 }  // namespace
-}  // namespace hdt::session
+}  // namespace hdt::ipc

@@ -8,7 +8,7 @@
 
 #include "base/codec.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 namespace {
 
 JoinRequest example_join() {
@@ -121,4 +121,4 @@ TEST(Codec, LengthsNeverExceedLimitsOrBytes) {
 }
 
 }  // namespace
-}  // namespace hdt::session
+}  // namespace hdt::ipc

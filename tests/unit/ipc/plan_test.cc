@@ -1,17 +1,17 @@
 // plan_test.cc: how calls are cut, and the order of ranks in a slot.
-#include "ipc/plan.h"
+#include "ipc/partition.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-namespace hdt::session {
+namespace hdt::ipc {
 namespace {
 
 using collectives::Collective;
 using collectives::DataType;
 
-TEST(Plan, EveryElementIsInOnePieceThatFits) {
+TEST(Partition, EveryElementIsInOneChunkThatFits) {
   const Layout layout(6, 2, 3);
   for (int what = 0; what < collectives::kCollectiveCount; ++what) {
     for (int type = 0; type < collectives::kDataTypeCount; ++type) {
@@ -21,20 +21,20 @@ TEST(Plan, EveryElementIsInOnePieceThatFits) {
         call.what = static_cast<Collective>(what);
         call.type = static_cast<DataType>(type);
         call.count = count;
-        const Plan plan(call, layout);
-        ASSERT_GE(plan.pieces(), 1U);
+        const Partition plan(call, layout);
+        ASSERT_GE(plan.chunks(), 1U);
         if (call.what == Collective::kBarrier) {
-          EXPECT_EQ(plan.pieces(), 1U);
+          EXPECT_EQ(plan.chunks(), 1U);
           continue;
         }
         const uint64_t width = collectives::type_size(call.type) * (by_blocks(call.what) ? layout.ranks : 1);
         uint64_t next = 0;
-        for (uint64_t i = 0; i < plan.pieces(); ++i) {
-          const Piece piece = plan.piece(i);
-          ASSERT_EQ(piece.offset, next);
-          ASSERT_LE(piece.elements * width, layout.piece_bytes);
-          ASSERT_TRUE(piece.elements > 0 || count == 0);
-          next += piece.elements;
+        for (uint64_t i = 0; i < plan.chunks(); ++i) {
+          const Chunk chunk = plan.chunk(i);
+          ASSERT_EQ(chunk.offset, next);
+          ASSERT_LE(chunk.elements * width, layout.chunk_bytes);
+          ASSERT_TRUE(chunk.elements > 0 || count == 0);
+          next += chunk.elements;
         }
         EXPECT_EQ(next, count);
       }
@@ -42,15 +42,15 @@ TEST(Plan, EveryElementIsInOnePieceThatFits) {
   }
 }
 
-uint64_t pieces_of(uint64_t bytes, const Layout& layout) {
+uint64_t chunks_of(uint64_t bytes, const Layout& layout) {
   Call call;
   call.what = Collective::kAllReduce;
   call.type = DataType::kFloat32;
   call.count = bytes / 4;
-  return Plan(call, layout).pieces();
+  return Partition(call, layout).chunks();
 }
 
-TEST(Plan, ACallIsCutIntoMorePiecesTheMoreRanksANodeHas) {
+TEST(Partition, ACallIsCutIntoMoreChunksTheMoreRanksANodeHas) {
   constexpr uint64_t kKiB = 1 << 10;
   const Layout alone(2, 2, 1), shared(4, 2, 2), uneven(3, 2, 1);
   struct Expected {
@@ -59,9 +59,9 @@ TEST(Plan, ACallIsCutIntoMorePiecesTheMoreRanksANodeHas) {
   for (const auto& [bytes, by_two, by_four] :
        {Expected{64 * kKiB, 1, 1}, Expected{128 * kKiB, 2, 2}, Expected{256 * kKiB, 2, 4},
         Expected{512 * kKiB, 2, 4}, Expected{1024 * kKiB, 4, 4}, Expected{4096 * kKiB, 8, 8}}) {
-    EXPECT_EQ(pieces_of(bytes, alone), by_two) << bytes;
-    EXPECT_EQ(pieces_of(bytes, shared), by_four) << bytes;
-    EXPECT_EQ(pieces_of(bytes, uneven), by_four)
+    EXPECT_EQ(chunks_of(bytes, alone), by_two) << bytes;
+    EXPECT_EQ(chunks_of(bytes, shared), by_four) << bytes;
+    EXPECT_EQ(chunks_of(bytes, uneven), by_four)
         << bytes << ": the other node has two ranks, and cuts likewise";
   }
 }
@@ -123,4 +123,4 @@ TEST(Describe, NamesWhatMatters) {
 }
 
 }  // namespace
-}  // namespace hdt::session
+}  // namespace hdt::ipc

@@ -7,13 +7,13 @@
 #include <memory>
 #include <thread>
 
-namespace hdt::session {
+namespace hdt::ipc {
 namespace {
 
 class RecorderTest : public ::testing::Test {
  protected:
   std::vector<Operation> read() const {
-    return session::read(copy_records(*recording_), TickScale(made_, TickMoment::now()));
+    return ipc::read(copy_records(*recording_), TickScale(made_, TickMoment::now()));
   }
   static Call call(uint64_t count) {
     Call call;
@@ -108,4 +108,4 @@ TEST_F(RecorderTest, IsReadWhileItIsWritten) {
 }
 
 }  // namespace
-}  // namespace hdt::session
+}  // namespace hdt::ipc

@@ -9,7 +9,7 @@
 
 #include "base/shared_memory.h"
 
-namespace hdt::session {
+namespace hdt::ipc {
 namespace {
 
 // Adds [first, first + bytes) to the ranges in use; fails if it overlaps one of them.
@@ -29,24 +29,24 @@ TEST(Layout, NoTwoAreasOverlap) {
   for (const auto& [ranks, nodes, local] :
        {std::array<uint32_t, 3>{1, 1, 1}, {2, 1, 2}, {2, 2, 1}, {5, 2, 4}, {64, 8, 8}}) {
     const Layout layout(ranks, nodes, local);
-    EXPECT_LE(layout.members + sizeof(Member) * ranks, layout.boards);
-    EXPECT_LE(layout.boards + sizeof(Board) * local, layout.channels);
-    EXPECT_LE(layout.channels + sizeof(Channel) * 2 * local * ranks, layout.data);
+    EXPECT_LE(layout.members + sizeof(Member) * ranks, layout.rank_states);
+    EXPECT_LE(layout.rank_states + sizeof(RankState) * local, layout.rings);
+    EXPECT_LE(layout.rings + sizeof(MessageRing) * 2 * local * ranks, layout.data);
     std::map<uint64_t, uint64_t> used;
     const uint64_t limit = layout.total - layout.data;
-    for (uint64_t piece = 0; piece < layout.slots; ++piece) {
-      for (uint32_t i = 0; i < local; ++i) claim(used, layout.staging(piece, i), layout.piece_bytes, limit);
-      claim(used, layout.input(piece), layout.piece_bytes, limit);
-      claim(used, layout.output(piece), layout.piece_bytes, limit);
-      if (nodes > 1) claim(used, layout.scratch(piece), layout.scratch_bytes, limit);
+    for (uint64_t chunk = 0; chunk < layout.slots; ++chunk) {
+      for (uint32_t i = 0; i < local; ++i) claim(used, layout.staging(chunk, i), layout.chunk_bytes, limit);
+      claim(used, layout.input(chunk), layout.chunk_bytes, limit);
+      claim(used, layout.output(chunk), layout.chunk_bytes, limit);
+      if (nodes > 1) claim(used, layout.scratch(chunk), layout.scratch_bytes, limit);
     }
     for (uint32_t i = 0; i < local; ++i) {
       for (uint32_t peer = 0; peer < ranks; ++peer) {
         for (const Direction direction : {Direction::kOut, Direction::kIn}) {
-          const uint32_t channel = layout.channel_index(direction, i, peer);
-          ASSERT_LT(channel, 2 * local * ranks);
+          const uint32_t ring = layout.ring_index(direction, i, peer);
+          ASSERT_LT(ring, 2 * local * ranks);
           for (uint64_t index = 0; index < layout.slots; ++index) {
-            claim(used, layout.chunk(channel, index), sizeof(ChunkHeader) + layout.chunk_bytes, limit);
+            claim(used, layout.cell(ring, index), sizeof(CellHeader) + layout.cell_bytes, limit);
           }
         }
       }
@@ -130,14 +130,14 @@ TEST_F(SegmentTest, AFailureThatRanksHaveScribbledOverIsStillOne) {
 TEST_F(SegmentTest, TheFirstFailureStaysAndEverybodyIsRung) {
   EXPECT_TRUE(segment_.failure().is_ok());
   EXPECT_EQ(segment_.failed_rank(), -1);
-  const Sleeper sleeper(segment_.board(1).doorbell);
-  const uint32_t rings = segment_.board(1).doorbell.count.load();
+  const Sleeper sleeper(segment_.rank_state(1).doorbell);
+  const uint32_t rings = segment_.rank_state(1).doorbell.count.load();
   EXPECT_TRUE(segment_.fail(Code::kRankLost, 2, std::string(5000, 'x')));
   EXPECT_FALSE(segment_.fail(Code::kTimeout, 1, "later"));
   EXPECT_EQ(segment_.failure().code(), Code::kRankLost);
   EXPECT_EQ(segment_.failed_rank(), 2);
   EXPECT_EQ(segment_.failure().message().size(), sizeof(Failure::message) - 1);
-  EXPECT_NE(segment_.board(1).doorbell.count.load(), rings);
+  EXPECT_NE(segment_.rank_state(1).doorbell.count.load(), rings);
 }
 
 TEST_F(SegmentTest, AForeignFailureCodeIsNotBelieved) {
@@ -147,4 +147,4 @@ TEST_F(SegmentTest, AForeignFailureCodeIsNotBelieved) {
 }
 
 }  // namespace
-}  // namespace hdt::session
+}  // namespace hdt::ipc

@@ -1,5 +1,5 @@
-// delay_meter_test.cc: what an acknowledgement waits for, told from what its chunk waited for; and two ends
-// that send to each other all the time.
+// delay_meter_test.cc: what an acknowledgement waits for, told from what its fragment waited for; and two
+// ends that send to each other all the time.
 #include "transports/link/delay_meter.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 // Two clocks that are this far apart, one of them about to run over.
 constexpr int64_t kApartNs = 65'500 * kStampNs;
 
-// Chunks one after another, each on its way for `way(now)`, its acknowledgement for `back`.
+// Fragments one after another, each on its way for `way(now)`, its acknowledgement for `back`.
 template <class Way>
 DelayMeter after(int64_t duration, Way way, int64_t back, DelayMeter meter = {}, int64_t begin = 0) {
   for (int64_t now = begin; now < begin + duration; now += kNsPerMs) {
@@ -58,15 +58,15 @@ TEST(DelayMeter, ClocksMayDriftApart) {
   }
 }
 
-constexpr uint64_t kWireChunk = 32 << 10;
+constexpr uint64_t kWireFragment = 32 << 10;
 constexpr double kWireNsPerByte = 16;  // 500 Mbit/s
-constexpr auto kWireChunkNs = static_cast<int64_t>(kWireChunk * kWireNsPerByte);
+constexpr auto kWireFragmentNs = static_cast<int64_t>(kWireFragment * kWireNsPerByte);
 constexpr int64_t kTickNs = kNsPerMs / 100;
 
 // One end of a rail on which both send all the time: what it has handed over and what has come, acknowledged
-// by its next chunk.
+// by its next fragment.
 struct End {
-  struct Chunk {
+  struct Fragment {
     int64_t there;
     bool data;  // else only an acknowledgement
     uint64_t received;
@@ -77,7 +77,7 @@ struct End {
   int64_t offset_ns = 0;  // of its clock
   RateMeter rate;
   DelayMeter delay;
-  std::deque<Chunk> line;          // not there yet
+  std::deque<Fragment> line;       // not there yet
   std::deque<int64_t> unanswered;  // when each was handed over
   int64_t free_at = 0;
   uint64_t received = 0, told = 0, acknowledged = 0;
@@ -86,8 +86,8 @@ struct End {
   void hand_over(int64_t now) {
     const double window =
         static_cast<double>(window_of(rate.best_ns_per_byte(), by_delay ? delay.rest_ns() : 0));
-    while (static_cast<double>(unanswered.size() * kWireChunk) < window * window_scale) {
-      free_at = std::max(free_at, now) + kWireChunkNs;
+    while (static_cast<double>(unanswered.size() * kWireFragment) < window * window_scale) {
+      free_at = std::max(free_at, now) + kWireFragmentNs;
       line.push_back({free_at, true, received, received_at});
       unanswered.push_back(now);
       told = received;
@@ -98,18 +98,18 @@ struct End {
 
   void take_from(End& peer, int64_t now) {
     while (!peer.line.empty() && peer.line.front().there <= now) {
-      const Chunk chunk = peer.line.front();
+      const Fragment fragment = peer.line.front();
       peer.line.pop_front();
-      if (chunk.data) {
+      if (fragment.data) {
         ++received;
         received_at = stamp_of(now + offset_ns);
       }
-      const uint64_t fresh = chunk.received - acknowledged;
+      const uint64_t fresh = fragment.received - acknowledged;
       if (fresh == 0) continue;
-      delay.known(unanswered[fresh - 1], chunk.received_at, now);
-      rate.acknowledged(fresh * kWireChunk, unanswered.front(), now);
+      delay.known(unanswered[fresh - 1], fragment.received_at, now);
+      rate.acknowledged(fresh * kWireFragment, unanswered.front(), now);
       unanswered.erase(unanswered.begin(), unanswered.begin() + static_cast<int64_t>(fresh));
-      acknowledged = chunk.received;
+      acknowledged = fragment.received;
     }
   }
 };
@@ -129,7 +129,7 @@ double carried_by_the_smaller(bool by_delay) {
     small.hand_over(now);
     large.hand_over(now);
   }
-  return static_cast<double>((large.received - before) * kWireChunk) * kWireNsPerByte / (kDuration / 2.0);
+  return static_cast<double>((large.received - before) * kWireFragment) * kWireNsPerByte / (kDuration / 2.0);
 }
 
 TEST(DelayMeter, TheEndWithTheSmallerWindowIsNotStarved) {

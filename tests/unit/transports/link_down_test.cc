@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/unit/transports/link_world.h"
-#include "transports/link/chunk.h"
+#include "transports/link/fragment.h"
 
 namespace hdt::transport {
 
@@ -25,7 +25,7 @@ std::unique_ptr<std::vector<std::byte>> start_write(LinkWorld& world, const Regi
 TEST(LinkDown, TheLastRailIsWaitedForAndThenTheLinkEnds) {
   for (const uint64_t seed : {1, 2, 3}) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    LinkWorld world(seed, 2, {.chunk_bytes = kMinChunkBytes, .wait_ns = 50 * LinkWorld::kPollNs});
+    LinkWorld world(seed, 2, {.fragment_bytes = kMinFragmentBytes, .wait_ns = 50 * LinkWorld::kPollNs});
     fake::Faults faults;
     faults.bytes_per_poll = 10'000;
     faults.max_delay_polls = 3;
@@ -103,41 +103,41 @@ TEST(LinkDown, RailAddedTooLateIsClosed) {
 }
 
 // What a peer could put into the immediate of a write, and why it is refused.
-TEST(LinkDown, MalformedChunksEndTheLink) {
+TEST(LinkDown, MalformedFragmentsEndTheLink) {
   struct Case {
     const char* reason;
-    std::function<void(ChunkHeader&)> change;
+    std::function<void(FragmentHeader&)> change;
   };
   const Case cases[] = {
-      {"unknown layout", [](ChunkHeader& c) { c.magic ^= 1; }},
-      {"chunk size", [](ChunkHeader& c) { c.pages = 0; }},
-      {"chunk size", [](ChunkHeader& c) { c.pages = kMaxChunkBytes / kChunkPage + 1; }},
-      {"message size", [](ChunkHeader& c) { c.message_bytes = kMaxLinkWriteBytes + 1; }},
-      {"behind the end", [](ChunkHeader& c) { c.index = 2; }},
-      {"behind the end", [](ChunkHeader& c) { c.index = UINT32_MAX; }},
-      {"length", [](ChunkHeader& c) { c.index = 1; }},
-      {"contradicts", [](ChunkHeader& c) { c.message_bytes -= 1; }},
-      {"contradicts", [](ChunkHeader& c) { c.header[0] ^= std::byte{1}; }},
-      {"came twice", [](ChunkHeader&) {}},
-      {"acknowledges what was not sent", [](ChunkHeader& c) { c.message_id = 1, c.received = 1; }},
-      {"", [](ChunkHeader& c) { c.message_id = 1; }},  // a good one: another message
+      {"unknown layout", [](FragmentHeader& c) { c.magic ^= 1; }},
+      {"fragment size", [](FragmentHeader& c) { c.pages = 0; }},
+      {"fragment size", [](FragmentHeader& c) { c.pages = kMaxFragmentBytes / kFragmentPage + 1; }},
+      {"message size", [](FragmentHeader& c) { c.message_bytes = kMaxLinkWriteBytes + 1; }},
+      {"behind the end", [](FragmentHeader& c) { c.index = 2; }},
+      {"behind the end", [](FragmentHeader& c) { c.index = UINT32_MAX; }},
+      {"length", [](FragmentHeader& c) { c.index = 1; }},
+      {"contradicts", [](FragmentHeader& c) { c.message_bytes -= 1; }},
+      {"contradicts", [](FragmentHeader& c) { c.header[0] ^= std::byte{1}; }},
+      {"came twice", [](FragmentHeader&) {}},
+      {"acknowledges what was not sent", [](FragmentHeader& c) { c.message_id = 1, c.received = 1; }},
+      {"", [](FragmentHeader& c) { c.message_id = 1; }},  // a good one: another message
   };
   for (const Case& wrong : cases) {
     SCOPED_TRACE(wrong.reason);
     LinkWorld world(1, 1);
     world.connect();
     ASSERT_TRUE(world.wait_for_rails(1));
-    std::vector<std::byte> region(2 * kMinChunkBytes);
+    std::vector<std::byte> region(2 * kMinFragmentBytes);
     const RegionKey key = world.b.enlist(region.data(), region.size());
-    // The first chunk of two, then the wrong one; written past a's link.
-    ChunkHeader chunk;
-    chunk.message_bytes = kMinChunkBytes + 100;
-    chunk.pages = kMinChunkBytes / kChunkPage;
-    const std::vector<std::byte> source(kMinChunkBytes);
+    // The first fragment of two, then the wrong one; written past a's link.
+    FragmentHeader fragment;
+    fragment.message_bytes = kMinFragmentBytes + 100;
+    fragment.pages = kMinFragmentBytes / kFragmentPage;
+    const std::vector<std::byte> source(kMinFragmentBytes);
     Connection* wire = world.clients[0];
-    ASSERT_TRUE(wire->write(source.data(), source.size(), key, 0, to_immediate(chunk), 1).is_ok());
-    wrong.change(chunk);
-    ASSERT_TRUE(wire->write(source.data(), source.size(), key, 0, to_immediate(chunk), 2).is_ok());
+    ASSERT_TRUE(wire->write(source.data(), source.size(), key, 0, to_immediate(fragment), 1).is_ok());
+    wrong.change(fragment);
+    ASSERT_TRUE(wire->write(source.data(), source.size(), key, 0, to_immediate(fragment), 2).is_ok());
     for (int i = 0; i < 10; ++i) world.b.poll();
     ASSERT_EQ(world.b.down.has_value(), *wrong.reason != 0);
     if (world.b.down) {

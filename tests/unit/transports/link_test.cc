@@ -8,7 +8,7 @@
 
 #include "tests/unit/transports/link_world.h"
 #include "tests/unit/transports/random_bytes.h"
-#include "transports/link/chunk.h"
+#include "transports/link/fragment.h"
 
 namespace hdt::transport {
 
@@ -90,14 +90,14 @@ TEST(Link, OneRail) {
   }
 }
 
-// Between two chunks of a write nothing of it is under way, and still it has not been sent.
-TEST(Link, OneChunkAtATime) {
-  LinkWorld world(1, 1, {.chunk_bytes = 2 << 20});
+// Between two fragments of a write nothing of it is under way, and still it has not been sent.
+TEST(Link, OneFragmentAtATime) {
+  LinkWorld world(1, 1, {.fragment_bytes = 2 << 20});
   world.connect();
   run_both_ways(world, 1, 9'000'000, 5);
 }
 
-TEST(Link, ThreeRailsWhoseChunksOvertakeEachOther) {
+TEST(Link, ThreeRailsWhoseFragmentsOvertakeEachOther) {
   for (const uint64_t seed : kSeeds) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     LinkWorld world(seed, 3);
@@ -244,7 +244,7 @@ TEST(Link, WrongRequestsQueueNothing) {
   EXPECT_EQ(world.a.link.write(request).code(), Code::kInvalidArgument);
   request.bytes = 8;
   request.offset = UINT64_MAX - 6;
-  EXPECT_EQ(world.a.link.write(request).code(), Code::kInvalidArgument) << "chunks would wrap around";
+  EXPECT_EQ(world.a.link.write(request).code(), Code::kInvalidArgument) << "fragments would wrap around";
   EXPECT_EQ(world.a.link.send({}).code(), Code::kInvalidArgument);
   EXPECT_EQ(world.a.link.send(std::vector<std::byte>(kMaxLinkMessageBytes + 1)).code(),
             Code::kInvalidArgument);

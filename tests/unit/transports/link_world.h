@@ -121,7 +121,7 @@ class LinkWorld {
   // A poll of both sides takes this long in their time.
   static constexpr int64_t kPollNs = 100 * kNsPerUs;
 
-  LinkWorld(uint64_t seed, int rail_count, LinkOptions options = {.chunk_bytes = kMinChunkBytes})
+  LinkWorld(uint64_t seed, int rail_count, LinkOptions options = {.fragment_bytes = kMinFragmentBytes})
       : network(seed), a(with_clock(options)), b(with_clock(options)), rails_(rail_count) {
     const std::unique_ptr<Backend> backend = network.make_backend();
     a.open_devices(*backend, 'a', rail_count);

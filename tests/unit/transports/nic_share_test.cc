@@ -1,5 +1,5 @@
 // nic_share_test.cc: classes on a simulated NIC that serves what it was handed in order, at a fixed rate.
-// Random weights, chunk sizes and pauses.
+// Random weights, fragment sizes and pauses.
 #include "transports/link/nic_share.h"
 
 #include <gtest/gtest.h>
@@ -14,16 +14,16 @@ namespace hdt::transport {
 namespace {
 
 constexpr double kNicNsPerByte = 16;  // 500 Mbit/s
-constexpr uint64_t kMostChunk = 128 << 10;
+constexpr uint64_t kMostFragment = 128 << 10;
 
-struct SentChunk {
+struct SentFragment {
   size_t sender;
   uint64_t bytes;
   int64_t handed_ns;
   int64_t served_ns = 0;
 };
 
-// One link: the chunks that it wants to send next.
+// One link: the fragments that it wants to send next.
 struct Sender {
   Sender(NicShare& nic, const std::string& group_class) : lane(nic, group_class, 0) {}
   NicShare::Lane lane;
@@ -35,7 +35,7 @@ struct Sender {
   uint64_t under_way = 0;
   // A connection takes no more than it can hold.
   uint64_t most_under_way = 1 << 20;
-  bool has_chunk() const { return under_way < most_under_way && (endless || !queue.empty()); }
+  bool has_fragment() const { return under_way < most_under_way && (endless || !queue.empty()); }
 };
 
 class World {
@@ -48,12 +48,14 @@ class World {
     return *senders.back();
   }
 
-  uint64_t chunk_bytes() { return std::uniform_int_distribution<uint64_t>(16 << 10, kMostChunk)(random); }
+  uint64_t fragment_bytes() {
+    return std::uniform_int_distribution<uint64_t>(16 << 10, kMostFragment)(random);
+  }
 
   bool hand_over(size_t i) {
     Sender& sender = *senders[i];
-    if (!sender.has_chunk() || !sender.lane.admits(now)) return false;
-    const uint64_t bytes = sender.endless ? chunk_bytes() : sender.queue.front();
+    if (!sender.has_fragment() || !sender.lane.admits(now)) return false;
+    const uint64_t bytes = sender.endless ? fragment_bytes() : sender.queue.front();
     if (!sender.endless) sender.queue.pop_front();
     sender.lane.handed_over(bytes, now);
     sender.under_way += bytes;
@@ -65,7 +67,7 @@ class World {
     for (bool moved = true; std::exchange(moved, false);) {
       nic.forget_wishes();
       for (const auto& sender : senders) {
-        if (sender->has_chunk()) sender->lane.wants();
+        if (sender->has_fragment()) sender->lane.wants();
       }
       for (size_t i = 0; i < senders.size(); ++i) moved |= hand_over((i + turn) % senders.size());
     }
@@ -79,30 +81,30 @@ class World {
       if (wire.empty()) {
         free_ns = now;
         idle_ns += std::any_of(senders.begin(), senders.end(),
-                               [](const auto& s) { return s->has_chunk() && !s->stuck; })
+                               [](const auto& s) { return s->has_fragment() && !s->stuck; })
                        ? kStepNs
                        : 0;
       }
       while (!wire.empty() &&
              free_ns + static_cast<int64_t>(static_cast<double>(wire.front().bytes) * kNicNsPerByte) <= now) {
-        SentChunk chunk = wire.front();
+        SentFragment fragment = wire.front();
         wire.pop_front();
-        free_ns = std::max(free_ns, chunk.handed_ns) +
-                  static_cast<int64_t>(static_cast<double>(chunk.bytes) * kNicNsPerByte);
-        chunk.served_ns = free_ns;
-        Sender& sender = *senders[chunk.sender];
-        sender.served_bytes += chunk.bytes;
-        sender.slowest_ns = std::max(sender.slowest_ns, free_ns - chunk.handed_ns);
-        returning.push_back(chunk);
+        free_ns = std::max(free_ns, fragment.handed_ns) +
+                  static_cast<int64_t>(static_cast<double>(fragment.bytes) * kNicNsPerByte);
+        fragment.served_ns = free_ns;
+        Sender& sender = *senders[fragment.sender];
+        sender.served_bytes += fragment.bytes;
+        sender.slowest_ns = std::max(sender.slowest_ns, free_ns - fragment.handed_ns);
+        returning.push_back(fragment);
       }
       const bool acknowledging = now % acknowledged_every_ns < kStepNs;
       while (acknowledging && !returning.empty() && returning.front().served_ns + return_ns <= now) {
-        const SentChunk chunk = returning.front();
+        const SentFragment fragment = returning.front();
         returning.pop_front();
-        Sender& sender = *senders[chunk.sender];
-        sender.lane.acknowledged(chunk.bytes, chunk.handed_ns, return_ns, now);
-        sender.lane.settled(chunk.bytes);
-        sender.under_way -= chunk.bytes;
+        Sender& sender = *senders[fragment.sender];
+        sender.lane.acknowledged(fragment.bytes, fragment.handed_ns, return_ns, now);
+        sender.lane.settled(fragment.bytes);
+        sender.under_way -= fragment.bytes;
       }
       share();
     }
@@ -111,7 +113,7 @@ class World {
   std::mt19937_64 random;
   NicShare nic;
   std::vector<std::unique_ptr<Sender>> senders;
-  std::deque<SentChunk> wire, returning;
+  std::deque<SentFragment> wire, returning;
   int64_t now = 0;
   int64_t free_ns = 0;
   int64_t idle_ns = 0;
@@ -156,23 +158,23 @@ TEST_P(NicShareTest, TheNicIsNeverIdleWhileAnyoneWantsToSend) {
   for (int c = 0; c < 4; ++c) world.add("c" + std::to_string(c), {false, static_cast<uint32_t>(c + 1)});
   for (int64_t time = 5 * kNsPerMs; time < 500 * kNsPerMs; time += 5 * kNsPerMs) {
     for (const auto& sender : world.senders) {
-      const auto chunks = std::uniform_int_distribution<int>(-6, 6)(world.random);
-      for (int i = 0; i < chunks; ++i) sender->queue.push_back(world.chunk_bytes());
+      const auto fragments = std::uniform_int_distribution<int>(-6, 6)(world.random);
+      for (int i = 0; i < fragments; ++i) sender->queue.push_back(world.fragment_bytes());
     }
     world.run(time);
   }
   EXPECT_LT(world.idle_ns, 10 * kNsPerMs) << "seed " << GetParam();
 }
 
-TEST_P(NicShareTest, ALatencyChunkWaitsForNoMoreThanWhatIsUnderWay) {
+TEST_P(NicShareTest, ALatencyFragmentWaitsForNoMoreThanWhatIsUnderWay) {
   World world(GetParam());
   for (int c = 0; c < 3; ++c) world.add("bulk" + std::to_string(c), {false, 1}).endless = true;
   Sender& latency = world.add("latency", {true, 1});
   world.run(100 * kNsPerMs);
   constexpr uint64_t kBytes = 64 << 10;
-  // What is under way, the chunk of it that was admitted last, and the message itself.
+  // What is under way, the fragment of it that was admitted last, and the message itself.
   const auto most = [](double under_way_ns) {
-    return under_way_ns * 1.1 + kNicNsPerByte * (kMostChunk + kBytes);
+    return under_way_ns * 1.1 + kNicNsPerByte * (kMostFragment + kBytes);
   };
   latency.queue.push_back(kBytes);  // after silence
   world.run(110 * kNsPerMs);

@@ -13,27 +13,27 @@ namespace hdt::transport {
 namespace {
 
 constexpr double kNsPerByte = 16;  // 500 Mbit/s
-constexpr uint64_t kChunk = 32 << 10;
+constexpr uint64_t kFragment = 32 << 10;
 
 // A sender that always has something to send, over a rail of this rate; returns the share of the rate that
 // was carried.
 template <class Delay>
 double carried(int64_t duration, Delay delay_at) {
-  struct Chunk {
+  struct Fragment {
     int64_t handed_over, acknowledged;
   };
   RateMeter meter;
-  std::deque<Chunk> under_way;
+  std::deque<Fragment> under_way;
   int64_t free_at = 0;  // when the rail is done with what it has
   uint64_t bytes = 0;
   for (int64_t now = 0; now < duration; now += kNsPerMs / 100) {
     while (!under_way.empty() && under_way.front().acknowledged <= now) {
-      meter.acknowledged(kChunk, under_way.front().handed_over, now);
+      meter.acknowledged(kFragment, under_way.front().handed_over, now);
       under_way.pop_front();
-      bytes += kChunk;
+      bytes += kFragment;
     }
-    while (under_way.size() * kChunk < window_of(meter.best_ns_per_byte())) {
-      free_at = std::max(free_at, now) + static_cast<int64_t>(kChunk * kNsPerByte);
+    while (under_way.size() * kFragment < window_of(meter.best_ns_per_byte())) {
+      free_at = std::max(free_at, now) + static_cast<int64_t>(kFragment * kNsPerByte);
       const int64_t earlier = under_way.empty() ? 0 : under_way.back().acknowledged;
       under_way.push_back({now, std::max(earlier, free_at + delay_at(free_at))});
     }
@@ -58,9 +58,9 @@ TEST(RateMeter, ARailThatBecameSlowIsKnownAsSlowAfterFourFigures) {
   RateMeter meter;
   int64_t now = 0;
   const auto carry = [&](double ns_per_byte, int64_t duration) {
-    const auto each = static_cast<int64_t>(kChunk * ns_per_byte);
+    const auto each = static_cast<int64_t>(kFragment * ns_per_byte);
     for (const int64_t end = now + duration; now < end; now += each)
-      meter.acknowledged(kChunk, now, now + each);
+      meter.acknowledged(kFragment, now, now + each);
   };
   EXPECT_EQ(meter.best_ns_per_byte(), 0);
   carry(kNsPerByte, 100 * kNsPerMs);
@@ -75,12 +75,12 @@ TEST(RateMeter, ARailThatBecameSlowIsKnownAsSlowAfterFourFigures) {
 TEST(RateMeter, ABurstOfAcknowledgementsThatTookLongIsNoFastRail) {
   constexpr int64_t kRoundNs = 250 * kNsPerMs;
   constexpr int64_t kBurstEveryNs = 100 * kNsPerMs;
-  constexpr auto kChunks = static_cast<int>(kBurstEveryNs / (kChunk * kNsPerByte));
+  constexpr auto kFragments = static_cast<int>(kBurstEveryNs / (kFragment * kNsPerByte));
   RateMeter meter;
   for (int64_t burst = 0; burst < 20; ++burst) {
-    for (int i = 0; i < kChunks; ++i) {
-      const int64_t now = kRoundNs + burst * kBurstEveryNs + i * (kBurstEveryNs / 4 / kChunks);
-      meter.acknowledged(kChunk, now - kRoundNs, now);
+    for (int i = 0; i < kFragments; ++i) {
+      const int64_t now = kRoundNs + burst * kBurstEveryNs + i * (kBurstEveryNs / 4 / kFragments);
+      meter.acknowledged(kFragment, now - kRoundNs, now);
     }
     if (burst >= 4) {
       EXPECT_GT(meter.best_ns_per_byte(), 0.7 * kNsPerByte) << "burst " << burst;

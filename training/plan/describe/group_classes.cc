@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "training/plan/describe/refuse.h"
-#include "training/plan/describe/replica_classes.h"
+#include "training/plan/describe/replica_kinds.h"
 
 namespace hdt::plan {
 namespace {

@@ -83,7 +83,7 @@ struct CollectiveFigures {
   double reduce_rate = std::numeric_limits<double>::infinity();
   // Bytes per second of copying.
   double copy_rate = std::numeric_limits<double>::infinity();
-  // libhdt cuts an operation into pieces of at most this size, which overlap each other.
+  // libhdt cuts an operation into chunks of at most this size, which overlap each other.
   int64_t piece_bytes = int64_t{512} << 10;
   bool operator==(const CollectiveFigures&) const = default;
 };

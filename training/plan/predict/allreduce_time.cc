@@ -24,12 +24,12 @@ using collectives::Algorithm;
 constexpr int kMostSimulatedNodes = 32;
 // Gradients are summed as 32-bit floats.
 constexpr uint64_t kElementBytes = 4;
-// The rules by which libhdt cuts a call into pieces and chooses the direct ring (ipc/segment.h,
-// ipc/plan.cc). They are repeated here, as this layer includes neither.
-constexpr int kPiecesInFlight = 4;
+// The rules by which libhdt cuts a call into chunks and chooses the direct ring (ipc/segment.h,
+// ipc/partition.cc). They are repeated here, as this layer includes neither.
+constexpr int kChunksInFlight = 4;
 constexpr uint64_t kSmallestDirectBytes = uint64_t{64} << 10;  // a node
 constexpr int kMostDirectNodes = 16;
-constexpr uint64_t kScratchPieces = 2;
+constexpr uint64_t kScratchChunks = 2;
 // Figures of the memo; beyond them it starts anew.
 constexpr size_t kMostRemembered = 100'000;
 
@@ -39,20 +39,20 @@ const Link& link_of(const PredictionInputs& inputs, int from, int to) {
   return *link_between(inputs.cluster, inputs.profile, nodes[from], nodes[to], false);
 }
 
-// How an operation is cut: `count` pieces of `elements` elements each, the last one perhaps smaller.
-struct Pieces {
+// How an operation is cut: `count` chunks of `elements` elements each, the last one perhaps smaller.
+struct Chunks {
   uint64_t elements = 1;  // of one
   uint64_t count = 1;
 };
 
-Pieces pieces_of(const PredictionInputs& inputs, double bytes) {
+Chunks chunks_of(const PredictionInputs& inputs, double bytes) {
   const auto all = std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(bytes / kElementBytes)));
   const uint64_t most = std::max<uint64_t>(1, inputs.profile.collective.piece_bytes / kElementBytes);
   const uint64_t count = (all + most - 1) / most;
   return {(all + count - 1) / count, count};
 }
 
-// An allreduce of one piece, divided into equal blocks, one a node.
+// An allreduce of one chunk, divided into equal blocks, one a node.
 collectives::Problem problem_of(int nodes, uint64_t elements) {
   collectives::Problem problem;
   problem.what = collectives::Collective::kAllReduce;
@@ -66,28 +66,28 @@ collectives::Problem problem_of(int nodes, uint64_t elements) {
 // picks one whose scratch memory fits.
 Algorithm algorithm_of(const PredictionInputs& inputs, const collectives::Problem& problem, double bytes) {
   const uint64_t scratch =
-      kScratchPieces * static_cast<uint64_t>(inputs.profile.collective.piece_bytes) / kElementBytes;
+      kScratchChunks * static_cast<uint64_t>(inputs.profile.collective.piece_bytes) / kElementBytes;
   const bool direct = problem.nodes > 2 && problem.nodes <= kMostDirectNodes &&
                       bytes >= static_cast<double>(kSmallestDirectBytes * problem.nodes);
   return direct ? Algorithm::kRing : select_algorithm(problem, collectives::DataType::kFloat32, scratch);
 }
 
-// The rate of a link is that for all `bytes`, even though pieces are smaller. A small message has a low
+// The rate of a link is that for all `bytes`, even though chunks are smaller. A small message has a low
 // rate because it waits, and the model counts this waiting by the latency of each step.
 double simulated(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
   const CollectiveFigures& given = inputs.profile.collective;
-  const Pieces pieces = pieces_of(inputs, bytes);
-  const collectives::Problem problem = problem_of(static_cast<int>(nodes.size()), pieces.elements);
-  collectives::CostFigures figures;
+  const Chunks chunks = chunks_of(inputs, bytes);
+  const collectives::Problem problem = problem_of(static_cast<int>(nodes.size()), chunks.elements);
+  collectives::CostMeasurements figures;
   figures.step_overhead_s = given.step_overhead;
   figures.reduce_bytes_s = given.reduce_rate;
   figures.copy_bytes_s = given.copy_rate;
   figures.link_of = [&](int from, int to) {
     const Link& link = link_of(inputs, nodes[from], nodes[to]);
-    return collectives::LinkFigures{link.latency, inputs.calibration.allreduce * link.rate(bytes)};
+    return collectives::LinkMeasurements{link.latency, inputs.calibration.allreduce * link.rate(bytes)};
   };
   return collectives::predict(algorithm_of(inputs, problem, bytes),
-                              {problem, collectives::DataType::kFloat32, pieces.count, kPiecesInFlight},
+                              {problem, collectives::DataType::kFloat32, chunks.count, kChunksInFlight},
                               figures);
 }
 
@@ -115,14 +115,14 @@ void for_each_link(const PredictionInputs& inputs, const std::vector<int>& nodes
 // the slowest link: what any allreduce that is optimal in bandwidth sends (Patarasuk and Yuan, 2009).
 double closed_form(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
   const auto count = static_cast<double>(nodes.size());
-  const Pieces pieces = pieces_of(inputs, bytes);
+  const Chunks chunks = chunks_of(inputs, bytes);
   double latency = 0;
   double rate = std::numeric_limits<double>::infinity();
   for_each_link(inputs, nodes, [&](const Link& link) {
     latency = std::max(latency, link.latency);
     rate = std::min(rate, inputs.calibration.allreduce * link.rate(bytes));
   });
-  const bool ring = algorithm_of(inputs, problem_of(static_cast<int>(nodes.size()), pieces.elements),
+  const bool ring = algorithm_of(inputs, problem_of(static_cast<int>(nodes.size()), chunks.elements),
                                  bytes) == Algorithm::kRing;
   const double steps = ring ? 2 * (count - 1) : 2 * std::ceil(std::log2(count));
   return steps * (latency + inputs.profile.collective.step_overhead) + 2 * (count - 1) / count * bytes / rate;

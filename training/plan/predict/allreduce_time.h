@@ -13,7 +13,7 @@ namespace hdt::plan {
 // takes part, at least two; an entry is an index into the cluster, and equal nodes may share one index.
 //
 // Up to 32 nodes the schedule is simulated. With more nodes that takes too long for a search, so the
-// algorithm's closed form is used: the steps of one piece, then the bytes over the slowest link. Answers
+// algorithm's closed form is used: the steps of one chunk, then the bytes over the slowest link. Answers
 // of simulations are remembered, because a search asks for the same ones again and again.
 double allreduce_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes);
 

@@ -8,14 +8,14 @@
 #include <set>
 #include <tuple>
 
-#include "training/plan/describe/replica_classes.h"
+#include "training/plan/describe/replica_kinds.h"
 #include "training/plan/predict/allreduce_time.h"
 
 namespace hdt::plan {
 namespace {
 
 // By node class: the first node of the class, which stands for all of them.
-std::vector<int> first_nodes(const ReplicaClasses& classes) {
+std::vector<int> first_nodes(const ReplicaKinds& classes) {
   std::vector<int> first;
   for (size_t node = 0; node < classes.node_class.size(); ++node) {
     const int index = classes.node_class[node];
@@ -28,17 +28,17 @@ std::vector<int> first_nodes(const ReplicaClasses& classes) {
 
 // The number of replicas of the same class that have this stage on the same node as `replica`. They all
 // send at the same time, through the same port.
-int alike_on_node(const ReplicaClasses& classes, int replica, int stage) {
+int alike_on_node(const ReplicaKinds& classes, int replica, int stage) {
   int alike = 0;
   for (size_t other = 0; other < classes.nodes.size(); ++other) {
-    alike += classes.replica_class[other] == classes.replica_class[replica] &&
+    alike += classes.replica_kind[other] == classes.replica_kind[replica] &&
              classes.nodes[other][stage] == classes.nodes[replica][stage];
   }
   return alike;
 }
 
 // From and to are nodes of the cluster; the hop is between the nodes that stand for them.
-Hop hop_between(const std::vector<int>& stands_for, const ReplicaClasses& classes, int from, int to) {
+Hop hop_between(const std::vector<int>& stands_for, const ReplicaKinds& classes, int from, int to) {
   Hop hop{stands_for[classes.node_class[from]], stands_for[classes.node_class[to]]};
   // Two different nodes of one class: the node that stands for them is the same.
   hop.crosses = from != to && hop.from == hop.to;
@@ -48,7 +48,7 @@ Hop hop_between(const std::vector<int>& stands_for, const ReplicaClasses& classe
 // The hops of a ring, each kind once. Network adds up the users of a port over the hops of a transfer,
 // so all users are counted with the first hop that goes through the port, and 0 with the others.
 std::vector<Hop> ring_hops(const Cluster& cluster, const std::vector<int>& stands_for,
-                           const ReplicaClasses& classes, const Ring& ring) {
+                           const ReplicaKinds& classes, const Ring& ring) {
   const int networks = cluster.num_networks();
   std::vector<Hop> hops;
   std::set<std::tuple<int, int, bool>> seen;
@@ -91,11 +91,11 @@ Hop EqualReplicas::back(const Hop& hop) {
 // 3. Make the reductions of the whole plan over the smaller one.
 // 4. Time the sum of the norm over all workers.
 EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& plan, bool apart) {
-  const ReplicaClasses classes = divide_replicas(inputs.cluster, plan, apart);
+  const ReplicaKinds classes = divide_replicas(inputs.cluster, plan, apart);
   const std::vector<int> stands_for = first_nodes(classes);
   EqualReplicas equal;
   equal.plan.runtime = plan.runtime;
-  equal.class_of = classes.replica_class;
+  equal.class_of = classes.replica_kind;
   std::vector<int> first;  // replica of each class
   // The first replica of each class, on the nodes that stand for its own. Classes are numbered by their
   // first replica, so a class number that was not seen is the next one.
@@ -153,9 +153,9 @@ Prediction EqualReplicas::of_all(const Prediction& prediction) const {
   all.step_seconds = prediction.step_seconds;
   // By worker of `plan`: the numbers of its equals in the whole plan.
   std::vector<std::vector<int>> copies(layout.world_size());
-  for (const int replica_class : class_of) {
-    for (int stage = 0; stage < layout.replica(replica_class).stages(); ++stage) {
-      const int worker = layout.rank_of({replica_class, stage});
+  for (const int replica_kind : class_of) {
+    for (int stage = 0; stage < layout.replica(replica_kind).stages(); ++stage) {
+      const int worker = layout.rank_of({replica_kind, stage});
       copies[worker].push_back(static_cast<int>(all.workers.size()));
       all.workers.push_back(prediction.workers[worker]);
       all.peak_memory_bytes.push_back(prediction.peak_memory_bytes[worker]);

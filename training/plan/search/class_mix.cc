@@ -11,13 +11,13 @@ namespace {
 using Counts = std::vector<int>;
 
 // Stages of a kind are neighbours, so the first and the last one tell.
-bool several_kinds(const ReplicaClass& made) { return made.kinds.front() != made.kinds.back(); }
+bool several_kinds(const ReplicaKind& made) { return made.kinds.front() != made.kinds.back(); }
 
 // The best use of 0, 1, ... devices of one kind by classes of that kind alone: the unbounded knapsack,
 // whose table serves every number of devices that is left over. `classes` must outlive it.
 class KindKnapsack {
  public:
-  KindKnapsack(const std::vector<ReplicaClass>& classes, const std::vector<int64_t>& value, int kind,
+  KindKnapsack(const std::vector<ReplicaKind>& classes, const std::vector<int64_t>& value, int kind,
                int devices)
       : classes_(classes), kind_(kind), best_(devices + 1, 0), last_(devices + 1, -1) {
     std::vector<size_t> usable;
@@ -54,21 +54,21 @@ class KindKnapsack {
   }
 
  private:
-  const std::vector<ReplicaClass>& classes_;
+  const std::vector<ReplicaKind>& classes_;
   const int kind_;
   std::vector<int64_t> best_;
   std::vector<int> last_;  // class that was added at this room; -1: the best is that of less room
 };
 
 // Whether one replica of the class finds its devices.
-bool fits(const ReplicaClass& made, const std::vector<int>& room) {
+bool fits(const ReplicaKind& made, const std::vector<int>& room) {
   for (size_t kind = 0; kind < room.size(); ++kind) {
     if (made.devices[kind] > room[kind]) return false;
   }
   return true;
 }
 
-void take(const ReplicaClass& made, int replicas, std::vector<int>& room) {
+void take(const ReplicaKind& made, int replicas, std::vector<int>& room) {
   for (size_t kind = 0; kind < room.size(); ++kind) room[kind] -= replicas * made.devices[kind];
 }
 
@@ -150,7 +150,7 @@ std::vector<double> solve_packing(const std::vector<double>& value, const std::v
 // 2. Of those, only classes of several kinds are taken over, rounded down; one by one they are also
 //    rounded up.
 // 3. Each of these beginnings is completed by the knapsacks, and the best one wins.
-ClassMix mix_classes(const std::vector<ReplicaClass>& classes, const std::vector<int>& devices,
+ClassMix mix_classes(const std::vector<ReplicaKind>& classes, const std::vector<int>& devices,
                      double step_seconds) {
   std::vector<int64_t> value;
   std::vector<double> column_value;

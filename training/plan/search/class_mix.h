@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "training/plan/search/replica_class.h"
+#include "training/plan/search/replica_kind.h"
 
 namespace hdt::plan {
 
@@ -30,7 +30,7 @@ struct ClassMix {
 // The mix that processes the most samples in a step of `step_seconds`. `devices` are those of the
 // cluster by kind of node, of which the mix takes no more than there are. 0 samples if no class has time
 // for one micro-batch.
-ClassMix mix_classes(const std::vector<ReplicaClass>& classes, const std::vector<int>& devices,
+ClassMix mix_classes(const std::vector<ReplicaKind>& classes, const std::vector<int>& devices,
                      double step_seconds);
 
 }  // namespace hdt::plan

@@ -19,7 +19,7 @@ constexpr int kMostImprovements = 300;
 constexpr double kEstimate = 1.02;
 
 // Replicas come in the order that shapes have (search_space.h): those with the larger key first.
-auto order_key(const ReplicaClass& made) {
+auto order_key(const ReplicaKind& made) {
   return std::tuple(made.tensor_parallel, made.devices, made.micro_batch_size);
 }
 
@@ -34,7 +34,7 @@ ClassSearch::ClassSearch(const PredictionInputs& inputs, const SearchOptions& op
 // Candidates are the shortest mixes of many selections of classes: one search over all classes would
 // find only the mix with the best estimate, and estimates leave out reductions.
 bool ClassSearch::run() {
-  const std::vector<ReplicaClass> all = maker_.all();
+  const std::vector<ReplicaKind> all = maker_.all();
   // No class fits memory: find out how much is missing, for the message.
   if (all.empty()) {
     note_excess();
@@ -44,29 +44,29 @@ bool ClassSearch::run() {
   // Estimates the shortest mix of the classes that fulfil a condition. An estimate is quick; only the
   // best few are played.
   const auto add = [&](const auto& condition) {
-    std::vector<ReplicaClass> classes;
+    std::vector<ReplicaKind> classes;
     std::ranges::copy_if(all, std::back_inserter(classes), condition);
     if (!classes.empty()) candidates.push_back(shortest_mix(classes));
   };
-  add([](const ReplicaClass&) { return true; });
+  add([](const ReplicaKind&) { return true; });
   std::set<int> degrees;
   std::set<int> sizes;
   for (const auto& [degree, size] : maker_.variants()) {
-    add([&](const ReplicaClass& made) {
+    add([&](const ReplicaKind& made) {
       return made.tensor_parallel == degree && made.micro_batch_size == size;
     });
     degrees.insert(degree);
     sizes.insert(size);
   }
   for (const int degree : degrees)
-    add([&](const ReplicaClass& made) { return made.tensor_parallel == degree; });
-  for (const int size : sizes) add([&](const ReplicaClass& made) { return made.micro_batch_size == size; });
+    add([&](const ReplicaKind& made) { return made.tensor_parallel == degree; });
+  for (const int size : sizes) add([&](const ReplicaKind& made) { return made.micro_batch_size == size; });
   // Every replica goes over several kinds, in one order. Then gradients are reduced inside each kind's
   // network, and only activations pass between the networks.
   for (int first = 0; first < static_cast<int>(maker_.kinds().size()); ++first) {
-    add([&](const ReplicaClass& made) { return made.kinds.front() == first && made.kinds.back() != first; });
+    add([&](const ReplicaKind& made) { return made.kinds.front() == first && made.kinds.back() != first; });
     for (const auto& [degree, size] : maker_.variants()) {
-      add([&](const ReplicaClass& made) {
+      add([&](const ReplicaKind& made) {
         return made.kinds.front() == first && made.kinds.back() != first && made.tensor_parallel == degree &&
                made.micro_batch_size == size;
       });
@@ -74,8 +74,8 @@ bool ClassSearch::run() {
   }
   // Short pipelines have more replicas to reduce over, and less to fill.
   for (const size_t most : {1, 2, 4, 8})
-    add([&](const ReplicaClass& made) { return made.kinds.size() <= most; });
-  add([](const ReplicaClass& made) { return made.kinds.size() == 2 && made.kinds[0] != made.kinds[1]; });
+    add([&](const ReplicaKind& made) { return made.kinds.size() <= most; });
+  add([](const ReplicaKind& made) { return made.kinds.size() == 2 && made.kinds[0] != made.kinds[1]; });
   // The best estimate first, so that it cuts off most of the others.
   std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
   Uses best;
@@ -89,9 +89,9 @@ bool ClassSearch::run() {
 
 // Doubles the length of the step until a mix can process the global batch, then bisects between the last
 // two lengths. A fast replica alone with one micro-batch is the start.
-ClassSearch::Candidate ClassSearch::shortest_mix(const std::vector<ReplicaClass>& classes) const {
+ClassSearch::Candidate ClassSearch::shortest_mix(const std::vector<ReplicaKind>& classes) const {
   double high = std::numeric_limits<double>::infinity();
-  for (const ReplicaClass& made : classes) high = std::min(high, made.fill + made.period);
+  for (const ReplicaKind& made : classes) high = std::min(high, made.fill + made.period);
   ClassMix mix = mix_classes(classes, maker_.devices(), high);
   while (mix.samples < options_.global_batch_size) {
     high *= 2;
@@ -126,14 +126,14 @@ std::optional<Plan> ClassSearch::plan_of(const Uses& uses) const {
       return std::tie(end, replica) > std::tie(other.end, other.replica);
     }
   };
-  std::vector<const ReplicaClass*> made;
+  std::vector<const ReplicaKind*> made;
   for (const Use& use : uses) made.insert(made.end(), use.replicas, &use.made);
   // Too many replicas: keep those with the best rate, in the order that they had.
   if (static_cast<int>(made.size()) > options_.most_replicas) {
     std::ranges::stable_sort(made, {},
-                             [](const ReplicaClass* one) { return one->period / one->micro_batch_size; });
+                             [](const ReplicaKind* one) { return one->period / one->micro_batch_size; });
     made.resize(options_.most_replicas);
-    std::ranges::stable_sort(made, std::greater<>(), [](const ReplicaClass* one) { return order_key(*one); });
+    std::ranges::stable_sort(made, std::greater<>(), [](const ReplicaKind* one) { return order_key(*one); });
   }
   // Gives out the micro-batches. A replica whose micro-batch is larger than the rest of the batch is
   // out.
@@ -144,7 +144,7 @@ std::optional<Plan> ClassSearch::plan_of(const Uses& uses) const {
   while (left > 0 && !next.empty()) {
     const Next chosen = next.top();
     next.pop();
-    const ReplicaClass& one = *made[chosen.replica];
+    const ReplicaKind& one = *made[chosen.replica];
     if (one.micro_batch_size > left) continue;
     left -= one.micro_batch_size;
     ++counts[chosen.replica];
@@ -192,7 +192,7 @@ void ClassSearch::improve(Uses uses) {
         const int from = move / 2 + move % 2;
         const int to = move / 2 + 1 - move % 2;
         if (use.made.layers[from] == 1) continue;
-        const ReplicaClass before = use.made;
+        const ReplicaKind before = use.made;
         --use.made.layers[from];
         ++use.made.layers[to];
         if (played == kMostImprovements) return;

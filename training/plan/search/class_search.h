@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "training/plan/search/class_mix.h"
-#include "training/plan/search/replica_class.h"
+#include "training/plan/search/replica_kind.h"
 #include "training/plan/search/shape_search.h"
 
 namespace hdt::plan {
@@ -33,7 +33,7 @@ class ClassSearch {
  private:
   // A class with its number of replicas.
   struct Use {
-    ReplicaClass made;
+    ReplicaKind made;
     int replicas = 0;
   };
   using Uses = std::vector<Use>;
@@ -44,7 +44,7 @@ class ClassSearch {
     double seconds = 0;  // of its step, hardly ever less than is played
   };
   // The shortest step that these classes can make, by estimate.
-  Candidate shortest_mix(const std::vector<ReplicaClass>& classes) const;
+  Candidate shortest_mix(const std::vector<ReplicaKind>& classes) const;
   // Nothing if micro-batches cannot be given out, or nodes have no room.
   std::optional<Plan> plan_of(const Uses& uses) const;
   // Plays the plan; true if it is the best so far.

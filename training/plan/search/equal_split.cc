@@ -9,7 +9,7 @@
 #include "training/plan/describe/group_classes.h"
 #include "training/plan/predict/predictor.h"
 #include "training/plan/search/placement.h"
-#include "training/plan/search/replica_class.h"
+#include "training/plan/search/replica_kind.h"
 
 namespace hdt::plan {
 namespace {
@@ -40,7 +40,7 @@ std::optional<Plan> equal_plan(const PredictionInputs& inputs, const SearchOptio
   // Stages take the workers of the row one after the other.
   for (size_t worker = 0; static_cast<int64_t>(plan.replicas.size()) < replicas;) {
     Replica replica{size, count, {}};
-    ReplicaClass made;
+    ReplicaKind made;
     made.tensor_parallel = degree;
     made.micro_batch_size = size;
     for (int stage = 0; stage < stages; ++stage, ++worker) {

@@ -1,0 +1,47 @@
+#include "daemon/group/cost_measurements.h"
+
+#include <algorithm>
+
+#include "transports/link/link.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+// What a step costs the engine in seconds: a system call and some bookkeeping. Assumed, not measured.
+constexpr double kStepOverheadS = 2e-6;
+// A measured latency is half of a round trip, and contains one step of each end (kStepOverheadS), which
+// the cost model adds by itself. So two steps are taken off.
+constexpr uint64_t kStepsOfATripNs = 4'000;
+
+}  // namespace
+
+std::optional<collectives::CostMeasurements> cost_measurements(std::vector<ipc::NodeRates> table) {
+  // The slowest node's memory rates count for all: a collective ends when its slowest node is done.
+  ipc::MemoryRates slowest{UINT64_MAX, UINT64_MAX};
+  for (size_t node = 0; node < table.size(); ++node) {
+    const ipc::NodeRates& rates = table[node];
+    if (!rates.memory.measured() || rates.links.size() != table.size()) return std::nullopt;
+    for (size_t peer = 0; peer < table.size(); ++peer) {
+      if (peer != node && !rates.links[peer].measured()) return std::nullopt;
+    }
+    slowest.copy_bytes_s = std::min(slowest.copy_bytes_s, rates.memory.copy_bytes_s);
+    slowest.reduce_bytes_s = std::min(slowest.reduce_bytes_s, rates.memory.reduce_bytes_s);
+  }
+  collectives::CostMeasurements measurements;
+  measurements.step_overhead_s = kStepOverheadS;
+  measurements.copied_bytes = transport::kCopiedWriteBytes;
+  measurements.copy_bytes_s = static_cast<double>(slowest.copy_bytes_s);
+  measurements.reduce_bytes_s = static_cast<double>(slowest.reduce_bytes_s);
+  // The function owns the table. A latency below the cost of the steps becomes 0.
+  measurements.link_of = [table = std::move(table)](int from, int to) {
+    const ipc::LinkRates& link = table[static_cast<size_t>(from)].links[static_cast<size_t>(to)];
+    const uint64_t latency_ns = std::max(link.latency_ns, kStepsOfATripNs) - kStepsOfATripNs;
+    return collectives::LinkMeasurements{static_cast<double>(latency_ns) * 1e-9,
+                                         static_cast<double>(link.bytes_s),
+                                         static_cast<double>(link.duplex_bytes_s)};
+  };
+  return measurements;
+}
+
+}  // namespace hdt::daemon

@@ -1,0 +1,148 @@
+// submit.cc: see submit.h. The state of hdtGroupStart groups is per thread, so nothing here is shared
+// between threads except the table of requests and the progress thread.
+#include "libclient/api/submit.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/limits.h"
+#include "libclient/api/thread_value.h"
+#include "libclient/group/progress_thread.h"
+
+namespace hdt::client {
+
+namespace {
+
+// The depth of nested groups of this thread, and the calls in them whose request was NULL. An int has no
+// destructor, so it can be used until the thread is gone; the list needs thread_value() for that.
+thread_local int group_depth = 0;
+struct GroupRequests;
+std::vector<hdtRequest>& group_requests() { return thread_value<std::vector<hdtRequest>, GroupRequests>(); }
+
+}  // namespace
+
+Status out_of_memory() {
+  const std::string limit = limit_behind(ENOMEM);
+  return {Code::kSystem,
+          "process " + own_process() + " is out of memory" + (limit.empty() ? "" : ": " + limit)};
+}
+
+// The order matters: the handle is looked at before anything that needs the communicator, and a copy of
+// the process is refused before the handle, which it has inherited.
+Status check(const CommRef& comm, const Buffers& buffers, size_t count, hdtDataType_t type) {
+  if (forked()) return copy_refused();
+  if (!comm.valid()) return comm.status();
+  if (hdtTypeSize(type) == 0) return {Code::kInvalidArgument, "unknown type " + std::to_string(type)};
+  if (count != 0 && buffers.sends && buffers.send == nullptr)
+    return {Code::kInvalidArgument, "sendbuf is null"};
+  if (count != 0 && buffers.receives && buffers.recv == nullptr)
+    return {Code::kInvalidArgument, "recvbuf is null"};
+  // The same bound as in ipc/partition.cc. With it no product of count, ranks and element size overflows.
+  if (count > (uint64_t{1} << 56) / ranks_of(comm)) {
+    return {Code::kInvalidArgument, "count " + std::to_string(count) + " is too large"};
+  }
+  return Status::ok();
+}
+
+Status check_rank(const CommRef& comm, int rank, const char* what) {
+  if (rank >= 0 && static_cast<uint32_t>(rank) < ranks_of(comm)) return Status::ok();
+  return {Code::kInvalidArgument, std::string(what) + " " + std::to_string(rank) +
+                                      " is not in the group of " + std::to_string(ranks_of(comm))};
+}
+
+ipc::Call call_of(collectives::Collective what, size_t count, hdtDataType_t type, collectives::ReduceOp op,
+                  int root) {
+  ipc::Call call;
+  call.what = what;
+  call.count = count;
+  call.root = root;
+  call.type = static_cast<collectives::DataType>(type);
+  call.op = op;
+  return call;
+}
+
+bool in_group() { return group_depth > 0; }
+
+void group_start() { ++group_depth; }
+
+// The list is taken out before the waiting, so the thread begins its next group with an empty one.
+hdtResult_t group_end() {
+  if (forked()) return refuse_copy();
+  if (group_depth == 0) return report(Status(Code::kInvalidUsage, "hdtGroupEnd without hdtGroupStart"));
+  if (--group_depth > 0) return HDT_SUCCESS;
+  Status first;
+  for (const hdtRequest& request : std::exchange(group_requests(), {})) {
+    const Status status = wait_all(request, Deadline::never());
+    if (first.is_ok()) first = status;
+  }
+  return report(first);
+}
+
+namespace {
+
+// Reserves what an operation needs that nobody waits for: the progress thread, and a place in the list.
+// The system can refuse either, so they are taken before anything is submitted: otherwise the operation
+// would run without anybody to complete it. If the thread is refused, the group fails, since this rank
+// has not begun an operation for which all others wait.
+Status prepare(Communicator& communicator, hdtRequest_t* request) {
+  const Status started = ProgressThread::instance().start();
+  if (!started.is_ok()) return communicator.give_up(started);
+  // reserve() makes the push_back() after the submission free of exceptions.
+  if (request == nullptr && group_requests().size() == group_requests().capacity()) {
+    group_requests().reserve(2 * group_requests().size() + 8);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+hdtResult_t submit(const CommRef& comm, hdtRequest_t* request,
+                   const std::function<Result<Posting>(Communicator&)>& post) {
+  return guarded([&] {
+    Communicator& communicator = *comm->communicator;
+    // 1. A blocking call outside of a group. The caller's thread does the work in wait_all().
+    if (request == nullptr && !in_group()) {
+      Result<Posting> posted = post(communicator);
+      if (!posted.is_ok()) return report(posted.status());
+      return report(wait_all({comm->communicator, posted.take()}, Deadline::never()));
+    }
+    // 2. Otherwise everything that can fail comes before the submission: the thread, the list, the
+    //    handle.
+    const Status prepared = prepare(communicator, request);
+    if (!prepared.is_ok()) return report(prepared);
+    const uintptr_t handle = request == nullptr ? 0 : requests.make({comm->communicator, {}});
+    const auto made = requests.find(handle);
+    // 3. Submit. If that fails, the handle ends unused.
+    Result<Posting> posted = post(communicator);
+    if (!posted.is_ok()) {
+      if (made) made.end();
+      return report(posted.status());
+    }
+    // 4. File the operations. Nobody else knows the handle yet, so its body may be written without a
+    //    lock.
+    hdtRequest filed{comm->communicator, posted.take()};
+    const bool done = filed.done();
+    if (request == nullptr) {
+      group_requests().push_back(std::move(filed));
+    } else {
+      *made = std::move(filed);
+      *request = reinterpret_cast<hdtRequest_t>(handle);
+    }
+    // 5. The progress thread moves what could not be completed at once.
+    if (!done) ProgressThread::instance().wake(comm->communicator);
+    return HDT_SUCCESS;
+  });
+}
+
+// After the deadline each further wait returns at once, with kTimeout if its operation is pending.
+Status wait_all(const hdtRequest& request, const Deadline& deadline) {
+  Status first;
+  for (const auto& operation : request.posting.operations) {
+    const Status status = request.communicator->wait(*operation, deadline);
+    if (first.is_ok()) first = status;
+  }
+  return first;
+}
+
+}  // namespace hdt::client

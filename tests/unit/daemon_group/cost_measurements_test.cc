@@ -1,0 +1,51 @@
+// cost_measurements_test.cc: what nodes have measured, as the cost model's measurements.
+#include "daemon/group/cost_measurements.h"
+
+#include <gtest/gtest.h>
+
+namespace hdt::daemon {
+namespace {
+
+using ipc::LinkRates;
+using ipc::NodeRates;
+
+std::vector<NodeRates> example_table() {
+  const LinkRates fast{5'000, 10'000'000'000, 9'000'000'000};
+  const LinkRates slow{20'000, 1'000'000'000, 800'000'000};
+  return {{{8'000'000'000, 6'000'000'000}, {{}, fast, slow}},
+          {{4'000'000'000, 7'000'000'000}, {fast, {}, slow}},
+          {{9'000'000'000, 9'000'000'000}, {slow, fast, {}}}};
+}
+
+// Of half a round trip the steps of both ends, 2 us each, are no latency.
+TEST(Figures, LinksByDirectionAndTheSlowestNodesMemory) {
+  const auto measurements = cost_measurements(example_table());
+  ASSERT_TRUE(measurements.has_value());
+  EXPECT_DOUBLE_EQ(measurements->copy_bytes_s, 4e9);
+  EXPECT_DOUBLE_EQ(measurements->reduce_bytes_s, 6e9);
+  EXPECT_DOUBLE_EQ(measurements->link_of(1, 2).latency_s, 16e-6);
+  EXPECT_DOUBLE_EQ(measurements->link_of(2, 1).latency_s, 1e-6);
+  EXPECT_DOUBLE_EQ(measurements->link_of(2, 1).bandwidth_bytes_s, 1e10);
+  EXPECT_DOUBLE_EQ(measurements->link_of(2, 1).duplex_bytes_s, 9e9);
+  auto near = example_table();
+  near[1].links[2].latency_ns = 3'000;
+  EXPECT_EQ(cost_measurements(near)->link_of(1, 2).latency_s, 0);
+}
+
+TEST(Figures, ThereAreNoneWhereSomethingIsNotMeasured) {
+  auto table = example_table();
+  table[2].links[0].bytes_s = 0;
+  EXPECT_FALSE(cost_measurements(table).has_value());
+  table = example_table();
+  table[0].links[1].duplex_bytes_s = 0;
+  EXPECT_FALSE(cost_measurements(table).has_value());
+  table = example_table();
+  table[1].memory.reduce_bytes_s = 0;
+  EXPECT_FALSE(cost_measurements(table).has_value());
+  table = example_table();
+  table[0].links.pop_back();
+  EXPECT_FALSE(cost_measurements(table).has_value());
+}
+
+}  // namespace
+}  // namespace hdt::daemon
