@@ -66,8 +66,8 @@ const Key kKeys[] = {
 
     {"node", "state_folder", HDT_FIELD(std::string, node.state_folder), 0, kMaxTextBytes,
      is_absolute_or_empty, false, "an absolute path, or \"\"",
-     "Folder, which must exist, for what is kept between runs: measurements.json, with what was measured of this "
-     "node and its links; with a cluster key also node.key, by which other nodes know this one, and "
+     "Folder, which must exist, for what is kept between runs: measurements.json, with what was measured of "
+     "this node and its links; with a cluster key also node.key, by which other nodes know this one, and "
      "known_nodes. \"\": nothing is kept."},
 
     {"nics", "use", HDT_FIELD(List<std::string>, nics.use), 1, kMaxListEntries, is_not_empty, false,

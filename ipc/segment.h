@@ -5,9 +5,10 @@
 //   Header                      geometry (constant after creation), failure, the daemon's counter
 //   Member[ranks]               which node each rank is on
 //   MeetingPlace[nodes]         where each node's daemon can be met to make a group
-//   RankState[local_ranks]          rank states, one for each local rank: its calls, progress and doorbell
-//   MessageRing[2 * local * ranks]  message rings for point to point, control part
-//   CallDescriptor[local_ranks][kDescriptors], payloads   call descriptors (call_descriptor.h); groups of one node only
+//   RankState[local_ranks]      one for each local rank: its calls, progress and doorbell
+//   MessageRing[2 * local * ranks]     message rings for point to point, control part
+//   CallDescriptor[local_ranks][kDescriptors], payloads     what ranks of one node call (call_descriptor.h);
+//                                      groups of one node only
 //   Recording[local_ranks]      the last operations of each local rank (recorder.h)
 //   GroupJournal, ChunkJournal[slots]  what a daemon's successor must know (journal.h); groups of several
 //                                      nodes only

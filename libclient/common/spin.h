@@ -1,6 +1,6 @@
 // spin.h: how a rank waits before it sleeps: some rounds at full speed, and then some in which it gives
 // its core to a thread that needs it. If ranks or daemons share a core, that thread is the one for which
-// it waits. docs/design/performance.md has the measurements.
+// it waits. docs/notes/performance-2026.md has the measurements.
 #pragma once
 
 #include <sched.h>

@@ -37,7 +37,8 @@ std::string shape(const plan::PublishedSet& set, const plan::Plan& plan) {
                      plan.replicas[0].micro_batch_size, text);
 }
 
-// A Markdown table, as it stands in docs/predictor.md. Rows without a measured peak have empty cells.
+// A Markdown table, as it stands in docs/notes/predictor-2026.md. Rows without a measured peak have empty
+// cells.
 void print_set(const plan::PublishedSet& set, const plan::Validation& validation) {
   fmt::print("## {}\n\n", set.name);
   fmt::print(
