@@ -174,16 +174,16 @@ bool Engine::hear_sessions() {
   for (auto& [number, session] : sessions_) {
     ipc::EngineBell& bell = session.link->page().engines[options_.index];
     for (uint32_t word = 0; word < ipc::kAttentionWords; ++word) {
-      if (bell.attention[word].load(std::memory_order_relaxed) == 0) continue;
+      // Sequentially consistent, as this may be the look after `asleep` was set (ipc/wake_page.h).
+      if (bell.attention[word].load(std::memory_order_seq_cst) == 0) continue;
       uint64_t bits = bell.attention[word].exchange(0, std::memory_order_acq_rel);
       any = true;
       for (; bits != 0; bits &= bits - 1) {
         const uint32_t low = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-        // Handles that share the bit are all looked at. Handles are the smallest free numbers, so one
-        // beyond the period exists only with many seats.
+        // Handles that share the bit are all looked at. Most sessions have none beyond the period.
         const uint32_t period = ipc::kAttentionWords * 64;
         if (const auto seat = session.seats.find(low); seat != session.seats.end()) touch(seat->second.group);
-        if (session.seats.size() <= period / 2) continue;
+        if (session.highest < period) continue;
         for (const auto& [handle, other] : session.seats) {
           if (handle != low && handle % period == low) touch(other.group);
         }
@@ -350,6 +350,7 @@ void Engine::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t 
       "a seat",
       [&] {
         found->second.seats[handle] = {made, local};
+        found->second.highest = std::max(found->second.highest, handle);
         const bool hosts = options_.host_pid != 0 && found->second.link->pid == options_.host_pid;
         made->context().segment.rank_state(local).hosts.store(hosts ? 1 : 0, std::memory_order_release);
         made->local_rank_here(local, found->second.link->uid);

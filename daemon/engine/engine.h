@@ -190,6 +190,9 @@ class Engine : public transport::LinkObserver {
   struct Session {
     std::shared_ptr<SessionLink> link;
     std::unordered_map<uint32_t, Seat> seats;  // by handle
+    // The highest handle so far. The process's handles are spread over all engines, so the number of seats
+    // here says nothing about it.
+    uint32_t highest = 0;
   };
   // A connection, from its first event to its release. `peer` is null until an accepted one is known,
   // and after its link has gone.

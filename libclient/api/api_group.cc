@@ -140,6 +140,9 @@ hdtResult_t hdtCommShrink(hdtComm_t handle, const int excluded[], int count, hdt
   if (!comm.valid()) return report(comm.status());
   if (newcomm == nullptr) return null_argument("newcomm");
   *newcomm = nullptr;
+  if (count < 0)
+    return report(
+        Status(Code::kInvalidArgument, "count is " + std::to_string(count) + "; expected 0 or more"));
   if (excluded == nullptr && count > 0) return null_argument("excluded");
   return first_guarded([&] {
     const auto& parent = comm->communicator->options();

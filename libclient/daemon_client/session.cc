@@ -116,6 +116,7 @@ Status Session::hear(bool& final) {
 // 3. Until the deadline: host a daemon if possible, try to greet one, hand over.
 // 4. Make the new connection the present one, send what has been kept for it, and ring for every group.
 Status Session::find_successor() {
+  const auto alive = alive_;
   const int64_t wait_ms = wire().welcome.restart_ms;
   const Status last(Code::kDaemonLost, "the daemon at " + path_ + " went away");
   std::string since = " and was not started again within " + std::to_string(wait_ms) + " ms";
@@ -133,6 +134,7 @@ Status Session::find_successor() {
   for (const auto& tell : away) {
     if (tell) tell();
   }
+  if (!*alive) return last;
   if (wait_ms == 0) return last;
   if (embedded && !await_need()) return last;
   const Deadline deadline = Deadline::after_ms(wait_ms);
@@ -230,6 +232,9 @@ void Session::on_packet(Packet packet) {
 }
 
 void Session::on_not_adopted(const ipc::GroupNotice& notice) {
+  // The session may end in a callback, so nothing of it is used from the first one on.
+  const Status why(notice.code, "the daemon at " + path_ +
+                                    " was started again and does not take the group over: " + notice.text);
   std::vector<Membership> refused;
   {
     const std::lock_guard lock(mutex_);
@@ -240,11 +245,7 @@ void Session::on_not_adopted(const ipc::GroupNotice& notice) {
       return true;
     });
   }
-  for (const Membership& membership : refused) {
-    membership.on_lost(
-        {notice.code,
-         "the daemon at " + path_ + " was started again and does not take the group over: " + notice.text});
-  }
+  for (const Membership& membership : refused) membership.on_lost(why);
 }
 
 // The callbacks run without the lock: they may call back into the session.

@@ -102,6 +102,20 @@ TEST(Handles, ThatNeverWereAny) {
   }
 }
 
+TEST(Arguments, OfShrink) {
+  Nodes::instance().run({0}, [&](Rank& rank) {
+    hdtComm_t made = nullptr;
+    const int itself = 0, nobody = 1;
+    EXPECT_EQ(hdtCommShrink(rank.comm, nullptr, 1, &made, nullptr), HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(hdtCommShrink(rank.comm, &itself, 1, &made, nullptr), HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(hdtCommShrink(rank.comm, &nobody, 1, &made, nullptr), HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(hdtCommShrink(rank.comm, &nobody, -1, &made, nullptr), HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_THAT(hdtGetLastError(), HasSubstr("count is -1; expected 0 or more"));
+    EXPECT_EQ(made, nullptr);
+    HDT_EXPECT(hdtBarrier(rank.comm, nullptr));
+  });
+}
+
 TEST(Handles, OfARequestThatAnotherCopyHasCompleted) {
   Nodes::instance().run({0, 0, 1}, [&](Rank& rank) {
     for (const bool wait : {true, false}) {

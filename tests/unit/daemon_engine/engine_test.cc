@@ -7,6 +7,9 @@
 
 #include <chrono>
 #include <future>
+#include <thread>
+
+#include "base/clock.h"
 
 namespace hdt::daemon {
 namespace {
@@ -37,8 +40,8 @@ class EngineOfOneNode : public ::testing::Test {
     ASSERT_EQ(done.get_future().wait_for(kAnswerTime), std::future_status::ready);
   }
 
-  // A group of one rank, which is handle 0 of the session.
-  ipc::Segment make_group() {
+  // A group of one rank, which has this handle of the session.
+  ipc::Segment make_group(uint32_t handle = 0) {
     const ipc::Layout layout(1, 1, 1);
     memory_ = std::make_shared<SharedMemory>(SharedMemory::create("group", layout.total).take());
     GroupSpec spec;
@@ -49,9 +52,17 @@ class EngineOfOneNode : public ::testing::Test {
     spec.memory = memory_;
     on_engine([&] {
       engine_.create_group(std::move(spec));
-      engine_.attach(kSession, 0, kGroup, 0);
+      engine_.attach(kSession, handle, kGroup, 0);
     });
     return ipc::Segment::attach(memory_->data(), memory_->size()).take();
+  }
+
+  // As a process does (Session::ring()).
+  void ring(uint32_t handle) {
+    auto& bell = reinterpret_cast<ipc::WakePage*>(session_->memory.data())->engines[0];
+    const uint32_t bit = handle % (ipc::kAttentionWords * 64);
+    bell.attention[bit / 64].fetch_or(uint64_t{1} << bit % 64);
+    if (bell.asleep.load() != 0) ::eventfd_write(session_->eventfds[0].get(), 1);
   }
 
   std::promise<GroupFacts> ended_;
@@ -88,6 +99,27 @@ TEST_F(EngineOfOneNode, ARanksMessageThatItLeavesMayComeAfterTheEndOfItsGroup) {
     engine().session_lost(kSession, "ended");
   });
   EXPECT_FALSE(segment.failed());
+}
+
+// A process may have a thousand groups, of which this engine has one.
+TEST_F(EngineOfOneNode, ARankRingsByAHandleBeyondTheBits) {
+  for (const uint32_t handle : {0U, 1023U, 1024U, 5000U}) {
+    SCOPED_TRACE(handle);
+    ipc::Segment segment = make_group(handle);
+    ipc::RankState& rank = segment.rank_state(0);
+    // What follows the seat itself is over; now only the ring makes the engine look.
+    on_engine([] {});
+    on_engine([] {});
+    rank.echo_asked.store(1);
+    ring(handle);
+    const Deadline until = Deadline::after_ms(30'000);
+    while (rank.echo_given.load() != 1 && !until.expired()) std::this_thread::yield();
+    EXPECT_EQ(rank.echo_given.load(), 1U);
+    rank.left.store(1);
+    on_engine([&] { engine().leave(kSession, handle); });
+    ASSERT_EQ(ended_.get_future().wait_for(kAnswerTime), std::future_status::ready);
+    on_engine([&] { ended_ = {}; });  // for the next group
+  }
 }
 
 // The first one goes on, and the second one's ranks hear why they have none.

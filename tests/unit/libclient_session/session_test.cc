@@ -1,0 +1,125 @@
+// session_test.cc: a session whose daemon the test plays. The last owner of a session may give it up in one
+// of its callbacks, on the reader thread: afterwards that thread must not touch the session. The address
+// sanitizer sees it if it does.
+#include "libclient/daemon_client/session.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <future>
+
+namespace hdt::client {
+namespace {
+
+constexpr auto kTime = std::chrono::seconds(30);
+
+// Listens as a daemon does, and greets one process after the other.
+class PlayedDaemon {
+ public:
+  PlayedDaemon() : path_("/tmp/hdt-session-test-" + std::to_string(::getpid()) + ".sock") { listen(); }
+  ~PlayedDaemon() { ::unlink(path_.c_str()); }
+
+  const std::string& path() const { return path_; }
+  // Takes the place of a daemon that has ended.
+  void listen() {
+    ::unlink(path_.c_str());
+    auto socket = listen_seqpacket(path_);
+    ASSERT_TRUE(socket.is_ok()) << socket.status().message();
+    listener_ = socket.take();
+  }
+  // Waits for a process to connect.
+  void greet(int64_t restart_ms) {
+    pollfd ready{listener_.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&ready, 1, 30'000), 1);
+    process_ = UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    ASSERT_GE(process_.get(), 0);
+    ASSERT_TRUE(receive_packet(process_.get()).is_ok());
+    auto page = SharedMemory::create("page", sizeof(ipc::WakePage));
+    ASSERT_TRUE(page.is_ok());
+    const UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    const std::array<int, 2> fds = {page.value().fd(), bell.get()};
+    ASSERT_TRUE(send(ipc::encode(ipc::Welcome{"played", "node", 0, 1, restart_ms}), fds));
+  }
+  bool send(std::span<const std::byte> bytes, std::span<const int> fds = {}) {
+    return send_packet(process_.get(), bytes, fds).is_ok();
+  }
+  // Ends without a message.
+  void end() {
+    listener_.reset();
+    process_.reset();
+  }
+
+ private:
+  std::string path_;
+  UniqueFd listener_, process_;
+};
+
+class SessionTest : public ::testing::Test {
+ protected:
+  void open(int64_t restart_ms) {
+    auto opening = std::async(std::launch::async, [&] { return Session::open(daemon_.path()); });
+    daemon_.greet(restart_ms);
+    auto opened = opening.get();
+    ASSERT_TRUE(opened.is_ok()) << opened.status().message();
+    session_ = opened.take();
+    joined_.memory = SharedMemory::create("group", 4096).take();
+    joined_.life = 1;
+  }
+  // On the reader thread, as the last communicator of a process does.
+  void give_up() {
+    session_.reset();
+    given_up_.set_value();
+  }
+
+  PlayedDaemon daemon_;
+  JoinedGroup joined_;
+  std::shared_ptr<Session> session_;
+  std::promise<void> given_up_;
+};
+
+TEST_F(SessionTest, MayEndWhenItsDaemonIsAway) {
+  open(5'000);
+  session_->watch({&joined_, [](const Status&) {}, [this] { give_up(); }});
+  daemon_.end();
+  EXPECT_EQ(given_up_.get_future().wait_for(kTime), std::future_status::ready);
+}
+
+TEST_F(SessionTest, MayEndWhenItsDaemonIsLost) {
+  open(0);
+  session_->watch({&joined_,
+                   [this](const Status& why) {
+                     EXPECT_EQ(why.code(), Code::kDaemonLost);
+                     give_up();
+                   },
+                   {}});
+  daemon_.end();
+  EXPECT_EQ(given_up_.get_future().wait_for(kTime), std::future_status::ready);
+}
+
+TEST_F(SessionTest, MayEndWhenTheSuccessorTakesNoGroup) {
+  open(20'000);
+  JoinedGroup other;
+  other.memory = SharedMemory::create("other", 4096).take();
+  other.life = 1;
+  std::promise<Status> refused;
+  session_->watch({&joined_, [this](const Status&) { give_up(); }, {}});
+  session_->watch({&other, [&](const Status& why) { refused.set_value(why); }, {}});
+  daemon_.end();
+  daemon_.listen();
+  daemon_.greet(20'000);
+  // Both seats have the handle 0: one message refuses both groups, and the first one ends the session.
+  ASSERT_TRUE(daemon_.send(
+      ipc::encode(ipc::Kind::kNotAdopted, ipc::GroupNotice{0, Code::kInternal, -1, "another segment"})));
+  EXPECT_EQ(given_up_.get_future().wait_for(kTime), std::future_status::ready);
+  std::future<Status> why = refused.get_future();
+  ASSERT_EQ(why.wait_for(kTime), std::future_status::ready);
+  EXPECT_NE(why.get().message().find("another segment"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hdt::client
