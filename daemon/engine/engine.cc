@@ -388,16 +388,17 @@ void Engine::fail(uint64_t session, uint32_t handle, Code code, int32_t rank, co
   touch(failed->group);
 }
 
+// Memory may have come from a session that has no entry here, because there was no memory for that.
 void Engine::session_lost(uint64_t session, const std::string& how) {
-  const auto found = sessions_.find(session);
-  if (found == sessions_.end()) return;
-  for (auto& [handle, lost] : found->second.seats) {
-    EngineGroup& group = *lost.group;
-    contain(group, [&group] { group.progress(); });
-    contain(group, [&group, &how, local = lost.local] { group.local_rank_lost(local, how); });
-    touch(&group);
+  if (const auto found = sessions_.find(session); found != sessions_.end()) {
+    for (auto& [handle, lost] : found->second.seats) {
+      EngineGroup& group = *lost.group;
+      contain(group, [&group] { group.progress(); });
+      contain(group, [&group, &how, local = lost.local] { group.local_rank_lost(local, how); });
+      touch(&group);
+    }
+    remove_session(session);
   }
-  remove_session(session);
   std::erase_if(memories_, [session](const auto& entry) { return entry.second.session == session; });
 }
 

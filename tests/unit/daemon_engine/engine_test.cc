@@ -122,6 +122,17 @@ TEST_F(EngineOfOneNode, ARankRingsByAHandleBeyondTheBits) {
   }
 }
 
+// The engine had no memory to enter the session, and then some for what the session shares.
+TEST_F(EngineOfOneNode, MemoryGoesWithASessionThatWasNotEntered) {
+  constexpr uint64_t kUnknown = kSession + 1;
+  auto memory = std::make_shared<SharedMemory>(SharedMemory::create("shared", 4096).take());
+  const std::weak_ptr<SharedMemory> held = memory;
+  on_engine([&] { engine().add_memory(kUnknown, 5, 0, std::move(memory)); });
+  EXPECT_FALSE(held.expired());
+  on_engine([&] { engine().session_lost(kUnknown, "ended"); });
+  EXPECT_TRUE(held.expired());
+}
+
 // The first one goes on, and the second one's ranks hear why they have none.
 TEST_F(EngineOfOneNode, TwoGroupsOfOneIdAreNotMade) {
   const ipc::Segment segment = make_group();
