@@ -158,6 +158,8 @@ Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const
 
 Result<Packet> receive_packet(int socket) {
   Packet packet;
+  // Before the descriptors come: if there were no memory for one afterwards, it would stay open for ever.
+  packet.fds.reserve(kMaxPacketFds);
   // On the stack and not in the packet, whose vector is only as large as what came: a process that is
   // short of memory can then still receive its daemon's short messages.
   std::array<std::byte, kMaxPacketBytes> bytes;

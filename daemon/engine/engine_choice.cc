@@ -52,9 +52,13 @@ Result<transport::RegionKey> Engine::group_key(uint64_t group, uint32_t backend,
   auto known = memory.keys.find(backend);
   if (known == memory.keys.end()) {
     ipc::Segment& segment = group_of(group)->segment();
+    // As in DirectMemory::key_for(): the key has its place before the memory is registered.
+    std::map<uint32_t, transport::RegionKey> fresh;
+    const auto place = fresh.emplace(backend, transport::RegionKey{}).first;
     auto key = device_of(backend).register_memory(segment.data(), segment.data_bytes(), memory.memory->fd());
     if (!key.is_ok()) return key;
-    known = memory.keys.emplace(backend, key.value()).first;
+    place->second = key.take();
+    known = memory.keys.insert(fresh.extract(place)).position;
   }
   HDT_RETURN_IF_ERROR(device_of(backend).grant(known->second, writer(node)));
   return known->second;

@@ -29,9 +29,14 @@ Result<transport::RegionKey> DirectMemory::key_for(uint64_t number, uint32_t bac
   // its key, ...
   auto known = found->second.keys.find(backend);
   if (known == found->second.keys.end()) {
+    // The place of the key is made first, and moved without taking memory: a registration whose key had no
+    // place would never end.
+    std::map<uint32_t, Entry::Enlisted> fresh;
+    const auto place = fresh.emplace(backend, Entry::Enlisted{}).first;
     auto key = services_.enlist(*found->second.memory, backend);
     if (!key.is_ok()) return key;
-    known = found->second.keys.emplace(backend, Entry::Enlisted{key.value(), {}}).first;
+    place->second.key = key.take();
+    known = found->second.keys.insert(fresh.extract(place)).position;
   }
   Entry::Enlisted& enlisted = known->second;
   // ... and each node is allowed to write to it before it gets the key.

@@ -119,8 +119,9 @@ Status ClientSessions::share(uint64_t number, Packet& packet) {
     if (!drawn.is_ok()) return refused(drawn.status());
     answer.memory = drawn.value();
   }
-  memory_owners_[answer.memory] = number;
+  // The session's own entry first: end() finds by it what else is known of the memory.
   const SharedBlock& kept = client.memories.emplace(answer.memory, std::move(block)).first->second;
+  memory_owners_[answer.memory] = number;
   handler_.on_shared(number, answer.memory, kept);
   if (wanted == 0) send(number, ipc::encode(answer));
   return Status::ok();

@@ -102,8 +102,12 @@ class StarvedDaemons(HostileTest):
         dice = random.Random(SEED)
         bystander = Job(self.daemons[:1])
         self.addCleanup(bystander.end)
-        bystander.join()
+        bystander.start()
         self.serve_job()
+        # Descriptors are counted with those that the bystander shares: two memories of each of two ranks.
+        wait_for("the bystander's memory is shared",
+                 lambda: sum(count for kind, count in self.daemons[0].open_files().items() if "hdt-memory" in kind) == 4,
+                 self.daemons[0].words)
         self.before = [daemon.descriptors() for daemon in self.daemons]
         self.open_before = [daemon.open_files() for daemon in self.daemons]
         counts = {"jobs": 0, "starved": 0, "failed": 0}
@@ -136,7 +140,6 @@ class StarvedDaemons(HostileTest):
         wait_for("all groups but the bystander's have ended",
                  lambda: [len(daemon.status()["groups"]) for daemon in self.daemons] == [1, 0],
                  lambda: f"{[daemon.status()['groups'] for daemon in self.daemons]}")
-        bystander.work()
         self.jobs = [bystander]
         self.assert_unharmed()
 

@@ -1,0 +1,110 @@
+// failed_allocations_test.cc: what must not stay behind where an allocation fails. Each test lets the first
+// allocation of an action fail, then the second, and so on, until the action succeeds.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <new>
+
+#include "base/seqpacket.h"
+#include "base/shared_memory.h"
+#include "daemon/group/direct_memory.h"
+
+namespace {
+
+// The allocation of this thread that fails, counted from now on; 0: none.
+thread_local int failing = 0;
+
+}  // namespace
+
+void* operator new(size_t bytes) {
+  if (failing > 0 && --failing == 0) throw std::bad_alloc();
+  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace hdt {
+namespace {
+
+// Runs `action` with its n-th allocation failing, for n = 1, 2, ... until none fails; `after` checks the state
+// after each run. Returns how often one has failed.
+template <typename Action, typename After>
+int fail_each_allocation(Action&& action, After&& after) {
+  for (int n = 1;; ++n) {
+    bool failed = false;
+    failing = n;
+    try {
+      action();
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+    failing = 0;
+    after(n);
+    if (!failed) return n - 1;
+  }
+}
+
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(FailedAllocations, AMessageThatCannotBeReceivedLeavesNoDescriptorOpen) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const UniqueFd here(ends[0]), there(ends[1]);
+  auto memory = SharedMemory::create("test", 4096);
+  ASSERT_TRUE(memory.is_ok()) << memory.status().message();
+  const std::array<int, 3> fds = {memory.value().fd(), memory.value().fd(), memory.value().fd()};
+  const std::array<std::byte, 100> bytes{};
+  const size_t before = open_descriptors();
+  const int failures = fail_each_allocation(
+      [&] {
+        // A message that was left in the socket by a run before this one is not another one's.
+        std::array<std::byte, 8> rest;
+        while (::recv(here.get(), rest.data(), rest.size(), MSG_DONTWAIT) > 0) {
+        }
+        if (!send_packet(there.get(), bytes, fds).is_ok()) std::abort();
+        const auto packet = receive_packet(here.get());
+        if (!packet.is_ok() || packet.value().fds.size() != fds.size()) std::abort();
+      },
+      [&](int n) { EXPECT_EQ(open_descriptors(), before) << "allocation " << n; });
+  EXPECT_GE(failures, 2);  // the descriptors and the bytes
+}
+
+TEST(FailedAllocations, MemoryThatIsRegisteredIsDeregistered) {
+  const auto memory = std::make_shared<SharedMemory>(SharedMemory::create("test", 4096).take());
+  std::array<int, 2> registered{};  // by backend
+  const int failures = fail_each_allocation(
+      [&] {
+        daemon::DirectMemory direct;
+        daemon::DirectMemory::Services services;
+        services.find = [&](uint32_t, uint64_t) { return memory; };
+        services.enlist = [&](const SharedMemory&, uint32_t backend) -> Result<transport::RegionKey> {
+          ++registered[backend];
+          return transport::RegionKey{};
+        };
+        services.withdraw = [&](const transport::RegionKey&, uint32_t backend) { --registered[backend]; };
+        services.grant = [](const transport::RegionKey&, uint32_t, const daemon::NodeId&) {
+          return Status::ok();
+        };
+        services.revoke = [](const transport::RegionKey&, uint32_t, const daemon::NodeId&) {};
+        direct.set_services(std::move(services));
+        if (!direct.acquire(0, 1).is_ok()) std::abort();
+        for (const uint32_t backend : {0u, 1u}) {
+          if (!direct.key_for(1, backend, {}).is_ok()) std::abort();
+        }
+      },
+      [&](int n) { EXPECT_EQ(registered, (std::array{0, 0})) << "allocation " << n; });
+  EXPECT_GE(failures, 5);  // the memory's entry, a key and a grant for each backend
+}
+
+}  // namespace
+}  // namespace hdt
