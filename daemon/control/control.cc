@@ -80,35 +80,12 @@ Status Control::open_devices() {
     options.spin_ns = kSpinNs;
     options.restart_ms = restart_ms();
     options.host_pid = host_pid_;
-    options.on_back = [this](uint64_t group, uint32_t node) {
-      mailbox_.post([this, group, node] { rediscovery_->end(group, node); });
-    };
     options.link.checksum = config_.link.checksum == "crc32c";
     options.link.stall_ns = config_.link.stall_ms * kNsPerMs;
     options.link.wait_ns = config_.link.wait_ms * kNsPerMs;
     options.policy_of = policies_of(config_);
-    options.on_prepare = [this](const NodeChange::Asker& asker, const ClassPrepare& prepare) {
-      mailbox_.post([this, asker, prepare] { on_prepare(asker, prepare); });
-    };
-    options.on_commit = [this](uint64_t change, bool commit) {
-      mailbox_.post([this, change, commit] { on_commit(change, commit); });
-    };
-    options.on_proposed = [this](uint64_t change, const Status& answer) {
-      mailbox_.post([this, change, answer] { on_proposed(change, answer); });
-    };
     options.known = measurements_;
-    // Shared, as std::function needs a copyable callable and facts may be large.
-    options.on_ended = [this](GroupFacts ended) {
-      mailbox_.post([this, shared = std::make_shared<GroupFacts>(std::move(ended))] {
-        maker_->on_group_ended(shared->id);
-        rediscovery_->end_group(shared->id);
-        remember(std::move(*shared));
-      });
-    };
-    options.on_measured = [this](std::function<void(KnownMeasurements&)> measured) {
-      mailbox_.post([this, measured = std::move(measured)] { keep(measured); });
-    };
-    engines_.push_back(std::make_unique<Engine>(options));
+    engines_.push_back(std::make_unique<Engine>(std::move(options), from_engines_));
     HDT_RETURN_IF_ERROR(engines_.back()->start());
     node_.rails.push_back(engines_.back()->rail_ends());
   }
@@ -174,13 +151,6 @@ Status Control::start() {
   }
   thread_ = thread.take();
   return Status::ok();
-}
-
-void Control::keep(const std::function<void(KnownMeasurements&)>& measured) {
-  measured(measurements_);
-  if (config_.node.state_folder.empty()) return;
-  const Status saved = save_measurements(measurements_path(), measurements_);
-  if (!saved.is_ok()) HDT_LOG_WARN("the measurements of links are not kept: {}", saved.message());
 }
 
 // A descriptor that was closed has left the epoll set by itself, and its number may have been given again
@@ -316,7 +286,7 @@ void Control::on_joined(const LocalJoin& join, const MadeGroup& made, uint32_t l
 // nobody waits for it.
 void Control::lose_seat(const MadeGroup& made, uint32_t local) {
   Engine* engine = engines_[made.engine].get();
-  engine->post([engine, id = made.id, local] { engine->attach(0, 0, id, local); });
+  engine->post([engine, id = made.id, local] { engine->sessions().attach(0, 0, id, local); });
 }
 
 void Control::take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t local) {
@@ -329,7 +299,7 @@ void Control::take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t l
   ClientSession* client = sessions_->find(join.session);
   const uint32_t handle = client != nullptr ? client->free_handle() : 0;
   engine->post([engine, session = join.session, handle, id = made.id, local] {
-    engine->attach(session, handle, id, local);
+    engine->sessions().attach(session, handle, id, local);
   });
   if (client == nullptr) return;
   client->seats[handle] = {made.engine, made.id, made.memory, std::move(claim)};
@@ -351,7 +321,7 @@ void Control::take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t l
 void Control::on_opened(uint64_t session) {
   const ClientSession* client = sessions_->find(session);
   for (auto& engine : engines_) {
-    engine->post([e = engine.get(), link = client->link] { e->add_session(link); });
+    engine->post([e = engine.get(), link = client->link] { e->sessions().add(link); });
   }
 }
 
@@ -394,9 +364,9 @@ void Control::on_notice(uint64_t session, ipc::Kind kind, const ipc::GroupNotice
   engine->post([engine, session, kind, notice] {
     switch (kind) {
       case ipc::Kind::kLeave:
-        return engine->leave(session, notice.handle);
+        return engine->sessions().leave(session, notice.handle);
       default:
-        return engine->fail(session, notice.handle, notice.code, notice.rank, notice.text);
+        return engine->sessions().fail(session, notice.handle, notice.code, notice.rank, notice.text);
     }
   });
   if (kind == ipc::Kind::kLeave) sessions_->end_seat(*client, notice.handle);
@@ -405,14 +375,14 @@ void Control::on_notice(uint64_t session, ipc::Kind kind, const ipc::GroupNotice
 void Control::on_shared(uint64_t session, uint64_t number, const SharedBlock& block) {
   for (auto& engine : engines_) {
     engine->post([e = engine.get(), session, number, handle = block.handle, memory = block.memory] {
-      e->add_memory(session, number, handle, memory);
+      e->sessions().add_memory(session, number, handle, memory);
     });
   }
 }
 
 void Control::on_unshared(uint64_t number) {
   for (auto& engine : engines_) {
-    engine->post([e = engine.get(), number] { e->remove_memory(number); });
+    engine->post([e = engine.get(), number] { e->sessions().remove_memory(number); });
   }
 }
 
@@ -443,7 +413,7 @@ void Control::on_gone(uint64_t session, const std::string& how) {
   std::erase_if(joining_, [session](const auto& entry) { return entry.first.first == session; });
   maker_->on_session_gone(session, how);
   for (auto& engine : engines_) {
-    engine->post([e = engine.get(), session, how] { e->session_lost(session, how); });
+    engine->post([e = engine.get(), session, how] { e->sessions().lost(session, how); });
   }
 }
 

@@ -112,7 +112,7 @@ class Control : public SessionHandler {
   int64_t restart_ms() const;
   std::string measurements_path() const { return config_.node.state_folder + "/measurements.json"; }
   // Adds to measurements_ what an engine has measured, and writes it to the state folder.
-  void keep(const std::function<void(KnownMeasurements&)>& measured);
+  void keep(const KnownMeasurements& news);
   // Writes the keys of nodes that were seen for the first time (Trust::keep()).
   void keep_nodes();
   // Logs at start who can be a peer of this daemon, if that may surprise.
@@ -285,6 +285,21 @@ class Control : public SessionHandler {
   UniqueFd epoll_;
   // measured rates, as in the state folder
   KnownMeasurements measurements_;
+  // What engines report. Its functions run on the engines' threads, so each only posts. control_loop.cc
+  class FromEngines final : public EngineEvents {
+   public:
+    explicit FromEngines(Control& control) : control_(control) {}
+    void on_prepare(const NodeChange::Asker& asker, const ClassPrepare& question) override;
+    void on_commit(uint64_t change, bool commit) override;
+    void on_proposed(uint64_t change, const Status& answer) override;
+    void on_measured(const KnownMeasurements& news) override;
+    void on_back(uint64_t group, uint32_t node) override;
+    void on_ended(GroupFacts facts) override;
+
+   private:
+    Control& control_;
+  };
+  FromEngines from_engines_{*this};
   // filled in by open_devices(); does not change afterwards
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unique_ptr<ControlNetwork> network_;
@@ -344,6 +359,6 @@ class Control : public SessionHandler {
 
 // A function that gives a class's priority and weight by the class's name. It holds a copy of the
 // configuration, so any thread may call it.
-std::function<transport::SharePolicy(const std::string&)> policies_of(const Config& config);
+PolicyOfClass policies_of(const Config& config);
 
 }  // namespace hdt::daemon

@@ -30,7 +30,7 @@ void Control::on_status(uint64_t session) {
   auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
   const Viewer viewer = viewer_in(session);
   on_every_engine(
-      [parts, viewer](Engine& engine) { (*parts)[engine.index()] = engine.status(viewer); },
+      [parts, viewer](Engine& engine) { (*parts)[engine.index()] = engine.reports().status(viewer); },
       [this, parts, viewer, session] {
         nlohmann::json status;
         status["node"] = node_.name;
@@ -56,7 +56,7 @@ void Control::on_status(uint64_t session) {
         status["peers"] = nlohmann::json::array();
         size_t other_groups = 0;
         size_t other_peers = 0;
-        // Each part has the form that Engine::status() describes.
+        // Each part has the form that EngineReports::status() describes.
         for (const auto& part : *parts) {
           other_groups += part["other_groups"].get<size_t>();
           other_peers += part["other_peers"].get<size_t>();
@@ -121,28 +121,30 @@ void Control::on_explain(uint64_t session, const ipc::ExplainRequest& request) {
   const auto call = call_of(request);
   if (!call.is_ok()) return refuse(call.status().code(), call.status().message());
   auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
-  on_every_engine([parts, viewer = viewer_in(session), name = request.group, call = call.value()](
-                      Engine& engine) { (*parts)[engine.index()] = engine.explain(name, call, viewer); },
-                  [this, parts, session, refuse, name = request.group] {
-                    // Each engine has looked among its groups. A name may be that of a class, and so of
-                    // several groups; then the asker must choose one.
-                    nlohmann::json found = nlohmann::json::array();
-                    for (const auto& part : *parts) found.insert(found.end(), part.begin(), part.end());
-                    if (found.empty()) {
-                      return refuse(Code::kInvalidUsage, "node " + node_.name + " has no group '" + name +
-                                                             "' that you may see; hdtctl status lists those");
-                    }
-                    if (found.size() > 1) {
-                      std::string ids;
-                      for (const auto& group : found)
-                        ids += (ids.empty() ? "" : ", ") + group["group"].get<std::string>();
-                      return refuse(Code::kInvalidUsage,
-                                    "several groups are of class '" + name + "'; name one by its id: " + ids);
-                    }
-                    if (found[0].contains("wrong"))
-                      return refuse(Code::kInvalidArgument, found[0]["wrong"].get<std::string>());
-                    send_json(session, ipc::encode_text(Kind::kExplanationIs, Code::kSuccess, ""), found[0]);
-                  });
+  on_every_engine(
+      [parts, viewer = viewer_in(session), name = request.group, call = call.value()](Engine& engine) {
+        (*parts)[engine.index()] = engine.reports().explain(name, call, viewer);
+      },
+      [this, parts, session, refuse, name = request.group] {
+        // Each engine has looked among its groups. A name may be that of a class, and so of
+        // several groups; then the asker must choose one.
+        nlohmann::json found = nlohmann::json::array();
+        for (const auto& part : *parts) found.insert(found.end(), part.begin(), part.end());
+        if (found.empty()) {
+          return refuse(Code::kInvalidUsage, "node " + node_.name + " has no group '" + name +
+                                                 "' that you may see; hdtctl status lists those");
+        }
+        if (found.size() > 1) {
+          std::string ids;
+          for (const auto& group : found)
+            ids += (ids.empty() ? "" : ", ") + group["group"].get<std::string>();
+          return refuse(Code::kInvalidUsage,
+                        "several groups are of class '" + name + "'; name one by its id: " + ids);
+        }
+        if (found[0].contains("wrong"))
+          return refuse(Code::kInvalidArgument, found[0]["wrong"].get<std::string>());
+        send_json(session, ipc::encode_text(Kind::kExplanationIs, Code::kSuccess, ""), found[0]);
+      });
 }
 
 // Hands a question on by its kind (ipc::Question). ClientSessions reads nothing else of the session
@@ -169,7 +171,9 @@ void Control::answer_link(uint64_t session, const std::string& node) {
   auto parts = std::make_shared<std::vector<nlohmann::json>>(engines_.size());
   const Viewer viewer = viewer_in(session);
   on_every_engine(
-      [parts, node, viewer](Engine& engine) { (*parts)[engine.index()] = engine.explain_link(node, viewer); },
+      [parts, node, viewer](Engine& engine) {
+        (*parts)[engine.index()] = engine.reports().explain_link(node, viewer);
+      },
       [this, parts, session, node] {
         nlohmann::json answer = {{"node", node_.name}, {"to", node}, {"classes", nlohmann::json::array()}};
         for (size_t engine = 0; engine < parts->size(); ++engine) {

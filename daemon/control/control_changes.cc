@@ -37,7 +37,7 @@ uint64_t random_number() {
 }  // namespace
 
 // By value: engines call it on their threads while config_ changes.
-std::function<transport::SharePolicy(const std::string&)> policies_of(const Config& config) {
+PolicyOfClass policies_of(const Config& config) {
   return [config](const std::string& group_class) {
     const ClassConfig policy = config.class_named(group_class);
     return transport::SharePolicy{policy.priority == "latency", static_cast<uint32_t>(policy.weight)};
@@ -118,7 +118,7 @@ void Control::change_class(Config config, const std::string& settings,
     if (!opened.is_ok()) return end_change(opened);
     for (auto& engine : engines_) {
       engine->post([e = engine.get(), number = change_->number, text = change_->settings,
-                    ends = ends_of_change(false)] { e->propose(number, text, ends); });
+                    ends = ends_of_change(false)] { e->mover().propose(number, text, ends); });
     }
   });
 }
@@ -136,7 +136,7 @@ void Control::end_change(const Status& outcome) {
   const auto done = std::move(change_->done);
   for (auto& engine : engines_) {
     engine->post([e = engine.get(), number = change_->number, commit = outcome.is_ok()] {
-      e->finish_change(number, commit);
+      e->mover().finish(number, commit);
     });
   }
   if (outcome.is_ok()) adopt_change();
@@ -165,7 +165,7 @@ void Control::adopt_change() {
 void Control::on_prepare(const NodeChange::Asker& asker, const ClassPrepare& prepare) {
   const auto refuse = [&](const Status& why) {
     engines_[asker.engine]->post([e = engines_[asker.engine].get(), asker, number = prepare.change, why] {
-      e->prepare_move(asker.group, number, why);
+      e->mover().prepare(asker.group, number, why);
     });
   };
   if (!devices_differ_.empty()) return refuse({Code::kSystem, devices_differ_});
@@ -201,7 +201,8 @@ void Control::answer_askers(const Status& opened) {
     Result<std::vector<RailEnd>> ends = opened;
     if (opened.is_ok()) ends = (*ends_of(asker.group_class))[asker.engine];
     engines_[asker.engine]->post([e = engines_[asker.engine].get(), group = asker.group,
-                                  number = change_->number, ends] { e->prepare_move(group, number, ends); });
+                                  number = change_->number,
+                                  ends] { e->mover().prepare(group, number, ends); });
   }
 }
 

@@ -114,9 +114,9 @@ void Control::local_facts(bool all_operations, const Viewer& viewer, std::functi
   parts->lacks.resize(engines_.size());
   on_every_engine(
       [parts](Engine& engine) {
-        parts->groups[engine.index()] = engine.group_facts();
-        parts->rails[engine.index()] = engine.rail_facts();
-        parts->lacks[engine.index()] = engine.lacks();
+        parts->groups[engine.index()] = engine.reports().groups();
+        parts->rails[engine.index()] = engine.reports().rails();
+        parts->lacks[engine.index()] = engine.reports().lacks();
       },
       [this, parts, all_operations, viewer, then = std::move(then)] {
         NodeFacts facts;
@@ -312,7 +312,7 @@ void Control::on_deadline(uint64_t session, const Seat& seat, const ipc::GroupNo
       if (!verdict.ranks.empty()) rank = static_cast<int32_t>(verdict.ranks.front());
     }
     engine->post([engine, session, handle = notice.handle, rank, text] {
-      engine->fail(session, handle, Code::kTimeout, rank, text);
+      engine->sessions().fail(session, handle, Code::kTimeout, rank, text);
     });
   };
   all_facts(false, viewer_in(session), kDeadlineAskMs, fail);

@@ -62,6 +62,43 @@ void Control::work() {
   if (failed) ::usleep(kAfterFailureUs);
 }
 
+void Control::FromEngines::on_prepare(const NodeChange::Asker& asker, const ClassPrepare& question) {
+  control_.mailbox_.post([&c = control_, asker, question] { c.on_prepare(asker, question); });
+}
+
+void Control::FromEngines::on_commit(uint64_t change, bool commit) {
+  control_.mailbox_.post([&c = control_, change, commit] { c.on_commit(change, commit); });
+}
+
+void Control::FromEngines::on_proposed(uint64_t change, const Status& answer) {
+  control_.mailbox_.post([&c = control_, change, answer] { c.on_proposed(change, answer); });
+}
+
+void Control::FromEngines::on_measured(const KnownMeasurements& news) {
+  control_.mailbox_.post([&c = control_, news] { c.keep(news); });
+}
+
+void Control::FromEngines::on_back(uint64_t group, uint32_t node) {
+  control_.mailbox_.post([&c = control_, group, node] { c.rediscovery_->end(group, node); });
+}
+
+// Shared, as std::function needs a copyable callable and facts may be large.
+void Control::FromEngines::on_ended(GroupFacts facts) {
+  control_.mailbox_.post([&c = control_, shared = std::make_shared<GroupFacts>(std::move(facts))] {
+    c.maker_->on_group_ended(shared->id);
+    c.rediscovery_->end_group(shared->id);
+    c.remember(std::move(*shared));
+  });
+}
+
+void Control::keep(const KnownMeasurements& news) {
+  if (news.memory.measured()) measurements_.memory = news.memory;
+  for (const auto& [link, rates] : news.links) measurements_.links[link] = rates;
+  if (config_.node.state_folder.empty()) return;
+  const Status saved = save_measurements(measurements_path(), measurements_);
+  if (!saved.is_ok()) HDT_LOG_WARN("the measurements of links are not kept: {}", saved.message());
+}
+
 // `then` runs when all engines have answered, also if one threw. `left` is touched on the control thread
 // only; the mailboxes order everything that `work` wrote before `then`.
 void Control::on_every_engine(const std::function<void(Engine&)>& work, std::function<void()> then) {

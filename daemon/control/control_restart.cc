@@ -67,7 +67,7 @@ PeerRediscovery::Services Control::rediscovery_services() {
   services.met = [this](const Successor& word, const SuccessorReply& known) {
     for (auto& engine : engines_) {
       engine->post([e = engine.get(), own = word.node, known] {
-        (void)e->meet(known.group, known.from, known.to, own, known.node, true);
+        (void)e->successors().meet(known.group, known.from, known.to, own, known.node, true);
       });
     }
   };
@@ -157,7 +157,7 @@ Status Control::on_adopt(uint64_t session, const ipc::AdoptRequest& request, Uni
   client->seats[request.handle] = {request.engine, group.id, adopted_[group.id],
                                    std::make_shared<UserLimits::Claim>(claim.take())};
   engine->post([engine, session, handle = request.handle, id = group.id, local = request.local_index] {
-    engine->attach(session, handle, id, local);
+    engine->sessions().attach(session, handle, id, local);
   });
   HDT_LOG_INFO("group {} adopted from pid {} {}", short_id(group.id), client->credentials.pid,
                LogTag{.node = node_.name});
@@ -195,7 +195,7 @@ void Control::on_successor(ChannelId channel, const Successor& word) {
   auto known = std::make_shared<bool>(false);
   on_every_engine(
       [this, word, answer, known](Engine& engine) {
-        auto met = engine.meet(word.group, word.to, word.from, answer->node, word.node);
+        auto met = engine.successors().meet(word.group, word.to, word.from, answer->node, word.node);
         if (!met) return;
         mailbox_.post([answer, known, met = std::move(*met)] {
           *known = true;

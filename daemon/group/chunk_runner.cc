@@ -161,7 +161,7 @@ bool ChunkRunner::open_buffer(ActiveCall& call, uint64_t number, uint64_t offset
   if (memory == nullptr && missed_ != call.sequence) {
     missed_ = call.sequence;
     missed_looks_ = context_.looks;
-    context_.look_again();
+    context_.services->look_again();
   }
   if (memory == nullptr && context_.looks == missed_looks_) return false;
   context_.fail(Code::kInvalidArgument, static_cast<int32_t>(context_.local_ranks[0]),

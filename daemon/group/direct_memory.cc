@@ -8,7 +8,7 @@ Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint64_t 
   // Known numbers are found without the engine: what was acquired once stays mapped until it is
   // dropped.
   if (found == entries_.end()) {
-    auto memory = services_.find(local, number);
+    auto memory = services_->find_memory(local, number);
     if (memory == nullptr) return static_cast<const Use*>(nullptr);
     Entry entry;
     entry.local = local;
@@ -33,7 +33,7 @@ Result<transport::RegionKey> DirectMemory::key_for(uint64_t number, uint32_t bac
     // place would never end.
     std::map<uint32_t, Entry::Enlisted> fresh;
     const auto place = fresh.emplace(backend, Entry::Enlisted{}).first;
-    auto key = services_.enlist(*found->second.memory, backend);
+    auto key = services_->register_memory(*found->second.memory, backend);
     if (!key.is_ok()) return key;
     place->second.key = key.take();
     known = found->second.keys.insert(fresh.extract(place)).position;
@@ -41,7 +41,7 @@ Result<transport::RegionKey> DirectMemory::key_for(uint64_t number, uint32_t bac
   Entry::Enlisted& enlisted = known->second;
   // ... and each node is allowed to write to it before it gets the key.
   if (!enlisted.granted.contains(node)) {
-    HDT_RETURN_IF_ERROR(services_.grant(enlisted.key, backend, node));
+    HDT_RETURN_IF_ERROR(services_->grant(enlisted.key, backend, node));
     enlisted.granted.insert(node);
   }
   return enlisted.key;
@@ -50,13 +50,13 @@ Result<transport::RegionKey> DirectMemory::key_for(uint64_t number, uint32_t bac
 void DirectMemory::revoke(const NodeId& node) {
   for (auto& [number, entry] : entries_) {
     for (auto& [backend, enlisted] : entry.keys) {
-      if (enlisted.granted.erase(node) > 0) services_.revoke(enlisted.key, backend, node);
+      if (enlisted.granted.erase(node) > 0) services_->revoke(enlisted.key, backend, node);
     }
   }
 }
 
 void DirectMemory::withdraw(const Entry& entry) {
-  for (const auto& [backend, enlisted] : entry.keys) services_.withdraw(enlisted.key, backend);
+  for (const auto& [backend, enlisted] : entry.keys) services_->deregister_memory(enlisted.key, backend);
 }
 
 void DirectMemory::release(uint64_t number) {

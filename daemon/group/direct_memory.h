@@ -6,17 +6,16 @@
 // it stays until the group ends: peers may still be writing, and a write outside of registered memory
 // would cost them their link.
 //
-// Owner: GroupContext; the engine's thread. ChunkRunner acquires memory for calls; Engine supplies the
-// services.
+// Owner: GroupContext; the engine's thread. ChunkRunner acquires memory for calls.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 
 #include "base/shared_memory.h"
+#include "daemon/group/group_services.h"
 #include "daemon/protocol/node.h"
 #include "transports/transport.h"
 
@@ -26,20 +25,8 @@ namespace hdt::daemon {
 // group (docs/design/communicator.md, "Who a process is").
 class DirectMemory {
  public:
-  // What the engine does for this object. Engine::make_group() sets all of them.
-  struct Services {
-    // Memory `number` of the process of local rank `local`; null if that process shares no such memory
-    // in this group.
-    std::function<std::shared_ptr<SharedMemory>(uint32_t local, uint64_t number)> find;
-    // Registers the memory with the engine's backend of that number, and ends a registration.
-    std::function<Result<transport::RegionKey>(const SharedMemory&, uint32_t backend)> enlist;
-    std::function<void(const transport::RegionKey&, uint32_t backend)> withdraw;
-    // Lets a node write to the region, and ends that. Nobody else may write to it.
-    std::function<Status(const transport::RegionKey&, uint32_t backend, const NodeId&)> grant;
-    std::function<void(const transport::RegionKey&, uint32_t backend, const NodeId&)> revoke;
-  };
-
-  void set_services(Services services) { services_ = std::move(services); }
+  // `services` must outlive this object. To be called before anything else.
+  void set_services(GroupServices& services) { services_ = &services; }
   ~DirectMemory() { clear(); }
 
   // Where the memory is mapped here.
@@ -83,7 +70,7 @@ class DirectMemory {
   void forget(std::map<uint64_t, Entry>::iterator entry);
   void withdraw(const Entry& entry);
 
-  Services services_;
+  GroupServices* services_ = nullptr;
   std::map<uint64_t, Entry> entries_;
 };
 

@@ -64,14 +64,14 @@ std::string GroupContext::name() const {
   return fmt::format("group {} (class {})", short_id(id), group_class);
 }
 
-EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_index)
-    : memory_(spec.memory),
+EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_index, std::unique_ptr<GroupServices> services)
+    : services_(std::move(services)),
+      memory_(spec.memory),
       context_(make_context(spec, group_index)),
       chunks_(context_),
       rings_(context_),
       deadline_(spec.deadline),
       on_ready_(std::move(spec.on_ready)),
-      on_back_(std::move(spec.on_back)),
       restart_ms_(spec.restart_ms),
       own_rates_{spec.memory_rates, std::vector<ipc::LinkRates>(context_.nodes.size())},
       link_told_(context_.nodes.size(), false),
@@ -82,8 +82,8 @@ EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_index)
       local_here_(context_.local_ranks.size(), !spec.adopted),
       adopting_(spec.adopted) {
   link_told_[context_.me] = true;
-  context_.direct.set_services(std::move(spec.direct));
-  context_.look_again = std::move(spec.look_again);
+  context_.services = services_.get();
+  context_.direct.set_services(*services_);
   context_.fail = [this](Code code, int32_t rank, const std::string& text) { fail(code, rank, text); };
   if (adopting_) go_on(spec);
   check_ready();

@@ -68,12 +68,6 @@ struct GroupSpec {
   Deadline deadline = Deadline::never();
   // called once, on the engine's thread: OK when the group is ready, or the reason why it was not made
   std::function<void(Status)> on_ready;
-  // what DirectMemory needs of the engine
-  DirectMemory::Services direct;
-  // see GroupContext::look_again
-  std::function<void()> look_again;
-  // the group works with that node again, which had been suspended
-  std::function<void(uint32_t node)> on_back;
 };
 
 // See the head of this file.
@@ -81,7 +75,7 @@ class EngineGroup {
  public:
   // Writes the segment, or goes on from the one of a predecessor. May call spec.on_ready. `group_index`
   // is the group's index in the engine's table.
-  EngineGroup(GroupSpec spec, uint32_t group_index);
+  EngineGroup(GroupSpec spec, uint32_t group_index, std::unique_ptr<GroupServices> services);
 
   uint64_t id() const { return context_.id; }
   const GroupContext& context() const { return context_; }
@@ -106,8 +100,7 @@ class EngineGroup {
   // backend number `backend`. Sends our hello, and the failure if the group has failed meanwhile.
   void on_link_up(uint32_t node, transport::Link& link, const transport::RegionKey& our_region,
                   uint32_t backend);
-  // The node whose link is to be measured next; nothing: none is left. See engine_probes.cc for the
-  // order.
+  // The node whose link is to be measured next; nothing: none is left.
   std::optional<uint32_t> next_to_measure() const;
   // The link to the node is to be measured before the group can be ready.
   bool is_to_measure(uint32_t node) const { return compares_rates() && !link_told_[node]; }
@@ -148,7 +141,7 @@ class EngineGroup {
   // Does everything that can be done now. The engine calls it after a rank has rung or something has
   // come. True if anything was done.
   bool progress();
-  // Counts a look that context().look_again has asked for.
+  // Counts a look that GroupServices::look_again() has asked for.
   void count_look() { ++context_.looks; }
   // The group is finished, and the engine could not let go of it: has the engine try again in a
   // millisecond.
@@ -263,6 +256,8 @@ class EngineGroup {
   // Repeats to the node which ranks here have departed.
   void tell_departures(uint32_t node);
 
+  // before what uses them
+  std::unique_ptr<GroupServices> services_;
   // keeps the segment mapped
   std::shared_ptr<SharedMemory> memory_;
   GroupContext context_;
@@ -272,7 +267,6 @@ class EngineGroup {
   Deadline deadline_;
   // empty after it was called
   std::function<void(Status)> on_ready_;
-  std::function<void(uint32_t)> on_back_;
   int64_t restart_ms_;
   // all other nodes have been sent the failure
   bool told_failure_ = false;

@@ -85,4 +85,15 @@ void EngineGroup::look_at_making() {
   fail(Code::kTimeout, -1, "making " + context_.name() + ": node " + missing + " did not get ready in time");
 }
 
+// The nodes measure in rounds r = 1, 2, ...: in round r, node n measures its link to node n ^ r. So
+// every node has one link at a time, all nodes work at once, and a link waits only for links of earlier
+// rounds. Hence no two links wait for each other.
+std::optional<uint32_t> EngineGroup::next_to_measure() const {
+  std::optional<uint32_t> next;
+  for (uint32_t node = 0; node < link_told_.size(); ++node) {
+    if (is_to_measure(node) && (!next || (node ^ context_.me) < (*next ^ context_.me))) next = node;
+  }
+  return next;
+}
+
 }  // namespace hdt::daemon

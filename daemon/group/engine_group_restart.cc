@@ -109,7 +109,7 @@ void EngineGroup::on_resume(uint32_t node, const Resume& note) {
   HDT_LOG_INFO(
       "{} goes on with node {} {}", context_.name(), context_.nodes[node].name,
       LogTag{.op = static_cast<int64_t>(chunks_.calls_entered()), .node = context_.nodes[context_.me].name});
-  if (on_back_) on_back_(node);
+  services_->on_back(node);
   progress();
 }
 

@@ -154,9 +154,9 @@ struct GroupContext {
   std::vector<GroupPeer> peers;  // by node; peers[me] is unused
   // memory of local processes that calls use in place
   DirectMemory direct;
-  // Makes the engine look at the group again, after everything that was posted to the engine before this
-  // call. `looks` counts those looks, so that a caller can find out whether its look has happened.
-  std::function<void()> look_again;
+  // of the engine; owned by EngineGroup
+  GroupServices* services = nullptr;
+  // how often the engine has looked at the group because of GroupServices::look_again()
   uint64_t looks = 0;
   // Fails the group here and on all nodes. `rank` is the rank that caused it; -1: none is known.
   std::function<void(Code, int32_t rank, const std::string&)> fail;

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/unit/daemon_engine/played.h"
+
 namespace hdt::daemon {
 namespace {
 
@@ -65,7 +67,7 @@ TEST_F(AdoptionTest, AHeaderThatChangesLaterChangesNothing) {
   const auto spec = adoption_.describe(first.value(), NodeInfo{});
   ASSERT_TRUE(spec.is_ok());
   EXPECT_EQ(spec.value().node_of_rank.size(), 2U);
-  const EngineGroup group(spec.value(), 0);
+  const EngineGroup group(spec.value(), 0, std::make_unique<PlayedServices>());
   EXPECT_EQ(group.context().layout().local_ranks, 2U);
 }
 

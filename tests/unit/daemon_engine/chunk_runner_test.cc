@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/daemon_engine/played.h"
+
 namespace hdt::daemon {
 namespace {
 
@@ -14,7 +16,7 @@ using ::testing::IsEmpty;
 constexpr uint32_t kMemory = 5;          // its number
 constexpr uint64_t kElements = 1 << 20;  // large enough to be used in place
 
-class CallInPlace : public ::testing::Test {
+class CallInPlace : public ::testing::Test, protected PlayedServices {
  protected:
   CallInPlace() {
     context_.id = 7;
@@ -25,19 +27,16 @@ class CallInPlace : public ::testing::Test {
     context_.peers.resize(2);
     for (GroupPeer& peer : context_.peers) peer.layout = layout_;
     context_.segment = ipc::Segment::format(memory_.data(), layout_, context_.id, "default", 0);
-    DirectMemory::Services services;
-    services.find = [this](uint32_t, uint64_t number) { return number == kMemory ? shared_ : nullptr; };
-    services.enlist = [](const SharedMemory&, uint32_t) {
-      return Result<transport::RegionKey>(transport::RegionKey{});
-    };
-    services.withdraw = [](const auto&...) {};
-    services.grant = [](const auto&...) { return Status::ok(); };
-    services.revoke = [](const auto&...) {};
-    context_.direct.set_services(std::move(services));
-    context_.look_again = [this] { ++asked_; };
+    context_.services = this;
+    context_.direct.set_services(*this);
     context_.fail = [this](Code, int32_t, const std::string& text) { failures_.push_back(text); };
     runner_.emplace(context_);
   }
+
+  std::shared_ptr<SharedMemory> find_memory(uint32_t, uint64_t number) override {
+    return number == kMemory ? shared_ : nullptr;
+  }
+  void look_again() override { ++asked_; }
 
   void enter_allreduce() {
     ipc::Call call;

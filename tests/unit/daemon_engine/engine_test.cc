@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "tests/unit/daemon_engine/played.h"
 
 namespace hdt::daemon {
 namespace {
@@ -18,15 +19,15 @@ constexpr uint64_t kGroup = 7;
 constexpr uint64_t kSession = 1;
 constexpr auto kAnswerTime = std::chrono::seconds(30);
 
-class EngineOfOneNode : public ::testing::Test {
+class EngineOfOneNode : public ::testing::Test, private PlayedControl {
  protected:
-  EngineOfOneNode() : engine_(options()) {
+  EngineOfOneNode() : engine_(options(), *this) {
     EXPECT_TRUE(engine_.start().is_ok());
     session_->number = kSession;
     session_->memory = SharedMemory::create("page", sizeof(ipc::WakePage)).take();
     new (session_->memory.data()) ipc::WakePage();
     session_->eventfds.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    on_engine([&] { engine_.add_session(session_); });
+    on_engine([&] { engine_.sessions().add(session_); });
   }
   ~EngineOfOneNode() override { engine_.stop(); }
 
@@ -52,7 +53,7 @@ class EngineOfOneNode : public ::testing::Test {
     spec.memory = memory_;
     on_engine([&] {
       engine_.create_group(std::move(spec));
-      engine_.attach(kSession, handle, kGroup, 0);
+      engine_.sessions().attach(kSession, handle, kGroup, 0);
     });
     return ipc::Segment::attach(memory_->data(), memory_->size()).take();
   }
@@ -68,11 +69,11 @@ class EngineOfOneNode : public ::testing::Test {
   std::promise<GroupFacts> ended_;
 
  private:
+  void on_ended(GroupFacts facts) override { ended_.set_value(std::move(facts)); }
+
   EngineOptions options() {
     EngineOptions options;
     options.node_name = "here";
-    options.on_measured = [](const auto&) {};
-    options.on_ended = [this](GroupFacts facts) { ended_.set_value(std::move(facts)); };
     return options;
   }
 
@@ -94,9 +95,9 @@ TEST_F(EngineOfOneNode, ARanksMessageThatItLeavesMayComeAfterTheEndOfItsGroup) {
   ASSERT_EQ(ended.wait_for(kAnswerTime), std::future_status::ready);
   EXPECT_EQ(ended.get().local.size(), 1U);
   on_engine([&] {
-    engine().leave(kSession, 0);
-    engine().fail(kSession, 0, Code::kAborted, 0, "too late");
-    engine().session_lost(kSession, "ended");
+    engine().sessions().leave(kSession, 0);
+    engine().sessions().fail(kSession, 0, Code::kAborted, 0, "too late");
+    engine().sessions().lost(kSession, "ended");
   });
   EXPECT_FALSE(segment.failed());
 }
@@ -116,7 +117,7 @@ TEST_F(EngineOfOneNode, ARankRingsByAHandleBeyondTheBits) {
     while (rank.echo_given.load() != 1 && !until.expired()) std::this_thread::yield();
     EXPECT_EQ(rank.echo_given.load(), 1U);
     rank.left.store(1);
-    on_engine([&] { engine().leave(kSession, handle); });
+    on_engine([&] { engine().sessions().leave(kSession, handle); });
     ASSERT_EQ(ended_.get_future().wait_for(kAnswerTime), std::future_status::ready);
     on_engine([&] { ended_ = {}; });  // for the next group
   }
@@ -127,9 +128,9 @@ TEST_F(EngineOfOneNode, MemoryGoesWithASessionThatWasNotEntered) {
   constexpr uint64_t kUnknown = kSession + 1;
   auto memory = std::make_shared<SharedMemory>(SharedMemory::create("shared", 4096).take());
   const std::weak_ptr<SharedMemory> held = memory;
-  on_engine([&] { engine().add_memory(kUnknown, 5, 0, std::move(memory)); });
+  on_engine([&] { engine().sessions().add_memory(kUnknown, 5, 0, std::move(memory)); });
   EXPECT_FALSE(held.expired());
-  on_engine([&] { engine().session_lost(kUnknown, "ended"); });
+  on_engine([&] { engine().sessions().lost(kUnknown, "ended"); });
   EXPECT_TRUE(held.expired());
 }
 
@@ -145,7 +146,7 @@ TEST_F(EngineOfOneNode, TwoGroupsOfOneIdAreNotMade) {
   spec.on_ready = [&](const Status& status) { ready = status; };
   on_engine([&] {
     engine().create_group(std::move(spec));
-    engine().attach(kSession, 1, kGroup, 99);  // no such rank
+    engine().sessions().attach(kSession, 1, kGroup, 99);  // no such rank
   });
   EXPECT_FALSE(ready.is_ok());
   EXPECT_FALSE(segment.failed());

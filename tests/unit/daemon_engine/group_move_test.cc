@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "daemon/group/engine_group.h"
+#include "tests/unit/daemon_engine/played.h"
 #include "tests/unit/transports/link_world.h"
 
 namespace hdt::daemon {
@@ -18,7 +19,7 @@ constexpr uint64_t kMovingGroup = 7;
 
 class GroupThatMoves : public ::testing::Test {
  protected:
-  GroupThatMoves() : group_(spec(), 0) {
+  GroupThatMoves() : group_(spec(), 0, std::make_unique<PlayedServices>()) {
     for (LinkWorld* world : {&old_, &fresh_}) {
       world->connect();
       EXPECT_TRUE(world->wait_for_rails(1));

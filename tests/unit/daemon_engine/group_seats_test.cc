@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/group/engine_group.h"
+#include "tests/unit/daemon_engine/played.h"
 #include "tests/unit/transports/link_world.h"
 
 namespace hdt::daemon {
@@ -15,7 +16,7 @@ constexpr int64_t kSuccessorMs = 30'000;
 
 class GroupThatTakesItsSeats : public ::testing::Test {
  protected:
-  GroupThatTakesItsSeats() : group_(spec({0, 1}), 0) {
+  GroupThatTakesItsSeats() : group_(spec({0, 1}), 0, std::make_unique<PlayedServices>()) {
     for (LinkWorld* world : {&first_, &second_}) {
       world->connect();
       EXPECT_TRUE(world->wait_for_rails(1));
@@ -128,7 +129,7 @@ TEST_F(GroupThatTakesItsSeats, IsNotWaitedForOnceItHasFailed) {
 }
 
 TEST_F(GroupThatTakesItsSeats, OneNodeIsMadeOnceItsRanksHaveTheirs) {
-  EngineGroup alone(spec({0, 0}), 1);
+  EngineGroup alone(spec({0, 0}), 1, std::make_unique<PlayedServices>());
   take_seat(alone, 0);
   EXPECT_FALSE(alone.is_made());
   take_seat(alone, 1);

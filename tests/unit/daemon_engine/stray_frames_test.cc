@@ -10,6 +10,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/protocol/handshake.h"
 #include "daemon/protocol/trust.h"
+#include "tests/unit/daemon_engine/played.h"
 #include "tests/unit/transports/link_world.h"
 
 namespace hdt::daemon {
@@ -25,7 +26,7 @@ constexpr int64_t kPatienceMs = 30'000;
 // It has the greater name, so that the test dials.
 class EngineWithAPeer : public ::testing::Test {
  protected:
-  EngineWithAPeer() : side_(transport::LinkOptions{}), engine_(options()) {
+  EngineWithAPeer() : side_(transport::LinkOptions{}), engine_(options(), control_) {
     EXPECT_TRUE(engine_.start().is_ok());
     side_.open_devices(*network_.make_backend(), 'a', 1);
   }
@@ -41,8 +42,6 @@ class EngineWithAPeer : public ::testing::Test {
     options.nics = {{"fake", info}};
     options.make_backend = [this](const std::string&) { return network_.make_backend(); };
     options.policy_of = [](const std::string&) { return transport::SharePolicy{}; };
-    options.on_measured = [](const auto&) {};
-    options.on_ended = [](const GroupFacts&) {};
     return options;
   }
 
@@ -127,6 +126,7 @@ class EngineWithAPeer : public ::testing::Test {
   transport::NicShare nic_;
   transport::Side side_;
   std::shared_ptr<SharedMemory> memory_;
+  PlayedControl control_;
   Engine engine_;
 };
 

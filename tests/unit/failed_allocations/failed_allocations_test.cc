@@ -8,27 +8,14 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
+#include <memory>
 #include <new>
 
 #include "base/seqpacket.h"
 #include "base/shared_memory.h"
 #include "daemon/group/direct_memory.h"
-
-namespace {
-
-// The allocation of this thread that fails, counted from now on; 0: none.
-thread_local int failing = 0;
-
-}  // namespace
-
-void* operator new(size_t bytes) {
-  if (failing > 0 && --failing == 0) throw std::bad_alloc();
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#include "tests/unit/daemon_engine/played.h"
+#include "tests/unit/failed_allocations/failing_new.h"
 
 namespace hdt {
 namespace {
@@ -39,13 +26,13 @@ template <typename Action, typename After>
 int fail_each_allocation(Action&& action, After&& after) {
   for (int n = 1;; ++n) {
     bool failed = false;
-    failing = n;
+    hdt::testing::failing_allocation = n;
     try {
       action();
     } catch (const std::bad_alloc&) {
       failed = true;
     }
-    failing = 0;
+    hdt::testing::failing_allocation = 0;
     after(n);
     if (!failed) return n - 1;
   }
@@ -81,28 +68,19 @@ TEST(FailedAllocations, AMessageThatCannotBeReceivedLeavesNoDescriptorOpen) {
 
 TEST(FailedAllocations, MemoryThatIsRegisteredIsDeregistered) {
   const auto memory = std::make_shared<SharedMemory>(SharedMemory::create("test", 4096).take());
-  std::array<int, 2> registered{};  // by backend
+  daemon::PlayedServices services(memory);
   const int failures = fail_each_allocation(
       [&] {
         daemon::DirectMemory direct;
-        daemon::DirectMemory::Services services;
-        services.find = [&](uint32_t, uint64_t) { return memory; };
-        services.enlist = [&](const SharedMemory&, uint32_t backend) -> Result<transport::RegionKey> {
-          ++registered[backend];
-          return transport::RegionKey{};
-        };
-        services.withdraw = [&](const transport::RegionKey&, uint32_t backend) { --registered[backend]; };
-        services.grant = [](const transport::RegionKey&, uint32_t, const daemon::NodeId&) {
-          return Status::ok();
-        };
-        services.revoke = [](const transport::RegionKey&, uint32_t, const daemon::NodeId&) {};
-        direct.set_services(std::move(services));
+        direct.set_services(services);
         if (!direct.acquire(0, 1).is_ok()) std::abort();
         for (const uint32_t backend : {0u, 1u}) {
           if (!direct.key_for(1, backend, {}).is_ok()) std::abort();
         }
       },
-      [&](int n) { EXPECT_EQ(registered, (std::array{0, 0})) << "allocation " << n; });
+      [&](int n) {
+        EXPECT_EQ(services.registered, (std::array{0, 0})) << "allocation " << n;
+      });
   EXPECT_GE(failures, 5);  // the memory's entry, a key and a grant for each backend
 }
 

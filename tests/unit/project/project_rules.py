@@ -53,7 +53,8 @@ ROOMS = {
     "daemon": [
         ["protocol", "sessions"],
         ["links"],
-        ["group", "classes"],
+        ["group"],
+        ["classes"],
         ["engine", "membership"],
         ["diagnosis"],
         ["control"],

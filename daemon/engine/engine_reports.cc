@@ -1,13 +1,13 @@
-// What an engine says about itself: `hdtctl status` and `hdtctl explain`. The names of the fields are
-// those that hdtctl and tests read. A viewer who may not see all groups sees those of its own user, and
-// of the others how many there are.
+// engine_reports.cc: see engine_reports.h.
+#include "daemon/engine/engine_reports.h"
+
 #include <fmt/core.h>
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/address.h"
-#include "daemon/engine/engine.h"
 #include "daemon/group/explanation.h"
 
 namespace hdt::daemon {
@@ -50,8 +50,6 @@ nlohmann::json describe(const EngineGroup& group, const std::function<uint32_t(u
   return json;
 }
 
-}  // namespace
-
 // The states in the words of hdtctl. "connecting" is the glossary's greeting.
 const char* state_text(transport::RailStatus::State state) {
   switch (state) {
@@ -72,8 +70,6 @@ std::string nic_at(const std::vector<RailEnd>& ends, const std::string& backend,
   }
   return "";
 }
-
-namespace {
 
 // One link with its rails (RailStatus in link.h):
 //
@@ -174,10 +170,10 @@ nlohmann::json explain_call(EngineGroup& group, const ipc::Call& call) {
 
 }  // namespace
 
-// `name`: a group's id as status shows it, or a class. Groups that the viewer does not see are passed over.
-nlohmann::json Engine::explain(const std::string& name, const ipc::Call& call, const Viewer& viewer) {
+nlohmann::json EngineReports::explain(const std::string& name, const ipc::Call& call,
+                                      const Viewer& viewer) const {
   nlohmann::json json = nlohmann::json::array();
-  for (const auto& group : groups_) {
+  for (const auto& group : groups_.all()) {
     if (group == nullptr || !viewer.sees(group->users())) continue;
     if (id_of(*group) != name && group->context().group_class != name) continue;
     json.push_back(explain_call(*group, call));
@@ -187,32 +183,137 @@ nlohmann::json Engine::explain(const std::string& name, const ipc::Call& call, c
 
 // A link is shown to a viewer if it is in use by a group that the viewer sees; all other links are only
 // counted, since their nodes belong to others.
-nlohmann::json Engine::status(const Viewer& viewer) const {
+nlohmann::json EngineReports::status(const Viewer& viewer) const {
   nlohmann::json json;
   json["groups"] = nlohmann::json::array();
   size_t other_groups = 0;
   size_t other_peers = 0;
   std::set<const transport::Link*> seen;  // links of groups that the viewer sees
-  for (const auto& group : groups_) {
+  for (const auto& group : groups_.all()) {
     if (group == nullptr) continue;
     if (!viewer.sees(group->users())) {
       ++other_groups;
       continue;
     }
     for (const GroupPeer& peer : group->context().peers) seen.insert(peer.link);
-    json["groups"].push_back(describe(*group, [&](uint32_t local) { return pid_of(*group, local); }));
+    json["groups"].push_back(
+        describe(*group, [&](uint32_t local) { return sessions_.pid_of(*group, local); }));
   }
   json["peers"] = nlohmann::json::array();
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : links_.all()) {
     if (!viewer.all && !seen.contains(&peer->link)) {
       ++other_peers;
       continue;
     }
-    json["peers"].push_back(describe(*peer, backends_[peer->backend].name, rail_ends_));
+    json["peers"].push_back(describe(*peer, devices_.backend_name(peer->backend), devices_.ends()));
   }
   json["other_groups"] = other_groups;
   json["other_peers"] = other_peers;
   return json;
+}
+
+// The latest choice for each class, as several groups of a class have one each. Choices of groups that have
+// ended are shown where no living one replaces them.
+nlohmann::json EngineReports::explain_link(const std::string& node, const Viewer& viewer) const {
+  std::map<std::pair<std::string, std::string>, const LinkChoice*> latest;
+  // Nobody knows any more whose the groups were that have ended.
+  if (viewer.all) {
+    for (const auto& [whom, choice] : chooser_.past()) latest[whom] = &choice;
+  }
+  for (const auto& [whom, choice] : chooser_.all()) {
+    const EngineGroup* const group = groups_.find(whom.first);
+    const bool seen = viewer.all || (group != nullptr && viewer.sees(group->users()));
+    if (seen) latest[{choice.peer.name, choice.group_class}] = &choice;
+  }
+  nlohmann::json json = nlohmann::json::array();
+  for (const auto& [whom, choice] : latest) {
+    if (whom.first != node) continue;
+    nlohmann::json entry = choice->report();
+    entry["rails_up"] = nlohmann::json::array();
+    const PeerLink* const peer = choice->link ? links_.find(*choice->link) : nullptr;
+    if (peer != nullptr) {
+      for (const auto& rail : peer->link.rails()) {
+        if (rail.state == transport::RailStatus::State::kUp) {
+          entry["rails_up"].push_back({{"local", rail.local_address}, {"remote", rail.remote_address}});
+        }
+      }
+    }
+    json.push_back(entry);
+  }
+  return json;
+}
+
+// The group's facts with the processes of this engine's sessions.
+GroupFacts EngineReports::facts_of(const EngineGroup& group) const {
+  return group.facts([&](uint32_t local) { return sessions_.pid_of(group, local); });
+}
+
+// All groups that are ready, also those that have failed: a verdict needs to know why.
+std::vector<GroupFacts> EngineReports::groups() const {
+  std::vector<GroupFacts> all;
+  for (const auto& group : groups_.all()) {
+    // A group that is being made is reported by lacks().
+    if (group != nullptr && group->ready()) all.push_back(facts_of(*group));
+  }
+  return all;
+}
+
+// Every rail of every link, also lost ones with their latest errors.
+std::vector<RailFacts> EngineReports::rails() const {
+  std::vector<RailFacts> all;
+  for (const auto& [id, peer] : links_.all()) {
+    for (const auto& rail : peer->link.rails()) {
+      const std::string& backend = devices_.backend_name(peer->backend);
+      RailFacts& facts = all.emplace_back();
+      facts.node = peer->name;
+      facts.backend = backend;
+      facts.nic = nic_at(devices_.ends(), backend, rail.local_address);
+      facts.local = rail.local_address;
+      facts.remote = rail.remote_address;
+      facts.state = state_text(rail.state);
+      facts.last_error = rail.last_error;
+      facts.losses = rail.losses;
+      facts.bytes_per_s = rail.bytes_per_second;
+      facts.in_flight = rail.bytes_in_flight;
+      // The nominal speed of the NIC.
+      for (const auto& [name, info] : devices_.nics()) {
+        if (name == backend && info.name == facts.nic) facts.megabits = info.bits_per_second / 1'000'000;
+      }
+    }
+  }
+  return all;
+}
+
+// For each group that is being made: what it lacks of each node, with the paths that are dialled and
+// what came of them.
+std::map<std::string, std::vector<std::string>> EngineReports::lacks() const {
+  std::map<std::string, std::vector<std::string>> all;
+  for (const auto& group : groups_.all()) {
+    if (group == nullptr || group->ready() || group->context().failed()) continue;
+    auto& lacks = all[id_text(group->id())];
+    for (uint32_t node = 0; node < group->context().nodes.size(); ++node) {
+      std::string lack = group->lacks_of(node);
+      if (lack.empty()) continue;
+      // The link that the group waits for: being dialled here, or to be dialled by the other node.
+      const LinkChoice* const choice = chooser_.find(group->id(), node);
+      const PeerLink* const peer = choice != nullptr && choice->link ? links_.find(*choice->link) : nullptr;
+      if (peer != nullptr) {
+        std::string paths;
+        for (const RailPath& path : peer->paths) {
+          if (path.up) continue;
+          const transport::DeviceInfo& nic = devices_.nics()[path.pair.device].info;
+          paths += (paths.empty() ? "" : ", ") + nic.name + " (" + nic.address + ") to " +
+                   path.pair.theirs.address;
+          if (!path.failure.empty()) paths += ": " + path.failure;
+        }
+        if (!paths.empty()) lack += "; " + devices_.backend_name(peer->backend) + " dials " + paths;
+      } else if (choice != nullptr) {
+        lack += choice->dials ? "; " + choice->failures() : ", which is to dial";
+      }
+      lacks.push_back(std::move(lack));
+    }
+  }
+  return all;
 }
 
 }  // namespace hdt::daemon

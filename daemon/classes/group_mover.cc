@@ -1,87 +1,18 @@
-// A class changes (class_change.h): the engine's part. It is a two-phase commit over all nodes of each
-// group of the class. New links are made beside those in use, and a group moves only when all nodes can.
-//
-// The messages of one group's change, and where they are handled:
-//
-// 1. propose(): the node that was asked by hdtctl sends ClassPrepare to all others.
-// 2. on_change_note(): each node has Control prepare (on_prepare); prepare_move() gets the answer and
-//    sends ClassEnds to all others.
-// 3. find_ways(), try_way(): a pair of nodes that has both ends' ClassEnds gets its new link from the
-//    one that dials.
-// 4. check_move(), answer_move(): a node whose links are all up answers ClassReady; a node that cannot
-//    answers with the reason.
-// 5. check_proposed(), finish_change(): with all answers Control decides, and ClassCommit goes to all.
-//    move_group() then offers the new links.
-// 6. retire_links() ends the links that no group uses any more.
-//
-// GroupMove (in moves_) is the state of one group's change; it ends with the commit or with
-// forget_move(). Messages of different nodes come in any order: ends may come before the question.
+// group_mover.cc: see group_mover.h.
+#include "daemon/classes/group_mover.h"
+
 #include <algorithm>
 
 #include "base/log.h"
-#include "daemon/engine/engine.h"
 
 namespace hdt::daemon {
 
-// Opens one NIC and listens on it. The engine's backends, devices, rail_ends_ and backend_of_ grow
-// together or not at all.
-Status Engine::open_nic(const BackendNic& nic) {
-  const auto& [backend, info] = nic;
-  // tcp names the NIC in its messages; of other backends it is added.
-  const auto wrong = [&, name = backend](const Status& why) {
-    return Status(why.code(), name == kTcp
-                                  ? why.message()
-                                  : "backend " + name + " on " + name_of(info) + ": " + why.message());
-  };
-  // 1. The backend, which is made with its first NIC.
-  auto open = std::find_if(backends_.begin(), backends_.end(),
-                           [&](const auto& known) { return known.name == nic.backend; });
-  if (open == backends_.end()) {
-    auto made = options_.make_backend(backend);
-    if (!made.is_ok()) return made.status();
-    made.value()->limit_strangers(options_.strangers);
-    backends_.push_back({backend, made.take(), devices_.size(), std::nullopt});
-    open = backends_.end() - 1;
-  }
-  // 2. The device. A backend without any device is not kept.
-  auto device = open->backend->open(info);
-  auto address = device.is_ok() ? device.value()->listen(0) : Result<std::string>(device.status());
-  if (!address.is_ok()) {
-    if (open->first_device == devices_.size()) backends_.pop_back();
-    return wrong(address.status());
-  }
-  // 3. All tables grow by the same device.
-  rail_ends_.push_back({backend, info.name, address.take()});
-  backend_of_.push_back(static_cast<uint32_t>(open - backends_.begin()));
-  watch_device(*device.value());
-  devices_.push_back(device.take());
-  return Status::ok();
-}
-
-// options_.nics has a NIC only once its device is open.
-Status Engine::open_more(const std::vector<BackendNic>& nics) {
-  for (const BackendNic& nic : nics) {
-    HDT_RETURN_IF_ERROR(open_nic(nic));
-    options_.nics.push_back(nic);
-  }
-  return Status::ok();
-}
-
-// Lanes of links ask their NIC each time, so nothing has to be changed in the links.
-void Engine::set_policies(std::function<transport::SharePolicy(const std::string&)> policy_of) {
-  options_.policy_of = std::move(policy_of);
-  for (auto& [address, share] : nic_shares_) {
-    for (const auto& [id, peer] : peers_)
-      share.set_policy(peer->group_class, options_.policy_of(peer->group_class));
-  }
-}
-
 // Phase one, at the node that was asked. An obstacle in one group ends the whole change: Control then calls
-// finish_change(false), which takes back what other groups have begun.
-void Engine::propose(uint64_t change, const std::string& settings, const EndsOfClass& ends_of) {
+// finish(false), which takes back what other groups have begun.
+void GroupMover::propose(uint64_t change, const std::string& settings, const EndsOfClass& ends_of) {
   // Groups that have no other node, that are not running, or whose ranks here have all departed are not
   // changed.
-  for (auto& group : groups_) {
+  for (const auto& group : groups_.all()) {
     if (group == nullptr || group->solo() || !group->ready() || !group->has_local_ranks() ||
         group->segment().failed())
       continue;
@@ -89,14 +20,14 @@ void Engine::propose(uint64_t change, const std::string& settings, const EndsOfC
     if (!ends) continue;
     // A suspended node could not answer.
     if (group->anyone_away()) {
-      return options_.on_proposed(
+      return events_.on_proposed(
           change, {Code::kInvalidUsage,
                    group->context().name() + " waits for a daemon that is being started again; try again"});
     }
     forget_orphan(group->id(), change);
     // One change at a time for each group.
     if (moves_.contains(group->id())) {
-      return options_.on_proposed(
+      return events_.on_proposed(
           change,
           {Code::kInvalidUsage, group->context().name() + " is being moved by another change; try again"});
     }
@@ -105,7 +36,7 @@ void Engine::propose(uint64_t change, const std::string& settings, const EndsOfC
     move.asked_by = group->context().me;
     move.answered.assign(group->context().nodes.size(), false);
     group->tell_all(ClassPrepare{group->id(), change, settings});
-    prepare_move(group->id(), change, (*ends)[options_.index]);
+    prepare(group->id(), change, (*ends)[settings_.index]);
   }
   // Set after all groups have been asked, so that the answers of the first ones cannot complete the
   // change.
@@ -114,24 +45,24 @@ void Engine::propose(uint64_t change, const std::string& settings, const EndsOfC
 }
 
 // All nodes of all groups have answered yes. A group that has ended has no move any more and does not count.
-void Engine::check_proposed() {
+void GroupMover::check_proposed() {
   if (!proposing_) return;
   for (const auto& [group, move] : moves_) {
     if (move.change != *proposing_ || move.answered.empty()) continue;
     if (!std::all_of(move.answered.begin(), move.answered.end(), [](bool yes) { return yes; })) return;
   }
-  options_.on_proposed(*std::exchange(proposing_, std::nullopt), Status::ok());
+  events_.on_proposed(*std::exchange(proposing_, std::nullopt), Status::ok());
 }
 
 // Control has decided whether this node can change: its ends after the change, or the reason why not.
-void Engine::prepare_move(uint64_t id, uint64_t change, const Result<std::vector<RailEnd>>& ends) {
-  EngineGroup* group = group_of(id);
+void GroupMover::prepare(uint64_t id, uint64_t change, const Result<std::vector<RailEnd>>& ends) {
+  EngineGroup* group = groups_.find(id);
   const auto found = moves_.find(id);
   // The change may have been given up meanwhile.
   if (group == nullptr || found == moves_.end() || found->second.change != change) return;
-  if (!ends.is_ok()) return answer_move(*group, ends.status());
+  if (!ends.is_ok()) return answer(*group, ends.status());
   if (group->anyone_away()) {
-    return answer_move(*group, {Code::kInvalidUsage, "a daemon is being started again; try again"});
+    return answer(*group, {Code::kInvalidUsage, "a daemon is being started again; try again"});
   }
   GroupMove& move = found->second;
   move.own_ends = ends.value();
@@ -142,34 +73,35 @@ void Engine::prepare_move(uint64_t id, uint64_t change, const Result<std::vector
     find_ways(*group, node);
     if (!moves_.contains(id)) return;  // this node has answered no
   }
-  check_move(*group);
+  check(*group);
 }
 
 // Both ends are known, so it is known what may connect the two nodes. The one that dials tries it.
-void Engine::find_ways(EngineGroup& group, uint32_t node) {
+void GroupMover::find_ways(EngineGroup& group, uint32_t node) {
   GroupMove& move = moves_[group.id()];
   GroupMove::Way& way = move.ways[node];
   if (!move.own_ends || !way.their_ends || !way.candidates.empty()) return;
   const GroupContext& context = group.context();
   // As if the two nodes had joined with their new ends. Only this engine's entry of `rails` is read.
-  NodeInfo own{options_.node, options_.node_name, {}, std::vector<std::vector<RailEnd>>(options_.index + 1)};
+  NodeInfo own{
+      settings_.node, settings_.node_name, {}, std::vector<std::vector<RailEnd>>(settings_.index + 1)};
   NodeInfo peer{context.nodes[node].id, context.nodes[node].name, {}, own.rails};
-  own.rails[options_.index] = *move.own_ends;
-  peer.rails[options_.index] = *way.their_ends;
-  way.candidates = candidates_between(own, peer, context.me < node);
-  if (dials(options_.node, options_.node_name, peer.id, peer.name)) try_way(group, node);
+  own.rails[settings_.index] = *move.own_ends;
+  peer.rails[settings_.index] = *way.their_ends;
+  way.candidates = devices_.candidates(own, peer, context.me < node);
+  if (dials(settings_.node, settings_.node_name, peer.id, peer.name)) try_way(group, node);
 }
 
 // A link that exists may do, for example if another group has moved to it already.
-void Engine::try_way(EngineGroup& group, uint32_t node) {
+void GroupMover::try_way(EngineGroup& group, uint32_t node) {
   GroupMove::Way& way = moves_[group.id()].ways[node];
   const NodeInfo& peer = group.context().nodes[node];
   for (; way.current < way.candidates.size(); ++way.current) {
     LinkCandidate& candidate = way.candidates[way.current];
-    PeerLink* link = link_over(peer.id, group.context().group_class, candidate);
+    PeerLink* link = links_.over(peer.id, group.context().group_class, candidate);
     if (link == nullptr)
-      link = dial_candidate(peer, group.context().group_class, candidate,
-                            way.current + 1 == way.candidates.size());
+      link = links_.dialer().dial_candidate(peer, group.context().group_class, candidate,
+                                            way.current + 1 == way.candidates.size());
     if (link == nullptr) continue;
     way.link = link->id;
     way.made = link->announced;
@@ -180,27 +112,26 @@ void Engine::try_way(EngineGroup& group, uint32_t node) {
   for (const LinkCandidate& candidate : way.candidates) {
     tried += (tried.empty() ? "" : "; ") + candidate.backend + ": " + candidate.failure;
   }
-  answer_move(group,
-              {Code::kNoBackend, "class " + group.context().group_class + ": no backend connects node " +
-                                     options_.node_name + " and node " + peer.name +
-                                     (tried.empty() ? ": they would have none in common" : ": " + tried)});
+  answer(group, {Code::kNoBackend, "class " + group.context().group_class + ": no backend connects node " +
+                                       settings_.node_name + " and node " + peer.name +
+                                       (tried.empty() ? ": they would have none in common" : ": " + tried)});
 }
 
 // A link has come up: changes that wait for it have their way to that node.
-void Engine::move_link_made(const PeerLink& peer) {
-  for (auto& group : groups_) {
+void GroupMover::link_up(const PeerLink& peer) {
+  for (const auto& group : groups_.all()) {
     const auto found = group == nullptr ? moves_.end() : moves_.find(group->id());
     if (found == moves_.end()) continue;
     for (auto& [node, way] : found->second.ways) {
       if (way.link == peer.id) way.made = true;
     }
-    check_move(*group);
+    check(*group);
   }
 }
 
 // A link has not come up: changes that wait for it try the next candidate.
-void Engine::move_link_failed(const LinkId& link, const Status& why) {
-  for (auto& group : groups_) {
+void GroupMover::link_failed(const LinkId& link, const Status& why) {
+  for (const auto& group : groups_.all()) {
     const auto found = group == nullptr ? moves_.end() : moves_.find(group->id());
     if (found == moves_.end()) continue;
     for (auto& [node, way] : found->second.ways) {
@@ -216,36 +147,36 @@ void Engine::move_link_failed(const LinkId& link, const Status& why) {
 
 // Answers yes when this node has done everything that the group needs before it can move: it has every
 // link that it dials.
-void Engine::check_move(EngineGroup& group) {
+void GroupMover::check(EngineGroup& group) {
   const auto found = moves_.find(group.id());
   if (found == moves_.end() || !found->second.own_ends || found->second.told_ready) return;
   const GroupContext& context = group.context();
   for (uint32_t node = 0; node < context.nodes.size(); ++node) {
     const NodeInfo& peer = context.nodes[node];
-    if (node == context.me || !dials(options_.node, options_.node_name, peer.id, peer.name)) continue;
+    if (node == context.me || !dials(settings_.node, settings_.node_name, peer.id, peer.name)) continue;
     const auto way = found->second.ways.find(node);
     if (way == found->second.ways.end() || !way->second.made) return;
     if (context.peers[node].offered != nullptr) return;  // the move before is not over: one after the other
   }
   found->second.told_ready = true;
-  answer_move(group, Status::ok());
+  answer(group, Status::ok());
 }
 
 // This node's answer to the one that asks. After a no the move is forgotten at once.
-void Engine::answer_move(EngineGroup& group, const Status& answer) {
+void GroupMover::answer(EngineGroup& group, const Status& answer) {
   GroupMove& move = moves_[group.id()];
   const uint64_t change = move.change;
   if (!move.asked_by) return;  // nobody has asked yet
   const uint32_t asked_by = *move.asked_by;
-  if (asked_by == group.context().me) return on_move_answer(group, asked_by, change, answer);
+  if (asked_by == group.context().me) return on_answer(group, asked_by, change, answer);
   if (!answer.is_ok()) {
-    forget_move(group.id());
-    options_.on_commit(change, false);  // the decision of whoever asked may not reach this node
+    forget(group.id());
+    events_.on_commit(change, false);  // the decision of whoever asked may not reach this node
   }
   group.tell(asked_by, ClassReady{group.id(), change, answer.code(), answer.message()});
 }
 
-void Engine::on_move_answer(EngineGroup& group, uint32_t node, uint64_t change, const Status& answer) {
+void GroupMover::on_answer(EngineGroup& group, uint32_t node, uint64_t change, const Status& answer) {
   // An answer to a change that is over, or that this node has not asked for, has no effect.
   const auto found = moves_.find(group.id());
   if (found == moves_.end() || found->second.change != change || found->second.answered.empty()) return;
@@ -253,31 +184,31 @@ void Engine::on_move_answer(EngineGroup& group, uint32_t node, uint64_t change, 
   if (answer.is_ok()) return check_proposed();
   // The first no decides.
   if (proposing_ == change) proposing_.reset();
-  options_.on_proposed(change,
-                       {answer.code(), "node " + group.context().nodes[node].name + ": " + answer.message()});
+  events_.on_proposed(change,
+                      {answer.code(), "node " + group.context().nodes[node].name + ": " + answer.message()});
 }
 
 // Control has decided on a change that this node has asked for.
-void Engine::finish_change(uint64_t change, bool commit) {
+void GroupMover::finish(uint64_t change, bool commit) {
   if (proposing_ == change) proposing_.reset();
-  for (auto& group : groups_) {
+  for (const auto& group : groups_.all()) {
     const auto found = group == nullptr ? moves_.end() : moves_.find(group->id());
     if (found == moves_.end() || found->second.change != change) continue;
     group->tell_all(ClassCommit{group->id(), change, static_cast<uint8_t>(commit ? 1 : 0)});
     if (commit) {
       move_group(*group);
     } else {
-      forget_move(group->id());
+      forget(group->id());
     }
   }
 }
 
-bool Engine::is_over(uint64_t change) const {
+bool GroupMover::is_over(uint64_t change) const {
   return std::find(over_.begin(), over_.end(), change) != over_.end();
 }
 
 // Messages of this change come too late from now on.
-void Engine::remember_over(uint64_t change) {
+void GroupMover::remember_over(uint64_t change) {
   constexpr size_t kRemembered = 32;
   if (is_over(change)) return;
   over_.push_back(change);
@@ -285,13 +216,13 @@ void Engine::remember_over(uint64_t change) {
 }
 
 // The new links of the change are superseded, so that they end if nobody uses them.
-void Engine::forget_move(uint64_t group) {
+void GroupMover::forget(uint64_t group) {
   const auto found = moves_.find(group);
   if (found == moves_.end()) return;
   remember_over(found->second.change);
   for (const auto& [node, way] : found->second.ways) {
-    const auto peer = way.link ? peers_.find(*way.link) : peers_.end();
-    if (peer != peers_.end()) peer->second->superseded = true;
+    PeerLink* const peer = way.link ? links_.find(*way.link) : nullptr;
+    if (peer != nullptr) peer->superseded = true;
   }
   moves_.erase(found);
 }
@@ -299,64 +230,64 @@ void Engine::forget_move(uint64_t group) {
 // Forgets a move of which only ends have come: ends of another change than `change`, whose question has
 // not come. That other change was given up by a node that had no link to this one to say so, or it will
 // be asked to try again.
-void Engine::forget_orphan(uint64_t group, uint64_t change) {
+void GroupMover::forget_orphan(uint64_t group, uint64_t change) {
   const auto found = moves_.find(group);
-  if (found != moves_.end() && found->second.change != change && !found->second.asked_by) forget_move(group);
+  if (found != moves_.end() && found->second.change != change && !found->second.asked_by) forget(group);
 }
 
 // The change is committed: this node offers the new links that it has dialled. The other ends follow
 // (EngineGroup::offer(), follow()).
-void Engine::move_group(EngineGroup& group) {
+void GroupMover::move_group(EngineGroup& group) {
   const auto found = moves_.find(group.id());
   GroupMove move = std::move(found->second);
   moves_.erase(found);
   remember_over(move.change);
   for (auto& [node, way] : move.ways) {
-    LinkChoice& choice = choices_[{group.id(), node}];
+    LinkChoice& choice = chooser_.choice(group, node);
     // A node whose ends did not come stays as it was.
     if (way.candidates.empty()) continue;
     choice.candidates = way.candidates;
     set_ends(choice, *way.their_ends);
     // The end that does not dial waits for the hello on the new link.
     if (!choice.dials || choice.link == way.link) continue;
-    const auto peer = way.link ? peers_.find(*way.link) : peers_.end();
-    if (peer == peers_.end()) continue;  // it was lost again: the group stays where it is
-    const auto key = group_key(group.id(), peer->second->backend, peer->first.node);
+    PeerLink* const peer = way.link ? links_.find(*way.link) : nullptr;
+    if (peer == nullptr) continue;  // it was lost again: the group stays where it is
+    const auto key = keys_.key(group, peer->backend, peer->id.node);
     if (!key.is_ok()) {
       HDT_LOG_WARN("{} stays on its link to node {}: {} {}", group.context().name(), choice.peer.name,
-                   key.status().message(), LogTag{.node = options_.node_name});
+                   key.status().message(), LogTag{.node = settings_.node_name});
       continue;
     }
     // From here on the old link takes no other group. It ends when this group has left it, too.
-    supersede(choice, *peer->second);
+    supersede(choice, *peer);
     choice.current = way.current;
-    group.offer(node, peer->second->link, key.value(), peer->second->backend);
+    group.offer(node, peer->link, key.value(), peer->backend);
   }
-  touch(&group);
+  groups_.touch(group);
 }
 
 // Where the peer can be reached from now on, for later dials.
-void Engine::set_ends(LinkChoice& choice, const std::vector<RailEnd>& ends) const {
+void GroupMover::set_ends(LinkChoice& choice, const std::vector<RailEnd>& ends) const {
   auto& rails = choice.peer.rails;
-  rails.resize(std::max<size_t>(rails.size(), options_.index + 1));
-  rails[options_.index] = ends;
+  rails.resize(std::max<size_t>(rails.size(), settings_.index + 1));
+  rails[settings_.index] = ends;
 }
 
 // The choice takes the link `by`. The link that it had takes no group any more.
-void Engine::supersede(LinkChoice& choice, const PeerLink& by) {
-  const auto old = choice.link ? peers_.find(*choice.link) : peers_.end();
-  if (old != peers_.end() && old->first != by.id) old->second->superseded = true;
+void GroupMover::supersede(LinkChoice& choice, const PeerLink& by) {
+  PeerLink* const old = choice.link ? links_.find(*choice.link) : nullptr;
+  if (old != nullptr && old->id != by.id) old->superseded = true;
   choice.link = by.id;
-  choice.chosen = backends_[by.backend].name;
+  choice.chosen = devices_.backend_name(by.backend);
 }
 
 // The dialer has sent its hello for a group that has a link: the group moves to this one. The commit may
 // not have come yet, so the candidates are taken from the move if it is still there.
-void Engine::follow(EngineGroup& group, uint32_t node, PeerLink& peer,
-                    const transport::RegionKey& their_region) {
-  const auto key = group_key(group.id(), peer.backend, peer.id.node);
+void GroupMover::follow(EngineGroup& group, uint32_t node, PeerLink& peer,
+                        const transport::RegionKey& their_region) {
+  const auto key = keys_.key(group, peer.backend, peer.id.node);
   if (!key.is_ok()) return group.fail(key.status().code(), -1, key.status().message());
-  LinkChoice& choice = choices_[{group.id(), node}];
+  LinkChoice& choice = chooser_.choice(group, node);
   supersede(choice, peer);
   if (const auto move = moves_.find(group.id()); move != moves_.end()) {
     const auto way = move->second.ways.find(node);
@@ -365,12 +296,12 @@ void Engine::follow(EngineGroup& group, uint32_t node, PeerLink& peer,
       set_ends(choice, *way->second.their_ends);
     }
   }
-  if (options_.index < choice.peer.rails.size()) peer.ends = choice.peer.rails[options_.index];
+  if (settings_.index < choice.peer.rails.size()) peer.ends = choice.peer.rails[settings_.index];
   group.follow(node, peer.link, key.value(), peer.backend, their_region);
 }
 
 // The messages of changes, from other nodes. Those of changes that are over have no effect.
-void Engine::on_change_note(EngineGroup& group, uint32_t node, const EngineMessage& note) {
+void GroupMover::on_message(EngineGroup& group, uint32_t node, const EngineMessage& note) {
   // 1. The question. The ends of other nodes may have come before it.
   if (const auto* prepare = std::get_if<ClassPrepare>(&note)) {
     forget_orphan(group.id(), prepare->change);
@@ -382,9 +313,9 @@ void Engine::on_change_note(EngineGroup& group, uint32_t node, const EngineMessa
     }
     GroupMove& move = moves_[group.id()];
     move.change = prepare->change;
-    // Control answers with prepare_move(), or with on_commit(false).
+    // Control answers with prepare(), or with on_commit(false).
     move.asked_by = node;
-    options_.on_prepare(NodeChange::Asker{options_.index, group.id(), group.context().group_class}, *prepare);
+    events_.on_prepare(NodeChange::Asker{settings_.index, group.id(), group.context().group_class}, *prepare);
     // 2. Another node's ends.
   } else if (const auto* ends = std::get_if<ClassEnds>(&note)) {
     if (is_over(ends->change)) return;
@@ -394,10 +325,10 @@ void Engine::on_change_note(EngineGroup& group, uint32_t node, const EngineMessa
     if (move.change != ends->change) return;
     move.ways[node].their_ends = ends->ends;
     find_ways(group, node);
-    check_move(group);
+    check(group);
     // 3. An answer to this node's question.
   } else if (const auto* ready = std::get_if<ClassReady>(&note)) {
-    on_move_answer(group, node, ready->change, Status(ready->code, ready->text));
+    on_answer(group, node, ready->change, Status(ready->code, ready->text));
     // 4. The decision.
   } else if (const auto* commit = std::get_if<ClassCommit>(&note)) {
     const auto found = moves_.find(group.id());
@@ -405,38 +336,55 @@ void Engine::on_change_note(EngineGroup& group, uint32_t node, const EngineMessa
     // Any node may give a change up, since one that was lost cannot say so itself. Only the one that has
     // asked can have it done.
     if (commit->commit != 0 && (!under_way || found->second.asked_by != node)) return;
-    options_.on_commit(commit->change, commit->commit != 0);
+    events_.on_commit(commit->change, commit->commit != 0);
     if (!under_way) return remember_over(commit->change);
     if (found->second.asked_by == group.context().me) {
       const Status why(Code::kInvalidUsage, "a daemon is being started again; try again");
-      return on_move_answer(group, node, commit->change, why);  // only this node commits its own change
+      return on_answer(group, node, commit->change, why);  // only this node commits its own change
     }
     if (commit->commit != 0) {
       move_group(group);
     } else {
-      forget_move(group.id());
+      forget(group.id());
     }
   }
 }
 
+// Gives up a class change that was under way with a node that is gone, and sends that to all other
+// nodes. They need not miss that node themselves: they may have met its successor before the change
+// began, and may have heard of the change from this node alone.
+void GroupMover::stop(EngineGroup& group, uint32_t node) {
+  const auto found = moves_.find(group.id());
+  if (found == moves_.end()) return;
+  const uint64_t change = found->second.change;
+  const bool asked_here = found->second.asked_by == group.context().me;
+  forget(group.id());
+  group.tell_all(ClassCommit{group.id(), change, 0});
+  // If another node has asked, Control forgets the change.
+  if (!asked_here) return events_.on_commit(change, false);
+  // If this node has asked, whoever waits for the change gets the reason.
+  if (proposing_ == change) proposing_.reset();
+  events_.on_proposed(change, {Code::kInvalidUsage, "the daemon of node " + group.context().nodes[node].name +
+                                                        " is being started again; try again"});
+}
+
 // Ends links that groups have moved away from, or that were made for nothing. Both ends must have sent
 // LinkUnused before: until then one of them may still need the link.
-void Engine::retire_links() {
+void GroupMover::retire_links() {
   std::vector<PeerLink*> ended;
-  for (auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : links_.all()) {
     if (!peer->superseded && !peer->unused_there) continue;
     // 1. Is it used? By a group, by a choice that waits for it, or by a change.
     bool used = false;
-    for (auto& group : groups_) {
-      const auto node = group == nullptr ? std::nullopt : node_in(*group, *peer);
+    for (const auto& group : groups_.all()) {
+      const auto node = group == nullptr ? std::nullopt : node_of(*group, peer->id.node);
       if (!node || !group->uses(*node, peer->link)) continue;
       used = true;
       group->drop_old_links();
-      touch(group.get());
+      groups_.touch(*group);
     }
     const auto& wanted = peer->id;
-    used |= std::any_of(choices_.begin(), choices_.end(),
-                        [&](const auto& entry) { return entry.second.link == wanted; });
+    used |= chooser_.wants(wanted);
     used |= std::any_of(moves_.begin(), moves_.end(), [&](const auto& entry) {
       return std::any_of(entry.second.ways.begin(), entry.second.ways.end(),
                          [&](const auto& way) { return way.second.link == wanted; });
@@ -458,13 +406,13 @@ void Engine::retire_links() {
     if (!std::exchange(peer->unused_here, true)) (void)peer->link.send(encode(LinkUnused{0}));
     if (peer->unused_there && !peer->paths.empty()) ended.push_back(peer.get());
   }
-  // Closing may end links, which changes peers_: hence the list.
+  // Closing may end links, which changes the table: hence the list.
   for (PeerLink* peer : ended) {
     const Status why(Code::kLink, "no group uses it any more");
     if (peer->announced) {
       peer->link.close(why);
     } else {
-      forget_peer(*peer, why);
+      links_.forget(*peer, why);
     }
   }
 }

@@ -1,0 +1,172 @@
+// session_table.cc: see session_table.h.
+#include "daemon/engine/session_table.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/contained.h"
+#include "base/log.h"
+#include "daemon/links/devices.h"
+
+namespace hdt::daemon {
+
+void SessionTable::add(std::shared_ptr<SessionLink> session) {
+  const Status watched = watch_descriptor(epoll_, session->eventfds[options_.engine].get());
+  if (!watched.is_ok()) {
+    HDT_LOG_ERROR("pid {}: {} {}", session->pid, watched.message(), LogTag{.node = options_.node_name});
+  }
+  const uint64_t number = session->number;
+  sessions_[number].link = std::move(session);
+}
+
+void SessionTable::remove(uint64_t session) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, eventfd_of(found->second), nullptr);
+  sessions_.erase(found);
+}
+
+// Memory may have come from a session that has no entry here, because there was no memory for that.
+void SessionTable::lost(uint64_t session, const std::string& how) {
+  if (const auto found = sessions_.find(session); found != sessions_.end()) {
+    for (auto& [handle, lost] : found->second.seats) {
+      EngineGroup& group = *lost.group;
+      GroupTable::contain(group, [&group] { group.progress(); });
+      GroupTable::contain(group, [&group, &how, local = lost.local] { group.local_rank_lost(local, how); });
+      groups_.touch(group);
+    }
+    remove(session);
+  }
+  std::erase_if(memories_, [session](const auto& entry) { return entry.second.session == session; });
+}
+
+void SessionTable::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t local) {
+  const auto found = sessions_.find(session);
+  EngineGroup* made = groups_.find(group);
+  if (made == nullptr || local >= made->context().local_ranks.size()) return;
+  if (found == sessions_.end()) {  // the process died while the group was made
+    GroupTable::contain(*made, [&] { made->local_rank_lost(local, "ended while the group was made"); });
+    groups_.touch(*made);
+    return;
+  }
+  (void)contained(
+      "a seat",
+      [&] {
+        found->second.seats[handle] = {made, local};
+        found->second.highest = std::max(found->second.highest, handle);
+        const bool hosts = options_.host_pid != 0 && found->second.link->pid == options_.host_pid;
+        made->context().segment.rank_state(local).hosts.store(hosts ? 1 : 0, std::memory_order_release);
+        made->local_rank_here(local, found->second.link->uid);
+      },
+      [&](const std::string& why) {
+        GroupTable::contain(*made, [&] { made->local_rank_lost(local, "cannot be given its seat: " + why); });
+      });
+  // The process may have rung before its seat was known: after a look at the mailbox, before one at
+  // sessions.
+  groups_.touch(*made);
+}
+
+void SessionTable::leave(uint64_t session, uint32_t handle) {
+  Seat* left = seat(session, handle);
+  if (left == nullptr) return;
+  EngineGroup* group = left->group;
+  const uint32_t local = left->local;
+  GroupTable::contain(*group, [group] { group->progress(); });  // what the rank did before it departed
+  GroupTable::contain(*group, [group, local] { group->local_rank_left(local); });
+  if (const auto found = sessions_.find(session); found != sessions_.end()) found->second.seats.erase(handle);
+  groups_.touch(*group);
+}
+
+void SessionTable::fail(uint64_t session, uint32_t handle, Code code, int32_t rank, const std::string& text) {
+  const Seat* failed = seat(session, handle);
+  if (failed == nullptr) return;
+  GroupTable::contain(*failed->group, [&, group = failed->group] { group->fail(code, rank, text); });
+  groups_.touch(*failed->group);
+}
+
+void SessionTable::drop_seats(const EngineGroup& group) {
+  for (auto& [number, session] : sessions_) {
+    std::erase_if(session.seats, [&](const auto& seat) { return seat.second.group == &group; });
+  }
+}
+
+void SessionTable::add_memory(uint64_t session, uint64_t number, uint32_t handle,
+                              std::shared_ptr<SharedMemory> memory) {
+  memories_[number] = {session, handle, std::move(memory)};
+}
+
+void SessionTable::remove_memory(uint64_t number) {
+  memories_.erase(number);
+  for (const auto& group : groups_.all()) {
+    if (group != nullptr) GroupTable::contain(*group, [&] { group->forget_memory(number); });
+  }
+}
+
+// Only what the process of that rank shares itself, in that group.
+std::shared_ptr<SharedMemory> SessionTable::find_memory(uint64_t group, uint32_t local, uint64_t number) {
+  const auto found = memories_.find(number);
+  if (found == memories_.end()) return nullptr;
+  const Seat* owner = seat(found->second.session, found->second.handle);
+  const EngineGroup* wanted = groups_.find(group);
+  if (owner == nullptr || wanted == nullptr || owner->group != wanted || owner->local != local)
+    return nullptr;
+  return found->second.memory;
+}
+
+bool SessionTable::hear() {
+  bool any = false;
+  for (auto& [number, session] : sessions_) {
+    ipc::EngineBell& bell = bell_of(session);
+    for (uint32_t word = 0; word < ipc::kAttentionWords; ++word) {
+      // Sequentially consistent, as this may be the look after `asleep` was set (ipc/wake_page.h).
+      if (bell.attention[word].load(std::memory_order_seq_cst) == 0) continue;
+      uint64_t bits = bell.attention[word].exchange(0, std::memory_order_acq_rel);
+      any = true;
+      for (; bits != 0; bits &= bits - 1) {
+        const uint32_t low = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+        // Handles that share the bit are all looked at. Most sessions have none beyond the period.
+        const uint32_t period = ipc::kAttentionWords * 64;
+        if (const auto seat = session.seats.find(low); seat != session.seats.end())
+          groups_.touch(*seat->second.group);
+        if (session.highest < period) continue;
+        for (const auto& [handle, other] : session.seats) {
+          if (handle != low && handle % period == low) groups_.touch(*other.group);
+        }
+      }
+    }
+  }
+  return any;
+}
+
+void SessionTable::set_asleep(bool asleep) {
+  for (auto& [number, session] : sessions_)
+    bell_of(session).asleep.store(asleep ? 1 : 0, std::memory_order_seq_cst);
+}
+
+void SessionTable::on_readable(int fd) const {
+  const bool is_session = std::any_of(sessions_.begin(), sessions_.end(),
+                                      [&](const auto& entry) { return eventfd_of(entry.second) == fd; });
+  eventfd_t count = 0;
+  if (is_session) ::eventfd_read(fd, &count);
+}
+
+uint32_t SessionTable::pid_of(const EngineGroup& group, uint32_t local) const {
+  for (const auto& [number, session] : sessions_) {
+    for (const auto& [handle, seat] : session.seats) {
+      if (seat.group == &group && seat.local == local) return session.link->pid;
+    }
+  }
+  return 0;
+}
+
+SessionTable::Seat* SessionTable::seat(uint64_t session, uint32_t handle) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return nullptr;
+  const auto seat = found->second.seats.find(handle);
+  return seat == found->second.seats.end() ? nullptr : &seat->second;
+}
+
+}  // namespace hdt::daemon

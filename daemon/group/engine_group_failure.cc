@@ -1,0 +1,49 @@
+// engine_group_failure.cc: the failure of a group after an exception, mostly for want of memory
+// (base/contained.h). It must need no memory itself, or be repeated until there is some: on_time() sends later
+// what could not be sent.
+#include <algorithm>
+
+#include "base/contained.h"
+#include "daemon/group/engine_group.h"
+
+namespace hdt::daemon {
+
+namespace {
+
+// give_up() of a group: the first pause before it is looked at again, and how often that pause doubles
+// (up to about a second).
+constexpr int64_t kAgainMs = 1;
+constexpr int kMostDoublings = 10;
+
+}  // namespace
+
+// Fails the group after an exception. Nothing that is missing then may be in the way of the group's end:
+// what cannot be sent now is sent by on_time(), or when the ranks depart.
+void EngineGroup::give_up(const std::string& why) {
+  const auto fail_by_name = [&] {
+    fail(Code::kInternal, -1,
+         "the daemon of node " + context_.nodes[context_.me].name + " could not go on with " +
+             context_.name() + ": " + why);
+  };
+  if (!contained("the failure of a group", fail_by_name))
+    (void)context_.set_failure(Code::kInternal, -1, "no memory");  // short: takes no memory
+  // What fails again and again must not fill the log.
+  look_at_ = Deadline::after_ms(kAgainMs << std::min(times_given_up_++, kMostDoublings));
+}
+
+void EngineGroup::tell_not_made(const Status& why) {
+  if (!on_ready_) return;
+  // Nobody has joined, so no rank must depart before the group can end.
+  std::fill(local_left_.begin(), local_left_.end(), true);
+  on_ready_(why);
+  on_ready_ = nullptr;
+}
+
+void EngineGroup::tell_failure() {
+  if (!context_.failed() || told_failure_) return;
+  const Status failure = context_.failure();
+  context_.send_all(GroupFailed{context_.id, failure.code(), context_.failed_rank(), failure.message()});
+  told_failure_ = true;
+}
+
+}  // namespace hdt::daemon

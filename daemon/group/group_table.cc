@@ -1,0 +1,50 @@
+// group_table.cc: see group_table.h.
+#include "daemon/group/group_table.h"
+
+namespace hdt::daemon {
+
+uint32_t GroupTable::make_room() {
+  const auto free = std::find(groups_.begin(), groups_.end(), nullptr);
+  const auto index = static_cast<uint32_t>(free - groups_.begin());
+  if (free == groups_.end()) groups_.emplace_back();
+  touched_.reserve(groups_.size());
+  progressing_.reserve(groups_.size());
+  return index;
+}
+
+EngineGroup& GroupTable::enter(uint32_t index, std::unique_ptr<EngineGroup> group) {
+  by_id_[group->id()] = group.get();
+  groups_[index] = std::move(group);
+  return *groups_[index];
+}
+
+void GroupTable::remove(uint32_t index) {
+  const uint64_t id = groups_[index]->id();
+  ended_[next_ended_++ % ended_.size()] = id;
+  by_id_.erase(id);
+  std::erase(touched_, groups_[index].get());
+  groups_[index].reset();
+}
+
+// At most one entry for each group, so make_room() can reserve.
+void GroupTable::touch(EngineGroup& group) {
+  if (std::find(touched_.begin(), touched_.end(), &group) == touched_.end()) touched_.push_back(&group);
+}
+
+void GroupTable::touch_all() {
+  for (const auto& group : groups_) {
+    if (group != nullptr) touch(*group);
+  }
+}
+
+bool GroupTable::progress_touched() {
+  bool any = false;
+  progressing_.clear();
+  progressing_.swap(touched_);
+  for (EngineGroup* group : progressing_) {
+    contain(*group, [&] { any |= group->progress(); });
+  }
+  return any;
+}
+
+}  // namespace hdt::daemon

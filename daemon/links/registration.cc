@@ -1,0 +1,33 @@
+// registration.cc: see registration.h.
+#include "daemon/links/registration.h"
+
+#include "daemon/links/peer_link.h"
+
+namespace hdt::daemon {
+
+Registration::~Registration() {
+  for (const auto& [backend, key] : keys_) devices_.of_backend(backend).deregister_memory(key);
+}
+
+Result<transport::RegionKey> Registration::key(uint32_t backend, const NodeId& node) {
+  transport::Device& device = devices_.of_backend(backend);
+  auto known = keys_.find(backend);
+  if (known == keys_.end()) {
+    // The place of the key is made first, and moved without taking memory: a registration whose key had no
+    // place would never end.
+    std::map<uint32_t, transport::RegionKey> fresh;
+    const auto place = fresh.emplace(backend, transport::RegionKey{}).first;
+    auto made = device.register_memory(data_, bytes_, fd_);
+    if (!made.is_ok()) return made;
+    place->second = made.take();
+    known = keys_.insert(fresh.extract(place)).position;
+  }
+  HDT_RETURN_IF_ERROR(device.grant(known->second, writer(node)));
+  return known->second;
+}
+
+void Registration::revoke(const NodeId& node) {
+  for (const auto& [backend, key] : keys_) devices_.of_backend(backend).revoke(key, writer(node));
+}
+
+}  // namespace hdt::daemon
