@@ -68,7 +68,7 @@ struct ControlNetworkOptions {
   std::function<void(ChannelId, const Status&)> on_closed;
 };
 
-class ControlNetwork {
+class ControlNetwork : public Channels {
  public:
   // `options.trust` must be set. Opens nothing.
   explicit ControlNetwork(ControlNetworkOptions options);
@@ -99,18 +99,19 @@ class ControlNetwork {
   // kConfig: only other hosts are meant, and this daemon has peers on its own one; kLink: any other
   // reason. `self`: whether this node itself may be meant; nothing: it is meant if all addresses are its
   // own.
-  ChannelId dial(const std::string& addresses, std::optional<bool> self = std::nullopt);
-  // Sends a message, or drops it if the channel has ended. Throws if there is no memory for the message;
-  // then the caller gives the channel up (Control::send()).
+  ChannelId dial(const std::string& addresses, std::optional<bool> self) override;
+  using Channels::dial;
+  void send(ChannelId channel, const ControlMessage& message) override;
+  // The same with the bytes of a message, but throws if there is no memory for it.
   void send(ChannelId channel, std::span<const std::byte> message);
   // Whether the daemon at the other end, whose handshake is done, is `node`, by id and name. A daemon
   // speaks for no other node.
   bool is_from(ChannelId channel, const NodeInfo& node) const;
   // Closes the channel when everything that was sent on it has left. on_closed is not called.
-  void finish(ChannelId channel);
+  void finish(ChannelId channel) override;
   // Ends the channel because something that was to be sent on it, or what came on it, is lost: so both
   // ends learn of it. on_closed follows. Takes no memory.
-  void give_up(ChannelId channel);
+  void give_up(ChannelId channel) override;
 
   // Handles what has happened on the devices, and calls on_message and on_closed. True if anything had
   // happened, so that the caller polls again.

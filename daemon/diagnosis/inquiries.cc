@@ -35,9 +35,9 @@ void Inquiries::ask(const std::vector<std::string>& addresses, const std::string
     // An open connection is used again, and is no longer idle. Of a new one nothing is known yet; the
     // control network keeps the inquiry until it is connected, and reports through on_closed() if that
     // fails.
-    const auto [found, is_new] = channels_.try_emplace(addresses[i]);
+    const auto [found, is_new] = connections_.try_emplace(addresses[i]);
     Connection& connection = found->second;
-    if (is_new) connection.channel = services_.dial(addresses[i]);
+    if (is_new) connection.channel = channels_.dial(addresses[i]);
     connection.idle_until = Deadline::never();
     send({question, i, connection.channel});
   }
@@ -52,7 +52,7 @@ void Inquiries::send(Asked asked) {
   const Inquiry inquiry{next_number_++, asked.is_clock ? "clock" : asked.question->what,
                         asked.is_clock ? Viewer{} : asked.question->viewer};
   asked_.emplace(inquiry.number, std::move(asked));
-  services_.send(channel, inquiry);
+  channels_.send(channel, inquiry);
 }
 
 void Inquiries::on_reply(ChannelId channel, const Reply& reply) {
@@ -93,14 +93,14 @@ void Inquiries::rest(ChannelId channel) {
   if (std::any_of(asked_.begin(), asked_.end(),
                   [channel](const auto& entry) { return entry.second.channel == channel; }))
     return;
-  for (auto& [address, connection] : channels_) {
+  for (auto& [address, connection] : connections_) {
     if (connection.channel == channel) connection.idle_until = Deadline::after_ms(idle_ms_);
   }
 }
 
 // All questions on the connection end with it. The next ask() dials anew.
 void Inquiries::on_closed(ChannelId channel, const Status& why) {
-  std::erase_if(channels_, [&](const auto& entry) { return entry.second.channel == channel; });
+  std::erase_if(connections_, [&](const auto& entry) { return entry.second.channel == channel; });
   // Taken out of the map first: `then` may ask anew.
   std::vector<Asked> over;
   std::erase_if(asked_, [&](const auto& entry) {
@@ -124,9 +124,9 @@ void Inquiries::on_time() {
   }
   for (const Asked& asked : over) rest(asked.channel);
   // 2. Connections that nothing has been asked on for a while.
-  std::erase_if(channels_, [&](const auto& entry) {
+  std::erase_if(connections_, [&](const auto& entry) {
     if (!entry.second.idle_until.expired()) return false;
-    services_.finish(entry.second.channel);
+    channels_.finish(entry.second.channel);
     return true;
   });
 }
@@ -134,7 +134,8 @@ void Inquiries::on_time() {
 std::optional<Deadline> Inquiries::next_time() const {
   Deadline next = Deadline::never();
   for (const auto& [number, asked] : asked_) next = Deadline::earlier(next, asked.question->until);
-  for (const auto& [address, connection] : channels_) next = Deadline::earlier(next, connection.idle_until);
+  for (const auto& [address, connection] : connections_)
+    next = Deadline::earlier(next, connection.idle_until);
   if (next.is_never()) return {};
   return next;
 }

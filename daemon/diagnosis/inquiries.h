@@ -3,7 +3,7 @@
 // times in the answer can be translated. Connections are kept for some seconds, as one question often
 // follows another.
 //
-// Owner and thread: Control; the control thread. The other daemon's side is Control::on_inquiry().
+// Owner and thread: Control; the control thread. The other daemon's side is Diagnosis::on_inquiry().
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "daemon/membership/rendezvous.h"
+#include "daemon/membership/channels.h"
 #include "daemon/protocol/control_messages.h"
 
 namespace hdt::daemon {
@@ -35,19 +35,13 @@ struct Answer {
 
 class Inquiries {
  public:
-  // The control network, as Inquiries needs it.
-  struct Services {
-    std::function<ChannelId(const std::string& address)> dial;
-    std::function<void(ChannelId, const ControlMessage&)> send;
-    // Nothing more will be sent on the connection.
-    std::function<void(ChannelId)> finish;
-  };
   using Then = std::function<void(std::vector<Answer>)>;
   // A connection on which nothing is asked is kept for so long, in ms. So a node that asks all others now
   // and then does not keep a connection to each.
   static constexpr int64_t kIdleMs = 5'000;
-  explicit Inquiries(Services services, int64_t idle_ms = kIdleMs)
-      : services_(std::move(services)), idle_ms_(idle_ms) {}
+  // `channels` must live as long as this object.
+  explicit Inquiries(Channels& channels, int64_t idle_ms = kIdleMs)
+      : channels_(channels), idle_ms_(idle_ms) {}
 
   // Asks `what` (Inquiry::what) at each address on behalf of `viewer`. Calls `then` once, when all
   // answers have come or `budget_ms` is over, with an answer for each address, in their order. With no
@@ -97,7 +91,7 @@ class Inquiries {
   // If nothing is asked on the connection any more, its idle time begins.
   void rest(ChannelId channel);
 
-  Services services_;
+  Channels& channels_;
   // A connection to one address.
   struct Connection {
     ChannelId channel = 0;
@@ -106,7 +100,7 @@ class Inquiries {
   };
   const int64_t idle_ms_;
   // by address
-  std::map<std::string, Connection> channels_;
+  std::map<std::string, Connection> connections_;
   // by the number of the inquiry under way
   std::map<uint64_t, Asked> asked_;
   uint64_t next_number_ = 1;

@@ -1,7 +1,7 @@
 // surroundings.h: what the system allows this process, and what of it is used, for hdtctl doctor.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace hdt::daemon {

@@ -2,6 +2,7 @@
 #include "daemon/links/backend_plan.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/log.h"

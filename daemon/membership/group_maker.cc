@@ -59,8 +59,8 @@ std::string local_time(int64_t seconds) {
 
 }  // namespace
 
-GroupMaker::GroupMaker(NodeInfo node, const Config& config, Services services)
-    : node_(std::move(node)), config_(config), services_(std::move(services)) {}
+GroupMaker::GroupMaker(NodeInfo node, const Config& config, Channels& channels, GroupMakerUser& user)
+    : node_(std::move(node)), config_(config), channels_(channels), user_(user) {}
 
 std::optional<Status> GroupMaker::taken(const GroupKey& key, ipc::Meeting meeting,
                                         const std::string& joiner) {
@@ -78,7 +78,7 @@ std::optional<Status> GroupMaker::taken(const GroupKey& key, ipc::Meeting meetin
         "two jobs of one user start at {} at the same time ({}, and now {}), so ranks may have been "
         "mixed up: {}",
         group.place, group.who, joiner, mend);
-    services_.fail(group.engine, group.id, Outcome{key, Code::kMismatch, -1, text});
+    user_.fail(group.engine, group.id, Outcome{key, Code::kMismatch, -1, text});
     return Status(Code::kMismatch, text);
   }
   return Status(Code::kInvalidUsage, fmt::format("another job has met at {}: {}, since {}; {}", group.place,
@@ -89,14 +89,14 @@ void GroupMaker::on_join(LocalJoin join) {
   ipc::JoinRequest& request = join.request;
   if (request.meeting == ipc::Meeting::kAddress) {
     const auto mixed = key_for_user(request.key, join.uid);
-    if (!mixed.is_ok()) return services_.refused(join, mixed.status());
+    if (!mixed.is_ok()) return user_.refused(join, mixed.status());
     request.key = mixed.value();
   }
   const GroupKey key = request.key;
   // 1. The key may be that of a living group, or of one that was refused while this process existed.
   const std::string joiner = process_text(join.pid, join.uid);
-  if (const auto why = taken(key, request.meeting, joiner)) return services_.refused(join, *why);
-  if (const auto why = refused_.find(key, request.process_age_ms)) return services_.refused(join, *why);
+  if (const auto why = taken(key, request.meeting, joiner)) return user_.refused(join, *why);
+  if (const auto why = refused_.find(key, request.process_age_ms)) return user_.refused(join, *why);
   // 2. The first rank of a key determines what the group needs; later ones must be of the same user.
   const auto [entry, is_new] = groups_.try_emplace(key);
   Pending& pending = entry->second;
@@ -114,10 +114,10 @@ void GroupMaker::on_join(LocalJoin join) {
       pending.elsewhere_at = Deadline::after_ms(kElsewhereMs);
     if (const Status claimed = claim_group(pending, join); !claimed.is_ok()) {
       groups_.erase(entry);
-      return services_.refused(join, claimed);
+      return user_.refused(join, claimed);
     }
   } else if (pending.uid != join.uid) {
-    return services_.refused(
+    return user_.refused(
         join,
         {Code::kInvalidUsage,
          fmt::format(
@@ -134,22 +134,21 @@ void GroupMaker::on_join(LocalJoin join) {
             : fmt::format("two processes of node {} join as rank {}: {} and {}", node_.name, request.rank,
                           process_text(same_rank->second.pid, same_rank->second.uid), joiner);
     if (pending.meeting != ipc::Meeting::kAddress)
-      return services_.refused(join, {complete ? Code::kInvalidUsage : Code::kMismatch, text});
+      return user_.refused(join, {complete ? Code::kInvalidUsage : Code::kMismatch, text});
     const Status why(Code::kMismatch, fmt::format("{}. Two jobs meet at {}: give each another port, or an "
                                                   "HDT_JOB_SECRET of its own",
                                                   text, pending.place));
-    services_.refused(join, why);
+    user_.refused(join, why);
     if (pending.made)  // ends in on_ready
-      return services_.fail(pending.made->engine, pending.made->id,
-                            Outcome{key, why.code(), -1, why.message()});
+      return user_.fail(pending.made->engine, pending.made->id, Outcome{key, why.code(), -1, why.message()});
     if (pending.channel != 0)
-      services_.send(pending.channel, Cancel{key, why.code(), request.rank, why.message()});
+      channels_.send(pending.channel, Cancel{key, why.code(), request.rank, why.message()});
     return refuse(key, why);
   }
   // 4. Rank 0 is here: listen at the meeting place before dialling it.
   if (request.host != ipc::Hosting::kNone && !pending.hosted) {
     auto place = place_for(join);
-    const Status listening = place.is_ok() ? services_.host(place.value()) : place.status();
+    const Status listening = place.is_ok() ? user_.host(place.value()) : place.status();
     if (!listening.is_ok()) {
       const Status why(listening.code(),
                        "no group was made at " + pending.place + ": " + listening.message());
@@ -168,13 +167,12 @@ void GroupMaker::on_join(LocalJoin join) {
 
 Status GroupMaker::claim_group(Pending& pending, const LocalJoin& join) {
   pending.uid = join.uid;
-  if (!services_.claim) return Status::ok();
-  auto making = services_.claim(join.uid, UserLimits::What::kMaking);
+  auto making = user_.claim(join.uid, UserLimits::What::kMaking);
   if (!making.is_ok()) return making.status();
-  auto group = services_.claim(join.uid, UserLimits::What::kGroups);
+  auto group = user_.claim(join.uid, UserLimits::What::kGroups);
   if (!group.is_ok()) return group.status();
   pending.making_claim = making.take();
-  pending.group_claim = std::make_shared<UserLimits::Claim>(group.take());
+  pending.group_claim = group.take();
   return Status::ok();
 }
 
@@ -186,17 +184,16 @@ Result<HostedPlace> GroupMaker::place_for(const LocalJoin& join) {
                   fmt::format("a job of user {} cannot meet at port {}: ports below {} are root's", join.uid,
                               port, kFirstUserPort));
   }
-  if (!services_.claim) return place;
-  auto claim = services_.claim(join.uid, UserLimits::What::kListeners);
+  auto claim = user_.claim(join.uid, UserLimits::What::kListeners);
   if (!claim.is_ok()) return claim.status();
-  place.claim = std::make_shared<UserLimits::Claim>(claim.take());
+  place.claim = claim.take();
   return place;
 }
 
 void GroupMaker::contact(const GroupKey&, Pending& pending) {
   // Every host may have the address that ranks meet at: if rank 0 is not here, another node is meant.
   const bool by_address = pending.meeting == ipc::Meeting::kAddress;
-  pending.channel = services_.dial(pending.rendezvous,
+  pending.channel = channels_.dial(pending.rendezvous,
                                    by_address ? std::optional(pending.hosted.has_value()) : std::nullopt);
   pending.retry_at = Deadline::never();
   for (const auto& [rank, join] : pending.joins) send_join(pending, join);
@@ -205,18 +202,18 @@ void GroupMaker::contact(const GroupKey&, Pending& pending) {
 void GroupMaker::send_join(Pending& pending, const LocalJoin& join) {
   const auto& r = join.request;
   const auto send = [&] {
-    services_.send(
+    channels_.send(
         pending.channel,
         Join{r.key, r.ranks, r.rank, r.group_class, configured_algorithm(r.group_class), r.timeout_ms,
-             NodeInfo{node_.id, node_.name, node_.address, services_.rails_for(r.group_class)}, r.meeting,
+             NodeInfo{node_.id, node_.name, node_.address, user_.rails_for(r.group_class)}, r.meeting,
              join.pid, join.uid, r.process_age_ms});
   };
-  (void)contained("a join", send, [&](const std::string&) { services_.give_up(pending.channel); });
+  (void)contained("a join", send, [&](const std::string&) { channels_.give_up(pending.channel); });
 }
 
 void GroupMaker::release(Pending& pending) {
-  if (pending.channel != 0) services_.finish(std::exchange(pending.channel, 0));
-  if (pending.hosted) services_.leave(*pending.hosted);
+  if (pending.channel != 0) channels_.finish(std::exchange(pending.channel, 0));
+  if (pending.hosted) user_.leave(*pending.hosted);
   pending.hosted.reset();
 }
 
@@ -233,7 +230,7 @@ void GroupMaker::refuse(const GroupKey& key, const Status& why) {
   if (pending.meeting != ipc::Meeting::kAgain)
     (void)contained("the memory of a refusal", [&] { refused_.remember(key, why); });
   (void)contained("a group that is not made", [&] { release(pending); });
-  for (const auto& [rank, join] : pending.joins) services_.refused(join, why);
+  for (const auto& [rank, join] : pending.joins) user_.refused(join, why);
 }
 
 void GroupMaker::on_session_gone(uint64_t session, const std::string& how) {
@@ -244,7 +241,7 @@ void GroupMaker::on_session_gone(uint64_t session, const std::string& how) {
       const std::string text = "rank " + std::to_string(entry.first) + " on node " + node_.name + " " + how +
                                " while the group was made";
       if (pending.channel != 0)
-        services_.send(pending.channel, Cancel{key, Code::kRankLost, entry.first, text});
+        channels_.send(pending.channel, Cancel{key, Code::kRankLost, entry.first, text});
       return true;
     });
   }
@@ -273,7 +270,7 @@ void GroupMaker::on_membership(ChannelId from, const Membership& membership) {
   (void)contained(
       "a membership", [&] { make(membership, found->second); },
       [&](const std::string& why) {
-        services_.give_up(from);
+        channels_.give_up(from);
         refuse(membership.key, {Code::kInternal, "the daemon could not make the group: " + why});
       });
 }
@@ -283,11 +280,11 @@ void GroupMaker::make(const Membership& membership, Pending& pending) {
   auto spec = prepare(membership, pending, made);
   if (!spec.is_ok()) {
     const Status why = spec.status();
-    services_.send(pending.channel, Outcome{membership.key, why.code(), -1, why.message()});
+    channels_.send(pending.channel, Outcome{membership.key, why.code(), -1, why.message()});
     return refuse(membership.key, why);
   }
   pending.made = made;
-  services_.create(made.engine, spec.take());
+  user_.create(made.engine, spec.take());
 }
 
 Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pending& pending, MadeGroup& made) {
@@ -348,7 +345,7 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
   spec.memory = made.memory;
   spec.deadline = pending.until;
   spec.on_ready = [this, key = membership.key](const Status& status) {
-    services_.post([this, key, status] { on_ready(key, status); });
+    user_.post([this, key, status] { on_ready(key, status); });
   };
   return spec;
 }
@@ -362,8 +359,8 @@ void GroupMaker::on_ready(const GroupKey& key, const Status& status) {
         const Outcome failure{key, Code::kInternal, -1, "the daemon could not take up the group: " + why};
         if (found->second.made) {
           const MadeGroup& made = *found->second.made;
-          services_.fail(made.engine, made.id, failure);
-          for (uint32_t local = 0; local < found->second.joins.size(); ++local) services_.lost(made, local);
+          user_.fail(made.engine, made.id, failure);
+          for (uint32_t local = 0; local < found->second.joins.size(); ++local) user_.lost(made, local);
         }
         refuse(key, {failure.code, failure.text});
       });
@@ -374,7 +371,7 @@ void GroupMaker::take_up(const GroupKey& key, const Status& status) {
   if (found == groups_.end()) return;
   Pending& pending = found->second;
   if (pending.channel != 0)
-    services_.send(pending.channel, Outcome{key, status.code(), -1, status.message()});
+    channels_.send(pending.channel, Outcome{key, status.code(), -1, status.message()});
   if (!status.is_ok()) return refuse(key, status);
   const LocalJoin& first = pending.joins.begin()->second;
   Living living{pending.made->id,
@@ -392,14 +389,14 @@ void GroupMaker::take_up(const GroupKey& key, const Status& status) {
   groups_.erase(found);
   (void)contained("a group that was made", [&] { release(done); });
   uint32_t local = 0;
-  for (const auto& [rank, join] : done.joins) services_.joined(join, *done.made, local++);
+  for (const auto& [rank, join] : done.joins) user_.joined(join, *done.made, local++);
 }
 
 void GroupMaker::on_group_ended(const std::string& id) {
   std::erase_if(living_, [&](const auto& entry) {
     const Living& group = entry.second;
     if (daemon::id_text(group.id) != id) return false;
-    if (group.hosted) services_.leave(*group.hosted);
+    if (group.hosted) user_.leave(*group.hosted);
     return true;
   });
 }
@@ -425,7 +422,7 @@ void GroupMaker::on_outcome(ChannelId from, const Outcome& outcome) {
     Pending& pending = found->second;
     (void)contained(
         "bad news of a group",
-        [&] { services_.fail(pending.made->engine, pending.made->id, outcome); },  // ends in on_ready
+        [&] { user_.fail(pending.made->engine, pending.made->id, outcome); },  // ends in on_ready
         [&](const std::string&) { pending.to_fail = outcome.code; });
   } else {
     refuse(outcome.key, {outcome.code, outcome.text});
@@ -465,8 +462,8 @@ void GroupMaker::on_time() {
   for (auto& [key, pending] : groups_) {
     if (pending.made) {  // the engine's group has the deadline now
       if (pending.to_fail == Code::kSuccess) continue;
-      services_.fail(pending.made->engine, pending.made->id,
-                     Outcome{key, pending.to_fail, -1, "the group is not made"});
+      user_.fail(pending.made->engine, pending.made->id,
+                 Outcome{key, pending.to_fail, -1, "the group is not made"});
       pending.to_fail = Code::kSuccess;
       continue;
     }

@@ -29,6 +29,7 @@
 #include "base/config.h"
 #include "base/shared_memory.h"
 #include "daemon/group/engine_group.h"
+#include "daemon/membership/channels.h"
 #include "daemon/membership/rendezvous.h"
 #include "daemon/protocol/control_messages.h"
 #include "daemon/protocol/making_facts.h"
@@ -68,41 +69,34 @@ struct HostedPlace {
   std::shared_ptr<UserLimits::Claim> claim;
 };
 
+// The rest of the daemon, as GroupMaker needs it. All functions are called on the control thread.
+class GroupMakerUser {
+ public:
+  virtual ~GroupMakerUser() = default;
+  // Begin and end to listen at a meeting place (ControlNetwork::host_place() and leave_place()).
+  virtual Status host(const HostedPlace& place) = 0;
+  virtual void leave(const HostedPlace& place) = 0;
+  // Takes a part of a user's limit (UserLimits::claim()). Null: there are no limits.
+  virtual Result<std::shared_ptr<UserLimits::Claim>> claim(uint32_t uid, UserLimits::What what) = 0;
+  // Has engine number `engine` create the group. spec.on_ready may be called on that engine's thread.
+  virtual void create(uint32_t engine, GroupSpec spec) = 0;
+  // Runs work on the control thread; called from any thread.
+  virtual void post(std::function<void()> work) = 0;
+  // Fails a group that an engine has.
+  virtual void fail(uint32_t engine, uint64_t group, const Outcome& outcome) = 0;
+  // Answers a join with success, or with a failure.
+  virtual void joined(const LocalJoin& join, const MadeGroup& made, uint32_t local_index) = 0;
+  virtual void refused(const LocalJoin& join, const Status& why) = 0;
+  // The rank with this local index will never take its seat in a group that has been made.
+  virtual void lost(const MadeGroup& made, uint32_t local) = 0;
+  // The ends at which this node can be reached for groups of a class, by engine.
+  virtual std::vector<std::vector<RailEnd>> rails_for(const std::string& group_class) = 0;
+};
+
 class GroupMaker {
  public:
-  // The rest of the daemon, as GroupMaker needs it; tests replace it. All are called on the control
-  // thread.
-  struct Services {
-    // Connects to the coordinator; never 0. `self`: whether this node itself may be the one that is
-    // meant; nothing: that depends on the addresses (ControlNetwork::dial()).
-    std::function<ChannelId(const std::string& address, std::optional<bool> self)> dial;
-    std::function<void(ChannelId, const ControlMessage&)> send;
-    // Nothing more will be sent on the connection: it closes when what was sent has left.
-    std::function<void(ChannelId)> finish;
-    // Ends the connection at once, because a message that belongs on it is lost. Takes no memory.
-    std::function<void(ChannelId)> give_up;
-    // Begin and end to listen at a meeting place (ControlNetwork::host_place() and leave_place()).
-    std::function<Status(const HostedPlace&)> host;
-    std::function<void(const HostedPlace&)> leave;
-    // Has engine number `engine` create the group. spec.on_ready may be called on that engine's thread.
-    std::function<void(uint32_t engine, GroupSpec)> create;
-    // Takes a part of a user's limit (UserLimits::claim()). An empty function: there are no limits.
-    std::function<Result<UserLimits::Claim>(uint32_t uid, UserLimits::What)> claim;
-    // Runs work on the control thread; called from any thread.
-    std::function<void(std::function<void()>)> post;
-    // Fails a group that an engine has.
-    std::function<void(uint32_t engine, uint64_t group, const Outcome&)> fail;
-    // Answers a join with success.
-    std::function<void(const LocalJoin&, const MadeGroup&, uint32_t local_index)> joined;
-    // The rank with this local index will never take its seat in a group that has been made.
-    std::function<void(const MadeGroup&, uint32_t local)> lost;
-    // Answers a join with a failure.
-    std::function<void(const LocalJoin&, const Status&)> refused;
-    // The ends at which this node can be reached for groups of a class, by engine.
-    std::function<std::vector<std::vector<RailEnd>>(const std::string& group_class)> rails_for;
-  };
-  // `config` must live as long as this object; its classes may change meanwhile (class_change.h).
-  GroupMaker(NodeInfo node, const Config& config, Services services);
+  // `config` and the others must live as long as this object; its classes may change meanwhile (class_change.h).
+  GroupMaker(NodeInfo node, const Config& config, Channels& channels, GroupMakerUser& user);
 
   // A rank of this node wants to join. It is answered by `joined` or `refused`, at once or later.
   void on_join(LocalJoin join);
@@ -167,7 +161,7 @@ class GroupMaker {
     // the user of the first rank; the group belongs to it
     uint32_t uid = 0;
     // The first ends with this entry; the second is handed on to the living group.
-    UserLimits::Claim making_claim;
+    std::shared_ptr<UserLimits::Claim> making_claim;
     std::shared_ptr<UserLimits::Claim> group_claim;
     // state 3
     std::optional<MadeGroup> made;
@@ -202,7 +196,8 @@ class GroupMaker {
   // this node; its rails are asked for anew with each Join (rails_for)
   NodeInfo node_;
   const Config& config_;
-  Services services_;
+  Channels& channels_;
+  GroupMakerUser& user_;
   // states 1 to 3
   std::map<GroupKey, Pending> groups_;
   // A group in state 4. Kept so that other processes that come with its key are refused by name.

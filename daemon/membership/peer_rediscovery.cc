@@ -24,9 +24,9 @@ void PeerRediscovery::begin(const Successor& word, const std::string& address, D
 
 // A connection that has failed is dialled again by the next repetition, as on_closed() has dropped it.
 void PeerRediscovery::tell(Seeking& seeking) {
-  const auto [channel, is_new] = channels_.try_emplace(seeking.address, 0);
-  if (is_new) channel->second = services_.dial(seeking.address);
-  services_.send(channel->second, seeking.word);
+  const auto [channel, is_new] = dialled_.try_emplace(seeking.address, 0);
+  if (is_new) channel->second = channels_.dial(seeking.address);
+  channels_.send(channel->second, seeking.word);
   seeking.again_at = Deadline::after_ms(kAgainMs);
 }
 
@@ -39,32 +39,27 @@ void PeerRediscovery::on_successor_reply(ChannelId channel, const SuccessorReply
   if (seeking == seekings_.end()) return;
   // An answer is believed only on the connection to the address at which the group's node was looked for.
   // Control has checked that the sender is the node that it names.
-  const auto asked = channels_.find(seeking->second.address);
-  if (asked == channels_.end() || asked->second != channel || answer.from != seeking->second.word.from)
-    return;
+  const auto asked = dialled_.find(seeking->second.address);
+  if (asked == dialled_.end() || asked->second != channel || answer.from != seeking->second.word.from) return;
   // Sent again anyway. Only newer settings need something done here first; if this node knows the newer
   // ones, the other node takes them from the next Successor.
   if (answer.code == Code::kInProgress) {
-    if (answer.live > seeking->second.word.live) services_.newer(seeking->second.word, answer);
+    if (answer.live > seeking->second.word.live) user_.newer(seeking->second.word, answer);
     return;
   }
   // The search goes on: only the engine knows when the group works with that node (end()).
-  if (answer.code == Code::kSuccess) return services_.met(seeking->second.word, answer);
+  if (answer.code == Code::kSuccess) return user_.met(seeking->second.word, answer);
   give_up(answer);
 }
 
 void PeerRediscovery::give_up(const SuccessorReply& answer) {
   end_group(id_text(answer.group));
-  services_.failed(answer);
-}
-
-void PeerRediscovery::refresh(const std::function<void(Successor&)>& renew) {
-  for (auto& [whom, seeking] : seekings_) renew(seeking.word);
+  user_.failed(answer);
 }
 
 // The connection is shared by all searches at its address; they go on.
 void PeerRediscovery::on_closed(ChannelId channel) {
-  std::erase_if(channels_, [channel](const auto& entry) { return entry.second == channel; });
+  std::erase_if(dialled_, [channel](const auto& entry) { return entry.second == channel; });
 }
 
 // 1. Searches that are too late end silently: the engine fails the group. 2. What is due is sent again.

@@ -10,33 +10,34 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "base/clock.h"
-#include "daemon/membership/rendezvous.h"
+#include "daemon/membership/channels.h"
 #include "daemon/protocol/control_messages.h"
 
 namespace hdt::daemon {
 
+// What PeerRediscovery reports. The functions may call its refresh() and give_up().
+class PeerRediscoveryUser {
+ public:
+  virtual ~PeerRediscoveryUser() = default;
+  // The other node goes on with the group: the engines connect to it. Called for each such answer, so it may
+  // come again.
+  virtual void met(const Successor& sent, const SuccessorReply& answer) = 0;
+  // The group does not go on, for the reason in the answer.
+  virtual void failed(const SuccessorReply& answer) = 0;
+  // The other node knows newer settings of the class than the Successor that was sent. They are to be taken
+  // over, and refresh() to be called.
+  virtual void newer(const Successor& sent, const SuccessorReply& answer) = 0;
+};
+
 class PeerRediscovery {
  public:
-  // The rest of the daemon, as PeerRediscovery needs it. The callbacks may call refresh() and give_up().
-  struct Services {
-    std::function<ChannelId(const std::string& address)> dial;
-    std::function<void(ChannelId, const ControlMessage&)> send;
-    // The other node goes on with the group: the engines connect to it. Called for each such answer, so
-    // it may come again.
-    std::function<void(const Successor&, const SuccessorReply&)> met;
-    // The group does not go on, for the reason in the answer.
-    std::function<void(const SuccessorReply&)> failed;
-    // The other node knows newer settings of the class than the Successor that was sent. Control takes
-    // them over and calls refresh().
-    std::function<void(const Successor&, const SuccessorReply&)> newer;
-  };
-  explicit PeerRediscovery(Services services) : services_(std::move(services)) {}
+  // Both must live as long as this object.
+  PeerRediscovery(Channels& channels, PeerRediscoveryUser& user) : channels_(channels), user_(user) {}
 
   // Begins to search the node `word.to` of the group at `address`, until the deadline. An earlier search
   // for the same node is replaced.
@@ -53,7 +54,10 @@ class PeerRediscovery {
   void give_up(const SuccessorReply& answer);
   // Lets `renew` change the Successor of every search, as this node's ends or its settings of a class
   // have changed.
-  void refresh(const std::function<void(Successor&)>& renew);
+  template <typename Renew>
+  void refresh(Renew&& renew) {
+    for (auto& [which, seeking] : seekings_) renew(seeking.word);
+  }
   // The connection has ended; the next Successor dials anew.
   void on_closed(ChannelId channel);
   // Sends what is due again and drops searches whose deadline has passed.
@@ -73,11 +77,12 @@ class PeerRediscovery {
   // Sends the Successor, and dials before if there is no connection to the address.
   void tell(Seeking& seeking);
 
-  Services services_;
+  Channels& channels_;
+  PeerRediscoveryUser& user_;
   // by the group's id and the node's number in it
   std::map<std::pair<uint64_t, uint32_t>, Seeking> seekings_;
   // by address; several groups share a connection
-  std::map<std::string, ChannelId> channels_;
+  std::map<std::string, ChannelId> dialled_;
 };
 
 }  // namespace hdt::daemon

@@ -23,14 +23,12 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "daemon/membership/channels.h"
 #include "daemon/membership/refused_meetings.h"
 #include "daemon/protocol/control_messages.h"
 #include "daemon/protocol/making_facts.h"
 
 namespace hdt::daemon {
-
-// Names a control connection in ControlNetwork. 0: none.
-using ChannelId = uint64_t;
 
 class Rendezvous {
  public:

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/users.h"
 

@@ -1,6 +1,7 @@
 // peer_facts.cc: what other daemons tell of themselves (daemon/protocol/facts.h), what is concluded from it,
 // and the order of their replies (daemon/diagnosis/inquiries.h).
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "daemon/diagnosis/inquiries.h"
 #include "daemon/diagnosis/making_verdict.h"
@@ -92,16 +93,25 @@ bool take_facts(std::span<const std::byte> input) {
   return true;
 }
 
+// The other daemons: keeps what they are asked.
+struct AskedDaemons : Channels {
+  ChannelId dial(const std::string&, std::optional<bool>) override { return next++; }
+  void send(ChannelId channel, const ControlMessage& message) override {
+    sent.emplace_back(channel, std::get<Inquiry>(message));
+  }
+  void finish(ChannelId) override {}
+  void give_up(ChannelId) override {}
+
+  ChannelId next = 1;
+  std::vector<std::pair<ChannelId, Inquiry>> sent;
+};
+
 // Replies, ends of connections and the passing of time in any order: each question is answered once, with
 // an answer for each address.
 bool take_replies(Choices input) {
-  std::vector<std::pair<ChannelId, Inquiry>> sent;
-  ChannelId next = 1;
-  Inquiries inquiries({[&](const std::string&) { return next++; },
-                       [&](ChannelId channel, const ControlMessage& message) {
-                         sent.emplace_back(channel, std::get<Inquiry>(message));
-                       },
-                       [](ChannelId) {}});
+  AskedDaemons daemons;
+  auto& sent = daemons.sent;
+  Inquiries inquiries(daemons);
   const std::vector<std::string> addresses = {"a", "b", "a"};
   int asked = 0, answered = 0;
   for (int i = 0; i < 128 && !input.empty(); ++i) {
@@ -133,7 +143,7 @@ bool take_replies(Choices input) {
     }
     HDT_HOLDS(answered <= asked);
   }
-  for (ChannelId channel = 0; channel < next; ++channel)
+  for (ChannelId channel = 0; channel < daemons.next; ++channel)
     inquiries.on_closed(channel, Status(Code::kLink, "gone"));
   HDT_HOLDS(answered == asked && !inquiries.next_time());
   return asked > 0;

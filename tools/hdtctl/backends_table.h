@@ -1,7 +1,7 @@
 // backends_table.h: hdtctl backends: which backends there are, and on which NICs they can be used.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace hdt::ctl {

@@ -1,7 +1,7 @@
 // class_table.h: hdtctl class set: the settings that a class has after the change.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace hdt::ctl {

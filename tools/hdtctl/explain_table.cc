@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tools/hdtctl/status_table.h"
 
 namespace hdt::ctl {

@@ -1,7 +1,7 @@
 // explain_table.h: hdtctl explain: which algorithm a call takes, and why.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace hdt::ctl {

@@ -1,7 +1,7 @@
 // link_table.h: hdtctl explain link: the candidates for the link to another node, and the choice.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace hdt::ctl {

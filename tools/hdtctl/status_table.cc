@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
+
 namespace hdt::ctl {
 
 std::string bytes(double value) {

@@ -1,7 +1,7 @@
 // status_table.h: hdtctl status: what a daemon has: sessions, groups, peers and rails.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace hdt::ctl {

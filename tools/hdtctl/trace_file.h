@@ -2,7 +2,7 @@
 // and chrome://tracing show.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace hdt::ctl {
 

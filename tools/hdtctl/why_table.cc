@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tools/hdtctl/json_fields.h"
 
 namespace hdt::ctl {

@@ -2,7 +2,7 @@
 // doing.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace hdt::ctl {

@@ -2,6 +2,8 @@
 // connects them.
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/integration/backends/backend_nodes.h"
 
 namespace hdt::testing {

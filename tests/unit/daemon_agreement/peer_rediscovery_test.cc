@@ -9,23 +9,26 @@
 namespace hdt::daemon {
 namespace {
 
-class PeerRediscoveryTest : public ::testing::Test {
+class PeerRediscoveryTest : public ::testing::Test, protected Channels, protected PeerRediscoveryUser {
  protected:
+  ChannelId dial(const std::string& address, std::optional<bool>) override {
+    dialled_.push_back(address);
+    return static_cast<ChannelId>(dialled_.size());
+  }
+  void send(ChannelId channel, const ControlMessage& message) override {
+    sent_.emplace_back(channel, std::get<Successor>(message));
+  }
+  void finish(ChannelId) override {}
+  void give_up(ChannelId) override {}
+  void met(const Successor&, const SuccessorReply& answer) override { met_.push_back(answer); }
+  void failed(const SuccessorReply& answer) override { failed_.push_back(answer); }
+  void newer(const Successor&, const SuccessorReply& answer) override { newer_.push_back(answer); }
+
   static constexpr int64_t kWaitMs = 10'000;
   std::vector<std::string> dialled_;
   std::vector<std::pair<ChannelId, Successor>> sent_;
   std::vector<SuccessorReply> met_, failed_, newer_;
-  PeerRediscovery rediscovery_{
-      {[this](const std::string& address) {
-         dialled_.push_back(address);
-         return static_cast<ChannelId>(dialled_.size());
-       },
-       [this](ChannelId channel, const ControlMessage& message) {
-         sent_.emplace_back(channel, std::get<Successor>(message));
-       },
-       [this](const Successor&, const SuccessorReply& known) { met_.push_back(known); },
-       [this](const SuccessorReply& known) { failed_.push_back(known); },
-       [this](const Successor&, const SuccessorReply& known) { newer_.push_back(known); }}};
+  PeerRediscovery rediscovery_{*this, *this};
 
   static Successor word(uint64_t group, uint32_t to) { return {group, 0, to, "", {}, {}}; }
   static SuccessorReply answer(uint64_t group, uint32_t to, Code code) {

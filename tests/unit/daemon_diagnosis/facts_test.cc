@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/unit/daemon_diagnosis/facts_builder.h"
 
 namespace hdt::daemon::testing {

@@ -11,8 +11,15 @@
 namespace hdt::daemon {
 namespace {
 
-class InquiriesTest : public ::testing::Test {
+class InquiriesTest : public ::testing::Test, protected Channels {
  protected:
+  ChannelId dial(const std::string&, std::optional<bool>) override { return next_channel_++; }
+  void send(ChannelId channel, const ControlMessage& message) override {
+    sent_.emplace_back(channel, std::get<Inquiry>(message));
+  }
+  void finish(ChannelId channel) override { finished_.push_back(channel); }
+  void give_up(ChannelId) override {}
+
   // Answers everything that was asked of `channel` and of nobody else.
   void answer(ChannelId channel, int64_t offset_ns, const std::string& text) {
     for (bool any = true; std::exchange(any, false);) {
@@ -37,12 +44,7 @@ class InquiriesTest : public ::testing::Test {
   std::deque<std::pair<ChannelId, Inquiry>> sent_;
   std::optional<std::vector<Answer>> answers_;
   std::vector<ChannelId> finished_;
-  const Inquiries::Services services_{[this](const std::string&) { return next_channel_++; },
-                                      [this](ChannelId channel, const ControlMessage& message) {
-                                        sent_.emplace_back(channel, std::get<Inquiry>(message));
-                                      },
-                                      [this](ChannelId channel) { finished_.push_back(channel); }};
-  Inquiries inquiries_{services_};
+  Inquiries inquiries_{*this};
 };
 
 TEST_F(InquiriesTest, NobodyToAskIsAnsweredAtOnce) {
@@ -80,7 +82,7 @@ TEST_F(InquiriesTest, ConnectionsAreKept) {
 }
 
 TEST_F(InquiriesTest, ConnectionsOnWhichNothingIsAskedEnd) {
-  Inquiries hasty(services_, 0);
+  Inquiries hasty(*this, 0);
   bool told = false;
   const auto tell = [&](const std::vector<Answer>&) { told = true; };
   hasty.ask({"a", "silent"}, "facts", Viewer{true, 0, {}}, 60'000, tell);

@@ -8,24 +8,31 @@ namespace {
 
 constexpr ChannelId kCoordinator = 5;
 
-class GroupMakerTest : public ::testing::Test {
+class GroupMakerTest : public ::testing::Test, public Channels, public GroupMakerUser {
  protected:
   GroupMakerTest() {
     node_.id.bytes[0] = std::byte{1};
     node_.name = "here";
     node_.rails = {{{"tcp", "lo", "127.0.1.1:1"}}};
-    GroupMaker::Services services;
-    services.dial = [](const std::string&, std::optional<bool>) { return kCoordinator; };
-    services.send = [](ChannelId, const ControlMessage&) {};
-    services.finish = [](ChannelId) {};
-    services.create = [this](uint32_t, GroupSpec spec) { specs_.push_back(std::move(spec)); };
-    services.post = [](const std::function<void()>& work) { work(); };
-    services.fail = [this](uint32_t, uint64_t, const Outcome&) { ++failed_; };
-    services.joined = [this](const LocalJoin&, const MadeGroup&, uint32_t) { ++joined_; };
-    services.refused = [this](const LocalJoin&, const Status& why) { refused_.push_back(why); };
-    services.rails_for = [this](const std::string&) { return node_.rails; };
-    maker_.emplace(node_, config_, std::move(services));
+    maker_.emplace(node_, config_, *this, *this);
   }
+
+  ChannelId dial(const std::string&, std::optional<bool>) override { return kCoordinator; }
+  void send(ChannelId, const ControlMessage&) override {}
+  void finish(ChannelId) override {}
+  void give_up(ChannelId) override {}
+  Status host(const HostedPlace&) override { return Status::ok(); }
+  void leave(const HostedPlace&) override {}
+  Result<std::shared_ptr<UserLimits::Claim>> claim(uint32_t, UserLimits::What) override {
+    return std::shared_ptr<UserLimits::Claim>();
+  }
+  void create(uint32_t, GroupSpec spec) override { specs_.push_back(std::move(spec)); }
+  void post(std::function<void()> work) override { work(); }
+  void fail(uint32_t, uint64_t, const Outcome&) override { ++failed_; }
+  void joined(const LocalJoin&, const MadeGroup&, uint32_t) override { ++joined_; }
+  void refused(const LocalJoin&, const Status& why) override { refused_.push_back(why); }
+  void lost(const MadeGroup&, uint32_t) override {}
+  std::vector<std::vector<RailEnd>> rails_for(const std::string&) override { return node_.rails; }
 
   static GroupKey key(uint8_t number) { return GroupKey{std::byte{number}}; }
   void join(uint8_t number) {

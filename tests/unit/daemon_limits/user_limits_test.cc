@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <vector>
 

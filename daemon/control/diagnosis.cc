@@ -1,16 +1,13 @@
-// control_diagnosis.cc: what the control thread does for diagnosis. It collects the facts of this node
-// and of the nodes that it shares groups with or makes groups with, and answers hdtctl why and trace,
-// other daemons, and ranks whose deadline has passed.
-//
-// The path of the facts: engines copy them (group_facts(), rail_facts(), lacks()); the control thread
-// completes them and removes what the viewer may not see (local_facts()); Inquiries collects those of
-// other nodes (all_facts()); judge() makes verdicts of all of them.
+// diagnosis.cc: see diagnosis.h.
+#include "daemon/control/diagnosis.h"
+
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/log.h"
 #include "base/saturate.h"
-#include "daemon/control/control.h"
+#include "daemon/control/doctor.h"
 #include "daemon/diagnosis/making_verdict.h"
 #include "daemon/diagnosis/verdict.h"
 
@@ -84,7 +81,7 @@ nlohmann::json to_json(const MakingVerdict& verdict) {
 }  // namespace
 
 // The records are turned into operations now, so that only those are kept.
-void Control::remember(GroupFacts ended) {
+void Diagnosis::remember(GroupFacts ended) {
   complete(ended, TickScale(made_, TickMoment::now()));
   past_ranks_ += ended.local.size();
   past_.push_back(std::move(ended));
@@ -94,14 +91,15 @@ void Control::remember(GroupFacts ended) {
   }
 }
 
-Viewer Control::viewer_in(uint64_t session) {
-  const ClientSession* client = sessions_->find(session);
+Viewer viewer_in(const ControlParts& daemon, uint64_t session) {
+  const ClientSession* client = daemon.sessions->find(session);
   return client == nullptr ? Viewer{} : viewer_of(client->credentials.uid);
 }
 
-// The facts of this node. on_every_engine() collects raw copies, which is quick for the engines; the
+// The facts of this node. daemon_.engines.on_every() collects raw copies, which is quick for the engines; the
 // translation is done here.
-void Control::local_facts(bool all_operations, const Viewer& viewer, std::function<void(NodeFacts)> then) {
+template <typename Then>
+void Diagnosis::local_facts(bool all_operations, const Viewer& viewer, Then then) {
   // The engines' reports; each engine writes its own place.
   struct Parts {
     std::vector<std::vector<GroupFacts>> groups;
@@ -109,10 +107,10 @@ void Control::local_facts(bool all_operations, const Viewer& viewer, std::functi
     std::vector<std::map<std::string, std::vector<std::string>>> lacks;
   };
   auto parts = std::make_shared<Parts>();
-  parts->groups.resize(engines_.size());
-  parts->rails.resize(engines_.size());
-  parts->lacks.resize(engines_.size());
-  on_every_engine(
+  parts->groups.resize(daemon_.engines.size());
+  parts->rails.resize(daemon_.engines.size());
+  parts->lacks.resize(daemon_.engines.size());
+  daemon_.engines.on_every(
       [parts](Engine& engine) {
         parts->groups[engine.index()] = engine.reports().groups();
         parts->rails[engine.index()] = engine.reports().rails();
@@ -120,8 +118,8 @@ void Control::local_facts(bool all_operations, const Viewer& viewer, std::functi
       },
       [this, parts, all_operations, viewer, then = std::move(then)] {
         NodeFacts facts;
-        facts.name = node_.name;
-        facts.control = node_.address;
+        facts.name = daemon_.node.name;
+        facts.control = daemon_.node.address;
         for (auto& part : parts->groups)
           std::move(part.begin(), part.end(), std::back_inserter(facts.groups));
         for (auto& part : parts->rails) std::move(part.begin(), part.end(), std::back_inserter(facts.rails));
@@ -132,14 +130,14 @@ void Control::local_facts(bool all_operations, const Viewer& viewer, std::functi
           const auto is_it = [&](const GroupFacts& group) { return group.id == ended.id; };
           if (std::none_of(facts.groups.begin(), facts.groups.end(), is_it)) facts.groups.push_back(ended);
         }
-        facts.making = maker_->making();
+        facts.making = daemon_.maker->making();
         // Only engines know which connections are missing.
         for (MakingFacts& making : facts.making) {
           for (auto& lacks : parts->lacks) {
             if (const auto found = lacks.find(making.id); found != lacks.end()) making.lacks = found->second;
           }
         }
-        for (MakingFacts& making : rendezvous_.making()) facts.making.push_back(std::move(making));
+        for (MakingFacts& making : daemon_.rendezvous.making()) facts.making.push_back(std::move(making));
         facts.now_ns = now_ns();
         hide_others(facts, viewer);
         if (!all_operations) keep_recent(facts);
@@ -147,14 +145,15 @@ void Control::local_facts(bool all_operations, const Viewer& viewer, std::functi
       });
 }
 
-void Control::all_facts(bool all_operations, const Viewer& viewer, int64_t budget_ms,
-                        std::function<void(std::vector<NodeFacts>)> then) {
+template <typename Then>
+void Diagnosis::all_facts(bool all_operations, const Viewer& viewer, int64_t budget_ms, Then then) {
   // 1. This node's own facts name the other nodes, by the addresses of their daemons.
   const auto ask_others = [this, all_operations, viewer, budget_ms, then = std::move(then)](NodeFacts own) {
     std::map<std::string, std::string> others;  // name by address
     for (const GroupFacts& group : own.groups) {
       for (const GroupNodeFacts& node : group.nodes) {
-        if (node.control != node_.address && others.size() < kMostNodes) others[node.control] = node.name;
+        if (node.control != daemon_.node.address && others.size() < kMostNodes)
+          others[node.control] = node.name;
       }
     }
     // The coordinator of a group that is being made knows which ranks have joined. Its node has no name
@@ -194,114 +193,119 @@ void Control::all_facts(bool all_operations, const Viewer& viewer, int64_t budge
     //    too.
     Viewer there = viewer;
     if (!viewer.all) there.groups = groups_in(*facts);
-    inquiries_->ask(addresses, all_operations ? "operations" : "facts", there, budget_ms, collect);
+    daemon_.inquiries->ask(addresses, all_operations ? "operations" : "facts", there, budget_ms, collect);
   };
   local_facts(all_operations, viewer, ask_others);
 }
 
 // Answers at once, or when the engines have answered. The connection may have ended by then; sending to
 // it does nothing.
-void Control::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
+void Diagnosis::on_inquiry(ChannelId channel, const Inquiry& inquiry) {
   // JSON may hold any bytes from processes; what is no UTF-8 is replaced.
   const auto answer = [this, channel, number = inquiry.number](const nlohmann::json& json) {
     const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    send(channel, Reply{number, Code::kSuccess, now_ns(), text});
+    daemon_.network->send(channel, Reply{number, Code::kSuccess, now_ns(), text});
   };
   if (inquiry.what == "clock") return answer(nlohmann::json::object());
-  if (inquiry.what == "description") return answer(description());
-  if (inquiry.what.starts_with(kPathsQuestion)) return answer_paths(channel, inquiry);
+  if (inquiry.what == "description") return answer(daemon_.doctor->description());
+  if (inquiry.what.starts_with(Doctor::kPathsQuestion)) return daemon_.doctor->answer_paths(channel, inquiry);
   if (inquiry.what == "facts" || inquiry.what == "operations") {
     return local_facts(inquiry.what == "operations", inquiry.viewer,
                        [this, channel, answer](NodeFacts facts) {
                          // Without a cluster key the peer may be any process and vouch for any user. It
                          // gets only groups that it is a member of.
-                         if (trust_->cluster_key().empty()) hide_from_node(facts, network_->peer_of(channel));
+                         if (daemon_.trust->cluster_key().empty())
+                           hide_from_node(facts, daemon_.network->peer_of(channel));
                          answer(to_text(facts));
                        });
   }
-  send(channel, Reply{inquiry.number, Code::kInvalidArgument, now_ns(),
-                      "node " + node_.name + " does not know the question '" + inquiry.what + "'"});
+  daemon_.network->send(
+      channel, Reply{inquiry.number, Code::kInvalidArgument, now_ns(),
+                     "node " + daemon_.node.name + " does not know the question '" + inquiry.what + "'"});
 }
 
 // Groups that have ended without a failure are left out unless they are named, since nobody asks why they
 // do not go on.
-void Control::answer_why(uint64_t session, const std::string& name) {
-  all_facts(false, viewer_in(session), kAskMs, [this, session, name](const std::vector<NodeFacts>& facts) {
-    // 1. Which groups are meant. A group that ended without a failure is meant only if it is named.
-    std::set<std::string> meant, concerned;  // ids of groups, addresses of their nodes' daemons
-    for (const NodeFacts& node : facts) {
-      for (const GroupFacts& group : node.groups) {
-        const bool over = group.ended && group.code == 0;
-        if (!is_meant(group.id, group.group_class, name) || (over && name.empty())) continue;
-        meant.insert(group.id);
-        for (const GroupNodeFacts& place : group.nodes) concerned.insert(place.control);
-      }
-    }
-    // 2. Groups that are being made. A node that has made its part reports the group as running already.
-    std::vector<MakingVerdict> making = judge_making(facts);
-    std::erase_if(making, [&](const MakingVerdict& group) {
-      return meant.contains(group.group_id) || !is_meant(group.group_id, group.group_class, name);
-    });
-    // The same answer for a group that does not exist and for one that the viewer may not see.
-    if (meant.empty() && making.empty() && !name.empty()) {
-      sessions_->send(session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kInvalidUsage,
-                                                "node " + node_.name + " has and had no group '" + name +
-                                                    "' that you may see; hdtctl status lists those"));
-      return;
-    }
-    // 3. The answer: verdicts, and for each a table of its ranks and of what its nodes have exchanged.
-    nlohmann::json answer = {
-        {"node", node_.name}, {"silent", nlohmann::json::array()}, {"verdicts", nlohmann::json::array()}};
-    answer["hidden"] = facts.front().hidden;
-    for (const NodeFacts& node : facts) {
-      if (!node.answered && concerned.contains(node.control))
-        answer["silent"].push_back({{"node", node.name}, {"why", node.silence}});
-    }
-    answer["making"] = nlohmann::json::array();
-    for (const MakingVerdict& group : making) answer["making"].push_back(to_json(group));
-    for (const Verdict& verdict : judge(facts)) {
-      if (!meant.contains(verdict.group_id)) continue;
-      nlohmann::json told = to_json(verdict);
-      told["table"] = nlohmann::json::array();
-      told["peers"] = nlohmann::json::array();
-      for (const NodeFacts& node : facts) {
-        for (const GroupFacts& group : node.groups) {
-          if (group.id != verdict.group_id) continue;
-          for (const RankFacts& rank : group.local) told["table"].push_back(row_of(node, rank));
-          for (const PeerFacts& peer : group.peers) {
-            told["peers"].push_back({{"node", node.name},
-                                     {"peer", peer.node},
-                                     {"linked", peer.linked},
-                                     {"chunks_out", peer.writes},
-                                     {"chunks_in", peer.arrivals},
-                                     {"in_flight", peer.in_flight},
-                                     {"quiet_s", peer.quiet_ns < 0 ? -1.0 : seconds(peer.quiet_ns)}});
+void Diagnosis::answer_why(uint64_t session, const std::string& name) {
+  all_facts(
+      false, viewer_in(daemon_, session), kAskMs, [this, session, name](const std::vector<NodeFacts>& facts) {
+        // 1. Which groups are meant. A group that ended without a failure is meant only if it is named.
+        std::set<std::string> meant, concerned;  // ids of groups, addresses of their nodes' daemons
+        for (const NodeFacts& node : facts) {
+          for (const GroupFacts& group : node.groups) {
+            const bool over = group.ended && group.code == 0;
+            if (!is_meant(group.id, group.group_class, name) || (over && name.empty())) continue;
+            meant.insert(group.id);
+            for (const GroupNodeFacts& place : group.nodes) concerned.insert(place.control);
           }
         }
-      }
-      answer["verdicts"].push_back(told);
-    }
-    send_json(session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""), answer);
-  });
+        // 2. Groups that are being made. A node that has made its part reports the group as running already.
+        std::vector<MakingVerdict> making = judge_making(facts);
+        std::erase_if(making, [&](const MakingVerdict& group) {
+          return meant.contains(group.group_id) || !is_meant(group.group_id, group.group_class, name);
+        });
+        // The same answer for a group that does not exist and for one that the viewer may not see.
+        if (meant.empty() && making.empty() && !name.empty()) {
+          daemon_.sessions->send(
+              session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kInvalidUsage,
+                                        "node " + daemon_.node.name + " has and had no group '" + name +
+                                            "' that you may see; hdtctl status lists those"));
+          return;
+        }
+        // 3. The answer: verdicts, and for each a table of its ranks and of what its nodes have exchanged.
+        nlohmann::json answer = {{"node", daemon_.node.name},
+                                 {"silent", nlohmann::json::array()},
+                                 {"verdicts", nlohmann::json::array()}};
+        answer["hidden"] = facts.front().hidden;
+        for (const NodeFacts& node : facts) {
+          if (!node.answered && concerned.contains(node.control))
+            answer["silent"].push_back({{"node", node.name}, {"why", node.silence}});
+        }
+        answer["making"] = nlohmann::json::array();
+        for (const MakingVerdict& group : making) answer["making"].push_back(to_json(group));
+        for (const Verdict& verdict : judge(facts)) {
+          if (!meant.contains(verdict.group_id)) continue;
+          nlohmann::json told = to_json(verdict);
+          told["table"] = nlohmann::json::array();
+          told["peers"] = nlohmann::json::array();
+          for (const NodeFacts& node : facts) {
+            for (const GroupFacts& group : node.groups) {
+              if (group.id != verdict.group_id) continue;
+              for (const RankFacts& rank : group.local) told["table"].push_back(row_of(node, rank));
+              for (const PeerFacts& peer : group.peers) {
+                told["peers"].push_back({{"node", node.name},
+                                         {"peer", peer.node},
+                                         {"linked", peer.linked},
+                                         {"chunks_out", peer.writes},
+                                         {"chunks_in", peer.arrivals},
+                                         {"in_flight", peer.in_flight},
+                                         {"quiet_s", peer.quiet_ns < 0 ? -1.0 : seconds(peer.quiet_ns)}});
+              }
+            }
+          }
+          answer["verdicts"].push_back(told);
+        }
+        send_json(*daemon_.sessions, session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""),
+                  answer);
+      });
 }
 
 // All facts as they are; hdtctl makes the trace of them.
-void Control::answer_trace(uint64_t session) {
-  all_facts(true, viewer_in(session), kAskMs, [this, session](const std::vector<NodeFacts>& facts) {
+void Diagnosis::answer_trace(uint64_t session) {
+  all_facts(true, viewer_in(daemon_, session), kAskMs, [this, session](const std::vector<NodeFacts>& facts) {
     nlohmann::json answer = {
-        {"node", node_.name}, {"nodes", nlohmann::json::array()}, {"hidden", facts.front().hidden}};
+        {"node", daemon_.node.name}, {"nodes", nlohmann::json::array()}, {"hidden", facts.front().hidden}};
     for (const NodeFacts& node : facts) answer["nodes"].push_back(to_text(node));
-    send_json(session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""), answer);
+    send_json(*daemon_.sessions, session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""), answer);
   });
 }
 
 // The group fails with the verdict. Other ranks of it whose deadline passes meanwhile are not diagnosed
 // again: they learn the failure from the group.
-void Control::on_deadline(uint64_t session, const Seat& seat, const ipc::GroupNotice& notice) {
+void Diagnosis::on_deadline(uint64_t session, const Seat& seat, const ipc::GroupNotice& notice) {
   if (!in_diagnosis_.insert(seat.group).second) return;
   const auto fail = [this, session, seat, notice](const std::vector<NodeFacts>& facts) {
     in_diagnosis_.erase(seat.group);
-    Engine* engine = engines_[seat.engine].get();
     std::string text = notice.text;
     // The text is the rank's own, followed by the verdicts about the group. The failure names the first
     // rank of the last verdict that names any.
@@ -311,11 +315,11 @@ void Control::on_deadline(uint64_t session, const Seat& seat, const ipc::GroupNo
       text += "; " + verdict.sentence;
       if (!verdict.ranks.empty()) rank = static_cast<int32_t>(verdict.ranks.front());
     }
-    engine->post([engine, session, handle = notice.handle, rank, text] {
-      engine->sessions().fail(session, handle, Code::kTimeout, rank, text);
+    daemon_.engines.post(seat.engine, [session, handle = notice.handle, rank, text](Engine& engine) {
+      engine.sessions().fail(session, handle, Code::kTimeout, rank, text);
     });
   };
-  all_facts(false, viewer_in(session), kDeadlineAskMs, fail);
+  all_facts(false, viewer_in(daemon_, session), kDeadlineAskMs, fail);
 }
 
 }  // namespace hdt::daemon

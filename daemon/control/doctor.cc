@@ -1,16 +1,12 @@
-// control_doctor.cc: what the control thread does for hdtctl doctor: this node's description of itself,
-// and trials of the paths between this node's tcp NICs and those of other nodes, in both directions, with
-// the same backend that jobs use.
-//
-// The steps: answer_doctor() asks the other daemons for their descriptions. ask_paths() then starts two
-// things at once: this node's trials to their ports, and the "paths" question to them, which has them try
-// this node's ports. When both are done, one answer goes to hdtctl.
+// doctor.cc: see doctor.h.
+#include "daemon/control/doctor.h"
+
 #include <algorithm>
 #include <ctime>
+#include <nlohmann/json.hpp>
 
 #include "base/address.h"
 #include "base/foreign_json.h"
-#include "daemon/control/control.h"
 #include "daemon/diagnosis/surroundings.h"
 #include "daemon/protocol/version.h"
 #include "transports/loader/loader.h"
@@ -67,9 +63,9 @@ nlohmann::json to_json(const std::vector<PathTrial>& trials) {
 
 // Everything that another node or hdtctl needs to judge this one: its NICs and data ports, versions,
 // clock, and the settings that decide who can be a peer.
-nlohmann::json Control::description() const {
+nlohmann::json Doctor::description() const {
   nlohmann::json nics = nlohmann::json::array();
-  for (const auto& [backend, info] : plan_.nics()) {
+  for (const auto& [backend, info] : daemon_.plan.nics()) {
     nics.push_back({{"backend", backend},
                     {"name", info.name},
                     {"address", info.address},
@@ -79,35 +75,35 @@ nlohmann::json Control::description() const {
   }
   // The first engine stands for all: they use the same NICs.
   nlohmann::json rails = nlohmann::json::array();
-  for (const RailEnd& end : node_.rails.front()) {
+  for (const RailEnd& end : daemon_.node.rails.front()) {
     rails.push_back({{"backend", end.backend}, {"nic", end.nic}, {"address", end.address}});
   }
   // Wall clock time, so that hdtctl can compare nodes' clocks as people see them.
   timespec wall{};
   ::clock_gettime(CLOCK_REALTIME, &wall);
-  nlohmann::json described = surroundings(config_.node.socket);
-  described.update({{"node", node_.name},
+  nlohmann::json described = surroundings(daemon_.config.node.socket);
+  described.update({{"node", daemon_.node.name},
                     {"software", kSoftware},
-                    {"control", node_.address},
+                    {"control", daemon_.node.address},
                     {"nics", nics},
                     {"rails", rails},
                     {"session_version", ipc::kSessionVersion},
                     {"peer_version", kPeerVersion},
                     {"wall_ns", wall.tv_sec * kNsPerSecond + wall.tv_nsec},
-                    {"cluster_key", !trust_->cluster_key().empty()},
-                    {"own_host_only", own_host_only_},
-                    {"security_transport", config_.security.transport},
-                    {"allow_groups", config_.security.allow_groups},
-                    {"embedded", host_pid_ != 0},
-                    {"state_folder", config_.node.state_folder}});
+                    {"cluster_key", !daemon_.trust->cluster_key().empty()},
+                    {"own_host_only", daemon_.own_host_only},
+                    {"security_transport", daemon_.config.security.transport},
+                    {"allow_groups", daemon_.config.security.allow_groups},
+                    {"embedded", daemon_.host_pid != 0},
+                    {"state_folder", daemon_.config.node.state_folder}});
   return described;
 }
 
 // One trial from each tcp NIC of this node to each of these ends. Every pair is tried: a job may use any
 // NIC with any other one.
-std::vector<PathTrial> Control::paths_to(const std::vector<RailEnd>& ends) const {
+std::vector<PathTrial> Doctor::paths_to(const std::vector<RailEnd>& ends) const {
   std::vector<PathTrial> paths;
-  for (const auto& [backend, info] : plan_.nics()) {
+  for (const auto& [backend, info] : daemon_.plan.nics()) {
     if (backend != "tcp") continue;
     for (const RailEnd& end : ends) {
       PathTrial& path = paths.emplace_back();
@@ -120,31 +116,32 @@ std::vector<PathTrial> Control::paths_to(const std::vector<RailEnd>& ends) const
 }
 
 // An error of the backend, or too many trials at once, is a result of the paths as well.
-void Control::try_paths(std::vector<PathTrial> paths, std::function<void(std::vector<PathTrial>)> then) {
+template <typename Then>
+void Doctor::try_paths(std::vector<PathTrial> paths, Then then) {
   // The trials run on threads of their own, which hand the results to the control thread.
   trials_.start(
-      [plan = plan_, security = security_] {
+      [plan = daemon_.plan, security = daemon_.security] {
         // On the trial's thread: a backend belongs to the thread that uses it.
         return transport::make_backend("tcp", plan.options("tcp"), plan.folders(), security);
       },
       std::move(paths), kTrialMs,
       [this, then = std::move(then)](std::vector<PathTrial> tried) {
-        mailbox_.post([then, tried = std::move(tried)] { then(tried); });
+        daemon_.mailbox.post([then, tried = std::move(tried)] { then(tried); });
       });
 }
 
 // Answers another node's question whether this node reaches its data ports.
-void Control::answer_paths(ChannelId channel, const Inquiry& inquiry) {
+void Doctor::answer_paths(ChannelId channel, const Inquiry& inquiry) {
   try_paths(paths_to(ends_of(inquiry.what.substr(kPathsQuestion.size()))),
             [this, channel, number = inquiry.number](const std::vector<PathTrial>& tried) {
               const std::string text =
                   to_json(tried).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-              send(channel, Reply{number, Code::kSuccess, now_ns(), text});
+              daemon_.network->send(channel, Reply{number, Code::kSuccess, now_ns(), text});
             });
 }
 
 // `about`: addresses of other daemons, separated by commas.
-void Control::answer_doctor(uint64_t session, const std::string& about) {
+void Doctor::answer(uint64_t session, const std::string& about) {
   std::vector<std::string> addresses;
   for (size_t at = 0; at < about.size();) {
     const size_t comma = std::min(about.find(',', at), about.size());
@@ -152,7 +149,7 @@ void Control::answer_doctor(uint64_t session, const std::string& about) {
     at = comma + 1;
   }
   // No viewer: a description names no groups.
-  inquiries_->ask(
+  daemon_.inquiries->ask(
       addresses, "description", {}, kDescribeMs, [this, session](const std::vector<Answer>& answers) {
         nlohmann::json answer = {{"own", description()}, {"peers", nlohmann::json::array()}};
         std::vector<std::string> there;
@@ -182,8 +179,8 @@ void Control::answer_doctor(uint64_t session, const std::string& about) {
 }
 
 // Tries the paths to the peers while the peers try the paths back.
-void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there,
-                        std::vector<PathTrial> paths, std::vector<size_t> counts) {
+void Doctor::ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there,
+                       std::vector<PathTrial> paths, std::vector<size_t> counts) {
   struct Both {
     nlohmann::json answer;
     // how many of the two are not done
@@ -193,17 +190,18 @@ void Control::ask_paths(uint64_t session, nlohmann::json answer, const std::vect
   both->answer = std::move(answer);
   const auto finish = [this, session, both] {
     if (--both->open == 0)
-      send_json(session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""), both->answer);
+      send_json(*daemon_.sessions, session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""),
+                both->answer);
   };
   std::string question(kPathsQuestion);
-  for (const RailEnd& end : node_.rails.front()) {
+  for (const RailEnd& end : daemon_.node.rails.front()) {
     if (end.backend != "tcp") continue;
     const std::string text =
         (question.size() == kPathsQuestion.size() ? "" : ",") + end.nic + "|" + end.address;
     // Ends that do not fit into the question are not tried.
     if (question.size() + text.size() <= ipc::kMaxText) question += text;
   }
-  inquiries_->ask(there, question, {}, kPathsMs, [both, finish](const std::vector<Answer>& answers) {
+  daemon_.inquiries->ask(there, question, {}, kPathsMs, [both, finish](const std::vector<Answer>& answers) {
     // The answers are matched to the peers by address: only those that have described themselves were
     // asked.
     for (const Answer& way : answers) {
