@@ -186,7 +186,7 @@ Result<JoinRequest> decode_join(std::span<const std::byte> bytes) {
   return m;
 }
 
-// The limits are those of any daemon and any group; Control::on_adopt() compares with its own.
+// The limits are those of any daemon and any group; Restarts::adopt() compares with its own.
 Result<AdoptRequest> decode_adopt(std::span<const std::byte> bytes) {
   Reader reader = open(bytes);
   AdoptRequest m;

@@ -8,8 +8,8 @@
 //    moves its groups from one link to the other without a pause (GroupPeer in group_context.h). If any
 //    cannot, the change is forgotten everywhere.
 //
-// control_changes.cc decides for a node: configuration, backends, devices. engine_changes.cc makes links
-// and moves groups.
+// ClassChanges (control/class_changes.h) decides for a node: configuration, backends, devices. GroupMover
+// (group_mover.h) makes links and moves groups.
 #pragma once
 
 #include <cstdint>

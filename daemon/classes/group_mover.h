@@ -7,16 +7,16 @@
 // 1. propose(): the node that was asked by hdtctl sends ClassPrepare to all others.
 // 2. on_message(): each node has Control prepare (ChangeEvents::on_prepare()); prepare() gets the answer and
 //    sends ClassEnds to all others.
-// 3. find_ways(), try_way(): a pair of nodes that has both ends' ClassEnds gets its new link from the one that
-//    dials.
-// 4. check(), answer(): a node whose links are all up answers ClassReady; a node that cannot answers with the
-//    reason.
-// 5. check_proposed(), finish(): with all answers Control decides, and ClassCommit goes to all. move_group() then
-//    offers the new links.
+// 3. find_ways(), try_way(): a pair of nodes that has both ends' ClassEnds gets its new link from the one
+//    that dials.
+// 4. check(), answer(): a node whose links are all up answers ClassReady; a node that cannot answers with
+//    the reason.
+// 5. check_proposed(), finish(): with all answers Control decides, and ClassCommit goes to all. move_group()
+//    then offers the new links.
 // 6. retire_links() ends the links that no group uses any more.
 //
-// GroupMove is the state of one group's change; it ends with the commit or with forget(). Messages of different
-// nodes come in any order: ends may come before the question.
+// GroupMove is the state of one group's change; it ends with the commit or with forget(). Messages of
+// different nodes come in any order: ends may come before the question.
 //
 // Owner: Engine; the engine's thread.
 #pragma once

@@ -1,6 +1,6 @@
-// answers.h: answers to hdtctl: the daemon's status, why a call takes the algorithm that it takes, and how two
-// nodes are linked. Each collects its parts on the engines and puts them together on the control thread. By then
-// the session may have ended; sending to it does nothing.
+// answers.h: answers to hdtctl: the daemon's status, why a call takes the algorithm that it takes, and how
+// two nodes are linked. Each collects its parts on the engines and puts them together on the control thread.
+// By then the session may have ended; sending to it does nothing.
 //
 // Owner: ControlParts; the control thread.
 #pragma once

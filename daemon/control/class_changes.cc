@@ -133,8 +133,8 @@ void ClassChanges::end(const Status& outcome) {
   done(outcome);
 }
 
-// The one place where daemon_.config and daemon_.plan change after start(). Engines get the new priorities and weights;
-// new groups see the new plan.
+// The one place where daemon_.config and daemon_.plan change after start(). Engines get the new priorities
+// and weights; new groups see the new plan.
 void ClassChanges::adopt() {
   daemon_.config = change_->config;
   if (change_->from_file) {

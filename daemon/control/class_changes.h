@@ -1,9 +1,9 @@
-// class_changes.h: the control thread's part in changing a class (class_change.h). A node takes part in one change
-// at a time: its own, or one that another node asks for. A change that is under way elsewhere and meets a busy
-// node is refused.
+// class_changes.h: the control thread's part in changing a class (class_change.h). A node takes part in one
+// change at a time: its own, or one that another node asks for. A change that is under way elsewhere and
+// meets a busy node is refused.
 //
-// This node asks (hdtctl class set, or SIGHUP): change() -> open_devices() -> engines propose it to the other nodes
-// -> on_proposed() from each engine -> end(), which commits it everywhere or gives it up.
+// This node asks (hdtctl class set, or SIGHUP): change() -> open_devices() -> engines propose it to the
+// other nodes -> on_proposed() from each engine -> end(), which commits it everywhere or gives it up.
 //
 // Another node asks: on_prepare() for each group that it shares with this one -> open_devices() ->
 // answer_askers() -> on_commit().
@@ -31,13 +31,13 @@ class ClassChanges {
   explicit ClassChanges(ControlParts& daemon)
       : daemon_(daemon), configured_(daemon.config), opened_(daemon.plan.nics()) {}
 
-  // Answers `hdtctl class set`. `about`: "dp\nbackends=tcp,rdma\nnics=eth1", the class and its new settings by
-  // lines.
+  // Answers `hdtctl class set`. `about`: "dp\nbackends=tcp,rdma\nnics=eth1", the class and its new settings
+  // by lines.
   void answer_set(uint64_t session, const std::string& about);
   // The file was read again: changes all classes to those of this configuration, and tries that for a while.
   void read_again(Config config);
-  // Makes a class as another node has it, as a change of this node alone. Ok also means: not now, it will be asked
-  // for again.
+  // Makes a class as another node has it, as a change of this node alone. Ok also means: not now, it will be
+  // asked for again.
   Status take_live(const std::string& group_class, const LiveClass& newer);
   // What engines report (ChangeEvents).
   void on_prepare(const NodeChange::Asker& asker, const ClassPrepare& prepare);
@@ -53,15 +53,15 @@ class ClassChanges {
 
  private:
   using Done = std::function<void(const Status&)>;
-  // Makes `change_` from a configuration: what this node would be after the change. kInvalidUsage: another change
-  // is under way. Otherwise an error says why this node cannot be that.
+  // Makes `change_` from a configuration: what this node would be after the change. kInvalidUsage: another
+  // change is under way. Otherwise an error says why this node cannot be that.
   Status begin(uint64_t number, Config config, const std::string& settings, bool from_file);
-  // Has the engines open the devices that `change_` needs in addition, and then calls `then` with the outcome,
-  // unless the change is over by then.
+  // Has the engines open the devices that `change_` needs in addition, and then calls `then` with the
+  // outcome, unless the change is over by then.
   template <typename Then>
   void open_devices(Then then);
-  // A function that gives the ends of a class after the change. `all`: also for classes that stay as they are;
-  // otherwise those give nothing.
+  // A function that gives the ends of a class after the change. `all`: also for classes that stay as they
+  // are; otherwise those give nothing.
   EndsOfClass ends_after(bool all) const;
   // Begins a change that this node asks all others for; `done` gets the outcome.
   void change(Config config, const std::string& settings, Done done);
@@ -83,7 +83,8 @@ class ClassChanges {
   std::optional<NodeChange> change_;
   // what the engines have opened, in their order; it only grows
   std::vector<BackendNic> opened_;
-  // why the engines have not opened the same devices; then this node takes part in no more changes. "": they have
+  // why the engines have not opened the same devices; then this node takes part in no more changes. "": they
+  // have
   std::string devices_differ_;
   // what the file says, until the classes are so
   std::optional<Config> reload_;
@@ -94,8 +95,8 @@ class ClassChanges {
   int reload_tries_ = 0;
 };
 
-// A function that gives a class's priority and weight by the class's name. It holds a copy of the configuration,
-// so any thread may call it.
+// A function that gives a class's priority and weight by the class's name. It holds a copy of the
+// configuration, so any thread may call it.
 PolicyOfClass policies_of(const Config& config);
 
 }  // namespace hdt::daemon

@@ -65,7 +65,8 @@ Status Control::open_devices() {
   daemon_.plan = plan.take();
   say_who_can_be_a_peer();
   if (!daemon_.config.node.state_folder.empty()) {
-    auto known = load_measurements(measurements_path());
+    measurements_path_ = daemon_.config.node.state_folder + "/measurements.json";
+    auto known = load_measurements(measurements_path_);
     if (known.is_ok()) {
       measurements_ = known.take();
     } else {
@@ -227,8 +228,8 @@ void Control::reconfigure(Config config) {
   daemon_.mailbox.post([this, config = std::move(config)] { daemon_.changes->read_again(config); });
 }
 
-// Where others go on, the daemon ends as if it had been killed: engines close their connections without a message,
-// and groups go on with the successor.
+// Where others go on, the daemon ends as if it had been killed: engines close their connections without a
+// message, and groups go on with the successor.
 bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
   if (!thread_.joinable() || !succession_.leave(quiet_ms, drain_ms)) return false;
   thread_.join();

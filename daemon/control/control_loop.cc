@@ -1,5 +1,5 @@
-// control_loop.cc: the loop of the control thread, and what comes to it from engines and other daemons. Work for one
-// session, channel or group that throws ends that one only (base/contained.h).
+// control_loop.cc: the loop of the control thread, and what comes to it from engines and other daemons. Work
+// for one session, channel or group that throws ends that one only (base/contained.h).
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -163,8 +163,8 @@ void Control::FromEngines::on_ended(GroupFacts facts) {
 void Control::keep(const KnownMeasurements& news) {
   if (news.memory.measured()) measurements_.memory = news.memory;
   for (const auto& [link, rates] : news.links) measurements_.links[link] = rates;
-  if (daemon_.config.node.state_folder.empty()) return;
-  const Status saved = save_measurements(measurements_path(), measurements_);
+  if (measurements_path_.empty()) return;
+  const Status saved = save_measurements(measurements_path_, measurements_);
   if (!saved.is_ok()) HDT_LOG_WARN("the measurements of links are not kept: {}", saved.message());
 }
 

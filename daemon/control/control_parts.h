@@ -1,8 +1,8 @@
 // control_parts.h: what the parts of the control thread share: how the daemon is configured now, the way to
 // engines, sessions and other daemons, and the parts themselves.
 //
-// Owner: Control. Thread: the control thread, unless a member says otherwise; Control::start() fills it in before
-// that thread starts, in the order of the members.
+// Owner: Control. Thread: the control thread, unless a member says otherwise; Control::start() fills it in
+// before that thread starts, in the order of the members.
 #pragma once
 
 #include <atomic>
@@ -82,8 +82,8 @@ struct ControlParts {
   NodeInfo self_for(const std::string& group_class) const {
     return {node.id, node.name, node.address, plan.ends_for(group_class, node.rails)};
   }
-  // How long, in ms, processes and other nodes are to wait for a successor of this daemon. Another process that
-  // uses an embedded daemon takes its place at once; if there is none, nobody should wait long for it.
+  // How long, in ms, processes and other nodes are to wait for a successor of this daemon. Another process
+  // that uses an embedded daemon takes its place at once; if there is none, nobody should wait long for it.
   int64_t restart_ms() const {
     const int64_t configured = config.timeouts.restart_ms;
     return host_pid != 0 ? std::min(configured, kSuccessionMs) : configured;
@@ -99,17 +99,17 @@ struct ControlParts {
   }
 
  private:
-  // How long other nodes wait for the successor of an embedded daemon at most, in ms: all ranks are to learn of a
-  // loss within 5 s.
+  // How long other nodes wait for the successor of an embedded daemon at most, in ms: all ranks are to learn
+  // of a loss within 5 s.
   static constexpr int64_t kSuccessionMs = 3'000;
 };
 
 // The viewer who asks in a session. If the session has ended, one that sees nothing.
 Viewer viewer_in(const ControlParts& daemon, uint64_t session);
 
-// Answers a question of a session with JSON, behind the message `answer`. An answer may be longer than a message,
-// so it goes through a memfd. If there is no memory for it, the session ends with that as the reason, as a
-// question that is never answered would keep it from being read.
+// Answers a question of a session with JSON, behind the message `answer`. An answer may be longer than a
+// message, so it goes through a memfd. If there is no memory for it, the session ends with that as the
+// reason, as a question that is never answered would keep it from being read.
 void send_json(ClientSessions& sessions, uint64_t session, std::span<const std::byte> answer,
                const nlohmann::json& json);
 

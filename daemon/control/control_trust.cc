@@ -1,5 +1,5 @@
-// control_trust.cc: what Control does about the identity of daemons (trust.h): its own keys at start, and warnings
-// about who can be a peer.
+// control_trust.cc: what Control does about the identity of daemons (trust.h): its own keys at start, and
+// warnings about who can be a peer.
 #include <fmt/format.h>
 #include <unistd.h>
 

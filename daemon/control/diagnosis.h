@@ -1,10 +1,10 @@
-// diagnosis.h: what the control thread does for diagnosis. It collects the facts of this node and of the nodes that
-// it shares groups with or makes groups with, and answers hdtctl why and trace, other daemons, and ranks whose
-// deadline has passed.
+// diagnosis.h: what the control thread does for diagnosis. It collects the facts of this node and of the
+// nodes that it shares groups with or makes groups with, and answers hdtctl why and trace, other daemons,
+// and ranks whose deadline has passed.
 //
-// The path of the facts: engines copy them (EngineReports); the control thread completes them and removes what the
-// viewer may not see (local_facts()); Inquiries collects those of other nodes (all_facts()); judge() makes verdicts
-// of all of them.
+// The path of the facts: engines copy them (EngineReports); the control thread completes them and removes
+// what the viewer may not see (local_facts()); Inquiries collects those of other nodes (all_facts());
+// judge() makes verdicts of all of them.
 //
 // Owner: ControlParts; the control thread.
 #pragma once
@@ -35,12 +35,12 @@ class Diagnosis {
   void on_deadline(uint64_t session, const Seat& seat, const ipc::GroupNotice& notice);
 
  private:
-  // Calls `then` with the facts of this node that the viewer may see. `all_operations`: all recorded operations of
-  // each rank, else the recent ones.
+  // Calls `then` with the facts of this node that the viewer may see. `all_operations`: all recorded
+  // operations of each rank, else the recent ones.
   template <typename Then>
   void local_facts(bool all_operations, const Viewer& viewer, Then then);
-  // Calls `then` with the facts of this node, first, and of all nodes with which it shares or shared groups. A node
-  // that has not answered within `budget_ms` is there as one that is silent.
+  // Calls `then` with the facts of this node, first, and of all nodes with which it shares or shared groups.
+  // A node that has not answered within `budget_ms` is there as one that is silent.
   template <typename Then>
   void all_facts(bool all_operations, const Viewer& viewer, int64_t budget_ms, Then then);
 

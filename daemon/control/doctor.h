@@ -1,10 +1,10 @@
-// doctor.h: what the control thread does for hdtctl doctor: this node's description of itself, and trials of the
-// paths between this node's tcp NICs and those of other nodes, in both directions, with the same backend that jobs
-// use.
+// doctor.h: what the control thread does for hdtctl doctor: this node's description of itself, and trials of
+// the paths between this node's tcp NICs and those of other nodes, in both directions, with the same backend
+// that jobs use.
 //
-// The steps: answer() asks the other daemons for their descriptions. ask_paths() then starts two things at once:
-// this node's trials to their ports, and the "paths" question to them, which has them try this node's ports. When
-// both are done, one answer goes to hdtctl.
+// The steps: answer() asks the other daemons for their descriptions. ask_paths() then starts two things at
+// once: this node's trials to their ports, and the "paths" question to them, which has them try this node's
+// ports. When both are done, one answer goes to hdtctl.
 //
 // Owner: ControlParts; the control thread.
 #pragma once
@@ -27,8 +27,8 @@ class Doctor {
 
   explicit Doctor(ControlParts& daemon) : daemon_(daemon) {}
 
-  // Everything that another node or hdtctl needs to judge this one: its NICs and data ports, versions, clock, and
-  // the settings that decide who can be a peer.
+  // Everything that another node or hdtctl needs to judge this one: its NICs and data ports, versions,
+  // clock, and the settings that decide who can be a peer.
   nlohmann::json description() const;
   // Answers `hdtctl doctor`. `about`: addresses of other daemons, separated by commas.
   void answer(uint64_t session, const std::string& about);
@@ -41,8 +41,8 @@ class Doctor {
   // Runs trials on threads of their own, and then `then` with them on the control thread.
   template <typename Then>
   void try_paths(std::vector<PathTrial> paths, Then then);
-  // Tries the paths to the peers while the peers `there` try those back; `counts` says how many of `paths` belong
-  // to each peer. Then sends `answer`.
+  // Tries the paths to the peers while the peers `there` try those back; `counts` says how many of `paths`
+  // belong to each peer. Then sends `answer`.
   void ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there,
                  std::vector<PathTrial> paths, std::vector<size_t> counts);
 

@@ -1,7 +1,7 @@
 // engine_set.h: the engines of a daemon, as the control thread reaches them: through their mailboxes.
 //
-// Engines are asked in one of two ways: on_every() continues on the control thread when all have answered; ask()
-// blocks its caller. No engine ever blocks on the control thread, so ask() cannot deadlock.
+// Engines are asked in one of two ways: on_every() continues on the control thread when all have answered;
+// ask() blocks its caller. No engine ever blocks on the control thread, so ask() cannot deadlock.
 //
 // Owner: Control. The set changes only before the control thread starts.
 #pragma once
@@ -37,8 +37,9 @@ class EngineSet {
   void post_all(const Work& work) const {
     for (size_t engine = 0; engine < size(); ++engine) post(engine, work);
   }
-  // Runs `work` with every engine, each on its thread, and then `then` on the control thread when all have done
-  // it. An exception of `work` counts as done. Does not block. What `work` has written is seen by `then`.
+  // Runs `work` with every engine, each on its thread, and then `then` on the control thread when all have
+  // done it. An exception of `work` counts as done. Does not block. What `work` has written is seen by
+  // `then`.
   template <typename Work, typename Then>
   void on_every(Work work, Then then) const {
     const auto left = std::make_shared<size_t>(size());  // touched on the control thread only
@@ -50,8 +51,8 @@ class EngineSet {
       });
     });
   }
-  // Runs `question` with every engine, one after the other, and blocks until all have answered. True: all said
-  // yes. Not by an engine's thread, and not after Engine::stop(): a stopped engine would never answer.
+  // Runs `question` with every engine, one after the other, and blocks until all have answered. True: all
+  // said yes. Not by an engine's thread, and not after Engine::stop(): a stopped engine would never answer.
   template <typename Question>
   bool ask(const Question& question) const {
     bool all = true;

@@ -88,8 +88,8 @@ bool Joins::others_join_elsewhere() const {
   });
 }
 
-// A rank that waits for such a group can as well ask the successor: that one has this daemon's address, and the
-// daemons of other nodes dial it again.
+// A rank that waits for such a group can as well ask the successor: that one has this daemon's address, and
+// the daemons of other nodes dial it again.
 bool Joins::coordinates(const ipc::JoinRequest& request) const {
   return request.host != ipc::Hosting::kNone || daemon_.network->listens_at(request.rendezvous);
 }

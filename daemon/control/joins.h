@@ -1,5 +1,5 @@
-// joins.h: the joins of processes: from a request to a seat in a group. GroupMaker makes the groups; this class
-// gives it what it needs of the daemon, and answers each join exactly once, by its number.
+// joins.h: the joins of processes: from a request to a seat in a group. GroupMaker makes the groups; this
+// class gives it what it needs of the daemon, and answers each join exactly once, by its number.
 //
 // Owner: ControlParts; the control thread, except for post().
 #pragma once
@@ -55,7 +55,8 @@ class Joins : public GroupMakerUser {
   };
   // Sends the failure of a join, or that the successor is to be asked (kInProgress).
   void refuse(uint64_t session, uint32_t request, const Status& why);
-  // Gives a process its seat in a group that was made, and answers its join. joined() contains its exceptions.
+  // Gives a process its seat in a group that was made, and answers its join. joined() contains its
+  // exceptions.
   void take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t local);
   // An embedded daemon logs once that its job has nodes on other hosts and no secret.
   void say_who_can_join(const std::vector<NodeInfo>& nodes);

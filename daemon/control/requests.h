@@ -1,4 +1,5 @@
-// requests.h: the requests of processes (SessionHandler), handed to the part or the engines that they are for.
+// requests.h: the requests of processes (SessionHandler), handed to the part or the engines that they are
+// for.
 //
 // Owner: Control; the control thread.
 #pragma once

@@ -18,8 +18,8 @@ void Restarts::failed(const SuccessorReply& answer) {
       [answer](Engine& engine) { engine.fail_group(answer.group, answer.code, answer.rank, answer.text); });
 }
 
-// If this node cannot have the newer settings, the group cannot go on here. Otherwise the Successor is renewed when
-// the change is done (ClassChanges::take_live()).
+// If this node cannot have the newer settings, the group cannot go on here. Otherwise the Successor is
+// renewed when the change is done (ClassChanges::take_live()).
 void Restarts::newer(const Successor& sent, const SuccessorReply& answer) {
   const Status taken = daemon_.changes->take_live(sent.group_class, answer.live);
   if (taken.is_ok()) return;

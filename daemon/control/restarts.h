@@ -1,6 +1,6 @@
-// restarts.h: groups over restarts of daemons (docs/design/restart.md), as the control thread sees them: when this
-// daemon is the successor and processes bring their groups (adopt(), PeerRediscovery), and when another node's
-// daemon was started again (on_successor()).
+// restarts.h: groups over restarts of daemons (docs/design/restart.md), as the control thread sees them:
+// when this daemon is the successor and processes bring their groups (adopt(), PeerRediscovery), and when
+// another node's daemon was started again (on_successor()).
 //
 // Owner: ControlParts; the control thread.
 #pragma once

@@ -81,25 +81,25 @@ bool Succession::needed_by_others() const {
          });
 }
 
-// A successor could not go on with these: a rank of another process that waits for a coordinator elsewhere, which
-// would give the group up when this daemon goes; groups between their Membership and their last seat; a change of
-// classes.
+// A successor could not go on with these: a rank of another process that waits for a coordinator elsewhere,
+// which would give the group up when this daemon goes; groups between their Membership and their last seat;
+// a change of classes.
 bool Succession::can_leave() const {
   return !daemon_.joins->others_join_elsewhere() && daemon_.maker->being_connected() == 0 &&
          daemon_.rendezvous.being_connected() == 0 && !daemon_.changes->under_way() &&
          daemon_.groups_are_made();
 }
 
-// The decision and what follows from it are one turn of the control thread, so that no message of a process comes in
-// between.
+// The decision and what follows from it are one turn of the control thread, so that no message of a process
+// comes in between.
 bool Succession::try_to_leave(const Deadline& drain, bool& others) {
   daemon_.sessions->read_all();
   others = needed_by_others();
   if (!others) return true;
   if (!can_leave() && !drain.expired()) return false;
-  // From here on a process that joins is referred to the successor. A process that ends closes its session before it
-  // looks whether anybody listens here. So either this process sees that the other one has gone, or the other one
-  // sees that nobody listens.
+  // From here on a process that joins is referred to the successor. A process that ends closes its session
+  // before it looks whether anybody listens here. So either this process sees that the other one has gone,
+  // or the other one sees that nobody listens.
   daemon_.leaving = true;
   daemon_.sessions->stop_listening();
   daemon_.sessions->read_all();
@@ -107,8 +107,8 @@ bool Succession::try_to_leave(const Deadline& drain, bool& others) {
   if (!others) return true;
   daemon_.joins->refer_to_successor();
   daemon_.sessions->abandon();
-  // Set in this turn: the control thread must not read the end of the sessions, which it would take for the end of
-  // their processes.
+  // Set in this turn: the control thread must not read the end of the sessions, which it would take for the
+  // end of their processes.
   daemon_.stop.store(true, std::memory_order_release);
   return true;
 }
@@ -135,8 +135,8 @@ bool Succession::leave(int64_t quiet_ms, int64_t drain_ms) {
          !drain.expired()) {
     ::usleep(kLookUs);
   }
-  // 3. Leave: at once if nobody else needs the daemon, else when nothing is in the way of a successor, or at the
-  //    deadline.
+  // 3. Leave: at once if nobody else needs the daemon, else when nothing is in the way of a successor, or at
+  //    the deadline.
   bool others = true;
   while (!ask([&] { return try_to_leave(drain, others); })) ::usleep(kLookUs);
   return others;

@@ -111,6 +111,10 @@ void Engine::abandon() {
 
 void Engine::run() {
   std::array<epoll_event, 64> events{};
+  const auto set_asleep = [this](bool asleep) {
+    for (size_t device = 0; device < devices_.count(); ++device) devices_.at(device).set_attended(!asleep);
+    sessions_.set_asleep(asleep);
+  };
   int64_t idle_since = now_ns();
   const auto round = [&] {
     if (work()) {
@@ -176,11 +180,6 @@ void Engine::say_goodbye() {
   while (links_.has_connections() && !until.expired()) {
     if (!work()) ::usleep(500);
   }
-}
-
-void Engine::set_asleep(bool asleep) {
-  for (size_t device = 0; device < devices_.count(); ++device) devices_.at(device).set_attended(!asleep);
-  sessions_.set_asleep(asleep);
 }
 
 void Engine::run_timers() {
@@ -285,25 +284,26 @@ bool Engine::groups_are_made() const {
                      [](const auto& group) { return group == nullptr || group->is_made(); });
 }
 
-bool Engine::report_end(const EngineGroup& group) {
-  if (contained("facts of a group that has ended", [&] { events_.on_ended(reports_.facts_of(group)); }))
-    return true;
-  return contained("the end of a group", [&] {
-    GroupFacts bare;
-    bare.id = id_text(group.id());
-    bare.ended = true;
-    events_.on_ended(std::move(bare));
-  });
-}
-
 bool Engine::reap_groups() {
+  // Control hears of the end with all that is known, or with less where there is no memory for that.
+  // GroupMaker must hear of it, so a group of which not even that can be reported stays for now.
+  const auto report = [this](const EngineGroup& group) {
+    const auto in_full = [&] { events_.on_ended(reports_.facts_of(group)); };
+    const auto bare = [&] {
+      GroupFacts facts;
+      facts.id = id_text(group.id());
+      facts.ended = true;
+      events_.on_ended(std::move(facts));
+    };
+    return contained("facts of a group that has ended", in_full) || contained("the end of a group", bare);
+  };
   bool any = false;
   for (uint32_t index = 0; index < groups_.all().size(); ++index) {
     EngineGroup* const group = groups_.all()[index].get();
     if (group == nullptr) continue;
     GroupTable::contain(*group, [group] { group->say_left(); });
     if (!group->finished()) continue;
-    if (!report_end(*group)) {  // GroupMaker must hear of it, so it is tried again
+    if (!report(*group)) {
       group->look_again();
       continue;
     }

@@ -1,17 +1,17 @@
-// engine.h: an engine thread, on which everything frequent of the daemon happens. An engine owns backends and
-// their devices, the links to the engines of the same index on other nodes, and the groups that were given to
-// it. No other thread touches any of that, so the data path has no locks. The control thread talks to an engine
-// by post(); an engine answers through EngineEvents.
+// engine.h: an engine thread, on which everything frequent of the daemon happens. An engine owns backends
+// and their devices, the links to the engines of the same index on other nodes, and the groups that were
+// given to it. No other thread touches any of that, so the data path has no locks. The control thread talks
+// to an engine by post(); an engine answers through EngineEvents.
 //
 // A round (work()): posted work, wake pages of sessions, groups that were touched, devices, touched groups
 // again, NICs that are shared, acknowledgements, timers, and at the end whatever died in this round.
 //
-// Sleeping: before it sleeps in epoll the engine sets `asleep` in the wake page (`WakePage`) of every session,
-// and looks once more. A process sets its attention bit first, and then looks at `asleep`. So one of the two
-// sees the other. An engine with nothing to do sleeps without a timeout.
+// Sleeping: before it sleeps in epoll the engine sets `asleep` in the wake page (`WakePage`) of every
+// session, and looks once more. A process sets its attention bit first, and then looks at `asleep`. So one
+// of the two sees the other. An engine with nothing to do sleeps without a timeout.
 //
-// Exceptions: work for one group, link or connection runs in GroupTable::contain() or contained() and ends only
-// that one when it throws (base/contained.h).
+// Exceptions: work for one group, link or connection runs in GroupTable::contain() or contained() and ends
+// only that one when it throws (base/contained.h).
 //
 // The parts of an engine, each with its own state; they know those before them:
 //
@@ -89,8 +89,8 @@ class Engine : public LinkUser {
   Engine(EngineOptions options, EngineEvents& events);
   ~Engine() override;  // as stop()
 
-  // Opens the devices and starts the thread; kSystem or the backend's errors. Afterwards rail_ends() says where
-  // peers connect to: one end for each NIC.
+  // Opens the devices and starts the thread; kSystem or the backend's errors. Afterwards rail_ends() says
+  // where peers connect to: one end for each NIC.
   Status start();
   // Ends the thread after a goodbye to all peers, within 200 ms, and waits for it.
   void stop();
@@ -145,7 +145,6 @@ class Engine : public LinkUser {
   bool work();
   // Closes all links in order.
   void say_goodbye();
-  void set_asleep(bool asleep);
   // What is due now, and how long nothing is due (ms for epoll_wait; -1: for ever).
   void run_timers();
   int sleep_ms() const;
@@ -153,8 +152,6 @@ class Engine : public LinkUser {
   void make_group(GroupSpec spec);
   // Destroys groups that are finished.
   bool reap_groups();
-  // Reports the group's end to Control, with less and less. False: even that needed memory.
-  bool report_end(const EngineGroup& group);
 
   // LinkUser (engine_messages.cc)
   void on_up(PeerLink& peer) override;

@@ -33,8 +33,8 @@ void Engine::on_gone(PeerLink& peer, const Status& why, bool gone, bool last) {
     if (group == nullptr) continue;
     const auto node = node_of(*group, id.node);
     if (!node) continue;
-    // A group that waits for the peer to dial has no link yet. It learns from the end of the last link to that
-    // node that the node is gone.
+    // A group that waits for the peer to dial has no link yet. It learns from the end of the last link to
+    // that node that the node is gone.
     const bool dialled = dials(options_.node, options_.node_name, id.node, peer.name);
     const bool waits = last && !group->connected(*node) && !dialled;
     if (!waits && !group->uses(*node, peer.link)) continue;

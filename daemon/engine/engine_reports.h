@@ -1,6 +1,6 @@
-// engine_reports.h: what an engine says about itself: to `hdtctl status` and `hdtctl explain` as JSON, and to
-// diagnosis (facts.h) as values. The names of the JSON's fields are those that hdtctl and tests read. A viewer
-// who may not see all groups sees those of its own user, and of the others how many there are.
+// engine_reports.h: what an engine says about itself: to `hdtctl status` and `hdtctl explain` as JSON, and
+// to diagnosis (facts.h) as values. The names of the JSON's fields are those that hdtctl and tests read. A
+// viewer who may not see all groups sees those of its own user, and of the others how many there are.
 //
 // Owner: Engine; the engine's thread.
 #pragma once
@@ -33,7 +33,8 @@ class EngineReports {
   nlohmann::json explain(const std::string& name, const ipc::Call& call, const Viewer& viewer) const;
   // The candidates for the link to that node, and the choice, for each class with groups on it now or lately.
   nlohmann::json explain_link(const std::string& node, const Viewer& viewer) const;
-  // All groups that are ready, also those that have failed, and all rails, also lost ones; not complete() yet.
+  // All groups that are ready, also those that have failed, and all rails, also lost ones; not complete()
+  // yet.
   std::vector<GroupFacts> groups() const;
   std::vector<RailFacts> rails() const;
   // One group, with the processes of this engine's sessions.

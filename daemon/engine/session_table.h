@@ -1,8 +1,9 @@
 // session_table.h: the processes that use an engine: their wake pages, their seats in groups, and the memory
 // that they share.
 //
-// A process names a seat by its handle: it sets the handle's attention bit in the wake page (ipc/wake_page.h),
-// and rings the engine's eventfd if the engine sleeps. hear() reads the bits and touches the groups.
+// A process names a seat by its handle: it sets the handle's attention bit in the wake page
+// (ipc/wake_page.h), and rings the engine's eventfd if the engine sleeps. hear() reads the bits and touches
+// the groups.
 //
 // Owner: Engine; the engine's thread.
 #pragma once
@@ -34,12 +35,12 @@ class SessionTable {
   // A process has connected, or has gone without ranks.
   void add(std::shared_ptr<SessionLink> session);
   void remove(uint64_t session);
-  // The process of `session` has ended, as `how` says: each of its ranks that has not departed has failed, and
-  // what it shared is forgotten.
+  // The process of `session` has ended, as `how` says: each of its ranks that has not departed has failed,
+  // and what it shared is forgotten.
   void lost(uint64_t session, const std::string& how);
 
-  // `handle` of `session` has the seat of local rank `local` in the group: its attention bits mean this group.
-  // A session that is gone means that the rank is lost.
+  // `handle` of `session` has the seat of local rank `local` in the group: its attention bits mean this
+  // group. A session that is gone means that the rank is lost.
   void attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t local);
   // The rank has departed, or reports a failure of its group.
   void leave(uint64_t session, uint32_t handle);
@@ -55,7 +56,8 @@ class SessionTable {
   // The memory, if the process of that rank shares it in that group; otherwise null.
   std::shared_ptr<SharedMemory> find_memory(uint64_t group, uint32_t local, uint64_t number);
 
-  // Reads the attention bits of all wake pages, and touches the groups that they mean; true if there were any.
+  // Reads the attention bits of all wake pages, and touches the groups that they mean; true if there were
+  // any.
   bool hear();
   void set_asleep(bool asleep);
   // Empties the eventfd if `fd` is one of a session.

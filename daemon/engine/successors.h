@@ -1,7 +1,7 @@
 // successors.h: daemons that were started again, as an engine meets them (docs/design/restart.md). The
-// successor of a lost daemon sends that it is there (peer_rediscovery.h); Control calls meet() for each group
-// that it names. The successor then takes the place of its predecessor in the group, and the two nodes connect
-// as when a group is made.
+// successor of a lost daemon sends that it is there (peer_rediscovery.h); Control calls meet() for each
+// group that it names. The successor then takes the place of its predecessor in the group, and the two nodes
+// connect as when a group is made.
 //
 // Order: all links to the predecessor must be down before the group connects to the successor. A byte of the
 // predecessor that still lands would otherwise come after this node has reported what it has.
@@ -33,8 +33,9 @@ class Successors {
     int32_t rank = -1;
   };
   // The successor of a daemon takes the place of node `from` in a group of this engine, where this node is
-  // `me`. `own` and `info` say where the two can be reached as the class is now. `tell_failure`: connect a group
-  // that has failed here as well, so that the other node hears of it. Nothing: the engine has no such group.
+  // `me`. `own` and `info` say where the two can be reached as the class is now. `tell_failure`: connect a
+  // group that has failed here as well, so that the other node hears of it. Nothing: the engine has no such
+  // group.
   std::optional<Met> meet(uint64_t group, uint32_t me, uint32_t from, const NodeInfo& own,
                           const NodeInfo& info, bool tell_failure = false);
   // A link has ended: takes in the successors that have waited for that.

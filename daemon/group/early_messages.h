@@ -1,6 +1,6 @@
 // early_messages.h: messages of other nodes for groups that do not exist here yet: hellos, failures and
-// measurements. They are kept for a while, at most so many of one node that its messages do not take the place
-// of another's.
+// measurements. They are kept for a while, at most so many of one node that its messages do not take the
+// place of another's.
 //
 // Owner: Engine; the engine's thread.
 #pragma once

@@ -16,7 +16,7 @@
 //
 // A group of one node is ready at once; the engine only watches its ranks.
 //
-// Owner: Engine, in its table of groups. Thread: that engine's only. What comes from other nodes and
+// Owner: GroupTable. Thread: that engine's only. What comes from other nodes and
 // from ranks is foreign and is checked here before the parts get it.
 #pragma once
 

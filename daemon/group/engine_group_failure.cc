@@ -1,6 +1,6 @@
 // engine_group_failure.cc: the failure of a group after an exception, mostly for want of memory
-// (base/contained.h). It must need no memory itself, or be repeated until there is some: on_time() sends later
-// what could not be sent.
+// (base/contained.h). It must need no memory itself, or be repeated until there is some: on_time() sends
+// later what could not be sent.
 #include <algorithm>
 
 #include "base/contained.h"

@@ -1,7 +1,8 @@
 // group_table.h: the groups of an engine, and which of them have something to do.
 //
-// A group is touched when a rank has rung or something has come for it; progress_touched() then lets it do all
-// that it can. Work for one group runs in contain(): what throws ends that group alone (base/contained.h).
+// A group is touched when a rank has rung or something has come for it; progress_touched() then lets it do
+// all that it can. Work for one group runs in contain(): what throws ends that group alone
+// (base/contained.h).
 //
 // Owner: Engine; the engine's thread.
 #pragma once
@@ -19,8 +20,8 @@
 
 namespace hdt::daemon {
 
-// The number of the node in the group; nothing: it is no member. The node id is another one after a restart, so
-// a successor is in no group before it was met (Successors::meet()).
+// The number of the node in the group; nothing: it is no member. The node id is another one after a restart,
+// so a successor is in no group before it was met (Successors::meet()).
 inline std::optional<uint32_t> node_of(const EngineGroup& group, const NodeId& id) {
   const auto& nodes = group.context().nodes;
   for (uint32_t node = 0; node < nodes.size(); ++node) {
@@ -53,8 +54,8 @@ class GroupTable {
   // The group has something to do: progress() follows in this round or the next one. Takes no memory.
   void touch(EngineGroup& group);
   void touch_all();
-  // progress() of every touched group; true if anything was done. What is touched meanwhile waits for the next
-  // call.
+  // progress() of every touched group; true if anything was done. What is touched meanwhile waits for the
+  // next call.
   bool progress_touched();
 
   template <typename Work>

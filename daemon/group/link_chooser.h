@@ -1,8 +1,9 @@
 // link_chooser.h: which link each group takes to each other node (link_choice.h).
 //
 // One of the two nodes dials (dials() in node.h). It tries its candidates one after the other: a link that
-// exists already, or a new one. When the link is up, the group takes it (take()) and sends its hello on it. The
-// other node waits; the hello shows it the choice. If the dialer does not come in time, the group fails there.
+// exists already, or a new one. When the link is up, the group takes it (take()) and sends its hello on it.
+// The other node waits; the hello shows it the choice. If the dialer does not come in time, the group fails
+// there.
 //
 // Owner: Engine; the engine's thread.
 #pragma once

@@ -1,5 +1,5 @@
-// segment_keys.h: the registrations of groups' segments with the engine's backends, and who may write there, until
-// the group has ended.
+// segment_keys.h: the registrations of groups' segments with the engine's backends, and who may write there,
+// until the group has ended.
 //
 // Owner: Engine; the engine's thread.
 #pragma once

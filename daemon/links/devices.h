@@ -1,8 +1,8 @@
-// devices.h: the NICs that an engine has open. There is one device for each NIC and backend; a device keeps its
-// number for the engine's life, and devices are only added, when a class changes.
+// devices.h: the NICs that an engine has open. There is one device for each NIC and backend; a device keeps
+// its number for the engine's life, and devices are only added, when a class changes.
 //
-// Owner: Engine. open() is called first by the thread that starts the engine, and then, as all other functions,
-// on the engine's thread.
+// Owner: Engine. open() is called first by the thread that starts the engine, and then, as all other
+// functions, on the engine's thread.
 #pragma once
 
 #include <memory>

@@ -33,8 +33,8 @@ class Dialer {
   Dialer(const LinkSettings& settings, Devices& devices, LinkTable& links)
       : settings_(settings), devices_(devices), links_(links) {}
 
-  // Makes a link to the node over the candidate, and dials it. `last`: no other candidate is left, so the dial
-  // may take its full time, otherwise kTryMs. Null: no device could begin; the candidate says why.
+  // Makes a link to the node over the candidate, and dials it. `last`: no other candidate is left, so the
+  // dial may take its full time, otherwise kTryMs. Null: no device could begin; the candidate says why.
   PeerLink* dial_candidate(const NodeInfo& node, const std::string& group_class, LinkCandidate& candidate,
                            bool last);
   // Dials every path once. False: no path can even be tried, and the paths say why.

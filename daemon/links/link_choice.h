@@ -3,7 +3,7 @@
 // and takes the first that works. The other node learns the choice from the link on which the group's
 // hello comes, so the two cannot disagree.
 //
-// This file has the data and pure functions; engine_choice.cc does the trying.
+// This file has the data and pure functions; LinkChooser does the trying.
 #pragma once
 
 #include <compare>
@@ -47,8 +47,8 @@ struct LinkCandidate {
   std::string failure;
 };
 
-// A group's choice for one other node. Owned by the engine (choices_), and kept for a while after the
-// group has ended (past_choices_).
+// A group's choice for one other node. Owned by LinkChooser, and kept for a while after the group has
+// ended.
 struct LinkChoice {
   // the other node, with the ends that the class may use there
   NodeInfo peer;

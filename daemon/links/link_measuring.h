@@ -1,6 +1,7 @@
-// link_measuring.h: what an engine measures: the memory of its node once (memory_rates.h), and each link when
-// it comes up (link_probe.h). What was measured is not measured again while the daemon keeps it. LinkUser hears
-// of every link when its measurement is over, as groups wait for that, and of what is new, which Control keeps.
+// link_measuring.h: what an engine measures: the memory of its node once (memory_rates.h), and each link
+// when it comes up (link_probe.h). What was measured is not measured again while the daemon keeps it.
+// LinkUser hears of every link when its measurement is over, as groups wait for that, and of what is new,
+// which Control keeps.
 //
 // Owner: Engine; the engine's thread. The probes themselves are in PeerLink.
 #pragma once
@@ -30,8 +31,8 @@ class LinkMeasuring {
   // Gives a link that has just come up its probe. A link that cannot be measured, as its memory cannot be
   // registered, has none: its groups go on without measurements.
   void make_probe(PeerLink& peer);
-  // Ends the measurement if there is nothing (left) to measure. The link counts as measured from then on, also
-  // if its rates are not known; then no node of its groups predicts (cost_measurements.h).
+  // Ends the measurement if there is nothing (left) to measure. The link counts as measured from then on,
+  // also if its rates are not known; then no node of its groups predicts (cost_measurements.h).
   void end_if_done(PeerLink& peer);
   // No link to the node is left: it may not write to the probe memory any more.
   void forget_node(const NodeId& node);

@@ -380,8 +380,8 @@ void LinkTable::on_rail_down(Link& link, const Connection& connection, const Rai
 
 void LinkTable::on_sent(Link& link, uint64_t token) { user_.on_sent(peer_of(link), token); }
 
-// The link acknowledges the write only after this call, so whatever a successor of this daemon must know about
-// it is in the journal before the peer forgets it.
+// The link acknowledges the write only after this call, so whatever a successor of this daemon must know
+// about it is in the journal before the peer forgets it.
 void LinkTable::on_arrived(Link& link, const transport::LinkHeader& header, uint64_t bytes) {
   user_.on_arrived(peer_of(link), header, bytes);
 }

@@ -2,7 +2,7 @@
 // Rails over a NIC that went down can then be given up at once, while TCP alone would notice nothing for
 // seconds.
 //
-// Owner: Engine, each its own; the engine's thread.
+// Owner: LinkTable; the engine's thread.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@
 // The states (docs/glossary.md): dialing while `announced` is false, then up, draining once `superseded`
 // is set, and down when the Link has reported that.
 //
-// Owner: Engine (peers_, after the end retired_); the engine's thread.
+// Owner: LinkTable; the engine's thread.
 #pragma once
 
 #include <map>
@@ -136,7 +136,7 @@ struct PeerLink {
 };
 
 // What is needed of a connection until it is ready: for the handshake, and then for what the backend
-// does after admit(). Owner: Engine::Rail.
+// does after admit(). Owner: LinkTable::Rail.
 struct Greeting {
   Handshake handshake;
   // when the connection is given up

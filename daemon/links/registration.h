@@ -1,6 +1,6 @@
-// registration.h: a piece of memory and its registrations with the engine's backends. It is registered with a
-// backend when the first node is to write to it over that backend, and each node is allowed to write before it
-// gets the key.
+// registration.h: a piece of memory and its registrations with the engine's backends. It is registered with
+// a backend when the first node is to write to it over that backend, and each node is allowed to write
+// before it gets the key.
 //
 // Owner: whoever owns the memory; the engine's thread.
 #pragma once

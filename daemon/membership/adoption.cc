@@ -38,7 +38,7 @@ Result<Brought> bring(UniqueFd fd, const struct stat& file) {
 }  // namespace
 
 // Checks who made the file, that its size is exact, and that user, engine and rank are consistent over all
-// ranks that bring it. Whether the process may use this engine and handle is checked by Control::on_adopt().
+// ranks that bring it. Whether the process may use this engine and handle is checked by Restarts::adopt().
 Result<Adoption::Found> Adoption::find(const ipc::AdoptRequest& request, uint32_t uid, UniqueFd fd) {
   struct stat file {};
   if (::fstat(fd.get(), &file) != 0) return Status::from_errno("fstat of a group's memory", errno);

@@ -7,7 +7,7 @@
 // daemon's user made it and it has exactly the size that its geometry needs. Nobody can make groups here
 // out of his own files.
 //
-// Owner and thread: Control (on_adopt()); the control thread.
+// Owner: Restarts; the control thread.
 #pragma once
 
 #include <sys/types.h>

@@ -3,18 +3,19 @@
 // also knows which groups of this node exist, so that a key names one of them at most.
 //
 // A key passes through these states:
-// 1. pending, no connection (`channel` 0): the coordinator could not be reached yet, and is dialled again
-//    at `retry_at`.
+// 1. pending, no connection (`channel` 0): the coordinator could not be reached yet, and is dialled again at
+//    `retry_at`.
 // 2. pending, connected: the Joins have been sent, and the coordinator waits for other ranks.
 // 3. made: the Membership has come. The engine connects to the other nodes. It reports the result once,
 //    through GroupSpec::on_ready; whatever fails the group now does so through the engine.
 // 4. living: the ranks have been answered, and the entry is in `living_` until the group has ended.
 //
 // From every pending state refuse() leads to the end: all ranks that wait get the reason. Before state 3
-// this happens at `until`, when a rank is refused by the coordinator, or when no coordinator can be
-// reached at all. A rank whose process ends is taken out, and the coordinator gets a Cancel.
+// this happens at `until`, when a rank is refused by the coordinator, or when no coordinator can be reached
+// at all. A rank whose process ends is taken out, and the coordinator gets a Cancel.
 //
-// Owner and thread: Control; the control thread. Services::post brings what engines report back to it.
+// Owner and thread: Control; the control thread. GroupMakerUser::post() brings what engines report back to
+// it.
 #pragma once
 
 #include <algorithm>
@@ -95,7 +96,8 @@ class GroupMakerUser {
 
 class GroupMaker {
  public:
-  // `config` and the others must live as long as this object; its classes may change meanwhile (class_change.h).
+  // `config` and the others must live as long as this object; its classes may change meanwhile
+  // (class_change.h).
   GroupMaker(NodeInfo node, const Config& config, Channels& channels, GroupMakerUser& user);
 
   // A rank of this node wants to join. It is answered by `joined` or `refused`, at once or later.

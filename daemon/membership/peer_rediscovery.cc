@@ -1,5 +1,5 @@
-// peer_rediscovery.cc: see peer_rediscovery.h. The other side of the exchange is Control::on_successor()
-// (control_restart.cc).
+// peer_rediscovery.cc: see peer_rediscovery.h. The other side of the exchange is Restarts::on_successor()
+// (control/restarts.cc).
 #include "daemon/membership/peer_rediscovery.h"
 
 #include "daemon/protocol/facts.h"

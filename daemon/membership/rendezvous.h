@@ -39,7 +39,7 @@ class Rendezvous {
   };
   // Each handles an event and returns the messages to send now. `from` is the connection on which the
   // event came. Cancel and Outcome count only on a connection on which a rank of that group has joined.
-  // The caller has checked that a Join's node is the one at the other end (Control::on_join_message).
+  // The caller has checked that a Join's node is the one at the other end (Joins::on_join_message).
   std::vector<Reply> on_join(ChannelId from, const Join& join);
   std::vector<Reply> on_cancel(ChannelId from, const Cancel& cancel);
   std::vector<Reply> on_outcome(ChannelId from, const Outcome& outcome);

@@ -97,7 +97,7 @@ struct Inquiry {
   uint64_t number = 0;
   // "clock": nothing but the Reply's time. "facts": NodeFacts with recent operations. "operations": the
   // same with all operations. "description": what hdtctl doctor shows of a node. "paths NIC|ADDRESS,...":
-  // can you reach these data ports? (control_doctor.cc)
+  // can you reach these data ports? (control/doctor.cc)
   std::string what;
   // with "facts" and "operations": on whose behalf, as the node that asks vouches for it
   Viewer viewer;

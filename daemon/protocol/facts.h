@@ -1,5 +1,5 @@
 // facts.h: what a node knows of its groups, ranks and rails, for diagnosis. Plain values: engines fill
-// them in (engine_facts.cc), the control thread completes them, sends them to other daemons as JSON, and
+// them in (EngineReports), the control thread completes them, sends them to other daemons as JSON, and
 // hands those of all nodes to judge() (verdict.h). Times are now_ns() of the node that reports them;
 // NodeFacts::offset_ns relates its clock to ours.
 //

@@ -1,6 +1,6 @@
 // live_classes.h: how the classes of a running daemon differ from its configuration file, because of
 // `hdtctl class set` or a new reading of the file. A daemon that is started again begins with its file.
-// It learns from the other nodes of its groups what is newer (control_restart.cc); otherwise two nodes of
+// It learns from the other nodes of its groups what is newer (control/restarts.cc); otherwise two nodes of
 // a group could be left without a path between them.
 //
 // Each node counts a class's version up with every change, by itself. Of two settings of a class the

@@ -203,9 +203,14 @@ const char* hdtCommErrorMessage(hdtComm_t handle) {
   if (!comm.valid()) return "this is no communicator: it has been destroyed, or was never made";
   // A failure is set once and never changes, so a text that was handed out stays right, and a caller's
   // pointer into it stays valid.
-  const std::lock_guard lock(comm->error_mutex);
-  if (comm->error_text.empty()) comm->error_text = comm->communicator->failure().message();
-  return comm->error_text.c_str();
+  const char* text = "there is no memory for the failure's text";
+  (void)hdt::client::guarded([&] {
+    const std::lock_guard lock(comm->error_mutex);
+    if (comm->error_text.empty()) comm->error_text = comm->communicator->failure().message();
+    text = comm->error_text.c_str();
+    return HDT_SUCCESS;
+  });
+  return text;
 }
 
 // The following four only read what does not change during the life of the communicator.

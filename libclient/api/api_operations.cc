@@ -18,6 +18,7 @@ using hdt::client::CommRef;
 using hdt::client::Communicator;
 using hdt::client::Contribution;
 using hdt::client::guarded;
+using hdt::client::guarded_for;
 using hdt::client::is_built_in;
 using hdt::client::is_me;
 using hdt::client::Operation;
@@ -44,7 +45,9 @@ hdtResult_t collective(Collective what, const Contribution& contribution, void* 
                        hdtDataType_t type, int root, const CommRef& comm, hdtRequest_t* request) {
   const Call call = call_of(what, count, type, contribution.op, root);
   if (request == nullptr && !hdt::client::in_group()) {
-    return guarded([&] { return report(comm->communicator->run_collective(call, contribution.send, recv)); });
+    return guarded_for(*comm->communicator, [&] {
+      return report(comm->communicator->run_collective(call, contribution.send, recv));
+    });
   }
   return submit(comm, request, [&](Communicator& c) {
     return posting(c.collective(call, contribution.send, recv), contribution.memory);
@@ -64,7 +67,7 @@ hdtResult_t reducing(Collective what, const void* sendbuf, size_t sendcount, voi
     const Contribution own{static_cast<hdt::collectives::ReduceOp>(op), sendbuf, nullptr};
     return collective(what, own, recvbuf, count, type, root, comm, request);
   }
-  return guarded([&] {
+  return guarded_for(*comm->communicator, [&] {
     Result<Contribution> contribution = comm->reductions.contribute(op, type, sendbuf, sendcount, scratch);
     if (!contribution.is_ok()) return report(contribution.status());
     return collective(what, contribution.take(), recvbuf, count, type, root, comm, request);
@@ -210,7 +213,7 @@ hdtResult_t hdtTest(hdtRequest_t* request) {
   if (hdt::forked()) return hdt::client::refuse_copy();
   const auto found = requests.find(reinterpret_cast<uintptr_t>(*request));
   if (!found) return report(ended_request());
-  return guarded([&] {
+  return guarded_for(*found->communicator, [&] {
     if (!found->done()) found->communicator->try_progress();
     if (!found->done()) return HDT_IN_PROGRESS;
     const hdtResult_t result = report(hdt::client::wait_all(*found, Deadline::never()));
@@ -228,7 +231,7 @@ hdtResult_t hdtWait(hdtRequest_t* request, int64_t timeout_ms) {
   if (hdt::forked()) return hdt::client::refuse_copy();
   const auto found = requests.find(reinterpret_cast<uintptr_t>(*request));
   if (!found) return report(ended_request());
-  return guarded([&] {
+  return guarded_for(*found->communicator, [&] {
     const Deadline deadline = timeout_ms < 0 ? Deadline::never() : Deadline::after_ms(timeout_ms);
     const Status status = hdt::client::wait_all(*found, deadline);
     const bool done = found->done();

@@ -3,6 +3,8 @@
 // and includes nothing of HDT; the casts in libclient/api rely on the equality.
 #include "libclient/api/last_error.h"
 
+#include <new>
+
 #include "collectives/types.h"
 #include "libclient/api/thread_value.h"
 
@@ -51,8 +53,13 @@ struct LastMessage;
 std::string& last_message() { return thread_value<std::string, LastMessage>(); }
 }  // namespace
 
+// Without memory for the text, the code is all that the caller gets.
 hdtResult_t report(const Status& status) {
-  if (!status.is_ok() && status.code() != Code::kInProgress) last_message() = status.to_string();
+  try {
+    if (!status.is_ok() && status.code() != Code::kInProgress) last_message() = status.to_string();
+  } catch (const std::bad_alloc&) {
+    last_message().clear();
+  }
   return static_cast<hdtResult_t>(status.code());
 }
 

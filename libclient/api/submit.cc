@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "base/limits.h"
@@ -72,11 +73,16 @@ hdtResult_t group_end() {
   if (group_depth == 0) return report(Status(Code::kInvalidUsage, "hdtGroupEnd without hdtGroupStart"));
   if (--group_depth > 0) return HDT_SUCCESS;
   Status first;
+  hdtResult_t failed = HDT_SUCCESS;  // by an exception, which has been reported
   for (const hdtRequest& request : std::exchange(group_requests(), {})) {
-    const Status status = wait_all(request, Deadline::never());
-    if (first.is_ok()) first = status;
+    const hdtResult_t ended = guarded_for(*request.communicator, [&] {
+      const Status status = wait_all(request, Deadline::never());
+      if (first.is_ok()) first = status;
+      return HDT_SUCCESS;
+    });
+    if (ended != HDT_SUCCESS) failed = ended;
   }
-  return report(first);
+  return first.is_ok() && failed != HDT_SUCCESS ? failed : report(first);
 }
 
 namespace {
@@ -95,15 +101,38 @@ Status prepare(Communicator& communicator, hdtRequest_t* request) {
   return Status::ok();
 }
 
+// A request's handle, which ends with this object unless it is kept.
+class NewHandle {
+ public:
+  explicit NewHandle(std::shared_ptr<Communicator> communicator)
+      : value_(requests.make({std::move(communicator), {}})), made_(requests.find(value_)) {}
+  ~NewHandle() {
+    if (!kept_) made_.end();
+  }
+  NewHandle(const NewHandle&) = delete;
+  NewHandle& operator=(const NewHandle&) = delete;
+  // Nobody else knows the handle yet, so its body may be written without a lock.
+  hdtRequest_t keep(hdtRequest body) {
+    *made_ = std::move(body);
+    kept_ = true;
+    return reinterpret_cast<hdtRequest_t>(value_);
+  }
+
+ private:
+  uintptr_t value_;
+  decltype(requests.find(0)) made_;
+  bool kept_ = false;
+};
+
 }  // namespace
 
-hdtResult_t submit(const CommRef& comm, hdtRequest_t* request,
-                   const std::function<Result<Posting>(Communicator&)>& post) {
-  return guarded([&] {
+hdtResult_t submit_by(const CommRef& comm, hdtRequest_t* request, const void* post,
+                      Result<Posting> (*call)(const void* post, Communicator& communicator)) {
+  return guarded_for(*comm->communicator, [&] {
     Communicator& communicator = *comm->communicator;
     // 1. A blocking call outside of a group. The caller's thread does the work in wait_all().
     if (request == nullptr && !in_group()) {
-      Result<Posting> posted = post(communicator);
+      Result<Posting> posted = call(post, communicator);
       if (!posted.is_ok()) return report(posted.status());
       return report(wait_all({comm->communicator, posted.take()}, Deadline::never()));
     }
@@ -111,23 +140,18 @@ hdtResult_t submit(const CommRef& comm, hdtRequest_t* request,
     //    handle.
     const Status prepared = prepare(communicator, request);
     if (!prepared.is_ok()) return report(prepared);
-    const uintptr_t handle = request == nullptr ? 0 : requests.make({comm->communicator, {}});
-    const auto made = requests.find(handle);
+    std::optional<NewHandle> handle;
+    if (request != nullptr) handle.emplace(comm->communicator);
     // 3. Submit. If that fails, the handle ends unused.
-    Result<Posting> posted = post(communicator);
-    if (!posted.is_ok()) {
-      if (made) made.end();
-      return report(posted.status());
-    }
-    // 4. File the operations. Nobody else knows the handle yet, so its body may be written without a
-    //    lock.
+    Result<Posting> posted = call(post, communicator);
+    if (!posted.is_ok()) return report(posted.status());
+    // 4. File the operations.
     hdtRequest filed{comm->communicator, posted.take()};
     const bool done = filed.done();
     if (request == nullptr) {
       group_requests().push_back(std::move(filed));
     } else {
-      *made = std::move(filed);
-      *request = reinterpret_cast<hdtRequest_t>(handle);
+      *request = handle->keep(std::move(filed));
     }
     // 5. The progress thread moves what could not be completed at once.
     if (!done) ProgressThread::instance().wake(comm->communicator);

@@ -22,19 +22,31 @@ namespace hdt::client {
 // kSystem, with the limit of memory that is in force, if there is one.
 Status out_of_memory();
 
-// Runs `body`, and turns exceptions into results, as none may cross the C interface: no memory and what
-// the system refuses become HDT_ERR_SYSTEM, anything else HDT_ERR_INTERNAL.
-template <typename Body>
-hdtResult_t guarded(Body body) {
+// Runs `body`. An exception of it becomes a result, as none may cross the C interface: `end` gets the
+// reason, which is kSystem for no memory and for what the system refuses, and kInternal for anything else.
+template <typename Body, typename End>
+hdtResult_t guarded(Body body, End end) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    return report(out_of_memory());
+    return end(out_of_memory());
   } catch (const std::system_error& error) {  // a lock, a file: the system has refused it
-    return report(Status(Code::kSystem, error.what()));
+    return end(Status(Code::kSystem, error.what()));
   } catch (const std::exception& error) {
-    return report(Status(Code::kInternal, error.what()));
+    return end(Status(Code::kInternal, error.what()));
   }
+}
+template <typename Body>
+hdtResult_t guarded(Body body) {
+  return guarded(body, [](const Status& why) { return report(why); });
+}
+// The same for work on an operation. The other ranks wait for this rank's part in it, so the communicator
+// fails on all ranks.
+template <typename Body>
+hdtResult_t guarded_for(Communicator& communicator, Body body) {
+  return guarded(body, [&communicator](const Status& why) {
+    return guarded([&] { return report(communicator.give_up(why)); });
+  });
 }
 
 // HDT_ERR_INVALID_USAGE, for a process that was forked from one that uses HDT. Entry points that pass
@@ -75,13 +87,22 @@ void group_start();
 // no request, and returns the first failure.
 hdtResult_t group_end();
 
+// submit() with `post` as a pointer and a function that calls it: making a std::function might need memory,
+// which must not be missing outside of guarded_for().
+hdtResult_t submit_by(const CommRef& comm, hdtRequest_t* request, const void* post,
+                      Result<Posting> (*call)(const void* post, Communicator& communicator));
+
 // Runs `post`, which submits operations. If `request` is null and the thread is in no group, it waits
 // for them and returns how they ended. If the thread is in a group, they are filed with it; if `request`
 // is not null, it becomes a handle. In both cases submit() returns at once, and an operation's failure is
 // reported by the end of the group or by the request. `*request` is only written on success. `comm` must
 // be valid.
-hdtResult_t submit(const CommRef& comm, hdtRequest_t* request,
-                   const std::function<Result<Posting>(Communicator&)>& post);
+template <typename Post>
+hdtResult_t submit(const CommRef& comm, hdtRequest_t* request, const Post& post) {
+  return submit_by(comm, request, &post, [](const void* p, Communicator& communicator) {
+    return Result<Posting>((*static_cast<const Post*>(p))(communicator));
+  });
+}
 
 // Waits for all operations of the request, until the deadline. Returns the first failure, but only when
 // no operation is pending any more; so the buffers are the caller's again. kTimeout with operations

@@ -34,6 +34,20 @@ Status being_destroyed() {
   return {Code::kInvalidArgument, "comm is no communicator any more: another thread is destroying it"};
 }
 
+// While it lives the progress thread leaves the communicator alone.
+class Waiting {
+ public:
+  explicit Waiting(std::atomic<int>& waiters) : waiters_(waiters) {
+    waiters_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  ~Waiting() { waiters_.fetch_sub(1, std::memory_order_acq_rel); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  std::atomic<int>& waiters_;
+};
+
 }  // namespace
 
 // 1. Wrap the memory. A failure up to here is reported by the session, which gives the seat up: the
@@ -377,25 +391,25 @@ Status Communicator::run_collective(const ipc::Call& call, const void* send, voi
 // Progress, spinning at first (spin.h), then asleep on the doorbell. The Sleeper comes before the last
 // look, so that no ring is lost between the look and the sleep.
 Status Communicator::wait(Operation& operation, const Deadline& deadline) {
-  // From here on the progress thread leaves the communicator alone.
-  waiters_.fetch_add(1, std::memory_order_acq_rel);
   const auto progressed = [&] {
     const std::lock_guard lock(mutex_);
     return progress_locked() || operation.done();
   };
   Status result;
-  while (!operation.done()) {
-    if (spin(quick_rounds(access_.layout()), progressed)) continue;
-    const Sleeper sleeper(rank_state().doorbell);
-    if (progressed()) continue;
-    if (deadline.expired()) {
-      result = Status(Code::kTimeout, "the operation is not complete yet");
-      break;
+  {
+    const Waiting waiting(waiters_);
+    while (!operation.done()) {
+      if (spin(quick_rounds(access_.layout()), progressed)) continue;
+      const Sleeper sleeper(rank_state().doorbell);
+      if (progressed()) continue;
+      if (deadline.expired()) {
+        result = Status(Code::kTimeout, "the operation is not complete yet");
+        break;
+      }
+      // A sleep ends at the latest when a deadline has to be looked at: nobody rings for that.
+      sleeper.sleep(Deadline::earlier(deadline, next_deadline()));
     }
-    // A sleep ends at the latest when a deadline has to be looked at: nobody rings for that.
-    sleeper.sleep(Deadline::earlier(deadline, next_deadline()));
   }
-  waiters_.fetch_sub(1, std::memory_order_acq_rel);
   // Operations of others may be left for which nobody waits any more.
   if (needs_progress()) ProgressThread::instance().wake(shared_from_this());
   return operation.done() ? operation.status() : result;

@@ -34,6 +34,8 @@ class ProgressThread {
  private:
   // The thread.
   void run();
+  // One look at everything, and a sleep if nothing was to be done. False: the thread is to end.
+  bool look_around();
 
   // Guards active_ and the start of thread_.
   std::mutex mutex_;

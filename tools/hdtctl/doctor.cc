@@ -63,7 +63,7 @@ class Examination {
     memory(own);
     ports(own);
     permissions(own, machine);
-    // Only tcp connections are tried by the daemons (daemon/control/control_doctor.cc).
+    // Only tcp connections are tried by the daemons (daemon/control/doctor.h).
     for (const json& nic : list_of(own, "nics")) {
       if (text_of(nic, "backend") != "tcp") untried_backends_.insert(text_of(nic, "backend"));
     }

@@ -7,7 +7,7 @@
 //
 // There is one NicShare for each NIC of an engine. Times are monotonic, in ns, and are given by the caller.
 //
-// How the engine serves the NICs, once a round (Engine::share_nics()), as long as anyone_waits():
+// How the engine serves the NICs, once a round (LinkTable::give_turns()), as long as anyone_waits():
 //   1. forget_wishes() on every NIC;
 //   2. Link::wants_turn() on every link, which marks the classes that have a fragment and a rail with room;
 //   3. Link::take_turn() on every link, which hands over at most one fragment where admits() lets it;

@@ -1,5 +1,5 @@
-// played.h: the surroundings of parts of an engine, played by tests: they do nothing, or what a test's own class
-// has them do.
+// played.h: the surroundings of parts of an engine, played by tests: they do nothing, or what a test's own
+// class has them do.
 #pragma once
 
 #include <array>

@@ -20,8 +20,8 @@
 namespace hdt {
 namespace {
 
-// Runs `action` with its n-th allocation failing, for n = 1, 2, ... until none fails; `after` checks the state
-// after each run. Returns how often one has failed.
+// Runs `action` with its n-th allocation failing, for n = 1, 2, ... until none fails; `after` checks the
+// state after each run. Returns how often one has failed.
 template <typename Action, typename After>
 int fail_each_allocation(Action&& action, After&& after) {
   for (int n = 1;; ++n) {

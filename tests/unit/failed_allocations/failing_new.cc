@@ -1,5 +1,5 @@
-// failing_new.cc: see failing_new.h. A file of its own: where the compiler sees these functions and their callers,
-// it warns of the pair.
+// failing_new.cc: see failing_new.h. A file of its own: where the compiler sees these functions and their
+// callers, it warns of the pair.
 #include "tests/unit/failed_allocations/failing_new.h"
 
 #include <cstdlib>
