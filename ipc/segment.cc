@@ -168,7 +168,7 @@ bool Segment::fail(Code code, int32_t rank, const std::string& message) const {
   const size_t length = std::min(message.size(), sizeof failure.message - 1);
   std::memcpy(failure.message, message.data(), length);
   failure.message[length] = '\0';
-  failure.state.store(2, std::memory_order_release);
+  failure.state.store(2, std::memory_order_seq_cst);
   ring_all();
   return true;
 }

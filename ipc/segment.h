@@ -90,7 +90,7 @@ struct alignas(64) MeetingPlace {
 // changes afterwards. Read it with Segment::failure(), which checks it.
 struct Failure {
   // 0: none. 1: being written; the compare-and-exchange from 0 to 1 makes one writer the only one. 2:
-  // valid; it is stored with release after the other fields.
+  // valid; it is stored after the other fields, at least with release.
   std::atomic<uint32_t> state{0};
   int32_t code = 0;
   int32_t rank = -1;  // the rank it is about; -1: none
@@ -313,8 +313,10 @@ class Segment {
   // failure is about, -1: none. True if this call recorded it. Any process that maps the memory; it
   // reaches this node only.
   bool fail(Code code, int32_t rank, const std::string& message) const;
-  // acquire: a caller that sees true also sees the failure's code and message.
-  bool failed() const { return header().failure.state.load(std::memory_order_acquire) == 2; }
+  // A caller that sees true also sees the failure's code and message. Sequentially consistent, as are the
+  // flags of ranks that touch others' buffers (Touch in libclient/intranode/local_mover.cc): of two that look
+  // at each other, one sees the other.
+  bool failed() const { return header().failure.state.load(std::memory_order_seq_cst) == 2; }
   // kSuccess while the group works. A code that is no failure's becomes kInternal, since ranks can write
   // it.
   Status failure() const;
