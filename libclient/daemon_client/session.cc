@@ -27,10 +27,6 @@ namespace {
 // Answers are filed by the number of the request. Those without one are filed by their kind, above all
 // numbers.
 constexpr uint64_t kByKind = uint64_t{1} << 32;
-// How long an answer may take, in ms.
-constexpr int64_t kAnswerMs = 10'000;
-// The daemon itself keeps the deadline of a join. After this many ms more it counts as stuck.
-constexpr int64_t kJoinGraceMs = 10'000;
 // How long an embedded daemon may take to greet, in ms. If a host was killed, a child of it may hold a
 // copy of the socket on which nobody answers, and the next host is about to take its place.
 constexpr int64_t kNextGreetingMs = 1'000;
@@ -128,6 +124,7 @@ Status Session::find_successor() {
     connected_ = false;
     // Answers of the daemon that is gone belong to requests that will be sent again.
     answers_.clear();
+    late_.clear();
     for (const auto& [number, membership] : memberships_) away.push_back(membership.on_away);
     changed_.notify_all();
   }
@@ -208,7 +205,6 @@ Status Session::hand_over(Wire& wire) {
   return Status::ok();
 }
 
-// An answer for which nobody waits any more stays filed until the daemon ends.
 void Session::on_packet(Packet packet) {
   const auto kind = ipc::kind_of(packet.bytes);
   if (!kind.is_ok()) return;
@@ -226,9 +222,32 @@ void Session::on_packet(Packet packet) {
     if (notice.is_ok()) on_not_adopted(notice.value());
     return;
   }
-  const std::lock_guard lock(mutex_);
-  answers_[number] = std::move(packet);
-  changed_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    const auto late = late_.find(number);
+    if (late == late_.end()) {
+      answers_[number] = std::move(packet);
+      changed_.notify_all();
+      return;
+    }
+    if (--late->second == 0) late_.erase(late);
+  }
+  undo(kind.value(), packet);
+}
+
+// Nobody waits for the answer any more, so nobody would give back what came with it.
+void Session::undo(Kind kind, const Packet& packet) {
+  if (kind == Kind::kJoined) {
+    const auto joined = ipc::decode_joined(packet.bytes);
+    if (!joined.is_ok() || joined.value().code != Code::kSuccess) return;
+    (void)give_up_seat(joined.value().handle, -1,
+                       {Code::kTimeout, "the group was made after this process had stopped waiting for it"});
+  } else if (kind == Kind::kMemory) {
+    const auto answer = ipc::decode_memory_answer(packet.bytes);
+    if (!answer.is_ok() || answer.value().code != Code::kSuccess) return;
+    // The daemon ignores this for memory of others, which kOpen has asked for.
+    unshare(answer.value().memory);
+  }
 }
 
 void Session::on_not_adopted(const ipc::GroupNotice& notice) {
@@ -291,7 +310,10 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, i
         answers_.erase(found);
         return packet;
       }
-      if (deadline.expired()) return Status(Code::kTimeout, "the daemon at " + path_ + " does not answer");
+      if (deadline.expired()) {
+        ++late_[number];
+        return Status(Code::kTimeout, "the daemon at " + path_ + " does not answer");
+      }
       // At most a second, as a deadline may be too far for a time point.
       changed_.wait_for(lock, std::chrono::nanoseconds(std::min(deadline.remaining_ns(), kNsPerSecond)));
     }
@@ -304,7 +326,7 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, i
 Result<std::string> Session::rendezvous_address() {
   const std::lock_guard lock(question_mutex_);
   auto packet = ask(kByKind + static_cast<uint64_t>(Kind::kRendezvousAt),
-                    ipc::encode_empty(Kind::kRendezvous), kAnswerMs);
+                    ipc::encode_empty(Kind::kRendezvous), answer_ms_);
   if (!packet.is_ok()) return packet.status();
   auto text = ipc::decode_text(packet.value().bytes);
   if (!text.is_ok()) return text.status();
@@ -314,7 +336,7 @@ Result<std::string> Session::rendezvous_address() {
 Result<std::string> Session::status_json() {
   const std::lock_guard lock(question_mutex_);
   auto packet =
-      ask(kByKind + static_cast<uint64_t>(Kind::kStatusIs), ipc::encode_empty(Kind::kStatus), kAnswerMs);
+      ask(kByKind + static_cast<uint64_t>(Kind::kStatusIs), ipc::encode_empty(Kind::kStatus), answer_ms_);
   if (!packet.is_ok()) return packet.status();
   return text_of(packet.value());
 }
@@ -322,7 +344,7 @@ Result<std::string> Session::status_json() {
 // Questions whose answer is a text with JSON behind it, or a refusal.
 Result<std::string> Session::json_answer(Kind kind, std::span<const std::byte> question) {
   const std::lock_guard lock(question_mutex_);
-  auto packet = ask(kByKind + static_cast<uint64_t>(kind), question, kAnswerMs);
+  auto packet = ask(kByKind + static_cast<uint64_t>(kind), question, answer_ms_);
   if (!packet.is_ok()) return packet.status();
   const auto answer = ipc::decode_text(packet.value().bytes);
   if (!answer.is_ok()) return answer.status();
@@ -341,7 +363,7 @@ Result<std::string> Session::ask_json(const ipc::Question& question) {
 // From the daemon's success on, the others wait for this rank: whatever goes wrong afterwards fails the
 // group (give_up_seat()) instead of leaving them to their deadline.
 Result<JoinedGroup> Session::join_once(const ipc::JoinRequest& request, uint64_t& life) {
-  auto packet = ask(request.request, ipc::encode(request), request.timeout_ms + kJoinGraceMs, {}, &life);
+  auto packet = ask(request.request, ipc::encode(request), request.timeout_ms + answer_ms_, {}, &life);
   if (!packet.is_ok()) return packet.status();
   const auto joined = ipc::decode_joined(packet.value().bytes);
   if (!joined.is_ok()) return joined.status();
@@ -361,8 +383,8 @@ Result<JoinedGroup> Session::join_once(const ipc::JoinRequest& request, uint64_t
 
 // The daemon sends the failure to the others and forgets the seat.
 Status Session::give_up_seat(uint32_t handle, int32_t rank, const Status& why) {
-  const Status told(
-      why.code(), "rank " + std::to_string(rank) + " could not take its seat in the group: " + why.message());
+  const std::string who = rank < 0 ? "a rank" : "rank " + std::to_string(rank);
+  const Status told(why.code(), who + " could not take its seat in the group: " + why.message());
   (void)notify(Kind::kFail, {handle, told.code(), rank, told.message()});
   (void)notify(Kind::kLeave, {handle, Code::kSuccess, -1, ""});
   const std::lock_guard lock(mutex_);
@@ -376,7 +398,7 @@ Result<Packet> Session::ask_memory(Kind kind, ipc::MemoryRequest request, std::s
     const std::lock_guard lock(mutex_);
     request.request = next_request_++;
   }
-  auto packet = ask(request.request, ipc::encode(kind, request), kAnswerMs, fds);
+  auto packet = ask(request.request, ipc::encode(kind, request), answer_ms_, fds);
   if (!packet.is_ok()) return packet.status();
   const auto answer = ipc::decode_memory_answer(packet.value().bytes);
   if (!answer.is_ok()) return answer.status();

@@ -78,7 +78,7 @@ class Session {
   // daemon ended meanwhile and no other one can be asked.
   Result<JoinedGroup> join(ipc::JoinRequest request);
   // For a rank that cannot use a group that it has joined: fails the group with the reason, on all
-  // ranks, and leaves it. Returns what the others are sent.
+  // ranks, and leaves it. `rank` is -1 if it is not known. Returns what the others are sent.
   Status give_up_seat(uint32_t handle, int32_t rank, const Status& why);
   // The daemon's description of itself, as JSON.
   Result<std::string> status_json();
@@ -127,6 +127,8 @@ class Session {
   void close();
   // Returns when a daemon, this one or its successor, has answered, or when it is known that none will.
   void await_daemon();
+  // For tests: how long answers may take, in place of ten seconds. Before the first request.
+  void set_answer_ms(int64_t answer_ms) { answer_ms_ = answer_ms; }
   // True once the session is failed, for good.
   bool lost() const { return lost_.load(std::memory_order_acquire); }
 
@@ -171,6 +173,8 @@ class Session {
   Status hear(bool& final);
   // Files an answer for the thread that waits for it.
   void on_packet(Packet packet);
+  // Gives back what came with an answer that is too late.
+  void undo(ipc::Kind kind, const Packet& packet);
   // The successor does not take a group over.
   void on_not_adopted(const ipc::GroupNotice& notice);
   // Waits for another daemon in the place of the one that is gone, and hands over. Failure: none will
@@ -205,6 +209,9 @@ class Session {
 
   std::string path_;
   std::function<void()> become_host_;
+  // How long an answer may take, in ms. The daemon itself keeps the deadline of a join; after that many ms
+  // more it counts as stuck.
+  int64_t answer_ms_ = 10'000;
   // All daemons so far. Earlier ones are kept, too, as a thread may be ringing there without a lock.
   std::vector<std::unique_ptr<Wire>> wires_;
   // The present daemon, or the latest one while there is none.
@@ -219,6 +226,10 @@ class Session {
   std::condition_variable changed_;
   // By the number of the request, or by kind (kByKind in session.cc).
   std::map<uint64_t, Packet> answers_;
+  // How many answers are still to come for which nobody waits any more, by the same numbers. The daemon
+  // answers each request once, and those of one kind in order. So that many are dropped, and none of them is
+  // taken for the answer to the next question of that kind.
+  std::map<uint64_t, uint32_t> late_;
   uint32_t next_request_ = 1;
   // By the number that watch() returned.
   std::map<uint64_t, Membership> memberships_;

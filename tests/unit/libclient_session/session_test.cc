@@ -1,6 +1,6 @@
 // session_test.cc: a session whose daemon the test plays. The last owner of a session may give it up in one
 // of its callbacks, on the reader thread: afterwards that thread must not touch the session. The address
-// sanitizer sees it if it does.
+// sanitizer sees it if it does. And the daemon may answer when nobody waits any more.
 #include "libclient/daemon_client/session.h"
 
 #include <gtest/gtest.h>
@@ -44,6 +44,14 @@ class PlayedDaemon {
     const UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     const std::array<int, 2> fds = {page.value().fd(), bell.get()};
     ASSERT_TRUE(send(ipc::encode(ipc::Welcome{"played", "node", 0, 1, restart_ms}), fds));
+  }
+  // The next message of the process, which must be of this kind.
+  Packet hear(ipc::Kind kind) {
+    auto packet = receive_packet(process_.get());
+    EXPECT_TRUE(packet.is_ok()) << packet.status().message();
+    if (!packet.is_ok()) return {};
+    EXPECT_EQ(ipc::kind_of(packet.value().bytes).value(), kind);
+    return packet.take();
   }
   bool send(std::span<const std::byte> bytes, std::span<const int> fds = {}) {
     return send_packet(process_.get(), bytes, fds).is_ok();
@@ -119,6 +127,60 @@ TEST_F(SessionTest, MayEndWhenTheSuccessorTakesNoGroup) {
   std::future<Status> why = refused.get_future();
   ASSERT_EQ(why.wait_for(kTime), std::future_status::ready);
   EXPECT_NE(why.get().message().find("another segment"), std::string::npos);
+}
+
+// A question that was given up, and then another one of its kind.
+TEST_F(SessionTest, ALateAnswerIsNotTakenForTheNextOne) {
+  open(0);
+  session_->set_answer_ms(1);
+  EXPECT_EQ(session_->rendezvous_address().status().code(), Code::kTimeout);
+  daemon_.hear(ipc::Kind::kRendezvous);
+  session_->set_answer_ms(30'000);
+  auto asking = std::async(std::launch::async, [this] { return session_->rendezvous_address(); });
+  daemon_.hear(ipc::Kind::kRendezvous);
+  for (const char* const answer : {"late", "in time"})
+    ASSERT_TRUE(daemon_.send(ipc::encode_text(ipc::Kind::kRendezvousAt, Code::kSuccess, answer)));
+  ASSERT_EQ(asking.wait_for(kTime), std::future_status::ready);
+  const auto address = asking.get();
+  ASSERT_TRUE(address.is_ok()) << address.status().message();
+  EXPECT_EQ(address.value(), "in time");
+}
+
+// The others in the group wait for the rank, which has gone on.
+TEST_F(SessionTest, ASeatThatComesTooLateIsGivenUp) {
+  open(0);
+  session_->set_answer_ms(1);
+  ipc::JoinRequest request;
+  request.ranks = 2;
+  request.group_class = "dp";
+  request.timeout_ms = 1;
+  EXPECT_EQ(session_->join(request).status().code(), Code::kTimeout);
+  const auto asked = ipc::decode_join(daemon_.hear(ipc::Kind::kJoin).bytes);
+  ASSERT_TRUE(asked.is_ok());
+  ipc::Joined joined;
+  joined.request = asked.value().request;
+  joined.handle = 3;
+  const std::array<int, 1> fds = {joined_.memory.fd()};
+  ASSERT_TRUE(daemon_.send(ipc::encode(joined), fds));
+  const auto failed = ipc::decode_notice(daemon_.hear(ipc::Kind::kFail).bytes);
+  ASSERT_TRUE(failed.is_ok());
+  EXPECT_EQ(failed.value().handle, 3U);
+  EXPECT_EQ(failed.value().code, Code::kTimeout);
+  const auto left = ipc::decode_notice(daemon_.hear(ipc::Kind::kLeave).bytes);
+  ASSERT_TRUE(left.is_ok());
+  EXPECT_EQ(left.value().handle, 3U);
+}
+
+TEST_F(SessionTest, MemoryWhoseNumberComesTooLateIsNotShared) {
+  open(0);
+  session_->set_answer_ms(1);
+  EXPECT_EQ(session_->share(0, joined_.memory).status().code(), Code::kTimeout);
+  const auto asked = ipc::decode_memory_request(daemon_.hear(ipc::Kind::kShare).bytes);
+  ASSERT_TRUE(asked.is_ok());
+  ASSERT_TRUE(daemon_.send(ipc::encode(ipc::MemoryAnswer{asked.value().request, Code::kSuccess, "", 77})));
+  const auto undone = ipc::decode_memory_request(daemon_.hear(ipc::Kind::kUnshare).bytes);
+  ASSERT_TRUE(undone.is_ok());
+  EXPECT_EQ(undone.value().memory, 77U);
 }
 
 }  // namespace
