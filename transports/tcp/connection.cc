@@ -350,8 +350,10 @@ void TcpConnection::on_deadline() {
 
 // Reads, then acts on what the calls of the sink have noted: they end nothing themselves, because the
 // reader is in the middle of its work. The order matters: a refusal explains more than a frame out of
-// place.
+// place. At most one message of a stranger is handed over in one poll(), whatever leads here: its owner may
+// admit it before the next one, which is then an admitted peer's.
 void TcpConnection::receive() {
+  if (granted_ == nullptr && heard_in_ == device_.polls) return look_again_soon();
   const FrameReader::Outcome outcome = read_frames();
   if (refusal_) return refuse(*refusal_);
   if (out_of_order_) return fail("malformed frame: not in its place in the test of the path");
@@ -430,6 +432,7 @@ std::byte* TcpConnection::locate(uint64_t region, uint64_t offset, size_t bytes)
 }
 
 void TcpConnection::on_message(std::span<const std::byte> message) {
+  if (granted_ == nullptr) heard_in_ = device_.polls;
   if (!settled()) {
     // In place of the key exchange: the dialer is configured without protection.
     if (tried_ && start_ != nullptr) refusal_ = start_->unprotected();

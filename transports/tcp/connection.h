@@ -50,6 +50,7 @@ struct DeviceState {
   std::vector<Completion> pending;        // reported by the next poll()
   std::vector<TcpConnection*> unflushed;  // have new frames queued; each is listed once
   std::vector<TcpConnection*> unread;     // have read bytes that they have not parsed; each is listed once
+  uint64_t polls = 0;                     // how often poll() was called
   bool messages_pending = false;          // messages in `pending` lie in the arena, so it is kept
   size_t lost = 0;                        // connections whose kClosed could not be made for want of memory
 };
@@ -174,6 +175,7 @@ class TcpConnection final : public Connection,
 
   DeviceState& device_;
   Phase phase_ = Phase::kConnecting;
+  uint64_t heard_in_ = 0;        // the poll() in which a stranger's message was handed over
   RegionGrants::Table granted_;  // to the peer; null: it is a stranger
   Fd fd_;
   uint32_t watched_ = 0;    // epoll events that the loop watches for

@@ -106,6 +106,7 @@ void TcpDevice::on_withdrawn(uint64_t region, const RegionTable* of) {
 // 4. Everything reported is handed over. If there is no memory for that, nothing is lost, and the device
 //    wakes itself to try again.
 bool TcpDevice::poll(std::vector<Completion>& completions) {
+  ++state_.polls;
   if (!state_.messages_pending) state_.arena.reset();
   const bool flushed = !state_.unflushed.empty();
   state_.loop.set_polling(true);  // reports from here on are handed over below, so they need no wake-up

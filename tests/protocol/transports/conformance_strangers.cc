@@ -64,6 +64,27 @@ TEST_P(TransportStrangers, AStrangerMayNotTalkForEver) {
   EXPECT_EQ(b_.count(Kind::kMessage), kMaxStrangerMessages);
 }
 
+// The owner may admit the peer after each message, and the next one is then an admitted peer's.
+TEST_P(TransportStrangers, MessagesOfAStrangerComeOneInEachPoll) {
+  const Pair pair = meet();
+  const std::vector<std::byte> message(10);
+  size_t sent = 0;
+  const auto send_three = [&] {
+    for (int i = 0; i < 3; ++i, ++sent) ASSERT_TRUE(pair.client->send(message, 0).is_ok());
+    for (int i = 0; i < 100; ++i) a_.poll();
+  };
+  send_three();
+  // After some polls more follow, while earlier ones are still to be handed over.
+  ASSERT_TRUE(run_until({&a_}, [&] {
+    const size_t before = b_.count(Kind::kMessage, pair.server);
+    b_.poll();
+    const size_t after = b_.count(Kind::kMessage, pair.server);
+    EXPECT_LE(after - before, 1U);
+    if (after >= 1 && sent == 3) send_three();
+    return after == 6;
+  }));
+}
+
 // The peer has admitted this end a moment before, and goes on at once: nothing of that may be taken for a
 // stranger's.
 TEST_P(TransportStrangers, WhatFollowsTheAdmissionComesAsFromAnyPeer) {
