@@ -1,5 +1,5 @@
-// session_life.cc: a session over the lives of several daemons: when it needs one, joining a group while
-// one daemon takes the other's place, and groups that are joined just then.
+// session_life.cc: a session over the lives of several daemons: the hand-over, when it needs one, joining a
+// group while one daemon takes the other's place, and groups that are joined just then.
 #include <sys/socket.h>
 
 #include <array>
@@ -27,6 +27,34 @@ bool share_host(const std::string& one, const std::string& other) {
 }
 
 }  // namespace
+
+// Sends everything in the order in which it is needed: groups may use what is shared. No other thread
+// sends to this daemon meanwhile, as none knows the wire. mutex_ keeps the lists as they are; a group
+// that is watched during this is handed over by watch() itself.
+Status Session::hand_over(Wire& wire) {
+  const std::lock_guard lock(mutex_);
+  // From here on waiters know that their daemon is gone.
+  ++life_;
+  for (const auto& [number, shared] : shared_) {
+    const std::array<int, 1> fds = {shared.fd};
+    HDT_RETURN_IF_ERROR(
+        send_packet(wire.socket.get(),
+                    ipc::encode(ipc::Kind::kShare, ipc::MemoryRequest{0, shared.handle, number}), fds));
+  }
+  for (const auto& [number, membership] : memberships_) {
+    JoinedGroup& joined = *membership.joined;
+    joined.life = life_;
+    const std::array<int, 1> fds = {joined.memory.fd()};
+    HDT_RETURN_IF_ERROR(
+        send_packet(wire.socket.get(),
+                    ipc::encode(ipc::AdoptRequest{joined.handle, joined.engine, joined.local_index}), fds));
+    // The group may have failed, and the daemon before may not have passed that on.
+    if (const auto failure = told_.find(joined.handle); failure != told_.end()) {
+      HDT_RETURN_IF_ERROR(send_packet(wire.socket.get(), failure->second, {}));
+    }
+  }
+  return Status::ok();
+}
 
 // An embedded daemon is hosted by a process that needs one. A process without a group and without a
 // request hosts nothing for others.
