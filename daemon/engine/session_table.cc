@@ -61,8 +61,9 @@ void SessionTable::attach(uint64_t session, uint32_t handle, uint64_t group, uin
         made->context().segment.rank_state(local).hosts.store(hosts ? 1 : 0, std::memory_order_release);
         made->local_rank_here(local, found->second.link->uid);
       },
-      [&](const std::string& why) {
-        GroupTable::contain(*made, [&] { made->local_rank_lost(local, "cannot be given its seat: " + why); });
+      [&](const std::string&) {
+        GroupTable::contain(
+            *made, [&] { made->local_rank_lost(local, "got no seat, as the log of its daemon says"); });
       });
   // The process may have rung before its seat was known: after a look at the mailbox, before one at
   // sessions.

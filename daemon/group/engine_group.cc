@@ -399,14 +399,14 @@ void EngineGroup::note_departures() {
   }
 }
 
-void EngineGroup::local_rank_lost(uint32_t local, const std::string& how) {
+void EngineGroup::local_rank_lost(uint32_t local, std::string_view how) {
   if (local_left_[local]) return;
   const auto fail_by_name = [&] {
     local_end_[local] = how;
     const uint32_t rank = context_.local_ranks[local];
     fail(Code::kRankLost, static_cast<int32_t>(rank),
          "rank " + std::to_string(rank) + " of " + context_.name() + " on node " +
-             context_.nodes[context_.me].name + " " + how);
+             context_.nodes[context_.me].name + " " + local_end_[local]);
   };
   // Even without memory to name the rank the group must fail: the rank does not come back.
   (void)contained("the loss of a rank", fail_by_name, [this](const std::string& why) { give_up(why); });

@@ -23,6 +23,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -169,9 +171,9 @@ class EngineGroup {
   // not come yet.
   void note_departures();
   // The rank's process has ended, or cannot go on; `how` continues the sentence "rank 3 of ... ". Fails
-  // the group with kRankLost, and then counts the rank as departed. No effect on a rank that has
-  // departed.
-  void local_rank_lost(uint32_t local, const std::string& how);
+  // the group with kRankLost, and then counts the rank as departed, even if an allocation fails. So a caller
+  // must allocate nothing for `how`, or have done so before. No effect on a rank that has departed.
+  void local_rank_lost(uint32_t local, std::string_view how);
   // Fails the group here and on all nodes; see GroupContext::fail. No effect if it has failed.
   void fail(Code code, int32_t rank, const std::string& text);
   // An exception has left something that was done for the group, so the group fails. Needs no memory for

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import daemons
 from daemons import Daemon, HostileTest, Job, main, wait_for
@@ -33,9 +34,10 @@ class Starved(Daemon):
             file.write(bytes(8))
         with open(path, "r+b") as file:
             self.order = mmap.mmap(file.fileno(), 8)
-        os.environ["STARVE_FILE"] = path
-        super().__init__(folder, name, address, *flags)
-        del os.environ["STARVE_FILE"]
+        # starved.cc replaces operator new, but libraries free what theirs have allocated.
+        asan = os.environ.get("ASAN_OPTIONS", "")
+        with mock.patch.dict(os.environ, {"STARVE_FILE": path, "ASAN_OPTIONS": f"{asan}:alloc_dealloc_mismatch=0"}):
+            super().__init__(folder, name, address, *flags)
 
     def starve(self, thread, count):
         self.order[:] = struct.pack("<Ii", thread, count)

@@ -10,10 +10,13 @@
 #include <filesystem>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "base/seqpacket.h"
 #include "base/shared_memory.h"
+#include "daemon/engine/session_table.h"
 #include "daemon/group/direct_memory.h"
+#include "daemon/group/group_table.h"
 #include "tests/unit/daemon_engine/played.h"
 #include "tests/unit/failed_allocations/failing_new.h"
 
@@ -82,6 +85,32 @@ TEST(FailedAllocations, MemoryThatIsRegisteredIsDeregistered) {
         EXPECT_EQ(services.registered, (std::array{0, 0})) << "allocation " << n;
       });
   EXPECT_GE(failures, 5);  // the memory's entry, a key and a grant for each backend
+}
+
+// The session of a rank has ended before the rank has got its seat: the group fails and must not stay.
+TEST(FailedAllocations, ARankThatIsLostBeforeItHasItsSeatKeepsNoGroup) {
+  int failures = 0;
+  for (int n = 1; failures == n - 1; ++n) {
+    daemon::GroupSpec spec;
+    spec.id = 7;
+    spec.group_class = "default";
+    spec.node_of_rank = {0};
+    spec.nodes.resize(1);
+    spec.memory =
+        std::make_shared<SharedMemory>(SharedMemory::create("group", ipc::Layout(1, 1, 1).total).take());
+    daemon::GroupTable groups;
+    const uint32_t index = groups.make_room();
+    daemon::EngineGroup& group =
+        groups.enter(index, std::make_unique<daemon::EngineGroup>(
+                                std::move(spec), index, std::make_unique<daemon::PlayedServices>()));
+    daemon::SessionTable sessions({}, -1, groups);
+    hdt::testing::failing_allocation = n;
+    sessions.attach(0, 0, 7, 0);
+    if (std::exchange(hdt::testing::failing_allocation, 0) == 0) ++failures;
+    EXPECT_TRUE(group.context().failed()) << "allocation " << n;
+    EXPECT_FALSE(group.has_local_ranks()) << "allocation " << n;
+  }
+  EXPECT_GE(failures, 5);  // the failure's text, its place in the log, ...
 }
 
 }  // namespace
