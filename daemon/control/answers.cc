@@ -27,6 +27,10 @@ void send_json(ClientSessions& sessions, uint64_t session, std::span<const std::
   sessions.send(session, answer, fds);
 }
 
+void send_answer(const ControlParts& daemon, uint64_t session, const nlohmann::json& json) {
+  send_json(*daemon.sessions, session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""), json);
+}
+
 // 1. On each engine: its groups and links that the viewer may see. 2. Here: sessions, the parts put
 //    together, limits, and what the daemon itself uses.
 void Answers::status(uint64_t session) {
@@ -159,8 +163,7 @@ void Answers::ask(uint64_t session, const ipc::Question& question) {
     nlohmann::json answer = {{"node", daemon_.node.name},
                              {"folders", daemon_.plan.folders()},
                              {"backends", daemon_.plan.report()}};
-    return send_json(*daemon_.sessions, session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""),
-                     answer);
+    return send_answer(daemon_, session, answer);
   }
   if (question.what == "link") return link(session, question.about);
   if (question.what == "class") return daemon_.changes->answer_set(session, question.about);
@@ -198,8 +201,7 @@ void Answers::link(uint64_t session, const std::string& node) {
                                    "' that you may see; links are made when a group needs them"));
           return;
         }
-        send_json(*daemon_.sessions, session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""),
-                  answer);
+        send_answer(daemon_, session, answer);
       });
 }
 

@@ -252,13 +252,13 @@ void ClassChanges::answer_set(uint64_t session, const std::string& about) {
     }
     const ClassConfig now = daemon_.config.class_named(name);
     HDT_LOG_INFO("class {} was changed {}", name, LogTag{.node = daemon_.node.name});
-    send_json(*daemon_.sessions, session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""),
-              {{"class", name},
-               {"backends", now.backends},
-               {"nics", now.nics},
-               {"algorithm", now.algorithm},
-               {"priority", now.priority},
-               {"weight", now.weight}});
+    send_answer(daemon_, session,
+                {{"class", name},
+                 {"backends", now.backends},
+                 {"nics", now.nics},
+                 {"algorithm", now.algorithm},
+                 {"priority", now.priority},
+                 {"weight", now.weight}});
   });
 }
 

@@ -39,7 +39,7 @@ class ClassChanges {
   // Makes a class as another node has it, as a change of this node alone. Ok also means: not now, it will be
   // asked for again.
   Status take_live(const std::string& group_class, const LiveClass& newer);
-  // What engines report (ChangeEvents).
+  // The three reports of engines (ChangeEvents), posted to this thread.
   void on_prepare(const NodeChange::Asker& asker, const ClassPrepare& prepare);
   void on_commit(uint64_t number, bool commit);
   void on_proposed(uint64_t number, const Status& answer);

@@ -66,7 +66,7 @@ class Control {
   std::vector<std::string> hung_threads();
 
  private:
-  // What engines report. Its functions run on the engines' threads, so each only posts. control_loop.cc
+  // Receives the reports of the engines, on their threads, so each function only posts. control_loop.cc
   class FromEngines final : public EngineEvents {
    public:
     explicit FromEngines(Control& control) : control_(control) {}

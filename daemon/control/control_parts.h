@@ -40,7 +40,7 @@ struct ControlParts {
   ControlParts(Config with, uint32_t host);
   ~ControlParts();
 
-  // What holds now. ClassChanges alone changes these three, and the ends in node.rails.
+  // The configuration in force. Only ClassChanges changes these three, and the ends in node.rails.
   Config config;
   // the difference between `config` and the file, for other nodes
   LiveClasses live;
@@ -88,7 +88,7 @@ struct ControlParts {
     const int64_t configured = config.timeouts.restart_ms;
     return host_pid != 0 ? std::min(configured, kSuccessionMs) : configured;
   }
-  // Nothing of the groups that engines have needs this daemon for its making (EngineGroup::is_made()). The
+  // True if no group of the engines needs this daemon any more to be made (EngineGroup::is_made()). The
   // control thread waits for the engines, so none of them is given another group meanwhile.
   bool groups_are_made() const {
     return engines.ask([](Engine& engine) { return engine.groups_are_made(); });
@@ -112,5 +112,7 @@ Viewer viewer_in(const ControlParts& daemon, uint64_t session);
 // reason, as a question that is never answered would keep it from being read.
 void send_json(ClientSessions& sessions, uint64_t session, std::span<const std::byte> answer,
                const nlohmann::json& json);
+// The same, as the successful answer to an ipc::Question.
+void send_answer(const ControlParts& daemon, uint64_t session, const nlohmann::json& json);
 
 }  // namespace hdt::daemon

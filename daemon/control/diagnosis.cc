@@ -285,8 +285,7 @@ void Diagnosis::answer_why(uint64_t session, const std::string& name) {
           }
           answer["verdicts"].push_back(told);
         }
-        send_json(*daemon_.sessions, session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""),
-                  answer);
+        send_answer(daemon_, session, answer);
       });
 }
 
@@ -296,7 +295,7 @@ void Diagnosis::answer_trace(uint64_t session) {
     nlohmann::json answer = {
         {"node", daemon_.node.name}, {"nodes", nlohmann::json::array()}, {"hidden", facts.front().hidden}};
     for (const NodeFacts& node : facts) answer["nodes"].push_back(to_text(node));
-    send_json(*daemon_.sessions, session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""), answer);
+    send_answer(daemon_, session, answer);
   });
 }
 

@@ -189,9 +189,7 @@ void Doctor::ask_paths(uint64_t session, nlohmann::json answer, const std::vecto
   auto both = std::make_shared<Both>();
   both->answer = std::move(answer);
   const auto finish = [this, session, both] {
-    if (--both->open == 0)
-      send_json(*daemon_.sessions, session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""),
-                both->answer);
+    if (--both->open == 0) send_answer(daemon_, session, both->answer);
   };
   std::string question(kPathsQuestion);
   for (const RailEnd& end : daemon_.node.rails.front()) {

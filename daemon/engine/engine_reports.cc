@@ -216,7 +216,7 @@ nlohmann::json EngineReports::status(const Viewer& viewer) const {
 // ended are shown where no living one replaces them.
 nlohmann::json EngineReports::explain_link(const std::string& node, const Viewer& viewer) const {
   std::map<std::pair<std::string, std::string>, const LinkChoice*> latest;
-  // Nobody knows any more whose the groups were that have ended.
+  // The users of groups that have ended are not recorded, so only a viewer of everything sees those.
   if (viewer.all) {
     for (const auto& [whom, choice] : chooser_.past()) latest[whom] = &choice;
   }

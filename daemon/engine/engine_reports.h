@@ -39,7 +39,7 @@ class EngineReports {
   std::vector<RailFacts> rails() const;
   // One group, with the processes of this engine's sessions.
   GroupFacts facts_of(const EngineGroup& group) const;
-  // What groups that are being made lack, by the group's id: in words, for each node.
+  // For each group that is being made, by its id: in words, what it lacks of each node.
   std::map<std::string, std::vector<std::string>> lacks() const;
 
  private:

@@ -50,7 +50,7 @@ std::optional<Successors::Met> Successors::meet(uint64_t id, uint32_t me, uint32
     return met;
   }
   waiting_[{id, from}] = info;
-  // What the predecessor has written must have come to its end before either node says what has come.
+  // All writes of the predecessor must have ended before either node reports which of them arrived.
   std::vector<LinkId> old;
   for (const auto& [link, peer] : links_.all()) {
     if (link.node == known) old.push_back(link);

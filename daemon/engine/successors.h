@@ -27,7 +27,7 @@ class Successors {
   Successors(const LinkSettings& settings, GroupTable& groups, LinkTable& links, LinkChooser& chooser)
       : settings_(settings), groups_(groups), links_(links), chooser_(chooser) {}
 
-  // What became of a successor. `failure` says why the group does not go on with that node; OK: it does.
+  // The result of meet(). `failure` says why the group does not go on with that node; OK: it does.
   struct Met {
     Status failure;
     int32_t rank = -1;

@@ -27,13 +27,13 @@ void EngineGroup::give_up(const std::string& why) {
   };
   if (!contained("the failure of a group", fail_by_name))
     (void)context_.set_failure(Code::kInternal, -1, "no memory");  // short: takes no memory
-  // What fails again and again must not fill the log.
+  // A failure that repeats must not fill the log.
   look_at_ = Deadline::after_ms(kAgainMs << std::min(times_given_up_++, kMostDoublings));
 }
 
 void EngineGroup::tell_not_made(const Status& why) {
   if (!on_ready_) return;
-  // Nobody has joined, so no rank must depart before the group can end.
+  // No rank has a seat yet, so the group may end without a departure.
   std::fill(local_left_.begin(), local_left_.end(), true);
   on_ready_(why);
   on_ready_ = nullptr;

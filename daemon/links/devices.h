@@ -36,8 +36,8 @@ class Devices {
   // By device: its NIC, and where peers connect to.
   const std::vector<BackendNic>& nics() const { return nics_; }
   const std::vector<RailEnd>& ends() const { return ends_; }
-  // What may connect the two nodes, best first, by the NICs and addresses that they have now. `own_is_first`:
-  // this node comes first in the group, so its order of backends counts at both ends.
+  // The links that are possible between the two nodes with their present NICs and addresses, best first.
+  // `own_is_first`: this node comes first in the group, so its order of backends counts at both ends.
   std::vector<LinkCandidate> candidates(const NodeInfo& own, const NodeInfo& peer, bool own_is_first) const;
 
  private:

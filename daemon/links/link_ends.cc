@@ -57,7 +57,7 @@ void LinkTable::contain_completion(size_t device, const Completion& completion) 
         rails_.erase(closed ? connection : nullptr);
         if (!closed) connection->close();
         if (peer != nullptr) break_link(*peer, why);
-        // Nobody refers to the connection any more: its link is out of use.
+        // The connection has no user left, as its link is out of use.
         if (closed) devices_.at(device).release(connection);
       });
 }
