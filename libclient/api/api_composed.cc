@@ -44,11 +44,21 @@ struct Part {
 };
 
 // Collects submitted operations. If one of them could not be submitted, take() returns the reason: a
-// submission fails only when the group has failed or the communicator is being destroyed.
+// submission fails only when the group has failed or the communicator is being destroyed. The operations
+// before it end then, too, and take() waits for that: their buffers are the caller's again.
 class Collector {
  public:
   // `memory` is kept as long as the operations.
-  explicit Collector(std::shared_ptr<void> memory = nullptr) { posting_.memory = std::move(memory); }
+  explicit Collector(Communicator& communicator, std::shared_ptr<void> memory = nullptr)
+      : communicator_(communicator) {
+    posting_.memory = std::move(memory);
+  }
+  // Operations that nobody has taken: an exception ends the call. They end before the memory does.
+  ~Collector() {
+    if (!posting_.operations.empty()) (void)communicator_.abandon({Code::kSystem, "no memory"});
+  }
+  Collector(const Collector&) = delete;
+  Collector& operator=(const Collector&) = delete;
 
   // Keeps the operation, or the first failure.
   void add(Result<std::shared_ptr<hdt::client::Operation>> posted) {
@@ -61,11 +71,16 @@ class Collector {
 
   // To be called once.
   Result<Posting> take() {
-    if (!status_.is_ok()) return status_;
-    return std::move(posting_);
+    if (status_.is_ok()) return std::exchange(posting_, {});
+    for (const auto& operation : posting_.operations) {
+      (void)communicator_.wait(*operation, hdt::Deadline::never());
+    }
+    posting_ = {};
+    return status_;
   }
 
  private:
+  Communicator& communicator_;
   Posting posting_;
   Status status_;
 };
@@ -77,7 +92,7 @@ template <typename PartOf>
 Result<Posting> exchange(Communicator& communicator, PartOf part_of) {
   const uint32_t ranks = communicator.options().ranks;
   const uint32_t me = communicator.options().rank;
-  Collector collector;
+  Collector collector(communicator);
   const Part own = part_of(me);
   // In place there is nothing to copy.
   if (own.sends && own.receives && own.recv_bytes != 0 && own.recv != own.send) {
@@ -219,7 +234,7 @@ hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvc
   // One broadcast for each rank, with that rank as root, in the order of ranks: so all ranks make the
   // same calls in the same order. Different recvcounts are found as mismatches of these calls.
   return submit(comm, request, [&](Communicator& c) -> Result<Posting> {
-    Collector collector;
+    Collector collector(c);
     for (uint32_t rank = 0; rank < ranks_of(comm); ++rank) {
       const Call call = call_of(Collective::kBroadcast, recvcounts[rank], type,
                                 hdt::collectives::ReduceOp::kSum, static_cast<int>(rank));
@@ -246,7 +261,7 @@ hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t r
     const size_t elements = std::accumulate(recvcounts, recvcounts + ranks_of(comm), size_t{0});
     Result<Contribution> contribution = comm->reductions.contribute(op, type, sendbuf, elements, nullptr);
     if (!contribution.is_ok()) return contribution.status();
-    Collector collector(contribution.value().memory);
+    Collector collector(c, contribution.value().memory);
     const auto* block = static_cast<const std::byte*>(contribution.value().send);
     // `block` walks over the blocks of the contribution. Only the root of a reduction has a recvbuf.
     for (uint32_t rank = 0; rank < ranks_of(comm); block += recvcounts[rank] * width, ++rank) {
@@ -269,7 +284,7 @@ hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest, void* r
   const size_t width = hdtTypeSize(type);
   // Both are submitted before either is waited for, so neither waits for the other.
   return submit(comm, request, [&](Communicator& c) -> Result<Posting> {
-    Collector collector;
+    Collector collector(c);
     collector.add(c.send(static_cast<uint32_t>(dest), sendbuf, sendcount * width));
     collector.add(c.recv(static_cast<uint32_t>(source), recvbuf, recvcount * width));
     return collector.take();

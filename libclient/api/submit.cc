@@ -128,13 +128,16 @@ class NewHandle {
 
 hdtResult_t submit_by(const CommRef& comm, hdtRequest_t* request, const void* post,
                       Result<Posting> (*call)(const void* post, Communicator& communicator)) {
+  // Outside of what may throw: the operations' memory is to be there until they have ended.
+  hdtRequest filed{comm->communicator, {}};
   return guarded_for(*comm->communicator, [&] {
     Communicator& communicator = *comm->communicator;
     // 1. A blocking call outside of a group. The caller's thread does the work in wait_all().
     if (request == nullptr && !in_group()) {
       Result<Posting> posted = call(post, communicator);
       if (!posted.is_ok()) return report(posted.status());
-      return report(wait_all({comm->communicator, posted.take()}, Deadline::never()));
+      filed.posting = posted.take();
+      return report(wait_all(filed, Deadline::never()));
     }
     // 2. Otherwise everything that can fail comes before the submission: the thread, the list, the
     //    handle.
@@ -145,16 +148,16 @@ hdtResult_t submit_by(const CommRef& comm, hdtRequest_t* request, const void* po
     // 3. Submit. If that fails, the handle ends unused.
     Result<Posting> posted = call(post, communicator);
     if (!posted.is_ok()) return report(posted.status());
-    // 4. File the operations.
-    hdtRequest filed{comm->communicator, posted.take()};
-    const bool done = filed.done();
+    // 4. Keep the operations, whatever happens.
+    filed.posting = posted.take();
+    // 5. The progress thread moves what could not be completed at once.
+    if (!filed.done()) ProgressThread::instance().wake(comm->communicator);
+    // 6. Hand them out. Nothing fails from here on.
     if (request == nullptr) {
       group_requests().push_back(std::move(filed));
     } else {
       *request = handle->keep(std::move(filed));
     }
-    // 5. The progress thread moves what could not be completed at once.
-    if (!done) ProgressThread::instance().wake(comm->communicator);
     return HDT_SUCCESS;
   });
 }

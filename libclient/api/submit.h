@@ -41,11 +41,11 @@ hdtResult_t guarded(Body body) {
   return guarded(body, [](const Status& why) { return report(why); });
 }
 // The same for work on an operation. The other ranks wait for this rank's part in it, so the communicator
-// fails on all ranks.
+// fails on all ranks. The operation has ended when this returns: its buffers are the caller's again.
 template <typename Body>
 hdtResult_t guarded_for(Communicator& communicator, Body body) {
   return guarded(body, [&communicator](const Status& why) {
-    return guarded([&] { return report(communicator.give_up(why)); });
+    return guarded([&] { return report(communicator.abandon(why)); });
   });
 }
 

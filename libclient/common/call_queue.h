@@ -35,7 +35,9 @@ class CallQueue {
   virtual const Operation* oldest() const = 0;
   virtual uint64_t oldest_sequence() const = 0;
   virtual const ipc::Call& oldest_call() const = 0;
-  // Completes all operations with `status`, for a group that has failed. Afterwards the queue is empty.
+  // Completes all operations with `status`, for a group that has failed. Touches no buffer. Afterwards the
+  // queue is empty. Throws std::bad_alloc if there is no memory for a copy of the text; the rest is still
+  // in the queue then.
   virtual void fail_all(const Status& status) = 0;
 };
 

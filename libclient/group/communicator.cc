@@ -227,6 +227,7 @@ Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
   const std::lock_guard lock(mutex_);
   if (left_) return being_destroyed();
   if (access_.segment.failed()) return access_.segment.failure();
+  if (abandoned_) return Status(Code::kSystem, "a call of this rank has failed");
   push(operation);
   // Before progress: progress_locked() sets it to false again if nothing is left.
   pending_.store(true, std::memory_order_release);
@@ -347,7 +348,7 @@ bool Communicator::try_progress() {
 bool Communicator::run_express(const ipc::Call& call, const void* send, void* recv,
                                std::shared_ptr<Operation>& operation) {
   using Express = IntranodeQueue::Express;
-  if (intranode_queue_ == nullptr || left_ || access_.segment.failed() ||
+  if (intranode_queue_ == nullptr || left_ || abandoned_ || access_.segment.failed() ||
       !intranode_queue_->express(call, send, recv))
     return false;
   auto state = Express::kWaiting;
@@ -462,7 +463,48 @@ void Communicator::leave() {
 // The message names this rank, as the others read it.
 Status Communicator::give_up(const Status& why) {
   const Status told(why.code(), "rank " + std::to_string(options_.rank) + ": " + why.message());
+  // The ring of deterministic calls first, as in abort().
+  if (deterministic_ != nullptr) deterministic_->fail(told);
   fail(told.code(), static_cast<int32_t>(options_.rank), told.message());
+  return told;
+}
+
+// 1. Fail the group. Without memory for its text the failure is written here, with a text that needs none.
+// 2. End the operations, without another look at their buffers: what the call had made for them, such as
+//    a multiplied contribution, may be gone. After this nothing can be submitted.
+// 3. Wait until the failure is there.
+Status Communicator::abandon(const Status& why) noexcept {
+  const Status brief(why.code(), "no memory");  // fits a string without an allocation
+  Status told = brief;
+  const auto unless_out_of_memory = [](const auto& body) {
+    try {
+      body();
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  };
+  if (!unless_out_of_memory([&] { told = give_up(why); }))
+    access_.segment.fail(brief.code(), static_cast<int32_t>(options_.rank), brief.message());
+  if (deterministic_ != nullptr) deterministic_->drain();
+  {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = true;
+    const auto end_with = [this](const Status& status) {
+      collectives_->fail_all(status);
+      rings_.fail_all(status);
+    };
+    if (!unless_out_of_memory([&] { end_with(told); })) end_with(brief);
+    pending_.store(false, std::memory_order_release);
+  }
+  rank_state().doorbell.ring();
+  const Deadline silent = Deadline::after_ms(kSearchMs);
+  while (!access_.segment.failed() && !silent.expired()) {
+    const Sleeper sleeper(rank_state().doorbell);
+    if (!access_.segment.failed()) sleeper.sleep(silent);
+  }
+  if (!access_.segment.failed())
+    access_.segment.fail(brief.code(), static_cast<int32_t>(options_.rank), brief.message());
   return told;
 }
 

@@ -95,6 +95,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // For a rank that cannot take part in an operation that it has been asked for: fails the group with
   // the reason, as the others wait for this rank. Returns what they are sent.
   Status give_up(const Status& why);
+  // For a call that returns by an exception: fails the group with `why`, and ends every operation of this
+  // rank. When it returns, nobody uses their buffers any more. The group's failure reaches this node
+  // through its daemon, which may be at work on them until then; a daemon that is silent for kSearchMs is
+  // not waited for any longer. Returns what the others are sent. Throws nothing.
+  Status abandon(const Status& why) noexcept;
+  // Fails the group with a reason that names this rank already.
+  void fail_with(const Status& why) { fail(why.code(), static_cast<int32_t>(options_.rank), why.message()); }
   // Why the group has failed; kSuccess while it works.
   Status failure() const { return access_.segment.failure(); }
 
@@ -148,7 +155,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   JoinedGroup joined_;
   CommunicatorOptions options_;
   NodeAccess access_;
-  // Guards the queues, answer_until_ and left_. Held while this rank's part of an operation is done:
+  // Guards the queues, answer_until_, left_ and abandoned_. Held while this rank's part of an operation is done:
   // copying and reducing happen under it.
   mutable std::mutex mutex_;
   std::unique_ptr<CallQueue> collectives_;
@@ -166,6 +173,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // The number of this group in the session's list; 0: it is not in it.
   uint64_t watch_ = 0;
   bool left_ = false;
+  // Set by abandon(): the queues are empty, and their places in shared memory do not say so. From then on
+  // nothing is submitted.
+  bool abandoned_ = false;
   // The daemon was sent a failure of the group, which it has to pass on to everyone (leave()).
   std::atomic<bool> told_daemon_{false};
   // Null: reductions go through collectives_. The last member, as its thread uses the others.

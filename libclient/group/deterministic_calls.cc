@@ -56,14 +56,18 @@ void DeterministicCalls::push(const ipc::Call& call, const void* send, void* rec
   changed_.notify_all();
 }
 
+void DeterministicCalls::drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return tasks_.empty(); });
+}
+
+// The lock is released before: leave() waits, and takes the ring's locks.
 void DeterministicCalls::finish() {
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return tasks_.empty(); });  // each ends at the ring's deadline at the latest
-  }
-  // After the lock is released: leave() waits, and takes the ring's locks.
+  drain();
   ring_->leave();
 }
+
+void DeterministicCalls::fail(const Status& why) { ring_->fail_with(why); }
 
 void DeterministicCalls::abort() { (void)ring_->abort(); }
 

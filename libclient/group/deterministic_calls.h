@@ -43,9 +43,12 @@ class DeterministicCalls {
   // Appends a reducing call. The buffers must stay valid until the operation is complete. Any thread;
   // the order of the pushes is the order of the calls.
   void push(const ipc::Call& call, const void* send, void* recv, std::shared_ptr<Operation> operation);
-  // Waits until all calls are complete, and leaves the ring. Each call ends at the ring's deadline
-  // at the latest.
+  // Waits until all calls are complete. Each call ends at the ring's deadline at the latest. Any thread.
+  void drain();
+  // drain(), and leaves the ring.
   void finish();
+  // Ends what is under way, here and on all ranks, with `why`.
+  void fail(const Status& why);
   // Ends what is under way, here and on all ranks, with kAborted.
   void abort();
 

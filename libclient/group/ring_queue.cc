@@ -222,11 +222,10 @@ std::optional<RingQueue::Waiting> RingQueue::most_urgent() const {
 void RingQueue::fail_all(const Status& status) {
   for (auto* streams : {&sends_, &recvs_}) {
     for (auto& [peer, stream] : *streams) {
-      for (Message& message : stream.messages) {
-        access_.recorder().end(message.record, status.code());
-        message.operation->complete(status);
+      for (auto& messages = stream.messages; !messages.empty(); messages.pop_front()) {
+        access_.recorder().end(messages.front().record, status.code());
+        messages.front().operation->complete(status);
       }
-      stream.messages.clear();
     }
   }
 }

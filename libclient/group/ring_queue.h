@@ -44,7 +44,8 @@ class RingQueue {
   };
   // Nothing: no message is pending.
   std::optional<Waiting> most_urgent() const;
-  // Completes all operations with `status`, for a group that has failed.
+  // Completes all operations with `status`, for a group that has failed. Touches no buffer. Throws
+  // std::bad_alloc if there is no memory for a copy of the text; the rest is still in the queue then.
   void fail_all(const Status& status);
 
  private:

@@ -270,11 +270,10 @@ bool InternodeQueue::copy_out() {
 }
 
 void InternodeQueue::fail_all(const Status& status) {
-  for (Entry& entry : calls_) {
-    access_.recorder().end(entry.record, status.code());
-    entry.operation->complete(status);
+  for (; !calls_.empty(); calls_.pop_front()) {
+    access_.recorder().end(calls_.front().record, status.code());
+    calls_.front().operation->complete(status);
   }
-  calls_.clear();
 }
 
 }  // namespace hdt::client

@@ -444,11 +444,10 @@ void IntranodeQueue::fail_all(const Status& status) {
     };
     while (touches() && !reach_.gone(i) && !deadline.expired()) std::this_thread::yield();
   }
-  for (Entry& entry : calls_) {
-    access_.recorder().end(entry.record, status.code());
-    entry.operation->complete(status);
+  for (; !calls_.empty(); calls_.pop_front()) {
+    access_.recorder().end(calls_.front().record, status.code());
+    calls_.front().operation->complete(status);
   }
-  calls_.clear();
 }
 
 }  // namespace hdt::client
