@@ -124,7 +124,9 @@ int main(int argc, char** argv) {
   predict_app->add_option("--trace", predict.trace, "write a trace for ui.perfetto.dev")
       ->type_name("FILE")
       ->check(hdt::tools::path_name());
-  predict_app->add_option("--svg", predict.svg, "write a picture of the pipeline")
+  predict_app
+      ->add_option("--svg", predict.svg,
+                   "draw the pipeline there (by gnuplot), with the data in FILE.gnuplot")
       ->type_name("FILE")
       ->check(hdt::tools::path_name());
   predict_app->add_flag("--json", predict.json, "print JSON");

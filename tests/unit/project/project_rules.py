@@ -80,6 +80,7 @@ EXCEPTIONS = [
     ("tools/hdt-data/", "training/data/"),
     ("tools/hdt-plan/", "training/plan/"),
     ("tools/hdt-plan/", "training/data/atomic_file.h"),
+    ("tools/hdt-plan/", "training/data/plot.h"),
 ]
 
 # Where torch's headers may be seen.
