@@ -1,5 +1,5 @@
-"""killed_while_joining_test.py: processes of jobs end at any moment of their beginning. The others of the job hear of
-it, and nothing is left of it."""
+"""killed_while_joining_test.py: processes of jobs end at any moment of their beginning. The others of the job
+hear of it, and nothing is left of it."""
 
 import os
 import random
