@@ -105,7 +105,7 @@ SOURCE = re.compile(r"\.(h|hpp|cc|c|py)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
 # Written so that this file does not hold the words it looks for.
 FORBIDDEN = re.compile(r"\b(%s)\b" % "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3]))
-TOP_FOLDERS = list(LAYERS) + ["tests", "cmake", ".ci", "dist", "docs"]
+TOP_FOLDERS = list(LAYERS) + ["tests", "cmake", ".ci", ".githooks", "dist", "docs"]
 
 
 def files_of(root):
@@ -234,5 +234,6 @@ def check(root):
 
 if __name__ == "__main__":
     found = check(sys.argv[1])
-    print("\n".join(found))
+    for line in found:
+        print(line)
     sys.exit(1 if found else 0)
