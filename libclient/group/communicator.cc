@@ -311,7 +311,7 @@ void Communicator::check_deadlines() {
     answer_until_ = Deadline::after_ms(kSearchMs);
     (void)session_->notify(Kind::kDeadline, {joined_.handle, Code::kTimeout, -1, what});
   } else if (answer_until_.expired()) {
-    fail(Code::kTimeout, -1, what + "; the daemon does not say why");
+    fail(Code::kTimeout, -1, what + "; the daemon gave no reason");
   }
 }
 

@@ -74,7 +74,7 @@ class Rank:
     def last_error(self):
         self.errors.seek(0)
         lines = self.errors.read().splitlines()
-        return f"code {self.process.poll()}; {lines[-1] if lines else 'it said nothing'}"
+        return f"code {self.process.poll()}; {lines[-1] if lines else 'it printed nothing'}"
 
     def end(self):
         if self.process.poll() is None:
@@ -109,7 +109,8 @@ class Job:
         words = line.split()
         if words[0] == expected or (words[0] == "failed" and int(words[2]) in codes):
             return line
-        raise Failure(f"job {self.name}, a rank on h{rank.host}: expected '{expected}', and it says: {line}")
+        raise Failure(f"job {self.name}, a rank on h{rank.host}: expected '{expected}', and it answered: "
+                      f"{line}")
 
     def form(self):
         """A new group over all ranks."""

@@ -209,8 +209,8 @@ TEST_F(HdtPlanFiles, SearchRecomputesAndChoosesASchedule) {
     return hdt_plan(arguments);
   };
   training::write_all(file("model.toml"), to_toml(example_model(16)));
-  expect_refused(search({"--most-replicas", "1"}), "fits memory in no split: at best ");
-  const auto found = search({"--most-replicas", "1", "--recompute"});
+  expect_refused(search({"--max-replicas", "1"}), "fits memory in no split: at best ");
+  const auto found = search({"--max-replicas", "1", "--recompute"});
   ASSERT_EQ(found.exit_code, 0) << found.err;
   EXPECT_GT(read_plan(file("plan.toml")).value().replicas[0].stages[0].recomputed_layers, 0);
   training::write_all(file("model.toml"), to_toml(example_model()));
